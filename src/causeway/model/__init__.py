@@ -1,0 +1,1 @@
+"""Ground floor: identifiers, the queue algebra, messages, the ledger's vocabulary, errors."""

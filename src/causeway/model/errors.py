@@ -1,0 +1,28 @@
+"""Errors that carry a stable name, so that a caller can act on them and a ledger row can quote them."""
+
+from __future__ import annotations
+
+
+class CausewayError(Exception):
+    """Root of every error Causeway raises on purpose; the message is one line fit for a user."""
+
+    @property
+    def name(self) -> str:
+        """Return the stable name of the error: its class name, as in the protocol references."""
+        return type(self).__name__
+
+
+class InvalidInput(CausewayError):
+    """Something a user gave is wrong: the message names the field, the value and what is allowed."""
+
+
+class NotInQueue(CausewayError):
+    """A deletion names elements that the queue does not hold (IC reference 2.3, D-2)."""
+
+
+class IndexOverflow(CausewayError):
+    """A queue index would pass 2**64 - 1 (IC reference 2.1)."""
+
+
+class InvariantViolation(CausewayError):
+    """A hard invariant is false: the implementation is wrong, or a chain is malicious beyond the fault assumption."""
