@@ -1,0 +1,41 @@
+# Every target does its own set-up: a virtual environment in .venv, filled once and again when pyproject.toml changes.
+# All it needs is make and Python 3.11 or newer. Java is brought along when the machine has none.
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
+VENV := .venv
+READY := $(VENV)/.ready
+ARGS ?=
+
+.PHONY: demo test check format setup clean
+
+demo: $(READY) ## a generated network, and what came of its messages
+	@$(VENV)/bin/causeway demo $(ARGS)
+
+test: $(READY) ## the tests; make test ARGS="-m slow" for the heavy ones
+	@$(VENV)/bin/python -m pytest $(ARGS)
+
+check: $(READY) ## style and types
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+
+format: $(READY) ## put style right where a tool can
+	@$(VENV)/bin/ruff check --fix .
+	@$(VENV)/bin/ruff format .
+
+setup: $(READY) ## only the set-up
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache
+
+$(READY): pyproject.toml
+	@$(if $(PYTHON),:,echo "causeway: needs Python 3.11 or newer, and found none on PATH (name one with: make PYTHON=/path/to/python)" >&2; exit 1)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "causeway: needs Python 3.11 or newer, but $(PYTHON) is not (name another with: make PYTHON=/path/to/python)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+		{ echo "causeway: $(PYTHON) has no venv module (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
+	@echo "causeway: setting up $(VENV) (once; a few minutes on a slow line)" >&2
+	@$(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,18 @@
+"""What every test may ask for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def shared_folder() -> Path:
+    """Return the folder of public test vectors and recorded data; skip the test where there is none."""
+    named = os.environ.get("CAUSEWAY_SHARED")
+    folder = Path(named) if named else Path(__file__).resolve().parents[2] / "shared"
+    if not (folder / "data").is_dir() and not (folder / "vectors").is_dir():
+        pytest.skip(f"no vectors and no recorded data in {folder} (name the folder in CAUSEWAY_SHARED)")
+    return folder
