@@ -1,0 +1,223 @@
+"""Names of chains and programs to their numbers, and the tables of a topology made of the sections of a scenario."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Collection, Sequence
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.errors import InvalidInput
+from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
+from causeway.network.document import shown
+from causeway.network.faults import (
+    EVERY,
+    Drop,
+    DropSection,
+    FalseSlice,
+    Faults,
+    FaultSection,
+    Forge,
+    ForgeSection,
+    Halt,
+    HaltSection,
+    SliceSection,
+)
+from causeway.network.settings import (
+    NOTHING_INSTALLED,
+    U64_MAX,
+    ChainSection,
+    MoveSection,
+    ProgramSection,
+)
+
+_LISTED_NAMES = 8
+
+
+def unknown(kind: str, value: object, known: Collection[str]) -> str:
+    """Return the end of an error line about a name that is not among ``known``."""
+    near = difflib.get_close_matches(str(value), known, n=1) if len(known) <= 100_000 else []
+    if near:
+        return f"{shown(value)}: no such {kind}; did you mean {near[0]}?"
+    first = ", ".join(list(known)[:_LISTED_NAMES]) or "none"
+    more = ", ..." if len(known) > _LISTED_NAMES else ""
+    return f"{shown(value)}: no such {kind}; there are {len(known)}: {first}{more}"
+
+
+class Directory:
+    """The chains and programs of a topology by name; every failed look-up is an ``InvalidInput`` that names the key."""
+
+    def __init__(self, topology: Topology, path: str) -> None:
+        """``path``: the scenario file, for error lines."""
+        self._path = path
+        self._chains = _index(topology.chains)
+        self._programs = _index(topology.programs)
+
+    def fail(self, key: str, text: str) -> InvalidInput:
+        """Return the error about ``key``."""
+        return InvalidInput(f"{self._path}: {key}: {text}")
+
+    def chain(self, name: str, key: str) -> int:
+        """Return the number of the chain ``name``."""
+        if name not in self._chains:
+            raise self.fail(key, unknown("chain", name, self._chains))
+        return self._chains[name]
+
+    def program(self, reference: int | str, key: str) -> int:
+        """Return the number of a program given by name; a number stands for itself, whether or not it exists."""
+        if isinstance(reference, int):
+            return reference
+        if reference not in self._programs:
+            raise self.fail(key, unknown("program", reference, self._programs))
+        return self._programs[reference]
+
+    def moves(self, sections: Sequence[MoveSection]) -> pa.Table:
+        """Return ``[[moves]]`` as ``MOVES_SCHEMA``, by tick, then in the order of the file."""
+        rows: list[dict[str, int | None]] = []
+        for position, section in enumerate(sections):
+            key = f"moves[{position}]"
+            program = self.program(section.program, f"{key}.program")
+            chain = None if section.chain is None else self.chain(section.chain, f"{key}.chain")
+            if any((section.tick, program) == (row["tick"], row["program"]) for row in rows):
+                raise self.fail(key, f"{section.program} moves twice before the round of tick {section.tick}")
+            rows.append({"tick": section.tick, "program": program, "chain": chain})
+        return pa.Table.from_pylist(sorted(rows, key=lambda row: row["tick"] or 0), schema=MOVES_SCHEMA)
+
+    def faults(self, sections: Sequence[FaultSection]) -> Faults:
+        """Return ``[[faults]]`` with names resolved."""
+        forges: list[Forge] = []
+        drops: list[Drop] = []
+        slices: list[FalseSlice] = []
+        halts: list[Halt] = []
+        for position, section in enumerate(sections):
+            key = f"faults[{position}]"
+            if isinstance(section, ForgeSection):
+                forges.append(self._forge(section, key))
+            elif isinstance(section, DropSection):
+                source = self._any_chain(section.source, f"{key}.source")
+                destination = self._any_chain(section.destination, f"{key}.destination")
+                drops.append(Drop(source, destination, section.from_tick, section.until))
+            elif isinstance(section, SliceSection):
+                source = self.chain(section.source, f"{key}.source")
+                destination = self.chain(section.destination, f"{key}.destination")
+                if source == destination:
+                    raise self.fail(f"{key}.destination", f"{shown(section.destination)}: must differ from source")
+                slices.append(FalseSlice(section.kind, source, destination, section.tick))
+            elif isinstance(section, HaltSection):
+                halts.append(Halt(self.chain(section.chain, f"{key}.chain"), section.from_tick, section.until))
+        return Faults(tuple(forges), tuple(drops), tuple(slices), tuple(halts))
+
+    def _forge(self, section: ForgeSection, key: str) -> Forge:
+        return Forge(
+            section.tick,
+            self.chain(section.chain, f"{key}.chain"),
+            self.program(section.sender, f"{key}.sender"),
+            self.program(section.receiver, f"{key}.receiver"),
+            section.method,
+            section.content,
+            section.cycles,
+        )
+
+    def _any_chain(self, name: str, key: str) -> int | None:
+        return None if name == EVERY else self.chain(name, key)
+
+
+def own_topology(chains: Sequence[ChainSection], programs: Sequence[ProgramSection], path: str) -> Topology:
+    """Return the chains and programs that the file itself declares; ``InvalidInput`` names the key that is wrong."""
+    table = _chains(chains, path)
+    return Topology(table, _programs(programs, table, path))
+
+
+def merged(first: Topology, second: Topology, moves: pa.Table | None = None) -> Topology:
+    """Return the chains and programs of both, by number."""
+    chains = pa.concat_tables([first.chains, second.chains]).sort_by("number")
+    programs = pa.concat_tables([first.programs, second.programs]).sort_by("number")
+    return Topology(chains, programs, MOVES_SCHEMA.empty_table() if moves is None else moves)
+
+
+def programs_table(
+    numbers: np.ndarray[tuple[int], np.dtype[np.uint64]],
+    names: Sequence[str] | pa.Array,
+    chains: Sequence[int | None] | np.ndarray[tuple[int], np.dtype[np.uint64]],
+    program: Sequence[str | None] | pa.Array,
+) -> pa.Table:
+    """Return instances without options and balance as ``PROGRAMS_SCHEMA``."""
+    count = len(numbers)
+    columns = [
+        pa.array(numbers, pa.uint64()),
+        pa.array(names, pa.string()),
+        pa.array(chains, pa.uint64()),
+        pa.array(program, pa.string()),
+        pa.repeat(pa.scalar("{}"), count),
+        pa.repeat(pa.scalar(Decimal(0), pa.decimal128(38, 0)), count),
+    ]
+    return pa.Table.from_arrays(columns, schema=PROGRAMS_SCHEMA)
+
+
+def _index(table: pa.Table) -> dict[str, int]:
+    return dict(zip(table["name"].to_pylist(), table["number"].to_pylist(), strict=True))
+
+
+def _chains(sections: Sequence[ChainSection], path: str) -> pa.Table:
+    names: dict[str, int] = {}
+    numbers: set[int] = set()
+    following = 0
+    for position, section in enumerate(sections):
+        first = following if section.number is None else section.number
+        size = 1 if section.count is None else section.count
+        if first + size - 1 > U64_MAX:
+            raise InvalidInput(f"{path}: chains[{position}]: the last chain would have a number above 2**64 - 1")
+        for place in range(size):
+            name = section.name if section.name is not None else f"{section.prefix}{place}"
+            if name in names:
+                raise InvalidInput(f"{path}: chains[{position}]: the name {shown(name)} is taken")
+            if first + place in numbers:
+                raise InvalidInput(f"{path}: chains[{position}].number: {first + place} is taken")
+            names[name] = first + place
+            numbers.add(first + place)
+        following = first + size
+    columns = [pa.array(list(names.values()), pa.uint64()), pa.array(list(names), pa.string())]
+    return pa.Table.from_arrays(columns, schema=CHAINS_SCHEMA)
+
+
+def _programs(sections: Sequence[ProgramSection], chains: pa.Table, path: str) -> pa.Table:
+    numbers_of = _index(chains)
+    tables = [PROGRAMS_SCHEMA.empty_table()]
+    taken: set[str] = set()
+    for position, section in enumerate(sections):
+        key = f"programs[{position}]"
+        if section.chain is not None and section.chain not in numbers_of:
+            raise InvalidInput(f"{path}: {key}.chain: {unknown('chain', section.chain, numbers_of)}")
+        names, hosts = _instances(section, numbers_of)
+        before = len(taken)
+        for name in names:
+            if name in taken:
+                raise InvalidInput(f"{path}: {key}: the name {shown(name)} is taken")
+            taken.add(name)
+        size = len(names)
+        installed = None if section.program == NOTHING_INSTALLED else section.program
+        options = json.dumps(section.options, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        columns = [
+            pa.array(np.arange(before, before + size, dtype=np.uint64)),
+            pa.array(names, pa.string()),
+            pa.array(hosts, pa.uint64()),
+            pa.repeat(pa.scalar(installed, pa.string()), size),
+            pa.repeat(pa.scalar(options), size),
+            pa.repeat(pa.scalar(Decimal(section.balance), pa.decimal128(38, 0)), size),
+        ]
+        tables.append(pa.Table.from_arrays(columns, schema=PROGRAMS_SCHEMA))
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def _instances(section: ProgramSection, chains: dict[str, int]) -> tuple[list[str], list[int | None]]:
+    """Return names and chains of the instances of one section."""
+    if section.name is not None:
+        return [section.name], [None if section.chain is None else chains[section.chain]]
+    places = range(section.per_chain or 0)
+    hosts = chains if section.chain is None else {section.chain: chains[section.chain]}
+    names = [f"{section.prefix}{chain}-{place}" for chain in hosts for place in places]
+    numbers: list[int | None] = [number for number in hosts.values() for _ in places]
+    return names, numbers

@@ -1,0 +1,157 @@
+"""Reading a scenario file: TOML, what the command line overrides, and errors of one line that name the key."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from causeway.model.errors import InvalidInput
+
+Document = TypeVar("Document", bound=BaseModel)
+Key = str | int
+
+_SHOWN_CHARACTERS = 60
+
+
+def quoted(text: str) -> str:
+    """Return ``text`` as a TOML string, for an override whose value is meant literally (a path, a Spark master)."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def read_document(path: Path) -> dict[str, Any]:
+    """Return the tables of a TOML file; ``InvalidInput`` names the file and, for a syntax error, the line."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        raise InvalidInput(f"{path}: no such scenario file") from None
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"{path}: not UTF-8 text (byte {error.start}); a scenario is a TOML file") from None
+    except OSError as error:
+        raise InvalidInput(f"{path}: cannot be read: {error.strerror}") from None
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{path}: not valid TOML: {error}") from None
+
+
+def override(document: dict[str, Any], key: str, text: str) -> None:
+    """Set ``key`` (dotted, list positions as ``chains[0].count`` or ``chains.0.count``) of ``document`` to a TOML
+    value.
+
+    A text that is no TOML value (``local[2]``, a bare word) stands for itself. Raises ``InvalidInput`` when the key
+    does not lead anywhere.
+    """
+    where = f"--set {key}"
+    steps = parse_key(key)
+    if not steps or any(step == "" for step in steps):
+        raise InvalidInput(f"{where}: not a key; write section.key, for example network.seed")
+    node: Any = document
+    for position, step in enumerate(steps[:-1]):
+        node = _enter(node, step, steps[: position + 1], where)
+    last = steps[-1]
+    if isinstance(node, list) and isinstance(last, int):
+        if last >= len(node):
+            raise InvalidInput(f"{where}: the scenario has {len(node)} of {dotted(steps[:-1])}, numbered from 0")
+        node[last] = _toml_value(text)
+    elif isinstance(node, dict):
+        node[str(last)] = _toml_value(text)
+    else:
+        raise InvalidInput(f"{where}: {dotted(steps[:-1])} is not a table")
+
+
+def parse_key(key: str) -> list[Key]:
+    """Return the steps of a dotted key."""
+    parts = re.sub(r"\[(\d+)\]", r".\1", key).split(".")
+    return [int(part) if part.isdecimal() else part for part in parts]
+
+
+def dotted(steps: list[Key] | tuple[Key, ...]) -> str:
+    """Return steps as ``section[2].key``."""
+    text = ""
+    for step in steps:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def shown(value: object) -> str:
+    """Return a value as it would stand in the file, cut to one short line."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = str(value)
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+def validated(model: type[Document], document: Mapping[str, Any], path: str) -> Document:
+    """Return ``document`` as ``model``; ``InvalidInput`` is one line: file, key, value, what is allowed."""
+    try:
+        return model.model_validate(document)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise InvalidInput(f"{path}: {_line(dict(found[0]), document)}{more}") from None
+
+
+def _line(error: dict[str, Any], document: Mapping[str, Any]) -> str:
+    """Return one pydantic error as key, value and what is allowed."""
+    steps = _without_tags(error["loc"], document)
+    context = error.get("ctx", {})
+    kind = error["type"]
+    message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
+    if kind == "unknown_key":
+        return f"{dotted([*steps, context['key']])}: {context['text']}"
+    if kind == "missing":
+        return f"{dotted(steps)}: missing"
+    if kind == "union_tag_not_found":
+        return f"{dotted([*steps, str(context['discriminator']).strip(chr(39))])}: missing"
+    if kind == "union_tag_invalid":
+        key = dotted([*steps, str(context["discriminator"]).strip("'")])
+        return f"{key}: {shown(context['tag'])}: must be one of {context['expected_tags']}"
+    if kind == "string_pattern_mismatch" and "0-9a-fA-F" in message:
+        message = "must be hexadecimal digits, two a byte"
+    message = re.sub(" or instance of .*", "", message).replace("a valid dictionary", "a table")
+    message = message.replace("a valid integer", "a whole number").replace("a valid ", "a ")
+    value = error.get("input")
+    return f"{dotted(steps)}: {message}" if isinstance(value, dict) else f"{dotted(steps)}: {shown(value)}: {message}"
+
+
+def _without_tags(location: tuple[Key, ...], document: Mapping[str, Any]) -> list[Key]:
+    """Return the location in the file: without the steps by which pydantic names the member of a union."""
+    steps: list[Key] = []
+    node: Any = document
+    for step in location:
+        if isinstance(node, Mapping) and step not in node and step in (node.get("kind"), node.get("source")):
+            continue
+        steps.append(step)
+        if isinstance(node, Mapping):
+            node = node.get(str(step))
+        elif isinstance(node, list) and isinstance(step, int) and step < len(node):
+            node = node[step]
+        else:
+            node = None
+    return steps
+
+
+def _enter(node: Any, step: Key, steps: list[Key], where: str) -> Any:
+    if isinstance(node, list) and isinstance(step, int) and step < len(node):
+        return node[step]
+    if isinstance(node, dict):
+        return node.setdefault(str(step), {})
+    if isinstance(node, list):
+        raise InvalidInput(f"{where}: {dotted(steps[:-1])} is a list of {len(node)}, numbered from 0")
+    raise InvalidInput(f"{where}: {dotted(steps[:-1])} is not a table")
+
+
+def _toml_value(text: str) -> Any:
+    try:
+        parsed = tomllib.loads(f"value = {text}")
+    except tomllib.TOMLDecodeError:
+        return text
+    return parsed["value"] if set(parsed) == {"value"} else text

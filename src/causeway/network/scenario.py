@@ -1,0 +1,180 @@
+"""A scenario: one TOML file that says which network runs, on what traffic, and what goes wrong.
+
+``load_scenario`` reads and checks it; ``Scenario.traffic`` and ``Scenario.topology`` make of it what the pipeline
+runs on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field
+
+from causeway.model.errors import InvalidInput
+from causeway.model.topology import Topology
+from causeway.network.directory import Directory, merged, own_topology, unknown
+from causeway.network.document import override, parse_key, read_document, validated
+from causeway.network.faults import Faults, FaultSection
+from causeway.network.settings import (
+    NOTHING_INSTALLED,
+    ChainSection,
+    JsonTable,
+    MoveSection,
+    NetworkSection,
+    ProgramSection,
+    Section,
+    TransportSection,
+)
+from causeway.network.sources import SourcedTraffic, open_traffic
+from causeway.network.traffic_settings import GeneratedSection, NoTrafficSection, RecordedSection, TrafficSection
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PROTOCOLS = frozenset({"ic"})
+"""The protocols that run when the caller of ``load_scenario`` does not say."""
+
+_PATHS = (("network", "lake"), ("traffic", "path"), ("traffic", "channels", "file"))
+_NO_RESULT = {"executor", "master", "partitions", "lake"}
+
+
+class ScenarioDocument(Section):
+    """The whole file."""
+
+    network: NetworkSection = Field(default_factory=lambda: NetworkSection.model_validate({}))
+    options: JsonTable = Field(default_factory=dict)
+    transport: TransportSection = Field(default_factory=lambda: TransportSection.model_validate({}))
+    chains: list[ChainSection] = Field(default_factory=list)
+    programs: list[ProgramSection] = Field(default_factory=list)
+    moves: list[MoveSection] = Field(default_factory=list)
+    faults: list[FaultSection] = Field(default_factory=list)
+    traffic: TrafficSection = Field(default_factory=lambda: NoTrafficSection.model_validate({}))
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A checked scenario. Names in moves, faults and sends are resolved by ``topology``, ``faults`` and ``traffic``."""
+
+    path: str
+    document: ScenarioDocument
+
+    @property
+    def network(self) -> NetworkSection:
+        """Return ``[network]``."""
+        return self.document.network
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Return ``[options]``, which the protocol checks."""
+        return self.document.options
+
+    @property
+    def transport(self) -> TransportSection:
+        """Return ``[transport]``."""
+        return self.document.transport
+
+    def traffic(
+        self, folder: str | os.PathLike[str] | None = None, spark: SparkSession | None = None
+    ) -> SourcedTraffic:
+        """Return the traffic, ready to be asked for rows.
+
+        ``folder``: where recorded traffic is sorted and kept (a path or URI; made when absent, used again when it
+        already holds the same recording). ``spark``: prepares it in parallel; without it this process does. Raises
+        ``InvalidInput`` when the recording is not as declared, or a name is unknown.
+        """
+        own = self._own_topology()
+        return open_traffic(self.document.traffic, own, self.document.moves, self.path, folder, spark)
+
+    def topology(self, traffic: SourcedTraffic) -> Topology:
+        """Return chains, programs and moves: those of the file and those that ``traffic`` brings."""
+        whole = merged(self._own_topology(), traffic.topology())
+        if not whole.chains.num_rows:
+            raise InvalidInput(f"{self.path}: chains: missing; a network has at least one chain")
+        moves = Directory(whole, self.path).moves(self.document.moves)
+        return merged(whole, Topology(whole.chains.slice(0, 0), whole.programs.slice(0, 0)), moves)
+
+    def faults(self, topology: Topology) -> Faults:
+        """Return the faults with the names of ``topology`` resolved."""
+        return Directory(topology, self.path).faults(self.document.faults)
+
+    def identity(self) -> dict[str, Any]:
+        """Return, as a JSON object, all that decides the result of a run: not where and with how many tasks it runs.
+
+        Two runs with equal identity and equal input files (their paths are left out) have the same roots; a lake
+        keeps it to refuse another scenario.
+        """
+        content = self.document.model_dump(mode="json", by_alias=True)
+        for place in ("path", "channels"):
+            content["traffic"].pop(place, None)
+        content["network"] = {
+            key: value for key, value in content["network"].items() if key not in _NO_RESULT | {"ticks"}
+        }
+        return content
+
+    def _own_topology(self) -> Topology:
+        return own_topology(self.document.chains, self.document.programs, self.path)
+
+
+def load_scenario(
+    path: str | os.PathLike[str],
+    overrides: Mapping[str, str] | None = None,
+    *,
+    protocols: Collection[str] = PROTOCOLS,
+    programs: Collection[str] | None = None,
+) -> Scenario:
+    """Return the scenario of a TOML file.
+
+    ``overrides``: dotted keys to TOML values, as given on a command line (``quoted`` makes one of a literal text);
+    paths in them are relative to the working folder, paths in the file to the file's folder. ``protocols``: the names
+    that ``network.protocol`` may have. ``programs``: the registered program names, when they shall be checked here.
+
+    Raises ``InvalidInput``, one line that names the file, the key, the value and what is allowed.
+    """
+    document = read_document(Path(path))
+    for keys in _PATHS:
+        _from_folder(document, keys, Path(path).parent)
+    for key, text in (overrides or {}).items():
+        override(document, key, text)
+        if tuple(parse_key(key)) in _PATHS:
+            _from_folder(document, tuple(str(step) for step in parse_key(key)), Path.cwd())
+    scenario = Scenario(str(path), validated(ScenarioDocument, document, str(path)))
+    _check(scenario, protocols, programs)
+    return scenario
+
+
+def _check(scenario: Scenario, protocols: Collection[str], programs: Collection[str] | None) -> None:
+    """Check what needs more than one key or knowledge from outside."""
+    protocol = scenario.network.protocol
+    if protocol not in protocols:
+        raise InvalidInput(f"{scenario.path}: network.protocol: {unknown('protocol', protocol, sorted(protocols))}")
+    if programs is not None:
+        for position, section in enumerate(scenario.document.programs):
+            if ":" not in section.program and section.program not in (*programs, NOTHING_INSTALLED):
+                text = unknown("program", section.program, sorted(programs))
+                raise InvalidInput(f"{scenario.path}: programs[{position}].program: {text}")
+    traffic = scenario.document.traffic
+    if isinstance(traffic, RecordedSection) and traffic.path is None:
+        raise InvalidInput(f"{scenario.path}: traffic.path: missing; name the recording there or with --traffic FILE")
+    if not scenario.document.chains and not isinstance(traffic, RecordedSection):
+        what = "generated traffic needs" if isinstance(traffic, GeneratedSection) else "a network has"
+        raise InvalidInput(f"{scenario.path}: chains: missing; {what} at least one chain, as [[chains]]")
+    own_topology(scenario.document.chains, scenario.document.programs, scenario.path)
+
+
+def _from_folder(document: dict[str, Any], keys: tuple[str, ...], folder: Path) -> None:
+    """Make the path under ``keys``, if there is one, start from ``folder``."""
+    node: Any = document
+    for key in keys[:-1]:
+        node = node.get(key) if isinstance(node, dict) else None
+    if not isinstance(node, dict):
+        return
+    text = node.get(keys[-1])
+    if isinstance(text, str) and text and "://" not in text:
+        node[keys[-1]] = str(folder / Path(text).expanduser())
+
+
+__all__ = ["PROTOCOLS", "Scenario", "ScenarioDocument", "load_scenario"]

@@ -1,0 +1,205 @@
+"""The section ``[traffic]``: where the messages from outside come from."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from causeway.model.ingress_call import CALL_METHOD, MAX_METHOD_BYTES
+from causeway.network import calibration
+from causeway.network.settings import U64, ContentSection, Cycles, Positive, ProgramReference, Section, Tick
+
+MAX_PAYLOAD_BYTES = 2 * 1024 * 1024
+"""The most that one message carries (IC limit of an inter-canister payload)."""
+
+
+def _method(value: object) -> object:
+    if isinstance(value, str) and not 1 <= len(value.encode()) <= MAX_METHOD_BYTES:
+        raise ValueError(f"must be a name of 1 to {MAX_METHOD_BYTES} bytes")
+    return value
+
+
+def _skew(value: object) -> object:
+    if isinstance(value, dict) and set(value) == {"zipf"}:
+        exponent = value["zipf"]
+        if isinstance(exponent, int | float) and not isinstance(exponent, bool) and 0 <= exponent <= 20:
+            return float(exponent)
+    elif value in ("cosmoshub", "uniform"):
+        return value
+    raise ValueError('must be "cosmoshub", "uniform" or { zipf = exponent from 0 to 20 }')
+
+
+def _byte_range(value: object) -> object:
+    pair: list[Any] = value if isinstance(value, list) else [value, value]
+    whole = len(pair) == 2 and all(isinstance(size, int) and not isinstance(size, bool) for size in pair)
+    if not whole or not 0 <= pair[0] <= pair[1] <= MAX_PAYLOAD_BYTES:
+        raise ValueError(f"must be a number of bytes or [least, most], each from 0 to {MAX_PAYLOAD_BYTES}")
+    return tuple(pair)
+
+
+Method = Annotated[str, BeforeValidator(_method)]
+
+
+class NoTrafficSection(Section):
+    """``source = "none"``: nothing comes from outside."""
+
+    source: Literal["none"] = Field("none", description="This source.")
+
+
+class CallSection(ContentSection):
+    """``call = { ... }``: the message asks the program it goes to to call another."""
+
+    receiver: ProgramReference = Field(..., description="The program to call: its name or number.")
+    method: Method = Field("echo", description="The method to call.")
+    cycles: Cycles = Field(0, description="Cycles attached to the call.")
+
+
+class SendSection(ContentSection):
+    """``[[traffic.send]]``: one message from outside, or ``count`` equal ones."""
+
+    tick: Tick = Field(..., description="When it comes in.")
+    to: ProgramReference = Field(..., description="The program it is for: its name or number.")
+    method: Method | None = Field(None, description="The method asked for; not with `call`.")
+    call: CallSection | None = Field(None, description="Ask the program to make this call instead.")
+    count: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(1, description="How many equal messages.")
+    sender: U64 = Field(0, description="Number of the user who sends it.")
+    chain: str | None = Field(
+        None,
+        description="Name of the chain where it comes in; without it, the chain that holds the program at that tick.",
+    )
+
+    @model_validator(mode="after")
+    def _one_form(self) -> Self:
+        if (self.method is None) == (self.call is None):
+            raise ValueError("give either method or call")
+        if self.call is not None and (self.text is not None or self.hex is not None):
+            raise ValueError("with call, text or hex belongs into call")
+        return self
+
+    @property
+    def method_name(self) -> str:
+        """Return the method that the message asks for."""
+        return self.method or CALL_METHOD
+
+
+class ScriptSection(Section):
+    """``source = "script"``: the messages stand in the file."""
+
+    source: Literal["script"] = Field(..., description="This source.")
+    send: list[SendSection] = Field(default_factory=list, description="The messages, as `[[traffic.send]]`.")
+
+
+class ColumnsSection(Section):
+    """``[traffic.columns]``: what the columns of a recording are called."""
+
+    source_end: str = Field("channel_id", description="The end of the lane that a packet left from (text or number).")
+    sequence: str = Field("sequence", description="Number of the packet on its lane.")
+    time: str = Field(
+        "send_height", description="When it was sent: a block height or another whole number, or a timestamp."
+    )
+    source_chain: str | None = Field(None, description="The sending chain; without it, `traffic.source_chain`.")
+    destination: str | None = Field(
+        None, description="The receiving chain; without it, the counterparty in the channels file."
+    )
+    payload: str | None = Field(None, description="The packet's content; without it, `source end/sequence` as text.")
+
+
+class ChannelsSection(Section):
+    """``[traffic.channels]``: which channel ends belong together."""
+
+    file: str | None = Field(
+        None,
+        min_length=1,
+        description="JSON array of objects with chain_1, channel_1, chain_2, channel_2; without it, "
+        "`ibc_channels.json` beside the recording, if there.",
+    )
+
+
+class RecordedSection(Section):
+    """``source = "recorded"``: packets from a CSV, Parquet or JSON lines file."""
+
+    source: Literal["recorded"] = Field(..., description="This source.")
+    path: str | None = Field(None, min_length=1, description="The recording: a file, a folder of files or a URI.")
+    format: Literal["parquet", "csv", "jsonl"] | None = Field(
+        None, description="Its format; without it, by the ending of the name."
+    )
+    columns: ColumnsSection = Field(
+        default_factory=lambda: ColumnsSection.model_validate({}), description="Its columns."
+    )
+    where: dict[str, str] = Field(
+        default_factory=dict, description='Only rows whose columns have these values, e.g. `{ side = "send" }`.'
+    )
+    source_chain: str | None = Field(
+        None, min_length=1, description="Name of the sending chain, when no column says it."
+    )
+    blocks_per_tick: Positive = Field(
+        1000, description="Blocks of the recording that make one tick (any unit, if `time` is another whole number)."
+    )
+    seconds_per_tick: Annotated[float, Field(ge=1e-6, le=1e9)] | None = Field(
+        None, description="Seconds of the recording that make one tick, when `time` is a timestamp."
+    )
+    channels: ChannelsSection = Field(
+        default_factory=lambda: ChannelsSection.model_validate({}), description="The channels file."
+    )
+    method: Method = Field("echo", description="The method called at the counterparty.")
+    cycles: Cycles = Field(0, description="Cycles attached to each call.")
+
+
+class BurstsSection(Section):
+    """``[traffic.bursts]``: now and then many messages of one channel at once."""
+
+    every_blocks: Annotated[int, Field(ge=0, le=2**53)] = Field(
+        calibration.BLOCKS_PER_BURST, description="Mean distance of two bursts of a chain, in blocks; 0 = none."
+    )
+    messages: Positive = Field(calibration.BURST_MESSAGES, description="Mean number of messages in a burst.")
+
+
+class GeneratedSection(Section):
+    """``source = "generated"``: seeded traffic with the shape of a measured recording."""
+
+    source: Literal["generated"] = Field(..., description="This source.")
+    messages_per_tick: Annotated[float, Field(gt=0, le=1e9)] | None = Field(
+        None, description="Mean number of messages a tick, all chains together."
+    )
+    messages: Annotated[int, Field(ge=1, le=2**53)] | None = Field(
+        None, description="Number of messages of the whole run, exactly; instead of messages_per_tick."
+    )
+    ticks: Annotated[int, Field(ge=1, le=10_000_000)] = Field(100, description="Ticks that bring traffic, from 0 on.")
+    blocks_per_tick: Annotated[int, Field(ge=1, le=2**32)] = Field(
+        1, description="Blocks that one tick stands for: sets how fast the rate drifts from tick to tick."
+    )
+    channels: Annotated[int, Field(ge=1, le=10_000_000)] = Field(
+        calibration.CHANNELS,
+        description="Channels that start at each chain; each has a caller here and an echo elsewhere.",
+    )
+    skew: Annotated[Any, BeforeValidator(_skew)] = Field(
+        "cosmoshub",
+        description='Shares of a chain\'s channels: `"cosmoshub"` (measured), `"uniform"` or `{ zipf = exponent }`.',
+    )
+    degree_skew: Annotated[float, Field(ge=0, le=20)] = Field(
+        calibration.DEGREE_ZIPF,
+        description="Zipf exponent of the chains: busy ones send more and are called more; 0 = all alike.",
+    )
+    drift: Annotated[float, Field(ge=0, le=10)] = Field(
+        1.0, description="How strongly a chain's rate drifts; 1 = as measured, 0 = constant."
+    )
+    bursts: BurstsSection = Field(
+        default_factory=lambda: BurstsSection.model_validate({}), description="Bursts, as `[traffic.bursts]`."
+    )
+    payload_bytes: Annotated[Any, BeforeValidator(_byte_range)] = Field(
+        64, validate_default=True, description="Size of a call's body in bytes, or `[least, most]`."
+    )
+    method: Method = Field("echo", description="The method called.")
+    cycles: Cycles = Field(0, description="Cycles attached to each call.")
+
+    @model_validator(mode="after")
+    def _one_amount(self) -> Self:
+        if (self.messages_per_tick is None) == (self.messages is None):
+            raise ValueError("give either messages_per_tick or messages")
+        return self
+
+
+TrafficSection = Annotated[
+    NoTrafficSection | ScriptSection | RecordedSection | GeneratedSection, Field(discriminator="source")
+]
