@@ -6,26 +6,16 @@ import difflib
 import json
 from collections.abc import Collection, Sequence
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
+from causeway.model.faults import CARRIER_SCHEMA, FORGED_SCHEMA, HALTS_SCHEMA, Faults
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.network.document import shown
-from causeway.network.faults import (
-    EVERY,
-    Drop,
-    DropSection,
-    FalseSlice,
-    Faults,
-    FaultSection,
-    Forge,
-    ForgeSection,
-    Halt,
-    HaltSection,
-    SliceSection,
-)
+from causeway.network.faults import EVERY, DropSection, FaultSection, ForgeSection, HaltSection, SliceSection
 from causeway.network.settings import (
     NOTHING_INSTALLED,
     U64_MAX,
@@ -86,40 +76,39 @@ class Directory:
             rows.append({"tick": section.tick, "program": program, "chain": chain})
         return pa.Table.from_pylist(sorted(rows, key=lambda row: row["tick"] or 0), schema=MOVES_SCHEMA)
 
-    def faults(self, sections: Sequence[FaultSection]) -> Faults:
-        """Return ``[[faults]]`` with names resolved."""
-        forges: list[Forge] = []
-        drops: list[Drop] = []
-        slices: list[FalseSlice] = []
-        halts: list[Halt] = []
+    def faults(self, sections: Sequence[FaultSection], skip: float) -> Faults:
+        """Return ``[[faults]]`` with names resolved, each table in the order of the file; ``skip`` is passed on."""
+        forged: list[dict[str, Any]] = []
+        carriers: list[dict[str, Any]] = []
+        halts: list[dict[str, Any]] = []
         for position, section in enumerate(sections):
             key = f"faults[{position}]"
             if isinstance(section, ForgeSection):
-                forges.append(self._forge(section, key))
-            elif isinstance(section, DropSection):
+                forged.append(self._forged(section, key))
+            elif isinstance(section, HaltSection):
+                halts.append({"chain": self.chain(section.chain, f"{key}.chain"), **_span(section)})
+            else:
                 source = self._any_chain(section.source, f"{key}.source")
                 destination = self._any_chain(section.destination, f"{key}.destination")
-                drops.append(Drop(source, destination, section.from_tick, section.until))
-            elif isinstance(section, SliceSection):
-                source = self.chain(section.source, f"{key}.source")
-                destination = self.chain(section.destination, f"{key}.destination")
-                if source == destination:
+                if source == destination and source is not None:
                     raise self.fail(f"{key}.destination", f"{shown(section.destination)}: must differ from source")
-                slices.append(FalseSlice(section.kind, source, destination, section.tick))
-            elif isinstance(section, HaltSection):
-                halts.append(Halt(self.chain(section.chain, f"{key}.chain"), section.from_tick, section.until))
-        return Faults(tuple(forges), tuple(drops), tuple(slices), tuple(halts))
-
-    def _forge(self, section: ForgeSection, key: str) -> Forge:
-        return Forge(
-            section.tick,
-            self.chain(section.chain, f"{key}.chain"),
-            self.program(section.sender, f"{key}.sender"),
-            self.program(section.receiver, f"{key}.receiver"),
-            section.method,
-            section.content,
-            section.cycles,
+                lane = {"kind": section.kind, "source": source, "destination": destination}
+                carriers.append({**lane, **_span(section)})
+        return Faults(
+            pa.Table.from_pylist(forged, schema=FORGED_SCHEMA),
+            pa.Table.from_pylist(carriers, schema=CARRIER_SCHEMA),
+            pa.Table.from_pylist(halts, schema=HALTS_SCHEMA),
+            skip,
         )
+
+    def _forged(self, section: ForgeSection, key: str) -> dict[str, Any]:
+        return {
+            "tick": section.tick,
+            "chain": self.chain(section.chain, f"{key}.chain"),
+            "sender": self.program(section.sender, f"{key}.sender"),
+            "receiver": self.program(section.receiver, f"{key}.receiver"),
+            "payload": section.content,
+        }
 
     def _any_chain(self, name: str, key: str) -> int | None:
         return None if name == EVERY else self.chain(name, key)
@@ -155,6 +144,13 @@ def programs_table(
         pa.repeat(pa.scalar(Decimal(0), pa.decimal128(38, 0)), count),
     ]
     return pa.Table.from_arrays(columns, schema=PROGRAMS_SCHEMA)
+
+
+def _span(section: DropSection | SliceSection | HaltSection) -> dict[str, int]:
+    """Return first and last tick of a fault."""
+    if isinstance(section, SliceSection):
+        return {"from": section.tick, "until": section.tick}
+    return {"from": section.from_tick, "until": U64_MAX if section.until is None else section.until}
 
 
 def _index(table: pa.Table) -> dict[str, int]:

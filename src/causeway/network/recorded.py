@@ -1,12 +1,263 @@
-"""Traffic of the source recorded: not in this commit yet."""
+"""Recorded traffic: each packet of a recording becomes one call from its channel's end to the counterparty.
+
+The recording is read twice and never held: first for its ends, its first time and its packets a tick; then each
+packet goes, as the ingress message it becomes, into one of several runs, each a range of ticks that fits in memory.
+Each run is sorted by tick, chain and order in the recording, and written as one part of a prepared folder. Memory:
+one batch, and one run of about ``RUN_BYTES`` (a single tick that is larger is sorted in memory whole). Disk: about
+the size of the result twice while it lasts.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import hashlib
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.fs as pa_fs
 
 from causeway.model.errors import InvalidInput
+from causeway.model.ingress_call import encode_calls
+from causeway.model.topology import Topology
+from causeway.network.ends import End, Route, read_registry, route_ends
+from causeway.network.prepared import (
+    INDEX_SCHEMA,
+    STORED_SCHEMA,
+    PreparedTraffic,
+    cleared,
+    finish,
+    opened,
+    write_part,
+    written,
+)
+from causeway.network.recording import Piece, file_system, fingerprint, packets, pieces_of
+from causeway.network.tasks import run_tasks
+from causeway.network.traffic_settings import RecordedSection
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+U64Array = npt.NDArray[np.uint64]
+
+RUN_BYTES = 128 * 1024 * 1024
+"""About how much of the result one run holds in memory."""
+
+_VERSION = 1
+_ROW_BYTES = 64
+_CHANNELS_FILE = "ibc_channels.json"
+_KEYS = ("chain", "end", "destination")
 
 
-def recorded_traffic(*_: Any) -> Any:
-    """Refuse: not built yet."""
-    raise InvalidInput("traffic.source: recorded traffic is not built yet")
+@dataclass(frozen=True)
+class Scan:
+    """What the first reading of a piece finds: its first time, its ends, and the weight of each cell of time."""
+
+    rows: int
+    first: int
+    ends: tuple[End, ...]
+    cells: U64Array
+    weights: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Sorting:
+    """What the second reading needs. Run ``i`` holds the ticks from ``run_ticks[i]`` to below ``run_ticks[i + 1]``."""
+
+    folder: str
+    section: RecordedSection
+    unit: int
+    first: int
+    run_ticks: U64Array
+    routes: dict[End, Route]
+
+
+def recorded_traffic(
+    section: RecordedSection, own: Topology, folder: str, path: str, spark: SparkSession | None
+) -> PreparedTraffic:
+    """Return the traffic of a recording, sorted into ``folder`` unless it is already there.
+
+    ``own``: chains and programs of the scenario file ``path``. With ``spark`` pieces of the recording and runs are
+    worked on in parallel (the folder is then on storage that all of Spark shares); the result is the same. Raises
+    ``InvalidInput`` when the recording is not as declared, when the folder holds another one, or cannot be written.
+    """
+    if section.source_chain is None and section.columns.source_chain is None:
+        raise InvalidInput(f"{path}: traffic.source_chain: missing; give it, or traffic.columns.source_chain")
+    identity = _identity(section, own)
+    token = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    manifest = opened(folder)
+    if manifest is not None:
+        if manifest.get("token") != token:
+            raise InvalidInput(
+                f"{folder}: holds traffic prepared from another recording or with other settings; use another folder"
+            )
+        return PreparedTraffic(folder, token)
+    pieces = pieces_of(section)
+    cleared(folder)
+    unit = section.blocks_per_tick
+    if section.seconds_per_tick is not None:
+        unit = round(section.seconds_per_tick * 1_000_000)
+    scans = run_tasks(functools.partial(scan_piece, section=section, unit=unit), pieces, spark)
+    ends = sorted({end for scan in scans for end in scan.ends}, key=lambda end: tuple(part or "" for part in end))
+    if not ends:
+        raise InvalidInput(f"{section.path}: no packets{' where traffic.where holds' if section.where else ''}")
+    first = min(scan.first for scan in scans)
+    topology, routes = route_ends(ends, read_registry(_channels_file(section)), own, path)
+    sorting = Sorting(folder, section, unit, first, _run_ticks(scans, first // unit), routes)
+    run_tasks(functools.partial(split_piece, sorting=sorting), list(enumerate(pieces)), spark)
+    sort = functools.partial(sort_run, folder=folder, pieces=len(pieces))
+    parts = run_tasks(sort, list(range(len(sorting.run_ticks))), spark)
+    ticks = np.concatenate([np.zeros(0, dtype=np.uint64), *(part[1] for part in parts)])
+    rows = sum(scan.rows for scan in scans)
+    last = int(ticks[-1]) if len(ticks) else None
+    content = {"version": _VERSION, "token": token, "rows": rows, "first_time": first, "last_tick": last}
+    finish(folder, [part[0] for part in parts], ticks, topology, content | {"identity": identity})
+    system, inside = file_system(folder)
+    system.delete_dir(f"{inside}/runs")
+    return PreparedTraffic(folder, token)
+
+
+def scan_piece(piece: Piece, section: RecordedSection, unit: int) -> Scan:
+    """Read a piece for its ends, its first time and its weight; every value is checked here."""
+    rows, first = 0, 2**64 - 1
+    ends: set[End] = set()
+    weights: dict[int, int] = {}
+    for batch in packets(piece, section):
+        if not batch.num_rows:
+            continue
+        rows += batch.num_rows
+        times = batch["time"].to_numpy()
+        first = min(first, int(times.min()))
+        distinct = batch.select(_KEYS).group_by(list(_KEYS)).aggregate([])
+        ends.update(zip(*(distinct[key].to_pylist() for key in _KEYS), strict=True))
+        sizes = pc.binary_length(batch["body"]).to_numpy().astype(np.int64) + _ROW_BYTES
+        cells, places = np.unique(times // np.uint64(unit), return_inverse=True)
+        sums = np.zeros(len(cells), dtype=np.int64)
+        np.add.at(sums, places, sizes)
+        for cell, weight in zip(cells.tolist(), sums.tolist(), strict=True):
+            weights[cell] = weights.get(cell, 0) + weight
+    ordered = sorted(weights)
+    heavy = np.array([weights[cell] for cell in ordered], dtype=np.int64)
+    return Scan(rows, first, tuple(ends), np.array(ordered, dtype=np.uint64), heavy)
+
+
+def split_piece(numbered: tuple[int, Piece], sorting: Sorting) -> None:
+    """Write the packets of a piece, as ingress messages, to the runs that their ticks belong to."""
+    number, piece = numbered
+    with _Runs(sorting.folder, number) as runs:
+        for batch in packets(piece, sorting.section):
+            if not batch.num_rows:
+                continue
+            table = _messages(batch, sorting)
+            run = np.searchsorted(sorting.run_ticks, table["tick"].to_numpy(), side="right") - 1
+            order = np.argsort(run, kind="stable")
+            table, run = table.take(pa.array(order)), run[order]
+            starts = np.flatnonzero(np.append(True, run[1:] != run[:-1]))
+            for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(run)], strict=True):
+                runs.append(int(run[start]), table.slice(start, end - start))
+
+
+def sort_run(run: int, folder: str, pieces: int) -> tuple[pa.Table, U64Array]:
+    """Sort one run and write it as a part; return its lines of the index and its ticks."""
+    system, inside = file_system(folder)
+    tables = []
+    for piece in range(pieces):
+        name = f"{inside}/runs/{run:05d}-{piece:05d}.arrow"
+        if system.get_file_info(name).type == pa_fs.FileType.File:
+            with system.open_input_file(name) as stream:
+                tables.append(pa.ipc.open_stream(stream).read_all())
+    if not tables:
+        return INDEX_SCHEMA.empty_table(), np.zeros(0, dtype=np.uint64)
+    table = pa.concat_tables(tables).combine_chunks()
+    order = np.lexsort((table["chain"].to_numpy(), table["tick"].to_numpy()))
+    table = table.take(pa.array(order))
+    return write_part(folder, run, table), np.unique(table["tick"].to_numpy())
+
+
+class _Runs:
+    """The files that one piece writes, one a run, opened when first needed."""
+
+    def __init__(self, folder: str, piece: int) -> None:
+        self._folder = folder
+        self._piece = piece
+        self._files: dict[int, tuple[Any, Any]] = {}
+
+    def __enter__(self) -> _Runs:
+        return self
+
+    def append(self, run: int, table: pa.Table) -> None:
+        if run not in self._files:
+            opening = written(f"{self._folder}/runs/{run:05d}-{self._piece:05d}.arrow")
+            options = pa.ipc.IpcWriteOptions(compression="lz4")
+            self._files[run] = (opening, pa.ipc.new_stream(opening.__enter__(), STORED_SCHEMA, options=options))
+        self._files[run][1].write_table(table)
+
+    def __exit__(self, *failure: Any) -> None:
+        for opening, writer in self._files.values():
+            writer.close()
+            opening.__exit__(*failure)
+
+
+def _messages(batch: pa.Table, sorting: Sorting) -> pa.Table:
+    """Return packets as ``STORED_SCHEMA``, in their order."""
+    section = sorting.section
+    keys = [pc.fill_null(batch[key], "").combine_chunks() for key in _KEYS]
+    present = batch["destination"].is_valid().combine_chunks().cast(pa.uint8()).cast(pa.string())
+    joined = pc.binary_join_element_wise(*keys, present, "\x1f").dictionary_encode()
+    first_rows = np.zeros(len(joined.dictionary), dtype=np.int64)
+    codes = joined.indices.to_numpy()
+    first_rows[codes[::-1]] = np.arange(len(codes) - 1, -1, -1)
+    distinct = batch.select(_KEYS).take(pa.array(first_rows)).to_pylist()
+    routes = [sorting.routes[row["chain"], row["end"], row["destination"]] for row in distinct]
+    numbers = np.array([(route.chain, route.caller, route.callee) for route in routes], dtype=np.uint64)[codes]
+    ticks = (batch["time"].to_numpy() - np.uint64(sorting.first)) // np.uint64(sorting.unit)
+    high, low = np.uint64(section.cycles >> 64), np.uint64(section.cycles & (2**64 - 1))
+    bodies = batch["body"].combine_chunks()
+    payloads = encode_calls(numbers[:, 2], int(high), int(low), section.method, bodies)
+    columns = [pa.array(ticks), pa.array(numbers[:, 0].copy()), pa.array(numbers[:, 1].copy()), payloads]
+    return pa.Table.from_arrays(columns, schema=STORED_SCHEMA)
+
+
+def _run_ticks(scans: list[Scan], offset: int) -> U64Array:
+    """Return the first tick of each run, so that each holds about ``RUN_BYTES``; the first is 0.
+
+    Cells of time start at multiples of the unit, ticks at the first packet: a packet of cell ``offset + t`` is in
+    tick ``t`` or ``t - 1``, so a run is off by less than the weight of a tick (and may turn out empty).
+    """
+    cells = np.concatenate([scan.cells for scan in scans])
+    weights = np.concatenate([scan.weights for scan in scans])
+    distinct, places = np.unique(cells, return_inverse=True)
+    sums = np.zeros(len(distinct), dtype=np.int64)
+    np.add.at(sums, places, weights)
+    before = np.cumsum(sums) - sums
+    cut = np.flatnonzero(np.append(False, before[1:] // RUN_BYTES != before[:-1] // RUN_BYTES))
+    return np.append(np.uint64(0), distinct[cut] - np.uint64(offset)).astype(np.uint64)
+
+
+def _channels_file(section: RecordedSection) -> str | None:
+    """Return the channels file: the one named, or the one beside the recording."""
+    if section.channels.file is not None or section.path is None:
+        return section.channels.file
+    folder = section.path.rstrip("/").rsplit("/", 1)[0] if "/" in section.path else "."
+    beside = f"{folder}/{_CHANNELS_FILE}"
+    system, inside = file_system(beside)
+    return beside if system.get_file_info(inside).type == pa_fs.FileType.File else None
+
+
+def _identity(section: RecordedSection, own: Topology) -> dict[str, Any]:
+    """Return all that decides what is prepared: settings, the files' edges, the file's own chains and programs."""
+    settings = section.model_dump(mode="json", exclude={"path": True, "channels": True})
+    channels = _channels_file(section)
+    names = {"chains": own.chains.to_pylist(), "programs": own.programs.select(["number", "name", "chain"]).to_pylist()}
+    topology = hashlib.sha256(json.dumps(names, sort_keys=True).encode()).hexdigest()
+    return {
+        "version": _VERSION,
+        "settings": settings,
+        "recording": fingerprint(section.path or ""),
+        "channels": None if channels is None else fingerprint(channels),
+        "topology": topology,
+    }

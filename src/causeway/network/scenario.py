@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field
 
 from causeway.model.errors import InvalidInput
+from causeway.model.faults import Faults
 from causeway.model.topology import Topology
 from causeway.network.directory import Directory, merged, own_topology, unknown
 from causeway.network.document import override, parse_key, read_document, validated
-from causeway.network.faults import Faults, FaultSection
+from causeway.network.faults import FaultSection
 from causeway.network.settings import (
     NOTHING_INSTALLED,
     ChainSection,
@@ -98,8 +99,8 @@ class Scenario:
         return merged(whole, Topology(whole.chains.slice(0, 0), whole.programs.slice(0, 0)), moves)
 
     def faults(self, topology: Topology) -> Faults:
-        """Return the faults with the names of ``topology`` resolved."""
-        return Directory(topology, self.path).faults(self.document.faults)
+        """Return the faults, ``transport.skip`` among them, with the names of ``topology`` resolved."""
+        return Directory(topology, self.path).faults(self.document.faults, self.document.transport.skip)
 
     def identity(self) -> dict[str, Any]:
         """Return, as a JSON object, all that decides the result of a run: not where and with how many tasks it runs.

@@ -1,0 +1,229 @@
+"""Prepared traffic: a folder of Parquet files sorted by tick and chain, from which the rows of a tick are read at once.
+
+A folder holds ``parts/part-*.parquet`` (columns tick, chain, receiver, payload; row groups cut at ticks, and inside a
+large tick at chains), ``index.parquet`` (one row a row group: where it is, its ticks and chains), ``ticks.parquet``
+(the ticks that have rows), ``chains.parquet`` and ``programs.parquet`` (what the traffic adds to the topology) and,
+written last, ``manifest.json``. A folder without manifest is unfinished and counts as empty.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import platform
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.fs as pa_fs
+import pyarrow.parquet as pq
+
+from causeway.model.errors import InvalidInput
+from causeway.model.ingress_call import CALL_METHOD
+from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
+from causeway.model.traffic import INGRESS_SCHEMA
+from causeway.network.recording import file_system
+
+U64Array = npt.NDArray[np.uint64]
+
+STORED_SCHEMA = pa.schema(
+    [
+        pa.field("tick", pa.uint64(), nullable=False),
+        pa.field("chain", pa.uint64(), nullable=False),
+        pa.field("receiver", pa.uint64(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+    ]
+)
+INDEX_SCHEMA = pa.schema(
+    [(name, pa.uint64()) for name in ("part", "group", "first_tick", "last_tick", "first_chain", "last_chain", "rows")]
+)
+MANIFEST = "manifest.json"
+GROUP_ROWS = 8_192
+"""Rows after which a row group is cut at the next tick (in a larger tick: at the next chain)."""
+
+_KEPT_ROWS = 65_536
+_USER = 0
+
+
+@dataclass(frozen=True)
+class PreparedTraffic:
+    """The traffic of a prepared folder. Holds its name only: rows and topology are read where they are asked for.
+
+    ``token`` tells one content of the folder from another, so that nothing stale is kept in memory.
+    """
+
+    folder: str
+    token: str
+
+    def rows(self, tick: int, chains: U64Array) -> pa.Table:
+        """Return the rows of ``tick`` for ``chains``, by chain, then in the order of the recording."""
+        wanted = np.unique(chains)
+        tables = []
+        for part, group, size in self._groups(tick, wanted):
+            read = _kept_group if size <= _KEPT_ROWS else _read_group
+            table = read(self.folder, self.token, part, group)
+            ends = np.array([tick, tick + 1], dtype=np.uint64)
+            first, end = np.searchsorted(table["tick"].to_numpy(), ends)
+            tables.append(table.slice(first, end - first))
+        if not tables:
+            return INGRESS_SCHEMA.empty_table()
+        found = pa.concat_tables(tables)
+        chain = found["chain"].to_numpy()
+        if len(chain) and not np.isin(np.unique(chain), wanted).all():
+            found = found.filter(pa.array(np.isin(chain, wanted)))
+        count = found.num_rows
+        columns = {
+            "chain": found["chain"],
+            "receiver": found["receiver"],
+            "sender": pa.array(np.full(count, _USER, dtype=np.uint64)),
+            "method": pa.repeat(pa.scalar(CALL_METHOD), count),
+            "payload": found["payload"],
+        }
+        return pa.table(columns, schema=INGRESS_SCHEMA)
+
+    def next_tick(self, tick: int) -> int | None:
+        """Return the first tick at or after ``tick`` with any row."""
+        ticks = _index(self.folder, self.token)[1]
+        place = int(np.searchsorted(ticks, np.uint64(tick)))
+        return int(ticks[place]) if place < len(ticks) else None
+
+    def topology(self) -> Topology:
+        """Return the chains and programs that the recording brings."""
+        chains = _read_table(self.folder, "chains.parquet").cast(CHAINS_SCHEMA)
+        return Topology(chains, _read_table(self.folder, "programs.parquet").cast(PROGRAMS_SCHEMA))
+
+    def _groups(self, tick: int, chains: U64Array) -> list[tuple[int, int, int]]:
+        """Return part, number and size of the row groups that may hold rows of ``tick`` for ``chains`` (ascending)."""
+        index = _index(self.folder, self.token)[0]
+        first = int(np.searchsorted(index["last_tick"], np.uint64(tick)))
+        end = int(np.searchsorted(index["first_tick"], np.uint64(tick), side="right"))
+        near = {name: column[first:end] for name, column in index.items()}
+        asked = np.searchsorted(chains, near["first_chain"]) < np.searchsorted(chains, near["last_chain"], side="right")
+        hit = np.flatnonzero(asked | (near["first_tick"] < near["last_tick"]))
+        return [(int(near["part"][i]), int(near["group"][i]), int(near["rows"][i])) for i in hit]
+
+
+def opened(folder: str) -> dict[str, Any] | None:
+    """Return the manifest of a prepared folder, None when there is none (absent or unfinished)."""
+    system, inside = file_system(folder)
+    name = f"{inside}/{MANIFEST}"
+    if system.get_file_info(name).type != pa_fs.FileType.File:
+        return None
+    with system.open_input_stream(name) as stream:
+        manifest: dict[str, Any] = json.loads(stream.read())
+    return manifest
+
+
+def write_part(folder: str, part: int, table: pa.Table) -> pa.Table:
+    """Write rows (``STORED_SCHEMA``, sorted by tick and chain) as one part; return their lines of the index."""
+    starts = group_starts(table["tick"].to_numpy(), table["chain"].to_numpy())
+    ends = np.append(starts[1:], table.num_rows)
+    ticks, chains = table["tick"].to_numpy(), table["chain"].to_numpy()
+    with (
+        written(f"{folder}/parts/part-{part:05d}.parquet") as stream,
+        pq.ParquetWriter(stream, STORED_SCHEMA, compression="lz4", use_dictionary=["chain", "receiver"]) as writer,
+    ):
+        for first, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            writer.write_table(table.slice(first, end - first), row_group_size=end - first)
+    least = np.minimum.reduceat(chains, starts)
+    most = np.maximum.reduceat(chains, starts)
+    columns = [
+        np.full(len(starts), part),
+        np.arange(len(starts)),
+        ticks[starts],
+        ticks[ends - 1],
+        least,
+        most,
+        ends - starts,
+    ]
+    return pa.table([pa.array(column.astype(np.uint64)) for column in columns], schema=INDEX_SCHEMA)
+
+
+def group_starts(ticks: U64Array, chains: U64Array, size: int = GROUP_ROWS) -> npt.NDArray[np.int64]:
+    """Return where row groups start in n >= 1 sorted rows.
+
+    A group ends at the first tick after ``size`` rows; a tick of more rows is a group of its own, or several that end
+    at the first chain after ``size`` rows.
+    """
+    count = len(ticks)
+    tick_starts = np.flatnonzero(np.append(True, ticks[1:] != ticks[:-1]))
+    large = np.diff(np.append(tick_starts, count)) > size
+    cell = tick_starts // size
+    after_large = np.append(False, large[:-1])
+    cut = np.append(True, cell[1:] != cell[:-1]) | large | after_large
+    pair_starts = np.flatnonzero(np.append(True, (ticks[1:] != ticks[:-1]) | (chains[1:] != chains[:-1])))
+    own_tick = np.searchsorted(tick_starts, pair_starts, side="right") - 1
+    cell = (pair_starts - tick_starts[own_tick]) // size
+    inner = large[own_tick] & np.append(False, (cell[1:] != cell[:-1]) & (own_tick[1:] == own_tick[:-1]))
+    return np.union1d(tick_starts[cut], pair_starts[inner]).astype(np.int64)
+
+
+def finish(
+    folder: str, index: Sequence[pa.Table], ticks: U64Array, topology: Topology, manifest: dict[str, Any]
+) -> None:
+    """Write all but the parts, the manifest last: from then on the folder counts."""
+    tables = {
+        "index.parquet": pa.concat_tables([INDEX_SCHEMA.empty_table(), *index]),
+        "ticks.parquet": pa.table({"tick": pa.array(ticks)}),
+        "chains.parquet": topology.chains,
+        "programs.parquet": topology.programs,
+    }
+    for name, table in tables.items():
+        with written(f"{folder}/{name}") as stream:
+            pq.write_table(table, stream)
+    with written(f"{folder}/{MANIFEST}") as stream:
+        stream.write(json.dumps(manifest, indent=1, sort_keys=True).encode())
+
+
+@contextmanager
+def written(path: str) -> Iterator[pa.NativeFile]:
+    """Open a file for writing that appears under its name only when it is complete."""
+    system, inside = file_system(path)
+    temporary = f"{inside}.{platform.node()}-{os.getpid()}.tmp"
+    with system.open_output_stream(temporary) as stream:
+        yield stream
+    system.move(temporary, inside)
+
+
+def cleared(folder: str) -> None:
+    """Make an empty folder for the parts and one for the runs; raises ``InvalidInput`` when that is not possible."""
+    system, inside = file_system(folder)
+    try:
+        for name in ("parts", "runs"):
+            if system.get_file_info(f"{inside}/{name}").type == pa_fs.FileType.Directory:
+                system.delete_dir(f"{inside}/{name}")
+            system.create_dir(f"{inside}/{name}", recursive=True)
+    except OSError as error:
+        raise InvalidInput(f"{folder}: cannot be written: {' '.join(str(error).split())}") from None
+
+
+@functools.lru_cache(maxsize=4)
+def _index(folder: str, token: str) -> tuple[dict[str, U64Array], U64Array]:
+    table = _read_table(folder, "index.parquet")
+    columns = {name: table[name].to_numpy() for name in table.schema.names}
+    return columns, _read_table(folder, "ticks.parquet")["tick"].to_numpy()
+
+
+def _read_table(folder: str, name: str) -> pa.Table:
+    system, inside = file_system(f"{folder}/{name}")
+    with system.open_input_file(inside) as stream:
+        return pq.read_table(stream)
+
+
+def _read_group(folder: str, token: str, part: int, group: int) -> pa.Table:
+    """Return one row group; files stay open in the process that read them (not in one forked from it)."""
+    return _open_part(folder, token, part, os.getpid()).read_row_group(group)
+
+
+_kept_group: Callable[[str, str, int, int], pa.Table] = functools.lru_cache(maxsize=4)(_read_group)
+
+
+@functools.lru_cache(maxsize=16)
+def _open_part(folder: str, token: str, part: int, process: int) -> pq.ParquetFile:
+    system, inside = file_system(f"{folder}/parts/part-{part:05d}.parquet")
+    return pq.ParquetFile(system.open_input_file(inside))
