@@ -1,0 +1,262 @@
+"""Execution phase: 3.5, with the schedule and the effects of docs/protocols/ic.md."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from .errors import InvariantViolation
+from .events import Event, canister_event, ingress_event
+from .ids import CanisterId, canister_text
+from .messages import (
+    CanisterMessage,
+    Ingress,
+    Message,
+    RejectCode,
+    Request,
+    Response,
+    reject_response,
+)
+from .options import Options
+from .queues import QueueIndex, delete_map, new_queue, push_map
+from .state import CanonicalState, QueueName, Registry
+
+
+class RequestKey(NamedTuple):
+    """What an answer needs to know of its request."""
+
+    sender: CanisterId
+    callback: int
+    cycles: int
+    deadline: int
+
+    @classmethod
+    def of(cls, request: Request) -> "RequestKey":
+        return cls(request.sender, request.callback, request.cycles, request.deadline)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """Answer the request at hand or an earlier one, with `data` or with `reject` = (code, text)."""
+
+    to: RequestKey | tuple[CanisterId, int, int, int]
+    data: bytes | None = None
+    reject: tuple[int, str] | None = None
+    accepted: int = 0
+
+
+@dataclass(frozen=True)
+class Call:
+    receiver: CanisterId
+    method: str = ""
+    payload: bytes = b""
+    cycles: int = 0
+
+
+Effect = Reply | Call
+Behaviour = Callable[[CanisterId, Any, Message], tuple[Any, Sequence[Effect]]]
+"""(canister, program state, message) -> (new program state, effects). It must not change the state it is given."""
+
+INSUFFICIENT_CYCLES = "InsufficientCycles"
+
+
+def execute(
+    state: CanonicalState, registry: Registry, behaviour: Behaviour, options: Options
+) -> tuple[CanonicalState, list[Event]]:
+    """The execution phase: delete what was consumed, push what was produced. schedule_and_execute runs once (D-13)."""
+    base = options.index_base
+    run = schedule_and_execute(state, registry, behaviour, options)
+    sent_times = dict(state.sent_times)
+    for sender, receiver, j in run.produced_messages:
+        first = state.output_queues.get((sender, receiver), new_queue(base)).next_index
+        sent_times[sender, receiver, first - 1 + j] = state.time_ns
+    after = replace(
+        state,
+        ingress_queues=delete_map(state.ingress_queues, dict(run.consumed_ingress_messages)),
+        input_queues=delete_map(state.input_queues, dict(run.consumed_xnet_messages)),
+        output_queues=push_map(state.output_queues, dict(run.produced_messages), base),
+        balances=run.balances,
+        next_callbacks=run.next_callbacks,
+        programs=run.programs,
+        sent_times=sent_times,
+    )
+    return after, run.events
+
+
+class Run:
+    """What schedule_and_execute gives back, while it is being made."""
+
+    def __init__(self, state: CanonicalState, options: Options) -> None:
+        self.state = state
+        self.options = options
+        self.consumed_ingress_messages: dict[tuple[CanisterId, int], Ingress] = {}
+        self.consumed_xnet_messages: dict[QueueIndex, CanisterMessage] = {}
+        self.produced_messages: dict[QueueIndex, CanisterMessage] = {}
+        self.balances = dict(state.balances)
+        self.next_callbacks = dict(state.next_callbacks)
+        self.programs = dict(state.programs)
+        self.events: list[Event] = []
+        self._lengths: dict[QueueName, int] = {}
+
+    def produce(self, message: CanisterMessage) -> None:
+        """Append to output queue (m.src, m.dst): keys 1, 2, ... are the order of appending."""
+        name = (message.src, message.dst)
+        self._lengths[name] = self._lengths.get(name, 0) + 1
+        self.produced_messages[(*name, self._lengths[name])] = message
+        queue = self.state.output_queues.get(name, new_queue(self.options.index_base))
+        index = queue.next_index - 1 + self._lengths[name]
+        self.log_canister("sent", message, queue_index=index)
+
+    def log_canister(self, event: str, message: CanisterMessage, **columns: Any) -> None:
+        self.events.append(canister_event(event, self.state.own, self.state.height, message, **columns))
+
+    def log_consumed(self, event: str, message: Message, index: int, **columns: Any) -> None:
+        """An event of a message that just left its input or ingress queue."""
+        if isinstance(message, Ingress):
+            self.events.append(ingress_event(event, self.state.own, self.state.height, message, index, **columns))
+        else:
+            self.log_canister(event, message, queue_index=index, **columns)
+
+
+def schedule_and_execute(state: CanonicalState, registry: Registry, behaviour: Behaviour, options: Options) -> Run:
+    """Every hosted canister consumes its inputs in order; canisters do not see each other inside a round."""
+    run = Run(state, options)
+    for canister in sorted(registry.subnet_assignment):
+        if registry.host(canister) != state.own:
+            continue
+        for index, message in schedule(state, canister, options):
+            if isinstance(message, Ingress):
+                run.consumed_ingress_messages[canister, index] = message
+            else:
+                run.consumed_xnet_messages[message.src, canister, index] = message
+            if canister in run.programs:
+                consume(run, canister, index, message, behaviour)
+            else:
+                consume_for_missing(run, canister, index, message)
+    return run
+
+
+def schedule(state: CanonicalState, canister: CanisterId, options: Options) -> list[tuple[int, Message]]:
+    """Ingress by index; then the oldest of every input queue by ascending sender, the second oldest, and so on."""
+    inputs: list[tuple[int, Message]] = []
+    if canister in state.ingress_queues:
+        inputs += sorted(state.ingress_queues[canister].elements.items())
+    senders = sorted(sender for sender, receiver in state.input_queues if receiver == canister)
+    queues = [sorted(state.input_queues[sender, canister].elements.items()) for sender in senders]
+    for one_pass in range(max(map(len, queues), default=0)):
+        inputs += [queue[one_pass] for queue in queues if one_pass < len(queue)]
+    return inputs if options.messages_per_canister == 0 else inputs[: options.messages_per_canister]
+
+
+def consume(run: Run, canister: CanisterId, index: int, message: Message, behaviour: Behaviour) -> None:
+    """Run the handler of an installed canister alone."""
+    if isinstance(message, Response):
+        run.balances[canister] = run.balances.get(canister, 0) + message.refund
+    outcome = run_handler(
+        canister,
+        run.programs[canister],
+        run.balances.get(canister, 0),
+        run.next_callbacks.get(canister, 0),
+        message,
+        behaviour,
+    )
+    run.log_consumed("executed", message, index, error=outcome.error)
+    if isinstance(message, Response):
+        run.events.append(_answered(run, message, index))
+    if outcome.error is None:
+        run.programs[canister] = outcome.program
+        run.balances[canister] = outcome.balance
+        run.next_callbacks[canister] = outcome.next_callback
+        for produced in outcome.produced:
+            run.produce(produced)
+    elif isinstance(message, Request):
+        run.produce(reject_response(message, RejectCode.CanisterError, outcome.error))
+
+
+def consume_for_missing(run: Run, canister: CanisterId, index: int, message: Message) -> None:
+    """A canister that is mapped here but not installed: a request is answered, a response's refund is Lost."""
+    if isinstance(message, Response):
+        run.log_consumed("dropped", message, index, cause="response_to_missing_canister")
+        return
+    code, text = RejectCode.DestinationInvalid, f"Canister {canister_text(canister)} not found"
+    run.log_consumed("rejected", message, index, cause="not_installed", code=int(code), text=text)
+    if isinstance(message, Request):
+        run.produce(reject_response(message, code, text))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one handler run would change. With an error, nothing of it is applied."""
+
+    program: Any
+    balance: int
+    next_callback: int
+    produced: Sequence[CanisterMessage]
+    error: str | None = None
+
+
+def run_handler(
+    canister: CanisterId, program: Any, balance: int, next_callback: int, message: Message, behaviour: Behaviour
+) -> Outcome:
+    """One handler run. Its effects are applied in the order of their output: the answer to the message at hand, then
+    calls and late answers in the order made. A call beyond the balance at that point makes the run count as raised."""
+    try:
+        new_program, effects = behaviour(canister, program, message)
+    except Exception as error:  # whatever a program raises is its own failure, not the round's
+        return Outcome(program, balance, next_callback, (), error=f"{type(error).__name__}: {error}")
+    at_hand = [effect for effect in effects if isinstance(effect, Reply) and _answers(effect, message)]
+    others = [effect for effect in effects if effect not in at_hand]
+    produced: list[CanisterMessage] = []
+    for effect in (*at_hand, *others):
+        if isinstance(effect, Reply):
+            to = RequestKey(*effect.to)
+            if not 0 <= effect.accepted <= to.cycles:
+                raise InvariantViolation(f"canister {canister} accepts {effect.accepted} of {to.cycles} cycles")
+            balance += effect.accepted
+            produced.append(
+                Response(
+                    originator=to.sender,
+                    respondent=canister,
+                    callback=to.callback,
+                    refund=to.cycles - effect.accepted,
+                    data=effect.data,
+                    reject=effect.reject,
+                    deadline=to.deadline,
+                )
+            )
+        elif effect.cycles > balance:
+            return Outcome(program, balance, next_callback, (), error=INSUFFICIENT_CYCLES)
+        else:
+            balance -= effect.cycles
+            produced.append(
+                Request(
+                    receiver=effect.receiver,
+                    sender=canister,
+                    callback=next_callback,
+                    cycles=effect.cycles,
+                    method=effect.method,
+                    payload=effect.payload,
+                )
+            )
+            next_callback += 1
+    return Outcome(new_program, balance, next_callback, produced)
+
+
+def _answers(reply: Reply, message: Message) -> bool:
+    """Whether `reply` answers the message at hand."""
+    return isinstance(message, Request) and tuple(reply.to[:2]) == (message.sender, message.callback)
+
+
+def _answered(run: Run, response: Response, index: int) -> Event:
+    """The request that `response` answers has its answer."""
+    return Event(
+        event="answered",
+        chain=run.state.own,
+        height=run.state.height,
+        kind="request",
+        message=("q", response.originator, response.callback),
+        sender=response.originator,
+        receiver=response.respondent,
+        queue_index=index,
+        code=None if response.reject is None else response.reject[0],
+        text=None if response.reject is None else response.reject[1],
+    )

@@ -1,0 +1,168 @@
+"""Messages (2.4), verdicts (2.6), and the rejects that routing makes itself (2.4, X-13)."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+from .ids import CanisterId, canister_text
+
+MESSAGE_OVERHEAD = 256
+"""D-3."""
+
+User = int | str | bytes
+MessageId = tuple[object, ...]
+
+
+class RejectCode(IntEnum):
+    """2.4."""
+
+    SysFatal = 1
+    SysTransient = 2
+    DestinationInvalid = 3
+    CanisterReject = 4
+    CanisterError = 5
+    SysUnknown = 6
+
+
+class Reason(IntEnum):
+    """Why a signal is REJECT (2.9)."""
+
+    CanisterMigrating = 1
+    CanisterNotFound = 2
+    CanisterStopped = 3
+    CanisterStopping = 4
+    QueueFull = 5
+    OutOfMemory = 6
+    Unknown = 7
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """ACCEPT, or REJECT with its reason."""
+
+    reason: Reason | None = None
+
+
+ACCEPT = Verdict()
+REJECT = Verdict
+"""`REJECT(Reason.QueueFull)`."""
+
+
+@dataclass(frozen=True)
+class Request:
+    receiver: CanisterId
+    sender: CanisterId
+    callback: int
+    cycles: int = 0
+    method: str = ""
+    payload: bytes = b""
+    deadline: int = 0
+
+    @property
+    def src(self) -> CanisterId:
+        return self.sender
+
+    @property
+    def dst(self) -> CanisterId:
+        return self.receiver
+
+
+@dataclass(frozen=True)
+class Response:
+    """Carries `data`, or `reject` = (code, text)."""
+
+    originator: CanisterId
+    respondent: CanisterId
+    callback: int
+    refund: int = 0
+    data: bytes | None = None
+    reject: tuple[int, str] | None = None
+    deadline: int = 0
+
+    @property
+    def src(self) -> CanisterId:
+        return self.respondent
+
+    @property
+    def dst(self) -> CanisterId:
+        return self.originator
+
+
+@dataclass(frozen=True)
+class Ingress:
+    user: User
+    canister: CanisterId
+    method: str = ""
+    payload: bytes = b""
+
+
+CanisterMessage = Request | Response
+Message = Request | Response | Ingress
+
+
+def message_id(message: Message, ingress_index: int | None = None) -> MessageId:
+    """("q", sender, callback), ("r", originator, callback), ("i", user, canister, index in the ingress queue)."""
+    if isinstance(message, Request):
+        return ("q", message.sender, message.callback)
+    if isinstance(message, Response):
+        return ("r", message.originator, message.callback)
+    return ("i", message.user, message.canister, ingress_index)
+
+
+def kind(message: Message) -> str:
+    """request, response or ingress."""
+    return type(message).__name__.lower()
+
+
+def cycles_of(message: Message) -> int:
+    """The cycles that a message carries: a request's payment, a response's refund."""
+    if isinstance(message, Request):
+        return message.cycles
+    return message.refund if isinstance(message, Response) else 0
+
+
+def message_size(message: CanisterMessage) -> int:
+    """What a message counts for the byte limit of its stream: MESSAGE_OVERHEAD + length of payload (2.10)."""
+    if isinstance(message, Request):
+        return MESSAGE_OVERHEAD + len(message.payload)
+    if message.reject is not None:
+        return MESSAGE_OVERHEAD + len(message.reject[1].encode())
+    return MESSAGE_OVERHEAD + len(message.data or b"")
+
+
+def reject_of(reason: Reason, receiver: CanisterId) -> tuple[RejectCode, str]:
+    """Code and text for a reject signal (X-13)."""
+    canister = canister_text(receiver)
+    return {
+        Reason.CanisterMigrating: (RejectCode.SysTransient, "Canister migration in progress"),
+        Reason.CanisterNotFound: (RejectCode.DestinationInvalid, f"Canister {canister} not found"),
+        Reason.CanisterStopped: (RejectCode.CanisterError, f"Canister {canister} is stopped"),
+        Reason.CanisterStopping: (RejectCode.CanisterError, f"Canister {canister} is stopping"),
+        Reason.QueueFull: (RejectCode.SysTransient, f"Canister {canister} input queue is full"),
+        Reason.OutOfMemory: (RejectCode.CanisterError, "Cannot induct request. Out of memory"),
+        Reason.Unknown: (RejectCode.SysFatal, "Inducting request failed due to an unknown error"),
+    }[reason]
+
+
+def reject_response(request: Request, code: int, text: str) -> Response:
+    """A reject made in the receiver's stead: all cycles of the request come back."""
+    return Response(
+        originator=request.sender,
+        respondent=request.receiver,
+        callback=request.callback,
+        refund=request.cycles,
+        reject=(int(code), text),
+        deadline=request.deadline,
+    )
+
+
+def NON_EXISTENT_CANISTER(m: CanisterMessage) -> Response:
+    """2.4. Only `dead_destination = seed_literal` (D-8) ever asks it for a response, which has no cycles of its own:
+    its refund is Lost with it, so the answer refunds nothing."""
+    return Response(
+        originator=m.src,
+        respondent=m.dst,
+        callback=m.callback,
+        refund=m.cycles if isinstance(m, Request) else 0,
+        reject=(int(RejectCode.DestinationInvalid), f"No route to canister {canister_text(m.dst)}"),
+        deadline=m.deadline,
+    )

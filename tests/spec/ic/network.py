@@ -1,0 +1,202 @@
+"""Coordination of one subnet (3.1), and rounds of a whole network, which stand for consensus and XNet transfer."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from .errors import InvariantViolation, SliceError, StateNotCommittedYet, StateRemoved
+from .events import Event, canister_event
+from .execution import Behaviour, execute
+from .ids import SubnetId
+from .induction import DecodedBatch, pre_process
+from .messages import CanisterMessage, Ingress
+from .options import Options
+from .queues import new_queue, push_map
+from .routing import post_process
+from .slices import StreamSlice, check_slice, decode_valid_certified_stream, is_empty, slice_for
+from .state import CanonicalState, Registry, ascending_subnets, move_canisters
+
+
+def one_round(
+    state: CanonicalState,
+    registry: Registry,
+    batch: DecodedBatch,
+    behaviour: Behaviour,
+    options: Options,
+    seed: int = 0,
+) -> tuple[CanonicalState, list[Event]]:
+    """Step 4 of process_batch: the three phases, with one view of the registry (D-17)."""
+    inducted, induction_events = pre_process(state, registry, batch, options)
+    executed, execution_events = execute(inducted, registry, behaviour, options)
+    routed, routing_events = post_process(executed, registry, options, seed)
+    return routed, [*induction_events, *execution_events, *routing_events]
+
+
+# ---- 3.1
+
+
+@dataclass(frozen=True)
+class Batch:
+    """2.7, with the batch time."""
+
+    batch_number: int
+    registry_version: int
+    ingress_payload: Mapping[int, Ingress] = field(default_factory=dict)
+    xnet_payload: Mapping[SubnetId, StreamSlice] = field(default_factory=dict)
+    requires_full_state_hash: bool = False
+    time_ns: int = 0
+
+
+@dataclass(frozen=True)
+class Ignored:
+    """The state of that height exists already."""
+
+    expected: int
+    actual: int
+
+
+@dataclass(frozen=True)
+class StateManager:
+    """The committed states of one subnet by height."""
+
+    states: Mapping[int, CanonicalState]
+
+    def take_tip_at(self, height: int) -> CanonicalState:
+        tip = max(self.states)
+        if height < tip:
+            raise StateRemoved(f"height {height}, tip {tip}")
+        if height > tip:
+            raise StateNotCommittedYet(f"height {height}, tip {tip}")
+        return self.states[tip]
+
+    def commit_and_certify(self, state: CanonicalState, height: int) -> "StateManager":
+        return StateManager({**self.states, height: state})
+
+
+def decode(own: SubnetId, b: Batch) -> DecodedBatch:
+    """3.2. The payload was validated before agreement, so a failure is an invariant violation."""
+    try:
+        payload = {src: decode_valid_certified_stream(own, css) for src, css in b.xnet_payload.items()}
+    except SliceError as error:
+        raise InvariantViolation(f"agreed payload does not decode: {error.name}") from error
+    return DecodedBatch(ingress_payload=b.ingress_payload, xnet_payload=payload, time_ns=b.time_ns)
+
+
+def process_batch(
+    manager: StateManager,
+    b: Batch,
+    registry_versions: Mapping[int, Registry],
+    behaviour: Behaviour,
+    options: Options,
+    seed: int = 0,
+) -> tuple[StateManager, list[Event]] | Ignored:
+    """3.1."""
+    try:
+        s = manager.take_tip_at(b.batch_number - 1)
+    except StateRemoved:
+        return Ignored(expected=max(manager.states) + 1, actual=b.batch_number)
+    except StateNotCommittedYet as error:
+        raise InvariantViolation(f"batch {b.batch_number} before its state") from error
+    registry = registry_versions[b.registry_version]
+    s3, events = one_round(s, registry, decode(s.own, b), behaviour, options, seed)
+    return manager.commit_and_certify(s3, b.batch_number), events
+
+
+# ---- the whole network
+
+
+def never_withheld(source: SubnetId, destination: SubnetId) -> bool:
+    """Every slice is offered."""
+    return False
+
+
+def untouched(destination: SubnetId, the_slice: StreamSlice) -> StreamSlice:
+    """Every slice arrives as it was made."""
+    return the_slice
+
+
+def network_round(
+    states: Mapping[SubnetId, CanonicalState],
+    registry: Registry,
+    ingress: Mapping[SubnetId, Sequence[Ingress]],
+    behaviour: Behaviour,
+    options: Options,
+    *,
+    time_ns: int = 0,
+    seed: int = 0,
+    previous_registry: Registry | None = None,
+    withheld: Callable[[SubnetId, SubnetId], bool] = never_withheld,
+    tamper: Callable[[SubnetId, StreamSlice], StreamSlice] = untouched,
+    forged: Mapping[SubnetId, Sequence[CanisterMessage]] | None = None,
+) -> tuple[dict[SubnetId, CanonicalState], list[Event]]:
+    """One round of every subnet. Each takes slices of all others at height h-1 and of nobody at height h.
+
+    `previous_registry`: canisters that it hosts elsewhere move before the round. `withheld(source, destination)`: that
+    slice is not offered this round. `tamper(destination, slice)`: what the destination is shown instead of the slice.
+    `forged`: a byzantine subnet finds these messages in its output queues when its round begins.
+    """
+    log: list[Event] = []
+    before = move_canisters(states, previous_registry or registry, registry)
+    after: dict[SubnetId, CanonicalState] = {}
+    for own in ascending_subnets(before):
+        offered = offered_slices(before, own, registry, options, withheld)
+        payload, refused = agree(before[own], registry, {sn: tamper(own, s) for sn, s in offered.items()}, options)
+        log += refused
+        state, forgery = forge(before[own], (forged or {}).get(own, ()), time_ns, options)
+        log += forgery
+        batch = DecodedBatch(
+            ingress_payload=dict(enumerate(ingress.get(own, ()), start=1)), xnet_payload=payload, time_ns=time_ns
+        )
+        after[own], events = one_round(state, registry, batch, behaviour, options, seed)
+        log += events
+    return after, log
+
+
+def offered_slices(
+    states: Mapping[SubnetId, CanonicalState],
+    own: SubnetId,
+    registry: Registry,
+    options: Options,
+    withheld: Callable[[SubnetId, SubnetId], bool] = never_withheld,
+) -> dict[SubnetId, StreamSlice]:
+    """One slice a remote subnet of the registry that has a stream to us and is not withheld. A header-only slice
+    without news is not offered at all."""
+    offered: dict[SubnetId, StreamSlice] = {}
+    for sn in ascending_subnets(set(states) & registry.subnets - {own}):
+        if withheld(sn, own):
+            continue
+        the_slice = slice_for(states[sn], own, states[own].expected_xnet_indices, options)
+        if the_slice is not None and not is_empty(states[own], the_slice, options):
+            offered[sn] = the_slice
+    return offered
+
+
+def agree(
+    state: CanonicalState, registry: Registry, offered: Mapping[SubnetId, StreamSlice], options: Options
+) -> tuple[dict[SubnetId, StreamSlice], list[Event]]:
+    """The slices that pass check_slice, and one event for each that does not."""
+    payload: dict[SubnetId, StreamSlice] = {}
+    refused: list[Event] = []
+    for sn in ascending_subnets(offered):
+        try:
+            payload[sn] = check_slice(state, registry, sn, offered[sn], options)
+        except SliceError as error:
+            height = state.height + 1
+            refused.append(Event("rejected", state.own, height, "control", remote=sn, error=error.name))
+    return payload, refused
+
+
+def forge(
+    state: CanonicalState, messages: Sequence[CanisterMessage], time_ns: int, options: Options
+) -> tuple[CanonicalState, list[Event]]:
+    """Put messages into output queues (m.src, m.dst) that no execution has produced."""
+    log: list[Event] = []
+    for message in messages:
+        name = (message.src, message.dst)
+        index = state.output_queues.get(name, new_queue(options.index_base)).next_index
+        state = replace(
+            state,
+            output_queues=push_map(state.output_queues, {(*name, 1): message}, options.index_base),
+            sent_times={**state.sent_times, (*name, index): max(state.time_ns, time_ns)},
+        )
+        log.append(canister_event("sent", state.own, state.height + 1, message, queue_index=index, via="forged"))
+    return state, log

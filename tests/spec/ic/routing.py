@@ -1,0 +1,127 @@
+"""XNet routing phase: 3.6, with the routing order of docs/protocols/ic.md (X-6, X-7)."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from .events import Event, canister_event
+from .ids import CanisterId, SubnetId, draw
+from .induction import append_to_stream, without_output
+from .messages import NON_EXISTENT_CANISTER, CanisterMessage, Request, message_size
+from .options import Options
+from .queues import Queue, QueueIndex, delete_map, flat_elements, new_queue, push_map
+from .state import CanonicalState, QueueName, Registry, Stream
+
+OutputQueues = Mapping[QueueName, Queue[CanisterMessage]]
+SubnetAssignment = Mapping[CanisterId, SubnetId]
+
+
+def post_process(
+    state: CanonicalState, registry: Registry, options: Options, seed: int
+) -> tuple[CanonicalState, list[Event]]:
+    """The XNet routing phase."""
+    log: list[Event] = []
+    a = registry.subnet_assignment
+    replies = non_existent_canister_replies(state.output_queues, a, options)
+    unroutable = _unroutable(state.output_queues, a)
+    for (_, _, k), m in unroutable.items():
+        log.append(_no_route(state, m, k))
+    filtered = replace(without_output(state, unroutable), output_queues=filter(state.output_queues, a))
+
+    after = filtered
+    for sender, receiver, k in routing_order(filtered, options, seed):
+        m = filtered.output_queues[sender, receiver].elements[k]
+        destination = a[m.dst]
+        if at_limit(after, destination, options):
+            continue  # it stays in its queue, and so do all later ones for this stream: a full one stays full
+        after = without_output(after, {(sender, receiver, k): m})
+        after, place = append_to_stream(after, destination, m, options)
+        log.append(canister_event("committed", state.own, state.height, m, remote=destination, at=place, queue_index=k))
+
+    for (src, dst, k), reply in replies.items():
+        queue = after.input_queues.get((src, dst), new_queue(options.index_base))
+        index = queue.next_index - 1 + sum(1 for other in replies if other[:2] == (src, dst) and other[2] <= k)
+        log.append(
+            canister_event(
+                "received", state.own, state.height, reply, queue_index=index, via="synthetic", cause="no_route"
+            )
+        )
+    return replace(after, input_queues=push_map(after.input_queues, dict(replies), options.index_base)), log
+
+
+def _unroutable(queues: OutputQueues, a: SubnetAssignment) -> dict[QueueIndex, CanisterMessage]:
+    """{ (q ↦ m) | q = (·, dst, ·), dst not in dom(a) }, in order of (sender, receiver, queue index)."""
+    return {(src, dst, k): m for (src, dst, k), m in flat_elements(queues).items() if dst not in a}
+
+
+def filter(queues: OutputQueues, a: SubnetAssignment) -> dict[QueueName, Queue[CanisterMessage]]:
+    """The queues without the messages for canisters in no subnet (3.6)."""
+    return delete_map(queues, dict(_unroutable(queues, a)))
+
+
+def non_existent_canister_replies(
+    queues: OutputQueues, a: SubnetAssignment, options: Options
+) -> dict[QueueIndex, CanisterMessage]:
+    """{ ((dst, src, i) ↦ NON_EXISTENT_CANISTER(m)) | ((src, dst, i) ↦ m), dst not in dom(a), m is a Request } (3.6);
+    with `dead_destination = seed_literal` of responses too (D-8)."""
+    return {
+        (dst, src, i): NON_EXISTENT_CANISTER(m)
+        for (src, dst, i), m in _unroutable(queues, a).items()
+        if isinstance(m, Request) or options.dead_destination == "seed_literal"
+    }
+
+
+def _no_route(state: CanonicalState, m: CanisterMessage, queue_index: int) -> Event:
+    """A request is rejected, a response is Lost."""
+    if isinstance(m, Request):
+        reply = NON_EXISTENT_CANISTER(m)
+        assert reply.reject is not None
+        code, text = reply.reject
+        return canister_event(
+            "rejected",
+            state.own,
+            state.height,
+            m,
+            queue_index=queue_index,
+            cause="no_route",
+            code=code,
+            text=text,
+        )
+    return canister_event("dropped", state.own, state.height, m, queue_index=queue_index, cause="unroutable_response")
+
+
+def routing_order(state: CanonicalState, options: Options, seed: int) -> list[QueueIndex]:
+    """The order in which output messages are offered to the streams. It is fixed before any limit is looked at."""
+    everything: list[QueueIndex] = [(s, r, k) for s, r, k in flat_elements(state.output_queues)]
+    if options.limits == "none":
+        return everything
+    merged: dict[CanisterId, list[tuple[int, CanisterId, int]]] = {}
+    for (sender, receiver), queue in state.output_queues.items():
+        for position, k in enumerate(sorted(queue.elements)):
+            merged.setdefault(sender, []).append((position, receiver, k))
+    canisters = sorted(merged)
+    if not canisters:
+        return []
+    by = draw(seed, state.own, state.height) % len(canisters)
+    rotated = canisters[by:] + canisters[:by]
+    order: list[QueueIndex] = []
+    for one_pass in range(max(map(len, merged.values()))):
+        for sender in rotated:
+            if one_pass < len(merged[sender]):
+                _, receiver, k = sorted(merged[sender])[one_pass]
+                order.append((sender, receiver, k))
+    return order
+
+
+def at_limit(state: CanonicalState, destination: SubnetId, options: Options) -> bool:
+    """Whether the stream takes no message before the next push (X-6). The loopback stream is never full."""
+    if options.limits == "none" or destination == state.own:
+        return False
+    stream = state.stream(destination)
+    messages = sum(len(queue.elements) for queue in stream.msgs.values())
+    return messages >= options.limit.stream_messages or stream_bytes(stream) >= options.limit.stream_bytes
+
+
+def stream_bytes(stream: Stream) -> int:
+    """Sum over the messages of MESSAGE_OVERHEAD + length of payload, plus the number of reject signals."""
+    messages = sum(message_size(m) for queue in stream.msgs.values() for m in queue.elements.values())
+    return messages + sum(verdict.reason is not None for verdict in stream.signals.values())

@@ -1,0 +1,372 @@
+# ruff: noqa: RUF002 -- formulas keep the letters of the text they restate
+"""Stream slices: cut at the source (3.10), expected indices (3.7), payload building and validation (3.8, 3.9).
+
+Certification is out of scope: a slice carries its source, source height and root as plain fields, and "decoding" it
+checks what a decoder would know from them.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from .errors import (
+    ContradictoryIndices,
+    EmptySlice,
+    InvalidSliceBounds,
+    InvalidStream,
+    InvalidStreamBounds,
+    LoopbackSlice,
+    PayloadTooLarge,
+    SliceAboveMessageLimit,
+    SliceError,
+    TooManySignals,
+    UnexpectedMessages,
+    UnexpectedSignals,
+    UnknownSubnet,
+)
+from .ids import SubnetId
+from .messages import ACCEPT, REJECT, CanisterMessage, Reason, Verdict, message_size
+from .options import Options
+from .queues import StreamIndex, concatenate, maximum, postfix, successor
+from .state import (
+    CanonicalState,
+    Registry,
+    Stream,
+    SubstreamId,
+    ascending_subnets,
+    expected_index,
+    stream_begin,
+    stream_end,
+)
+
+Expected = frozenset[tuple[SubnetId, StreamIndex]]
+
+
+@dataclass(frozen=True)
+class StreamSlice:
+    """`begin`, `end` and `signals_end` have one StreamIndex a substream and are those of the original stream (2.7).
+    Signals are always in the compact form (2.6): below `signals_end` and not in `rejects` is ACCEPT."""
+
+    source: SubnetId
+    destination: SubnetId
+    height: int
+    begin: frozenset[StreamIndex]
+    end: frozenset[StreamIndex]
+    signals_end: frozenset[StreamIndex]
+    rejects: Mapping[SubstreamId, tuple[tuple[int, Reason], ...]] = field(default_factory=dict)
+    messages: Mapping[StreamIndex, CanisterMessage] = field(default_factory=dict)
+    root: bytes = b""
+
+    @property
+    def substreams(self) -> list[SubstreamId]:
+        return sorted({substream for substream, _ in self.begin | self.end | self.signals_end})
+
+    def messages_of(self, substream: SubstreamId) -> dict[int, CanisterMessage]:
+        return {i: message for (name, i), message in sorted(self.messages.items()) if name == substream}
+
+
+XNetPayload = Mapping[SubnetId, StreamSlice]
+XNetEndpoint = Callable[[SubnetId, Expected], StreamSlice | None]
+"""`get_stream(subnet_id, begin, ..)` of 3.10, where begin is every index expected of the endpoint's subnet."""
+
+
+def at(indices: Iterable[StreamIndex], substream: SubstreamId) -> int:
+    """The one index of `substream` in a set such as `slice.begin`."""
+    (index,) = [i for name, i in indices if name == substream]
+    return index
+
+
+def rejects_of(stream: Stream, substream: SubstreamId) -> tuple[tuple[int, Reason], ...]:
+    """explicit -> compact: the REJECT keys, ascending (2.6)."""
+    return tuple(
+        (i, verdict.reason)
+        for (name, i), verdict in sorted(stream.signals.items())
+        if name == substream and verdict.reason is not None
+    )
+
+
+def explicit_signals(the_slice: StreamSlice, substream: SubstreamId, own_begin: int) -> dict[StreamIndex, Verdict]:
+    """compact -> explicit at the reader: i in [own begin, signals_end) is REJECT if listed, else ACCEPT (2.6)."""
+    listed = dict(the_slice.rejects.get(substream, ()))
+    return {
+        (substream, i): REJECT(listed[i]) if i in listed else ACCEPT
+        for i in range(own_begin, at(the_slice.signals_end, substream))
+    }
+
+
+def slice_for(
+    source: CanonicalState, destination: SubnetId, expected: Expected, options: Options, root: bytes = b""
+) -> StreamSlice | None:
+    """What `source` offers `destination`: the header and the messages from the expected index on, cut by the limits.
+    Nothing where there is no such stream. `limit.slice_messages` counts each substream apart, as check_slice does."""
+    if destination not in source.streams:
+        return None
+    stream = source.streams[destination]
+    base = options.index_base
+    signalled = {substream for subnet, (substream, _) in source.expected_xnet_indices if subnet == destination}
+    substreams = set(stream.msgs) | signalled
+    messages: dict[StreamIndex, CanisterMessage] = {}
+    for substream, queue in stream.msgs.items():
+        first = expected_index(expected, source.own, substream, base)
+        taken = [i for i in sorted(queue.elements) if i >= first]
+        if options.limits == "deployed":
+            past = stream_begin(stream, substream, base) + options.limit.max_signals
+            taken = [i for i in taken if i < past]
+            if options.limit.slice_messages > 0:
+                taken = taken[: options.limit.slice_messages]
+        messages |= {(substream, i): queue.elements[i] for i in taken}
+    return StreamSlice(
+        source=source.own,
+        destination=destination,
+        height=source.height,
+        root=root,
+        begin=frozenset((name, stream_begin(stream, name, base)) for name in substreams),
+        end=frozenset((name, stream_end(stream, name, base)) for name in substreams),
+        signals_end=frozenset(
+            (name, expected_index(source.expected_xnet_indices, destination, name, base)) for name in substreams
+        ),
+        rejects={name: rejects for name in substreams if (rejects := rejects_of(stream, name))},
+        messages=messages,
+    )
+
+
+def decode_certified_stream(own: SubnetId, remote: SubnetId, css: StreamSlice) -> StreamSlice:
+    """A slice that comes from `remote`, is meant for `own`, and has a whole header and no gap in its messages (2.7)."""
+    if css.source != remote:
+        raise InvalidStream(f"InvalidSignature({remote})")
+    return decode_valid_certified_stream(own, css)
+
+
+def decode_valid_certified_stream(own: SubnetId, css: StreamSlice) -> StreamSlice:
+    """As above without the signature check."""
+    if css.destination != own:
+        raise InvalidStream(f"InvalidDestination(sender {css.source}, receiver {css.destination})")
+    for indices in (css.begin, css.end, css.signals_end):
+        if sorted(substream for substream, _ in indices) != css.substreams:
+            raise InvalidStream("MissingHeader")
+    if not {substream for substream, _ in css.messages} | set(css.rejects) <= set(css.substreams):
+        raise InvalidStream("MissingHeader")
+    for substream in css.substreams:
+        indices_here = list(css.messages_of(substream))
+        if indices_here and indices_here != list(range(indices_here[0], indices_here[-1] + 1)):
+            raise InvalidStream("InvalidBounds: messages have a gap")
+    return css
+
+
+# ---- expected indices (3.7)
+
+Slices = Mapping[SubnetId, Mapping[StreamIndex, CanisterMessage]]
+"""The messages of several slices, united a source subnet (D-9)."""
+
+
+def merge(slices: Iterable[tuple[SubnetId, StreamSlice]]) -> Slices:
+    """Union of the messages of all slices of one source (D-9)."""
+    united: dict[SubnetId, dict[StreamIndex, CanisterMessage]] = {}
+    for source, the_slice in slices:
+        united.setdefault(source, {}).update(the_slice.messages)
+    return united
+
+
+def slice_indexes(slices: Slices) -> Expected:
+    """{ i + 1 | i in max(all (subnet, index) of messages in slices) }."""
+    indices = {concatenate(subnet, i) for subnet, messages in slices.items() for i in messages}
+    following = {successor(i) for i in maximum(indices)}
+    return frozenset((subnet, (substream, i)) for subnet, substream, i in following)
+
+
+def state_and_payload_indexes(state: CanonicalState, slices: Slices) -> Expected:
+    """(state.expected_xnet_indices minus the indices of messages in slices) ∪ slice_indexes(slices)."""
+    in_slices = {(subnet, i) for subnet, messages in slices.items() for i in messages}
+    result = (state.expected_xnet_indices - in_slices) | slice_indexes(slices)
+    prefixes = [(subnet, substream) for subnet, (substream, _) in result]
+    if len(prefixes) != len(set(prefixes)):
+        raise ContradictoryIndices(f"{sorted(result)}")
+    return result
+
+
+def expected_indexes(own: SubnetId, state: CanonicalState, payloads: Sequence[XNetPayload]) -> Expected:
+    """The state's own set, moved on by the payloads above the referenced state."""
+    decoded = [
+        (source, decode_valid_certified_stream(own, css)) for payload in payloads for source, css in payload.items()
+    ]
+    return state_and_payload_indexes(state, merge(decoded))
+
+
+def expected_signal(
+    state: CanonicalState, remote: SubnetId, substream: SubstreamId, payloads: Sequence[XNetPayload], index_base: int
+) -> int:
+    """s0: signals_end of the newest past-payload slice from `remote`, else begin of our stream to it, else index_base.
+    `payloads` are in order of height."""
+    for payload in reversed(payloads):
+        if remote in payload and substream in payload[remote].substreams:
+            return at(payload[remote].signals_end, substream)
+    return stream_begin(state.stream(remote), substream, index_base)
+
+
+# ---- validation (3.9)
+
+
+def check_slice(
+    state: CanonicalState,
+    registry: Registry,
+    sn: SubnetId,
+    css: StreamSlice,
+    options: Options,
+    past_payloads: Sequence[XNetPayload] = (),
+) -> StreamSlice:
+    """The decoded slice, or the SliceError of the first check that fails. Checks have their numbers from 3.9.
+
+    With several substreams, 4, 5 and 7 to 10 hold for each; a slice is empty (6) when every one of them is.
+    """
+    own, base = state.own, options.index_base
+    deployed = options.limits == "deployed"
+    expected = expected_indexes(own, state, past_payloads)
+    # 1, 2, 3
+    if sn == own:
+        raise LoopbackSlice
+    if sn not in registry.subnets:
+        raise UnknownSubnet(sn)
+    the_slice = decode_certified_stream(own, sn, css)
+    for substream in the_slice.substreams:
+        begin, end = at(the_slice.begin, substream), at(the_slice.end, substream)
+        m0 = expected_index(expected, sn, substream, base)
+        if not begin <= end:  # 4
+            raise InvalidStreamBounds(f"begin {begin}, end {end}")
+        if not begin <= m0 <= end:  # 5
+            raise UnexpectedMessages(f"expected {m0}, stream [{begin}, {end})")
+    # 6
+    if options.empty_slice == "reject" and is_empty(state, the_slice, options, past_payloads):
+        raise EmptySlice
+    for substream in the_slice.substreams:
+        begin, end = at(the_slice.begin, substream), at(the_slice.end, substream)
+        m0 = expected_index(expected, sn, substream, base)
+        indices = list(the_slice.messages_of(substream))
+        if not indices:
+            continue
+        first, last = indices[0], indices[-1]
+        if not begin <= first <= last < end:  # 7
+            raise InvalidSliceBounds(f"messages [{first}, {last + 1}), stream [{begin}, {end})")
+        at_one = options.first_index_rule == "seed_literal" and first == base
+        if not (first == m0 or at_one):  # 8
+            raise UnexpectedMessages(f"expected {m0}, first message {first}")
+        if deployed and 0 < options.limit.slice_messages < len(indices):  # 9
+            raise SliceAboveMessageLimit(f"{len(indices)} messages")
+        if deployed and last + 1 > begin + options.limit.max_signals:  # 10
+            raise TooManySignals(f"last message {last}, begin {begin}")
+    # 11 measures the encoding, which this oracle has not.
+    if options.validate_signals == "on":  # 12
+        for substream in the_slice.substreams:
+            _check_signals(state, the_slice, substream, options, past_payloads)
+    return the_slice
+
+
+def is_empty(
+    state: CanonicalState, the_slice: StreamSlice, options: Options, past_payloads: Sequence[XNetPayload] = ()
+) -> bool:
+    """No messages, and in every substream signals_end = s0: a header-only slice without news."""
+    return not the_slice.messages and all(
+        at(the_slice.signals_end, substream)
+        == expected_signal(state, the_slice.source, substream, past_payloads, options.index_base)
+        for substream in the_slice.substreams
+    )
+
+
+def _check_signals(
+    state: CanonicalState,
+    the_slice: StreamSlice,
+    substream: SubstreamId,
+    options: Options,
+    past_payloads: Sequence[XNetPayload],
+) -> None:
+    """Step 12 of check_slice for one substream (D-12, D-16)."""
+    s0 = expected_signal(state, the_slice.source, substream, past_payloads, options.index_base)
+    signals_end = at(the_slice.signals_end, substream)
+    our_end = stream_end(state.stream(the_slice.source), substream, options.index_base)
+    if not s0 <= signals_end <= our_end:
+        raise UnexpectedSignals(f"signals_end {signals_end} outside [{s0}, {our_end}]")
+    rejects = [i for i, _ in the_slice.rejects.get(substream, ())]
+    if any(i >= j for i, j in pairwise([*rejects, signals_end])):
+        raise UnexpectedSignals("reject signals are not ascending below signals_end")
+    if rejects and options.limits == "deployed" and signals_end - rejects[0] > 2 * options.limit.max_signals:
+        raise UnexpectedSignals("first reject signal is too old")
+    if rejects and not options.rejects_exist:
+        raise UnexpectedSignals("no subnet rejects anything under these options")
+
+
+# ---- payloads (3.8, 3.9)
+
+
+def slice_size(css: StreamSlice) -> int:
+    """A stand-in for count_bytes (2.10), which needs the encodings."""
+    return sum(message_size(message) for message in css.messages.values())
+
+
+def get_xnet_payload(
+    own: SubnetId,
+    registry: Registry,
+    state: CanonicalState,
+    past_payloads: Sequence[XNetPayload],
+    size_limit: int,
+    get: Callable[[SubnetId], XNetEndpoint],
+    options: Options,
+    size_of: Callable[[StreamSlice], int] = slice_size,
+) -> dict[SubnetId, StreamSlice]:
+    """3.8. `state` is the one at the reference height. A subnet is asked once for all its substreams."""
+    expected = expected_indexes(own, state, past_payloads)
+    payload: dict[SubnetId, StreamSlice] = {}
+    for sn in ascending_subnets(registry.subnets - {own}):
+        css = get(sn)(own, expected)
+        if css is None or is_empty(state, css, options, past_payloads):
+            continue
+        try:
+            check_slice(state, registry, sn, css, options, past_payloads)
+        except SliceError:
+            continue
+        if sum(map(size_of, payload.values())) + size_of(css) <= size_limit:
+            payload[sn] = css
+    return payload
+
+
+def check_payload(
+    registry: Registry,
+    state: CanonicalState,
+    past_payloads: Sequence[XNetPayload],
+    payload: XNetPayload,
+    size_limit: int,
+    options: Options,
+    size_of: Callable[[StreamSlice], int] = slice_size,
+) -> None:
+    """3.9: nothing, or the first error."""
+    size = sum(map(size_of, payload.values()))
+    if size > size_limit:
+        raise PayloadTooLarge(f"{size} > {size_limit}")
+    for sn in ascending_subnets(payload):
+        check_slice(state, registry, sn, payload[sn], options, past_payloads)
+
+
+def validate_xnet_payload(
+    registry: Registry,
+    state: CanonicalState,
+    past_payloads: Sequence[XNetPayload],
+    payload: XNetPayload,
+    size_limit: int,
+    options: Options,
+    size_of: Callable[[StreamSlice], int] = slice_size,
+) -> bool:
+    """3.9: any error makes the result false."""
+    try:
+        check_payload(registry, state, past_payloads, payload, size_limit, options, size_of)
+    except (SliceError, ContradictoryIndices):
+        return False
+    return True
+
+
+def first_message_is_expected(expected: Expected, payload: XNetPayload) -> bool:
+    """G13, alignment: every slice starts at the index that is expected of its subnet; an unseen one is free to."""
+    seen = {(subnet, substream): i for subnet, (substream, i) in expected}
+    for sn, css in payload.items():
+        for substream in css.substreams:
+            indices = css.messages_of(substream)
+            if indices and postfix((substream, min(indices))) != seen.get((sn, substream), min(indices)):
+                return False
+    return True

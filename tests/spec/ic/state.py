@@ -1,0 +1,164 @@
+"""The canonical state (2.5, 2.6), the registry (2.7, X-12), and what a move of a canister does to the states."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from .errors import InvariantViolation
+from .ids import CanisterId, SubnetId, subnet_bytes
+from .messages import CanisterMessage, Ingress, Verdict
+from .queues import Queue, QueueIndex, StreamIndex
+
+SubstreamId = tuple[()] | CanisterId
+QueueName = tuple[CanisterId, CanisterId]
+"""(sender, receiver)."""
+
+
+@dataclass(frozen=True)
+class Registry:
+    """One version. `migration_traces` has an entry for a canister that ever moved: its hosts from first to present."""
+
+    subnets: frozenset[SubnetId]
+    subnet_assignment: Mapping[CanisterId, SubnetId]
+    migration_traces: Mapping[CanisterId, tuple[SubnetId, ...]] = field(default_factory=dict)
+    version: int = 1
+
+    def host(self, canister: CanisterId) -> SubnetId | None:
+        """The subnet that this version maps the canister to, or nothing."""
+        return self.subnet_assignment.get(canister)
+
+    def trace(self, canister: CanisterId) -> tuple[SubnetId, ...]:
+        """The canister's hosts from first to present. One that never moved has its host alone."""
+        host = self.host(canister)
+        return self.migration_traces.get(canister, () if host is None else (host,))
+
+    def with_moved(self, canister: CanisterId, subnet: SubnetId) -> "Registry":
+        """The next version, in which the canister lives on `subnet`."""
+        return replace(
+            self,
+            subnet_assignment={**self.subnet_assignment, canister: subnet},
+            migration_traces={**self.migration_traces, canister: (*self.trace(canister), subnet)},
+            version=self.version + 1,
+        )
+
+    def without(self, canister: CanisterId) -> "Registry":
+        """The next version, in which no subnet hosts the canister."""
+        assignment = {name: host for name, host in self.subnet_assignment.items() if name != canister}
+        return replace(self, subnet_assignment=assignment, version=self.version + 1)
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Signals are verdicts on what we received from the remote subnet; msgs go to it."""
+
+    signals: Mapping[StreamIndex, Verdict] = field(default_factory=dict)
+    msgs: Mapping[SubstreamId, Queue[CanisterMessage]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CanonicalState:
+    """State of one subnet at one height. Everything below the blank line is execution's business.
+
+    A queue is there from its first push on and stays when it is empty. A stream is there from the first message routed
+    into it or the first verdict on a message from its subnet on. An installed canister has an entry in `programs`.
+    """
+
+    own: SubnetId
+    height: int = 0
+    time_ns: int = 0
+    ingress_queues: Mapping[CanisterId, Queue[Ingress]] = field(default_factory=dict)
+    input_queues: Mapping[QueueName, Queue[CanisterMessage]] = field(default_factory=dict)
+    output_queues: Mapping[QueueName, Queue[CanisterMessage]] = field(default_factory=dict)
+    streams: Mapping[SubnetId, Stream] = field(default_factory=dict)
+    expected_xnet_indices: frozenset[tuple[SubnetId, StreamIndex]] = frozenset()
+
+    balances: Mapping[CanisterId, int] = field(default_factory=dict)
+    next_callbacks: Mapping[CanisterId, int] = field(default_factory=dict)
+    programs: Mapping[CanisterId, Any] = field(default_factory=dict)
+    sent_times: Mapping[QueueIndex, int] = field(default_factory=dict)
+
+    def stream(self, remote: SubnetId) -> Stream:
+        """The stream to `remote`; an empty one where there is none yet."""
+        return self.streams.get(remote, Stream())
+
+    def with_stream(self, remote: SubnetId, stream: Stream) -> "CanonicalState":
+        return replace(self, streams={**self.streams, remote: stream})
+
+
+def genesis(own: SubnetId, programs: Mapping[CanisterId, Any], balances: Mapping[CanisterId, int]) -> CanonicalState:
+    """The state at height 0: canisters installed, each with a balance and a next callback id, nothing sent."""
+    return CanonicalState(
+        own=own,
+        programs=dict(programs),
+        balances={canister: balances.get(canister, 0) for canister in programs},
+        next_callbacks=dict.fromkeys(programs, 0),
+    )
+
+
+def ascending_subnets(subnets: Iterable[SubnetId]) -> list[SubnetId]:
+    """By id bytes, as all iteration over subnets."""
+    return sorted(subnets, key=subnet_bytes)
+
+
+def expected_index(
+    expected: Iterable[tuple[SubnetId, StreamIndex]], remote: SubnetId, substream: SubstreamId, index_base: int
+) -> int:
+    """The postfix of the element with prefix (remote, substream); ONE only if there is none (D-11)."""
+    for subnet, (name, index) in expected:
+        if (subnet, name) == (remote, substream):
+            return index
+    return index_base
+
+
+def stream_begin(stream: Stream, substream: SubstreamId, index_base: int) -> int:
+    """begin(stream): the smallest index still in msgs, or next_index if that is empty (2.6)."""
+    queue = stream.msgs.get(substream)
+    if queue is None:
+        return index_base
+    return min(queue.elements, default=queue.next_index)
+
+
+def stream_end(stream: Stream, substream: SubstreamId, index_base: int) -> int:
+    """end(stream): next_index (2.6)."""
+    queue = stream.msgs.get(substream)
+    return index_base if queue is None else queue.next_index
+
+
+def move_canisters(
+    states: Mapping[SubnetId, CanonicalState], old: Registry, new: Registry
+) -> dict[SubnetId, CanonicalState]:
+    """Apply the moves between two registry versions: all that belongs to a canister goes from its old host to its new
+    one, queues keep their indices, streams stay ("Moving a canister").
+
+    A canister that is only now mapped, or no longer mapped, leaves the states as they are.
+    """
+    moved = dict(states)
+    for canister in sorted(new.subnet_assignment):
+        source, target = old.host(canister), new.host(canister)
+        if source is not None and target is not None and source != target:
+            moved[source], moved[target] = _move(canister, moved[source], moved[target])
+    return moved
+
+
+def _move(
+    canister: CanisterId, source: CanonicalState, target: CanonicalState
+) -> tuple[CanonicalState, CanonicalState]:
+    """One canister from `source` to `target`."""
+    belongs: dict[str, Any] = {
+        "ingress_queues": lambda name: name == canister,
+        "input_queues": lambda name: name[1] == canister,
+        "output_queues": lambda name: name[0] == canister,
+        "balances": lambda name: name == canister,
+        "next_callbacks": lambda name: name == canister,
+        "programs": lambda name: name == canister,
+        "sent_times": lambda name: name[0] == canister,
+    }
+    left: dict[str, Any] = {}
+    arrived: dict[str, Any] = {}
+    for column, is_theirs in belongs.items():
+        at_source, at_target = getattr(source, column), getattr(target, column)
+        if any(is_theirs(name) for name in at_target):
+            raise InvariantViolation(f"subnet {target.own} already has {column} of canister {canister}")
+        left[column] = {name: value for name, value in at_source.items() if not is_theirs(name)}
+        arrived[column] = {**at_target, **{name: value for name, value in at_source.items() if is_theirs(name)}}
+    return replace(source, **left), replace(target, **arrived)
