@@ -1,12 +1,283 @@
-"""Traffic of the source generated: not in this commit yet."""
+"""Generated traffic with the shape of a measured recording (``calibration``), for any number of chains and messages.
+
+Each chain has channels, each with a caller on it and an echo on another chain. A chain's rate drifts slowly; the
+count of a tick is Poisson, or a share of a total that is met exactly; channels have measured shares; now and then
+comes a burst.
+
+Every number is drawn by (seed, chain, tick): the rows of a chain never depend on which others are asked for, and
+nothing is stored.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
+from causeway.model.ingress_call import CALL_METHOD, encode_calls
+from causeway.model.topology import CHAINS_SCHEMA, Topology
+from causeway.model.traffic import INGRESS_SCHEMA
+from causeway.network import calibration
+from causeway.network.directory import programs_table
+from causeway.network.document import shown
+from causeway.network.draws import F64Array, I64Array, U64Array, normals, poisson, split, uniforms, words
+from causeway.network.ends import CALLER, ECHO
+from causeway.network.traffic_settings import GeneratedSection
+
+_TICKS, _COUNTS, _ROWS, _TOPOLOGY, _DRIFT = 1, 2, 3, 4, 16
+"""Streams of random words; from ``_DRIFT`` on, one for each part of the drift."""
+
+_SAMPLES = 16
+_BLOCK_OF_TICKS = 1024
+_ENCODED_BYTES = 512 * 1024 * 1024
+_USER = 0
 
 
-def generated_traffic(*_: Any) -> Any:
-    """Refuse: not built yet."""
-    raise InvalidInput("traffic.source: generated traffic is not built yet")
+@dataclass(frozen=True)
+class GeneratedTraffic:
+    """Generated traffic over ``chains`` (numbers, ascending, with ``names``); its programs start at ``first_program``.
+
+    Channel ``i`` of the chain at position ``c`` has its caller at number ``first_program + c * channels + i``, and
+    its echo ``len(chains) * channels`` further on.
+    """
+
+    section: GeneratedSection
+    seed: int
+    chains: tuple[int, ...]
+    names: tuple[str, ...]
+    first_program: int
+
+    def rows(self, tick: int, chains: U64Array) -> pa.Table:
+        """Return the rows of ``tick`` for ``chains``, by chain."""
+        if tick >= self.section.ticks:
+            return INGRESS_SCHEMA.empty_table()
+        counts, bursts = _drawn(self, tick)
+        known = np.array(self.chains, dtype=np.uint64)
+        places = np.flatnonzero(np.isin(known, chains) & (counts > 0))
+        tables = [self._table(part, tick, counts[part], bursts[part]) for part in self._parts(places, counts[places])]
+        return pa.concat_tables([INGRESS_SCHEMA.empty_table(), *tables])
+
+    def next_tick(self, tick: int) -> int | None:
+        """Return the first tick at or after ``tick`` with any row."""
+        for start in range(tick, self.section.ticks, _BLOCK_OF_TICKS):
+            counts = self.counts(start, min(start + _BLOCK_OF_TICKS, self.section.ticks))
+            busy = np.flatnonzero(counts.any(axis=1))
+            if len(busy):
+                return start + int(busy[0])
+        return None
+
+    def topology(self) -> Topology:
+        """Return no chains, and the callers and echoes of all channels."""
+        plan = _plan(self)
+        size = self.section.channels
+        callers = [f"{name}/channel-{i}" for name in self.names for i in range(size)]
+        hosts = plan.counterparties.tolist()
+        echoes = [f"{self.names[host]}/{caller.replace('/', '-')}" for host, caller in zip(hosts, callers, strict=True)]
+        numbers = self.first_program + np.arange(2 * len(callers), dtype=np.uint64)
+        known = np.array(self.chains, dtype=np.uint64)
+        homes = np.concatenate([np.repeat(known, size), known[plan.counterparties]])
+        kinds = [CALLER] * len(callers) + [ECHO] * len(echoes)
+        return Topology(CHAINS_SCHEMA.empty_table(), programs_table(numbers, callers + echoes, homes, kinds))
+
+    def counts(self, first: int, end: int) -> I64Array:
+        """Return the messages in ticks ``first <= tick < end`` of each chain, as a (ticks, chains) matrix."""
+        return _counts(self, first, end)[0]
+
+    def _parts(self, places: I64Array, counts: I64Array) -> Iterator[I64Array]:
+        """Yield chains (positions) together whose payloads fit into one Arrow array."""
+        largest = self.section.payload_bytes[1] + 25 + len(self.section.method.encode())
+        cell = np.cumsum(counts * largest) // _ENCODED_BYTES
+        for number in np.unique(cell):
+            yield places[cell == number]
+
+    def _table(self, places: I64Array, tick: int, counts: I64Array, bursts: I64Array) -> pa.Table:
+        """Return the rows of the chains at ``places``: ``counts`` messages each, the last ``bursts`` of one channel."""
+        plan, section = _plan(self), self.section
+        least, most = section.payload_bytes
+        channels, sizes, bodies = [], [], []
+        for place, count, burst in zip(places.tolist(), counts.tolist(), bursts.tolist(), strict=True):
+            drawn = words(self.seed, self.chains[place], tick, _ROWS, 2 * count + (count * most + 7) // 8)
+            channel = np.searchsorted(plan.thresholds, drawn[:count], side="right")
+            channel[count - burst :] = channel[-1]
+            size = least + (drawn[count : 2 * count] % np.uint64(most - least + 1)).astype(np.int64)
+            channels.append(place * section.channels + channel)
+            sizes.append(size)
+            bodies.append(drawn[2 * count :].astype("<u8").view(np.uint8)[: int(size.sum())])
+        ends = np.append(0, np.cumsum(np.concatenate(sizes))).astype(np.int32)
+        content = np.concatenate(bodies)
+        rows = len(ends) - 1
+        body = pa.Array.from_buffers(pa.binary(), rows, [None, pa.py_buffer(ends), pa.py_buffer(content)])
+        channel = np.concatenate(channels).astype(np.uint64)
+        callers = np.uint64(self.first_program) + channel
+        echoes = (callers + np.uint64(len(self.chains) * section.channels)).astype(np.uint64)
+        chain = np.repeat(np.array(self.chains, dtype=np.uint64)[places], counts)
+        columns = {
+            "chain": pa.array(chain),
+            "receiver": pa.array(callers),
+            "sender": pa.array(np.full(rows, _USER, dtype=np.uint64)),
+            "method": pa.repeat(pa.scalar(CALL_METHOD), rows),
+            "payload": encode_calls(echoes, section.cycles >> 64, section.cycles & (2**64 - 1), section.method, body),
+        }
+        return pa.table(columns, schema=INGRESS_SCHEMA)
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Statistics of a sample. ``variance_to_mean``: of the count in so many consecutive blocks."""
+
+    per_block: float
+    variance_to_mean: dict[int, float]
+    top_1_share: float
+    top_5_share: float
+
+
+def generated_traffic(section: GeneratedSection, own: Topology, seed: int, path: str) -> GeneratedTraffic:
+    """Return the traffic that ``section`` describes over the chains of the scenario file ``path``."""
+    chains = own.chains.sort_by("number")
+    first = max(own.programs["number"].to_pylist(), default=-1) + 1
+    numbers, names = (tuple(chains[name].to_pylist()) for name in ("number", "name"))
+    traffic = GeneratedTraffic(section, seed, numbers, names, first)
+    taken = set(own.programs["name"].to_pylist())
+    if taken:
+        for name in traffic.topology().programs["name"].to_pylist():
+            if name in taken:
+                raise InvalidInput(f"{path}: programs: the name {shown(name)} is taken by a generated channel")
+    return traffic
+
+
+def measure(counts: I64Array, channels: I64Array) -> Figures:
+    """Return figures of a sample: ``counts``, messages in each of n consecutive blocks; ``channels``, of each channel."""
+    ratios = {}
+    for width in calibration.VARIANCE_TO_MEAN:
+        whole = len(counts) // width
+        if whole > 1:
+            sums = counts[: whole * width].reshape(whole, width).sum(axis=1)
+            ratios[width] = float(sums.var() / sums.mean())
+    ordered = np.sort(channels)[::-1]
+    total = ordered.sum()
+    return Figures(float(counts.mean()), ratios, float(ordered[0] / total), float(ordered[:5].sum() / total))
+
+
+def shares(skew: str | float, channels: int) -> F64Array:
+    """Return the shares of the channels of a chain, largest first: ``cosmoshub``, ``uniform`` or a Zipf exponent."""
+    ranks = np.arange(1, channels + 1, dtype=np.float64)
+    if skew == "uniform":
+        weights = np.ones(channels)
+    elif skew == "cosmoshub":
+        head = np.array(calibration.CHANNEL_SHARES)
+        weights = head[-1] * calibration.TAIL_RATIO ** np.maximum(ranks - len(head), 0)
+        weights[: len(head)] = head[:channels]
+    else:
+        weights = ranks ** -float(skew)
+    share: F64Array = weights / weights.sum()
+    return share
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What follows from the settings alone. ``thresholds``: upper ends of the channels' shares of all words.
+
+    ``rates``: mean messages a tick of each chain; ``counterparties``: position of the chain that each channel leads to.
+    """
+
+    thresholds: U64Array
+    rates: F64Array
+    counterparties: I64Array
+
+
+@functools.lru_cache(maxsize=8)
+def _plan(traffic: GeneratedTraffic) -> _Plan:
+    section, count = traffic.section, len(traffic.chains)
+    upper = np.minimum(np.cumsum(shares(section.skew, section.channels)), 1.0)
+    thresholds = np.floor(upper[:-1] * 2.0**53).astype(np.uint64) << np.uint64(11)
+    drawn = words(traffic.seed, 0, 0, _TOPOLOGY, count + count * section.channels)
+    weights = np.empty(count)
+    weights[np.argsort(drawn[:count], kind="stable")] = shares(section.degree_skew, count)
+    below = np.cumsum(weights)
+    source = np.repeat(np.arange(count), section.channels)
+    point = uniforms(drawn[count:]) * (1.0 - weights[source])
+    point += np.where(point >= below[source] - weights[source], weights[source], 0.0)
+    other = np.minimum(np.searchsorted(below, point, side="right"), count - 1)
+    other = np.where(other == source, (source + 1) % count, other)
+    return _Plan(thresholds, _mean(section) * weights, other)
+
+
+def _mean(section: GeneratedSection) -> float:
+    """Return the mean number of messages a tick."""
+    if section.messages is not None:
+        return section.messages / section.ticks
+    return section.messages_per_tick or 0.0
+
+
+@functools.lru_cache(maxsize=512)
+def _drift_at(seed: int, part: int, cell: int, chains: int) -> F64Array:
+    """Return the standard normal number of each chain (by position) at a cell of one part of the drift."""
+    return normals(words(seed, 0, cell, _DRIFT + part, 2 * chains))
+
+
+def _drift(traffic: GeneratedTraffic, first: int, end: int) -> F64Array:
+    """Return the factor by which the rate of each chain (columns) deviates from its mean in each tick (rows)."""
+    section, chains = traffic.section, len(traffic.chains)
+    width = section.blocks_per_tick
+    samples = min(width, _SAMPLES)
+    offsets = (2 * np.arange(samples, dtype=np.int64) + 1) * width // (2 * samples)
+    blocks = (np.arange(first, end, dtype=np.int64)[:, None] * width + offsets).reshape(-1)
+    logarithm = np.zeros((len(blocks), chains))
+    for part, (scale, variance) in enumerate(calibration.DRIFT):
+        sigma = math.sqrt(math.log1p(variance)) * section.drift
+        cells, places = np.unique(blocks // scale, return_inverse=True)
+        here = np.stack([_drift_at(traffic.seed, part, cell, chains) for cell in cells.tolist()])
+        there = np.stack([_drift_at(traffic.seed, part, cell + 1, chains) for cell in cells.tolist()])
+        angle = (blocks % scale / scale * (math.pi / 2))[:, None]
+        logarithm += sigma * (np.cos(angle) * here[places] + np.sin(angle) * there[places]) - sigma * sigma / 2
+    factor: F64Array = np.exp(logarithm).reshape(end - first, samples, chains).mean(axis=1)
+    return factor
+
+
+def _rates(traffic: GeneratedTraffic, first: int, end: int) -> tuple[F64Array, F64Array, F64Array]:
+    """Return for ticks (rows) and chains (columns): messages expected, those of a burst among them, and a chance."""
+    section, chains = traffic.section, len(traffic.chains)
+    steady = _plan(traffic).rates * (_drift(traffic, first, end) if section.drift > 0 else np.ones((end - first, 1)))
+    drawn = np.stack([words(traffic.seed, 0, tick, _COUNTS, 2 * chains) for tick in range(first, end)])
+    chances = uniforms(drawn)
+    likely = 0.0
+    if section.bursts.every_blocks > 0:
+        likely = -math.expm1(section.blocks_per_tick * math.log1p(-min(1 / section.bursts.every_blocks, 1 - 1e-16)))
+    burst = np.where(chances[:, chains:] < likely, float(section.bursts.messages), 0.0)
+    return steady + burst, burst, chances[:, :chains]
+
+
+def _counts(traffic: GeneratedTraffic, first: int, end: int) -> tuple[I64Array, I64Array]:
+    """Return for ticks (rows) and chains (columns): messages, and those of a burst among them."""
+    expected, burst, chances = _rates(traffic, first, end)
+    if traffic.section.messages is None:
+        counts = poisson(chances, expected)
+    else:
+        totals = _totals(traffic)[first:end].tolist()
+        rows = [split(chances[row], total, expected[row]) for row, total in enumerate(totals)]
+        counts = np.stack(rows) if rows else np.zeros(expected.shape, dtype=np.int64)
+    bursts = np.rint(counts * burst / np.maximum(expected, 1e-300)).astype(np.int64)
+    return counts, bursts
+
+
+@functools.lru_cache(maxsize=64)
+def _drawn(traffic: GeneratedTraffic, tick: int) -> tuple[I64Array, I64Array]:
+    counts, bursts = _counts(traffic, tick, tick + 1)
+    return counts[0], bursts[0]
+
+
+@functools.lru_cache(maxsize=4)
+def _totals(traffic: GeneratedTraffic) -> I64Array:
+    """Return the messages of each tick when the total is given."""
+    section = traffic.section
+    weights = [
+        _rates(traffic, start, min(start + _BLOCK_OF_TICKS, section.ticks))[0].sum(axis=1)
+        for start in range(0, section.ticks, _BLOCK_OF_TICKS)
+    ]
+    chances = uniforms(words(traffic.seed, 0, 0, _TICKS, section.ticks))
+    return split(chances, section.messages or 0, np.concatenate(weights))

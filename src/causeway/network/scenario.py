@@ -88,7 +88,9 @@ class Scenario:
         ``InvalidInput`` when the recording is not as declared, or a name is unknown.
         """
         own = self._own_topology()
-        return open_traffic(self.document.traffic, own, self.document.moves, self.path, folder, spark)
+        return open_traffic(
+            self.document.traffic, own, self.document.moves, self.network.seed, self.path, folder, spark
+        )
 
     def topology(self, traffic: SourcedTraffic) -> Topology:
         """Return chains, programs and moves: those of the file and those that ``traffic`` brings."""

@@ -104,6 +104,7 @@ def open_traffic(
     section: TrafficSection,
     own: Topology,
     moves: Sequence[MoveSection],
+    seed: int,
     path: str,
     folder: str | os.PathLike[str] | None,
     spark: SparkSession | None,
@@ -119,7 +120,7 @@ def open_traffic(
             )
         return _moved(recorded_traffic(section, own, os.fspath(folder), path, spark), own, moves, path)
     if isinstance(section, GeneratedSection):
-        return _moved(generated_traffic(section, own, path), own, moves, path)
+        return _moved(generated_traffic(section, own, seed, path), own, moves, path)
     return NoTraffic()
 
 
