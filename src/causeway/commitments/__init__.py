@@ -1,0 +1,1 @@
+"""Hash trees, digests and, later, the proofs that other people's software accepts."""

@@ -1,0 +1,171 @@
+"""Columns of equal length: NumPy arrays for numbers, Arrow arrays for text and bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Column = Any
+"""A NumPy array, or an Arrow array of text, bytes or dictionary-encoded text."""
+
+
+class Frame:
+    """An immutable table for kernels: what Arrow tables are to the lake, frames are to a round.
+
+    A column is read with ``frame["name"]``. Numbers are NumPy arrays (unsigned where a specification says so); a column
+    that is one value repeated may be a broadcast view, which costs nothing to take from or to join.
+    """
+
+    __slots__ = ("_columns", "_length")
+
+    def __init__(self, columns: Mapping[str, Column], length: int | None = None) -> None:
+        self._columns = dict(columns)
+        if length is None:
+            length = len(next(iter(self._columns.values()))) if self._columns else 0
+        self._length = length
+        for name, column in self._columns.items():
+            if len(column) != length:
+                raise ValueError(f"column {name} has {len(column)} rows, the frame {length}")
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __getitem__(self, name: str) -> Column:
+        return self._columns[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._columns
+
+    def __repr__(self) -> str:
+        return f"Frame({self._length} rows: {', '.join(self._columns)})"
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of the columns in order."""
+        return list(self._columns)
+
+    def take(self, rows: npt.NDArray[np.integer[Any]]) -> Frame:
+        """Return the frame of ``rows``, in that order."""
+        arrow_rows = None
+        columns: dict[str, Column] = {}
+        for name, column in self._columns.items():
+            if isinstance(column, np.ndarray):
+                columns[name] = repeated(column[0], len(rows)) if _is_repeated(column) else column[rows]
+            else:
+                if arrow_rows is None:
+                    arrow_rows = pa.array(rows)
+                columns[name] = column.take(arrow_rows)
+        return Frame(columns, len(rows))
+
+    def filter(self, mask: npt.NDArray[np.bool_]) -> Frame:
+        """Return the rows where ``mask`` is true, in order; the frame itself when all are."""
+        if mask.all():
+            return self
+        return self.take(np.flatnonzero(mask))
+
+    def slice(self, start: int, stop: int) -> Frame:
+        """Return rows ``start`` to ``stop`` without copying."""
+        return Frame({name: column[start:stop] for name, column in self._columns.items()}, stop - start)
+
+    def select(self, names: Iterable[str]) -> Frame:
+        """Return the frame of the columns ``names`` in that order."""
+        return Frame({name: self._columns[name] for name in names}, self._length)
+
+    def with_columns(self, **columns: Column) -> Frame:
+        """Return the frame with ``columns`` added or replaced; a NumPy or Python scalar is repeated."""
+        added = {
+            name: column if hasattr(column, "__len__") else repeated(column, self._length)
+            for name, column in columns.items()
+        }
+        return Frame({**self._columns, **added}, self._length)
+
+    def to_table(self, schema: pa.Schema) -> pa.Table:
+        """Return the Arrow table of the schema's columns."""
+        return pa.Table.from_arrays([_to_arrow(self._columns[item.name], item.type) for item in schema], schema=schema)
+
+
+def from_table(table: pa.Table) -> Frame:
+    """Return the frame of an Arrow table: fixed-width columns as NumPy arrays, the others as single Arrow arrays."""
+    columns: dict[str, Column] = {}
+    for item, chunked in zip(table.schema, table.columns, strict=True):
+        if pa.types.is_dictionary(item.type):
+            chunked = chunked.unify_dictionaries()
+        array = chunked.combine_chunks() if chunked.num_chunks != 1 else chunked.chunk(0)
+        if pa.types.is_integer(item.type) or pa.types.is_boolean(item.type):
+            columns[item.name] = array.to_numpy(zero_copy_only=False)
+        elif pa.types.is_fixed_size_binary(item.type):
+            columns[item.name] = _fixed_bytes(array)
+        else:
+            columns[item.name] = array
+    return Frame(columns, table.num_rows)
+
+
+def empty_frame(schema: pa.Schema) -> Frame:
+    """Return the frame of ``schema`` without rows."""
+    return from_table(schema.empty_table())
+
+
+def concat(frames: Sequence[Frame]) -> Frame:
+    """Return the rows of ``frames`` one after the other; all must have the columns of the first."""
+    if len(frames) > 1:
+        frames = [frame for frame in frames if len(frame)] or [frames[0]]
+    if len(frames) == 1:
+        return frames[0]
+    length = sum(len(frame) for frame in frames)
+    return Frame({name: _join([frame[name] for frame in frames], length) for name in frames[0].names}, length)
+
+
+def repeated(value: Any, length: int) -> npt.NDArray[Any]:
+    """Return a column of one ``value`` repeated, without storing it more than once."""
+    return np.broadcast_to(np.asarray(value), (length, *np.shape(value)))
+
+
+def repeated_text(text: str, length: int) -> pa.DictionaryArray:
+    """Return a dictionary-encoded text column of one value repeated."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(length, dtype=np.int32)), pa.array([text], pa.string()))
+
+
+def repeated_bytes(value: bytes, length: int) -> pa.BinaryArray:
+    """Return a bytes column of one value repeated."""
+    return pa.array([value], pa.binary()).take(pa.array(np.zeros(length, dtype=np.int32)))
+
+
+def _is_repeated(column: npt.NDArray[Any]) -> bool:
+    return bool(len(column)) and column.strides[0] == 0
+
+
+def _join(columns: Sequence[Column], length: int) -> Column:
+    first = columns[0]
+    if isinstance(first, np.ndarray):
+        if all(_is_repeated(column) for column in columns) and all((column[0] == first[0]).all() for column in columns):
+            return repeated(first[0], length)
+        return np.concatenate(columns)
+    if pa.types.is_dictionary(first.type):
+        joined = pa.chunked_array(columns).unify_dictionaries().combine_chunks()
+        return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined
+    return pa.concat_arrays(columns)
+
+
+def _to_arrow(column: Column, kind: pa.DataType) -> pa.Array:
+    if isinstance(column, np.ndarray):
+        if pa.types.is_fixed_size_binary(kind):
+            data = np.ascontiguousarray(column)
+            return pa.FixedSizeBinaryArray.from_buffers(kind, len(column), [None, pa.py_buffer(data)])
+        return pa.array(np.ascontiguousarray(column), kind)
+    if column.type == kind:
+        return column
+    if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(column.type):
+        return column.dictionary_encode().cast(kind)
+    return column.cast(kind)
+
+
+def _fixed_bytes(array: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint8]:
+    width = array.type.byte_width
+    if len(array) == 0:
+        return np.empty((0, width), dtype=np.uint8)
+    data = np.frombuffer(array.buffers()[1], dtype=np.uint8)
+    return data[array.offset * width : (array.offset + len(array)) * width].reshape(len(array), width)

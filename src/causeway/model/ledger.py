@@ -1,0 +1,90 @@
+"""The ledger's vocabulary: kinds of messages, lifecycle events, and how they are stored.
+
+A stored event row says what happened to one message on one chain at one height as a set of events (a bit each), because
+a message is mostly received and executed in the same round. The ledger view gives one row an event.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, IntFlag
+
+import pyarrow as pa
+
+
+class Kind(IntEnum):
+    """What a message is."""
+
+    INGRESS = 0
+    REQUEST = 1
+    RESPONSE = 2
+    REFUND = 3
+    CONTROL = 4
+
+
+class Event(IntFlag):
+    """What happened to a message."""
+
+    SENT = 1
+    COMMITTED = 2
+    RELAYED = 4
+    RECEIVED = 8
+    EXECUTED = 16
+    ANSWERED = 32
+    ACKNOWLEDGED = 64
+    REJECTED = 128
+    TIMED_OUT = 256
+    DROPPED = 512
+    COLLECTED = 1024
+
+
+class Via(IntEnum):
+    """By which way a message came to its receiver's queue."""
+
+    NONE = 0
+    XNET = 1
+    LOOPBACK = 2
+    SYNTHETIC = 3
+    INGRESS = 4
+    TIMEOUT = 5
+
+
+NO_CHAIN = 2**32 - 1
+"""In a column of chains: none, for events that belong to no lane."""
+
+EVENTS_SCHEMA = pa.schema(
+    [
+        pa.field("chain", pa.uint32(), nullable=False),
+        pa.field("events", pa.uint16(), nullable=False),
+        pa.field("kind", pa.uint8(), nullable=False),
+        pa.field("via", pa.uint8(), nullable=False),
+        pa.field("remote", pa.uint32(), nullable=False),
+        pa.field("substream", pa.uint64(), nullable=False),
+        pa.field("index", pa.uint64(), nullable=False),
+        pa.field("sender", pa.uint64(), nullable=False),
+        pa.field("receiver", pa.uint64(), nullable=False),
+        pa.field("callback", pa.uint64(), nullable=False),
+        pa.field("queue_index", pa.uint64(), nullable=False),
+        pa.field("code", pa.uint8(), nullable=False),
+        pa.field("reason", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+    ]
+)
+"""``chain``: where it happened. ``events``: a set of ``Event``. ``remote``: the other end of the lane (``NO_CHAIN``: no lane);
+``substream`` and ``index``: the place in the lane. ``sender``, ``receiver``, ``callback``: the message's identity with
+``kind``. ``queue_index``: the place in the queue named by the event (input queue for received and executed, output queue
+for sent). ``code``: the reject code or 0. ``reason``: the stable name of a reason, cause or error, or empty."""
+
+COLLECTED_SCHEMA = pa.schema(
+    [
+        pa.field("chain", pa.uint32(), nullable=False),
+        pa.field("remote", pa.uint32(), nullable=False),
+        pa.field("substream", pa.uint64(), nullable=False),
+        pa.field("what", pa.uint8(), nullable=False),
+        pa.field("begin", pa.uint64(), nullable=False),
+        pa.field("end", pa.uint64(), nullable=False),
+    ]
+)
+"""One row a collected run of indices: ``what`` 0 = our messages to ``remote`` (acknowledged and collected), 1 = our
+signals about messages of ``remote``; indices ``begin`` to ``end`` - 1."""
+
+COLLECTED_MESSAGES = 0
+COLLECTED_SIGNALS = 1

@@ -1,0 +1,118 @@
+"""Orders and groups of columns: the two operations that the queue algebra is made of.
+
+Everything here works on unsigned 64-bit key columns. A stable order by several keys is found by packing the keys and the
+row number into one 64-bit word and sorting those words, which is an order of magnitude faster than a sort by columns;
+when the bits do not suffice, the columns are sorted one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+U64 = npt.NDArray[np.uint64]
+Rows = npt.NDArray[np.int64]
+
+WORD_BITS = 64
+
+
+def bits_of(values: npt.NDArray[np.unsignedinteger]) -> int:
+    """Return how many bits the largest of ``values`` takes (0 for an empty or all-zero column)."""
+    return int(values.max()).bit_length() if len(values) else 0
+
+
+def stable_order(*keys: npt.NDArray[np.unsignedinteger]) -> Rows:
+    """Return the row numbers in ascending order of ``keys`` (the first is the most significant), ties in row order."""
+    length = len(keys[0])
+    if length < 2:
+        return np.arange(length, dtype=np.int64)
+    widths = [bits_of(key) for key in keys]
+    row_bits = (length - 1).bit_length()
+    if sum(widths) + row_bits <= WORD_BITS:
+        packed = _pack(keys, widths)
+        packed <<= np.uint64(row_bits)
+        packed |= np.arange(length, dtype=np.uint64)
+        packed.sort()
+        packed &= np.uint64((1 << row_bits) - 1)
+        return packed.view(np.int64)
+    # Least significant first; each pass packs as many neighbouring keys as fit into one word.
+    order = np.arange(length, dtype=np.int64)
+    remaining = list(zip(keys, widths, strict=True))
+    while remaining:
+        taken = [remaining.pop()]
+        while remaining and sum(width for _, width in taken) + remaining[-1][1] <= WORD_BITS:
+            taken.insert(0, remaining.pop())
+        packed = _pack([key for key, _ in taken], [width for _, width in taken])
+        order = order[np.argsort(packed[order], kind="stable")]
+    return order
+
+
+def _pack(keys: Sequence[npt.NDArray[np.unsignedinteger]], widths: Sequence[int]) -> U64:
+    packed = keys[0].astype(np.uint64)
+    for key, width in zip(keys[1:], widths[1:], strict=True):
+        if width:
+            packed <<= np.uint64(width)
+            packed |= key.astype(np.uint64, copy=False)
+    return packed
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Runs of equal keys in a sorted column.
+
+    ``starts``: first row of each run; ``counts``: its length; both in row order. ``total`` is the number of rows.
+    """
+
+    starts: Rows
+    counts: Rows
+    total: int
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def spread(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+        """Return one value a row from one value a group."""
+        return np.repeat(values, self.counts)
+
+    def ranks(self) -> Rows:
+        """Return each row's position in its group, from 0."""
+        return np.arange(self.total, dtype=np.int64) - np.repeat(self.starts, self.counts)
+
+
+def groups_of(*keys: npt.NDArray[np.generic]) -> Groups:
+    """Return the runs of rows that agree in all of ``keys``; rows with equal keys must be neighbours."""
+    total = len(keys[0])
+    if total == 0:
+        empty = np.empty(0, dtype=np.int64)
+        return Groups(empty, empty, 0)
+    change = np.zeros(total, dtype=bool)
+    change[0] = True
+    for key in keys:
+        change[1:] |= key[1:] != key[:-1]
+    starts = np.flatnonzero(change)
+    counts = np.diff(np.append(starts, total))
+    return Groups(starts, counts, total)
+
+
+def pair_codes(*pairs: tuple[U64, U64]) -> list[U64]:
+    """Return one 64-bit code a row for each pair of columns: codes order like the pairs and compare across the arguments."""
+    if all(bits_of(first) <= 32 and bits_of(second) <= 32 for first, second in pairs):
+        return [(first << np.uint64(32)) | second for first, second in pairs]
+    values = np.unique(np.concatenate([column for pair in pairs for column in pair]))
+    return [
+        (np.searchsorted(values, first).astype(np.uint64) << np.uint64(32))
+        | np.searchsorted(values, second).astype(np.uint64)
+        for first, second in pairs
+    ]
+
+
+def positions_in(sorted_codes: U64, codes: U64) -> Rows:
+    """Return each code's position in ``sorted_codes`` (ascending, unique), -1 where it is absent."""
+    if len(sorted_codes) == 0:
+        return np.full(len(codes), -1, dtype=np.int64)
+    positions = np.searchsorted(sorted_codes, codes)
+    positions[positions == len(sorted_codes)] = 0
+    return np.where(sorted_codes[positions] == codes, positions, -1)

@@ -1,0 +1,116 @@
+"""What programs produce, as message columns: answers and calls in the order of production."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.frame import Frame, concat, repeated, repeated_text
+from causeway.model.ledger import Kind
+
+OUTPUT_FIELDS: list[tuple[str, Any]] = [
+    ("row", np.int64),
+    ("kind", np.uint8),
+    ("sender", np.uint64),
+    ("receiver", np.uint64),
+    ("callback", np.uint64),
+    ("cycles_high", np.uint64),
+    ("cycles_low", np.uint64),
+    ("code", np.uint8),
+    ("deadline", np.uint32),
+]
+"""Numeric columns of a produced message; ``row`` is the input that it comes from. ``method`` and ``payload`` follow."""
+
+OUTPUT_COLUMNS = [*(name for name, _ in OUTPUT_FIELDS), "method", "payload"]
+
+WORD = 2**64
+HANDLER_FAILED = 5
+
+NO_OUTPUTS = Frame(
+    {
+        **{name: np.empty(0, dtype=kind) for name, kind in OUTPUT_FIELDS},
+        "method": repeated_text("", 0),
+        "payload": pa.array([], pa.binary()),
+    },
+    0,
+)
+
+NO_FAILURES = Frame(
+    {"row": np.empty(0, dtype=np.int64), "lost": np.empty(0, dtype=bool), "text": pa.array([], pa.string())}, 0
+)
+"""``row`` of the input; ``lost``: it was consumed without effect although it carried something; ``text``: why."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the instances of one program class did: outputs by (row, emission), failures, and their states after."""
+
+    outputs: Frame
+    failures: Frame
+    accounts: Frame
+    state: Frame
+
+
+def answer_rows(inputs: Frame, rows: np.ndarray, code: Any, payload: Any, refund: tuple[Any, Any] | None = None) -> Frame:
+    """Return the responses to the requests at ``rows`` of ``inputs``; all cycles go back unless ``refund`` says otherwise."""
+    length = len(rows)
+    asked = inputs.select(["sender", "receiver", "callback", "cycles_high", "cycles_low", "deadline"]).take(rows)
+    high, low = refund if refund is not None else (asked["cycles_high"], asked["cycles_low"])
+    return Frame(
+        {
+            "row": rows,
+            "kind": repeated(np.uint8(Kind.RESPONSE), length),
+            "sender": asked["receiver"],
+            "receiver": asked["sender"],
+            "callback": asked["callback"],
+            "cycles_high": high,
+            "cycles_low": low,
+            "code": code if isinstance(code, np.ndarray) else repeated(np.uint8(code), length),
+            "deadline": asked["deadline"],
+            "method": repeated_text("", length),
+            "payload": payload,
+        },
+        length,
+    )
+
+
+def from_records(records: list[Mapping[str, Any]]) -> Frame:
+    """Return outputs from one mapping a message, ``cycles`` as one number."""
+    if not records:
+        return NO_OUTPUTS
+    columns: dict[str, Any] = {}
+    for name, kind in OUTPUT_FIELDS:
+        if name == "cycles_high":
+            values = [record["cycles"] // WORD for record in records]
+        elif name == "cycles_low":
+            values = [record["cycles"] % WORD for record in records]
+        else:
+            values = [record[name] for record in records]
+        columns[name] = np.array(values, dtype=kind)
+    columns["method"] = pa.array([record["method"] for record in records], pa.string()).dictionary_encode()
+    columns["payload"] = pa.array([record["payload"] for record in records], pa.binary())
+    return Frame(columns, len(records))
+
+
+def by_production(parts: list[Frame]) -> Frame:
+    """Return outputs of several kinds in order of their input's row, for one row in the order of ``parts``."""
+    full = [part.select(OUTPUT_COLUMNS) for part in parts if len(part)]
+    if not full:
+        return NO_OUTPUTS
+    joined = concat(full)
+    if len(full) == 1:
+        return joined
+    return joined.take(np.argsort(joined["row"], kind="stable"))
+
+
+def failures(rows: list[int], texts: list[str], lost: list[bool]) -> Frame:
+    """Return a frame of failures."""
+    if not rows:
+        return NO_FAILURES
+    return Frame(
+        {"row": np.array(rows, dtype=np.int64), "lost": np.array(lost, dtype=bool), "text": pa.array(texts, pa.string())}
+    )

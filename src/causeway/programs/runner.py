@@ -1,0 +1,138 @@
+"""All programs of a network behind the contract that the kernels know (``ProgramRunner``)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.frame import Frame, concat
+from causeway.model.ledger import Kind
+from causeway.model.order import U64, groups_of
+from causeway.model.topology import Topology
+from causeway.programs.catalogue import program_class
+from causeway.programs.outputs import NO_FAILURES, WORD, Outcome, answer_rows, by_production, failures
+from causeway.programs.scalar import Program
+from causeway.programs.scalar_runner import ScalarRunner
+from causeway.programs.vector_runner import VectorRunner
+from causeway.protocols.contract import Execution
+from causeway.protocols.ic.messages import MESSAGE_COLUMNS, NOT_FOUND, RejectCode, reject_responses
+
+DENSE_LIMIT = 1 << 24
+NOT_INSTALLED = -1
+
+
+class Programs:
+    """The programs of a topology. Picklable; keeps no state of any chain."""
+
+    def __init__(self, topology: Topology) -> None:
+        rows = topology.programs.select(["number", "program", "options", "balance"]).to_pylist()
+        rows.sort(key=lambda row: int(row["number"]))
+        installed = [row for row in rows if row["program"] is not None]
+        self.classes = sorted({row["program"] for row in installed})
+        self._numbers = np.array([row["number"] for row in installed], dtype=np.uint64)
+        places = {name: place for place, name in enumerate(self.classes)}
+        self._class_of = np.array([places[row["program"]] for row in installed], dtype=np.int16)
+        self._options: dict[str, dict[int, Mapping[str, Any]]] = {name: {} for name in self.classes}
+        self._balances: dict[int, int] = {}
+        for row in installed:
+            if row["options"] not in ("", "{}"):
+                self._options[row["program"]][int(row["number"])] = json.loads(row["options"])
+            if row["balance"]:
+                self._balances[int(row["number"])] = int(row["balance"])
+        for name in self.classes:
+            program_class(name)
+
+    @cached_property
+    def _runners(self) -> list[ScalarRunner | VectorRunner]:
+        runners: list[ScalarRunner | VectorRunner] = []
+        for name in self.classes:
+            program = program_class(name)
+            if issubclass(program, Program):
+                runners.append(ScalarRunner(program, self._options[name]))
+            else:
+                runners.append(VectorRunner(program, self._options[name]))
+        return runners
+
+    @cached_property
+    def _dense(self) -> npt.NDArray[np.int16] | None:
+        if len(self._numbers) == 0 or int(self._numbers[-1]) >= DENSE_LIMIT:
+            return None
+        table = np.full(int(self._numbers[-1]) + 2, NOT_INSTALLED, dtype=np.int16)
+        table[self._numbers] = self._class_of
+        return table
+
+    def _classes_of(self, programs: U64) -> npt.NDArray[np.int16]:
+        if self._dense is not None:
+            return self._dense[np.minimum(programs, np.uint64(len(self._dense) - 1))]
+        if len(self._numbers) == 0:
+            return np.full(len(programs), NOT_INSTALLED, dtype=np.int16)
+        places = np.minimum(np.searchsorted(self._numbers, programs), len(self._numbers) - 1)
+        return np.where(self._numbers[places] == programs, self._class_of[places], NOT_INSTALLED).astype(np.int16)
+
+    def installed(self, programs: U64) -> npt.NDArray[np.bool_]:
+        """Return which of ``programs`` (numbers) are installed."""
+        return self._classes_of(programs) != NOT_INSTALLED
+
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        """Return the schema of the state table of every program class in use."""
+        return {name: runner.schema for name, runner in zip(self.classes, self._runners, strict=True)}
+
+    def genesis(self, programs: U64) -> tuple[Frame, Mapping[str, Frame]]:
+        """Return the accounts and the programs' states of ``programs`` (installed, ascending) at genesis."""
+        balances = [self._balances.get(number, 0) for number in programs.tolist()]
+        accounts = Frame(
+            {
+                "canister": programs,
+                "next_callback": np.zeros(len(programs), dtype=np.uint64),
+                "balance_high": np.array([balance // WORD for balance in balances], dtype=np.uint64),
+                "balance_low": np.array([balance % WORD for balance in balances], dtype=np.uint64),
+            }
+        )
+        classes = self._classes_of(programs)
+        states = {
+            name: runner.initial_state(programs[classes == place])
+            for place, (name, runner) in enumerate(zip(self.classes, self._runners, strict=True))
+        }
+        return accounts, states
+
+    def run(self, inputs: Frame, accounts: Frame, states: Mapping[str, Frame]) -> Execution:
+        """Run the handlers over ``inputs``: one program's inputs are neighbours, in the order it consumes them."""
+        groups = groups_of(inputs["receiver"])
+        classes = groups.spread(self._classes_of(inputs["receiver"][groups.starts]))
+        after = dict(states)
+        outputs: list[Frame] = []
+        failed: list[Frame] = [NO_FAILURES]
+        for place in np.unique(classes).tolist():
+            rows = np.flatnonzero(classes == place)
+            mine = inputs if len(rows) == len(inputs) else inputs.take(rows)
+            if place == NOT_INSTALLED:
+                answers, lost = _not_installed(mine, rows)
+                outputs.append(answers)
+                failed.append(lost)
+                continue
+            name = self.classes[place]
+            outcome: Outcome = self._runners[place].run(mine, rows, accounts, after[name])
+            accounts, after[name] = outcome.accounts, outcome.state
+            outputs.append(outcome.outputs)
+            failed.append(outcome.failures)
+        return Execution(
+            by_production(outputs).select(MESSAGE_COLUMNS), concat(failed), accounts, after
+        )
+
+
+def _not_installed(inputs: Frame, rows: npt.NDArray[np.int64]) -> tuple[Frame, Frame]:
+    """Reject the requests for programs that are mapped here but not installed; responses for them are lost."""
+    requests = np.flatnonzero(inputs["kind"] == Kind.REQUEST)
+    texts = reject_responses(inputs.take(requests), RejectCode.DESTINATION_INVALID, NOT_FOUND)["payload"]
+    answers = answer_rows(inputs, requests, int(RejectCode.DESTINATION_INVALID), texts)
+    others = np.flatnonzero(inputs["kind"] != Kind.REQUEST)
+    lost = failures(
+        rows[others].tolist(), ["response_to_missing_canister"] * len(others), [True] * len(others)
+    )
+    return answers.with_columns(row=rows[requests]), lost

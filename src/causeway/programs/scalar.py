@@ -1,0 +1,154 @@
+"""The scalar form of a program: one handler call a message, the form to start with.
+
+Subclass ``Program``; keep what must last in ``self.state`` (numbers, text, bytes, lists and dictionaries of these); make calls through the
+context. Every handler runs alone: if it raises, the state and the calls it made are undone, and a request is answered
+with a reject. Programs must be deterministic: no clock, no randomness of their own, no order of sets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+REJECTED_BY_PROGRAM = 4
+HANDLER_FAILED = 5
+
+
+class Reject(Exception):  # noqa: N818 - it is an answer, not an error of the program
+    """Raise it in ``on_request`` to reject the request with a text (reject code 4, CanisterReject)."""
+
+
+class InsufficientCycles(Exception):  # noqa: N818 - the name is part of the reject text
+    """A call attaches more cycles than the program's balance holds."""
+
+
+@dataclass(frozen=True)
+class Ingress:
+    """A message from a user outside: ``user`` number, ``method``, ``payload``."""
+
+    user: int
+    method: str
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Request:
+    """A call by another program. ``ref`` names it for a late answer and may be kept in the program's state."""
+
+    sender: int
+    callback: int
+    method: str
+    payload: bytes
+    cycles: int
+    deadline: int
+
+    @property
+    def ref(self) -> list[int]:
+        """Return what ``Context.answer`` needs to answer this request later."""
+        return [self.sender, self.callback, self.cycles, self.deadline]
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The answer to a call: ``code`` 0 = data in ``payload``, else a reject with its text there. ``note``: what the call noted."""
+
+    respondent: int
+    callback: int
+    payload: bytes
+    code: int
+    refund: int
+    note: Any
+
+    @property
+    def ok(self) -> bool:
+        """Return whether the call was answered with data."""
+        return self.code == 0
+
+
+@dataclass
+class Answer:
+    """An answer to a request: who asked, under which callback, what comes back."""
+
+    receiver: int
+    callback: int
+    refund: int
+    deadline: int
+    code: int
+    payload: bytes
+
+
+@dataclass
+class Call:
+    """A call to another program."""
+
+    receiver: int
+    callback: int
+    method: str
+    payload: bytes
+    cycles: int
+
+
+class Context:
+    """What a handler may do: read its identity and balance, call other programs, answer requests."""
+
+    def __init__(self, program: int, balance: int, next_callback: int, notes: dict[int, Any]) -> None:
+        self.program = program
+        self.balance = balance
+        self.next_callback = next_callback
+        self.notes = notes
+        self.effects: list[Answer | Call] = []
+
+    def call(self, receiver: int, method: str, payload: bytes = b"", *, cycles: int = 0, note: Any = None) -> int:
+        """Call ``method`` of program ``receiver`` and return the call's callback id.
+
+        ``cycles`` leave the balance at once and come back with the answer as far as they are not accepted; raises
+        ``InsufficientCycles``. ``note`` is given back with the reply.
+        """
+        if not 0 <= cycles <= self.balance:
+            raise InsufficientCycles(f"balance {self.balance}, attached {cycles}")
+        self.balance -= cycles
+        callback = self.next_callback
+        self.next_callback += 1
+        if note is not None:
+            self.notes[callback] = note
+        self.effects.append(Call(receiver, callback, method, payload, cycles))
+        return callback
+
+    def answer(self, ref: list[int], payload: bytes, *, accept: int = 0) -> None:
+        """Answer an earlier request (``Request.ref``) with data, accepting ``accept`` of its cycles."""
+        self._respond(ref, payload, 0, accept)
+
+    def reject(self, ref: list[int], text: str) -> None:
+        """Reject an earlier request (``Request.ref``); all its cycles go back."""
+        self._respond(ref, text.encode(), REJECTED_BY_PROGRAM, 0)
+
+    def _respond(self, ref: list[int], payload: bytes, code: int, accept: int) -> None:
+        sender, callback, cycles, deadline = ref
+        if not 0 <= accept <= cycles:
+            raise ValueError(f"accept {accept} is not between 0 and the attached {cycles}")
+        self.balance += accept
+        self.effects.append(Answer(sender, callback, cycles - accept, deadline, code, payload))
+
+
+class Program:
+    """Base of scalar programs. ``options`` come from the scenario; ``state`` starts as ``initial_state()``."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self.options = options
+        self.state: Any = None
+
+    def initial_state(self) -> Any:
+        """Return the state of a new instance: anything made of numbers, text, bytes, lists and dictionaries."""
+        return {}
+
+    def on_ingress(self, message: Ingress, context: Context) -> None:
+        """Handle a message from a user. The default refuses it."""
+        raise NotImplementedError(f"no ingress method {message.method}")
+
+    def on_request(self, request: Request, context: Context) -> bytes | tuple[bytes, int] | None:
+        """Handle a call: return the answer, or (answer, accepted cycles), or None to answer later by ``Context.answer``."""
+        raise Reject(f"no method {request.method}")
+
+    def on_reply(self, reply: Reply, context: Context) -> None:
+        """Handle the answer to a call. The default does nothing."""

@@ -1,0 +1,226 @@
+"""Runs the scalar programs of a round: one handler call a message, state kept as canonical CBOR a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import cbor2
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.frame import Frame
+from causeway.model.ledger import Kind
+from causeway.model.order import groups_of
+from causeway.programs.outputs import HANDLER_FAILED, WORD, Outcome, failures, from_records
+from causeway.programs.scalar import (
+    REJECTED_BY_PROGRAM,
+    Answer,
+    Call,
+    Context,
+    Ingress,
+    Program,
+    Reject,
+    Reply,
+    Request,
+)
+
+SCALAR_SCHEMA = pa.schema(
+    [pa.field("canister", pa.uint64(), nullable=False), pa.field("state", pa.binary(), nullable=False)]
+)
+"""``state``: canonical CBOR of [the program's state, its open calls' notes by callback]."""
+
+
+def failure_text(error: BaseException) -> str:
+    """Return the reject text of a handler that raised."""
+    return f"{type(error).__name__}: {error}"
+
+
+class ScalarRunner:
+    """All instances of one scalar program class; ``options`` by instance number."""
+
+    schema = SCALAR_SCHEMA
+
+    def __init__(self, program: type[Program], options: Mapping[int, Mapping[str, Any]]) -> None:
+        self._program = program
+        self._options = options
+
+    def initial_state(self, instances: npt.NDArray[np.uint64]) -> Frame:
+        """Return the state of new ``instances`` (ascending numbers)."""
+        blobs = [_encode(self._instance(number).initial_state(), {}) for number in instances.tolist()]
+        return Frame({"canister": instances, "state": pa.array(blobs, pa.binary())}, len(instances))
+
+    def _instance(self, number: int) -> Program:
+        return self._program(self._options.get(number, {}))
+
+    def run(self, inputs: Frame, rows: npt.NDArray[np.int64], accounts: Frame, state: Frame) -> Outcome:
+        """Run the inputs (one instance's are neighbours, in order); ``rows`` are their rows in the whole round's inputs.
+
+        ``accounts`` and ``state`` hold the rows of these instances and maybe others, ascending.
+        """
+        work = _Work(accounts, state)
+        messages = _messages(inputs)
+        groups = groups_of(inputs["receiver"])
+        for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
+            number = int(inputs["receiver"][start])
+            runner = _InstanceRun(self._instance(number), number, work)
+            for place in range(start, start + count):
+                runner.handle(int(rows[place]), messages[place])
+            runner.store()
+        return work.outcome()
+
+
+def _encode(state: Any, notes: Mapping[int, Any]) -> bytes:
+    return cbor2.dumps([state, dict(notes)], canonical=True)
+
+
+def _messages(inputs: Frame) -> list[tuple[Any, ...]]:
+    numbers = ("kind", "sender", "callback", "code", "deadline")
+    columns = [inputs[name].tolist() for name in numbers]
+    cycles = [
+        high * WORD + low for high, low in zip(inputs["cycles_high"].tolist(), inputs["cycles_low"].tolist(), strict=True)
+    ]
+    return list(zip(*columns, cycles, inputs["method"].to_pylist(), inputs["payload"].to_pylist(), strict=True))
+
+
+class _Work:
+    """The states of the instances as they are worked on, and what they produced so far."""
+
+    def __init__(self, accounts: Frame, state: Frame) -> None:
+        self.accounts = accounts
+        self.next_callback = accounts["next_callback"].copy()
+        self.balance_high = accounts["balance_high"].copy()
+        self.balance_low = accounts["balance_low"].copy()
+        self.numbers = state["canister"]
+        self.blobs = state["state"].to_pylist()
+        self.records: list[Mapping[str, Any]] = []
+        self.failed_rows: list[int] = []
+        self.failed_texts: list[str] = []
+
+    def outcome(self) -> Outcome:
+        accounts = self.accounts.with_columns(
+            next_callback=self.next_callback, balance_high=self.balance_high, balance_low=self.balance_low
+        )
+        return Outcome(
+            from_records(self.records),
+            failures(self.failed_rows, self.failed_texts, [False] * len(self.failed_rows)),
+            accounts,
+            Frame({"canister": self.numbers, "state": pa.array(self.blobs, pa.binary())}, len(self.numbers)),
+        )
+
+
+class _InstanceRun:
+    """One instance's turn in a round."""
+
+    def __init__(self, program: Program, number: int, work: _Work) -> None:
+        self._program = program
+        self._number = number
+        self._work = work
+        self._state_row = int(np.searchsorted(work.numbers, number))
+        self._account_row = int(np.searchsorted(work.accounts["canister"], number))
+        self._blob = work.blobs[self._state_row]
+        self._load()
+        row = self._account_row
+        self._balance = int(work.balance_high[row]) * WORD + int(work.balance_low[row])
+        self._next_callback = int(work.next_callback[row])
+
+    def _load(self) -> None:
+        self._program.state, self._notes = cbor2.loads(self._blob)
+
+    def handle(self, row: int, message: tuple[Any, ...]) -> None:
+        """Run one handler; undo its effects if it raises."""
+        kind, sender, callback, code, deadline, cycles, method, payload = message
+        refund = cycles if kind == Kind.RESPONSE else 0
+        context = Context(self._number, self._balance + refund, self._next_callback, self._notes)
+        answer = None
+        try:
+            if kind == Kind.REQUEST:
+                request = Request(sender, callback, method, payload, cycles, deadline)
+                answer = self._answer(request, context)
+            elif kind == Kind.RESPONSE:
+                reply = Reply(sender, callback, payload, code, cycles, self._notes.pop(callback, None))
+                self._program.on_reply(reply, context)
+            else:
+                self._program.on_ingress(Ingress(sender, method, payload), context)
+            blob = _encode(self._program.state, self._notes)
+        except Exception as error:  # a program may raise anything; all of it becomes a reject or a failure event
+            self._load()
+            if kind == Kind.RESPONSE:
+                # The answer was delivered: its refund and its note are gone either way.
+                self._balance += refund
+                self._notes.pop(callback, None)
+                self._blob = _encode(self._program.state, self._notes)
+            if kind == Kind.REQUEST:
+                rejected = isinstance(error, Reject)
+                text = str(error) if rejected else failure_text(error)
+                failed = REJECTED_BY_PROGRAM if rejected else HANDLER_FAILED
+                self._respond(row, Answer(sender, callback, cycles, deadline, failed, text.encode()))
+            else:
+                self._work.failed_rows.append(row)
+                self._work.failed_texts.append(failure_text(error))
+            return
+        self._blob = blob
+        self._balance = context.balance
+        self._next_callback = context.next_callback
+        if answer is not None:
+            self._respond(row, answer)
+        for effect in context.effects:
+            if isinstance(effect, Call):
+                self._call(row, effect)
+            else:
+                self._respond(row, effect)
+
+    def _answer(self, request: Request, context: Context) -> Answer | None:
+        result = self._program.on_request(request, context)
+        if result is None:
+            return None
+        payload, accepted = result if isinstance(result, tuple) else (result, 0)
+        if not isinstance(payload, bytes):
+            raise TypeError(f"on_request returned {type(payload).__name__}, allowed: bytes, (bytes, int) or None")
+        if not 0 <= accepted <= request.cycles:
+            raise ValueError(f"accepted {accepted} is not between 0 and the attached {request.cycles}")
+        context.balance += accepted
+        return Answer(
+            request.sender, request.callback, request.cycles - accepted, request.deadline, 0, payload
+        )
+
+    def _respond(self, row: int, answer: Answer) -> None:
+        self._work.records.append(
+            {
+                "row": row,
+                "kind": int(Kind.RESPONSE),
+                "sender": self._number,
+                "receiver": answer.receiver,
+                "callback": answer.callback,
+                "cycles": answer.refund,
+                "code": answer.code,
+                "deadline": answer.deadline,
+                "method": "",
+                "payload": answer.payload,
+            }
+        )
+
+    def _call(self, row: int, call: Call) -> None:
+        self._work.records.append(
+            {
+                "row": row,
+                "kind": int(Kind.REQUEST),
+                "sender": self._number,
+                "receiver": call.receiver,
+                "callback": call.callback,
+                "cycles": call.cycles,
+                "code": 0,
+                "deadline": 0,
+                "method": call.method,
+                "payload": call.payload,
+            }
+        )
+
+    def store(self) -> None:
+        """Write back the instance's state."""
+        work, row = self._work, self._account_row
+        work.blobs[self._state_row] = self._blob
+        work.next_callback[row] = self._next_callback
+        work.balance_high[row] = self._balance // WORD
+        work.balance_low[row] = self._balance % WORD

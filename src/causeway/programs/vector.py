@@ -1,0 +1,70 @@
+"""The vectorised form of a program: one handler call for all messages of all instances in a round.
+
+The result must be the same as if each message were handled alone, in order. ``batch`` has the message columns: ``kind``, ``sender``
+(the peer, or the user), ``receiver`` (the instance), ``callback``, ``cycles_high``, ``cycles_low``, ``code``, ``deadline``, ``method``, ``payload``;
+rows of one instance are neighbours, in the order it consumes them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.model.frame import Frame, empty_frame
+from causeway.model.ledger import Kind
+
+STATELESS = pa.schema([pa.field("canister", pa.uint64(), nullable=False)])
+
+
+@dataclass(frozen=True)
+class Effects:
+    """What a vectorised handler asks for.
+
+    ``answers``: a frame (``row`` of the batch, ``code``, ``payload``, and optionally ``accepted_high``, ``accepted_low``), at most one a
+    request, ascending by row. ``calls``: a frame (``row``, ``receiver``, ``method``, ``payload``, and optionally ``cycles_high``,
+    ``cycles_low``), ascending by row. ``state``: the state after, rows ascending by ``canister``.
+    """
+
+    state: Frame
+    answers: Frame | None = None
+    calls: Frame | None = None
+
+
+class VectorProgram:
+    """Base of vectorised programs. ``options`` maps an instance's number to its options from the scenario."""
+
+    schema: ClassVar[pa.Schema] = STATELESS
+    """The state's columns; the first is ``canister``."""
+
+    def __init__(self, options: Mapping[int, Mapping[str, Any]]) -> None:
+        self.options = options
+
+    def initial_state(self, instances: npt.NDArray[np.uint64]) -> Frame:
+        """Return the state of new ``instances`` (ascending numbers)."""
+        if self.schema is STATELESS:
+            return empty_frame(STATELESS)
+        columns = {item.name: np.zeros(len(instances), dtype=item.type.to_pandas_dtype()) for item in self.schema}
+        return Frame({**columns, "canister": instances})
+
+    def handle(self, batch: Frame, state: Frame) -> Effects:
+        """Handle all messages of ``batch``."""
+        raise NotImplementedError
+
+
+def rows_of(batch: Frame, kind: Kind) -> npt.NDArray[np.int64]:
+    """Return the rows of ``batch`` that are messages of ``kind``."""
+    return np.flatnonzero(batch["kind"] == kind)
+
+
+def method_is(batch: Frame, name: str) -> npt.NDArray[np.bool_]:
+    """Return which messages ask for method ``name``."""
+    method = batch["method"]
+    known = pc.equal(method.dictionary, name).to_numpy(zero_copy_only=False)
+    asked: npt.NDArray[np.bool_] = known[method.indices.to_numpy(zero_copy_only=False)]
+    return asked

@@ -1,0 +1,168 @@
+"""What the pipeline asks of a protocol, and what a protocol asks of the programs on its chains.
+
+A protocol's kernel is a pure function of its arguments: no I/O, no clock, no global state, no Spark. Columns carry the chain,
+so one call serves any set of chains; what happens on one never depends on which others are in the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.frame import Frame
+from causeway.model.order import U64
+from causeway.model.topology import Topology
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What running the programs gave.
+
+    ``produced``: messages in the order of production for each program (the protocol's message columns; ``sender`` is the
+    program). ``failures``: a frame (``row`` of the input, ``text``) of handlers that raised on an input that has no
+    answer. ``accounts`` and ``programs``: the states after.
+    """
+
+    produced: Frame
+    failures: Frame
+    accounts: Frame
+    programs: Mapping[str, Frame]
+
+
+class ProgramRunner(Protocol):
+    """The programs of a network, as the kernels see them. Picklable; holds no state of any chain."""
+
+    def installed(self, programs: U64) -> npt.NDArray[np.bool_]:
+        """Return which of ``programs`` (numbers) are installed."""
+        ...
+
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        """Return the schema of the state table of every program class in use."""
+        ...
+
+    def genesis(self, programs: U64) -> tuple[Frame, Mapping[str, Frame]]:
+        """Return the accounts and the programs' states of ``programs`` (numbers) at genesis."""
+        ...
+
+    def run(self, inputs: Frame, accounts: Frame, states: Mapping[str, Frame]) -> Execution:
+        """Run the handlers over ``inputs``: message columns, one program's inputs in the order it consumes them."""
+        ...
+
+
+@dataclass(frozen=True)
+class Tick:
+    """When a round happens: consecutive ``height``, scenario ``tick`` (time), from the driver."""
+
+    height: int
+    tick: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a set of chains will take in this round.
+
+    ``headers``, ``rejects``: the lanes' headers that were accepted, and the reject signals they carry. ``wanted``: ranges of
+    messages offered to the chains (``chain``: offering chain, ``remote``: taking chain, ``substream``, ``begin``,
+    ``end``). ``recalled``: ranges, of the same columns, of the chains' own outbound messages that the round must see again.
+    ``events``: refusals.
+    """
+
+    headers: Frame
+    rejects: Frame
+    wanted: Frame
+    recalled: Frame
+    events: Frame
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """What a round gave: the next state, outbound messages by destination, event rows, collected ranges, headers."""
+
+    state: Any
+    outbound: Frame
+    events: Frame
+    collected: Frame
+    headers: Frame
+
+
+@dataclass(frozen=True)
+class Offers:
+    """What all chains show at the height before: their lanes' headers, the reject signals these carry, the chains' headers."""
+
+    lanes: Frame
+    rejects: Frame
+    headers: Frame
+
+
+HEADERS_SCHEMA = pa.schema(
+    [
+        pa.field("chain", pa.uint32(), nullable=False),
+        pa.field("root", pa.binary(32), nullable=False),
+    ]
+)
+"""A chain's header at a height: the root of its state."""
+
+
+class Kernel(Protocol):
+    """One protocol over one network, as the pipeline drives it. Picklable."""
+
+    name: str
+    topology: Topology
+    outbound_schema: pa.Schema
+    """Columns of outbound messages; ``chain``, ``remote``, ``substream``, ``index`` are among them."""
+    offer_tables: tuple[str, str]
+    """Names of the state tables that ``Offers`` shows: lanes and rejects; both have a column ``remote``."""
+
+    def chains(self) -> Sequence[str]:
+        """Return the chains' names by position."""
+        ...
+
+    def genesis(self, chains: npt.NDArray[np.uint32]) -> Any:
+        """Return the state of ``chains`` (positions) at height 0."""
+        ...
+
+    def tables(self, state: Any) -> dict[str, pa.Table]:
+        """Return a state as Arrow tables."""
+        ...
+
+    def state(self, tables: Mapping[str, pa.Table]) -> Any:
+        """Return the state that ``tables`` gave."""
+        ...
+
+    def rehomed(self, tick: int) -> bool:
+        """Return whether programs change chains before the round of ``tick``."""
+        ...
+
+    def part(self, state: Any, chains: npt.NDArray[np.uint32], tick: int) -> Any:
+        """Return the part of a state that belongs to ``chains`` under the registry of ``tick``."""
+        ...
+
+    def union(self, states: Sequence[Any]) -> Any:
+        """Return the states of disjoint sets of chains as one."""
+        ...
+
+    def idle(self, state: Any) -> bool:
+        """Return whether nothing is left to do for the chains of ``state`` until new ingress comes."""
+        ...
+
+    def plan(self, state: Any, chains: npt.NDArray[np.uint32], offers: Offers, tick: Tick) -> Plan:
+        """Decide what ``chains`` take from what is offered to them; every refusal is an event with its error's name."""
+        ...
+
+    def round(
+        self,
+        state: Any,
+        chains: npt.NDArray[np.uint32],
+        plan: Plan,
+        messages: Frame,
+        recalled: Frame,
+        ingress: pa.Table,
+        tick: Tick,
+    ) -> RoundResult:
+        """Run one round of ``chains``: take ``messages`` (the ranges ``plan.wanted``), execute, route."""
+        ...

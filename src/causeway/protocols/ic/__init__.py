@@ -1,0 +1,1 @@
+"""Internet Computer message routing: subnets, canisters, certified streams."""

@@ -1,0 +1,157 @@
+"""The state root of a subnet, and the Merkle roots of what it appends to its streams.
+
+Until certification (a later part) a header carries this root: SHA-256 over the digests of the state's sections, each a digest of
+the section's columns in their canonical order. Messages in streams enter by the Merkle root of the run they were appended
+in, so a message is hashed once in its life on a chain and each can be proved against the root.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.commitments.hashing import DIGEST_BYTES, Digests, sha256_each
+from causeway.commitments.merkle import LEAF_PREFIX, merkle_roots
+from causeway.model.frame import Frame, concat
+from causeway.model.order import groups_of, stable_order
+from causeway.model.queues import Counters
+from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.messages import payload_lengths
+from causeway.protocols.ic.post_process import message_sizes
+from causeway.protocols.ic.state import State
+
+ROOT_DOMAIN = b"causeway-ic-state-1"
+
+HEADER_TYPE = np.dtype(
+    [
+        ("prefix", "u1"),
+        ("kind", "u1"),
+        ("code", "u1"),
+        ("method_length", ">u2"),
+        ("deadline", ">u4"),
+        ("sender", ">u8"),
+        ("receiver", ">u8"),
+        ("callback", ">u8"),
+        ("cycles_high", ">u8"),
+        ("cycles_low", ">u8"),
+    ]
+)
+"""The fixed part of a message's leaf; method and payload follow it."""
+
+
+def message_leaves(messages: Frame) -> Digests:
+    """Return the leaf hash of each message: SHA-256(00 || fixed fields || method || payload)."""
+    length = len(messages)
+    fixed = np.zeros(length, dtype=HEADER_TYPE)
+    fixed["prefix"] = LEAF_PREFIX[0]
+    for name in ("kind", "code", "deadline", "sender", "receiver", "callback", "cycles_high", "cycles_low"):
+        fixed[name] = messages[name]
+    offsets = np.arange(0, (length + 1) * HEADER_TYPE.itemsize, HEADER_TYPE.itemsize, dtype=np.int32)
+    method = messages["method"]
+    names = method.dictionary.cast(pa.binary())
+    lengths = np.array([len(name.as_py()) for name in names], dtype=np.uint16)
+    parts: list[Any] = []
+    if len(names) > 1 or (len(lengths) and lengths[0]):
+        codes = method.indices
+        fixed["method_length"] = lengths[codes.to_numpy(zero_copy_only=False)]
+        parts.append(names.take(codes))
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(fixed)]
+    parts.insert(0, pa.BinaryArray.from_buffers(pa.binary(), length, buffers))
+    return sha256_each(pc.binary_join_element_wise(*parts, messages["payload"], b""))
+
+
+def commit_runs(state: State, outbound: Frame, context: Context) -> Frame:
+    """Return ``state.runs`` with one run for each substream that ``outbound`` (by lane, ascending index) appends to."""
+    if len(outbound) == 0:
+        return state.runs
+    groups = groups_of(outbound["remote"], outbound["chain"], outbound["substream"])
+    heads = outbound.select(["chain", "remote", "substream"]).take(groups.starts)
+    runs = heads.with_columns(
+        height=np.uint64(context.height),
+        first=outbound["index"][groups.starts],
+        count=groups.counts.astype(np.uint64),
+        bytes=np.add.reduceat(message_sizes(outbound), groups.starts),
+        root=merkle_roots(message_leaves(outbound), groups),
+    )
+    joined = concat([state.runs, runs.select(state.runs.names)])
+    return joined.take(stable_order(joined["chain"], joined["remote"], joined["substream"], joined["height"]))
+
+
+def state_roots(state: State, context: Context) -> Digests:
+    """Return the root of each chain of ``context.chains``, shape (chains, 32)."""
+    hashes = [hashlib.sha256(ROOT_DOMAIN) for _ in context.chains]
+    for section in _sections(state, context):
+        for accumulated, digest in zip(hashes, section, strict=True):
+            accumulated.update(digest)
+    joined = b"".join(accumulated.digest() for accumulated in hashes)
+    return np.frombuffer(joined, dtype=np.uint8).reshape(len(hashes), DIGEST_BYTES)
+
+
+def _sections(state: State, context: Context) -> Iterable[list[bytes]]:
+    for queues in (state.ingress_queues, state.input_queues, state.output_queues):
+        yield _digests(_counter_frame(queues.counters), "first", context)
+        yield _digests(queues.elements, queues.keys[0], context)
+    for frame in (state.lanes.rows, state.rejects, state.runs):
+        yield _digests(frame, None, context)
+    yield _digests(state.canisters, "canister", context)
+    for name in sorted(state.programs):
+        yield _digests(state.programs[name], "canister", context)
+
+
+def _counter_frame(counters: Counters) -> Frame:
+    return Frame({"first": counters.first, "second": counters.second, "next_index": counters.next_index})
+
+
+EMPTY_DIGEST = hashlib.sha256(b"").digest()
+
+
+def _digests(frame: Frame, canister: str | None, context: Context) -> list[bytes]:
+    """Return one digest a chain over the chain's rows of a section; ``canister`` names the column that says whose a row is."""
+    chains = context.chains
+    if len(frame) == 0:
+        return [EMPTY_DIGEST] * len(chains)
+    owner = frame["chain"] if canister is None else context.host_of(frame[canister]).view(np.uint32)
+    if not bool((owner[1:] >= owner[:-1]).all()):
+        order = np.argsort(owner, kind="stable")
+        frame, owner = frame.take(order), owner[order]
+    starts = np.searchsorted(owner, chains, side="left")
+    stops = np.searchsorted(owner, chains, side="right")
+    columns = [column for name in frame.names for column in _plain_columns(frame, name)]
+    digests = []
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        if start == stop:
+            digests.append(EMPTY_DIGEST)
+            continue
+        accumulated = hashlib.sha256(int(stop - start).to_bytes(8, "big"))
+        for column in columns:
+            accumulated.update(column[start:stop] if isinstance(column, np.ndarray) else column.rows(start, stop))
+        digests.append(accumulated.digest())
+    return digests
+
+
+class _Bytes:
+    """The values of a bytes column as one buffer, addressed by rows."""
+
+    def __init__(self, array: pa.Array) -> None:
+        self._data = memoryview(array.buffers()[2] or b"")
+        self._offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+
+    def rows(self, start: int, stop: int) -> memoryview:
+        """Return the joined values of rows ``start`` to ``stop`` - 1."""
+        return self._data[self._offsets[start] : self._offsets[stop]]
+
+
+def _plain_columns(frame: Frame, name: str) -> list[Any]:
+    """Return what to hash of a column: numbers as they lie (little-endian), text and bytes as lengths and content."""
+    column = frame[name]
+    if isinstance(column, np.ndarray):
+        return [np.ascontiguousarray(column)]
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    column = column.cast(pa.binary())
+    return [payload_lengths(Frame({"payload": column})), _Bytes(column)]

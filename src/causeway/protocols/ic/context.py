@@ -1,0 +1,37 @@
+"""What a round may know besides its state and its inputs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.model.order import U64
+from causeway.protocols.contract import ProgramRunner
+from causeway.protocols.ic.options import IcOptions
+from causeway.protocols.ic.registry import Hosts, Registry
+
+NANOSECONDS = 1_000_000_000
+
+
+@dataclass(frozen=True)
+class Context:
+    """The batch's metadata: height, tick, the registry version in force, options, seed, and the programs installed.
+
+    ``chains``: the positions of the chains that run this round. ``tick_ns``: nanoseconds a tick; the batch time is
+    ``tick * tick_ns``, from the scenario, never from a clock.
+    """
+
+    height: int
+    tick: int
+    tick_ns: int
+    seed: int
+    chains: npt.NDArray[np.uint32]
+    registry: Registry
+    options: IcOptions
+    programs: ProgramRunner
+
+    def host_of(self, canisters: U64) -> Hosts:
+        """Return ``subnet_assignment`` of each canister as a chain position, -1 where it is undefined."""
+        return self.registry.host_of(canisters)

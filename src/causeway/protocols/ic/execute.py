@@ -1,0 +1,145 @@
+"""The execution phase: schedule the inputs, run the programs, take in what they produced (IC reference 3.5).
+
+``schedule_and_execute`` is evaluated once a round (D-13): ``consumed`` says what it took from the queues, the program runner says what
+was produced.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from causeway.model.frame import Frame, concat
+from causeway.model.ledger import Event, Kind, Via
+from causeway.model.order import groups_of, stable_order
+from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.events import EventLog, event_rows
+from causeway.protocols.ic.messages import MESSAGE_COLUMNS, RejectCode
+from causeway.protocols.ic.pre_process import Induction
+from causeway.protocols.ic.state import State
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Which elements are consumed (masks over the elements of the queues), and the inputs in the order of consumption."""
+
+    ingress: np.ndarray
+    xnet: np.ndarray
+    inputs: Frame
+
+
+def schedule(state: State, context: Context) -> Schedule:
+    """Choose what every canister consumes: its ingress by index, then its input queues in passes, oldest elements first."""
+    ingress, queued = state.ingress_queues.elements, state.input_queues.elements
+    limit = context.options.messages_per_canister
+    if len(queued) == 0 and len(ingress) == 0:
+        return Schedule(np.zeros(0, dtype=bool), np.zeros(0, dtype=bool), queued.select(MESSAGE_COLUMNS))
+    position = groups_of(queued["receiver"], queued["sender"]).ranks().astype(np.uint64)
+    if len(ingress) == 0:
+        elements = queued
+        order = stable_order(queued["receiver"], position, queued["sender"])
+    else:
+        elements = concat([ingress, queued])
+        from_queue = np.zeros(len(elements), dtype=np.uint8)
+        from_queue[len(ingress) :] = 1
+        passes = np.concatenate([groups_of(ingress["receiver"]).ranks().astype(np.uint64), position])
+        sender = np.where(from_queue == 1, elements["sender"], np.uint64(0))
+        order = stable_order(elements["receiver"], from_queue, passes, sender)
+    if limit:
+        receivers = elements["receiver"][order]
+        order = order[groups_of(receivers).ranks() < limit]
+    if len(order) == len(elements):
+        consumed = np.ones(len(elements), dtype=bool)
+    else:
+        consumed = np.zeros(len(elements), dtype=bool)
+        consumed[order] = True
+    inputs = elements.select(MESSAGE_COLUMNS)
+    if not bool((order[1:] > order[:-1]).all()) or len(order) < len(elements):
+        inputs = inputs.take(order)
+    return Schedule(consumed[: len(ingress)], consumed[len(ingress) :], inputs)
+
+
+def execute(induction: Induction, context: Context, log: EventLog) -> tuple[State, Frame]:
+    """Return the state after execution and the produced messages in the order of production.
+
+    The produced messages are not yet in the output queues: routing numbers and routes them in one go.
+    """
+    state = induction.state
+    plan = schedule(state, context)
+    _log_inputs(induction, plan, context, log)
+    if len(plan.inputs) == 0:
+        return state, plan.inputs
+    outcome = context.programs.run(plan.inputs, state.canisters, state.programs)
+    _log_failures(plan.inputs, outcome.failures, context, log)
+    state = replace(
+        state,
+        ingress_queues=state.ingress_queues.keep(~plan.ingress),
+        input_queues=state.input_queues.keep(~plan.xnet),
+        canisters=outcome.accounts,
+        programs=outcome.programs,
+    )
+    return state, outcome.produced
+
+
+def _log_inputs(induction: Induction, plan: Schedule, context: Context, log: EventLog) -> None:
+    """Write what happened to every input: received in this round, executed in this round, or both."""
+    for arrivals, elements, consumed in (
+        (induction.arrivals, induction.state.input_queues.elements, plan.xnet),
+        (induction.ingress_arrivals, induction.state.ingress_queues.elements, plan.ingress),
+    ):
+        on_lane = "index" in arrivals
+        if len(arrivals) == len(elements) and bool(consumed.all()):
+            log.add(_received(arrivals, _executed_bits(arrivals), on_lane))
+            continue
+        rows = _element_rows(arrivals, elements)
+        log.add(_received(arrivals, np.where(consumed[rows], _executed_bits(arrivals), 0).astype(np.uint16), on_lane))
+        older = np.ones(len(elements), dtype=bool)
+        older[rows] = False
+        earlier = elements.take(np.flatnonzero(older & consumed))
+        hosts = context.host_of(earlier["receiver"]).view(np.uint32)
+        log.add(event_rows(earlier, _executed_bits(earlier), chain=hosts, queue_index=earlier["index"]))
+
+
+def _executed_bits(messages: Frame) -> np.ndarray:
+    bits = np.full(len(messages), int(Event.EXECUTED), dtype=np.uint16)
+    bits[messages["kind"] == Kind.RESPONSE] |= int(Event.ANSWERED)
+    return bits
+
+
+def _received(arrivals: Frame, executed: np.ndarray, on_lane: bool) -> Frame:
+    bits = executed | np.uint16(Event.RECEIVED)
+    via = arrivals["via"] if "via" in arrivals else Via.INGRESS
+    return event_rows(
+        arrivals,
+        bits,
+        chain=arrivals["chain"],
+        on_lane=on_lane,
+        queue_index=arrivals["queue_index"],
+        code=arrivals["code"],
+        via=via,
+    )
+
+
+def _element_rows(arrivals: Frame, elements: Frame) -> np.ndarray:
+    """Return the row of each arrival among the queue elements: they are the last of each queue, in the order of pushing."""
+    ingress = "index" not in arrivals
+    keys = ["receiver"] if ingress else ["receiver", "sender"]
+    arrival_order = stable_order(*(arrivals[key] for key in keys), arrivals["queue_index"])
+    both = [np.concatenate([elements[key], arrivals[key]]) for key in keys]
+    index = np.concatenate([elements["index"], arrivals["queue_index"]])
+    order = stable_order(*both, index)
+    # Every arrival follows its element in this order, because they have equal keys and elements come first.
+    is_arrival = order >= len(elements)
+    rows = np.empty(len(arrivals), dtype=np.int64)
+    rows[arrival_order] = order[np.flatnonzero(is_arrival) - 1]
+    return rows
+
+
+def _log_failures(inputs: Frame, failures: Frame, context: Context, log: EventLog) -> None:
+    if len(failures) == 0:
+        return
+    rows = inputs.take(failures["row"])
+    hosts = context.host_of(rows["receiver"]).view(np.uint32)
+    bits = np.where(failures["lost"], np.uint16(Event.DROPPED), np.uint16(Event.REJECTED))
+    log.add(event_rows(rows, bits, chain=hosts, code=RejectCode.CANISTER_ERROR, reason=failures["text"].dictionary_encode()))

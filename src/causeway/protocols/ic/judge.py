@@ -1,0 +1,123 @@
+"""The valid set rule: ACCEPT or REJECT for every message of the slices (IC reference 3.3, X-2).
+
+Outcomes of one message: enqueued (ACCEPT), dropped and lost (ACCEPT with a cause), rejected (a reason; the sender's subnet
+will make a reject response of a request and send a response to where its receiver now lives).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.model.frame import Frame
+from causeway.model.ledger import Kind
+from causeway.model.order import groups_of, pair_codes, positions_in
+from causeway.model.queues import QueueMap
+from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.messages import RejectReason
+
+Mask = npt.NDArray[np.bool_]
+
+
+class LostCause(IntEnum):
+    """Why a message was dropped for good (IC reference X-11)."""
+
+    NOTHING = 0
+    sender_mismatch = 1
+    receiver_mismatch = 2
+    response_induction_failed = 3
+
+
+@dataclass(frozen=True)
+class Verdicts:
+    """One verdict a message: ``reason`` 0 = ACCEPT; ``cause`` other than 0: accepted, but dropped."""
+
+    reason: npt.NDArray[np.uint8]
+    cause: npt.NDArray[np.uint8]
+
+    @property
+    def enqueued(self) -> Mask:
+        """Return which messages go to their input queue."""
+        return (self.reason == 0) & (self.cause == 0)
+
+
+def judge(messages: Frame, input_queues: QueueMap, context: Context) -> Verdicts:
+    """Return the verdicts on ``messages`` (message columns, ``chain``, ``remote``, ``substream``, ``index``).
+
+    Messages of one input queue must be neighbours, in the order they would be pushed. The rules and their order are those
+    of ``docs/protocols/ic.md``, "Judging one message".
+    """
+    options, registry = context.options, context.registry
+    length = len(messages)
+    reason = np.zeros(length, dtype=np.uint8)
+    cause = np.zeros(length, dtype=np.uint8)
+    request = messages["kind"] == Kind.REQUEST
+
+    def reject(mask: Mask, why: RejectReason) -> None:
+        reason[mask & (reason == 0) & (cause == 0)] = why
+
+    def drop(mask: Mask, why: LostCause) -> None:
+        cause[mask & (reason == 0) & (cause == 0)] = why
+
+    if options.reject_every:
+        offset = messages["index"] + np.uint64(1 - options.index_base)
+        reject(request & (offset % np.uint64(options.reject_every) == 0), RejectReason.Unknown)
+
+    mismatch = registry.host_of(messages["sender"]) != messages["remote"].view(np.int32)
+    if mismatch.any():
+        on_path = np.zeros(length, dtype=bool)
+        if options.migrations == "on":
+            on_path[mismatch] = _on_path(messages.take(np.flatnonzero(mismatch)), context)
+        reject(request & on_path, RejectReason.CanisterMigrating)
+        mismatch &= ~on_path
+        if options.sender_mismatch == "deployed":
+            reject(request & mismatch, RejectReason.CanisterMigrating)
+        drop(mismatch, LostCause.sender_mismatch)
+
+    elsewhere = registry.host_of(messages["receiver"]) != messages["chain"].view(np.int32)
+    if options.vsr == "accept_all":
+        if options.receiver_check == "on":
+            drop(elsewhere, LostCause.receiver_mismatch)
+        return Verdicts(reason, cause)
+    reject(elsewhere, RejectReason.CanisterMigrating)
+    absent = ~context.programs.installed(messages["receiver"])
+    reject(absent & request, RejectReason.CanisterNotFound)
+    drop(absent, LostCause.response_induction_failed)
+    if options.limits == "deployed":
+        candidates = np.flatnonzero(request & (reason == 0) & (cause == 0))
+        full = _over_capacity(messages.take(candidates), input_queues, options.limit.queue_capacity)
+        reason[candidates[full]] = RejectReason.QueueFull
+    return Verdicts(reason, cause)
+
+
+def _on_path(messages: Frame, context: Context) -> Mask:
+    """Return which messages, whose sender is hosted elsewhere, come over a subnet of a migration (``sender_class`` OnPath)."""
+    registry = context.registry
+    sender_left = registry.place_on_trace(messages["sender"], messages["remote"]) >= 0
+    sender_host = registry.place_on_trace(messages["sender"], registry.host_of(messages["sender"])) >= 0
+    receiver_from = registry.place_on_trace(messages["receiver"], messages["remote"])
+    receiver_at = registry.place_on_trace(messages["receiver"], messages["chain"], last=True)
+    reject_response = (messages["kind"] == Kind.RESPONSE) & (messages["code"] > 0)
+    return (sender_left & sender_host) | (
+        reject_response & (receiver_from >= 0) & (receiver_at >= 0) & (receiver_from < receiver_at)
+    )
+
+
+def _over_capacity(requests: Frame, input_queues: QueueMap, capacity: int) -> Mask:
+    """Return which requests find their input queue already holding ``capacity`` requests."""
+    if len(requests) == 0:
+        return np.zeros(0, dtype=bool)
+    groups = groups_of(requests["receiver"], requests["sender"])
+    held = input_queues.elements
+    held_requests = held.select(["kind", "receiver", "sender"]).filter(held["kind"] == Kind.REQUEST)
+    own, asked = pair_codes(
+        (held_requests["receiver"], held_requests["sender"]),
+        (requests["receiver"][groups.starts], requests["sender"][groups.starts]),
+    )
+    queues, counts = np.unique(own, return_counts=True)
+    places = positions_in(queues, asked)
+    occupied = np.where(places >= 0, counts[places] if len(counts) else 0, 0)
+    return groups.ranks() + groups.spread(occupied) >= capacity

@@ -1,0 +1,227 @@
+"""The Internet Computer behind the kernel contract: one round of any set of subnets as a pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.faults import Faults
+from causeway.model.frame import Frame, concat, repeated_bytes
+from causeway.model.order import pair_codes, positions_in
+from causeway.model.topology import Topology
+from causeway.protocols.contract import HEADERS_SCHEMA, Offers, Plan, ProgramRunner, RoundResult, Tick
+from causeway.protocols.ic.carriers import Carriers
+from causeway.protocols.ic.commitment import commit_runs, state_roots
+from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.events import EventLog
+from causeway.protocols.ic.execute import execute
+from causeway.protocols.ic.messages import STREAMED_SCHEMA
+from causeway.protocols.ic.options import IcOptions
+from causeway.protocols.ic.partition import part, union
+from causeway.protocols.ic.payload import check_slices, get_streams, make_plan, refusals, with_news
+from causeway.protocols.ic.post_process import message_sizes, post_process
+from causeway.protocols.ic.pre_process import OUTGOING_SCHEMA, pre_process
+from causeway.protocols.ic.registry import Registry, registry_at, subnet_positions
+from causeway.protocols.ic.state import State, from_tables, lane_codes, to_tables
+
+
+@dataclass(frozen=True)
+class IcKernel:
+    """The state machine of a network of subnets.
+
+    ``programs``: what runs on the canisters; ``tick_ns``: nanoseconds of batch time a tick; ``faults``: what goes wrong on purpose.
+    """
+
+    topology: Topology
+    programs: ProgramRunner
+    options: IcOptions = IcOptions()
+    seed: int = 0
+    tick_ns: int = 1_000_000_000
+    faults: Faults = field(default_factory=Faults)
+
+    name = "ic"
+    outbound_schema = STREAMED_SCHEMA
+    offer_tables = ("lanes", "rejects")
+
+    @cached_property
+    def _move_ticks(self) -> list[int]:
+        return sorted(set(self.topology.moves["tick"].to_pylist()))
+
+    @cached_property
+    def _registries(self) -> dict[int, Registry]:
+        return {}
+
+    def registry(self, tick: int) -> Registry:
+        """Return the registry version in force in the round of ``tick``."""
+        applied = sum(1 for moved in self._move_ticks if moved <= tick)
+        if applied not in self._registries:
+            self._registries[applied] = registry_at(self.topology, tick)
+        return self._registries[applied]
+
+    @cached_property
+    def carriers(self) -> Carriers:
+        """Return who carries slices between subnets, with the scenario's faults."""
+        return Carriers(self.faults, subnet_positions(self.topology), self.seed)
+
+    def context(self, chains: npt.NDArray[np.uint32], tick: Tick) -> Context:
+        """Return the metadata of the round of ``chains`` at ``tick``."""
+        registry = self.registry(tick.tick)
+        return Context(
+            tick.height, tick.tick, self.tick_ns, self.seed, chains, registry, self.options, self.programs
+        )
+
+    def chains(self) -> Sequence[str]:
+        """Return the subnets' names by position (the order of their id bytes)."""
+        numbers = self.topology.chains["number"].to_pylist()
+        names = dict(zip(numbers, self.topology.chains["name"].to_pylist(), strict=True))
+        return [names[number] for number in subnet_positions(self.topology).tolist()]
+
+    def genesis(self, chains: npt.NDArray[np.uint32]) -> State:
+        """Return the state of ``chains`` at height 0: empty queues and streams, and the programs' first states."""
+        registry = self.registry(0)
+        here = registry.canisters[np.isin(registry.hosts, chains.astype(np.int32))]
+        accounts, programs = self.programs.genesis(here[self.programs.installed(here)])
+        return replace(State.empty(self.options.index_base), canisters=accounts, programs=programs)
+
+    def tables(self, state: State) -> dict[str, pa.Table]:
+        """Return a state as Arrow tables (``STATE_SCHEMAS`` and one a program class)."""
+        return to_tables(state, self.programs.schemas())
+
+    def state(self, tables: Mapping[str, pa.Table]) -> State:
+        """Return the state that ``tables`` gave."""
+        return from_tables(tables, self.options.index_base)
+
+    def rehomed(self, tick: int) -> bool:
+        """Return whether canisters change subnets before the round of ``tick``."""
+        return tick in self._move_ticks
+
+    def part(self, state: State, chains: npt.NDArray[np.uint32], tick: int) -> State:
+        """Return the part of a state that belongs to ``chains`` under the registry of ``tick``."""
+        return part(state, chains, self.registry(tick))
+
+    def union(self, states: Sequence[State]) -> State:
+        """Return the states of disjoint sets of chains as one."""
+        return union(states)
+
+    def idle(self, state: State) -> bool:
+        """Return whether no queue or stream of ``state`` holds a message."""
+        rows = state.lanes.rows
+        queues = (state.ingress_queues, state.input_queues, state.output_queues)
+        in_streams = rows["next_index"] > rows["begin"]
+        if self.options.loopback == "seed_literal":
+            in_streams &= rows["chain"] != rows["remote"]
+        return not in_streams.any() and all(len(queue.elements) == 0 for queue in queues)
+
+    def plan(self, state: State, chains: npt.NDArray[np.uint32], offers: Offers, tick: Tick) -> Plan:
+        """Build the payloads of ``chains``: the slices that pass the checks, and the refusals of those that do not."""
+        running = self.carriers.running(chains, tick.tick)
+        context = self.context(running, tick)
+        everything = get_streams(state, offers, context)
+        slices = self.carriers.carry(with_news(state, everything, context), everything, context)
+        errors = check_slices(state, slices, offers, context)
+        accepted = slices.filter(errors == 0)
+        local = part(state, running, context.registry) if len(running) < len(chains) else state
+        return make_plan(local, accepted, offers, refusals(slices, errors), context)
+
+    def round(
+        self,
+        state: State,
+        chains: npt.NDArray[np.uint32],
+        plan: Plan,
+        messages: Frame,
+        recalled: Frame,
+        ingress: pa.Table,
+        tick: Tick,
+    ) -> RoundResult:
+        """Run one round of ``chains``: induction, execution, routing; then commit to the result.
+
+        A halted chain keeps its state. Raises ``InvariantViolation`` when slices contradict the streams, ``IndexOverflow``.
+        """
+        running = self.carriers.running(chains, tick.tick)
+        context = self.context(running, tick)
+        halted = None
+        if len(running) < len(chains):
+            registry = context.registry
+            halted = part(state, np.setdiff1d(chains, running), registry)
+            state = part(state, running, registry)
+        log = EventLog()
+        log.add(plan.events)
+        induction = pre_process(
+            state,
+            plan.headers,
+            _taken(messages),
+            _judged_by_remote(recalled, plan.rejects),
+            self._positioned(ingress, running),
+            context,
+            log,
+        )
+        executed, produced = execute(induction, context, log)
+        outgoing = concat([induction.outgoing, self._forged(context)])
+        routing = post_process(executed, produced, outgoing, context, log)
+        after = replace(routing.state, runs=commit_runs(routing.state, routing.outbound, context))
+        if halted is not None:
+            after = union([after, halted])
+        headers = Frame({"chain": chains, "root": state_roots(after, self.context(chains, tick))})
+        return RoundResult(after, routing.outbound, log.events(), log.collected_ranges(), headers)
+
+    def _positioned(self, ingress: pa.Table, running: npt.NDArray[np.uint32]) -> pa.Table:
+        """Return the ingress rows with chains as positions, without those of halted chains."""
+        if ingress.num_rows == 0:
+            return ingress
+        subnets = subnet_positions(self.topology)
+        order = np.argsort(subnets)
+        numbers = ingress["chain"].to_numpy()
+        positions = order[np.searchsorted(subnets[order], numbers)].astype(np.uint64)
+        placed = ingress.set_column(ingress.schema.get_field_index("chain"), "chain", pa.array(positions))
+        return placed.filter(pa.array(np.isin(positions, running)))
+
+    def _forged(self, context: Context) -> Frame:
+        """Return what byzantine subnets append to their streams in this round."""
+        rows = self.carriers.forged(context.chains, context.tick)
+        length = len(rows)
+        zero = np.zeros(length, dtype=np.uint64)
+        columns: dict[str, Any] = {
+            "chain": rows["chain"],
+            "kind": np.ones(length, dtype=np.uint8),
+            "sender": rows["sender"],
+            "receiver": rows["receiver"],
+            "callback": zero,
+            "cycles_high": zero,
+            "cycles_low": zero,
+            "code": zero.astype(np.uint8),
+            "deadline": zero.astype(np.uint32),
+            "method": pa.array(["forged"] * length, pa.string()).dictionary_encode(),
+            "payload": rows["payload"] if length else repeated_bytes(b"", 0),
+            "sent_tick": np.full(length, context.tick, dtype=np.uint64),
+        }
+        forged = Frame(columns, length).select(OUTGOING_SCHEMA.names)
+        return forged.filter(context.host_of(forged["receiver"]) >= 0)
+
+
+def _taken(outbound: Frame) -> Frame:
+    """Return streamed messages from the taker's side: ``chain`` takes, ``remote`` sent."""
+    return outbound.with_columns(chain=outbound["remote"], remote=outbound["chain"])
+
+
+def _judged_by_remote(recalled: Frame, rejects: Frame) -> Frame:
+    """Return our recalled messages with the ``reason`` of their reject signal (0 without one) and their ``size``."""
+    reason = np.zeros(len(recalled), dtype=np.uint8)
+    if len(rejects) and len(recalled):
+        lane_own, lane_asked = pair_codes(
+            (lane_codes(rejects["chain"], rejects["remote"]), rejects["substream"]),
+            (lane_codes(recalled["chain"], recalled["remote"]), recalled["substream"]),
+        )
+        own, asked = pair_codes((lane_own, rejects["index"]), (lane_asked, recalled["index"]))
+        order = np.argsort(own)
+        place = positions_in(own[order], asked)
+        reason[place >= 0] = rejects["reason"][order[place[place >= 0]]]
+    return recalled.with_columns(reason=reason, size=message_sizes(recalled))
+
+
+__all__ = ["HEADERS_SCHEMA", "IcKernel"]

@@ -1,0 +1,132 @@
+"""Messages as columns, reject codes and reasons, and the rejects that routing itself makes (IC reference 2.4, X-13)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.frame import Frame, repeated, repeated_bytes, repeated_text
+from causeway.model.ledger import Kind
+from causeway.protocols.ic.ids import canister_texts
+
+MESSAGE_FIELDS = [
+    pa.field("kind", pa.uint8(), nullable=False),
+    pa.field("sender", pa.uint64(), nullable=False),
+    pa.field("receiver", pa.uint64(), nullable=False),
+    pa.field("callback", pa.uint64(), nullable=False),
+    pa.field("cycles_high", pa.uint64(), nullable=False),
+    pa.field("cycles_low", pa.uint64(), nullable=False),
+    pa.field("code", pa.uint8(), nullable=False),
+    pa.field("deadline", pa.uint32(), nullable=False),
+    pa.field("method", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+    pa.field("payload", pa.binary(), nullable=False),
+]
+"""A request's sender, receiver and attached cycles; a response's respondent (``sender``), originator (``receiver``) and
+refund (``cycles``). ``code``: 0 = data, else the reject code, and ``payload`` is then the text. Ingress: ``sender`` is the user."""
+
+MESSAGE_COLUMNS = [item.name for item in MESSAGE_FIELDS]
+
+QUEUED_SCHEMA = pa.schema(
+    [*MESSAGE_FIELDS, pa.field("index", pa.uint64(), nullable=False), pa.field("sent_tick", pa.uint64(), nullable=False)]
+)
+"""An element of an ingress, input or output queue; ``sent_tick`` is the tick it was sent (0 for ingress)."""
+
+STREAMED_SCHEMA = pa.schema(
+    [
+        pa.field("chain", pa.uint32(), nullable=False),
+        pa.field("remote", pa.uint32(), nullable=False),
+        pa.field("substream", pa.uint64(), nullable=False),
+        pa.field("index", pa.uint64(), nullable=False),
+        *MESSAGE_FIELDS,
+        pa.field("queue_index", pa.uint64(), nullable=False),
+        pa.field("sent_tick", pa.uint64(), nullable=False),
+    ]
+)
+"""A message in the stream from ``chain`` to ``remote``; ``queue_index``: its place in its output queue."""
+
+
+class RejectCode(IntEnum):
+    """Reject codes of responses (IC reference 2.4); 0 marks a response that carries data."""
+
+    NO_REJECT = 0
+    SYS_FATAL = 1
+    SYS_TRANSIENT = 2
+    DESTINATION_INVALID = 3
+    CANISTER_REJECT = 4
+    CANISTER_ERROR = 5
+    SYS_UNKNOWN = 6
+
+
+class RejectReason(IntEnum):
+    """Why a reject signal was given (IC reference 2.9); 0 is ACCEPT."""
+
+    ACCEPT = 0
+    CanisterMigrating = 1
+    CanisterNotFound = 2
+    CanisterStopped = 3
+    CanisterStopping = 4
+    QueueFull = 5
+    OutOfMemory = 6
+    Unknown = 7
+
+
+REASON_CODES = {
+    RejectReason.CanisterMigrating: RejectCode.SYS_TRANSIENT,
+    RejectReason.CanisterNotFound: RejectCode.DESTINATION_INVALID,
+    RejectReason.CanisterStopped: RejectCode.CANISTER_ERROR,
+    RejectReason.CanisterStopping: RejectCode.CANISTER_ERROR,
+    RejectReason.QueueFull: RejectCode.SYS_TRANSIENT,
+    RejectReason.OutOfMemory: RejectCode.CANISTER_ERROR,
+    RejectReason.Unknown: RejectCode.SYS_FATAL,
+}
+
+REASON_TEXTS = {
+    RejectReason.CanisterMigrating: "Canister migration in progress",
+    RejectReason.CanisterNotFound: "Canister {} not found",
+    RejectReason.CanisterStopped: "Canister {} is stopped",
+    RejectReason.CanisterStopping: "Canister {} is stopping",
+    RejectReason.QueueFull: "Canister {} input queue is full",
+    RejectReason.OutOfMemory: "Cannot induct request. Out of memory",
+    RejectReason.Unknown: "Inducting request failed due to an unknown error",
+}
+
+NO_ROUTE = "No route to canister {}"
+NOT_FOUND = REASON_TEXTS[RejectReason.CanisterNotFound]
+TIMED_OUT = "Request timed out."
+
+
+def reject_responses(requests: Frame, code: RejectCode, text: str) -> Frame:
+    """Return the reject response of each request, all its cycles refunded.
+
+    ``text`` may hold ``{}`` for the principal text of the request's receiver. The result has the message columns.
+    """
+    length = len(requests)
+    if "{}" in text:
+        texts = [text.format(canister).encode() for canister in canister_texts(requests["receiver"])]
+        payload = pa.array(texts, pa.binary())
+    else:
+        payload = repeated_bytes(text.encode(), length)
+    return Frame(
+        {
+            "kind": repeated(np.uint8(Kind.RESPONSE), length),
+            "sender": requests["receiver"],
+            "receiver": requests["sender"],
+            "callback": requests["callback"],
+            "cycles_high": requests["cycles_high"],
+            "cycles_low": requests["cycles_low"],
+            "code": repeated(np.uint8(code), length),
+            "deadline": requests["deadline"],
+            "method": repeated_text("", length),
+            "payload": payload,
+        },
+        length,
+    )
+
+
+def payload_lengths(messages: Frame) -> np.ndarray:
+    """Return the length in bytes of each payload."""
+    payload = messages["payload"]
+    offsets = np.frombuffer(payload.buffers()[1], dtype=np.int32)[payload.offset : payload.offset + len(payload) + 1]
+    return np.diff(offsets).astype(np.uint64) if len(payload) else np.empty(0, dtype=np.uint64)

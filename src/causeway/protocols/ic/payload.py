@@ -1,0 +1,272 @@
+"""Payload building: which slices a subnet takes, and the checks on them (IC reference 3.7 to 3.10).
+
+A slice is one row a substream of the stream from ``remote`` (the source) to ``chain`` (the taker): the header (``begin``, ``end``,
+``signals_end``), the messages ``message_begin`` to ``message_end`` - 1, and the source's height and state root.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from causeway.model.frame import Frame, concat, empty_frame, repeated
+from causeway.model.ledger import EVENTS_SCHEMA, Event, Kind
+from causeway.model.order import groups_of, pair_codes, positions_in, stable_order
+from causeway.protocols.contract import Offers, Plan
+from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.events import event_rows, names_column
+from causeway.protocols.ic.state import REJECTS_SCHEMA, State, lane_codes
+
+LANE = ["chain", "remote", "substream"]
+RANGE = [*LANE, "begin", "end"]
+
+
+class SliceError(IntEnum):
+    """Why a slice is refused, in the order of the checks (3.9); 0 = accepted."""
+
+    ACCEPTED = 0
+    LoopbackSlice = 1
+    UnknownSubnet = 2
+    InvalidStream = 3
+    InvalidStreamBounds = 4
+    UnexpectedMessages = 5
+    EmptySlice = 6
+    InvalidSliceBounds = 7
+    SliceAboveMessageLimit = 9
+    TooManySignals = 10
+    UnexpectedSignals = 12
+
+
+def get_streams(state: State, offers: Offers, context: Context) -> Frame:
+    """Return the slices that honest endpoints serve to ``context.chains``: from the expected index on, cut by the limits."""
+    taker = np.isin(offers.lanes["remote"], context.chains) & (offers.lanes["chain"] != offers.lanes["remote"])
+    lanes = offers.lanes.filter(taker)
+    slices = Frame(
+        {
+            "chain": lanes["remote"],
+            "remote": lanes["chain"],
+            "substream": lanes["substream"],
+            "begin": lanes["begin"],
+            "end": lanes["next_index"],
+            "signals_end": lanes["expected"],
+        },
+        len(lanes),
+    )
+    known = np.searchsorted(offers.headers["chain"], slices["remote"])
+    root = offers.headers["root"][known] if len(slices) else np.empty((0, 32), dtype=np.uint8)
+    expected, _ = expected_indices(state, slices, context)
+    stop = slices["end"]
+    if context.options.limits == "deployed":
+        limit = context.options.limit
+        stop = np.minimum(stop, slices["begin"] + np.uint64(limit.max_signals))
+        if limit.slice_messages:
+            stop = np.minimum(stop, expected + np.uint64(limit.slice_messages))
+    stop = np.maximum(stop, expected)
+    return slices.with_columns(message_begin=expected, message_end=stop, root=root)
+
+
+def expected_indices(state: State, slices: Frame, context: Context) -> tuple[np.ndarray, np.ndarray]:
+    """Return, for each slice, the expected message index (``m0``) and the expected signal (``s0``) of its lane."""
+    rows = state.lanes.positions(slices["chain"], slices["remote"], slices["substream"])
+    base = np.uint64(context.options.index_base)
+    if len(state.lanes.rows) == 0:
+        start = np.full(len(slices), base, dtype=np.uint64)
+        return start, start
+    expected = np.where(rows >= 0, state.lanes.rows["expected"][rows], base)
+    signal = np.where(rows >= 0, state.lanes.rows["begin"][rows], base)
+    return expected, signal
+
+
+def with_news(state: State, slices: Frame, context: Context) -> Frame:
+    """Return the slices of streams that have messages or signals which their taker has not seen."""
+    if len(slices) == 0:
+        return slices
+    _, signal = expected_indices(state, slices, context)
+    news = (slices["message_end"] > slices["message_begin"]) | (slices["signals_end"] != signal)
+    order = stable_order(slices["chain"], slices["remote"], slices["substream"])
+    slices, news = slices.take(order), news[order]
+    streams = groups_of(slices["chain"], slices["remote"])
+    return slices.filter(streams.spread(np.maximum.reduceat(news, streams.starts)))
+
+
+def check_slices(state: State, slices: Frame, offers: Offers, context: Context) -> np.ndarray:
+    """Return the ``SliceError`` of each row's slice; a slice whose one substream fails fails whole (3.9).
+
+    The slices are in order of (chain, remote, substream).
+    """
+    options = context.options
+    expected, signal = expected_indices(state, slices, context)
+    begin, end = slices["begin"], slices["end"]
+    first, stop, signals_end = slices["message_begin"], slices["message_end"], slices["signals_end"]
+    empty = stop <= first
+    rows = state.lanes.positions(slices["chain"], slices["remote"], slices["substream"])
+    base = np.uint64(options.index_base)
+    our_end = np.full(len(slices), base, dtype=np.uint64)
+    our_end[rows >= 0] = state.lanes.rows["next_index"][rows[rows >= 0]]
+    unexpected = (begin > expected) | (expected > end) | (~empty & (first != expected))
+    if options.first_index_rule == "seed_literal":
+        unexpected &= first != base
+    failures: list[tuple[SliceError, Any]] = [
+        (SliceError.LoopbackSlice, slices["chain"] == slices["remote"]),
+        (SliceError.UnknownSubnet, slices["remote"] >= len(context.registry.subnets)),
+        (SliceError.InvalidStream, ~_root_is_known(slices, offers)),
+        (SliceError.InvalidStreamBounds, begin > end),
+        (SliceError.UnexpectedMessages, unexpected),
+    ]
+    if options.empty_slice == "reject":
+        failures.append((SliceError.EmptySlice, _whole_stream(slices, empty & (signals_end == signal), np.minimum)))
+    failures.append((SliceError.InvalidSliceBounds, ~empty & ((first < begin) | (stop > end))))
+    if options.limits == "deployed":
+        limit = options.limit
+        if limit.slice_messages:
+            failures.append((SliceError.SliceAboveMessageLimit, stop > first + np.uint64(limit.slice_messages)))
+        failures.append((SliceError.TooManySignals, ~empty & (stop > begin + np.uint64(limit.max_signals))))
+    if options.validate_signals == "on":
+        failures.append((SliceError.UnexpectedSignals, (signals_end < signal) | (signals_end > our_end)))
+    errors = np.full(len(slices), len(SliceError) + 1, dtype=np.uint8)
+    for error, failed in reversed(failures):
+        errors[failed] = error
+    # The lowest check that fails in any substream is the slice's error.
+    lowest = _whole_stream(slices, errors, np.minimum)
+    return np.where(lowest > len(SliceError), SliceError.ACCEPTED, lowest).astype(np.uint8)
+
+
+def _whole_stream(slices: Frame, values: np.ndarray, reduce: Any) -> np.ndarray:
+    streams = groups_of(slices["chain"], slices["remote"])
+    return streams.spread(reduce.reduceat(values, streams.starts)) if len(slices) else values
+
+
+def _root_is_known(slices: Frame, offers: Offers) -> np.ndarray:
+    """Return whether a slice carries the root of its source's header at the height offered."""
+    if len(slices) == 0:
+        return np.zeros(0, dtype=bool)
+    known = offers.headers["root"][np.searchsorted(offers.headers["chain"], slices["remote"])]
+    same: np.ndarray = (slices["root"] == known).all(axis=1)
+    return same
+
+
+def refusals(slices: Frame, errors: np.ndarray) -> Frame:
+    """Return one control event for every refused slice, with its error's name."""
+    streams = groups_of(slices["chain"], slices["remote"])
+    refused = streams.starts[errors[streams.starts] > 0] if len(slices) else np.empty(0, dtype=np.int64)
+    if len(refused) == 0:
+        return empty_frame(EVENTS_SCHEMA)
+    rows = slices.take(refused)
+    zero = repeated(np.uint64(0), len(rows))
+    control = Frame(
+        {
+            "kind": repeated(np.uint8(Kind.CONTROL), len(rows)),
+            "remote": rows["remote"],
+            "substream": rows["substream"],
+            "index": rows["message_begin"],
+            "sender": zero,
+            "receiver": zero,
+            "callback": zero,
+        }
+    )
+    names = [SliceError(value).name if value in set(SliceError) else "" for value in range(max(SliceError) + 1)]
+    reason = names_column(names, errors[refused])
+    return event_rows(control, Event.REJECTED, chain=rows["chain"], on_lane=True, reason=reason)
+
+
+def loopback_slices(state: State, context: Context) -> Frame:
+    """Return the loopback streams of ``context.chains`` in the form of slices: all their messages (D-7)."""
+    rows = state.lanes.rows
+    own = (rows["chain"] == rows["remote"]) & (rows["next_index"] > rows["begin"])
+    if context.options.loopback != "stream":
+        own &= False
+    lanes = rows.take(np.flatnonzero(own))
+    return Frame(
+        {
+            "chain": lanes["chain"],
+            "remote": lanes["remote"],
+            "substream": lanes["substream"],
+            "begin": lanes["begin"],
+            "end": lanes["next_index"],
+            "signals_end": lanes["begin"],
+            "message_begin": lanes["begin"],
+            "message_end": lanes["next_index"],
+        },
+        len(lanes),
+    )
+
+
+def make_plan(state: State, accepted: Frame, offers: Offers, events: Frame, context: Context) -> Plan:
+    """Return what the accepted slices and the loopback streams bring, and which of our own messages must be seen again."""
+    header_columns = [*RANGE, "signals_end", "message_begin", "message_end"]
+    headers = concat([accepted.select(header_columns), loopback_slices(state, context).select(header_columns)])
+    wanted = headers.filter(headers["message_end"] > headers["message_begin"])
+    ranges = Frame(
+        {
+            "chain": wanted["remote"],
+            "remote": wanted["chain"],
+            "substream": wanted["substream"],
+            "begin": wanted["message_begin"],
+            "end": wanted["message_end"],
+        },
+        len(wanted),
+    )
+    rejects = _signalled_rejects(state, accepted, offers)
+    recalled = _reject_ranges(rejects)
+    if context.options.limits == "deployed":
+        cut = _cut_runs(state, accepted)
+        recalled = concat([cut, _outside(recalled, cut)])
+    return Plan(headers, rejects, ranges, recalled, events)
+
+
+def _signalled_rejects(state: State, accepted: Frame, offers: Offers) -> Frame:
+    """Return the REJECT signals about messages that are still in our streams; ``chain`` is ours."""
+    given = offers.rejects
+    if len(given) == 0 or len(accepted) == 0:
+        return empty_frame(REJECTS_SCHEMA)
+    rejects = given.with_columns(chain=given["remote"], remote=given["chain"]).select(REJECTS_SCHEMA.names)
+    codes, asked = pair_codes(
+        (lane_codes(accepted["chain"], accepted["remote"]), accepted["substream"]),
+        (lane_codes(rejects["chain"], rejects["remote"]), rejects["substream"]),
+    )
+    rejects = rejects.filter(positions_in(np.sort(codes), asked) >= 0)
+    lane = state.lanes.positions(rejects["chain"], rejects["remote"], rejects["substream"])
+    rejects = rejects.filter(lane >= 0)
+    begin = state.lanes.rows["begin"][lane[lane >= 0]]
+    return rejects.filter(rejects["index"] >= begin)
+
+
+def _reject_ranges(rejects: Frame) -> Frame:
+    index = rejects["index"]
+    return rejects.select(LANE).with_columns(begin=index, end=index + np.uint64(1)).select(RANGE)
+
+
+def _cut_runs(state: State, accepted: Frame) -> Frame:
+    """Return the collected parts of runs that are not collected whole: their sizes are needed."""
+    runs = state.runs
+    codes, asked = pair_codes(
+        (lane_codes(accepted["chain"], accepted["remote"]), accepted["substream"]),
+        (lane_codes(runs["chain"], runs["remote"]), runs["substream"]),
+    )
+    order = np.argsort(codes)
+    place = positions_in(codes[order], asked)
+    touched = np.flatnonzero(place >= 0)
+    end = accepted["signals_end"][order[place[touched]]]
+    lane = state.lanes.positions(runs["chain"][touched], runs["remote"][touched], runs["substream"][touched])
+    begin = np.maximum(runs["first"][touched], state.lanes.rows["begin"][lane])
+    last = runs["first"][touched] + runs["count"][touched]
+    cut = (end > begin) & (end < last)
+    rows = runs.select(LANE).take(touched[cut])
+    return rows.with_columns(begin=begin[cut], end=end[cut])
+
+
+def _outside(ranges: Frame, cut: Frame) -> Frame:
+    """Return the one-message ``ranges`` that no range of ``cut`` (at most one a lane) covers."""
+    if len(cut) == 0 or len(ranges) == 0:
+        return ranges
+    codes, asked = pair_codes(
+        (lane_codes(cut["chain"], cut["remote"]), cut["substream"]),
+        (lane_codes(ranges["chain"], ranges["remote"]), ranges["substream"]),
+    )
+    order = np.argsort(codes)
+    place = positions_in(codes[order], asked)
+    row = order[np.maximum(place, 0)]
+    inside = (place >= 0) & (ranges["begin"] >= cut["begin"][row]) & (ranges["begin"] < cut["end"][row])
+    return ranges.filter(~inside)

@@ -1,0 +1,247 @@
+"""The routing phase: from output queues to streams (IC reference 3.6, X-6, X-7).
+
+Outcomes for a message of an output queue: appended to the stream to its receiver's subnet; held back, because that stream
+is full; taken out because its receiver is on no subnet (a request is answered with a reject, a response is lost).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from causeway.model.errors import IndexOverflow
+from causeway.model.frame import Frame, concat, repeated
+from causeway.model.index import MAX_INDEX
+from causeway.model.ledger import Event, Kind, Via
+from causeway.model.order import groups_of, stable_order
+from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.events import EventLog, event_rows
+from causeway.protocols.ic.messages import (
+    NO_ROUTE,
+    QUEUED_SCHEMA,
+    STREAMED_SCHEMA,
+    RejectCode,
+    payload_lengths,
+    reject_responses,
+)
+from causeway.protocols.ic.pre_process import as_arrivals, push_arrivals
+from causeway.protocols.ic.registry import NO_HOST
+from causeway.protocols.ic.state import State
+
+MESSAGE_OVERHEAD = 256
+"""Bytes counted for a message besides its payload (D-3)."""
+
+ON_STREAM = [name for name in STREAMED_SCHEMA.names if name != "index"]
+
+
+@dataclass(frozen=True)
+class Routing:
+    """What the routing phase gives: the state, what was appended to the streams, and the synthetic rejects it pushed."""
+
+    state: State
+    outbound: Frame
+    arrivals: Frame
+
+
+def post_process(state: State, produced: Frame, outgoing: Frame, context: Context, log: EventLog) -> Routing:
+    """Return the state after routing.
+
+    ``produced``: what execution made, in order; ``outgoing``: what induction appends to streams before everything else.
+    """
+    state, queued = push_produced(state, produced, context)
+    state, queued, arrivals = non_existent_canister_replies(state, queued, context, log)
+    sent_on = outgoing.with_columns(
+        remote=context.host_of(outgoing["receiver"]).view(np.uint32),
+        substream=substream_of(outgoing, context),
+        queue_index=np.uint64(0),
+    ).select(ON_STREAM)
+    held = queued.slice(0, 0)
+    if context.options.limits == "deployed":
+        queued, held = hold_back(state, queued, sent_on, context, log)
+    rows = queued.select(ON_STREAM)
+    if len(sent_on):
+        rows = concat([sent_on, rows])
+        rows = rows.take(stable_order(rows["remote"], rows["chain"], rows["substream"]))
+    elements = held.with_columns(index=held["queue_index"]).select(QUEUED_SCHEMA.names)
+    state = replace(state, output_queues=replace(state.output_queues, elements=elements))
+    state, outbound = append_to_streams(state, rows)
+    return Routing(state, outbound, arrivals)
+
+
+def substream_of(messages: Frame, context: Context) -> np.ndarray:
+    """Return ``substream_id`` of each message: the unit (0) for flat streams, else the receiver."""
+    if context.options.substreams == "per_destination":
+        receivers: np.ndarray = messages["receiver"]
+        return receivers
+    return repeated(np.uint64(0), len(messages))
+
+
+def push_produced(state: State, produced: Frame, context: Context) -> tuple[State, Frame]:
+    """Push what was produced to the output queues.
+
+    Returns the state with advanced counters and all that is queued now, with its lane: ``ON_STREAM`` columns and ``is_new``,
+    in the order (remote, chain, substream, sender, receiver, queue index), which is that of routing without limits.
+    """
+    lanes = {
+        "chain": context.host_of(produced["sender"]).view(np.uint32),
+        "remote": context.host_of(produced["receiver"]).view(np.uint32),
+    }
+    substream = substream_of(produced, context)
+    order = stable_order(lanes["remote"], lanes["chain"], substream, produced["sender"], produced["receiver"])
+    rows = produced.with_columns(**lanes, substream=substream).take(order)
+    index, counters = state.output_queues.counters.push_grouped(rows["sender"], rows["receiver"])
+    rows = rows.with_columns(queue_index=index, sent_tick=np.uint64(context.tick), is_new=np.True_)
+    earlier = state.output_queues.elements
+    state = replace(state, output_queues=replace(state.output_queues, counters=counters))
+    if len(earlier) == 0:
+        return state, rows
+    waiting = earlier.with_columns(
+        chain=context.host_of(earlier["sender"]).view(np.uint32),
+        remote=context.host_of(earlier["receiver"]).view(np.uint32),
+        substream=substream_of(earlier, context),
+        queue_index=earlier["index"],
+        is_new=np.False_,
+    )
+    both = concat([waiting.select(rows.names), rows])
+    keys = ("remote", "chain", "substream", "sender", "receiver", "queue_index")
+    return state, both.take(stable_order(*(both[key] for key in keys)))
+
+
+def non_existent_canister_replies(
+    state: State, queued: Frame, context: Context, log: EventLog
+) -> tuple[State, Frame, Frame]:
+    """Take out what is for a canister on no subnet; answer the requests among it (3.6, D-8).
+
+    Returns the state with the replies pushed, what is still queued, and the pushed replies.
+    """
+    dead = queued["remote"].view(np.int32) == NO_HOST
+    if not dead.any():
+        return push_replies(state, queued.slice(0, 0), queued, context, log)
+    gone = queued.take(np.flatnonzero(dead))
+    gone = gone.take(stable_order(gone["sender"], gone["receiver"], gone["queue_index"]))
+    return push_replies(state, gone, queued.filter(~dead), context, log)
+
+
+def push_replies(
+    state: State, gone: Frame, queued: Frame, context: Context, log: EventLog
+) -> tuple[State, Frame, Frame]:
+    """Push a reject for every message of ``gone`` that is to be answered; the others are lost."""
+    answered = gone["kind"] == Kind.REQUEST
+    if context.options.dead_destination == "seed_literal":
+        answered = np.ones(len(gone), dtype=bool)
+    sent = np.where(gone["is_new"], np.uint16(Event.SENT), np.uint16(0))
+    for mask, event, code, reason in (
+        (answered, Event.REJECTED, RejectCode.DESTINATION_INVALID, "NON_EXISTENT_CANISTER"),
+        (~answered, Event.DROPPED, RejectCode.NO_REJECT, "unroutable_response"),
+    ):
+        rows = gone.filter(mask)
+        bits = sent[mask] | np.uint16(event)
+        log.add(
+            event_rows(rows, bits, chain=rows["chain"], queue_index=rows["queue_index"], code=code, reason=reason)
+        )
+    requests = gone.filter(answered)
+    replies = reject_responses(requests, RejectCode.DESTINATION_INVALID, NO_ROUTE)
+    state, arrivals = push_arrivals(state, as_arrivals(replies, requests["chain"], Via.SYNTHETIC))
+    log.add(
+        event_rows(
+            arrivals,
+            Event.RECEIVED,
+            chain=arrivals["chain"],
+            queue_index=arrivals["queue_index"],
+            code=arrivals["code"],
+            via=Via.SYNTHETIC,
+        )
+    )
+    return state, queued, arrivals
+
+
+def hold_back(
+    state: State, queued: Frame, sent_on: Frame, context: Context, log: EventLog
+) -> tuple[Frame, Frame]:
+    """Split what is queued into what the stream limits let through, in stream order, and what stays (X-6)."""
+    queued = queued.take(routing_order(queued, context))
+    queued = queued.take(stable_order(queued["remote"], queued["chain"]))
+    room = _room(state, queued, sent_on, context)
+    held = queued.filter(~room)
+    held = held.take(stable_order(held["sender"], held["receiver"], held["queue_index"]))
+    new = held.filter(held["is_new"])
+    log.add(event_rows(new, Event.SENT, chain=new["chain"], queue_index=new["queue_index"]))
+    routed = queued.filter(room)
+    return routed.take(stable_order(routed["remote"], routed["chain"], routed["substream"])), held
+
+
+def routing_order(queued: Frame, context: Context) -> np.ndarray:
+    """Return the order in which the output queues are visited under limits (X-7, and ``docs/protocols/ic.md``)."""
+    by_queue = stable_order(queued["sender"], queued["receiver"], queued["queue_index"])
+    rows = queued.select(["chain", "sender", "receiver"]).take(by_queue)
+    position = groups_of(rows["sender"], rows["receiver"]).ranks().astype(np.uint64)
+    merged = stable_order(rows["sender"], position, rows["receiver"])
+    turns = groups_of(rows["sender"][merged])
+    senders = rows.take(merged[turns.starts])
+    by_chain = stable_order(senders["chain"], senders["sender"])
+    canisters = groups_of(senders["chain"][by_chain])
+    place = np.empty(len(senders), dtype=np.uint64)
+    for start, count in zip(canisters.starts, canisters.counts, strict=True):
+        chain = int(senders["chain"][by_chain[start]])
+        shift = draw(context.seed, int(context.registry.subnets[chain]), context.height) % int(count)
+        place[by_chain[start : start + count]] = (np.arange(count) - shift) % count
+    order = stable_order(turns.ranks().astype(np.uint64), turns.spread(place))
+    return by_queue[merged[order]]
+
+
+def draw(seed: int, subnet: int, height: int) -> int:
+    """Return the round's random 64-bit word of a subnet: Philox-4x64 keyed by (seed, subnet), counter (height, 0, 0, 0)."""
+    generator = np.random.Philox(key=np.array([seed, subnet], dtype=np.uint64), counter=height)
+    return int(generator.random_raw())
+
+
+def _room(state: State, queued: Frame, sent_on: Frame, context: Context) -> np.ndarray:
+    """Return which messages (by stream, in routing order) find their stream below its limits."""
+    limit = context.options.limit
+    lanes = state.lanes.ensure(queued["chain"], queued["remote"], queued["substream"])
+    lanes = lanes.ensure(sent_on["chain"], sent_on["remote"], sent_on["substream"])
+    rows = lanes.rows
+    count = (rows["next_index"] - rows["begin"]).astype(np.int64)
+    size = rows["stream_bytes"].astype(np.int64)
+    np.add.at(size, lanes.positions(state.rejects["chain"], state.rejects["remote"], state.rejects["substream"]), 1)
+    ahead = lanes.positions(sent_on["chain"], sent_on["remote"], sent_on["substream"])
+    np.add.at(count, ahead, 1)
+    np.add.at(size, ahead, message_sizes(sent_on).astype(np.int64))
+    # The limits are the stream's, over all its substreams.
+    stream = groups_of(rows["chain"], rows["remote"])
+    count = stream.spread(np.add.reduceat(count, stream.starts)) if len(stream) else count
+    size = stream.spread(np.add.reduceat(size, stream.starts)) if len(stream) else size
+    groups = groups_of(queued["remote"], queued["chain"])
+    lane = lanes.positions(queued["chain"], queued["remote"], queued["substream"])
+    sizes = message_sizes(queued).astype(np.int64)
+    before = np.cumsum(sizes) - sizes
+    before -= groups.spread(before[groups.starts])
+    full = (count[lane] + groups.ranks() >= limit.stream_messages) | (size[lane] + before >= limit.stream_bytes)
+    return ~full | (queued["remote"] == queued["chain"])
+
+
+def message_sizes(messages: Frame) -> np.ndarray:
+    """Return the bytes that each message counts for in a stream's size (2.10)."""
+    return payload_lengths(messages) + np.uint64(MESSAGE_OVERHEAD)
+
+
+def append_to_streams(state: State, rows: Frame) -> tuple[State, Frame]:
+    """Append messages (by lane, in order) to the streams; returns the state and the messages with their stream index."""
+    if len(rows) == 0:
+        return state, rows.with_columns(index=np.uint64(0)).select(STREAMED_SCHEMA.names)
+    groups = groups_of(rows["remote"], rows["chain"], rows["substream"])
+    heads = rows.select(["chain", "remote", "substream"]).take(groups.starts)
+    lanes = state.lanes.ensure(heads["chain"], heads["remote"], heads["substream"])
+    lane = lanes.positions(heads["chain"], heads["remote"], heads["substream"])
+    next_index = lanes.rows["next_index"].copy()
+    stream_bytes = lanes.rows["stream_bytes"].copy()
+    start = next_index[lane]
+    counts = groups.counts.astype(np.uint64)
+    if bool((start > np.uint64(MAX_INDEX) - counts).any()):
+        raise IndexOverflow(f"a stream would pass index {MAX_INDEX}")
+    index = groups.spread(start) + groups.ranks().astype(np.uint64)
+    next_index[lane] = start + counts
+    stream_bytes[lane] += np.add.reduceat(message_sizes(rows), groups.starts)
+    state = replace(state, lanes=lanes.with_columns(next_index=next_index, stream_bytes=stream_bytes))
+    return state, rows.with_columns(index=index).select(STREAMED_SCHEMA.names)

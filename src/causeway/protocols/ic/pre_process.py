@@ -1,0 +1,393 @@
+"""The induction phase: time-outs, loopback, collection from slice headers, induction (IC reference 3.4, X-13).
+
+Outcomes for a message of a slice: pushed to its input queue; dropped and lost; rejected with a signal. Outcomes for a message
+of ours that a header signals: collected; if rejected, answered to its sender by a synthetic reject (a request) or
+put on the way to its receiver's present host (a response).
+
+The steps and their order are those of ``docs/protocols/ic.md``, "One round of one subnet". Steps 2 to 4 push to different queues or
+in a fixed order to the same, so that all pushes of the phase are numbered in one go.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.errors import InvariantViolation
+from causeway.model.frame import Frame, concat, empty_frame, from_table, repeated
+from causeway.model.ledger import COLLECTED_MESSAGES, COLLECTED_SIGNALS, NO_CHAIN, Event, Kind, Via
+from causeway.model.order import pair_codes, positions_in, stable_order
+from causeway.protocols.ic.context import NANOSECONDS, Context
+from causeway.protocols.ic.events import EventLog, event_rows, names_column
+from causeway.protocols.ic.judge import LostCause, Verdicts, judge
+from causeway.protocols.ic.messages import (
+    MESSAGE_COLUMNS,
+    REASON_CODES,
+    REASON_TEXTS,
+    STREAMED_SCHEMA,
+    TIMED_OUT,
+    RejectCode,
+    RejectReason,
+    reject_responses,
+)
+from causeway.protocols.ic.state import INPUT_SCHEMA, Lanes, State, lane_codes
+
+DENSE_LANES = 1 << 22
+"""Below this code of (chain, remote), flat lanes are looked up in an array instead of by bisection."""
+
+LANE_COLUMNS = ["chain", "remote", "substream", "index"]
+ARRIVAL_SCHEMA = pa.schema(
+    [
+        *(STREAMED_SCHEMA.field(name) for name in [*LANE_COLUMNS, *MESSAGE_COLUMNS]),
+        pa.field("via", pa.uint8(), nullable=False),
+    ]
+)
+"""A push to an input queue: the message, where it came from (``remote`` is ``NO_CHAIN`` when from no lane), and by which way."""
+
+OUTGOING_SCHEMA = pa.schema([*(STREAMED_SCHEMA.field(name) for name in ["chain", *MESSAGE_COLUMNS, "sent_tick"])])
+"""A message that routing itself appends to a stream: ``chain`` is the subnet that sends it on."""
+
+
+@dataclass(frozen=True)
+class Induction:
+    """What the induction phase gives besides the state.
+
+    ``arrivals``: the rows of ``ARRIVAL_SCHEMA`` pushed, with their ``queue_index``; their events are written after execution, which knows what
+    was consumed. ``ingress_arrivals``: likewise. ``outgoing``: messages to append to streams.
+    """
+
+    state: State
+    arrivals: Frame
+    ingress_arrivals: Frame
+    outgoing: Frame
+
+
+def pre_process(
+    state: State, headers: Frame, messages: Frame, recalled: Frame, ingress: pa.Table, context: Context, log: EventLog
+) -> Induction:
+    """Return the state after induction.
+
+    ``headers``: the accepted lanes' headers (``Plan.headers``); ``messages``: the slices' messages and those of the loopback
+    streams; ``recalled``: our own messages that headers reject, or that the stream size needs; ``ingress``: rows of ``INGRESS_SCHEMA``.
+    Raises ``InvariantViolation`` when slices do not continue the streams (they were checked before agreement).
+    """
+    state, timed_out = time_out_requests(state, context, log)
+    messages = _in_queue_order(messages)
+    verdicts = judge(messages, state.input_queues, context)
+    loopback = messages["remote"] == messages["chain"]
+    state = _signal(state, headers, messages, verdicts, context)
+    _log_verdicts(messages, verdicts, log)
+    state = _collect_loopback(state, headers, log)
+    local, outgoing = handle_rejects(_rejected_loopback(messages, verdicts, loopback), context, log)
+    state, rejected = collect(state, headers, recalled, log)
+    remote_local, remote_outgoing = handle_rejects(rejected, context, log)
+    via = np.where(loopback, np.uint8(Via.LOOPBACK), np.uint8(Via.XNET))
+    accepted = messages.select([*LANE_COLUMNS, *MESSAGE_COLUMNS]).with_columns(via=via)
+    from_loopback = accepted.filter(verdicts.enqueued & loopback) if loopback.any() else accepted.slice(0, 0)
+    from_slices = accepted.filter(verdicts.enqueued & ~loopback if loopback.any() else verdicts.enqueued)
+    arrivals = concat([timed_out, from_loopback, local, remote_local, from_slices])
+    state, arrivals = push_arrivals(state, arrivals)
+    state, ingress_arrivals = induct_ingress(state, ingress, context, log)
+    return Induction(state, arrivals, ingress_arrivals, concat([outgoing, remote_outgoing]))
+
+
+def time_out_requests(state: State, context: Context, log: EventLog) -> tuple[State, Frame]:
+    """Remove guaranteed requests that waited too long in output queues; return their synthetic rejects (X-3)."""
+    none = empty_frame(ARRIVAL_SCHEMA)
+    elements = state.output_queues.elements
+    if context.options.timeouts == "off" or len(elements) == 0:
+        return state, none
+    lifetime = context.options.request_lifetime_seconds * NANOSECONDS
+    waited = (np.uint64(context.tick) - elements["sent_tick"]) * np.uint64(context.tick_ns) >= np.uint64(lifetime)
+    expired = waited & (elements["kind"] == Kind.REQUEST) & (elements["deadline"] == 0)
+    if not expired.any():
+        return state, none
+    requests = elements.take(np.flatnonzero(expired))
+    hosts = context.host_of(requests["sender"]).view(np.uint32)
+    log.add(
+        event_rows(
+            requests,
+            Event.TIMED_OUT,
+            chain=hosts,
+            queue_index=requests["index"],
+            code=RejectCode.SYS_TRANSIENT,
+            reason="RequestTimedOut",
+        )
+    )
+    responses = reject_responses(requests, RejectCode.SYS_TRANSIENT, TIMED_OUT)
+    state = replace(state, output_queues=state.output_queues.keep(~expired))
+    return state, as_arrivals(responses, hosts, Via.TIMEOUT)
+
+
+def as_arrivals(responses: Frame, hosts: np.ndarray, via: Via) -> Frame:
+    """Return rows of ``ARRIVAL_SCHEMA`` for responses that routing made at ``hosts``."""
+    return responses.with_columns(
+        chain=hosts.astype(np.uint32),
+        remote=np.uint32(NO_CHAIN),
+        substream=np.uint64(0),
+        index=np.uint64(0),
+        via=np.uint8(via),
+    ).select(ARRIVAL_SCHEMA.names)
+
+
+def _in_queue_order(messages: Frame) -> Frame:
+    """Return the messages by input queue, in each in the order of pushing: loopback, then slices by subnet, substream, index."""
+    if len(messages) == 0:
+        return messages
+    from_slice = (messages["remote"] != messages["chain"]).astype(np.uint8)
+    order = stable_order(
+        messages["receiver"],
+        messages["sender"],
+        from_slice,
+        messages["remote"],
+        messages["substream"],
+        messages["index"],
+    )
+    return messages.take(order)
+
+
+def _signal(state: State, headers: Frame, messages: Frame, verdicts: Verdicts, context: Context) -> State:
+    """Record a verdict for every message: the expected indices move on, REJECT signals are listed."""
+    lanes = state.lanes.ensure(headers["chain"], headers["remote"], headers["substream"])
+    rows = lanes.positions(headers["chain"], headers["remote"], headers["substream"])
+    expected = lanes.rows["expected"].copy()
+    begins = headers["message_begin"]
+    if not bool((begins == expected[rows]).all()):
+        wrong = int(np.argmax(begins != expected[rows]))
+        raise InvariantViolation(f"a slice starts at {begins[wrong]}, expected is {expected[rows][wrong]}")
+    _ensure_complete(headers, messages)
+    expected[rows] = headers["message_end"]
+    rejected = np.flatnonzero(verdicts.reason > 0)
+    rejects = state.rejects
+    if len(rejected):
+        added = messages.select(LANE_COLUMNS).take(rejected).with_columns(reason=verdicts.reason[rejected])
+        rejects = concat([rejects, added.select(rejects.names)])
+        rejects = rejects.take(
+            stable_order(rejects["chain"], rejects["remote"], rejects["substream"], rejects["index"])
+        )
+    return replace(state, lanes=lanes.with_columns(expected=expected), rejects=rejects)
+
+
+def _ensure_complete(headers: Frame, messages: Frame) -> None:
+    """Raise ``InvariantViolation`` unless the messages are exactly the ranges of the headers, each index once."""
+    counts = (headers["message_end"] - headers["message_begin"]).astype(np.int64)
+    total = int(counts.sum())
+    if total != len(messages):
+        raise InvariantViolation(f"the slices hold {len(messages)} messages, their headers say {total}")
+    if total == 0:
+        return
+    rows = _header_rows(headers, messages)
+    begin = headers["message_begin"][rows]
+    inside = (messages["index"] >= begin) & (messages["index"] < headers["message_end"][rows])
+    if bool(inside.all()):
+        place = (np.cumsum(counts) - counts)[rows] + (messages["index"] - begin).astype(np.int64)
+        seen = np.zeros(total, dtype=bool)
+        seen[place] = True
+        if bool(seen.all()):
+            return
+    raise InvariantViolation("a slice's messages are not a run without gaps")
+
+
+def _header_rows(headers: Frame, messages: Frame) -> np.ndarray:
+    """Return the row of each message's lane among the headers."""
+    own = lane_codes(headers["chain"], headers["remote"])
+    asked = lane_codes(messages["chain"], messages["remote"])
+    if not headers["substream"].any() and len(own) and int(own.max()) < DENSE_LANES and not messages["substream"].any():
+        table = np.zeros(int(own.max()) + 2, dtype=np.int64)
+        table[own] = np.arange(len(own))
+        return table[np.minimum(asked, np.uint64(len(table) - 1))]
+    own, asked = pair_codes((own, headers["substream"]), (asked, messages["substream"]))
+    order = np.argsort(own)
+    return order[np.maximum(positions_in(own[order], asked), 0)]
+
+
+def _log_verdicts(messages: Frame, verdicts: Verdicts, log: EventLog) -> None:
+    rejected = np.flatnonzero(verdicts.reason > 0)
+    if len(rejected):
+        reasons = verdicts.reason[rejected]
+        codes = np.array([0, *(int(REASON_CODES[reason]) for reason in RejectReason if reason)], dtype=np.uint8)
+        rows = messages.take(rejected)
+        names = names_column([reason.name for reason in RejectReason], reasons)
+        log.add(
+            event_rows(rows, Event.REJECTED, chain=rows["chain"], on_lane=True, code=codes[reasons], reason=names)
+        )
+    dropped = np.flatnonzero(verdicts.cause > 0)
+    if len(dropped):
+        rows = messages.take(dropped)
+        names = names_column([cause.name for cause in LostCause], verdicts.cause[dropped])
+        log.add(event_rows(rows, Event.DROPPED, chain=rows["chain"], on_lane=True, reason=names))
+
+
+def _rejected_loopback(messages: Frame, verdicts: Verdicts, loopback: np.ndarray) -> Frame:
+    rows = np.flatnonzero((verdicts.reason > 0) & loopback)
+    taken = messages.take(rows).with_columns(reason=verdicts.reason[rows])
+    order = stable_order(taken["chain"], taken["substream"], taken["index"])
+    return taken.take(order)
+
+
+def _collect_loopback(state: State, headers: Frame, log: EventLog) -> State:
+    """Remove the inducted messages of the loopback streams and the signals made for them (D-7)."""
+    own = headers.take(np.flatnonzero(headers["chain"] == headers["remote"]))
+    if len(own) == 0:
+        return state
+    lanes = state.lanes
+    rows = lanes.positions(own["chain"], own["remote"], own["substream"])
+    begin = lanes.rows["begin"].copy()
+    signals_begin = lanes.rows["signals_begin"].copy()
+    stream_bytes = lanes.rows["stream_bytes"].copy()
+    log.collected(own, COLLECTED_MESSAGES, begin[rows], own["message_end"])
+    begin[rows] = own["message_end"]
+    signals_begin[rows] = own["message_end"]
+    stream_bytes[rows] = 0
+    gone = state.rejects["chain"] == state.rejects["remote"]
+    codes, asked = pair_codes(
+        (lane_codes(own["chain"], own["remote"]), own["substream"]),
+        (lane_codes(state.runs["chain"], state.runs["remote"]), state.runs["substream"]),
+    )
+    kept_runs = state.runs.filter(positions_in(np.sort(codes), asked) < 0)
+    lanes = lanes.with_columns(begin=begin, signals_begin=signals_begin, stream_bytes=stream_bytes)
+    return replace(state, lanes=lanes, rejects=state.rejects.filter(~gone), runs=kept_runs)
+
+
+def collect(state: State, headers: Frame, recalled: Frame, log: EventLog) -> tuple[State, Frame]:
+    """Remove our messages that have a signal, and our signals that the remote has seen (3.4 steps 3 and 4).
+
+    Returns the state and the messages that were rejected, with their ``reason``, by subnet, substream, index.
+    """
+    remote = headers.filter(headers["chain"] != headers["remote"])
+    rejected = recalled.filter(recalled["reason"] > 0)
+    rejected = rejected.take(
+        stable_order(rejected["chain"], rejected["remote"], rejected["substream"], rejected["index"])
+    )
+    if len(remote) == 0:
+        return state, rejected
+    lanes = state.lanes
+    rows = lanes.positions(remote["chain"], remote["remote"], remote["substream"])
+    begin = lanes.rows["begin"].copy()
+    signals_begin = lanes.rows["signals_begin"].copy()
+    end = remote["signals_end"]
+    next_index = lanes.rows["next_index"][rows]
+    if bool(((end < begin[rows]) | (end > next_index)).any()):
+        raise InvariantViolation("a header signals messages outside our stream")
+    log.collected(remote, COLLECTED_MESSAGES, begin[rows], end)
+    begin[rows] = end
+    seen = np.maximum(signals_begin[rows], remote["begin"])
+    log.collected(remote, COLLECTED_SIGNALS, signals_begin[rows], seen)
+    signals_begin[rows] = seen
+    lanes = lanes.with_columns(begin=begin, signals_begin=signals_begin)
+    lane = lanes.positions(state.rejects["chain"], state.rejects["remote"], state.rejects["substream"])
+    rejects = state.rejects.filter(state.rejects["index"] >= signals_begin[lane])
+    lanes, runs = _trim_runs(replace(state, lanes=lanes), recalled)
+    return replace(state, lanes=lanes, rejects=rejects, runs=runs), rejected
+
+
+def _trim_runs(state: State, recalled: Frame) -> tuple[Lanes, Frame]:
+    """Forget runs that are collected as a whole, and take the bytes of what was collected from the streams' sizes."""
+    runs, lanes = state.runs, state.lanes
+    if len(runs) == 0:
+        return lanes, runs
+    lane = lanes.positions(runs["chain"], runs["remote"], runs["substream"])
+    begin = lanes.rows["begin"][lane]
+    left = runs["bytes"].copy()
+    cut = (begin > runs["first"]) & (begin < runs["first"] + runs["count"])
+    if cut.any() and len(recalled):
+        owner_lane = lanes.positions(recalled["chain"], recalled["remote"], recalled["substream"])
+        gone = recalled["index"] < lanes.rows["begin"][owner_lane]
+        firsts, asked = pair_codes(
+            (lane.astype(np.uint64), runs["first"]), (owner_lane.astype(np.uint64), recalled["index"])
+        )
+        run = np.searchsorted(firsts, asked, side="right") - 1
+        sizes = np.bincount(run[gone], weights=recalled["size"][gone], minlength=len(runs)).astype(np.uint64)
+        left[cut] -= sizes[cut]
+    whole = begin >= runs["first"] + runs["count"]
+    left[whole] = 0
+    removed = np.bincount(lane, weights=(runs["bytes"] - left), minlength=len(lanes.rows)).astype(np.uint64)
+    lanes = lanes.with_columns(stream_bytes=lanes.rows["stream_bytes"] - removed)
+    return lanes, runs.with_columns(bytes=left).filter(~whole)
+
+
+def handle_rejects(rejected: Frame, context: Context, log: EventLog) -> tuple[Frame, Frame]:
+    """Make the synthetic rejects of requests and send responses on (X-13); returns arrivals and messages to append."""
+    if len(rejected) == 0:
+        return empty_frame(ARRIVAL_SCHEMA), empty_frame(OUTGOING_SCHEMA)
+    request = rejected["kind"] == Kind.REQUEST
+    answers = []
+    for reason in RejectReason:
+        rows = np.flatnonzero(request & (rejected["reason"] == reason)) if reason else np.empty(0, dtype=np.int64)
+        if len(rows):
+            made = reject_responses(rejected.take(rows), REASON_CODES[reason], REASON_TEXTS[reason])
+            answers.append(made.with_columns(row=rows, chain=rejected["chain"][rows], fresh=True))
+    again = np.flatnonzero(~request)
+    if len(again):
+        kept = rejected.take(again).select([*MESSAGE_COLUMNS, "chain"])
+        answers.append(kept.with_columns(row=again, fresh=False, sent_tick=rejected["sent_tick"][again]))
+    answers = [
+        part if "sent_tick" in part else part.with_columns(sent_tick=repeated(np.uint64(context.tick), len(part)))
+        for part in answers
+    ]
+    onward = concat(answers)
+    onward = onward.take(np.argsort(onward["row"], kind="stable"))
+    hosts = context.host_of(onward["receiver"])
+    lost = onward.take(np.flatnonzero(hosts < 0))
+    log.add(event_rows(lost, Event.DROPPED, chain=lost["chain"], reason="unroutable_response"))
+    here = onward["fresh"] & (hosts == onward["chain"].view(np.int32))
+    local = onward.take(np.flatnonzero(here))
+    away = onward.take(np.flatnonzero((hosts >= 0) & ~here))
+    return as_arrivals(local, local["chain"], Via.SYNTHETIC), away.select(OUTGOING_SCHEMA.names)
+
+
+def push_arrivals(state: State, arrivals: Frame) -> tuple[State, Frame]:
+    """Push arrivals to their input queues in row order; returns the state and the arrivals with ``queue_index``."""
+    if len(arrivals) == 0:
+        return state, arrivals.with_columns(queue_index=np.uint64(0))
+    queues = state.input_queues
+    index, counters = queues.counters.push(arrivals["receiver"], arrivals["sender"])
+    numbered = arrivals.select(MESSAGE_COLUMNS).with_columns(index=index)
+    merged = replace(queues, counters=counters).merge(numbered)
+    return replace(state, input_queues=merged), arrivals.with_columns(queue_index=index)
+
+
+def induct_ingress(state: State, ingress: pa.Table, context: Context, log: EventLog) -> tuple[State, Frame]:
+    """Push the ingress messages to their canisters' queues; refuse those for canisters that are not here."""
+    length = ingress.num_rows
+    rows = from_table(ingress.select(["chain", "receiver", "sender", "method", "payload"]))
+    messages = Frame(
+        {
+            "chain": rows["chain"].astype(np.uint32),
+            "kind": repeated(np.uint8(Kind.INGRESS), length),
+            "sender": rows["sender"],
+            "receiver": rows["receiver"],
+            "callback": repeated(np.uint64(0), length),
+            "cycles_high": repeated(np.uint64(0), length),
+            "cycles_low": repeated(np.uint64(0), length),
+            "code": repeated(np.uint8(0), length),
+            "deadline": repeated(np.uint32(0), length),
+            "method": rows["method"].dictionary_encode() if length else empty_frame(INPUT_SCHEMA)["method"],
+            "payload": rows["payload"],
+        },
+        length,
+    )
+    if length == 0:
+        return state, messages.with_columns(queue_index=np.uint64(0))
+    here = context.host_of(messages["receiver"]) == messages["chain"].view(np.int32)
+    accepted = here & context.programs.installed(messages["receiver"])
+    refused = messages.filter(~accepted)
+    log.add(
+        event_rows(
+            refused,
+            Event.REJECTED,
+            chain=refused["chain"],
+            code=RejectCode.DESTINATION_INVALID,
+            reason=RejectReason.CanisterNotFound.name,
+            via=Via.INGRESS,
+        )
+    )
+    kept = messages.filter(accepted)
+    queues = state.ingress_queues
+    index, counters = queues.counters.push(kept["receiver"], kept["receiver"])
+    kept = kept.with_columns(callback=index)
+    merged = replace(queues, counters=counters).merge(kept.select(MESSAGE_COLUMNS).with_columns(index=index))
+    return replace(state, ingress_queues=merged), kept.with_columns(queue_index=index)
+

@@ -1,0 +1,123 @@
+"""The registry at one version: which subnets exist and which of them hosts a canister (IC reference 2.7).
+
+Chains are *positions* here and in every column of the kernel: the row of a subnet in the list of subnets sorted by id
+bytes. So ascending positions are the reference's ascending subnet ids, and a position fits 32 bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.order import U64, pair_codes
+from causeway.model.topology import Topology
+from causeway.protocols.ic.ids import subnet_order
+
+NO_HOST = -1
+
+DENSE_LIMIT = 1 << 24
+"""Canister numbers below this are looked up in an array, larger ones by bisection."""
+
+Hosts = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Registry:
+    """One version of the registry.
+
+    ``subnets``: numbers of the subnets by position. ``canisters``: known canisters, ascending; ``hosts``: the position of
+    each one's subnet, ``NO_HOST`` for one that ``subnet_assignment`` does not map. ``trace_canisters`` and
+    ``trace_hosts``: for every canister that moved, its hosts from first to present, one row each in that order.
+    """
+
+    version: int
+    subnets: U64
+    canisters: U64
+    hosts: Hosts
+    trace_canisters: U64
+    trace_hosts: Hosts
+
+    @cached_property
+    def _dense(self) -> Hosts | None:
+        if len(self.canisters) == 0 or int(self.canisters[-1]) >= DENSE_LIMIT:
+            return None
+        table = np.full(int(self.canisters[-1]) + 2, NO_HOST, dtype=np.int32)
+        table[self.canisters] = self.hosts
+        return table
+
+    def host_of(self, canisters: U64) -> Hosts:
+        """Return the position of each canister's subnet (``subnet_assignment``), ``NO_HOST`` where it is undefined."""
+        dense = self._dense
+        if dense is not None:
+            return dense[np.minimum(canisters, np.uint64(len(dense) - 1))]
+        if len(self.canisters) == 0:
+            return np.full(len(canisters), NO_HOST, dtype=np.int32)
+        places = np.minimum(np.searchsorted(self.canisters, canisters), len(self.canisters) - 1)
+        return np.where(self.canisters[places] == canisters, self.hosts[places], NO_HOST).astype(np.int32)
+
+    def place_on_trace(self, canisters: U64, chains: npt.NDArray[Any], *, last: bool = False) -> npt.NDArray[np.int64]:
+        """Return where each chain first (or ``last``) stands in its canister's trace, -1 where it does not."""
+        if len(self.trace_canisters) == 0 or len(canisters) == 0:
+            return np.full(len(canisters), -1, dtype=np.int64)
+        known, asked = pair_codes(
+            (self.trace_canisters, self.trace_hosts.astype(np.uint64)),
+            (canisters, chains.astype(np.int64).astype(np.uint64)),
+        )
+        order = np.argsort(known, kind="stable")
+        ordered = known[order]
+        places = np.searchsorted(ordered, asked, side="right") - 1 if last else np.searchsorted(ordered, asked)
+        places = np.clip(places, 0, len(ordered) - 1)
+        return np.where(ordered[places] == asked, order[places], -1)
+
+
+def subnet_positions(topology: Topology) -> U64:
+    """Return the numbers of a topology's subnets in the order of their id bytes: position -> number."""
+    numbers = topology.chains["number"].to_numpy().astype(np.uint64)
+    return numbers[np.argsort(subnet_order(numbers), kind="stable")]
+
+
+def registry_at(topology: Topology, tick: int) -> Registry:
+    """Return the registry in force in the round of ``tick``: genesis and all moves up to it."""
+    subnets = subnet_positions(topology)
+    by_number = np.argsort(subnets)
+    canisters = topology.programs["number"].to_numpy().astype(np.uint64)
+    order = np.argsort(canisters, kind="stable")
+    canisters = canisters[order]
+    hosts = _positions(topology.programs["chain"].combine_chunks().take(pa.array(order)), subnets, by_number)
+    moves = topology.moves.sort_by([("tick", "ascending")])
+    ticks = moves["tick"].to_numpy()
+    applied = int(np.searchsorted(ticks, tick, side="right"))
+    moved = moves["program"].to_numpy().astype(np.uint64)[:applied]
+    targets = _positions(moves["chain"].combine_chunks()[:applied], subnets, by_number)
+    traces: dict[int, list[int]] = {}
+    for canister, target in zip(moved.tolist(), targets.tolist(), strict=True):
+        place = int(np.searchsorted(canisters, canister))
+        trace = traces.setdefault(canister, [int(hosts[place])] if hosts[place] != NO_HOST else [])
+        hosts[place] = target
+        if target != NO_HOST:
+            trace.append(target)
+    rows = [(canister, host) for canister in sorted(traces) for host in traces[canister]]
+    return Registry(
+        version=1 + len(np.unique(ticks[:applied])),
+        subnets=subnets,
+        canisters=canisters,
+        hosts=hosts,
+        trace_canisters=np.array([canister for canister, _ in rows], dtype=np.uint64),
+        trace_hosts=np.array([host for _, host in rows], dtype=np.int32),
+    )
+
+
+def _positions(chains: Any, subnets: U64, by_number: npt.NDArray[np.intp]) -> Hosts:
+    if isinstance(chains, pa.ChunkedArray):
+        chains = chains.combine_chunks()
+    mapped = chains.is_valid().to_numpy(zero_copy_only=False)
+    numbers = chains.fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64)
+    if len(numbers) == 0:
+        return np.empty(0, dtype=np.int32)
+    places = np.minimum(np.searchsorted(subnets[by_number], numbers), len(subnets) - 1)
+    return np.where(mapped, by_number[places], NO_HOST).astype(np.int32)
