@@ -115,8 +115,9 @@ class Kernel(Protocol):
     topology: Topology
     outbound_schema: pa.Schema
     """Columns of outbound messages; ``chain``, ``remote``, ``substream``, ``index`` are among them."""
-    offer_tables: tuple[str, str]
-    """Names of the state tables that ``Offers`` shows: lanes and rejects; both have a column ``remote``."""
+    offer_tables: tuple[str, str, str]
+    """Names of the state tables that are shown to other chains: lanes, rejects and runs (``chain``, ``remote``, ``substream``,
+    ``height``, ``first``, ``count``: where in the lake the messages in the lanes lie)."""
 
     def chains(self) -> Sequence[str]:
         """Return the chains' names by position."""
@@ -126,8 +127,12 @@ class Kernel(Protocol):
         """Return the state of ``chains`` (positions) at height 0."""
         ...
 
-    def tables(self, state: Any) -> dict[str, pa.Table]:
-        """Return a state as Arrow tables."""
+    def parts(self, state: Any) -> Mapping[str, Any]:
+        """Return the state's parts by table name. A round that does not change a part keeps the object."""
+        ...
+
+    def table(self, name: str, part: Any) -> pa.Table:
+        """Return a part of a state as an Arrow table."""
         ...
 
     def state(self, tables: Mapping[str, pa.Table]) -> Any:

@@ -28,7 +28,7 @@ from causeway.protocols.ic.payload import check_slices, get_streams, make_plan, 
 from causeway.protocols.ic.post_process import message_sizes, post_process
 from causeway.protocols.ic.pre_process import OUTGOING_SCHEMA, pre_process
 from causeway.protocols.ic.registry import Registry, registry_at, subnet_positions
-from causeway.protocols.ic.state import State, from_tables, lane_codes, to_tables
+from causeway.protocols.ic.state import State, from_tables, lane_codes, parts, to_table
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class IcKernel:
 
     name = "ic"
     outbound_schema = STREAMED_SCHEMA
-    offer_tables = ("lanes", "rejects")
+    offer_tables = ("lanes", "rejects", "runs")
 
     @cached_property
     def _move_ticks(self) -> list[int]:
@@ -89,9 +89,13 @@ class IcKernel:
         accounts, programs = self.programs.genesis(here[self.programs.installed(here)])
         return replace(State.empty(self.options.index_base), canisters=accounts, programs=programs)
 
-    def tables(self, state: State) -> dict[str, pa.Table]:
-        """Return a state as Arrow tables (``STATE_SCHEMAS`` and one a program class)."""
-        return to_tables(state, self.programs.schemas())
+    def parts(self, state: State) -> Mapping[str, Any]:
+        """Return the state's parts by table name (``STATE_SCHEMAS`` and one a program class)."""
+        return parts(state)
+
+    def table(self, name: str, part: Any) -> pa.Table:
+        """Return a part of a state as an Arrow table."""
+        return to_table(name, part, self.programs.schemas())
 
     def state(self, tables: Mapping[str, pa.Table]) -> State:
         """Return the state that ``tables`` gave."""

@@ -183,14 +183,12 @@ STATE_SCHEMAS: dict[str, pa.Schema] = {
 PROGRAM_TABLE = "program_"
 
 
-def _counters_table(counters: Counters) -> pa.Table:
-    columns = {"first": counters.first, "second": counters.second, "next_index": counters.next_index}
-    return Frame(columns).to_table(COUNTERS_SCHEMA)
-
-
-def to_tables(state: State, program_schemas: Mapping[str, pa.Schema]) -> dict[str, pa.Table]:
-    """Return the state as Arrow tables: those of ``STATE_SCHEMAS`` and one a program class."""
-    frames = {
+def parts(state: State) -> dict[str, Frame | Counters]:
+    """Return the state's parts by table name. A round that does not change a part keeps the object."""
+    return {
+        "ingress_counters": state.ingress_queues.counters,
+        "input_counters": state.input_queues.counters,
+        "output_counters": state.output_queues.counters,
         "ingress_queues": state.ingress_queues.elements,
         "input_queues": state.input_queues.elements,
         "output_queues": state.output_queues.elements,
@@ -198,18 +196,21 @@ def to_tables(state: State, program_schemas: Mapping[str, pa.Schema]) -> dict[st
         "rejects": state.rejects,
         "runs": state.runs,
         "canisters": state.canisters,
+        **{PROGRAM_TABLE + name: frame for name, frame in state.programs.items()},
     }
-    tables = {name: frame.to_table(STATE_SCHEMAS[name]) for name, frame in frames.items()}
-    tables["ingress_counters"] = _counters_table(state.ingress_queues.counters)
-    tables["input_counters"] = _counters_table(state.input_queues.counters)
-    tables["output_counters"] = _counters_table(state.output_queues.counters)
-    for name, frame in state.programs.items():
-        tables[PROGRAM_TABLE + name] = frame.to_table(program_schemas[name])
-    return tables
+
+
+def to_table(name: str, part: Frame | Counters, program_schemas: Mapping[str, pa.Schema]) -> pa.Table:
+    """Return a part of a state as the Arrow table of that name."""
+    if isinstance(part, Counters):
+        part = Frame({"first": part.first, "second": part.second, "next_index": part.next_index})
+    if name.startswith(PROGRAM_TABLE):
+        return part.to_table(program_schemas[name.removeprefix(PROGRAM_TABLE)])
+    return part.to_table(STATE_SCHEMAS[name])
 
 
 def from_tables(tables: Mapping[str, pa.Table], base: int) -> State:
-    """Return the state that ``to_tables`` gave; absent tables are empty."""
+    """Return the state whose parts ``to_table`` gave; absent tables are empty."""
     frames = {
         name: from_table(tables[name]) if name in tables else empty_frame(schema)
         for name, schema in STATE_SCHEMAS.items()
