@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+
+from causeway.pipeline.session import spark_session
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +20,10 @@ def shared_folder() -> Path:
     if not (folder / "data").is_dir() and not (folder / "vectors").is_dir():
         pytest.skip(f"no vectors and no recorded data in {folder} (name the folder in CAUSEWAY_SHARED)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """Return the one Spark session that all tests share: starting one takes seconds."""
+    with spark_session("local[2]") as session:
+        yield session
