@@ -131,9 +131,10 @@ def programs_table(
     numbers: np.ndarray[tuple[int], np.dtype[np.uint64]],
     names: Sequence[str] | pa.Array,
     chains: Sequence[int | None] | np.ndarray[tuple[int], np.dtype[np.uint64]],
-    program: Sequence[str | None] | pa.Array,
+    program: Sequence[str],
+    balance: Sequence[int],
 ) -> pa.Table:
-    """Return instances without options and balance as ``PROGRAMS_SCHEMA``."""
+    """Return instances without options as ``PROGRAMS_SCHEMA``."""
     count = len(numbers)
     columns = [
         pa.array(numbers, pa.uint64()),
@@ -141,7 +142,7 @@ def programs_table(
         pa.array(chains, pa.uint64()),
         pa.array(program, pa.string()),
         pa.repeat(pa.scalar("{}"), count),
-        pa.repeat(pa.scalar(Decimal(0), pa.decimal128(38, 0)), count),
+        pa.array([Decimal(units) for units in balance], pa.decimal128(38, 0)),
     ]
     return pa.Table.from_arrays(columns, schema=PROGRAMS_SCHEMA)
 

@@ -15,12 +15,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.topology import CHAINS_SCHEMA, Topology
 from causeway.network.directory import programs_table
 from causeway.network.recording import file_system
-
-CALLER = "caller"
-"""The program of an end that packets leave from."""
-
-ECHO = "echo"
-"""The program of an end that only receives."""
+from causeway.network.traffic_settings import RecordedSection
 
 End = tuple[str, str, str | None]
 """Chain, channel and, when a column says it, destination chain, as recorded."""
@@ -80,12 +75,13 @@ def read_registry(file: str | None) -> Registry:
 
 
 def route_ends(
-    ends: Collection[End], registry: Registry, own: Topology, path: str
+    ends: Collection[End], registry: Registry, own: Topology, section: RecordedSection, path: str
 ) -> tuple[Topology, dict[End, Route]]:
     """Return what the ends add to the topology ``own`` of the file, and the route of each end.
 
     A chain or program that the file declares under the same name is used as it is there. New ones get the numbers
-    after the largest of the file, in the order of their names. ``path``: the scenario file, for error lines.
+    after the largest of the file, in the order of their names; ``section`` says which programs they are. ``path``:
+    the scenario file, for error lines.
     """
     names = _Names(path)
     pairs = {end: _pair(end, registry, names) for end in ends}
@@ -107,7 +103,8 @@ def route_ends(
         np.array([number_of[name] for name in new_programs], dtype=np.uint64),
         new_programs,
         [chain_of[hosts[name]] for name in new_programs],
-        [CALLER if name in calling else ECHO for name in new_programs],
+        [section.caller if name in calling else section.echo for name in new_programs],
+        [section.balance if name in calling else 0 for name in new_programs],
     )
     routes = {}
     for end, ((chain, caller), (_, callee)) in pairs.items():

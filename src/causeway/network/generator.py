@@ -26,7 +26,6 @@ from causeway.network import calibration
 from causeway.network.directory import programs_table
 from causeway.network.document import shown
 from causeway.network.draws import F64Array, I64Array, U64Array, normals, poisson, split, uniforms, words
-from causeway.network.ends import CALLER, ECHO
 from causeway.network.traffic_settings import GeneratedSection
 
 _TICKS, _COUNTS, _ROWS, _TOPOLOGY, _DRIFT = 1, 2, 3, 4, 16
@@ -81,8 +80,9 @@ class GeneratedTraffic:
         numbers = self.first_program + np.arange(2 * len(callers), dtype=np.uint64)
         known = np.array(self.chains, dtype=np.uint64)
         homes = np.concatenate([np.repeat(known, size), known[plan.counterparties]])
-        kinds = [CALLER] * len(callers) + [ECHO] * len(echoes)
-        return Topology(CHAINS_SCHEMA.empty_table(), programs_table(numbers, callers + echoes, homes, kinds))
+        kinds = [self.section.caller] * len(callers) + [self.section.echo] * len(echoes)
+        balances = [self.section.balance] * len(callers) + [0] * len(echoes)
+        return Topology(CHAINS_SCHEMA.empty_table(), programs_table(numbers, callers + echoes, homes, kinds, balances))
 
     def counts(self, first: int, end: int) -> I64Array:
         """Return the messages in ticks ``first <= tick < end`` of each chain, as a (ticks, chains) matrix."""
@@ -151,7 +151,7 @@ def generated_traffic(section: GeneratedSection, own: Topology, seed: int, path:
 
 
 def measure(counts: I64Array, channels: I64Array) -> Figures:
-    """Return figures of a sample: ``counts``, messages in each of n consecutive blocks; ``channels``, of each channel."""
+    """Return figures of a sample: ``counts``, messages in each of n consecutive blocks; ``channels``, by channel."""
     ratios = {}
     for width in calibration.VARIANCE_TO_MEAN:
         whole = len(counts) // width

@@ -67,8 +67,8 @@ class PreparedTraffic:
         for part, group, size in self._groups(tick, wanted):
             read = _kept_group if size <= _KEPT_ROWS else _read_group
             table = read(self.folder, self.token, part, group)
-            ends = np.array([tick, tick + 1], dtype=np.uint64)
-            first, end = np.searchsorted(table["tick"].to_numpy(), ends)
+            ticks = table["tick"].to_numpy()
+            first, end = (int(np.searchsorted(ticks, np.uint64(tick), side=side)) for side in ("left", "right"))
             tables.append(table.slice(first, end - first))
         if not tables:
             return INGRESS_SCHEMA.empty_table()

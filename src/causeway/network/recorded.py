@@ -106,7 +106,7 @@ def recorded_traffic(
     if not ends:
         raise InvalidInput(f"{section.path}: no packets{' where traffic.where holds' if section.where else ''}")
     first = min(scan.first for scan in scans)
-    topology, routes = route_ends(ends, read_registry(_channels_file(section)), own, path)
+    topology, routes = route_ends(ends, read_registry(_channels_file(section)), own, section, path)
     sorting = Sorting(folder, section, unit, first, _run_ticks(scans, first // unit), routes)
     run_tasks(functools.partial(split_piece, sorting=sorting), list(enumerate(pieces)), spark)
     sort = functools.partial(sort_run, folder=folder, pieces=len(pieces))

@@ -154,12 +154,13 @@ def _check(scenario: Scenario, protocols: Collection[str], programs: Collection[
     protocol = scenario.network.protocol
     if protocol not in protocols:
         raise InvalidInput(f"{scenario.path}: network.protocol: {unknown('protocol', protocol, sorted(protocols))}")
-    if programs is not None:
-        for position, section in enumerate(scenario.document.programs):
-            if ":" not in section.program and section.program not in (*programs, NOTHING_INSTALLED):
-                text = unknown("program", section.program, sorted(programs))
-                raise InvalidInput(f"{scenario.path}: programs[{position}].program: {text}")
     traffic = scenario.document.traffic
+    asked = {f"programs[{place}].program": section.program for place, section in enumerate(scenario.document.programs)}
+    if isinstance(traffic, RecordedSection | GeneratedSection):
+        asked |= {"traffic.caller": traffic.caller, "traffic.echo": traffic.echo}
+    for key, program in asked.items():
+        if programs is not None and ":" not in program and program not in (*programs, NOTHING_INSTALLED):
+            raise InvalidInput(f"{scenario.path}: {key}: {unknown('program', program, sorted(programs))}")
     if isinstance(traffic, RecordedSection) and traffic.path is None:
         raise InvalidInput(f"{scenario.path}: traffic.path: missing; name the recording there or with --traffic FILE")
     if not scenario.document.chains and not isinstance(traffic, RecordedSection):

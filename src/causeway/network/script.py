@@ -32,7 +32,7 @@ class ScriptedTraffic:
     def rows(self, tick: int, chains: U64Array) -> pa.Table:
         """Return the rows of ``tick`` for ``chains``, by chain, then in the order of the file."""
         ticks = self.sends["tick"].to_numpy()
-        first, end = np.searchsorted(ticks, np.array([tick, tick + 1], dtype=np.uint64))
+        first, end = (int(np.searchsorted(ticks, np.uint64(tick), side=side)) for side in ("left", "right"))
         part = self.sends.slice(first, end - first)
         places = np.flatnonzero(np.isin(part["chain"].to_numpy(), chains))
         places = np.repeat(places, part["count"].to_numpy()[places].astype(np.int64))

@@ -65,7 +65,7 @@ def _json_table(value: dict[str, Any]) -> dict[str, Any]:
 
 
 U64 = Annotated[int, Field(ge=0, le=U64_MAX)]
-Tick = U64
+Tick = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Positive = Annotated[int, Field(ge=1, le=U64_MAX)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Balance = Annotated[int, _amount(BALANCE_LIMIT, "10**38 - 1")]
@@ -166,7 +166,7 @@ class ProgramSection(Section):
         description='A registered program, `"module:Class"`, or `"none"` (mapped to the chain, nothing installed).',
     )
     options: JsonTable = Field(default_factory=dict, description="Options for the program.")
-    balance: Balance = Field(0, description="Value it starts with; digits in quotes for more than 2**63.")
+    balance: Balance = Field(0, description="Value it starts with, below 10**38; digits in quotes from 2**63 on.")
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:

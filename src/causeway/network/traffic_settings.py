@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from causeway.model.ingress_call import CALL_METHOD, MAX_METHOD_BYTES
 from causeway.network import calibration
-from causeway.network.settings import U64, ContentSection, Cycles, Positive, ProgramReference, Section, Tick
+from causeway.network.settings import U64, Balance, ContentSection, Cycles, Positive, ProgramReference, Section, Tick
 
 MAX_PAYLOAD_BYTES = 2 * 1024 * 1024
 """The most that one message carries (IC limit of an inter-canister payload)."""
@@ -38,6 +38,10 @@ def _byte_range(value: object) -> object:
     return tuple(pair)
 
 
+MAX_PLANNED_TICKS = 100_000
+"""The most ticks that an exact total is spread over: the split is worked out once in every process."""
+
+ProgramKind = Annotated[str, Field(min_length=1)]
 Method = Annotated[str, BeforeValidator(_method)]
 
 
@@ -142,6 +146,9 @@ class RecordedSection(Section):
     channels: ChannelsSection = Field(
         default_factory=lambda: ChannelsSection.model_validate({}), description="The channels file."
     )
+    caller: ProgramKind = Field("caller", description="The program of the ends that packets leave from.")
+    echo: ProgramKind = Field("echo", description="The program of the ends that only receive.")
+    balance: Balance = Field(0, description="Value that each caller starts with.")
     method: Method = Field("echo", description="The method called at the counterparty.")
     cycles: Cycles = Field(0, description="Cycles attached to each call.")
 
@@ -190,6 +197,9 @@ class GeneratedSection(Section):
     payload_bytes: Annotated[Any, BeforeValidator(_byte_range)] = Field(
         64, validate_default=True, description="Size of a call's body in bytes, or `[least, most]`."
     )
+    caller: ProgramKind = Field("caller", description="The program of the callers.")
+    echo: ProgramKind = Field("echo", description="The program of the echoes.")
+    balance: Balance = Field(0, description="Value that each caller starts with.")
     method: Method = Field("echo", description="The method called.")
     cycles: Cycles = Field(0, description="Cycles attached to each call.")
 
@@ -197,6 +207,8 @@ class GeneratedSection(Section):
     def _one_amount(self) -> Self:
         if (self.messages_per_tick is None) == (self.messages is None):
             raise ValueError("give either messages_per_tick or messages")
+        if self.messages is not None and self.ticks > MAX_PLANNED_TICKS:
+            raise ValueError(f"with messages, ticks = {self.ticks} must not be above {MAX_PLANNED_TICKS}")
         return self
 
 

@@ -1,0 +1,112 @@
+"""The keys of a scenario file as Markdown, made from the models that check them.
+
+``python -m causeway.network.reference`` prints it for docs/how-to/scenario.md.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from causeway.network.document import shown
+from causeway.network.faults import DropSection, ForgeSection, HaltSection, SliceSection
+from causeway.network.settings import (
+    ChainSection,
+    MoveSection,
+    NetworkSection,
+    ProgramSection,
+    Section,
+    TransportSection,
+)
+from causeway.network.traffic_settings import (
+    BurstsSection,
+    CallSection,
+    ChannelsSection,
+    ColumnsSection,
+    GeneratedSection,
+    NoTrafficSection,
+    RecordedSection,
+    ScriptSection,
+    SendSection,
+)
+
+SECTIONS: tuple[tuple[str, type[Section]], ...] = (
+    ("[network]", NetworkSection),
+    ("[transport]", TransportSection),
+    ("[[chains]]", ChainSection),
+    ("[[programs]]", ProgramSection),
+    ("[[moves]]", MoveSection),
+    ('[[faults]] with kind = "forge"', ForgeSection),
+    ('[[faults]] with kind = "drop"', DropSection),
+    ('[[faults]] with kind = "replay", "gap" or "tamper"', SliceSection),
+    ('[[faults]] with kind = "halt"', HaltSection),
+    ('[traffic] with source = "none"', NoTrafficSection),
+    ('[traffic] with source = "script"', ScriptSection),
+    ("[[traffic.send]]", SendSection),
+    ("call = { ... } in [[traffic.send]]", CallSection),
+    ('[traffic] with source = "recorded"', RecordedSection),
+    ("[traffic.columns]", ColumnsSection),
+    ("[traffic.channels]", ChannelsSection),
+    ('[traffic] with source = "generated"', GeneratedSection),
+    ("[traffic.bursts]", BurstsSection),
+)
+
+_POWERS = {2**64 - 1: "2**64 - 1", 2**63 - 1: "2**63 - 1", 2**53: "2**53", 2**32: "2**32"}
+
+
+def reference() -> str:
+    """Return a table of keys for each section: key, type, default, meaning."""
+    return "\n\n".join(_section(title, model) for title, model in SECTIONS) + "\n"
+
+
+def _section(title: str, model: type[Section]) -> str:
+    said = " ".join((model.__doc__ or "").split()).replace("``", "`")
+    lines = [f"### `{title}`", said.split(": ", 1)[1][:1].upper() + said.split(": ", 1)[1][1:], ""]
+    lines += ["| key | type | default | meaning |", "|---|---|---|---|"]
+    properties = model.model_json_schema()["properties"]
+    for name, field in model.model_fields.items():
+        key = field.alias or name
+        default = "required" if field.is_required() else _default(field.get_default(call_default_factory=True))
+        lines.append(f"| `{key}` | {_type(properties[key])} | {default} | {field.description} |")
+    return "\n".join(lines)
+
+
+def _default(value: Any) -> str:
+    if value is None or value in ([], {}) or isinstance(value, Section):
+        return ""
+    return f"`{shown(value)}`"
+
+
+def _type(schema: dict[str, Any]) -> str:
+    members = [member for member in schema.get("anyOf", [schema]) if member.get("type") != "null"]
+    return " or ".join(_one_type(member) for member in members)
+
+
+def _one_type(schema: dict[str, Any]) -> str:
+    if "const" in schema:
+        return f"`{shown(schema['const'])}`"
+    if "enum" in schema:
+        return ", ".join(f"`{shown(value)}`" for value in schema["enum"])
+    names = {
+        "string": "text",
+        "integer": "whole number",
+        "number": "number",
+        "array": "list of tables",
+        "object": "table",
+    }
+    name = names.get(schema.get("type", "object" if "$ref" in schema else ""), "see meaning")
+    bounds = []
+    for key, words in (
+        ("minimum", "from"),
+        ("exclusiveMinimum", "above"),
+        ("maximum", "to"),
+        ("exclusiveMaximum", "below"),
+    ):
+        if key in schema:
+            bound = schema[key]
+            whole = int(bound) if float(bound).is_integer() else bound
+            bounds.append(f"{words} {_POWERS.get(whole, whole)}")
+    return f"{name} {' '.join(bounds)}".strip()
+
+
+if __name__ == "__main__":
+    print(reference(), end="")
