@@ -252,6 +252,8 @@ def _identity(section: RecordedSection, own: Topology) -> dict[str, Any]:
     """Return all that decides what is prepared: settings, the files' edges, the file's own chains and programs."""
     settings = section.model_dump(mode="json", exclude={"path": True, "channels": True})
     channels = _channels_file(section)
+    if channels is not None:
+        read_registry(channels)
     names = {"chains": own.chains.to_pylist(), "programs": own.programs.select(["number", "name", "chain"]).to_pylist()}
     topology = hashlib.sha256(json.dumps(names, sort_keys=True).encode()).hexdigest()
     return {
