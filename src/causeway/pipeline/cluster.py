@@ -22,6 +22,9 @@ from causeway.pipeline.java import SPARK_FOLDER, Java, check_memory, find_java, 
 _START_SECONDS = 60
 _END_SECONDS = 10
 
+_QUICK = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+"""Options for processes that only coordinate: they should start at once and take nothing from the executors."""
+
 _WATCHED = """
 exec 3<&0
 "$@" </dev/null & watched=$!
@@ -117,7 +120,7 @@ class LocalCluster:
         self, java: Java, home: Path, place: Path, main_class: str, arguments: Sequence[str]
     ) -> subprocess.Popen[bytes]:
         place.mkdir()
-        command = java_command(java, main_class, arguments, memory="512m", options=["-XX:+UseSerialGC"])
+        command = java_command(java, main_class, arguments, memory="512m", options=_QUICK)
         environment = {
             **os.environ,
             "JAVA_HOME": str(home),

@@ -142,9 +142,13 @@ class Gateway:
         lines = [line for line in self._early or () if line and not line.startswith("WARNING")]
         return lines[0] if lines else f"exit code {self.process.returncode}"
 
+    def fall_silent(self) -> None:
+        """Stop passing on what Java says: workers whose session ends complain that nobody reads their last bytes."""
+        self._ending = True
+
     def close(self) -> None:
         """End the Java process and wait until it is gone."""
-        self._ending = True
+        self.fall_silent()
         self.client.shutdown()
         assert self.process.stdin is not None
         self.process.stdin.close()

@@ -38,8 +38,6 @@ _SETTINGS = MappingProxyType(
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.reuse": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Batches of 10,000, the default, spend their time on the way; memory stays bounded by the limit in bytes.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     }
 )
 
@@ -151,6 +149,7 @@ def _start_session(gateway: Gateway, master: str, extra: Mapping[str, str]) -> S
 def _end() -> None:
     if _gateway is None:
         return
+    _gateway.fall_silent()
     try:
         context = SparkContext._active_spark_context
         if context is not None and _gateway.process.poll() is None:
