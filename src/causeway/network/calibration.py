@@ -46,7 +46,7 @@ CHANNEL_ENDS_OF_BUSIEST_CHAINS = (182, 81, 61)
 DEGREE_ZIPF = 1.0
 """Exponent of the Zipf law through those three: 182, 91, 61."""
 
-DRIFT = ((3, 0.05), (40, 0.03), (1_500, 0.11), (14_570, 0.16))
+DRIFT = ((3, 0.05), (40, 0.03), (1_500, 0.14), (14_570, 0.115))
 """The drift of the rate as independent parts: (time scale in blocks, variance relative to the mean squared). 14,570
 blocks are a day. Fitted to ``VARIANCE_TO_MEAN``: the relative variance of the mean rate over w blocks is (ratio(w) -
 1 - burst) / (w * PACKETS_PER_BLOCK), with 0.016 for the burst: 0.37, 0.33, 0.30, 0.23 for 1, 10, 100, 1,000."""
