@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.faults import Faults
-from causeway.model.frame import Frame, concat, repeated_bytes
+from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes
 from causeway.model.order import pair_codes, positions_in
 from causeway.model.topology import Topology
 from causeway.protocols.contract import HEADERS_SCHEMA, Offers, Plan, ProgramRunner, RoundResult, Tick
@@ -99,7 +99,9 @@ class IcKernel:
 
     def state(self, tables: Mapping[str, pa.Table]) -> State:
         """Return the state that ``tables`` gave."""
-        return from_tables(tables, self.options.index_base)
+        state = from_tables(tables, self.options.index_base)
+        empty = {name: empty_frame(schema) for name, schema in self.programs.schemas().items()}
+        return replace(state, programs={**empty, **state.programs})
 
     def rehomed(self, tick: int) -> bool:
         """Return whether canisters change subnets before the round of ``tick``."""

@@ -1,0 +1,109 @@
+"""From a scenario to what the pipeline runs: the protocol's kernel, the traffic, and the cut of the chains into buckets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import psutil
+from pydantic import ValidationError
+from pyspark.sql import SparkSession
+
+from causeway.model.errors import InvalidInput
+from causeway.model.topology import Topology
+from causeway.network.scenario import Scenario
+from causeway.pipeline.bucket import Deployment
+from causeway.programs.runner import Programs
+from causeway.protocols.contract import Kernel
+from causeway.protocols.ic.kernel import IcKernel
+from causeway.protocols.ic.options import IcOptions
+from causeway.protocols.ic.registry import subnet_positions
+
+NANOSECONDS = 1_000_000_000
+
+MOST_CHAINS = 65_535
+"""Chains are 16-bit positions where lanes are packed into keys."""
+
+
+@dataclass(frozen=True)
+class Deployed:
+    """A scenario made ready: ``deployment`` for the tasks, and what readers of the lake need to know (``about``)."""
+
+    deployment: Deployment
+    topology: Topology
+    about: Mapping[str, Any]
+
+
+def deploy(scenario: Scenario, lake: str, session: SparkSession | None, cores: int) -> Deployed:
+    """Build the kernel and the traffic of a scenario and cut its chains into buckets.
+
+    ``lake``: where recorded traffic is prepared (its folder ``traffic``). ``session``: prepares it in parallel. Raises ``InvalidInput``.
+    """
+    traffic = scenario.traffic(os.path.join(lake, "traffic") if "://" not in lake else f"{lake}/traffic", session)
+    topology = scenario.topology(traffic)
+    if topology.chains.num_rows > MOST_CHAINS:
+        raise InvalidInput(f"chains: {topology.chains.num_rows} chains, at most {MOST_CHAINS} are allowed")
+    kernel = ic_kernel(scenario, topology)
+    numbers = subnet_positions(topology)
+    partitions = scenario.network.partitions or cores
+    buckets = cut(topology, numbers, partitions)
+    about = {
+        "protocol": scenario.network.protocol,
+        "scenario": scenario.identity(),
+        "seconds_per_tick": scenario.network.seconds_per_tick,
+        "buckets": [list(bucket) for bucket in buckets],
+        "chains": [
+            {"number": int(number), "name": name} for number, name in zip(numbers, kernel.chains(), strict=True)
+        ],
+    }
+    return Deployed(Deployment(kernel, traffic, buckets, numbers), topology, about)
+
+
+def ic_kernel(scenario: Scenario, topology: Topology) -> IcKernel:
+    """Return the kernel of an ``ic`` scenario; raises ``InvalidInput`` naming the option at fault."""
+    try:
+        options = IcOptions(**scenario.options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(["options", *(str(part) for part in first["loc"])])
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(sorted(IcOptions.model_fields))
+            raise InvalidInput(f"{scenario.path}: {place}: unknown option; allowed: {known}") from None
+        raise InvalidInput(f"{scenario.path}: {place} = {first['input']!r}: {first['msg']}") from None
+    return IcKernel(
+        topology=topology,
+        programs=Programs(topology),
+        options=options,
+        seed=scenario.network.seed,
+        tick_ns=round(scenario.network.seconds_per_tick * NANOSECONDS),
+        faults=scenario.faults(topology),
+    )
+
+
+def cut(topology: Topology, numbers: np.ndarray, count: int) -> tuple[tuple[int, int], ...]:
+    """Cut chains (positions) into at most ``count`` runs of neighbours with about equally many programs."""
+    chains = len(numbers)
+    count = max(1, min(count, chains))
+    order = np.argsort(numbers)
+    hosts = topology.programs["chain"].drop_null().to_numpy().astype(np.uint64)
+    places = order[np.searchsorted(numbers[order], hosts)]
+    weight = np.bincount(places, minlength=chains) + 1
+    ends = np.searchsorted(np.cumsum(weight), np.arange(1, count + 1) * weight.sum() / count)
+    ends = np.maximum(np.minimum(ends + 1, chains), np.arange(1, count + 1))
+    ends = np.minimum(ends, chains - np.arange(count - 1, -1, -1))
+    ends[-1] = chains
+    starts = np.concatenate([[0], ends[:-1]])
+    return tuple((int(start), int(end)) for start, end in zip(starts, ends, strict=True) if end > start)
+
+
+def cores_of(master: str, session: SparkSession | None) -> int:
+    """Return how many cores a master offers."""
+    if session is not None:
+        return int(session.sparkContext.defaultParallelism)
+    return psutil.cpu_count() or 1
+
+
+__all__ = ["Deployed", "Kernel", "cores_of", "deploy"]

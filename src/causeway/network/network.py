@@ -1,0 +1,172 @@
+"""A network that runs: the object behind ``causeway run`` and behind a notebook."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
+from causeway.model.errors import InvalidInput
+from causeway.network.deploy import Deployed, cores_of, deploy
+from causeway.network.scenario import Scenario, load_scenario
+from causeway.pipeline.compaction import compact
+from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor
+from causeway.pipeline.lake import Lake, LakeError, Manifest
+from causeway.pipeline.run import commit_genesis, run_tick
+from causeway.pipeline.session import open_session
+from causeway.pipeline.tables import LakeTables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Progress = Callable[[Manifest], None]
+"""Called after every committed height."""
+
+
+class Network:
+    """A network of chains on a lake.
+
+    ``Network.from_scenario(path)`` makes a new one, ``resume=True`` goes on with the one that a lake holds. ``run`` moves it on;
+    ``ledger`` and ``state`` give Spark DataFrames over all that happened.
+    """
+
+    def __init__(self, scenario: Scenario, lake: str | None = None, *, resume: bool = False) -> None:
+        self.scenario = scenario
+        self._temporary = None
+        place = lake or scenario.network.lake
+        if place is None:
+            self._temporary = tempfile.TemporaryDirectory(prefix="causeway-")
+            place = os.path.join(self._temporary.name, "lake")
+        self.lake = Lake.at(place)
+        on_spark = scenario.network.executor == "spark"
+        if self.lake.exists():
+            about = self.lake.about()
+            if not resume:
+                raise LakeError(f"lake: {place} holds a lake already; go on with --resume, or name another folder")
+            if about["scenario"] != scenario.identity():
+                raise LakeError(f"lake: {place} was made by another scenario; resume it with its own")
+        elif resume:
+            raise LakeError(f"lake: {place} holds no lake to resume")
+        session = self.spark if on_spark else None
+        self._deployed: Deployed = deploy(scenario, place, session, cores_of(scenario.network.master, session))
+        self._before = self._open(resume)
+
+    @classmethod
+    def from_scenario(
+        cls,
+        path: str | os.PathLike[str],
+        overrides: Mapping[str, str] | None = None,
+        *,
+        lake: str | None = None,
+        resume: bool = False,
+    ) -> Self:
+        """Make a network from a scenario file.
+
+        ``overrides``: dotted keys of the file with TOML values. ``lake``: a folder or URI; without one a temporary folder is
+        used, which is gone with the object. Raises ``InvalidInput`` (``LakeError`` for what concerns the lake).
+        """
+        return cls(load_scenario(path, overrides), lake, resume=resume)
+
+    @property
+    def spark(self) -> SparkSession:
+        """Return the Spark session; the first use starts it."""
+        return open_session(self.scenario.network.master)
+
+    def _open(self, resume: bool) -> Manifest:
+        executor = self._executor
+        if not resume:
+            self.lake.create(self._deployed.about)
+            self._save_topology()
+            return commit_genesis(executor, self.lake)
+        if self.lake.about()["buckets"] != self._deployed.about["buckets"]:
+            raise LakeError(
+                f"lake: {self.lake.storage.uri} was made with {len(self.lake.about()['buckets'])} partitions; "
+                f"resume it with --set network.partitions={len(self.lake.about()['buckets'])}"
+            )
+        self.lake.drop_uncommitted()
+        heights = self.lake.heights()
+        if not heights:
+            return commit_genesis(executor, self.lake)
+        return self.lake.manifest(heights[-1])
+
+    def _save_topology(self) -> None:
+        for name, table in (
+            ("chains", self._deployed.topology.chains),
+            ("programs", self._deployed.topology.programs),
+            ("registry", self._deployed.topology.moves),
+        ):
+            self.lake.storage.write_table(f"{name}.parquet", table)
+
+    @property
+    def _executor(self) -> Executor:
+        if not hasattr(self, "_made_executor"):
+            deployment = self._deployed.deployment
+            self._made_executor: Executor = (
+                SparkExecutor(self.spark, deployment, self.lake)
+                if self.scenario.network.executor == "spark"
+                else InProcessExecutor(deployment, self.lake)
+            )
+        return self._made_executor
+
+    @property
+    def height(self) -> int:
+        """Return the last committed height."""
+        return self._before.height
+
+    @property
+    def tick(self) -> int:
+        """Return the tick of the last committed height."""
+        return self._before.tick
+
+    def next_tick(self) -> int | None:
+        """Return the tick that would run next, None when nothing is left to do: idle ticks without traffic are skipped."""
+        following = self._before.tick + (1 if self._before.height else 0)
+        if not self._before.idle:
+            return following
+        return self._deployed.deployment.traffic.next_tick(following)
+
+    def run(self, ticks: int | None = None, progress: Progress | None = None) -> int:
+        """Run until nothing is left to do, at most to tick ``ticks`` (exclusive; default: the scenario's). Returns the height.
+
+        Ticks in which nothing could happen are skipped and cost nothing. ``progress`` is called after every height.
+        """
+        limit = ticks if ticks is not None else self.scenario.network.ticks
+        while (tick := self.next_tick()) is not None and (limit is None or tick < limit):
+            self._before = run_tick(self._executor, self.lake, self._before, tick)
+            compact(self.lake, self._before)
+            if progress is not None:
+                progress(self._before)
+        return self._before.height
+
+    @property
+    def tables(self) -> LakeTables:
+        """Return the lake's tables as Spark DataFrames."""
+        return LakeTables(self.spark, self.lake)
+
+    @property
+    def ledger(self) -> DataFrame:
+        """Return the ledger: one row a lifecycle event of a message, over all committed heights."""
+        return self.tables.ledger()
+
+    def state(self, table: str, height: int | None = None) -> DataFrame:
+        """Return a state table (``docs/lake.md`` lists them) at a committed height, by default the last."""
+        return self.tables.state(table, height)
+
+    def summary(self) -> dict[str, Any]:
+        """Return what became of all messages, counted from the ledger by a Spark query."""
+        return self.tables.summary()
+
+    def close(self) -> None:
+        """Remove the temporary lake, if there is one."""
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+
+__all__ = ["InvalidInput", "Network"]

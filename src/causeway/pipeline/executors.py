@@ -1,0 +1,152 @@
+"""Who runs a tick's buckets: Spark tasks, or the calling process. Same files, same roots."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from causeway.model.errors import CausewayError, InvalidInput
+from causeway.pipeline import bucket as bucket_module
+from causeway.pipeline.bucket import Deployment, Written
+from causeway.pipeline.lake import Lake, Manifest
+from causeway.protocols.contract import Tick
+
+REQUEST = "causeway.request"
+"""The local property of a Spark job that says which tick its tasks run."""
+
+TASK_SCHEMA = "bucket int, written string"
+
+
+class TaskFailed(CausewayError):
+    """A task of a tick failed; the height was not committed."""
+
+
+class Executor(Protocol):
+    """Runs all buckets of a tick."""
+
+    def genesis(self) -> Sequence[Written]:
+        """Write the state of all buckets at height 0."""
+        ...
+
+    def run(self, tick: Tick, before: Manifest) -> Sequence[Written]:
+        """Run a tick on top of the committed height ``before``."""
+        ...
+
+
+class InProcessExecutor:
+    """Runs the buckets one after the other in the calling process: for networks of a few messages, and unit tests."""
+
+    def __init__(self, deployment: Deployment, lake: Lake) -> None:
+        self._deployment, self._lake = deployment, lake
+
+    def genesis(self) -> Sequence[Written]:
+        """Write the state of all buckets at height 0."""
+        buckets = range(len(self._deployment.buckets))
+        return [bucket_module.genesis(self._deployment, self._lake, bucket) for bucket in buckets]
+
+    def run(self, tick: Tick, before: Manifest) -> Sequence[Written]:
+        """Run a tick on top of the committed height ``before``."""
+        buckets = range(len(self._deployment.buckets))
+        return [bucket_module.run_bucket(self._deployment, self._lake, bucket, tick, before) for bucket in buckets]
+
+
+class SparkExecutor:
+    """Runs every bucket as a Spark task. The query is planned once; a job's local property says which tick it is.
+
+    Transfers between buckets lie in the lake, not in the driver: a task reads what others wrote for it at earlier heights.
+    """
+
+    def __init__(self, session: SparkSession, deployment: Deployment, lake: Lake) -> None:
+        self._context = session.sparkContext
+        shared = self._context.broadcast((deployment, lake))
+        count = len(deployment.buckets)
+        self._query = session.range(0, count, 1, count).mapInArrow(_task(shared), TASK_SCHEMA)
+
+    def genesis(self) -> Sequence[Written]:
+        """Write the state of all buckets at height 0."""
+        return self._collect({"genesis": True})
+
+    def run(self, tick: Tick, before: Manifest) -> Sequence[Written]:
+        """Run a tick on top of the committed height ``before``."""
+        return self._collect({"height": tick.height, "tick": tick.tick, "before": before.height})
+
+    def _collect(self, request: dict[str, Any]) -> Sequence[Written]:
+        self._context.setLocalProperty(REQUEST, json.dumps(request))
+        try:
+            rows = self._query.collect()
+        except PySparkException as error:
+            raise TaskFailed(f"a task failed: {_python_error(str(error))}") from None
+        finally:
+            self._context.setLocalProperty(REQUEST, None)  # type: ignore[arg-type]
+        written = []
+        for row in sorted(rows, key=lambda row: int(row["bucket"])):
+            content = json.loads(row["written"])
+            if "error" in content:
+                raise _error_of(content)
+            written.append(Written(**content))
+        return written
+
+
+def _task(shared: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        request = json.loads(context.getLocalProperty(REQUEST)) if context is not None else {}
+        deployment, lake = _shared(shared)
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                content = _run_one(deployment, lake, int(number), request)
+                yield pa.RecordBatch.from_pydict(
+                    {"bucket": pa.array([number], pa.int32()), "written": [json.dumps(content)]}
+                )
+
+    return run
+
+
+_FROZEN = False
+
+
+def _shared(shared: Any) -> tuple[Deployment, Lake]:
+    global _FROZEN
+    value: tuple[Deployment, Lake] = shared.value
+    if not _FROZEN:
+        # PySpark collects garbage after every task; what is loaded by now will never be garbage.
+        _FROZEN = True
+        pa.set_cpu_count(1)
+        gc.collect()
+        gc.freeze()
+    return value
+
+
+def _run_one(deployment: Deployment, lake: Lake, number: int, request: dict[str, Any]) -> dict[str, Any]:
+    try:
+        if "genesis" in request:
+            return asdict(bucket_module.genesis(deployment, lake, number))
+        before = lake.manifest(request["before"])
+        tick = Tick(request["height"], request["tick"])
+        return asdict(bucket_module.run_bucket(deployment, lake, number, tick, before))
+    except CausewayError as error:
+        return {"error": error.name, "text": str(error), "input": isinstance(error, InvalidInput)}
+
+
+def _error_of(content: dict[str, Any]) -> CausewayError:
+    text = content["text"] if content["input"] else f"{content['error']}: {content['text']}"
+    return InvalidInput(text) if content["input"] else TaskFailed(text)
+
+
+def _python_error(text: str) -> str:
+    """Return the last line of a Python traceback inside a Spark error, without the Java one around it."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    for place, line in enumerate(lines):
+        if line.startswith("Traceback"):
+            python = [later for later in lines[place:] if not later.startswith("at ")]
+            endings = [later for later in python if ": " in later and not later.startswith(("File ", "Traceback"))]
+            return endings[-1] if endings else python[-1]
+    return lines[0] if lines else "unknown"

@@ -1,0 +1,160 @@
+"""The lake: tables of Parquet files, and one manifest a height that says which of them count.
+
+A height is committed when its manifest exists; the manifest is created last and only if absent, so a height is there whole or not at all,
+whoever was killed when. Readers see committed heights only. State tables are named in every manifest, by the file that holds
+them (an unchanged table keeps the file of an earlier height), so that state can be read at any height. Log tables
+(``transfers``, ``events``, ``collected``, ``headers``) hold the rows of one height each, or of a run of heights once compacted.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from causeway.model.errors import InvalidInput
+from causeway.pipeline.storage import AlreadyExists, Storage, first_line
+
+FORMAT = 1
+"""The version of this layout; a lake of another is refused."""
+
+LAKE_FILE = "lake.json"
+MANIFESTS = "manifests"
+HEIGHTS = "heights"
+COMPACTED = "compacted"
+LOG_TABLES = ("transfers", "events", "collected", "headers")
+
+
+class LakeError(InvalidInput):
+    """A lake cannot be used as asked."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What one committed height consists of.
+
+    ``state``: table -> bucket -> file. ``log``: log table -> bucket -> file of this height. ``row_groups``: transfer file ->
+    taking bucket -> its row group. ``idle``: nothing is left to do. ``oldest_run``: the lowest height with messages still in a stream.
+    """
+
+    height: int
+    tick: int
+    state: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    log: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    row_groups: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    idle: bool = True
+    oldest_run: int | None = None
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+    def encoded(self) -> bytes:
+        """Return the manifest as JSON."""
+        return json.dumps(self.__dict__, sort_keys=True, separators=(",", ":")).encode()
+
+
+def height_name(height: int) -> str:
+    """Return the name of a height in paths: ten digits, so that names order as heights do."""
+    return f"{height:010d}"
+
+
+@dataclass(frozen=True)
+class Lake:
+    """A lake in a storage. Picklable."""
+
+    storage: Storage
+
+    @classmethod
+    def at(cls, uri: str) -> Lake:
+        """Return the lake at a path or URI, whether it exists or not."""
+        return cls(Storage(uri))
+
+    def create(self, about: Mapping[str, Any]) -> None:
+        """Make a new lake. ``about``: what the network is, for readers and for a later resume.
+
+        Raises ``LakeError`` when there is one already, or the place cannot be written.
+        """
+        content = {"format": FORMAT, **about}
+        try:
+            for folder in ("", MANIFESTS, HEIGHTS, COMPACTED):
+                self.storage.make_folder(folder)
+            self.storage.create(LAKE_FILE, json.dumps(content, sort_keys=True, indent=1).encode())
+        except AlreadyExists:
+            raise LakeError(
+                f"lake: {self.storage.uri} holds a lake already; go on with --resume, or name another folder"
+            ) from None
+        except OSError as error:
+            raise LakeError(f"lake: {self.storage.uri} cannot be written: {first_line(error)}") from error
+
+    def about(self) -> dict[str, Any]:
+        """Return what ``create`` was given. Raises ``LakeError`` when there is no lake or it is of another version."""
+        try:
+            content: dict[str, Any] = json.loads(self.storage.read_bytes(LAKE_FILE))
+        except FileNotFoundError:
+            raise LakeError(f"lake: {self.storage.uri} holds no lake (no {LAKE_FILE})") from None
+        except (OSError, ValueError) as error:
+            raise LakeError(f"lake: {self.storage.uri} cannot be read: {first_line(error)}") from error
+        if content.get("format") != FORMAT:
+            raise LakeError(
+                f"lake: {self.storage.uri} is of format {content.get('format')}, this Causeway reads format {FORMAT}"
+            )
+        return content
+
+    def exists(self) -> bool:
+        """Return whether there is a lake."""
+        return self.storage.exists(LAKE_FILE)
+
+    def heights(self) -> list[int]:
+        """Return the committed heights, ascending."""
+        names = self.storage.list(MANIFESTS)
+        return [int(name.removesuffix(".json")) for name in names if name.endswith(".json")]
+
+    def manifest(self, height: int) -> Manifest:
+        """Return the manifest of a height. Raises ``LakeError`` when it is not committed."""
+        try:
+            content = json.loads(self.storage.read_bytes(f"{MANIFESTS}/{height_name(height)}.json"))
+        except FileNotFoundError:
+            heights = self.heights()
+            known = f"{heights[0]} to {heights[-1]}" if heights else "none"
+            raise LakeError(f"height: {height} is not committed; committed are {known}") from None
+        return Manifest(**content)
+
+    def commit(self, manifest: Manifest) -> None:
+        """Commit a height: from now on it exists. Raises ``LakeError`` when another run has committed it."""
+        path = f"{MANIFESTS}/{height_name(manifest.height)}.json"
+        try:
+            self.storage.create(path, manifest.encoded())
+        except AlreadyExists:
+            raise LakeError(
+                f"lake: height {manifest.height} of {self.storage.uri} was committed by another run"
+            ) from None
+
+    def drop_uncommitted(self) -> None:
+        """Remove what was written for heights that were never committed."""
+        heights = self.heights()
+        last = heights[-1] if heights else -1
+        for name in self.storage.list(HEIGHTS):
+            if int(name) > last:
+                self.storage.remove_folder(f"{HEIGHTS}/{name}")
+
+    def height_folder(self, height: int) -> str:
+        """Return the folder of a height's files."""
+        return f"{HEIGHTS}/{height_name(height)}"
+
+    def compactions(self) -> list[dict[str, Any]]:
+        """Return the runs of heights whose log tables were compacted, ascending: ``first``, ``last``, ``log``."""
+        names = [name for name in self.storage.list(COMPACTED) if name.endswith(".json")]
+        return [json.loads(self.storage.read_bytes(f"{COMPACTED}/{name}")) for name in names]
+
+    def log_files(self, table: str, heights: Iterable[int] | None = None) -> list[str]:
+        """Return the files of a log table over all committed heights (or ``heights``), compacted ones first."""
+        files: list[str] = []
+        covered = -1
+        wanted = None if heights is None else set(heights)
+        for compaction in self.compactions():
+            covered = compaction["last"]
+            if wanted is None or any(compaction["first"] <= height <= covered for height in wanted):
+                files += compaction["log"].get(table, [])
+        for height in self.heights():
+            if height > covered and (wanted is None or height in wanted):
+                files += self.manifest(height).log.get(table, {}).values()
+        return files
