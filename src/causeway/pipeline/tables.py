@@ -101,7 +101,7 @@ class LakeTables:
             "substream",
             "index",
             F.sha2("payload", 256).alias("payload_hash"),
-            (F.col("cycles_high").cast("decimal(38,0)") * F.lit(2**64).cast("decimal(20,0)") + F.col("cycles_low"))
+            (F.col("cycles_high").cast("decimal(38,0)") * F.expr("cast('18446744073709551616' as decimal(20,0))") + F.col("cycles_low"))
             .cast("decimal(38,0)")
             .alias("amount"),
             F.col("method"),
