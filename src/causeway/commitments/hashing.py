@@ -37,7 +37,9 @@ def sha256_rows(rows: npt.NDArray[np.uint8]) -> Digests:
     length, width = rows.shape
     data = np.ascontiguousarray(rows)
     offsets = np.arange(0, (length + 1) * width, width, dtype=np.int32)
-    return sha256_each(pa.BinaryArray.from_buffers(pa.binary(), length, [None, pa.py_buffer(offsets), pa.py_buffer(data)]))
+    return sha256_each(
+        pa.BinaryArray.from_buffers(pa.binary(), length, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    )
 
 
 def _bytes_of(chunk: pa.Array) -> Digests:

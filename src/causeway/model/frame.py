@@ -40,6 +40,10 @@ class Frame:
     def __contains__(self, name: str) -> bool:
         return name in self._columns
 
+    def get(self, name: str, default: Any) -> Any:
+        """Return column ``name``, or ``default`` where there is none."""
+        return self._columns.get(name, default)
+
     def __repr__(self) -> str:
         return f"Frame({self._length} rows: {', '.join(self._columns)})"
 

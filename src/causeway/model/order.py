@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 U64 = npt.NDArray[np.uint64]
 Rows = npt.NDArray[np.int64]
+
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 WORD_BITS = 64
 
@@ -73,7 +76,7 @@ class Groups:
     def __len__(self) -> int:
         return len(self.starts)
 
-    def spread(self, values: npt.NDArray[np.generic]) -> npt.NDArray[np.generic]:
+    def spread(self, values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
         """Return one value a row from one value a group."""
         return np.repeat(values, self.counts)
 
@@ -98,7 +101,7 @@ def groups_of(*keys: npt.NDArray[np.generic]) -> Groups:
 
 
 def pair_codes(*pairs: tuple[U64, U64]) -> list[U64]:
-    """Return one 64-bit code a row for each pair of columns: codes order like the pairs and compare across the arguments."""
+    """Return one 64-bit code a row for each pair of columns: codes order like the pairs, also across the arguments."""
     if all(bits_of(first) <= 32 and bits_of(second) <= 32 for first, second in pairs):
         return [(first << np.uint64(32)) | second for first, second in pairs]
     values = np.unique(np.concatenate([column for pair in pairs for column in pair]))

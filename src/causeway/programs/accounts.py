@@ -3,60 +3,70 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
-from causeway.model.order import groups_of
+from causeway.model.order import U64, Rows, groups_of, stable_order
 from causeway.programs.outputs import WORD
 from causeway.programs.scalar import InsufficientCycles
 
-Insufficient = InsufficientCycles
+COMING, GOING, TAKEN = 0, 1, 2
+"""What moves for one input, in this order: a response's refund comes in, calls go out, what was accepted comes in."""
+
+SMALL = 2**62
+"""Below this, sums of all that moves fit a signed word."""
 
 
 def settle(accounts: Frame, inputs: Frame, answers: Frame | None, calls: Frame | None) -> Frame:
-    """Return the accounts after the inputs, in order: a response's refund comes in, calls go out, what was accepted comes in.
+    """Return the accounts after the inputs, in order: a refund comes in, calls go out, what was accepted comes in.
 
     ``inputs``: one instance's rows are neighbours, in order. ``answers`` and ``calls``: effects by row of the inputs. Raises
     ``InsufficientCycles`` when a call attaches more than there is at that point.
     """
-    attached = calls is not None and "cycles_low" in calls and _any(calls, "cycles")
-    accepted = answers is not None and "accepted_low" in answers and _any(answers, "accepted")
-    response = inputs["kind"] == Kind.RESPONSE
-    refunded = bool(((inputs["cycles_low"] > 0) & response).any() or ((inputs["cycles_high"] > 0) & response).any())
-    if not (attached or accepted or refunded):
+    response = np.flatnonzero(inputs["kind"] == Kind.RESPONSE)
+    parts = [_moving(response, inputs.select(["cycles_high", "cycles_low"]).take(response), "cycles", COMING)]
+    if calls is not None and "cycles_low" in calls:
+        parts.append(_moving(calls["row"], calls, "cycles", GOING))
+    if answers is not None and "accepted_low" in answers:
+        parts.append(_moving(answers["row"], answers, "accepted", TAKEN))
+    rows, step, high, low = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    if len(rows) == 0:
         return accounts
-    coming, going, taken = ({}, {}, {})  # type: tuple[dict[int, int], dict[int, int], dict[int, int]]
-    if refunded:
-        coming = _by_row(np.flatnonzero(response), inputs.filter(response), "cycles")
-    if attached and calls is not None:
-        going = _by_row(calls["row"], calls, "cycles")
-    if accepted and answers is not None:
-        taken = _by_row(answers["row"], answers, "accepted")
-    high, low = accounts["balance_high"].copy(), accounts["balance_low"].copy()
-    receivers = inputs["receiver"]
-    touched = np.array(sorted(coming.keys() | going.keys() | taken.keys()), dtype=np.int64)
-    groups = groups_of(receivers[touched])
-    for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
-        account = int(np.searchsorted(accounts["canister"], receivers[touched[start]]))
-        balance = int(high[account]) * WORD + int(low[account])
-        for row in touched[start : start + count].tolist():
-            balance += coming.get(row, 0)
-            if going.get(row, 0) > balance:
-                raise InsufficientCycles(f"balance {balance}, attached {going[row]}")
-            balance += taken.get(row, 0) - going.get(row, 0)
-        high[account], low[account] = balance // WORD, balance % WORD
-    return accounts.with_columns(balance_high=high, balance_low=low)
+    order = stable_order(rows.astype(np.uint64), step)
+    account = np.searchsorted(accounts["canister"], inputs["receiver"][rows[order]])
+    return _moved(accounts, account, step[order] == GOING, high[order], low[order])
 
 
-def _any(frame: Frame, prefix: str) -> bool:
-    return bool(frame[f"{prefix}_low"].any() or frame[f"{prefix}_high"].any())
+def _moving(rows: Rows, frame: Frame, prefix: str, step: int) -> tuple[Rows, npt.NDArray[np.uint8], U64, U64]:
+    """Return row, step, and the two halves of what moves, where it is not nothing."""
+    high, low = frame[f"{prefix}_high"], frame[f"{prefix}_low"]
+    some = np.flatnonzero((high > 0) | (low > 0))
+    return rows[some], np.full(len(some), step, dtype=np.uint8), high[some], low[some]
 
 
-def _by_row(rows: np.ndarray, frame: Frame, prefix: str) -> dict[int, int]:
-    """Return the sum of a 128-bit column by row, rows without any left out."""
-    sums: dict[int, int] = {}
-    nonzero = np.flatnonzero((frame[f"{prefix}_low"] > 0) | (frame[f"{prefix}_high"] > 0))
-    highs, lows = frame[f"{prefix}_high"][nonzero].tolist(), frame[f"{prefix}_low"][nonzero].tolist()
-    for row, high, low in zip(rows[nonzero].tolist(), highs, lows, strict=True):
-        sums[row] = sums.get(row, 0) + high * WORD + low
-    return sums
+def _moved(accounts: Frame, account: Rows, going: npt.NDArray[np.bool_], high: U64, low: U64) -> Frame:
+    """Return the accounts after amounts went or came; rows of one account are neighbours, in order."""
+    groups = groups_of(account)
+    first = account[groups.starts]
+    high_after, low_after = accounts["balance_high"].copy(), accounts["balance_low"].copy()
+    total = float(low.astype(np.float64).sum()) + float(low_after[first].max())
+    if not high.any() and not high_after[first].any() and total < SMALL:
+        signed = np.where(going, -low.astype(np.int64), low.astype(np.int64))
+        running = np.cumsum(signed)
+        start = running[groups.starts] - signed[groups.starts]
+        balance = running + groups.spread(low_after[first].astype(np.int64) - start)
+        if bool((balance < 0).any()):
+            row = int(np.argmax(balance < 0))
+            raise InsufficientCycles(f"balance {int(balance[row]) + int(low[row])}, attached {int(low[row])}")
+        low_after[first] = balance[groups.starts + groups.counts - 1].astype(np.uint64)
+        return accounts.with_columns(balance_high=high_after, balance_low=low_after)
+    for place, start, count in zip(first.tolist(), groups.starts.tolist(), groups.counts.tolist(), strict=True):
+        held = int(high_after[place]) * WORD + int(low_after[place])
+        for row in range(start, start + count):
+            amount = int(high[row]) * WORD + int(low[row])
+            if going[row] and amount > held:
+                raise InsufficientCycles(f"balance {held}, attached {amount}")
+            held += -amount if going[row] else amount
+        high_after[place], low_after[place] = held // WORD, held % WORD
+    return accounts.with_columns(balance_high=high_after, balance_low=low_after)

@@ -25,7 +25,8 @@ OUTPUT_FIELDS: list[tuple[str, Any]] = [
 ]
 """Numeric columns of a produced message; ``row`` is the input that it comes from. ``method`` and ``payload`` follow."""
 
-OUTPUT_COLUMNS = [*(name for name, _ in OUTPUT_FIELDS), "method", "payload"]
+MESSAGE_COLUMNS = [*(name for name, _ in OUTPUT_FIELDS if name != "row"), "method", "payload"]
+OUTPUT_COLUMNS = ["row", *MESSAGE_COLUMNS]
 
 WORD = 2**64
 HANDLER_FAILED = 5
@@ -39,10 +40,8 @@ NO_OUTPUTS = Frame(
     0,
 )
 
-NO_FAILURES = Frame(
-    {"row": np.empty(0, dtype=np.int64), "lost": np.empty(0, dtype=bool), "text": pa.array([], pa.string())}, 0
-)
-"""``row`` of the input; ``lost``: it was consumed without effect although it carried something; ``text``: why."""
+NO_FAILURES = Frame({"row": np.empty(0, dtype=np.int64), "text": pa.array([], pa.string())}, 0)
+"""``row`` of the input whose handler raised, and ``text``: why; inputs that have an answer are not among them."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,9 @@ class Outcome:
     state: Frame
 
 
-def answer_rows(inputs: Frame, rows: np.ndarray, code: Any, payload: Any, refund: tuple[Any, Any] | None = None) -> Frame:
+def answer_rows(
+    inputs: Frame, rows: np.ndarray, code: Any, payload: Any, refund: tuple[Any, Any] | None = None
+) -> Frame:
     """Return the responses to the requests at ``rows`` of ``inputs``; all cycles go back unless ``refund`` says otherwise."""
     length = len(rows)
     asked = inputs.select(["sender", "receiver", "callback", "cycles_high", "cycles_low", "deadline"]).take(rows)
@@ -107,10 +108,17 @@ def by_production(parts: list[Frame]) -> Frame:
     return joined.take(np.argsort(joined["row"], kind="stable"))
 
 
-def failures(rows: list[int], texts: list[str], lost: list[bool]) -> Frame:
+def failures(rows: list[int], texts: list[str]) -> Frame:
     """Return a frame of failures."""
     if not rows:
         return NO_FAILURES
-    return Frame(
-        {"row": np.array(rows, dtype=np.int64), "lost": np.array(lost, dtype=bool), "text": pa.array(texts, pa.string())}
-    )
+    return Frame({"row": np.array(rows, dtype=np.int64), "text": pa.array(texts, pa.string())})
+
+
+def failure_text(error: BaseException) -> str:
+    """Return the reject text of a handler that raised, whatever it raised."""
+    try:
+        text = f"{type(error).__name__}: {error}"
+    except Exception:  # an error may fail even at telling what it is
+        text = type(error).__name__
+    return text.encode(errors="backslashreplace").decode()

@@ -12,16 +12,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.frame import Frame, concat
-from causeway.model.ledger import Kind
 from causeway.model.order import U64, groups_of
 from causeway.model.topology import Topology
 from causeway.programs.catalogue import program_class
-from causeway.programs.outputs import NO_FAILURES, WORD, Outcome, answer_rows, by_production, failures
+from causeway.programs.outputs import MESSAGE_COLUMNS, NO_FAILURES, WORD, Outcome, by_production
 from causeway.programs.scalar import Program
 from causeway.programs.scalar_runner import ScalarRunner
 from causeway.programs.vector_runner import VectorRunner
 from causeway.protocols.contract import Execution
-from causeway.protocols.ic.messages import MESSAGE_COLUMNS, NOT_FOUND, RejectCode, reject_responses
 
 DENSE_LIMIT = 1 << 24
 NOT_INSTALLED = -1
@@ -69,7 +67,8 @@ class Programs:
 
     def _classes_of(self, programs: U64) -> npt.NDArray[np.int16]:
         if self._dense is not None:
-            return self._dense[np.minimum(programs, np.uint64(len(self._dense) - 1))]
+            dense: npt.NDArray[np.int16] = self._dense[np.minimum(programs, np.uint64(len(self._dense) - 1))]
+            return dense
         if len(self._numbers) == 0:
             return np.full(len(programs), NOT_INSTALLED, dtype=np.int16)
         places = np.minimum(np.searchsorted(self._numbers, programs), len(self._numbers) - 1)
@@ -77,7 +76,8 @@ class Programs:
 
     def installed(self, programs: U64) -> npt.NDArray[np.bool_]:
         """Return which of ``programs`` (numbers) are installed."""
-        return self._classes_of(programs) != NOT_INSTALLED
+        installed: npt.NDArray[np.bool_] = self._classes_of(programs) != NOT_INSTALLED
+        return installed
 
     def schemas(self) -> Mapping[str, pa.Schema]:
         """Return the schema of the state table of every program class in use."""
@@ -102,7 +102,10 @@ class Programs:
         return accounts, states
 
     def run(self, inputs: Frame, accounts: Frame, states: Mapping[str, Frame]) -> Execution:
-        """Run the handlers over ``inputs``: one program's inputs are neighbours, in the order it consumes them."""
+        """Run the handlers over ``inputs``: one program's inputs are neighbours, in the order it consumes them.
+
+        All of them are for programs that are installed.
+        """
         groups = groups_of(inputs["receiver"])
         classes = groups.spread(self._classes_of(inputs["receiver"][groups.starts]))
         after = dict(states)
@@ -111,28 +114,9 @@ class Programs:
         for place in np.unique(classes).tolist():
             rows = np.flatnonzero(classes == place)
             mine = inputs if len(rows) == len(inputs) else inputs.take(rows)
-            if place == NOT_INSTALLED:
-                answers, lost = _not_installed(mine, rows)
-                outputs.append(answers)
-                failed.append(lost)
-                continue
             name = self.classes[place]
             outcome: Outcome = self._runners[place].run(mine, rows, accounts, after[name])
             accounts, after[name] = outcome.accounts, outcome.state
             outputs.append(outcome.outputs)
             failed.append(outcome.failures)
-        return Execution(
-            by_production(outputs).select(MESSAGE_COLUMNS), concat(failed), accounts, after
-        )
-
-
-def _not_installed(inputs: Frame, rows: npt.NDArray[np.int64]) -> tuple[Frame, Frame]:
-    """Reject the requests for programs that are mapped here but not installed; responses for them are lost."""
-    requests = np.flatnonzero(inputs["kind"] == Kind.REQUEST)
-    texts = reject_responses(inputs.take(requests), RejectCode.DESTINATION_INVALID, NOT_FOUND)["payload"]
-    answers = answer_rows(inputs, requests, int(RejectCode.DESTINATION_INVALID), texts)
-    others = np.flatnonzero(inputs["kind"] != Kind.REQUEST)
-    lost = failures(
-        rows[others].tolist(), ["response_to_missing_canister"] * len(others), [True] * len(others)
-    )
-    return answers.with_columns(row=rows[requests]), lost
+        return Execution(by_production(outputs).select(MESSAGE_COLUMNS), concat(failed), accounts, after)

@@ -1,25 +1,30 @@
 """The scalar form of a program: one handler call a message, the form to start with.
 
-Subclass ``Program``; keep what must last in ``self.state`` (numbers, text, bytes, lists and dictionaries of these); make calls through the
-context. Every handler runs alone: if it raises, the state and the calls it made are undone, and a request is answered
-with a reject. Programs must be deterministic: no clock, no randomness of their own, no order of sets.
+Subclass ``Program``; keep what must last in ``self.state`` (numbers, text, bytes, lists and dictionaries of these); make
+calls through the context. Every handler runs alone: if it raises, the state and the calls it made are undone, and a request
+is answered with a reject. Programs must be deterministic: no clock, no randomness of their own, no order of sets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 REJECTED_BY_PROGRAM = 4
 HANDLER_FAILED = 5
+MAX_NUMBER = 2**64 - 1
+
+Ref = tuple[int, int, int, int]
+"""What names a request for its answer: sender, callback, cycles, deadline."""
 
 
-class Reject(Exception):  # noqa: N818 - it is an answer, not an error of the program
+class Reject(Exception):
     """Raise it in ``on_request`` to reject the request with a text (reject code 4, CanisterReject)."""
 
 
-class InsufficientCycles(Exception):  # noqa: N818 - the name is part of the reject text
+class InsufficientCycles(Exception):
     """A call attaches more cycles than the program's balance holds."""
 
 
@@ -51,7 +56,10 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to a call: ``code`` 0 = data in ``payload``, else a reject with its text there. ``note``: what the call noted."""
+    """The answer to a call: ``code`` 0 = data in ``payload``, else a reject with its text there.
+
+    ``note``: what the call noted.
+    """
 
     respondent: int
     callback: int
@@ -90,13 +98,19 @@ class Call:
 
 
 class Context:
-    """What a handler may do: read its identity and balance, call other programs, answer requests."""
+    """What a handler may do: read its identity and balance, call other programs, answer requests.
 
-    def __init__(self, program: int, balance: int, next_callback: int, notes: dict[int, Any]) -> None:
+    ``open_requests``: how many requests there are to answer under each ``Request.ref``.
+    """
+
+    def __init__(
+        self, program: int, balance: int, next_callback: int, notes: dict[int, Any], open_requests: dict[Ref, int]
+    ) -> None:
         self.program = program
         self.balance = balance
         self.next_callback = next_callback
         self.notes = notes
+        self.open_requests = open_requests
         self.effects: list[Answer | Call] = []
 
     def call(self, receiver: int, method: str, payload: bytes = b"", *, cycles: int = 0, note: Any = None) -> int:
@@ -105,18 +119,28 @@ class Context:
         ``cycles`` leave the balance at once and come back with the answer as far as they are not accepted; raises
         ``InsufficientCycles``. ``note`` is given back with the reply.
         """
-        if not 0 <= cycles <= self.balance:
+        if not 0 <= index(receiver) <= MAX_NUMBER:
+            raise ValueError(f"receiver {receiver} is no program number")
+        if index(cycles) < 0:
+            raise ValueError(f"cycles {cycles} are negative")
+        method.encode()
+        if not isinstance(payload, bytes):
+            raise TypeError(f"payload is {type(payload).__name__}, allowed: bytes")
+        if cycles > self.balance:
             raise InsufficientCycles(f"balance {self.balance}, attached {cycles}")
         self.balance -= cycles
         callback = self.next_callback
         self.next_callback += 1
         if note is not None:
             self.notes[callback] = note
-        self.effects.append(Call(receiver, callback, method, payload, cycles))
+        self.effects.append(Call(index(receiver), callback, method, payload, index(cycles)))
         return callback
 
     def answer(self, ref: list[int], payload: bytes, *, accept: int = 0) -> None:
-        """Answer an earlier request (``Request.ref``) with data, accepting ``accept`` of its cycles."""
+        """Answer a request (``Request.ref``) with data, accepting ``accept`` of its cycles.
+
+        Each request is answered once: raises ``ValueError`` for one that is not open.
+        """
         self._respond(ref, payload, 0, accept)
 
     def reject(self, ref: list[int], text: str) -> None:
@@ -124,11 +148,26 @@ class Context:
         self._respond(ref, text.encode(), REJECTED_BY_PROGRAM, 0)
 
     def _respond(self, ref: list[int], payload: bytes, code: int, accept: int) -> None:
-        sender, callback, cycles, deadline = ref
-        if not 0 <= accept <= cycles:
+        if not isinstance(payload, bytes):
+            raise TypeError(f"payload is {type(payload).__name__}, allowed: bytes")
+        sender, callback, cycles, deadline = self.close(ref)
+        if not 0 <= index(accept) <= cycles:
             raise ValueError(f"accept {accept} is not between 0 and the attached {cycles}")
-        self.balance += accept
+        self.balance += index(accept)
         self.effects.append(Answer(sender, callback, cycles - accept, deadline, code, payload))
+
+    def close(self, ref: list[int]) -> Ref:
+        """Note that a request has its answer; raise ``ValueError`` if no such request is open."""
+        sender, callback, cycles, deadline = ref
+        key = (sender, callback, cycles, deadline)
+        left = self.open_requests.get(key, 0) - 1
+        if left < 0:
+            raise ValueError(f"no open request of {sender} under callback {callback}")
+        if left:
+            self.open_requests[key] = left
+        else:
+            del self.open_requests[key]
+        return key
 
 
 class Program:
@@ -147,7 +186,10 @@ class Program:
         raise NotImplementedError(f"no ingress method {message.method}")
 
     def on_request(self, request: Request, context: Context) -> bytes | tuple[bytes, int] | None:
-        """Handle a call: return the answer, or (answer, accepted cycles), or None to answer later by ``Context.answer``."""
+        """Handle a call: return the answer, or (answer, accepted cycles), or None to answer by ``Context.answer``.
+
+        Accepted cycles enter the balance when the handler returns, so not in time for the calls that it makes.
+        """
         raise Reject(f"no method {request.method}")
 
     def on_reply(self, reply: Reply, context: Context) -> None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
 from causeway.model.order import groups_of
-from causeway.programs.outputs import HANDLER_FAILED, WORD, Outcome, failures, from_records
+from causeway.programs.outputs import HANDLER_FAILED, WORD, Outcome, failure_text, failures, from_records
 from causeway.programs.scalar import (
     REJECTED_BY_PROGRAM,
     Answer,
@@ -21,6 +21,7 @@ from causeway.programs.scalar import (
     Context,
     Ingress,
     Program,
+    Ref,
     Reject,
     Reply,
     Request,
@@ -29,12 +30,7 @@ from causeway.programs.scalar import (
 SCALAR_SCHEMA = pa.schema(
     [pa.field("canister", pa.uint64(), nullable=False), pa.field("state", pa.binary(), nullable=False)]
 )
-"""``state``: canonical CBOR of [the program's state, its open calls' notes by callback]."""
-
-
-def failure_text(error: BaseException) -> str:
-    """Return the reject text of a handler that raised."""
-    return f"{type(error).__name__}: {error}"
+"""``state``: canonical CBOR of [the program's state, notes of open calls by callback, open requests by ``Request.ref``]."""
 
 
 class ScalarRunner:
@@ -48,7 +44,7 @@ class ScalarRunner:
 
     def initial_state(self, instances: npt.NDArray[np.uint64]) -> Frame:
         """Return the state of new ``instances`` (ascending numbers)."""
-        blobs = [_encode(self._instance(number).initial_state(), {}) for number in instances.tolist()]
+        blobs = [_encode(self._instance(number).initial_state(), {}, {}) for number in instances.tolist()]
         return Frame({"canister": instances, "state": pa.array(blobs, pa.binary())}, len(instances))
 
     def _instance(self, number: int) -> Program:
@@ -71,15 +67,16 @@ class ScalarRunner:
         return work.outcome()
 
 
-def _encode(state: Any, notes: Mapping[int, Any]) -> bytes:
-    return cbor2.dumps([state, dict(notes)], canonical=True)
+def _encode(state: Any, notes: Mapping[int, Any], open_requests: Mapping[Ref, int]) -> bytes:
+    return cbor2.dumps([state, notes, open_requests], canonical=True)
 
 
 def _messages(inputs: Frame) -> list[tuple[Any, ...]]:
     numbers = ("kind", "sender", "callback", "code", "deadline")
     columns = [inputs[name].tolist() for name in numbers]
     cycles = [
-        high * WORD + low for high, low in zip(inputs["cycles_high"].tolist(), inputs["cycles_low"].tolist(), strict=True)
+        high * WORD + low
+        for high, low in zip(inputs["cycles_high"].tolist(), inputs["cycles_low"].tolist(), strict=True)
     ]
     return list(zip(*columns, cycles, inputs["method"].to_pylist(), inputs["payload"].to_pylist(), strict=True))
 
@@ -104,7 +101,7 @@ class _Work:
         )
         return Outcome(
             from_records(self.records),
-            failures(self.failed_rows, self.failed_texts, [False] * len(self.failed_rows)),
+            failures(self.failed_rows, self.failed_texts),
             accounts,
             Frame({"canister": self.numbers, "state": pa.array(self.blobs, pa.binary())}, len(self.numbers)),
         )
@@ -126,34 +123,30 @@ class _InstanceRun:
         self._next_callback = int(work.next_callback[row])
 
     def _load(self) -> None:
-        self._program.state, self._notes = cbor2.loads(self._blob)
+        self._program.state, self._notes, self._open = cbor2.loads(self._blob)
 
     def handle(self, row: int, message: tuple[Any, ...]) -> None:
         """Run one handler; undo its effects if it raises."""
         kind, sender, callback, code, deadline, cycles, method, payload = message
         refund = cycles if kind == Kind.RESPONSE else 0
-        context = Context(self._number, self._balance + refund, self._next_callback, self._notes)
-        answer = None
+        context = Context(self._number, self._balance + refund, self._next_callback, self._notes, self._open)
+        at_hand: list[Answer] = []
         try:
             if kind == Kind.REQUEST:
-                request = Request(sender, callback, method, payload, cycles, deadline)
-                answer = self._answer(request, context)
+                at_hand = self._request(Request(sender, callback, method, payload, cycles, deadline), context)
             elif kind == Kind.RESPONSE:
-                reply = Reply(sender, callback, payload, code, cycles, self._notes.pop(callback, None))
-                self._program.on_reply(reply, context)
+                note = self._notes.pop(callback, None)
+                self._program.on_reply(Reply(sender, callback, payload, code, cycles, note), context)
             else:
                 self._program.on_ingress(Ingress(sender, method, payload), context)
-            blob = _encode(self._program.state, self._notes)
+            blob = _encode(self._program.state, self._notes, self._open)
         except Exception as error:  # a program may raise anything; all of it becomes a reject or a failure event
-            self._load()
-            if kind == Kind.RESPONSE:
-                # The answer was delivered: its refund and its note are gone either way.
-                self._balance += refund
-                self._notes.pop(callback, None)
-                self._blob = _encode(self._program.state, self._notes)
+            self._undo(kind, callback, refund)
             if kind == Kind.REQUEST:
                 rejected = isinstance(error, Reject)
-                text = str(error) if rejected else failure_text(error)
+                text = failure_text(error)
+                if rejected:
+                    text = text.removeprefix(f"{type(error).__name__}: ")
                 failed = REJECTED_BY_PROGRAM if rejected else HANDLER_FAILED
                 self._respond(row, Answer(sender, callback, cycles, deadline, failed, text.encode()))
             else:
@@ -163,7 +156,7 @@ class _InstanceRun:
         self._blob = blob
         self._balance = context.balance
         self._next_callback = context.next_callback
-        if answer is not None:
+        for answer in at_hand:
             self._respond(row, answer)
         for effect in context.effects:
             if isinstance(effect, Call):
@@ -171,19 +164,33 @@ class _InstanceRun:
             else:
                 self._respond(row, effect)
 
-    def _answer(self, request: Request, context: Context) -> Answer | None:
+    def _undo(self, kind: int, callback: int, refund: int) -> None:
+        """Go back to the state before the handler. An answer stays delivered: its refund and its note are gone."""
+        self._load()
+        if kind == Kind.RESPONSE:
+            self._balance += refund
+            self._notes.pop(callback, None)
+            self._blob = _encode(self._program.state, self._notes, self._open)
+
+    def _request(self, request: Request, context: Context) -> list[Answer]:
+        """Handle a request; return its answer if it was given now: it is the first output, whenever it was made."""
+        ref = request.ref
+        key = (request.sender, request.callback, request.cycles, request.deadline)
+        before = self._open.get(key, 0)
+        self._open[key] = before + 1
         result = self._program.on_request(request, context)
-        if result is None:
-            return None
-        payload, accepted = result if isinstance(result, tuple) else (result, 0)
-        if not isinstance(payload, bytes):
-            raise TypeError(f"on_request returned {type(payload).__name__}, allowed: bytes, (bytes, int) or None")
-        if not 0 <= accepted <= request.cycles:
-            raise ValueError(f"accepted {accepted} is not between 0 and the attached {request.cycles}")
-        context.balance += accepted
-        return Answer(
-            request.sender, request.callback, request.cycles - accepted, request.deadline, 0, payload
-        )
+        if result is not None:
+            payload, accepted = result if isinstance(result, tuple) else (result, 0)
+            context.answer(ref, payload, accept=accepted)
+        if self._open.get(key, 0) > before:
+            return []
+        mine = [
+            effect
+            for effect in context.effects
+            if isinstance(effect, Answer) and (effect.receiver, effect.callback) == key[:2]
+        ]
+        context.effects = [effect for effect in context.effects if effect not in mine]
+        return mine
 
     def _respond(self, row: int, answer: Answer) -> None:
         self._work.records.append(

@@ -1,7 +1,7 @@
 """Runs the vectorised programs of a round: one handler call for all instances, with a way back to one message at a time.
 
-When a handler raises, the round does not: the instances are run one by one, and the one that fails message by message, so that
-just the message at fault is rejected. The result is thus what handling each message alone would give, whichever instances share a call.
+When a handler raises, the round does not: its messages are handled in two halves, and so on down to the message at fault,
+which alone is rejected. The result is what handling each message alone would give, whichever instances share a call.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.ledger import Kind
-from causeway.model.order import groups_of
-from causeway.programs.accounts import Insufficient, settle
+from causeway.model.order import U64, Rows, groups_of
+from causeway.programs.accounts import settle
 from causeway.programs.outputs import (
     HANDLER_FAILED,
     NO_FAILURES,
     Outcome,
     answer_rows,
     by_production,
+    failure_text,
     failures,
 )
-from causeway.programs.scalar_runner import failure_text
 from causeway.programs.vector import Effects, VectorProgram
 
 
@@ -40,100 +40,168 @@ class VectorRunner:
         """Return the state of new ``instances`` (ascending numbers)."""
         return self._program.initial_state(instances)
 
-    def run(self, inputs: Frame, rows: npt.NDArray[np.int64], accounts: Frame, state: Frame) -> Outcome:
-        """Run the inputs (one instance's are neighbours, in order); ``rows`` are their rows in the whole round's inputs."""
+    def run(self, inputs: Frame, rows: Rows, accounts: Frame, state: Frame) -> Outcome:
+        """Run the inputs (one instance's are neighbours, in order); ``rows``: their rows in the whole round's inputs."""
         try:
-            return self._at_once(inputs, rows, accounts, state)
-        except Exception:  # whatever a program raises: find out which message it is about
-            return self._by_instance(inputs, rows, accounts, state)
-
-    def _at_once(self, inputs: Frame, rows: npt.NDArray[np.int64], accounts: Frame, state: Frame) -> Outcome:
-        effects = self._program.handle(inputs, state)
-        return _outcome(inputs, rows, accounts, effects)
-
-    def _by_instance(self, inputs: Frame, rows: npt.NDArray[np.int64], accounts: Frame, state: Frame) -> Outcome:
-        outcomes = []
-        groups = groups_of(inputs["receiver"])
-        for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
-            mine = inputs.slice(start, start + count), rows[start : start + count]
-            number = int(mine[0]["receiver"][0])
-            own_accounts = accounts.filter(accounts["canister"] == number)
-            own_state = state.filter(state["canister"] == number)
-            try:
-                outcome = self._at_once(*mine, own_accounts, own_state)
-            except Exception:
-                outcome = self._by_message(*mine, own_accounts, own_state)
-            accounts = _replaced(accounts, outcome.accounts)
-            state = _replaced(state, outcome.state)
-            outcomes.append(outcome)
+            shown = _read_only(state)
+            effects = self._program.handle(_read_only(inputs), shown)
+            after = state if effects.state is shown else self._state(state, effects.state)
+            return _outcome(inputs, rows, accounts, after, effects)
+        except Exception as error:  # whatever a program raises: find out which message it is about
+            if len(inputs) == 1:
+                return _failed(inputs, rows, accounts, state, error)
+        middle = _middle(inputs)
+        first = self.run(inputs.slice(0, middle), rows[:middle], accounts, state)
+        second = self.run(inputs.slice(middle, len(inputs)), rows[middle:], first.accounts, first.state)
         return Outcome(
-            by_production([outcome.outputs for outcome in outcomes]),
-            concat([outcome.failures for outcome in outcomes]),
-            accounts,
-            state,
+            by_production([first.outputs, second.outputs]),
+            concat([first.failures, second.failures]),
+            second.accounts,
+            second.state,
         )
 
-    def _by_message(self, inputs: Frame, rows: npt.NDArray[np.int64], accounts: Frame, state: Frame) -> Outcome:
-        outputs, failed = [], [NO_FAILURES]
-        for place in range(len(inputs)):
-            one, row = inputs.slice(place, place + 1), rows[place : place + 1]
-            try:
-                outcome = self._at_once(one, row, accounts, state)
-                accounts, state = outcome.accounts, outcome.state
-                outputs.append(outcome.outputs)
-            except Exception as error:  # the message at fault
-                text = failure_text(error)
-                if one["kind"][0] == Kind.REQUEST:
-                    payload = pa.array([text.encode()], pa.binary())
-                    answer = answer_rows(one, np.zeros(1, dtype=np.int64), HANDLER_FAILED, payload)
-                    outputs.append(answer.with_columns(row=row))
-                else:
-                    accounts = settle(accounts, one, None, None)
-                    failed.append(failures([int(row[0])], [text], [False]))
-        return Outcome(by_production(outputs), concat(failed), accounts, state)
+    def _state(self, before: Frame, after: Frame) -> Frame:
+        """Return the state after, in its schema; raise unless it has the instances of ``before``."""
+        if not np.array_equal(before["canister"], after["canister"]):
+            raise ValueError("the state after must have the instances of the state before, in their order")
+        columns = {item.name: _as_type(after[item.name], item.type) for item in self.schema}
+        return Frame({**columns, "canister": before["canister"]}, len(before))
 
 
-def _replaced(whole: Frame, part: Frame) -> Frame:
-    """Return ``whole`` with the rows of the canisters in ``part`` replaced, ascending by canister."""
-    rest = whole.filter(~np.isin(whole["canister"], part["canister"]))
-    joined = concat([rest, part.select(whole.names)])
-    return joined.take(np.argsort(joined["canister"], kind="stable"))
-
-
-def _outcome(inputs: Frame, rows: npt.NDArray[np.int64], accounts: Frame, effects: Effects) -> Outcome:
+def _outcome(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, effects: Effects) -> Outcome:
+    """Return what the effects of a handler amount to; raise for effects that no handler may have."""
     parts = []
-    if effects.answers is not None and len(effects.answers):
-        parts.append(_responses(inputs, effects.answers))
-    accounts = settle(accounts, inputs, effects.answers, effects.calls)
-    if effects.calls is not None and len(effects.calls):
-        calls, accounts = _requests(inputs, effects.calls, accounts)
-        parts.append(calls)
+    answers, calls = _answers(inputs, effects.answers), _calls(inputs, effects.calls)
+    accounts = settle(accounts, inputs, answers, calls)
+    if answers is not None:
+        parts.append(_responses(inputs, answers))
+    if calls is not None:
+        requests, accounts = _requests(inputs, calls, accounts)
+        parts.append(requests)
     outputs = by_production(parts)
-    return Outcome(outputs.with_columns(row=rows[outputs["row"]]), NO_FAILURES, accounts, effects.state)
+    return Outcome(outputs.with_columns(row=rows[outputs["row"]]), NO_FAILURES, accounts, state)
+
+
+def _middle(inputs: Frame) -> int:
+    """Return where to part the inputs: between two instances if there are several, else between two messages."""
+    starts = groups_of(inputs["receiver"]).starts
+    return int(starts[len(starts) // 2]) if len(starts) > 1 else len(inputs) // 2
+
+
+def _failed(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, error: Exception) -> Outcome:
+    """Return the outcome of one message whose handler raised: a reject, or a failure; a refund is kept."""
+    text = failure_text(error)
+    if inputs["kind"][0] == Kind.REQUEST:
+        payload = pa.array([text.encode()], pa.binary())
+        answer = answer_rows(inputs, np.zeros(1, dtype=np.int64), HANDLER_FAILED, payload)
+        return Outcome(by_production([answer.with_columns(row=rows)]), NO_FAILURES, accounts, state)
+    return Outcome(by_production([]), failures([int(rows[0])], [text]), settle(accounts, inputs, None, None), state)
+
+
+def _read_only(frame: Frame) -> Frame:
+    """Return the frame with columns that cannot be written to: a handler that raises must not leave traces."""
+    columns: dict[str, Any] = {}
+    for name in frame.names:
+        column = frame[name]
+        if isinstance(column, np.ndarray):
+            column = column.view()
+            column.flags.writeable = False
+        columns[name] = column
+    return Frame(columns, len(frame))
+
+
+def _as_type(column: Any, kind: pa.DataType) -> Any:
+    """Return a column in the type of its schema."""
+    if isinstance(column, np.ndarray):
+        return column.astype(kind.to_pandas_dtype(), casting="same_kind", copy=False)
+    if isinstance(column, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if column.null_count:
+        raise ValueError(f"a column of {kind} has nulls")
+    return column if column.type == kind else column.cast(kind)
+
+
+def _unsigned(column: Any, kind: type[np.unsignedinteger[Any]]) -> npt.NDArray[Any]:
+    """Return a column of numbers as unsigned ones of a type that holds them; raise ``ValueError`` for others."""
+    numbers = np.asarray(column)
+    if numbers.dtype == kind:
+        return numbers
+    limit = np.iinfo(kind).max
+    if numbers.dtype.kind not in "iu" or (len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) <= limit):
+        raise ValueError(f"{numbers.dtype} numbers must be whole, from 0 to {limit}")
+    return numbers.astype(kind)
+
+
+def _rows(inputs: Frame, effects: Frame) -> Rows:
+    rows: Rows = np.asarray(effects["row"]).astype(np.int64, casting="same_kind", copy=False)
+    if len(rows) and not (int(rows[0]) >= 0 and int(rows[-1]) < len(inputs) and bool((rows[1:] >= rows[:-1]).all())):
+        raise ValueError("rows of effects must be rows of the batch, in ascending order")
+    return rows
+
+
+def _amounts(effects: Frame, prefix: str) -> dict[str, Any]:
+    """Return the two halves of optional 128-bit amounts, none if absent; a missing upper half is zero."""
+    if f"{prefix}_low" not in effects:
+        return {}
+    low = _unsigned(effects[f"{prefix}_low"], np.uint64)
+    high = effects.get(f"{prefix}_high", repeated(np.uint64(0), len(low)))
+    return {f"{prefix}_high": _unsigned(high, np.uint64), f"{prefix}_low": low}
+
+
+def _answers(inputs: Frame, answers: Frame | None) -> Frame | None:
+    """Return answers in the types of messages; raise unless they answer requests, each at most once."""
+    if answers is None or len(answers) == 0:
+        return None
+    rows = _rows(inputs, answers)
+    if not bool((inputs["kind"][rows] == Kind.REQUEST).all()) or not bool((rows[1:] > rows[:-1]).all()):
+        raise ValueError("answers must name each request at most once")
+    accepted = _amounts(answers, "accepted")
+    if accepted:
+        high, low = inputs["cycles_high"][rows], inputs["cycles_low"][rows]
+        more = (accepted["accepted_high"] > high) | (
+            (accepted["accepted_high"] == high) & (accepted["accepted_low"] > low)
+        )
+        if more.any():
+            raise ValueError("an answer accepts more cycles than its request attaches")
+    code = _unsigned(answers["code"], np.uint8)
+    payload = _as_type(answers["payload"], pa.binary())
+    return Frame({"row": rows, "code": code, "payload": payload, **accepted}, len(rows))
+
+
+def _calls(inputs: Frame, calls: Frame | None) -> Frame | None:
+    """Return calls in the types of messages."""
+    if calls is None or len(calls) == 0:
+        return None
+    rows = _rows(inputs, calls)
+    return Frame(
+        {
+            "row": rows,
+            "receiver": _unsigned(calls["receiver"], np.uint64),
+            "method": _as_type(calls["method"], pa.dictionary(pa.int32(), pa.string())),
+            "payload": _as_type(calls["payload"], pa.binary()),
+            **_amounts(calls, "cycles"),
+        },
+        len(rows),
+    )
 
 
 def _responses(inputs: Frame, answers: Frame) -> Frame:
     rows = answers["row"]
-    if not bool((inputs["kind"][rows] == Kind.REQUEST).all()) or not bool((rows[1:] > rows[:-1]).all()):
-        raise ValueError("answers must name each request at most once, in ascending order of rows")
     refund = None
     if "accepted_low" in answers:
         low, high = inputs["cycles_low"][rows], inputs["cycles_high"][rows]
-        refund_low = low - answers["accepted_low"]
         borrow = (answers["accepted_low"] > low).astype(np.uint64)
-        refund = (high - answers["accepted_high"] - borrow, refund_low)
+        refund = (high - answers["accepted_high"] - borrow, low - answers["accepted_low"])
     return answer_rows(inputs, rows, answers["code"], answers["payload"], refund)
 
 
 def _requests(inputs: Frame, calls: Frame, accounts: Frame) -> tuple[Frame, Frame]:
     """Return the calls as requests with their callback ids, and the accounts with ``next_callback`` moved on."""
     rows, length = calls["row"], len(calls)
-    if not bool((rows[1:] >= rows[:-1]).all()):
-        raise ValueError("calls must be in ascending order of rows")
     sender = inputs["receiver"][rows]
     groups = groups_of(sender)
     account = np.searchsorted(accounts["canister"], sender[groups.starts])
-    next_callback = accounts["next_callback"].copy()
+    next_callback: U64 = accounts["next_callback"].copy()
     callback = groups.spread(next_callback[account]) + groups.ranks().astype(np.uint64)
     next_callback[account] += groups.counts.astype(np.uint64)
     zero = repeated(np.uint64(0), length)
@@ -144,8 +212,8 @@ def _requests(inputs: Frame, calls: Frame, accounts: Frame) -> tuple[Frame, Fram
             "sender": sender,
             "receiver": calls["receiver"],
             "callback": callback,
-            "cycles_high": calls["cycles_high"] if "cycles_high" in calls else zero,
-            "cycles_low": calls["cycles_low"] if "cycles_low" in calls else zero,
+            "cycles_high": calls.get("cycles_high", zero),
+            "cycles_low": calls.get("cycles_low", zero),
             "code": repeated(np.uint8(0), length),
             "deadline": repeated(np.uint32(0), length),
             "method": calls["method"],
@@ -154,6 +222,3 @@ def _requests(inputs: Frame, calls: Frame, accounts: Frame) -> tuple[Frame, Fram
         length,
     )
     return requests, accounts.with_columns(next_callback=next_callback)
-
-
-__all__ = ["Insufficient", "VectorRunner"]

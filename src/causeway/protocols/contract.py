@@ -147,6 +147,10 @@ class Kernel(Protocol):
         """Return the part of a state that belongs to ``chains`` under the registry of ``tick``."""
         ...
 
+    def abandoned(self, state: Any, tick: int) -> Frame:
+        """Return event rows for what ``part`` leaves out of ``state`` at ``tick``: the end of programs on no chain now."""
+        ...
+
     def union(self, states: Sequence[Any]) -> Any:
         """Return the states of disjoint sets of chains as one."""
         ...

@@ -32,7 +32,7 @@ HEADER_TYPE = np.dtype(
         ("prefix", "u1"),
         ("kind", "u1"),
         ("code", "u1"),
-        ("method_length", ">u2"),
+        ("method_length", ">u4"),
         ("deadline", ">u4"),
         ("sender", ">u8"),
         ("receiver", ">u8"),
@@ -54,7 +54,7 @@ def message_leaves(messages: Frame) -> Digests:
     offsets = np.arange(0, (length + 1) * HEADER_TYPE.itemsize, HEADER_TYPE.itemsize, dtype=np.int32)
     method = messages["method"]
     names = method.dictionary.cast(pa.binary())
-    lengths = np.array([len(name.as_py()) for name in names], dtype=np.uint16)
+    lengths = np.array([len(name.as_py()) for name in names], dtype=np.uint32)
     parts: list[Any] = []
     if len(names) > 1 or (len(lengths) and lengths[0]):
         codes = method.indices
@@ -129,7 +129,8 @@ def _digests(frame: Frame, canister: str | None, context: Context) -> list[bytes
             continue
         accumulated = hashlib.sha256(int(stop - start).to_bytes(8, "big"))
         for column in columns:
-            accumulated.update(column[start:stop] if isinstance(column, np.ndarray) else column.rows(start, stop))
+            rows: Any = column[start:stop] if isinstance(column, np.ndarray) else column.rows(start, stop)
+            accumulated.update(rows)
         digests.append(accumulated.digest())
     return digests
 

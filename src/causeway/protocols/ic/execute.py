@@ -1,7 +1,7 @@
 """The execution phase: schedule the inputs, run the programs, take in what they produced (IC reference 3.5).
 
-``schedule_and_execute`` is evaluated once a round (D-13): ``consumed`` says what it took from the queues, the program runner says what
-was produced.
+``schedule_and_execute`` is evaluated once a round (D-13): ``Schedule`` says what it took from the queues, the program runner
+says what was produced.
 """
 
 from __future__ import annotations
@@ -15,26 +15,34 @@ from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import groups_of, stable_order
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.events import EventLog, event_rows
-from causeway.protocols.ic.messages import MESSAGE_COLUMNS, RejectCode
+from causeway.protocols.ic.messages import MESSAGE_COLUMNS, NOT_FOUND, RejectCode, RejectReason, reject_responses
 from causeway.protocols.ic.pre_process import Induction
 from causeway.protocols.ic.state import State
+
+INPUT_COLUMNS = [*MESSAGE_COLUMNS, "index"]
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Which elements are consumed (masks over the elements of the queues), and the inputs in the order of consumption."""
+    """Which elements are consumed (masks over the elements of the queues), and the inputs in the order of consumption.
+
+    ``inputs`` has the message columns and ``index``, the place in the queue; ``missing``: those whose canister is mapped
+    here but not installed.
+    """
 
     ingress: np.ndarray
     xnet: np.ndarray
     inputs: Frame
+    missing: np.ndarray
 
 
 def schedule(state: State, context: Context) -> Schedule:
-    """Choose what every canister consumes: its ingress by index, then its input queues in passes, oldest elements first."""
+    """Choose what every canister consumes: its ingress by index, then its input queues in passes, oldest first."""
     ingress, queued = state.ingress_queues.elements, state.input_queues.elements
     limit = context.options.messages_per_canister
+    nothing = np.zeros(0, dtype=bool)
     if len(queued) == 0 and len(ingress) == 0:
-        return Schedule(np.zeros(0, dtype=bool), np.zeros(0, dtype=bool), queued.select(MESSAGE_COLUMNS))
+        return Schedule(nothing, nothing, queued.select(INPUT_COLUMNS), nothing)
     position = groups_of(queued["receiver"], queued["sender"]).ranks().astype(np.uint64)
     if len(ingress) == 0:
         elements = queued
@@ -54,10 +62,12 @@ def schedule(state: State, context: Context) -> Schedule:
     else:
         consumed = np.zeros(len(elements), dtype=bool)
         consumed[order] = True
-    inputs = elements.select(MESSAGE_COLUMNS)
+    inputs = elements.select(INPUT_COLUMNS)
     if not bool((order[1:] > order[:-1]).all()) or len(order) < len(elements):
         inputs = inputs.take(order)
-    return Schedule(consumed[: len(ingress)], consumed[len(ingress) :], inputs)
+    receivers = groups_of(inputs["receiver"])
+    missing = receivers.spread(~state.installed(inputs["receiver"][receivers.starts]))
+    return Schedule(consumed[: len(ingress)], consumed[len(ingress) :], inputs, missing)
 
 
 def execute(induction: Induction, context: Context, log: EventLog) -> tuple[State, Frame]:
@@ -67,11 +77,14 @@ def execute(induction: Induction, context: Context, log: EventLog) -> tuple[Stat
     """
     state = induction.state
     plan = schedule(state, context)
+    inputs, answers = plan.inputs, None
+    if plan.missing.any():
+        inputs, answers = _without_missing(plan, context, log)
     _log_inputs(induction, plan, context, log)
     if len(plan.inputs) == 0:
-        return state, plan.inputs
-    outcome = context.programs.run(plan.inputs, state.canisters, state.programs)
-    _log_failures(plan.inputs, outcome.failures, context, log)
+        return state, plan.inputs.select(MESSAGE_COLUMNS)
+    outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state.canisters, state.programs)
+    _log_failures(inputs, outcome.failures, context, log)
     state = replace(
         state,
         ingress_queues=state.ingress_queues.keep(~plan.ingress),
@@ -79,26 +92,50 @@ def execute(induction: Induction, context: Context, log: EventLog) -> tuple[Stat
         canisters=outcome.accounts,
         programs=outcome.programs,
     )
-    return state, outcome.produced
+    return state, outcome.produced if answers is None else concat([outcome.produced, answers])
+
+
+def _without_missing(plan: Schedule, context: Context, log: EventLog) -> tuple[Frame, Frame]:
+    """Consume what is for canisters that are mapped here but not installed: requests are answered, responses are lost.
+
+    Returns the inputs of the others, and the answers.
+    """
+    rows = plan.inputs.filter(plan.missing)
+    hosts = context.host_of(rows["receiver"]).view(np.uint32)
+    lost = rows["kind"] == Kind.RESPONSE
+    for mask, event, code, reason in (
+        (~lost, Event.REJECTED, RejectCode.DESTINATION_INVALID, RejectReason.CanisterNotFound.name),
+        (lost, Event.DROPPED, RejectCode.NO_REJECT, "response_to_missing_canister"),
+    ):
+        part = rows.filter(mask)
+        log.add(event_rows(part, event, chain=hosts[mask], queue_index=part["index"], code=code, reason=reason))
+    requests = rows.filter(rows["kind"] == Kind.REQUEST)
+    answers = reject_responses(requests, RejectCode.DESTINATION_INVALID, NOT_FOUND)
+    return plan.inputs.filter(~plan.missing), answers.select(MESSAGE_COLUMNS)
 
 
 def _log_inputs(induction: Induction, plan: Schedule, context: Context, log: EventLog) -> None:
     """Write what happened to every input: received in this round, executed in this round, or both."""
+    state = induction.state
     for arrivals, elements, consumed in (
-        (induction.arrivals, induction.state.input_queues.elements, plan.xnet),
-        (induction.ingress_arrivals, induction.state.ingress_queues.elements, plan.ingress),
+        (induction.arrivals, state.input_queues.elements, plan.xnet),
+        (induction.ingress_arrivals, state.ingress_queues.elements, plan.ingress),
     ):
+        executed = consumed
+        if plan.missing.any():
+            executed = consumed & state.installed(elements["receiver"])
         on_lane = "index" in arrivals
-        if len(arrivals) == len(elements) and bool(consumed.all()):
+        if len(arrivals) == len(elements) and bool(executed.all()):
             log.add(_received(arrivals, _executed_bits(arrivals), on_lane))
             continue
         rows = _element_rows(arrivals, elements)
-        log.add(_received(arrivals, np.where(consumed[rows], _executed_bits(arrivals), 0).astype(np.uint16), on_lane))
+        log.add(_received(arrivals, np.where(executed[rows], _executed_bits(arrivals), 0).astype(np.uint16), on_lane))
         older = np.ones(len(elements), dtype=bool)
         older[rows] = False
-        earlier = elements.take(np.flatnonzero(older & consumed))
+        earlier = elements.take(np.flatnonzero(older & executed))
         hosts = context.host_of(earlier["receiver"]).view(np.uint32)
-        log.add(event_rows(earlier, _executed_bits(earlier), chain=hosts, queue_index=earlier["index"]))
+        bits = _executed_bits(earlier)
+        log.add(event_rows(earlier, bits, chain=hosts, queue_index=earlier["index"], code=earlier["code"]))
 
 
 def _executed_bits(messages: Frame) -> np.ndarray:
@@ -109,7 +146,7 @@ def _executed_bits(messages: Frame) -> np.ndarray:
 
 def _received(arrivals: Frame, executed: np.ndarray, on_lane: bool) -> Frame:
     bits = executed | np.uint16(Event.RECEIVED)
-    via = arrivals["via"] if "via" in arrivals else Via.INGRESS
+    via = arrivals.get("via", Via.INGRESS)
     return event_rows(
         arrivals,
         bits,
@@ -122,7 +159,7 @@ def _received(arrivals: Frame, executed: np.ndarray, on_lane: bool) -> Frame:
 
 
 def _element_rows(arrivals: Frame, elements: Frame) -> np.ndarray:
-    """Return the row of each arrival among the queue elements: they are the last of each queue, in the order of pushing."""
+    """Return the row of each arrival among the elements: they are the last of each queue, in the order of pushing."""
     ingress = "index" not in arrivals
     keys = ["receiver"] if ingress else ["receiver", "sender"]
     arrival_order = stable_order(*(arrivals[key] for key in keys), arrivals["queue_index"])
@@ -140,6 +177,13 @@ def _log_failures(inputs: Frame, failures: Frame, context: Context, log: EventLo
     if len(failures) == 0:
         return
     rows = inputs.take(failures["row"])
-    hosts = context.host_of(rows["receiver"]).view(np.uint32)
-    bits = np.where(failures["lost"], np.uint16(Event.DROPPED), np.uint16(Event.REJECTED))
-    log.add(event_rows(rows, bits, chain=hosts, code=RejectCode.CANISTER_ERROR, reason=failures["text"].dictionary_encode()))
+    log.add(
+        event_rows(
+            rows,
+            Event.REJECTED,
+            chain=context.host_of(rows["receiver"]).view(np.uint32),
+            queue_index=rows["index"],
+            code=RejectCode.CANISTER_ERROR,
+            reason=failures["text"].dictionary_encode(),
+        )
+    )

@@ -18,6 +18,7 @@ from causeway.model.order import groups_of, pair_codes, positions_in
 from causeway.model.queues import QueueMap
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.messages import RejectReason
+from causeway.protocols.ic.state import State
 
 Mask = npt.NDArray[np.bool_]
 
@@ -41,10 +42,11 @@ class Verdicts:
     @property
     def enqueued(self) -> Mask:
         """Return which messages go to their input queue."""
-        return (self.reason == 0) & (self.cause == 0)
+        enqueued: Mask = (self.reason == 0) & (self.cause == 0)
+        return enqueued
 
 
-def judge(messages: Frame, input_queues: QueueMap, context: Context) -> Verdicts:
+def judge(messages: Frame, state: State, context: Context) -> Verdicts:
     """Return the verdicts on ``messages`` (message columns, ``chain``, ``remote``, ``substream``, ``index``).
 
     Messages of one input queue must be neighbours, in the order they would be pushed. The rules and their order are those
@@ -83,27 +85,27 @@ def judge(messages: Frame, input_queues: QueueMap, context: Context) -> Verdicts
             drop(elsewhere, LostCause.receiver_mismatch)
         return Verdicts(reason, cause)
     reject(elsewhere, RejectReason.CanisterMigrating)
-    absent = ~context.programs.installed(messages["receiver"])
+    absent = ~state.installed(messages["receiver"])
     reject(absent & request, RejectReason.CanisterNotFound)
     drop(absent, LostCause.response_induction_failed)
     if options.limits == "deployed":
         candidates = np.flatnonzero(request & (reason == 0) & (cause == 0))
-        full = _over_capacity(messages.take(candidates), input_queues, options.limit.queue_capacity)
+        full = _over_capacity(messages.take(candidates), state.input_queues, options.limit.queue_capacity)
         reason[candidates[full]] = RejectReason.QueueFull
     return Verdicts(reason, cause)
 
 
 def _on_path(messages: Frame, context: Context) -> Mask:
-    """Return which messages, whose sender is hosted elsewhere, come over a subnet of a migration (``sender_class`` OnPath)."""
+    """Return which messages, whose sender is hosted elsewhere, come over a subnet of a migration (X-2 OnPath)."""
     registry = context.registry
     sender_left = registry.place_on_trace(messages["sender"], messages["remote"]) >= 0
     sender_host = registry.place_on_trace(messages["sender"], registry.host_of(messages["sender"])) >= 0
     receiver_from = registry.place_on_trace(messages["receiver"], messages["remote"])
     receiver_at = registry.place_on_trace(messages["receiver"], messages["chain"], last=True)
     reject_response = (messages["kind"] == Kind.RESPONSE) & (messages["code"] > 0)
-    return (sender_left & sender_host) | (
-        reject_response & (receiver_from >= 0) & (receiver_at >= 0) & (receiver_from < receiver_at)
-    )
+    receiver_moved = (receiver_from >= 0) & (receiver_at >= 0) & (receiver_from < receiver_at)
+    on_path: Mask = (sender_left & sender_host) | (reject_response & receiver_moved)
+    return on_path
 
 
 def _over_capacity(requests: Frame, input_queues: QueueMap, capacity: int) -> Mask:
@@ -119,5 +121,6 @@ def _over_capacity(requests: Frame, input_queues: QueueMap, capacity: int) -> Ma
     )
     queues, counts = np.unique(own, return_counts=True)
     places = positions_in(queues, asked)
-    occupied = np.where(places >= 0, counts[places] if len(counts) else 0, 0)
-    return groups.ranks() + groups.spread(occupied) >= capacity
+    occupied = np.where(places >= 0, counts[places] if len(counts) else 0, 0).astype(np.int64)
+    full: Mask = groups.ranks() + groups.spread(occupied) >= capacity
+    return full

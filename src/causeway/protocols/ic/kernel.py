@@ -12,10 +12,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.faults import Faults
-from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes
-from causeway.model.order import pair_codes, positions_in
+from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes, repeated_text
+from causeway.model.order import U64, pair_codes, positions_in
 from causeway.model.topology import Topology
 from causeway.protocols.contract import HEADERS_SCHEMA, Offers, Plan, ProgramRunner, RoundResult, Tick
+from causeway.protocols.ic.arrivals import OUTGOING_SCHEMA
 from causeway.protocols.ic.carriers import Carriers
 from causeway.protocols.ic.commitment import commit_runs, state_roots
 from causeway.protocols.ic.context import Context
@@ -23,10 +24,10 @@ from causeway.protocols.ic.events import EventLog
 from causeway.protocols.ic.execute import execute
 from causeway.protocols.ic.messages import STREAMED_SCHEMA
 from causeway.protocols.ic.options import IcOptions
-from causeway.protocols.ic.partition import part, union
+from causeway.protocols.ic.partition import abandoned, part, union
 from causeway.protocols.ic.payload import check_slices, get_streams, make_plan, refusals, with_news
 from causeway.protocols.ic.post_process import message_sizes, post_process
-from causeway.protocols.ic.pre_process import OUTGOING_SCHEMA, pre_process
+from causeway.protocols.ic.pre_process import pre_process
 from causeway.protocols.ic.registry import Registry, registry_at, subnet_positions
 from causeway.protocols.ic.state import State, from_tables, lane_codes, parts, to_table
 
@@ -35,12 +36,13 @@ from causeway.protocols.ic.state import State, from_tables, lane_codes, parts, t
 class IcKernel:
     """The state machine of a network of subnets.
 
-    ``programs``: what runs on the canisters; ``tick_ns``: nanoseconds of batch time a tick; ``faults``: what goes wrong on purpose.
+    ``programs``: what runs on the canisters; ``tick_ns``: nanoseconds of batch time a tick; ``faults``: what goes wrong on
+    purpose.
     """
 
     topology: Topology
     programs: ProgramRunner
-    options: IcOptions = IcOptions()
+    options: IcOptions = field(default_factory=IcOptions)
     seed: int = 0
     tick_ns: int = 1_000_000_000
     faults: Faults = field(default_factory=Faults)
@@ -72,9 +74,7 @@ class IcKernel:
     def context(self, chains: npt.NDArray[np.uint32], tick: Tick) -> Context:
         """Return the metadata of the round of ``chains`` at ``tick``."""
         registry = self.registry(tick.tick)
-        return Context(
-            tick.height, tick.tick, self.tick_ns, self.seed, chains, registry, self.options, self.programs
-        )
+        return Context(tick.height, tick.tick, self.tick_ns, self.seed, chains, registry, self.options, self.programs)
 
     def chains(self) -> Sequence[str]:
         """Return the subnets' names by position (the order of their id bytes)."""
@@ -85,9 +85,21 @@ class IcKernel:
     def genesis(self, chains: npt.NDArray[np.uint32]) -> State:
         """Return the state of ``chains`` at height 0: empty queues and streams, and the programs' first states."""
         registry = self.registry(0)
-        here = registry.canisters[np.isin(registry.hosts, chains.astype(np.int32))]
-        accounts, programs = self.programs.genesis(here[self.programs.installed(here)])
+        return self._installed(registry.canisters[np.isin(registry.hosts, chains.astype(np.int32))])
+
+    def _installed(self, canisters: U64) -> State:
+        """Return the first state of the programs of ``canisters`` (ascending), and nothing else."""
+        accounts, programs = self.programs.genesis(canisters[self.programs.installed(canisters)])
         return replace(State.empty(self.options.index_base), canisters=accounts, programs=programs)
+
+    def _with_newcomers(self, state: State, chains: npt.NDArray[np.uint32], registry: Registry) -> State:
+        """Return the state with the canisters that the registry maps to ``chains`` for the first time."""
+        new = registry.newcomers
+        if len(new) == 0:
+            return state
+        new = new[np.isin(registry.host_of(new), chains.astype(np.int32)) & ~state.installed(new)]
+        new = new[self.programs.installed(new)]
+        return union([state, self._installed(new)]) if len(new) else state
 
     def parts(self, state: State) -> Mapping[str, Any]:
         """Return the state's parts by table name (``STATE_SCHEMAS`` and one a program class)."""
@@ -110,6 +122,10 @@ class IcKernel:
     def part(self, state: State, chains: npt.NDArray[np.uint32], tick: int) -> State:
         """Return the part of a state that belongs to ``chains`` under the registry of ``tick``."""
         return part(state, chains, self.registry(tick))
+
+    def abandoned(self, state: State, tick: int) -> Frame:
+        """Return the events of what ``part`` leaves out at ``tick``: messages in queues of canisters on no subnet now."""
+        return abandoned(state, self.registry(tick))
 
     def union(self, states: Sequence[State]) -> State:
         """Return the states of disjoint sets of chains as one."""
@@ -147,8 +163,10 @@ class IcKernel:
     ) -> RoundResult:
         """Run one round of ``chains``: induction, execution, routing; then commit to the result.
 
-        A halted chain keeps its state. Raises ``InvariantViolation`` when slices contradict the streams, ``IndexOverflow``.
+        A halted chain keeps its state. Raises ``InvariantViolation`` when slices contradict the streams, and
+        ``IndexOverflow``.
         """
+        state = self._with_newcomers(state, chains, self.registry(tick.tick))
         running = self.carriers.running(chains, tick.tick)
         context = self.context(running, tick)
         halted = None
@@ -169,12 +187,12 @@ class IcKernel:
         )
         executed, produced = execute(induction, context, log)
         outgoing = concat([induction.outgoing, self._forged(context)])
-        routing = post_process(executed, produced, outgoing, context, log)
-        after = replace(routing.state, runs=commit_runs(routing.state, routing.outbound, context))
+        after, outbound = post_process(executed, produced, outgoing, context, log)
+        after = replace(after, runs=commit_runs(after, outbound, context))
         if halted is not None:
             after = union([after, halted])
         headers = Frame({"chain": chains, "root": state_roots(after, self.context(chains, tick))})
-        return RoundResult(after, routing.outbound, log.events(), log.collected_ranges(), headers)
+        return RoundResult(after, outbound, log.events(), log.collected_ranges(), headers)
 
     def _positioned(self, ingress: pa.Table, running: npt.NDArray[np.uint32]) -> pa.Table:
         """Return the ingress rows with chains as positions, without those of halted chains."""
@@ -202,7 +220,7 @@ class IcKernel:
             "cycles_low": zero,
             "code": zero.astype(np.uint8),
             "deadline": zero.astype(np.uint32),
-            "method": pa.array(["forged"] * length, pa.string()).dictionary_encode(),
+            "method": repeated_text("forged", length),
             "payload": rows["payload"] if length else repeated_bytes(b"", 0),
             "sent_tick": np.full(length, context.tick, dtype=np.uint64),
         }

@@ -28,10 +28,20 @@ refund (``cycles``). ``code``: 0 = data, else the reject code, and ``payload`` i
 
 MESSAGE_COLUMNS = [item.name for item in MESSAGE_FIELDS]
 
+LANE_COLUMNS = ["chain", "remote", "substream", "index"]
+"""The place of a message in a stream."""
+
 QUEUED_SCHEMA = pa.schema(
-    [*MESSAGE_FIELDS, pa.field("index", pa.uint64(), nullable=False), pa.field("sent_tick", pa.uint64(), nullable=False)]
+    [
+        *MESSAGE_FIELDS,
+        pa.field("index", pa.uint64(), nullable=False),
+        pa.field("sent_tick", pa.uint64(), nullable=False),
+    ]
 )
 """An element of an ingress, input or output queue; ``sent_tick`` is the tick it was sent (0 for ingress)."""
+
+NO_QUEUE = 2**64 - 1
+"""In a column of places in output queues: in none."""
 
 STREAMED_SCHEMA = pa.schema(
     [
@@ -44,7 +54,8 @@ STREAMED_SCHEMA = pa.schema(
         pa.field("sent_tick", pa.uint64(), nullable=False),
     ]
 )
-"""A message in the stream from ``chain`` to ``remote``; ``queue_index``: its place in its output queue."""
+"""A message in the stream from ``chain`` to ``remote``; ``queue_index``: its place in its output queue, ``NO_QUEUE`` for
+what came there another way: a reject that routing made, a response put back on its way, what a byzantine subnet forged."""
 
 
 class RejectCode(IntEnum):

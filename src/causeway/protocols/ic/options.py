@@ -12,11 +12,11 @@ class Limits(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    stream_messages: int = Field(10_000, ge=1)
-    stream_bytes: int = Field(10 * 1024 * 1024, ge=1)
-    queue_capacity: int = Field(500, ge=1)
-    slice_messages: int = Field(0, ge=0)
-    max_signals: int = Field(10_000, ge=1)
+    stream_messages: int = Field(default=10_000, ge=1)
+    stream_bytes: int = Field(default=10 * 1024 * 1024, ge=1)
+    queue_capacity: int = Field(default=500, ge=1)
+    slice_messages: int = Field(default=0, ge=0)
+    max_signals: int = Field(default=10_000, ge=1)
 
 
 class IcOptions(BaseModel):
@@ -28,7 +28,7 @@ class IcOptions(BaseModel):
     signal_form: Literal["explicit", "compact"] = "explicit"
     substreams: Literal["flat", "per_destination"] = "flat"
     vsr: Literal["accept_all", "deployed"] = "accept_all"
-    reject_every: int = Field(0, ge=0)
+    reject_every: int = Field(default=0, ge=0)
     sender_mismatch: Literal["drop_accept", "deployed"] = "drop_accept"
     receiver_check: Literal["on", "off"] = "on"
     loopback: Literal["stream", "seed_literal"] = "stream"
@@ -39,9 +39,19 @@ class IcOptions(BaseModel):
     limits: Literal["none", "deployed"] = "none"
     limit: Limits = Limits()
     timeouts: Literal["off", "on"] = "off"
-    request_lifetime_seconds: int = Field(300, ge=0)
+    request_lifetime_seconds: int = Field(default=300, ge=0)
     best_effort: Literal["off"] = "off"
     refunds: Literal["off"] = "off"
     migrations: Literal["off", "on"] = "off"
     certification_version: Literal["V19", "V20", "V21", "V22", "V23", "V24", "V25"] = "V25"
-    messages_per_canister: int = Field(0, ge=0)
+    messages_per_canister: int = Field(default=0, ge=0)
+
+    @property
+    def rejects_exist(self) -> bool:
+        """Whether any rule may give a REJECT; where none can, a REJECT signal is ``UnexpectedSignals`` (D-16)."""
+        return (
+            self.vsr == "deployed"
+            or self.sender_mismatch == "deployed"
+            or self.migrations == "on"
+            or self.reject_every > 0
+        )

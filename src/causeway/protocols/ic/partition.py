@@ -8,10 +8,12 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from causeway.model.frame import Frame, concat
+from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.ledger import EVENTS_SCHEMA, Event
 from causeway.model.order import stable_order
 from causeway.model.queues import QueueMap
-from causeway.protocols.ic.registry import Registry
+from causeway.protocols.ic.events import event_rows
+from causeway.protocols.ic.registry import NO_HOST, Registry
 from causeway.protocols.ic.state import Lanes, State
 
 
@@ -45,6 +47,21 @@ def part(state: State, chains: npt.NDArray[np.uint32], registry: Registry) -> St
         canisters=of_canister(state.canisters, "canister"),
         programs={name: of_canister(frame, "canister") for name, frame in state.programs.items()},
     )
+
+
+def abandoned(state: State, registry: Registry) -> Frame:
+    """Return one DROPPED event for every message in the queues of canisters that are on no subnet any more."""
+    parts = []
+    for queues in (state.ingress_queues, state.input_queues, state.output_queues):
+        owner = queues.elements[queues.keys[0]]
+        gone = np.flatnonzero(registry.host_of(owner) == NO_HOST)
+        if len(gone):
+            rows = queues.elements.take(gone)
+            chain = registry.last_host_of(owner[gone]).view(np.uint32)
+            parts.append(
+                event_rows(rows, Event.DROPPED, chain=chain, queue_index=rows["index"], reason="canister_removed")
+            )
+    return concat(parts) if parts else empty_frame(EVENTS_SCHEMA)
 
 
 def union(states: Sequence[State]) -> State:

@@ -57,13 +57,16 @@ def get_streams(state: State, offers: Offers, context: Context) -> Frame:
     known = np.searchsorted(offers.headers["chain"], slices["remote"])
     root = offers.headers["root"][known] if len(slices) else np.empty((0, 32), dtype=np.uint8)
     expected, _ = expected_indices(state, slices, context)
-    stop = slices["end"]
+    end = slices["end"]
+    stop = np.maximum(end, expected)
     if context.options.limits == "deployed":
+        # Differences, not sums: an index may be so near 2**64 that a sum would wrap.
         limit = context.options.limit
-        stop = np.minimum(stop, slices["begin"] + np.uint64(limit.max_signals))
+        begin = slices["begin"]
+        stop = np.minimum(stop, begin + np.minimum(end - begin, np.uint64(limit.max_signals)))
+        stop = np.maximum(stop, expected)
         if limit.slice_messages:
-            stop = np.minimum(stop, expected + np.uint64(limit.slice_messages))
-    stop = np.maximum(stop, expected)
+            stop = expected + np.minimum(stop - expected, np.uint64(limit.slice_messages))
     return slices.with_columns(message_begin=expected, message_end=stop, root=root)
 
 
@@ -84,7 +87,7 @@ def with_news(state: State, slices: Frame, context: Context) -> Frame:
     if len(slices) == 0:
         return slices
     _, signal = expected_indices(state, slices, context)
-    news = (slices["message_end"] > slices["message_begin"]) | (slices["signals_end"] != signal)
+    news: np.ndarray = (slices["message_end"] > slices["message_begin"]) | (slices["signals_end"] != signal)
     order = stable_order(slices["chain"], slices["remote"], slices["substream"])
     slices, news = slices.take(order), news[order]
     streams = groups_of(slices["chain"], slices["remote"])
@@ -96,44 +99,74 @@ def check_slices(state: State, slices: Frame, offers: Offers, context: Context) 
 
     The slices are in order of (chain, remote, substream).
     """
-    options = context.options
+    if len(slices) == 0:
+        return np.empty(0, dtype=np.uint8)
+    options, limit = context.options, context.options.limit
     expected, signal = expected_indices(state, slices, context)
     begin, end = slices["begin"], slices["end"]
     first, stop, signals_end = slices["message_begin"], slices["message_end"], slices["signals_end"]
     empty = stop <= first
-    rows = state.lanes.positions(slices["chain"], slices["remote"], slices["substream"])
-    base = np.uint64(options.index_base)
-    our_end = np.full(len(slices), base, dtype=np.uint64)
-    our_end[rows >= 0] = state.lanes.rows["next_index"][rows[rows >= 0]]
-    unexpected = (begin > expected) | (expected > end) | (~empty & (first != expected))
+    wrong_start = ~empty & (first != expected)
     if options.first_index_rule == "seed_literal":
-        unexpected &= first != base
-    failures: list[tuple[SliceError, Any]] = [
+        wrong_start &= first != np.uint64(options.index_base)
+    checks: list[tuple[SliceError, Any]] = [
         (SliceError.LoopbackSlice, slices["chain"] == slices["remote"]),
         (SliceError.UnknownSubnet, slices["remote"] >= len(context.registry.subnets)),
         (SliceError.InvalidStream, ~_root_is_known(slices, offers)),
         (SliceError.InvalidStreamBounds, begin > end),
-        (SliceError.UnexpectedMessages, unexpected),
+        (SliceError.UnexpectedMessages, (begin > expected) | (expected > end)),
     ]
     if options.empty_slice == "reject":
-        failures.append((SliceError.EmptySlice, _whole_stream(slices, empty & (signals_end == signal), np.minimum)))
-    failures.append((SliceError.InvalidSliceBounds, ~empty & ((first < begin) | (stop > end))))
+        checks.append((SliceError.EmptySlice, _whole_stream(slices, empty & (signals_end == signal), np.minimum)))
+    checks.append((SliceError.InvalidSliceBounds, ~empty & ((first < begin) | (stop > end))))
+    checks.append((SliceError.UnexpectedMessages, wrong_start))
     if options.limits == "deployed":
-        limit = options.limit
         if limit.slice_messages:
-            failures.append((SliceError.SliceAboveMessageLimit, stop > first + np.uint64(limit.slice_messages)))
-        failures.append((SliceError.TooManySignals, ~empty & (stop > begin + np.uint64(limit.max_signals))))
+            too_many = ~empty & (stop - first > np.uint64(limit.slice_messages))
+            checks.append((SliceError.SliceAboveMessageLimit, too_many))
+        checks.append((SliceError.TooManySignals, ~empty & (stop - begin > np.uint64(limit.max_signals))))
     if options.validate_signals == "on":
-        failures.append((SliceError.UnexpectedSignals, (signals_end < signal) | (signals_end > our_end)))
-    errors = np.full(len(slices), len(SliceError) + 1, dtype=np.uint8)
-    for error, failed in reversed(failures):
-        errors[failed] = error
-    # The lowest check that fails in any substream is the slice's error.
-    lowest = _whole_stream(slices, errors, np.minimum)
-    return np.where(lowest > len(SliceError), SliceError.ACCEPTED, lowest).astype(np.uint8)
+        checks.append((SliceError.UnexpectedSignals, _unexpected_signals(state, slices, signal, offers, context)))
+    failed = np.full(len(slices), len(checks), dtype=np.int64)
+    for place in reversed(range(len(checks))):
+        failed[checks[place][1]] = place
+    # The first check that fails in any substream is the slice's error.
+    errors = np.array([*(error for error, _ in checks), SliceError.ACCEPTED], dtype=np.uint8)
+    found: np.ndarray = errors[_whole_stream(slices, failed, np.minimum)]
+    return found
+
+
+def _unexpected_signals(
+    state: State, slices: Frame, signal: np.ndarray, offers: Offers, context: Context
+) -> np.ndarray:
+    """Return which slices carry signals that cannot be true (check 12; D-12, D-16)."""
+    options, signals_end = context.options, slices["signals_end"]
+    rows = state.lanes.positions(slices["chain"], slices["remote"], slices["substream"])
+    our_end = np.full(len(slices), options.index_base, dtype=np.uint64)
+    our_end[rows >= 0] = state.lanes.rows["next_index"][rows[rows >= 0]]
+    wrong: np.ndarray = (signals_end < signal) | (signals_end > our_end)
+    given = offers.rejects
+    if len(given) == 0:
+        return wrong
+    own, asked = pair_codes(
+        (lane_codes(slices["chain"], slices["remote"]), slices["substream"]),
+        (lane_codes(given["remote"], given["chain"]), given["substream"]),
+    )
+    place = positions_in(own, asked)
+    given, place = given.filter(place >= 0), place[place >= 0]
+    index, end = given["index"], signals_end[place]
+    bad = index >= end
+    bad[1:] |= (place[1:] == place[:-1]) & (index[1:] <= index[:-1])
+    if options.limits == "deployed":
+        bad |= end - index > np.uint64(2 * options.limit.max_signals)
+    if not options.rejects_exist:
+        bad[:] = True
+    wrong[place[bad]] = True
+    return wrong
 
 
 def _whole_stream(slices: Frame, values: np.ndarray, reduce: Any) -> np.ndarray:
+    """Return one value a stream for each of its substreams' rows."""
     streams = groups_of(slices["chain"], slices["remote"])
     return streams.spread(reduce.reduceat(values, streams.starts)) if len(slices) else values
 
@@ -196,6 +229,14 @@ def loopback_slices(state: State, context: Context) -> Frame:
 def make_plan(state: State, accepted: Frame, offers: Offers, events: Frame, context: Context) -> Plan:
     """Return what the accepted slices and the loopback streams bring, and which of our own messages must be seen again."""
     header_columns = [*RANGE, "signals_end", "message_begin", "message_end"]
+    empty = accepted["message_end"] <= accepted["message_begin"]
+    if empty.any():
+        # A slice without messages moves nothing, wherever it says it would begin.
+        here, _ = expected_indices(state, accepted, context)
+        accepted = accepted.with_columns(
+            message_begin=np.where(empty, here, accepted["message_begin"]),
+            message_end=np.where(empty, here, accepted["message_end"]),
+        )
     headers = concat([accepted.select(header_columns), loopback_slices(state, context).select(header_columns)])
     wanted = headers.filter(headers["message_end"] > headers["message_begin"])
     ranges = Frame(

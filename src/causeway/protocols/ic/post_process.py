@@ -6,18 +6,21 @@ is full; taken out because its receiver is on no subnet (a request is answered w
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from causeway.model.errors import IndexOverflow
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.index import MAX_INDEX
 from causeway.model.ledger import Event, Kind, Via
-from causeway.model.order import groups_of, stable_order
+from causeway.model.order import U64, groups_of, stable_order
+from causeway.protocols.ic.arrivals import as_arrivals, push_arrivals
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.events import EventLog, event_rows
 from causeway.protocols.ic.messages import (
+    NO_QUEUE,
     NO_ROUTE,
     QUEUED_SCHEMA,
     STREAMED_SCHEMA,
@@ -25,7 +28,6 @@ from causeway.protocols.ic.messages import (
     payload_lengths,
     reject_responses,
 )
-from causeway.protocols.ic.pre_process import as_arrivals, push_arrivals
 from causeway.protocols.ic.registry import NO_HOST
 from causeway.protocols.ic.state import State
 
@@ -35,38 +37,40 @@ MESSAGE_OVERHEAD = 256
 ON_STREAM = [name for name in STREAMED_SCHEMA.names if name != "index"]
 
 
-@dataclass(frozen=True)
-class Routing:
-    """What the routing phase gives: the state, what was appended to the streams, and the synthetic rejects it pushed."""
-
-    state: State
-    outbound: Frame
-    arrivals: Frame
-
-
-def post_process(state: State, produced: Frame, outgoing: Frame, context: Context, log: EventLog) -> Routing:
-    """Return the state after routing.
+def post_process(
+    state: State, produced: Frame, outgoing: Frame, context: Context, log: EventLog
+) -> tuple[State, Frame]:
+    """Return the state after routing, and what was appended to the streams (``STREAMED_SCHEMA``).
 
     ``produced``: what execution made, in order; ``outgoing``: what induction appends to streams before everything else.
     """
     state, queued = push_produced(state, produced, context)
-    state, queued, arrivals = non_existent_canister_replies(state, queued, context, log)
+    state, queued = non_existent_canister_replies(state, queued, context, log)
     sent_on = outgoing.with_columns(
         remote=context.host_of(outgoing["receiver"]).view(np.uint32),
         substream=substream_of(outgoing, context),
-        queue_index=np.uint64(0),
+        queue_index=np.uint64(NO_QUEUE),
     ).select(ON_STREAM)
-    held = queued.slice(0, 0)
     if context.options.limits == "deployed":
         queued, held = hold_back(state, queued, sent_on, context, log)
+        state = _with_output(state, held)
+    else:
+        state = _with_output(state, queued.slice(0, 0))
     rows = queued.select(ON_STREAM)
     if len(sent_on):
         rows = concat([sent_on, rows])
         rows = rows.take(stable_order(rows["remote"], rows["chain"], rows["substream"]))
-    elements = held.with_columns(index=held["queue_index"]).select(QUEUED_SCHEMA.names)
-    state = replace(state, output_queues=replace(state.output_queues, elements=elements))
     state, outbound = append_to_streams(state, rows)
-    return Routing(state, outbound, arrivals)
+    return state, outbound
+
+
+def _with_output(state: State, held: Frame) -> State:
+    """Return the state whose output queues hold what was held back, and nothing else."""
+    queues = state.output_queues
+    if len(held) == 0 and len(queues.elements) == 0:
+        return state
+    elements = held.with_columns(index=held["queue_index"]).select(QUEUED_SCHEMA.names)
+    return replace(state, output_queues=replace(queues, elements=elements))
 
 
 def substream_of(messages: Frame, context: Context) -> np.ndarray:
@@ -108,41 +112,39 @@ def push_produced(state: State, produced: Frame, context: Context) -> tuple[Stat
     return state, both.take(stable_order(*(both[key] for key in keys)))
 
 
-def non_existent_canister_replies(
-    state: State, queued: Frame, context: Context, log: EventLog
-) -> tuple[State, Frame, Frame]:
+def non_existent_canister_replies(state: State, queued: Frame, context: Context, log: EventLog) -> tuple[State, Frame]:
     """Take out what is for a canister on no subnet; answer the requests among it (3.6, D-8).
 
-    Returns the state with the replies pushed, what is still queued, and the pushed replies.
+    Returns the state with the replies pushed, and what is still queued.
     """
     dead = queued["remote"].view(np.int32) == NO_HOST
     if not dead.any():
-        return push_replies(state, queued.slice(0, 0), queued, context, log)
+        return state, queued
     gone = queued.take(np.flatnonzero(dead))
     gone = gone.take(stable_order(gone["sender"], gone["receiver"], gone["queue_index"]))
-    return push_replies(state, gone, queued.filter(~dead), context, log)
+    return push_replies(state, gone, context, log), queued.filter(~dead)
 
 
-def push_replies(
-    state: State, gone: Frame, queued: Frame, context: Context, log: EventLog
-) -> tuple[State, Frame, Frame]:
-    """Push a reject for every message of ``gone`` that is to be answered; the others are lost."""
-    answered = gone["kind"] == Kind.REQUEST
-    if context.options.dead_destination == "seed_literal":
-        answered = np.ones(len(gone), dtype=bool)
+def push_replies(state: State, gone: Frame, context: Context, log: EventLog) -> State:
+    """Push a reject for every request of ``gone``; the responses are lost (and, by the letter of 3.6, answered too)."""
+    request = gone["kind"] == Kind.REQUEST
     sent = np.where(gone["is_new"], np.uint16(Event.SENT), np.uint16(0))
     for mask, event, code, reason in (
-        (answered, Event.REJECTED, RejectCode.DESTINATION_INVALID, "NON_EXISTENT_CANISTER"),
-        (~answered, Event.DROPPED, RejectCode.NO_REJECT, "unroutable_response"),
+        (request, Event.REJECTED, RejectCode.DESTINATION_INVALID, "NON_EXISTENT_CANISTER"),
+        (~request, Event.DROPPED, RejectCode.NO_REJECT, "unroutable_response"),
     ):
         rows = gone.filter(mask)
         bits = sent[mask] | np.uint16(event)
-        log.add(
-            event_rows(rows, bits, chain=rows["chain"], queue_index=rows["queue_index"], code=code, reason=reason)
-        )
-    requests = gone.filter(answered)
-    replies = reject_responses(requests, RejectCode.DESTINATION_INVALID, NO_ROUTE)
-    state, arrivals = push_arrivals(state, as_arrivals(replies, requests["chain"], Via.SYNTHETIC))
+        log.add(event_rows(rows, bits, chain=rows["chain"], queue_index=rows["queue_index"], code=code, reason=reason))
+    answered = gone
+    if context.options.dead_destination == "requests_only":
+        answered = gone.filter(request)
+    elif not request.all():
+        # A response has no cycles of its own to give back: its refund is lost with it.
+        own = {name: np.where(request, gone[name], np.uint64(0)) for name in ("cycles_high", "cycles_low")}
+        answered = gone.with_columns(**own)
+    replies = reject_responses(answered, RejectCode.DESTINATION_INVALID, NO_ROUTE)
+    state, arrivals = push_arrivals(state, as_arrivals(replies, answered["chain"], Via.SYNTHETIC))
     log.add(
         event_rows(
             arrivals,
@@ -153,12 +155,10 @@ def push_replies(
             via=Via.SYNTHETIC,
         )
     )
-    return state, queued, arrivals
+    return state
 
 
-def hold_back(
-    state: State, queued: Frame, sent_on: Frame, context: Context, log: EventLog
-) -> tuple[Frame, Frame]:
+def hold_back(state: State, queued: Frame, sent_on: Frame, context: Context, log: EventLog) -> tuple[Frame, Frame]:
     """Split what is queued into what the stream limits let through, in stream order, and what stays (X-6)."""
     queued = queued.take(routing_order(queued, context))
     queued = queued.take(stable_order(queued["remote"], queued["chain"]))
@@ -181,7 +181,7 @@ def routing_order(queued: Frame, context: Context) -> np.ndarray:
     senders = rows.take(merged[turns.starts])
     by_chain = stable_order(senders["chain"], senders["sender"])
     canisters = groups_of(senders["chain"][by_chain])
-    place = np.empty(len(senders), dtype=np.uint64)
+    place: U64 = np.empty(len(senders), dtype=np.uint64)
     for start, count in zip(canisters.starts, canisters.counts, strict=True):
         chain = int(senders["chain"][by_chain[start]])
         shift = draw(context.seed, int(context.registry.subnets[chain]), context.height) % int(count)
@@ -217,8 +217,11 @@ def _room(state: State, queued: Frame, sent_on: Frame, context: Context) -> np.n
     sizes = message_sizes(queued).astype(np.int64)
     before = np.cumsum(sizes) - sizes
     before -= groups.spread(before[groups.starts])
-    full = (count[lane] + groups.ranks() >= limit.stream_messages) | (size[lane] + before >= limit.stream_bytes)
-    return ~full | (queued["remote"] == queued["chain"])
+    full: npt.NDArray[np.bool_] = (count[lane] + groups.ranks() >= limit.stream_messages) | (
+        size[lane] + before >= limit.stream_bytes
+    )
+    room: np.ndarray = ~full | (queued["remote"] == queued["chain"])
+    return room
 
 
 def message_sizes(messages: Frame) -> np.ndarray:

@@ -1,11 +1,10 @@
 """The induction phase: time-outs, loopback, collection from slice headers, induction (IC reference 3.4, X-13).
 
-Outcomes for a message of a slice: pushed to its input queue; dropped and lost; rejected with a signal. Outcomes for a message
-of ours that a header signals: collected; if rejected, answered to its sender by a synthetic reject (a request) or
-put on the way to its receiver's present host (a response).
+Outcomes for a message of a slice: pushed to its input queue; dropped and lost; rejected with a signal. What becomes of our
+own messages that a header signals stands in ``signals``.
 
-The steps and their order are those of ``docs/protocols/ic.md``, "One round of one subnet". Steps 2 to 4 push to different queues or
-in a fixed order to the same, so that all pushes of the phase are numbered in one go.
+The steps and their order are those of ``docs/protocols/ic.md``, "One round of one subnet". Steps 2 to 4 push to different
+queues or in a fixed order to the same, so that all pushes of the phase are numbered in one go.
 """
 
 from __future__ import annotations
@@ -17,45 +16,34 @@ import pyarrow as pa
 
 from causeway.model.errors import InvariantViolation
 from causeway.model.frame import Frame, concat, empty_frame, from_table, repeated
-from causeway.model.ledger import COLLECTED_MESSAGES, COLLECTED_SIGNALS, NO_CHAIN, Event, Kind, Via
+from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import pair_codes, positions_in, stable_order
+from causeway.protocols.ic.arrivals import ARRIVAL_SCHEMA, as_arrivals, push_arrivals
 from causeway.protocols.ic.context import NANOSECONDS, Context
 from causeway.protocols.ic.events import EventLog, event_rows, names_column
 from causeway.protocols.ic.judge import LostCause, Verdicts, judge
 from causeway.protocols.ic.messages import (
+    LANE_COLUMNS,
     MESSAGE_COLUMNS,
     REASON_CODES,
-    REASON_TEXTS,
-    STREAMED_SCHEMA,
     TIMED_OUT,
     RejectCode,
     RejectReason,
     reject_responses,
 )
-from causeway.protocols.ic.state import INPUT_SCHEMA, Lanes, State, lane_codes
+from causeway.protocols.ic.signals import collect, collect_loopback, handle_rejects
+from causeway.protocols.ic.state import INPUT_SCHEMA, State, lane_codes
 
 DENSE_LANES = 1 << 22
 """Below this code of (chain, remote), flat lanes are looked up in an array instead of by bisection."""
-
-LANE_COLUMNS = ["chain", "remote", "substream", "index"]
-ARRIVAL_SCHEMA = pa.schema(
-    [
-        *(STREAMED_SCHEMA.field(name) for name in [*LANE_COLUMNS, *MESSAGE_COLUMNS]),
-        pa.field("via", pa.uint8(), nullable=False),
-    ]
-)
-"""A push to an input queue: the message, where it came from (``remote`` is ``NO_CHAIN`` when from no lane), and by which way."""
-
-OUTGOING_SCHEMA = pa.schema([*(STREAMED_SCHEMA.field(name) for name in ["chain", *MESSAGE_COLUMNS, "sent_tick"])])
-"""A message that routing itself appends to a stream: ``chain`` is the subnet that sends it on."""
 
 
 @dataclass(frozen=True)
 class Induction:
     """What the induction phase gives besides the state.
 
-    ``arrivals``: the rows of ``ARRIVAL_SCHEMA`` pushed, with their ``queue_index``; their events are written after execution, which knows what
-    was consumed. ``ingress_arrivals``: likewise. ``outgoing``: messages to append to streams.
+    ``arrivals``: the rows of ``ARRIVAL_SCHEMA`` pushed, with their ``queue_index``; their events are written after
+    execution, which knows what was consumed. ``ingress_arrivals``: likewise. ``outgoing``: messages to append to streams.
     """
 
     state: State
@@ -69,22 +57,22 @@ def pre_process(
 ) -> Induction:
     """Return the state after induction.
 
-    ``headers``: the accepted lanes' headers (``Plan.headers``); ``messages``: the slices' messages and those of the loopback
-    streams; ``recalled``: our own messages that headers reject, or that the stream size needs; ``ingress``: rows of ``INGRESS_SCHEMA``.
+    ``headers``: the accepted lanes' headers (``Plan.headers``); ``messages``: the slices' messages and those of the
+    loopback streams; ``recalled``: our own messages that headers reject, or that the stream size needs; ``ingress``: rows
+    of ``INGRESS_SCHEMA``.
     Raises ``InvariantViolation`` when slices do not continue the streams (they were checked before agreement).
     """
     state, timed_out = time_out_requests(state, context, log)
     messages = _in_queue_order(messages)
-    verdicts = judge(messages, state.input_queues, context)
+    verdicts = judge(messages, state, context)
     loopback = messages["remote"] == messages["chain"]
     state = _signal(state, headers, messages, verdicts, context)
     _log_verdicts(messages, verdicts, log)
-    state = _collect_loopback(state, headers, log)
+    state = collect_loopback(state, headers, log)
     local, outgoing = handle_rejects(_rejected_loopback(messages, verdicts, loopback), context, log)
     state, rejected = collect(state, headers, recalled, log)
     remote_local, remote_outgoing = handle_rejects(rejected, context, log)
-    via = np.where(loopback, np.uint8(Via.LOOPBACK), np.uint8(Via.XNET))
-    accepted = messages.select([*LANE_COLUMNS, *MESSAGE_COLUMNS]).with_columns(via=via)
+    accepted = messages.select([*LANE_COLUMNS, *MESSAGE_COLUMNS]).with_columns(via=_via(messages))
     from_loopback = accepted.filter(verdicts.enqueued & loopback) if loopback.any() else accepted.slice(0, 0)
     from_slices = accepted.filter(verdicts.enqueued & ~loopback if loopback.any() else verdicts.enqueued)
     arrivals = concat([timed_out, from_loopback, local, remote_local, from_slices])
@@ -121,19 +109,8 @@ def time_out_requests(state: State, context: Context, log: EventLog) -> tuple[St
     return state, as_arrivals(responses, hosts, Via.TIMEOUT)
 
 
-def as_arrivals(responses: Frame, hosts: np.ndarray, via: Via) -> Frame:
-    """Return rows of ``ARRIVAL_SCHEMA`` for responses that routing made at ``hosts``."""
-    return responses.with_columns(
-        chain=hosts.astype(np.uint32),
-        remote=np.uint32(NO_CHAIN),
-        substream=np.uint64(0),
-        index=np.uint64(0),
-        via=np.uint8(via),
-    ).select(ARRIVAL_SCHEMA.names)
-
-
 def _in_queue_order(messages: Frame) -> Frame:
-    """Return the messages by input queue, in each in the order of pushing: loopback, then slices by subnet, substream, index."""
+    """Return the messages by input queue, in each in the order of pushing: loopback, then slices by lane and index."""
     if len(messages) == 0:
         return messages
     from_slice = (messages["remote"] != messages["chain"]).astype(np.uint8)
@@ -150,17 +127,25 @@ def _in_queue_order(messages: Frame) -> Frame:
 
 def _signal(state: State, headers: Frame, messages: Frame, verdicts: Verdicts, context: Context) -> State:
     """Record a verdict for every message: the expected indices move on, REJECT signals are listed."""
+    _ensure_complete(headers, messages)
+    if len(headers) == 0:
+        return state
     lanes = state.lanes.ensure(headers["chain"], headers["remote"], headers["substream"])
     rows = lanes.positions(headers["chain"], headers["remote"], headers["substream"])
     expected = lanes.rows["expected"].copy()
     begins = headers["message_begin"]
+    rejects = state.rejects
     if not bool((begins == expected[rows]).all()):
-        wrong = int(np.argmax(begins != expected[rows]))
-        raise InvariantViolation(f"a slice starts at {begins[wrong]}, expected is {expected[rows][wrong]}")
-    _ensure_complete(headers, messages)
+        if context.options.first_index_rule == "unseen_only":
+            wrong = int(np.argmax(begins != expected[rows]))
+            raise InvariantViolation(f"a slice starts at {begins[wrong]}, expected is {expected[rows][wrong]}")
+        # Messages are judged anew, and the new verdict stands in place of the old one.
+        anew = expected.copy()
+        anew[rows] = begins
+        lane = lanes.positions(rejects["chain"], rejects["remote"], rejects["substream"])
+        rejects = rejects.filter(rejects["index"] < anew[lane])
     expected[rows] = headers["message_end"]
     rejected = np.flatnonzero(verdicts.reason > 0)
-    rejects = state.rejects
     if len(rejected):
         added = messages.select(LANE_COLUMNS).take(rejected).with_columns(reason=verdicts.reason[rejected])
         rejects = concat([rejects, added.select(rejects.names)])
@@ -210,14 +195,18 @@ def _log_verdicts(messages: Frame, verdicts: Verdicts, log: EventLog) -> None:
         codes = np.array([0, *(int(REASON_CODES[reason]) for reason in RejectReason if reason)], dtype=np.uint8)
         rows = messages.take(rejected)
         names = names_column([reason.name for reason in RejectReason], reasons)
-        log.add(
-            event_rows(rows, Event.REJECTED, chain=rows["chain"], on_lane=True, code=codes[reasons], reason=names)
-        )
+        judged = {"chain": rows["chain"], "on_lane": True, "via": _via(rows)}
+        log.add(event_rows(rows, Event.REJECTED, code=codes[reasons], reason=names, **judged))
     dropped = np.flatnonzero(verdicts.cause > 0)
     if len(dropped):
         rows = messages.take(dropped)
         names = names_column([cause.name for cause in LostCause], verdicts.cause[dropped])
-        log.add(event_rows(rows, Event.DROPPED, chain=rows["chain"], on_lane=True, reason=names))
+        log.add(event_rows(rows, Event.DROPPED, chain=rows["chain"], on_lane=True, via=_via(rows), reason=names))
+
+
+def _via(messages: Frame) -> np.ndarray:
+    loopback = messages["remote"] == messages["chain"]
+    return np.where(loopback, np.uint8(Via.LOOPBACK), np.uint8(Via.XNET))
 
 
 def _rejected_loopback(messages: Frame, verdicts: Verdicts, loopback: np.ndarray) -> Frame:
@@ -225,128 +214,6 @@ def _rejected_loopback(messages: Frame, verdicts: Verdicts, loopback: np.ndarray
     taken = messages.take(rows).with_columns(reason=verdicts.reason[rows])
     order = stable_order(taken["chain"], taken["substream"], taken["index"])
     return taken.take(order)
-
-
-def _collect_loopback(state: State, headers: Frame, log: EventLog) -> State:
-    """Remove the inducted messages of the loopback streams and the signals made for them (D-7)."""
-    own = headers.take(np.flatnonzero(headers["chain"] == headers["remote"]))
-    if len(own) == 0:
-        return state
-    lanes = state.lanes
-    rows = lanes.positions(own["chain"], own["remote"], own["substream"])
-    begin = lanes.rows["begin"].copy()
-    signals_begin = lanes.rows["signals_begin"].copy()
-    stream_bytes = lanes.rows["stream_bytes"].copy()
-    log.collected(own, COLLECTED_MESSAGES, begin[rows], own["message_end"])
-    begin[rows] = own["message_end"]
-    signals_begin[rows] = own["message_end"]
-    stream_bytes[rows] = 0
-    gone = state.rejects["chain"] == state.rejects["remote"]
-    codes, asked = pair_codes(
-        (lane_codes(own["chain"], own["remote"]), own["substream"]),
-        (lane_codes(state.runs["chain"], state.runs["remote"]), state.runs["substream"]),
-    )
-    kept_runs = state.runs.filter(positions_in(np.sort(codes), asked) < 0)
-    lanes = lanes.with_columns(begin=begin, signals_begin=signals_begin, stream_bytes=stream_bytes)
-    return replace(state, lanes=lanes, rejects=state.rejects.filter(~gone), runs=kept_runs)
-
-
-def collect(state: State, headers: Frame, recalled: Frame, log: EventLog) -> tuple[State, Frame]:
-    """Remove our messages that have a signal, and our signals that the remote has seen (3.4 steps 3 and 4).
-
-    Returns the state and the messages that were rejected, with their ``reason``, by subnet, substream, index.
-    """
-    remote = headers.filter(headers["chain"] != headers["remote"])
-    rejected = recalled.filter(recalled["reason"] > 0)
-    rejected = rejected.take(
-        stable_order(rejected["chain"], rejected["remote"], rejected["substream"], rejected["index"])
-    )
-    if len(remote) == 0:
-        return state, rejected
-    lanes = state.lanes
-    rows = lanes.positions(remote["chain"], remote["remote"], remote["substream"])
-    begin = lanes.rows["begin"].copy()
-    signals_begin = lanes.rows["signals_begin"].copy()
-    end = remote["signals_end"]
-    next_index = lanes.rows["next_index"][rows]
-    if bool(((end < begin[rows]) | (end > next_index)).any()):
-        raise InvariantViolation("a header signals messages outside our stream")
-    log.collected(remote, COLLECTED_MESSAGES, begin[rows], end)
-    begin[rows] = end
-    seen = np.maximum(signals_begin[rows], remote["begin"])
-    log.collected(remote, COLLECTED_SIGNALS, signals_begin[rows], seen)
-    signals_begin[rows] = seen
-    lanes = lanes.with_columns(begin=begin, signals_begin=signals_begin)
-    lane = lanes.positions(state.rejects["chain"], state.rejects["remote"], state.rejects["substream"])
-    rejects = state.rejects.filter(state.rejects["index"] >= signals_begin[lane])
-    lanes, runs = _trim_runs(replace(state, lanes=lanes), recalled)
-    return replace(state, lanes=lanes, rejects=rejects, runs=runs), rejected
-
-
-def _trim_runs(state: State, recalled: Frame) -> tuple[Lanes, Frame]:
-    """Forget runs that are collected as a whole, and take the bytes of what was collected from the streams' sizes."""
-    runs, lanes = state.runs, state.lanes
-    if len(runs) == 0:
-        return lanes, runs
-    lane = lanes.positions(runs["chain"], runs["remote"], runs["substream"])
-    begin = lanes.rows["begin"][lane]
-    left = runs["bytes"].copy()
-    cut = (begin > runs["first"]) & (begin < runs["first"] + runs["count"])
-    if cut.any() and len(recalled):
-        owner_lane = lanes.positions(recalled["chain"], recalled["remote"], recalled["substream"])
-        gone = recalled["index"] < lanes.rows["begin"][owner_lane]
-        firsts, asked = pair_codes(
-            (lane.astype(np.uint64), runs["first"]), (owner_lane.astype(np.uint64), recalled["index"])
-        )
-        run = np.searchsorted(firsts, asked, side="right") - 1
-        sizes = np.bincount(run[gone], weights=recalled["size"][gone], minlength=len(runs)).astype(np.uint64)
-        left[cut] -= sizes[cut]
-    whole = begin >= runs["first"] + runs["count"]
-    left[whole] = 0
-    removed = np.bincount(lane, weights=(runs["bytes"] - left), minlength=len(lanes.rows)).astype(np.uint64)
-    lanes = lanes.with_columns(stream_bytes=lanes.rows["stream_bytes"] - removed)
-    return lanes, runs.with_columns(bytes=left).filter(~whole)
-
-
-def handle_rejects(rejected: Frame, context: Context, log: EventLog) -> tuple[Frame, Frame]:
-    """Make the synthetic rejects of requests and send responses on (X-13); returns arrivals and messages to append."""
-    if len(rejected) == 0:
-        return empty_frame(ARRIVAL_SCHEMA), empty_frame(OUTGOING_SCHEMA)
-    request = rejected["kind"] == Kind.REQUEST
-    answers = []
-    for reason in RejectReason:
-        rows = np.flatnonzero(request & (rejected["reason"] == reason)) if reason else np.empty(0, dtype=np.int64)
-        if len(rows):
-            made = reject_responses(rejected.take(rows), REASON_CODES[reason], REASON_TEXTS[reason])
-            answers.append(made.with_columns(row=rows, chain=rejected["chain"][rows], fresh=True))
-    again = np.flatnonzero(~request)
-    if len(again):
-        kept = rejected.take(again).select([*MESSAGE_COLUMNS, "chain"])
-        answers.append(kept.with_columns(row=again, fresh=False, sent_tick=rejected["sent_tick"][again]))
-    answers = [
-        part if "sent_tick" in part else part.with_columns(sent_tick=repeated(np.uint64(context.tick), len(part)))
-        for part in answers
-    ]
-    onward = concat(answers)
-    onward = onward.take(np.argsort(onward["row"], kind="stable"))
-    hosts = context.host_of(onward["receiver"])
-    lost = onward.take(np.flatnonzero(hosts < 0))
-    log.add(event_rows(lost, Event.DROPPED, chain=lost["chain"], reason="unroutable_response"))
-    here = onward["fresh"] & (hosts == onward["chain"].view(np.int32))
-    local = onward.take(np.flatnonzero(here))
-    away = onward.take(np.flatnonzero((hosts >= 0) & ~here))
-    return as_arrivals(local, local["chain"], Via.SYNTHETIC), away.select(OUTGOING_SCHEMA.names)
-
-
-def push_arrivals(state: State, arrivals: Frame) -> tuple[State, Frame]:
-    """Push arrivals to their input queues in row order; returns the state and the arrivals with ``queue_index``."""
-    if len(arrivals) == 0:
-        return state, arrivals.with_columns(queue_index=np.uint64(0))
-    queues = state.input_queues
-    index, counters = queues.counters.push(arrivals["receiver"], arrivals["sender"])
-    numbered = arrivals.select(MESSAGE_COLUMNS).with_columns(index=index)
-    merged = replace(queues, counters=counters).merge(numbered)
-    return replace(state, input_queues=merged), arrivals.with_columns(queue_index=index)
 
 
 def induct_ingress(state: State, ingress: pa.Table, context: Context, log: EventLog) -> tuple[State, Frame]:
@@ -372,7 +239,7 @@ def induct_ingress(state: State, ingress: pa.Table, context: Context, log: Event
     if length == 0:
         return state, messages.with_columns(queue_index=np.uint64(0))
     here = context.host_of(messages["receiver"]) == messages["chain"].view(np.int32)
-    accepted = here & context.programs.installed(messages["receiver"])
+    accepted = here & state.installed(messages["receiver"])
     refused = messages.filter(~accepted)
     log.add(
         event_rows(
@@ -390,4 +257,3 @@ def induct_ingress(state: State, ingress: pa.Table, context: Context, log: Event
     kept = kept.with_columns(callback=index)
     merged = replace(queues, counters=counters).merge(kept.select(MESSAGE_COLUMNS).with_columns(index=index))
     return replace(state, ingress_queues=merged), kept.with_columns(queue_index=index)
-

@@ -33,6 +33,7 @@ class Registry:
     ``subnets``: numbers of the subnets by position. ``canisters``: known canisters, ascending; ``hosts``: the position of
     each one's subnet, ``NO_HOST`` for one that ``subnet_assignment`` does not map. ``trace_canisters`` and
     ``trace_hosts``: for every canister that moved, its hosts from first to present, one row each in that order.
+    ``newcomers``: canisters that no subnet hosted at genesis and that are hosted without a break since they first were.
     """
 
     version: int
@@ -41,6 +42,7 @@ class Registry:
     hosts: Hosts
     trace_canisters: U64
     trace_hosts: Hosts
+    newcomers: U64
 
     @cached_property
     def _dense(self) -> Hosts | None:
@@ -54,7 +56,8 @@ class Registry:
         """Return the position of each canister's subnet (``subnet_assignment``), ``NO_HOST`` where it is undefined."""
         dense = self._dense
         if dense is not None:
-            return dense[np.minimum(canisters, np.uint64(len(dense) - 1))]
+            hosts: Hosts = dense[np.minimum(canisters, np.uint64(len(dense) - 1))]
+            return hosts
         if len(self.canisters) == 0:
             return np.full(len(canisters), NO_HOST, dtype=np.int32)
         places = np.minimum(np.searchsorted(self.canisters, canisters), len(self.canisters) - 1)
@@ -74,10 +77,19 @@ class Registry:
         places = np.clip(places, 0, len(ordered) - 1)
         return np.where(ordered[places] == asked, order[places], -1)
 
+    def last_host_of(self, canisters: U64) -> Hosts:
+        """Return the position of the subnet that hosts each canister, or was the last to; ``NO_HOST`` if none ever did."""
+        hosts = self.host_of(canisters)
+        if len(self.trace_canisters):
+            rows = np.searchsorted(self.trace_canisters, canisters, side="right") - 1
+            gone = (hosts == NO_HOST) & (rows >= 0) & (self.trace_canisters[np.maximum(rows, 0)] == canisters)
+            hosts[gone] = self.trace_hosts[rows[gone]]
+        return hosts
+
 
 def subnet_positions(topology: Topology) -> U64:
     """Return the numbers of a topology's subnets in the order of their id bytes: position -> number."""
-    numbers = topology.chains["number"].to_numpy().astype(np.uint64)
+    numbers: U64 = topology.chains["number"].to_numpy().astype(np.uint64)
     return numbers[np.argsort(subnet_order(numbers), kind="stable")]
 
 
@@ -95,8 +107,13 @@ def registry_at(topology: Topology, tick: int) -> Registry:
     moved = moves["program"].to_numpy().astype(np.uint64)[:applied]
     targets = _positions(moves["chain"].combine_chunks()[:applied], subnets, by_number)
     traces: dict[int, list[int]] = {}
+    newcomers: dict[int, bool] = {}
     for canister, target in zip(moved.tolist(), targets.tolist(), strict=True):
         place = int(np.searchsorted(canisters, canister))
+        if hosts[place] != NO_HOST or traces.get(canister):
+            newcomers[canister] = newcomers.get(canister, False) and target != NO_HOST
+        elif target != NO_HOST:
+            newcomers[canister] = True
         trace = traces.setdefault(canister, [int(hosts[place])] if hosts[place] != NO_HOST else [])
         hosts[place] = target
         if target != NO_HOST:
@@ -109,6 +126,7 @@ def registry_at(topology: Topology, tick: int) -> Registry:
         hosts=hosts,
         trace_canisters=np.array([canister for canister, _ in rows], dtype=np.uint64),
         trace_hosts=np.array([host for _, host in rows], dtype=np.int32),
+        newcomers=np.array(sorted(canister for canister, new in newcomers.items() if new), dtype=np.uint64),
     )
 
 

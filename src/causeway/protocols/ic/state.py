@@ -33,8 +33,8 @@ LANES_SCHEMA = pa.schema(
     ]
 )
 """One row a substream of the stream from ``chain`` to ``remote``. Messages ``begin`` to ``next_index`` - 1 are in it, of
-``stream_bytes`` bytes together. It carries signals about the messages ``signals_begin`` to ``expected`` - 1 received from
-``remote``; ``expected`` is both ``signals_end`` and the entry of expected_xnet_indices (the invariant of 2.6)."""
+``stream_bytes`` bytes together (exact where ``limits = deployed``, an upper bound elsewhere). It carries signals about the
+messages ``signals_begin`` to ``expected`` - 1 received from ``remote``; ``expected`` is both ``signals_end`` and the entry of expected_xnet_indices (the invariant of 2.6)."""
 
 REJECTS_SCHEMA = pa.schema(
     [
@@ -59,8 +59,8 @@ RUNS_SCHEMA = pa.schema(
         pa.field("root", pa.binary(32), nullable=False),
     ]
 )
-"""The messages that one round appended to one substream, as far as any is still in it: their indices, the bytes of those
-that are left, and the Merkle root over all of them. A stream is thus hashed once, when it grows, and never again."""
+"""The messages that one round appended to one substream, as far as any is still in it: their indices, the bytes of
+those that are left, and the Merkle root over all of them. A stream is thus hashed once, when it grows, and never again."""
 
 COUNTERS_SCHEMA = pa.schema(
     [
@@ -69,7 +69,8 @@ COUNTERS_SCHEMA = pa.schema(
         pa.field("next_index", pa.uint64(), nullable=False),
     ]
 )
-"""Rolling indices: input queues by (receiver, sender), output queues by (sender, receiver), ingress by (receiver, receiver)."""
+"""Rolling indices: input queues by (receiver, sender), output queues by (sender, receiver), ingress queues by
+(receiver, receiver)."""
 
 CANISTERS_SCHEMA = pa.schema(
     [
@@ -79,7 +80,10 @@ CANISTERS_SCHEMA = pa.schema(
         pa.field("balance_low", pa.uint64(), nullable=False),
     ]
 )
-"""What execution keeps for every installed canister besides its program's state."""
+"""What execution keeps for every installed canister besides its program's state; a canister without a row is not installed."""
+
+DENSE_CANISTERS = 1 << 24
+"""Canister numbers below this are looked up in an array, larger ones by bisection."""
 
 INPUT_KEYS = ("receiver", "sender")
 OUTPUT_KEYS = ("sender", "receiver")
@@ -108,7 +112,7 @@ class Lanes:
         return positions_in(own, asked)
 
     def ensure(self, chain: npt.NDArray[Any], remote: npt.NDArray[Any], substream: U64) -> Lanes:
-        """Return the lanes with a new one, all indices at the base, for each (chain, remote, substream) that is absent."""
+        """Return the lanes, and for each (chain, remote, substream) that is absent a new one, all indices at the base."""
         rows = self.rows
         own, asked = pair_codes(
             (lane_codes(rows["chain"], rows["remote"]), rows["substream"]),
@@ -121,13 +125,13 @@ class Lanes:
         new = missing[first]
         places = np.searchsorted(own, codes)
         start = np.full(len(new), self.base, dtype=np.uint64)
-        added = {
+        added: dict[str, Any] = {
             "chain": chain[new].astype(np.uint32),
             "remote": remote[new].astype(np.uint32),
             "substream": substream[new],
             "stream_bytes": np.zeros(len(new), dtype=np.uint64),
         }
-        columns = {name: np.insert(rows[name], places, added.get(name, start)) for name in rows.names}
+        columns: dict[str, Any] = {name: np.insert(rows[name], places, added.get(name, start)) for name in rows.names}
         return Lanes(Frame(columns), self.base)
 
     def with_columns(self, **columns: Any) -> Lanes:
@@ -164,6 +168,18 @@ class State:
             canisters=empty_frame(CANISTERS_SCHEMA),
             programs={},
         )
+
+    def installed(self, canisters: U64) -> npt.NDArray[np.bool_]:
+        """Return which canisters are installed on the subnets of this state."""
+        known: U64 = self.canisters["canister"]
+        if len(known) == 0:
+            return np.zeros(len(canisters), dtype=bool)
+        if int(known[-1]) < DENSE_CANISTERS:
+            table = np.zeros(int(known[-1]) + 2, dtype=bool)
+            table[known] = True
+            dense: npt.NDArray[np.bool_] = table[np.minimum(canisters, np.uint64(len(table) - 1))]
+            return dense
+        return positions_in(known, canisters) >= 0
 
 
 STATE_SCHEMAS: dict[str, pa.Schema] = {

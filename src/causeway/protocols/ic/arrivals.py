@@ -1,0 +1,46 @@
+"""Pushes to input queues: whatever brings a message to a canister, all are numbered by the same few lines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.frame import Frame
+from causeway.model.ledger import NO_CHAIN, Via
+from causeway.protocols.ic.messages import LANE_COLUMNS, MESSAGE_COLUMNS, STREAMED_SCHEMA
+from causeway.protocols.ic.state import State
+
+ARRIVAL_SCHEMA = pa.schema(
+    [
+        *(STREAMED_SCHEMA.field(name) for name in [*LANE_COLUMNS, *MESSAGE_COLUMNS]),
+        pa.field("via", pa.uint8(), nullable=False),
+    ]
+)
+"""A push to an input queue: the message, where it came from (``remote`` is ``NO_CHAIN`` when from no lane), and by which way."""
+
+OUTGOING_SCHEMA = pa.schema([*(STREAMED_SCHEMA.field(name) for name in ["chain", *MESSAGE_COLUMNS, "sent_tick"])])
+"""A message that routing itself appends to a stream: ``chain`` is the subnet that sends it on."""
+
+
+def as_arrivals(responses: Frame, hosts: np.ndarray, via: Via) -> Frame:
+    """Return rows of ``ARRIVAL_SCHEMA`` for responses that routing made at ``hosts``."""
+    return responses.with_columns(
+        chain=hosts.astype(np.uint32),
+        remote=np.uint32(NO_CHAIN),
+        substream=np.uint64(0),
+        index=np.uint64(0),
+        via=np.uint8(via),
+    ).select(ARRIVAL_SCHEMA.names)
+
+
+def push_arrivals(state: State, arrivals: Frame) -> tuple[State, Frame]:
+    """Push arrivals to their input queues in row order; returns the state and the arrivals with ``queue_index``."""
+    if len(arrivals) == 0:
+        return state, arrivals.with_columns(queue_index=np.uint64(0))
+    queues = state.input_queues
+    index, counters = queues.counters.push(arrivals["receiver"], arrivals["sender"])
+    numbered = arrivals.select(MESSAGE_COLUMNS).with_columns(index=index)
+    merged = replace(queues, counters=counters).merge(numbered)
+    return replace(state, input_queues=merged), arrivals.with_columns(queue_index=index)
