@@ -14,7 +14,7 @@ from causeway.pipeline.compaction import compact
 from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor
 from causeway.pipeline.lake import Lake, LakeError, Manifest
 from causeway.pipeline.run import commit_genesis, run_tick
-from causeway.pipeline.session import open_session
+from causeway.pipeline.session import open_one, open_session
 from causeway.pipeline.tables import LakeTables
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 Progress = Callable[[Manifest], None]
 """Called after every committed height."""
+
+STALLED = 1_000
+"""After this many ticks without any event a run ends, although messages are left: nothing will ever move them."""
 
 
 class Network:
@@ -34,6 +37,7 @@ class Network:
     def __init__(self, scenario: Scenario, lake: str | None = None, *, resume: bool = False) -> None:
         self.scenario = scenario
         self._temporary = None
+        self.stalled = False
         place = lake or scenario.network.lake
         if place is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="causeway-")
@@ -70,7 +74,9 @@ class Network:
 
     @property
     def spark(self) -> SparkSession:
-        """Return the Spark session; the first use starts it."""
+        """Return the Spark session; the first use starts it. A run in process reads with whatever session is open."""
+        if self.scenario.network.executor == "in_process" and (session := open_one()) is not None:
+            return session
         return open_session(self.scenario.network.master)
 
     def _open(self, resume: bool) -> Manifest:
@@ -129,15 +135,23 @@ class Network:
     def run(self, ticks: int | None = None, progress: Progress | None = None) -> int:
         """Run until nothing is left to do, at most to tick ``ticks`` (exclusive; default: the scenario's). Returns the height.
 
-        Ticks in which nothing could happen are skipped and cost nothing. ``progress`` is called after every height.
+        Ticks in which nothing could happen are skipped and cost nothing. ``progress`` is called after every height. A network that
+        holds messages but has moved none for ``STALLED`` ticks, with no traffic to come, is left as it is (``stalled``): a chain is
+        halted for good, or a carrier drops everything.
         """
         limit = ticks if ticks is not None else self.scenario.network.ticks
-        while (tick := self.next_tick()) is not None and (limit is None or tick < limit):
+        quiet = 0
+        while (tick := self.next_tick()) is not None and (limit is None or tick < limit) and quiet < STALLED:
             self._before = run_tick(self._executor, self.lake, self._before, tick)
+            quiet = 0 if moved(self._before) or self._traffic_to_come(tick) else quiet + 1
             compact(self.lake, self._before)
             if progress is not None:
                 progress(self._before)
+        self.stalled = quiet >= STALLED
         return self._before.height
+
+    def _traffic_to_come(self, tick: int) -> bool:
+        return self._deployed.deployment.traffic.next_tick(tick + 1) is not None
 
     @property
     def tables(self) -> LakeTables:
@@ -167,6 +181,11 @@ class Network:
 
     def __exit__(self, *failure: object) -> None:
         self.close()
+
+
+def moved(manifest: Manifest) -> bool:
+    """Return whether anything happened at a height, headers aside."""
+    return any(manifest.rows.get(table, 0) for table in ("transfers", "events", "collected"))
 
 
 __all__ = ["InvalidInput", "Network"]

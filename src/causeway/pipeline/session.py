@@ -96,6 +96,14 @@ def open_session(
             raise
 
 
+def open_one() -> SparkSession | None:
+    """Return the Spark session that is open in this process, with whatever arguments, or None."""
+    with _lock:
+        if _gateway is not None and not _alive(_gateway):
+            return None
+        return _session_of_the_caller()
+
+
 def close_session() -> None:
     """Close the session that ``open_session`` opened, and end its Java process. Without one, do nothing."""
     with _lock:

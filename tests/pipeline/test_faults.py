@@ -1,0 +1,204 @@
+"""What goes wrong in a network ends as the reference says, and the ledger shows it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from causeway.network.network import Network
+
+BASE = """
+[network]
+protocol = "ic"
+executor = "in_process"
+
+[[chains]]
+name = "A"
+[[chains]]
+name = "B"
+[[chains]]
+name = "C"
+
+[[programs]]
+name = "caller"
+chain = "A"
+program = "caller"
+balance = 1000
+[[programs]]
+name = "echo"
+chain = "B"
+program = "echo"
+[[programs]]
+name = "nowhere"
+program = "none"
+[[programs]]
+name = "empty"
+chain = "B"
+program = "none"
+
+[traffic]
+source = "script"
+"""
+
+CALL = """
+[[traffic.send]]
+tick = {tick}
+to = "{caller}"
+call = {{ receiver = "{to}", method = "hello", text = "hi", cycles = {cycles} }}
+count = {count}
+"""
+
+
+def call(to: str, *, tick: int = 0, count: int = 1, cycles: int = 0, caller: str = "caller") -> str:
+    return CALL.format(to=to, tick=tick, count=count, cycles=cycles, caller=caller)
+
+
+def run(folder: Path, text: str, **overrides: str) -> Network:
+    scenario = folder / "scenario.toml"
+    scenario.write_text(text)
+    net = Network.from_scenario(scenario, overrides, lake=str(folder / "lake"))
+    net.run(ticks=60)
+    return net
+
+
+def ledger(net: Network) -> list[dict[str, Any]]:
+    """Return the ledger's rows in order of time; one query a test, because a query has a price."""
+    rows = [row.asDict() for row in net.ledger.collect()]
+    return sorted(rows, key=lambda row: (row["height"], row["kind"], row["event"], row["message_id"]))
+
+
+def history(rows: list[dict[str, Any]], **wanted: str) -> list[tuple[Any, ...]]:
+    """Return (kind, event, chain, code, detail) of the rows that match."""
+    return [
+        tuple(row[name] for name in ("kind", "event", "chain", "code", "detail"))
+        for row in rows
+        if all(row[name] == value for name, value in wanted.items())
+    ]
+
+
+def outcome(rows: list[dict[str, Any]]) -> Counter[str]:
+    """Return how many calls were answered with data, with a reject, and never."""
+    calls = {row["message_id"] for row in rows if row["kind"] == "request" and row["event"] == "sent"}
+    ends = {
+        row["answers"]: "rejected" if row["code"] else "answered"
+        for row in rows
+        if row["kind"] == "response" and row["event"] == "received"
+    }
+    return Counter(ends.get(call, "pending") for call in calls)
+
+
+def balance(net: Network, program: int) -> int:
+    row = net.state("canisters").where(f"canister = {program}").first()
+    assert row is not None
+    return int(row.balance_high) * 2**64 + int(row.balance_low)
+
+
+def test_a_canister_in_no_subnet_is_answered_for_by_the_senders_subnet(tmp_path: Path, spark: SparkSession) -> None:
+    net = run(tmp_path, BASE + call("nowhere", cycles=7))
+    rows = ledger(net)
+    assert history(rows, kind="request") == [
+        ("request", "rejected", "A", 3, "NON_EXISTENT_CANISTER"),
+        ("request", "sent", "A", 3, "NON_EXISTENT_CANISTER"),
+    ]
+    assert [(row[2], row[3]) for row in history(rows, kind="response", event="received")] == [("A", 3)]
+    assert balance(net, 0) == 1000
+
+
+def test_a_canister_that_is_not_installed_rejects(tmp_path: Path, spark: SparkSession) -> None:
+    net = run(tmp_path, BASE + call("empty", cycles=7), **{"options.vsr": '"deployed"'})
+    assert ("request", "rejected", "B", 3, "CanisterNotFound") in history(ledger(net), kind="request")
+    assert balance(net, 0) == 1000
+
+
+def test_a_message_whose_subnet_does_not_own_its_sender_is_dropped(tmp_path: Path, spark: SparkSession) -> None:
+    forged = """
+[[faults]]
+kind = "forge"
+tick = 1
+chain = "C"
+sender = "caller"
+receiver = "echo"
+text = "not from there"
+"""
+    rows = ledger(run(tmp_path, BASE + call("echo") + forged))
+    assert ("request", "dropped", "B", 0, "sender_mismatch") in history(rows, kind="request")
+    assert not history(rows, kind="request", event="received", source="C")
+
+
+def test_every_third_request_rejected_by_policy_comes_back(tmp_path: Path, spark: SparkSession) -> None:
+    net = run(tmp_path, BASE + call("echo", count=9, cycles=1), **{"options.reject_every": "3"})
+    rows = ledger(net)
+    rejected = [(row["index"], row["chain"], row["code"], row["detail"]) for row in rows if row["event"] == "rejected"]
+    assert rejected == [(3, "B", 1, "Unknown"), (6, "B", 1, "Unknown"), (9, "B", 1, "Unknown")]
+    summary = net.summary()
+    assert (summary["answered"], summary["rejected"], summary["delivered"]) == (6, 3, 6)
+    assert outcome(rows) == {"answered": 6, "rejected": 3}
+    assert balance(net, 0) == 1000
+
+
+def test_a_full_stream_holds_messages_back_and_loses_none(tmp_path: Path, spark: SparkSession) -> None:
+    limits = {"options.limits": '"deployed"', "options.limit.stream_messages": "2"}
+    rows = ledger(run(tmp_path, BASE + call("echo", count=7), **limits))
+    requests = [row for row in rows if row["kind"] == "request"]
+    assert len({row["height"] for row in requests if row["event"] == "sent"}) == 1
+    committed = Counter(row["height"] for row in requests if row["event"] == "committed")
+    assert sum(committed.values()) == 7 and max(committed.values()) == 2
+    assert outcome(rows) == {"answered": 7}
+
+
+def test_a_request_held_back_too_long_times_out(tmp_path: Path, spark: SparkSession) -> None:
+    options = {
+        "options.limits": '"deployed"', "options.limit.stream_messages": "1", "options.timeouts": '"on"',
+        "options.request_lifetime_seconds": "2",
+    }  # fmt: skip
+    dropped = '\n[[faults]]\nkind = "drop"\nsource = "A"\ndestination = "B"\nfrom = 0\nuntil = 20\n'
+    net = run(tmp_path, BASE + call("echo", count=3, cycles=1) + dropped, **options)
+    rows = ledger(net)
+    assert len(history(rows, event="timed_out")) == 2
+    assert outcome(rows) == {"answered": 1, "rejected": 2}
+    assert balance(net, 0) == 1000
+
+
+MOVED = (
+    BASE
+    + '\n[[moves]]\ntick = 4\nprogram = "echo"\nchain = "C"\n'
+    + "".join(call("echo", tick=tick) for tick in range(8))
+)
+MIGRATING = {"options.vsr": '"deployed"', "options.migrations": '"on"', "options.sender_mismatch": '"deployed"'}
+
+
+def test_calls_to_a_canister_that_moves_are_answered_or_rejected_and_nothing_is_lost(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    net = run(tmp_path, MOVED, **MIGRATING)
+    summary = net.summary()
+    assert summary["sent"] == 8 and summary["pending"] == 0 and summary["lost"] == 0
+    assert summary["rejected"] >= 1 and summary["answered"] == 8 - summary["rejected"]
+    assert summary["duplicates"] == 0 and summary["out_of_order"] == 0
+    rows = ledger(net)
+    moving = history(rows, event="rejected", kind="request")
+    assert {(row[2], row[4]) for row in moving} == {("B", "CanisterMigrating")}
+    places = [row for row in rows if row["event"] == "executed" and row["receiver"] == "echo"]
+    assert all((row["chain"] == "B") == (row["tick"] < 4) for row in places)
+
+
+def test_replayed_gapped_and_tampered_slices_are_refused_by_name(tmp_path: Path, spark: SparkSession) -> None:
+    faults = "".join(
+        f'\n[[faults]]\nkind = "{kind}"\nsource = "A"\ndestination = "B"\ntick = {tick}\n'
+        for kind, tick in (("replay", 3), ("gap", 5), ("tamper", 7))
+    )
+    net = run(tmp_path, BASE + "".join(call("echo", tick=tick, count=2) for tick in range(10)) + faults)
+    refused = [(row["tick"], row["chain"], row["detail"]) for row in ledger(net) if row["kind"] == "control"]
+    assert refused == [(3, "B", "UnexpectedMessages"), (5, "B", "UnexpectedMessages"), (7, "B", "InvalidStream")]
+    summary = net.summary()
+    assert (summary["answered"], summary["duplicates"], summary["out_of_order"]) == (20, 0, 0)
+
+
+def test_a_halted_chain_goes_on_where_it_stopped(tmp_path: Path, spark: SparkSession) -> None:
+    halt = '\n[[faults]]\nkind = "halt"\nchain = "B"\nfrom = 1\nuntil = 9\n'
+    rows = ledger(run(tmp_path, BASE + call("echo", count=5) + halt))
+    assert [row["tick"] for row in rows if row["event"] == "executed" and row["receiver"] == "echo"] == [10] * 5
+    assert outcome(rows) == {"answered": 5}

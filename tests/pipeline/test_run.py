@@ -1,0 +1,188 @@
+"""Whole runs on the lake: the same roots however they are cut and executed, after a kill, on a cluster; and what the ledger shows."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from causeway.network.network import Network
+from causeway.pipeline.lake import Lake, LakeError
+
+BUSY = """
+[network]
+protocol = "ic"
+seed = 5
+master = "local[2]"
+
+[options]
+vsr = "deployed"
+migrations = "on"
+sender_mismatch = "deployed"
+reject_every = 7
+limits = "deployed"
+
+[options.limit]
+stream_messages = 30
+
+[transport]
+skip = 0.2
+
+[[chains]]
+count = 6
+prefix = "s"
+
+[traffic]
+source = "generated"
+messages_per_tick = 120
+ticks = 12
+"""
+
+
+def network(folder: Path, text: str, executor: str, partitions: int, **more: Any) -> Network:
+    scenario = folder / "scenario.toml"
+    scenario.write_text(text)
+    overrides = {"network.executor": f'"{executor}"', "network.partitions": str(partitions)}
+    return Network.from_scenario(scenario, overrides, lake=str(folder / f"lake-{executor}-{partitions}"), **more)
+
+
+def roots(lake: Lake) -> list[bytes]:
+    found = []
+    for height in lake.heights():
+        files = lake.manifest(height).log.get("headers", {}).values()
+        tables = [lake.storage.read_table(path, ["chain", "root"]) for path in files]
+        rows = sorted(zip(*(sum((t[c].to_pylist() for t in tables), []) for c in ("chain", "root")), strict=True))
+        found.append(b"".join(root for _, root in rows))
+    return found
+
+
+def uncompacted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep every height's header file, so that roots at every height can be compared."""
+    monkeypatch.setattr("causeway.network.network.compact", lambda lake, last: None)
+
+
+def test_the_same_roots_at_every_height_however_the_chains_are_cut_and_executed(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uncompacted(monkeypatch)
+    found = {}
+    for executor, partitions in (("in_process", 1), ("in_process", 4), ("spark", 2), ("spark", 6)):
+        net = network(tmp_path, BUSY, executor, partitions)
+        net.run()
+        found[executor, partitions] = roots(net.lake)
+    first = found["in_process", 1]
+    assert len(first) > 12
+    assert all(other == first for other in found.values())
+
+
+def test_a_killed_run_goes_on_to_the_same_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uncompacted(monkeypatch)
+    whole = network(tmp_path, BUSY, "in_process", 2)
+    whole.run()
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    program = f"""
+from pathlib import Path
+from tests.pipeline.test_run import BUSY, network
+import causeway.network.network as module
+module.compact = lambda lake, last: None
+network(Path({str(folder)!r}), BUSY, "in_process", 2).run()
+"""
+    lake = Lake.at(str(folder / "lake-in_process-2"))
+    for wanted in (3, 7):
+        resumed = program.replace("2).run()", "2, resume=True).run()") if lake.exists() else program
+        process = subprocess.Popen([sys.executable, "-c", resumed], cwd=Path(__file__).parents[2])
+        deadline = time.monotonic() + 120
+        while (not lake.exists() or not lake.heights() or lake.heights()[-1] < wanted) and time.monotonic() < deadline:
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    after_kill = lake.heights()[-1]
+    (folder / "lake-in_process-2" / "heights" / f"{after_kill + 1:010d}").mkdir(exist_ok=True)
+    resumed_net = network(folder, BUSY, "in_process", 2, resume=True)
+    resumed_net.run()
+    assert roots(resumed_net.lake) == roots(whole.lake)
+
+
+def test_compaction_loses_and_repeats_no_row(tmp_path: Path, spark: SparkSession) -> None:
+    text = BUSY.replace("ticks = 12", "ticks = 70").replace("messages_per_tick = 120", "messages_per_tick = 4")
+    net = network(tmp_path, text, "in_process", 2)
+    net.run()
+    assert net.lake.compactions()
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        uncompacted(patch)
+        other = network(plain, text, "in_process", 2)
+        other.run()
+    for table in ("transfers", "events", "collected", "headers"):
+        compacted = Counter(map(str, net.tables.log(table).collect()))
+        assert compacted == Counter(map(str, other.tables.log(table).collect())), table
+
+
+def test_state_is_read_at_any_committed_height(tmp_path: Path, spark: SparkSession) -> None:
+    net = network(tmp_path, BUSY, "in_process", 2)
+    net.run()
+    early, late = (net.state("lanes", height).agg({"next_index": "sum"}).first() for height in (2, net.height))
+    assert early is not None and late is not None and 0 < early[0] < late[0]
+    with pytest.raises(LakeError, match=r"height: 9999 is not committed; committed are 0 to \d+"):
+        net.state("lanes", 9999)
+    with pytest.raises(LakeError, match=r"table: lane is unknown; allowed: canisters, .*lanes"):
+        net.state("lane")
+
+
+def test_a_lake_is_refused_when_it_is_not_the_one_meant(tmp_path: Path) -> None:
+    net = network(tmp_path, BUSY, "in_process", 1)
+    with pytest.raises(LakeError, match="holds a lake already"):
+        network(tmp_path, BUSY, "in_process", 1)
+    with pytest.raises(LakeError, match="was made by another scenario"):
+        network(tmp_path, BUSY.replace("seed = 5", "seed = 6"), "in_process", 1, resume=True)
+    with pytest.raises(LakeError, match="holds no lake to resume"):
+        network(tmp_path, BUSY, "in_process", 3, resume=True)
+    about = Path(net.lake.storage.absolute("lake.json"))
+    about.write_text(about.read_text().replace('"format": 1', '"format": 99'))
+    with pytest.raises(LakeError, match="is of format 99, this Causeway reads format 1"):
+        network(tmp_path, BUSY, "in_process", 1, resume=True)
+
+
+def test_two_runs_cannot_commit_the_same_height(tmp_path: Path) -> None:
+    net = network(tmp_path, BUSY, "in_process", 1)
+    net.run(ticks=3)
+    with pytest.raises(LakeError, match="was committed by another run"):
+        net.lake.commit(net.lake.manifest(2))
+
+
+@pytest.mark.cluster
+def test_the_same_roots_on_a_standalone_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uncompacted(monkeypatch)
+    alone = network(tmp_path, BUSY, "in_process", 3)
+    alone.run(ticks=6)
+    program = f"""
+from pathlib import Path
+from causeway.pipeline.cluster import LocalCluster
+from tests.pipeline.test_run import BUSY, network
+import causeway.network.network as module
+module.compact = lambda lake, last: None
+if __name__ == "__main__":
+    with LocalCluster(workers=2, cores=1) as cluster:
+        text = BUSY.replace("local[2]", cluster.master_url)
+        network(Path({str(tmp_path)!r}), text, "spark", 3).run(ticks=6)
+"""
+    script = tmp_path / "on_cluster.py"
+    script.write_text(program)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=280, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert roots(Lake.at(str(tmp_path / "lake-spark-3"))) == roots(alone.lake)
+
+
