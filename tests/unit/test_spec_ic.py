@@ -243,8 +243,7 @@ def test_ids_and_their_order() -> None:
 def test_draw_is_philox() -> None:
     assert philox_4x64((0, 0, 0, 0), (0, 0))[0] == 0x16554D9ECA36314C
     for seed, own, height in [(0, 0, 1), (7, 3, 12), (2**64 - 1, 2**63, 99)]:
-        # NumPy adds one to the counter before it draws.
-        generator = np.random.Philox(counter=height - 1, key=np.array([seed, own], dtype=np.uint64))
+        generator = np.random.Philox(counter=height, key=np.array([seed, own], dtype=np.uint64))
         assert draw(seed, own, height) == int(generator.random_raw())
 
 
@@ -335,7 +334,7 @@ def test_handler_that_raises_is_undone_and_answered() -> None:
     assert net.program(1).answers == ((0, 5),)
     # The second call is beyond the balance: the whole handler run is undone, the first call with it.
     (executed,) = of(net.call(1, (2, "echo", 30), (2, "echo", 30)), "executed")
-    assert executed.error == "InsufficientCycles"
+    assert executed.error == "InsufficientCycles: balance 20, attached 30"
     assert net.states[1].balances[1] == 50
     assert net.states[1].next_callbacks[1] == 1
     assert net.program(1).calls == 1
@@ -356,7 +355,7 @@ def test_answer_at_hand_comes_before_calls() -> None:
     after, _ = ic.execute(state, registry, behaviour, options)
     elements = after.output_queues[2, 1].elements
     # 3 accepted cycles do not pay a call of 7: the late 8 come after it.
-    assert elements == {1: ic.Response(1, 2, 6, 3, reject=(5, "InsufficientCycles"))}
+    assert elements == {1: ic.Response(1, 2, 6, 3, reject=(5, "InsufficientCycles: balance 0, attached 7"))}
     after, _ = ic.execute(replace(state, balances={2: 4}), registry, behaviour, options)
     elements = after.output_queues[2, 1].elements
     assert [(kind(elements[i]), cycles_of(elements[i])) for i in (1, 2, 3)] == [
@@ -484,7 +483,9 @@ def test_hazard_18_response_for_a_canister_in_no_subnet(rule: Any, answers: int)
     net.round()
     net.registry = net.registry.without(1)
     events = net.round({2: [ic.Ingress("u", 2, "flush")]})
-    (lost,) = of(events, "dropped")
+    (ended,) = of(events, "dropped", kind="control")
+    assert (ended.cause, ended.receiver, ended.cycles) == ("canister_removed", 1, 960)
+    (lost,) = of(events, "dropped", kind="response")
     assert (lost.cause, lost.queue_index) == ("unroutable_response", 1)
     assert len(of(events, "received", via="synthetic")) == answers
     assert guarantees.g9_no_loss(net.states, net.events, net.initial_cycles, net.options) == []

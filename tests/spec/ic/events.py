@@ -1,7 +1,7 @@
 """The event log: the relations of 1.1 under the ten names of message life.
 
 sent            Produced, at the sender's host: execution pushes to an output queue (`queue_index`). `via` is "forged"
-                for what a byzantine subnet put there itself.
+                for what a byzantine subnet put into its stream itself; so it is in the `committed` that goes with it.
 committed       Routed, at the source: a message is appended to a stream (`remote`, `substream`, `index`). From an
                 output queue it has that queue's `queue_index`; a reject or a response that routing itself puts on its
                 way has none, and `cause` = the name of the reject reason.
@@ -22,13 +22,15 @@ timed_out       At the sender's host: a request left its output queue after its 
                 `text`). A `received` via timeout goes with it.
 dropped         Lost, anywhere: gone for good, with its `cycles` and a `cause`: sender_mismatch, receiver_mismatch and
                 response_induction_failed at judging (they have the place in the remote's stream and `via`, and mean
-                verdict ACCEPT), unroutable_response, response_to_missing_canister.
+                verdict ACCEPT), unroutable_response, response_to_missing_canister, canister_removed (`queue_index`:
+                the place in a queue of a canister that is in no subnet any more).
 acknowledged    SignalSeen, at the source: the signal for a message that is still in our stream (`reason` if REJECT).
 collected       Collected, at the source: that message is removed from the stream (same columns).
 
 Events whose `kind` is "control" are about slices and signals:
 received        Included: a slice is part of the batch; `detail` = one (substream, begin, end, signals_end, first
                 message index, one past the last message index) a substream, the last two None without messages.
+dropped         A canister is in no subnet any more (`receiver`): its balance is Lost with it (`cause` canister_removed).
 rejected        A slice was refused; `error` = the name of the error.
 collected       One of our signals was removed (`remote`, `substream`, `index`; `reason` when it was REJECT).
 

@@ -54,9 +54,8 @@ class Call:
 
 Effect = Reply | Call
 Behaviour = Callable[[CanisterId, Any, Message], tuple[Any, Sequence[Effect]]]
-"""(canister, program state, message) -> (new program state, effects). It must not change the state it is given."""
-
-INSUFFICIENT_CYCLES = "InsufficientCycles"
+"""(canister, program state, message) -> (new program state, effects in the order made; the answer that a handler
+returns is made last). It must not change the state it is given."""
 
 
 def execute(
@@ -197,22 +196,21 @@ class Outcome:
 def run_handler(
     canister: CanisterId, program: Any, balance: int, next_callback: int, message: Message, behaviour: Behaviour
 ) -> Outcome:
-    """One handler run. Its effects are applied in the order of their output: the answer to the message at hand, then
-    calls and late answers in the order made. A call beyond the balance at that point makes the run count as raised."""
+    """One handler run. Cycles move in the order of its effects; a call beyond the balance at that point makes the run
+    count as raised. In the output the answer to the message at hand stands first, the rest in the order made."""
     try:
         new_program, effects = behaviour(canister, program, message)
     except Exception as error:  # whatever a program raises is its own failure, not the round's
         return Outcome(program, balance, next_callback, (), error=f"{type(error).__name__}: {error}")
-    at_hand = [effect for effect in effects if isinstance(effect, Reply) and _answers(effect, message)]
-    others = [effect for effect in effects if effect not in at_hand]
-    produced: list[CanisterMessage] = []
-    for effect in (*at_hand, *others):
+    answers: list[CanisterMessage] = []
+    others: list[CanisterMessage] = []
+    for effect in effects:
         if isinstance(effect, Reply):
             to = RequestKey(*effect.to)
             if not 0 <= effect.accepted <= to.cycles:
                 raise InvariantViolation(f"canister {canister} accepts {effect.accepted} of {to.cycles} cycles")
             balance += effect.accepted
-            produced.append(
+            (answers if _answers(effect, message) else others).append(
                 Response(
                     originator=to.sender,
                     respondent=canister,
@@ -224,10 +222,11 @@ def run_handler(
                 )
             )
         elif effect.cycles > balance:
-            return Outcome(program, balance, next_callback, (), error=INSUFFICIENT_CYCLES)
+            text = f"InsufficientCycles: balance {balance}, attached {effect.cycles}"
+            return Outcome(program, balance, next_callback, (), error=text)
         else:
             balance -= effect.cycles
-            produced.append(
+            others.append(
                 Request(
                     receiver=effect.receiver,
                     sender=canister,
@@ -238,7 +237,7 @@ def run_handler(
                 )
             )
             next_callback += 1
-    return Outcome(new_program, balance, next_callback, produced)
+    return Outcome(new_program, balance, next_callback, [*answers, *others])
 
 
 def _answers(reply: Reply, message: Message) -> bool:

@@ -53,5 +53,5 @@ def philox_4x64(counter: tuple[int, int, int, int], key: tuple[int, int]) -> tup
 
 
 def draw(seed: int, own: SubnetId, height: int) -> int:
-    """The first word of Philox-4x64 keyed by (seed, own) with counter (height, 0, 0, 0)."""
-    return philox_4x64((height, 0, 0, 0), (seed, own))[0]
+    """The first word that NumPy's Philox(key=[seed, own], counter=height) gives: it counts up before it draws."""
+    return philox_4x64((height + 1, 0, 0, 0), (seed, own))[0]

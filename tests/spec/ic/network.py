@@ -1,19 +1,19 @@
 """Coordination of one subnet (3.1), and rounds of a whole network, which stand for consensus and XNet transfer."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from .errors import InvariantViolation, SliceError, StateNotCommittedYet, StateRemoved
-from .events import Event, canister_event
+from .events import Event, canister_event, ingress_event
 from .execution import Behaviour, execute
-from .ids import SubnetId
-from .induction import DecodedBatch, pre_process
-from .messages import CanisterMessage, Ingress
+from .ids import CanisterId, SubnetId
+from .induction import DecodedBatch, append_to_stream, pre_process
+from .messages import CanisterMessage, Ingress, Message
 from .options import Options
-from .queues import new_queue, push_map
 from .routing import post_process
 from .slices import StreamSlice, check_slice, decode_valid_certified_stream, is_empty, slice_for
-from .state import CanonicalState, Registry, ascending_subnets, move_canisters
+from .state import CanonicalState, Registry, ascending_subnets, install, move_canisters, remove
 
 
 def one_round(
@@ -23,12 +23,16 @@ def one_round(
     behaviour: Behaviour,
     options: Options,
     seed: int = 0,
+    forged: Sequence[CanisterMessage] = (),
 ) -> tuple[CanonicalState, list[Event]]:
-    """Step 4 of process_batch: the three phases, with one view of the registry (D-17)."""
+    """Step 4 of process_batch: the three phases, with one view of the registry (D-17).
+
+    `forged`: what a byzantine subnet appends to its streams when routing begins."""
     inducted, induction_events = pre_process(state, registry, batch, options)
     executed, execution_events = execute(inducted, registry, behaviour, options)
+    executed, forgery = forge(executed, registry, forged, options)
     routed, routing_events = post_process(executed, registry, options, seed)
-    return routed, [*induction_events, *execution_events, *routing_events]
+    return routed, [*induction_events, *execution_events, *forgery, *routing_events]
 
 
 # ---- 3.1
@@ -127,26 +131,36 @@ def network_round(
     withheld: Callable[[SubnetId, SubnetId], bool] = never_withheld,
     tamper: Callable[[SubnetId, StreamSlice], StreamSlice] = untouched,
     forged: Mapping[SubnetId, Sequence[CanisterMessage]] | None = None,
+    installed: Mapping[CanisterId, tuple[Any, int]] | None = None,
+    halted: Set[SubnetId] = frozenset(),
 ) -> tuple[dict[SubnetId, CanonicalState], list[Event]]:
     """One round of every subnet. Each takes slices of all others at height h-1 and of nobody at height h.
 
-    `previous_registry`: canisters that it hosts elsewhere move before the round. `withheld(source, destination)`: that
-    slice is not offered this round. `tamper(destination, slice)`: what the destination is shown instead of the slice.
-    `forged`: a byzantine subnet finds these messages in its output queues when its round begins.
+    `previous_registry`: canisters that it hosts elsewhere move before the round, those it alone hosts end.
+    `withheld(source, destination)`: that slice is not offered this round. `tamper(destination, slice)`: what the
+    destination is shown instead of the slice. `forged`: what byzantine subnets append to their streams. `installed`:
+    program and balance of canisters that this version maps for the first time. `halted`: subnets that run no round;
+    their height moves on with the network's.
     """
-    log: list[Event] = []
-    before = move_canisters(states, previous_registry or registry, registry)
+    previous = previous_registry or registry
+    before, log = end_canisters(move_canisters(states, previous, registry), previous, registry)
+    for canister, (program, balance) in (installed or {}).items():
+        host = registry.subnet_assignment[canister]
+        before[host] = install(before[host], canister, program, balance)
     after: dict[SubnetId, CanonicalState] = {}
     for own in ascending_subnets(before):
+        if own in halted:
+            after[own] = replace(before[own], height=before[own].height + 1)
+            continue
         offered = offered_slices(before, own, registry, options, withheld)
         payload, refused = agree(before[own], registry, {sn: tamper(own, s) for sn, s in offered.items()}, options)
         log += refused
-        state, forgery = forge(before[own], (forged or {}).get(own, ()), time_ns, options)
-        log += forgery
         batch = DecodedBatch(
             ingress_payload=dict(enumerate(ingress.get(own, ()), start=1)), xnet_payload=payload, time_ns=time_ns
         )
-        after[own], events = one_round(state, registry, batch, behaviour, options, seed)
+        after[own], events = one_round(
+            before[own], registry, batch, behaviour, options, seed, (forged or {}).get(own, ())
+        )
         log += events
     return after, log
 
@@ -186,17 +200,42 @@ def agree(
 
 
 def forge(
-    state: CanonicalState, messages: Sequence[CanisterMessage], time_ns: int, options: Options
+    state: CanonicalState, registry: Registry, messages: Sequence[CanisterMessage], options: Options
 ) -> tuple[CanonicalState, list[Event]]:
-    """Put messages into output queues (m.src, m.dst) that no execution has produced."""
+    """Append messages to streams that no execution has produced. One for a canister in no subnet goes nowhere."""
     log: list[Event] = []
     for message in messages:
-        name = (message.src, message.dst)
-        index = state.output_queues.get(name, new_queue(options.index_base)).next_index
-        state = replace(
-            state,
-            output_queues=push_map(state.output_queues, {(*name, 1): message}, options.index_base),
-            sent_times={**state.sent_times, (*name, index): max(state.time_ns, time_ns)},
-        )
-        log.append(canister_event("sent", state.own, state.height + 1, message, queue_index=index, via="forged"))
+        host = registry.host(message.dst)
+        if host is None:
+            continue
+        log.append(canister_event("sent", state.own, state.height, message, via="forged"))
+        state, place = append_to_stream(state, host, message, options)
+        log.append(canister_event("committed", state.own, state.height, message, remote=host, at=place, via="forged"))
     return state, log
+
+
+def end_canisters(
+    states: Mapping[SubnetId, CanonicalState], old: Registry, new: Registry
+) -> tuple[dict[SubnetId, CanonicalState], list[Event]]:
+    """Canisters that the new version maps to no subnet end, and with them the messages in their queues."""
+    after, log = dict(states), []
+    for canister in sorted(old.subnet_assignment):
+        host = old.host(canister)
+        if host is None or new.host(canister) is not None:
+            continue
+        ended = after[host]
+        after[host], held = remove(ended, canister)
+        if canister in ended.programs:
+            cycles, height = ended.balances[canister], ended.height + 1
+            columns: dict[str, Any] = {"receiver": canister, "cycles": cycles, "cause": "canister_removed"}
+            log.append(Event("dropped", host, height, "control", **columns))
+        for index, message in held:
+            log.append(_ended(after[host], message, index))
+    return after, log
+
+
+def _ended(state: CanonicalState, message: Message, index: int) -> Event:
+    height, cause = state.height + 1, "canister_removed"
+    if isinstance(message, Ingress):
+        return ingress_event("dropped", state.own, height, message, index, cause=cause)
+    return canister_event("dropped", state.own, height, message, queue_index=index, cause=cause)

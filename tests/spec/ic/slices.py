@@ -216,7 +216,8 @@ def check_slice(
 ) -> StreamSlice:
     """The decoded slice, or the SliceError of the first check that fails. Checks have their numbers from 3.9.
 
-    With several substreams, 4, 5 and 7 to 10 hold for each; a slice is empty (6) when every one of them is.
+    With several substreams, each check is made of all of them before the next check; a slice is empty (6) when every
+    one of them is.
     """
     own, base = state.own, options.index_base
     deployed = options.limits == "deployed"
@@ -227,32 +228,35 @@ def check_slice(
     if sn not in registry.subnets:
         raise UnknownSubnet(sn)
     the_slice = decode_certified_stream(own, sn, css)
-    for substream in the_slice.substreams:
-        begin, end = at(the_slice.begin, substream), at(the_slice.end, substream)
-        m0 = expected_index(expected, sn, substream, base)
+    header = {
+        name: (at(the_slice.begin, name), at(the_slice.end, name), expected_index(expected, sn, name, base))
+        for name in the_slice.substreams
+    }
+    for begin, end, _ in header.values():
         if not begin <= end:  # 4
             raise InvalidStreamBounds(f"begin {begin}, end {end}")
+    for begin, end, m0 in header.values():
         if not begin <= m0 <= end:  # 5
             raise UnexpectedMessages(f"expected {m0}, stream [{begin}, {end})")
     # 6
     if options.empty_slice == "reject" and is_empty(state, the_slice, options, past_payloads):
         raise EmptySlice
-    for substream in the_slice.substreams:
-        begin, end = at(the_slice.begin, substream), at(the_slice.end, substream)
-        m0 = expected_index(expected, sn, substream, base)
-        indices = list(the_slice.messages_of(substream))
-        if not indices:
-            continue
-        first, last = indices[0], indices[-1]
-        if not begin <= first <= last < end:  # 7
-            raise InvalidSliceBounds(f"messages [{first}, {last + 1}), stream [{begin}, {end})")
-        at_one = options.first_index_rule == "seed_literal" and first == base
-        if not (first == m0 or at_one):  # 8
-            raise UnexpectedMessages(f"expected {m0}, first message {first}")
-        if deployed and 0 < options.limit.slice_messages < len(indices):  # 9
-            raise SliceAboveMessageLimit(f"{len(indices)} messages")
-        if deployed and last + 1 > begin + options.limit.max_signals:  # 10
-            raise TooManySignals(f"last message {last}, begin {begin}")
+    with_messages = {name: list(the_slice.messages_of(name)) for name in header if the_slice.messages_of(name)}
+    for name, run in with_messages.items():
+        begin, end, _ = header[name]
+        if not begin <= run[0] <= run[-1] < end:  # 7
+            raise InvalidSliceBounds(f"messages [{run[0]}, {run[-1] + 1}), stream [{begin}, {end})")
+    for name, run in with_messages.items():
+        _, _, m0 = header[name]
+        at_one = options.first_index_rule == "seed_literal" and run[0] == base
+        if not (run[0] == m0 or at_one):  # 8
+            raise UnexpectedMessages(f"expected {m0}, first message {run[0]}")
+    for run in with_messages.values():
+        if deployed and 0 < options.limit.slice_messages < len(run):  # 9
+            raise SliceAboveMessageLimit(f"{len(run)} messages")
+    for name, run in with_messages.items():
+        if deployed and run[-1] + 1 > header[name][0] + options.limit.max_signals:  # 10
+            raise TooManySignals(f"last message {run[-1]}, begin {header[name][0]}")
     # 11 measures the encoding, which this oracle has not.
     if options.validate_signals == "on":  # 12
         for substream in the_slice.substreams:

@@ -1,7 +1,8 @@
 """The canonical state (2.5, 2.6), the registry (2.7, X-12), and what a move of a canister does to the states."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from .errors import InvariantViolation
@@ -42,9 +43,10 @@ class Registry:
         )
 
     def without(self, canister: CanisterId) -> "Registry":
-        """The next version, in which no subnet hosts the canister."""
+        """The next version, in which no subnet hosts the canister. Where it has been is not forgotten."""
         assignment = {name: host for name, host in self.subnet_assignment.items() if name != canister}
-        return replace(self, subnet_assignment=assignment, version=self.version + 1)
+        traces = {**self.migration_traces, canister: self.trace(canister)}
+        return replace(self, subnet_assignment=assignment, migration_traces=traces, version=self.version + 1)
 
 
 @dataclass(frozen=True)
@@ -124,14 +126,23 @@ def stream_end(stream: Stream, substream: SubstreamId, index_base: int) -> int:
     return index_base if queue is None else queue.next_index
 
 
+BELONGS: dict[str, Callable[[CanisterId, Any], bool]] = {
+    "ingress_queues": lambda canister, name: bool(name == canister),
+    "input_queues": lambda canister, name: bool(name[1] == canister),
+    "output_queues": lambda canister, name: bool(name[0] == canister),
+    "balances": lambda canister, name: bool(name == canister),
+    "next_callbacks": lambda canister, name: bool(name == canister),
+    "programs": lambda canister, name: bool(name == canister),
+    "sent_times": lambda canister, name: bool(name[0] == canister),
+}
+"""Whose an entry of a state is."""
+
+
 def move_canisters(
     states: Mapping[SubnetId, CanonicalState], old: Registry, new: Registry
 ) -> dict[SubnetId, CanonicalState]:
     """Apply the moves between two registry versions: all that belongs to a canister goes from its old host to its new
-    one, queues keep their indices, streams stay ("Moving a canister").
-
-    A canister that is only now mapped, or no longer mapped, leaves the states as they are.
-    """
+    one, queues keep their indices, streams stay ("Moving a canister")."""
     moved = dict(states)
     for canister in sorted(new.subnet_assignment):
         source, target = old.host(canister), new.host(canister)
@@ -140,22 +151,32 @@ def move_canisters(
     return moved
 
 
+def install(state: CanonicalState, canister: CanisterId, program: Any, balance: int) -> CanonicalState:
+    """A canister that a registry version maps for the first time starts as one of genesis does."""
+    return replace(
+        state,
+        programs={**state.programs, canister: program},
+        balances={**state.balances, canister: balance},
+        next_callbacks={**state.next_callbacks, canister: 0},
+    )
+
+
+def remove(state: CanonicalState, canister: CanisterId) -> tuple[CanonicalState, list[tuple[int, Any]]]:
+    """A canister that is in no subnet any more: its state ends. Also the messages that its queues held."""
+    after, ended = _move(canister, state, CanonicalState(own=state.own))
+    queues = (ended.ingress_queues, ended.input_queues, ended.output_queues)
+    held = [(index, message) for each in queues for queue in each.values() for index, message in queue.elements.items()]
+    return after, held
+
+
 def _move(
     canister: CanisterId, source: CanonicalState, target: CanonicalState
 ) -> tuple[CanonicalState, CanonicalState]:
     """One canister from `source` to `target`."""
-    belongs: dict[str, Any] = {
-        "ingress_queues": lambda name: name == canister,
-        "input_queues": lambda name: name[1] == canister,
-        "output_queues": lambda name: name[0] == canister,
-        "balances": lambda name: name == canister,
-        "next_callbacks": lambda name: name == canister,
-        "programs": lambda name: name == canister,
-        "sent_times": lambda name: name[0] == canister,
-    }
     left: dict[str, Any] = {}
     arrived: dict[str, Any] = {}
-    for column, is_theirs in belongs.items():
+    for column, belongs in BELONGS.items():
+        is_theirs = partial(belongs, canister)
         at_source, at_target = getattr(source, column), getattr(target, column)
         if any(is_theirs(name) for name in at_target):
             raise InvariantViolation(f"subnet {target.own} already has {column} of canister {canister}")

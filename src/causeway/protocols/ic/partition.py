@@ -8,9 +8,9 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from causeway.model.frame import Frame, concat, empty_frame
-from causeway.model.ledger import EVENTS_SCHEMA, Event
-from causeway.model.order import stable_order
+from causeway.model.frame import Frame, concat, empty_frame, repeated
+from causeway.model.ledger import EVENTS_SCHEMA, Event, Kind
+from causeway.model.order import U64, stable_order
 from causeway.model.queues import QueueMap
 from causeway.protocols.ic.events import event_rows
 from causeway.protocols.ic.registry import NO_HOST, Registry
@@ -50,18 +50,22 @@ def part(state: State, chains: npt.NDArray[np.uint32], registry: Registry) -> St
 
 
 def abandoned(state: State, registry: Registry) -> Frame:
-    """Return one DROPPED event for every message in the queues of canisters that are on no subnet any more."""
-    parts = []
+    """Return DROPPED events for canisters that are on no subnet any more: one for each, one for each message it held."""
+    ended: U64 = state.canisters["canister"]
+    ended = ended[registry.host_of(ended) == NO_HOST]
+    zero = repeated(np.uint64(0), len(ended))
+    kind = repeated(np.uint8(Kind.CONTROL), len(ended))
+    control = Frame({"kind": kind, "sender": ended, "receiver": ended, "callback": zero}, len(ended))
+    parts = [_removed(control, ended, zero, registry)]
     for queues in (state.ingress_queues, state.input_queues, state.output_queues):
-        owner = queues.elements[queues.keys[0]]
-        gone = np.flatnonzero(registry.host_of(owner) == NO_HOST)
-        if len(gone):
-            rows = queues.elements.take(gone)
-            chain = registry.last_host_of(owner[gone]).view(np.uint32)
-            parts.append(
-                event_rows(rows, Event.DROPPED, chain=chain, queue_index=rows["index"], reason="canister_removed")
-            )
-    return concat(parts) if parts else empty_frame(EVENTS_SCHEMA)
+        rows = queues.elements.filter(registry.host_of(queues.elements[queues.keys[0]]) == NO_HOST)
+        parts.append(_removed(rows, rows[queues.keys[0]], rows["index"], registry))
+    return concat([empty_frame(EVENTS_SCHEMA), *parts])
+
+
+def _removed(rows: Frame, canisters: U64, queue_index: U64, registry: Registry) -> Frame:
+    chain = registry.last_host_of(canisters).view(np.uint32)
+    return event_rows(rows, Event.DROPPED, chain=chain, queue_index=queue_index, reason="canister_removed")
 
 
 def union(states: Sequence[State]) -> State:
