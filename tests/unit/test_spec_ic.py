@@ -354,16 +354,16 @@ def test_answer_at_hand_comes_before_calls() -> None:
     )
     after, _ = ic.execute(state, registry, behaviour, options)
     elements = after.output_queues[2, 1].elements
-    # 3 accepted cycles do not pay a call of 7: the late 8 come after it.
+    # Neither the 3 accepted when the handler returns nor the late 8 pay the call of 7 made before.
     assert elements == {1: ic.Response(1, 2, 6, 3, reject=(5, "InsufficientCycles: balance 0, attached 7"))}
-    after, _ = ic.execute(replace(state, balances={2: 4}), registry, behaviour, options)
+    after, _ = ic.execute(replace(state, balances={2: 7}), registry, behaviour, options)
     elements = after.output_queues[2, 1].elements
     assert [(kind(elements[i]), cycles_of(elements[i])) for i in (1, 2, 3)] == [
         ("response", 0),
         ("request", 7),
         ("response", 0),
     ]
-    assert after.balances[2] == 8
+    assert after.balances[2] == 11
 
 
 def test_inputs_are_consumed_ingress_first_then_queues_in_passes() -> None:
