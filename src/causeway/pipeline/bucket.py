@@ -167,19 +167,29 @@ def _read_ranges(deployment: Deployment, lake: Lake, ranges: Frame, runs: Frame,
 
 
 def _needed(ranges: Frame, runs: Frame) -> Frame:
-    """Cut ``ranges`` at the runs that hold them: rows (lane, height, begin, end)."""
-    own, asked = pair_codes(
-        (_lane(runs), runs["substream"]),
-        (_lane(ranges), ranges["substream"]),
+    """Cut ``ranges`` (any number a lane) at the runs that hold them: rows (lane, height, begin, end).
+
+    The runs of a lane follow each other without gaps, and every range lies within them.
+    """
+    own, asked = pair_codes((_lane(runs), runs["substream"]), (_lane(ranges), ranges["substream"]))
+    lanes = np.unique(own)
+    lane = np.searchsorted(lanes, own).astype(np.uint64)
+    wanted_lane = np.searchsorted(lanes, asked).astype(np.uint64)
+    first, begin, last = pair_codes(
+        (lane, runs["first"]), (wanted_lane, ranges["begin"]), (wanted_lane, ranges["end"] - np.uint64(1))
     )
-    order = np.argsort(asked, kind="stable")
-    place = positions_in(asked[order], own)
-    rows = np.flatnonzero(place >= 0)
-    wanted = order[place[rows]]
-    begin = np.maximum(ranges["begin"][wanted], runs["first"][rows])
-    end = np.minimum(ranges["end"][wanted], (runs["first"] + runs["count"])[rows])
-    cut = runs.select([*LANE, "height"]).take(rows).with_columns(begin=begin, end=end)
-    return cut.filter(end > begin)
+    order = np.argsort(first, kind="stable")
+    low = np.searchsorted(first[order], begin, side="right") - 1
+    high = np.searchsorted(first[order], last, side="right") - 1
+    counts = high - low + 1
+    wanted = np.repeat(np.arange(len(ranges)), counts)
+    offset = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    rows = order[low[wanted] + offset]
+    cut = runs.select([*LANE, "height"]).take(rows)
+    return cut.with_columns(
+        begin=np.maximum(ranges["begin"][wanted], runs["first"][rows]),
+        end=np.minimum(ranges["end"][wanted], (runs["first"] + runs["count"])[rows]),
+    )
 
 
 def _lane(frame: Frame) -> npt.NDArray[np.uint64]:

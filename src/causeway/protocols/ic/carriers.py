@@ -79,7 +79,8 @@ class Carriers:
             return honest
         altered = everything.filter(self._hit(everything, fault))
         if fault["kind"] == "replay":
-            altered = altered.with_columns(message_begin=np.uint64(context.options.index_base))
+            base = np.uint64(context.options.index_base)
+            altered = altered.with_columns(begin=base, message_begin=base)
         elif fault["kind"] == "gap":
             altered = altered.with_columns(message_begin=altered["message_begin"] + np.uint64(1))
         else:
