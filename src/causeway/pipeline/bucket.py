@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.model.ledger import COLLECTED_SCHEMA, EVENTS_SCHEMA
-from causeway.model.order import groups_of, pair_codes, positions_in
+from causeway.model.order import groups_of, pair_codes
 from causeway.model.traffic import INGRESS_SCHEMA, Traffic
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.protocols.contract import HEADERS_SCHEMA, Kernel, Offers, Tick
@@ -171,10 +171,7 @@ def _needed(ranges: Frame, runs: Frame) -> Frame:
 
     The runs of a lane follow each other without gaps, and every range lies within them.
     """
-    own, asked = pair_codes((_lane(runs), runs["substream"]), (_lane(ranges), ranges["substream"]))
-    lanes = np.unique(own)
-    lane = np.searchsorted(lanes, own).astype(np.uint64)
-    wanted_lane = np.searchsorted(lanes, asked).astype(np.uint64)
+    lane, wanted_lane = _lane_numbers(runs, ranges)
     first, begin, last = pair_codes(
         (lane, runs["first"]), (wanted_lane, ranges["begin"]), (wanted_lane, ranges["end"] - np.uint64(1))
     )
@@ -192,9 +189,16 @@ def _needed(ranges: Frame, runs: Frame) -> Frame:
     )
 
 
-def _lane(frame: Frame) -> npt.NDArray[np.uint64]:
-    lane: npt.NDArray[np.uint64] = (frame["chain"].astype(np.uint64) << np.uint64(16)) | frame["remote"]
-    return lane
+def _lane_numbers(first: Frame, second: Frame) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+    """Return one number a lane (chain, remote, substream) for the rows of both frames, equal for equal lanes."""
+
+    def ends(frame: Frame) -> npt.NDArray[np.uint64]:
+        packed: npt.NDArray[np.uint64] = (frame["chain"].astype(np.uint64) << np.uint64(16)) | frame["remote"]
+        return packed
+
+    one, two = pair_codes((ends(first), first["substream"]), (ends(second), second["substream"]))
+    numbers = np.unique(np.concatenate([one, two]), return_inverse=True)[1].astype(np.uint64)
+    return numbers[: len(one)], numbers[len(one) :]
 
 
 def _read_transfers(lake: Lake, manifest: Manifest, source: int, takers: Sequence[int], parts: Frame) -> Frame:
@@ -206,21 +210,11 @@ def _read_transfers(lake: Lake, manifest: Manifest, source: int, takers: Sequenc
     rows = from_table(pa.concat_tables(tables).drop_columns(["height", "tick"]))
     if len(rows) == int((parts["end"] - parts["begin"]).sum()):
         return rows
-    own, asked = pair_codes((_lane(parts), parts["substream"]), (_lane(rows), rows["substream"]))
-    # A lane has one run a height, so one range here unless single messages are recalled: then look at each of them.
-    order = np.argsort(own, kind="stable")
-    own, parts = own[order], parts.take(order)
-    if len(np.unique(own)) == len(own):
-        place = positions_in(own, asked)
-        inside = (place >= 0) & (rows["index"] >= parts["begin"][place]) & (rows["index"] < parts["end"][place])
-        return rows.filter(inside)
-    first = np.searchsorted(own, asked)
-    last = np.searchsorted(own, asked, side="right")
-    inside = np.zeros(len(rows), dtype=bool)
-    for offset in range(int((last - first).max())):
-        row = np.minimum(first + offset, len(parts) - 1)
-        hit = (rows["index"] >= parts["begin"][row]) & (rows["index"] < parts["end"][row])
-        inside |= (first + offset < last) & hit
+    lane, row_lane = _lane_numbers(parts, rows)
+    starts, places = pair_codes((lane, parts["begin"]), (row_lane, rows["index"]))
+    order = np.argsort(starts, kind="stable")
+    part = order[np.maximum(np.searchsorted(starts[order], places, side="right") - 1, 0)]
+    inside = (lane[part] == row_lane) & (rows["index"] >= parts["begin"][part]) & (rows["index"] < parts["end"][part])
     return rows.filter(inside)
 
 
