@@ -202,3 +202,22 @@ def test_a_halted_chain_goes_on_where_it_stopped(tmp_path: Path, spark: SparkSes
     rows = ledger(run(tmp_path, BASE + call("echo", count=5) + halt))
     assert [row["tick"] for row in rows if row["event"] == "executed" and row["receiver"] == "echo"] == [10] * 5
     assert outcome(rows) == {"answered": 5}
+
+
+def test_a_move_in_a_time_without_traffic_is_not_missed(tmp_path: Path, spark: SparkSession) -> None:
+    moved = '\n[[moves]]\ntick = 20\nprogram = "echo"\nchain = "C"\n'
+    rows = ledger(run(tmp_path, BASE + call("echo") + call("echo", tick=40) + moved))
+    executed = [(row["tick"], row["chain"]) for row in rows if row["event"] == "executed" and row["receiver"] == "echo"]
+    assert executed == [(1, "B"), (41, "C")]
+    assert outcome(rows) == {"answered": 2}
+
+
+def test_what_waits_for_a_canister_that_is_removed_is_accounted_for(tmp_path: Path, spark: SparkSession) -> None:
+    removed = '\n[[moves]]\ntick = 3\nprogram = "echo"\n'
+    one_a_round = {"options.messages_per_canister": "1"}
+    calls = call("echo", count=4, cycles=1) + call("echo", count=4, cycles=1, caller="other")
+    other = '\n[[programs]]\nname = "other"\nchain = "C"\nprogram = "caller"\nbalance = 10\n'
+    net = run(tmp_path, BASE + other + calls + removed, **one_a_round)
+    rows = ledger(net)
+    assert history(rows, event="dropped", detail="canister_removed")
+    assert set(outcome(rows)) == {"answered", "rejected", "pending"}

@@ -73,16 +73,15 @@ def genesis(deployment: Deployment, lake: Lake, bucket: int) -> Written:
 def run_bucket(deployment: Deployment, lake: Lake, bucket: int, tick: Tick, before: Manifest) -> Written:
     """Run one tick of a bucket's chains on top of the committed height ``before``; write what comes of it."""
     kernel, chains = deployment.kernel, deployment.chains(bucket)
-    state, files = _state(deployment, lake, bucket, tick, before)
+    state, files, abandoned = _state(deployment, lake, bucket, tick, before)
     offers, runs = _offers(deployment, lake, bucket, chains, before, state)
     plan = kernel.plan(state, chains, offers, tick)
     messages = _read_ranges(deployment, lake, plan.wanted, runs, bucket)
     recalled = _read_ranges(deployment, lake, plan.recalled, _runs_of(kernel, state), None)
     ingress = deployment.traffic.rows(tick.tick, deployment.numbers[chains])
     result = kernel.round(state, chains, plan, messages, recalled, ingress, tick)
-    logs = {"events": result.events, "collected": result.collected, "headers": result.headers}
-    if kernel.rehomed(tick.tick):
-        files = {}
+    events = result.events if abandoned is None else concat([abandoned, result.events])
+    logs = {"events": events, "collected": result.collected, "headers": result.headers}
     unchanged = {name: path for name, path in files.items() if kernel.parts(state).get(name) is kernel.parts(result.state).get(name)}
     return _write(deployment, lake, bucket, tick, result.state, unchanged, {"transfers": result.outbound}, logs)
 
@@ -98,21 +97,22 @@ def _files(manifest: Manifest, bucket: int) -> dict[str, str]:
     return {name: files[key] for name, files in manifest.state.items() if key in files}
 
 
-def _state(deployment: Deployment, lake: Lake, bucket: int, tick: Tick, before: Manifest) -> tuple[Any, Mapping[str, str]]:
+def _state(
+    deployment: Deployment, lake: Lake, bucket: int, tick: Tick, before: Manifest
+) -> tuple[Any, Mapping[str, str], Frame | None]:
+    """Return a bucket's state, the files that hold it as it is, and events of programs that ended since the height before."""
     kernel = deployment.kernel
-    if kernel.rehomed(tick.tick):
+    files = _files(before, bucket)
+    if kernel.rehomed(before.tick, tick.tick):
         # Programs change chains: whatever is ours now may lie in any bucket.
         chains = deployment.chains(bucket)
-        parts = [
-            kernel.part(read_state(deployment, lake, other, before), chains, tick.tick)
-            for other in range(len(deployment.buckets))
-        ]
-        return kernel.union(parts), {}
-    files = _files(before, bucket)
+        states = [read_state(deployment, lake, other, before) for other in range(len(deployment.buckets))]
+        mine = kernel.union([kernel.part(state, chains, tick.tick) for state in states])
+        return mine, {}, kernel.abandoned(states[bucket], tick.tick)
     kept = _STATES.get((lake.storage.uri, bucket))
     if kept is not None and kept[0] == before.height and kept[1] == files:
-        return kept[2], files
-    return read_state(deployment, lake, bucket, before), files
+        return kept[2], files, None
+    return read_state(deployment, lake, bucket, before), files, None
 
 
 def _offers(

@@ -139,8 +139,8 @@ class Kernel(Protocol):
         """Return the state that ``tables`` gave."""
         ...
 
-    def rehomed(self, tick: int) -> bool:
-        """Return whether programs change chains before the round of ``tick``."""
+    def rehomed(self, before: int, tick: int) -> bool:
+        """Return whether programs change chains between the round of ``before`` and that of ``tick``."""
         ...
 
     def part(self, state: Any, chains: npt.NDArray[np.uint32], tick: int) -> Any:

@@ -115,9 +115,9 @@ class IcKernel:
         empty = {name: empty_frame(schema) for name, schema in self.programs.schemas().items()}
         return replace(state, programs={**empty, **state.programs})
 
-    def rehomed(self, tick: int) -> bool:
-        """Return whether canisters change subnets before the round of ``tick``."""
-        return tick in self._move_ticks
+    def rehomed(self, before: int, tick: int) -> bool:
+        """Return whether canisters change subnets between the round of ``before`` and that of ``tick``."""
+        return any(before < moved <= tick for moved in self._move_ticks)
 
     def part(self, state: State, chains: npt.NDArray[np.uint32], tick: int) -> State:
         """Return the part of a state that belongs to ``chains`` under the registry of ``tick``."""
