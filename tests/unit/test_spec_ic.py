@@ -519,7 +519,8 @@ def test_receiver_check() -> None:
         net.registry = net.registry.with_moved(2, 3)
         events = net.round()
         assert len(of(events, "dropped", cause="receiver_mismatch")) == dropped
-        assert ((1, 2) in net.states[2].input_queues) is (dropped == 0)
+        assert ((1, 2) in net.states[2].stray_queues) is (dropped == 0)
+        assert net.states[2].input_queues == {}
 
 
 def test_judgement_agrees_with_the_formula_of_the_text() -> None:

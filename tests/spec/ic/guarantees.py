@@ -212,7 +212,7 @@ def cycles_total(states: Mapping[SubnetId, CanonicalState], events: Sequence[Eve
     total = 0
     for own, state in states.items():
         total += sum(state.balances.values())
-        for queues in (state.input_queues, state.output_queues):
+        for queues in (state.input_queues, state.output_queues, state.stray_queues):
             total += sum(cycles_of(m) for queue in queues.values() for m in queue.elements.values())
         for remote, stream in state.streams.items():
             there = states.get(remote)

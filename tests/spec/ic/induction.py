@@ -360,14 +360,23 @@ def induct(
     pushed = map_valid_xnet_messages(vsr_xnet, judgements)
 
     enqueued = {place: m for place, m in messages.items() if judgements[place].enqueued}
+    here = {dst for m in enqueued.values() if registry.host(dst := m.dst) == state.own}
     queue_indices = {
-        place: state.input_queues.get((src, dst), new_queue(base)).next_index - 1 + k
+        place: (state.input_queues if dst in here else state.stray_queues).get((src, dst), new_queue(base)).next_index
+        - 1
+        + k
         for place, (src, dst, k) in queue_order(enqueued)
     }
     for place in in_order(messages):
         log.append(_judged(state, messages[place], place, judgements[place], queue_indices.get(place), via))
 
-    state = replace(state, input_queues=push_map(state.input_queues, dict(pushed), base))
+    to_input: dict[Index, CanisterMessage] = {(s, r, k): m for (s, r, k), m in pushed.items() if r in here}
+    stray: dict[Index, CanisterMessage] = {(s, r, k): m for (s, r, k), m in pushed.items() if r not in here}
+    state = replace(
+        state,
+        input_queues=push_map(state.input_queues, to_input, base),
+        stray_queues=push_map(state.stray_queues, stray, base),
+    )
     for (sn, i), verdict in vsr_signals.items():
         stream = state.stream(sn)
         state = state.with_stream(sn, Stream(signals={**stream.signals, i: verdict}, msgs=stream.msgs))

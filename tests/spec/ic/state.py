@@ -63,6 +63,8 @@ class CanonicalState:
 
     A queue is there from its first push on and stays when it is empty. A stream is there from the first message routed
     into it or the first verdict on a message from its subnet on. An installed canister has an entry in `programs`.
+    `stray_queues` are input queues of canisters that were hosted elsewhere when the message came, which only
+    `receiver_check = off` fills (D-5): nobody executes them, and they move with nobody.
     """
 
     own: SubnetId
@@ -73,6 +75,7 @@ class CanonicalState:
     output_queues: Mapping[QueueName, Queue[CanisterMessage]] = field(default_factory=dict)
     streams: Mapping[SubnetId, Stream] = field(default_factory=dict)
     expected_xnet_indices: frozenset[tuple[SubnetId, StreamIndex]] = frozenset()
+    stray_queues: Mapping[QueueName, Queue[CanisterMessage]] = field(default_factory=dict)
 
     balances: Mapping[CanisterId, int] = field(default_factory=dict)
     next_callbacks: Mapping[CanisterId, int] = field(default_factory=dict)

@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.frame import Frame
+from causeway.model.frame import Frame, concat
+from causeway.model.index import MAX_INDEX
 from causeway.model.ledger import NO_CHAIN, Via
+from causeway.model.order import groups_of, stable_order
 from causeway.protocols.ic.messages import LANE_COLUMNS, MESSAGE_COLUMNS, STREAMED_SCHEMA
 from causeway.protocols.ic.state import State
 
@@ -44,3 +46,21 @@ def push_arrivals(state: State, arrivals: Frame) -> tuple[State, Frame]:
     numbered = arrivals.select(MESSAGE_COLUMNS).with_columns(index=index)
     merged = replace(queues, counters=counters).merge(numbered)
     return replace(state, input_queues=merged), arrivals.with_columns(queue_index=index)
+
+
+def push_strays(state: State, arrivals: Frame) -> tuple[State, Frame]:
+    """Enqueue arrivals where nobody will execute them; returns the state and the arrivals with ``queue_index``."""
+    if len(arrivals) == 0:
+        return state, arrivals.with_columns(queue_index=np.uint64(0))
+    queue = ("chain", "receiver", "sender")
+    numbered = arrivals.with_columns(index=np.uint64(MAX_INDEX)).select(state.strays.names)
+    # The new ones come last in each queue, in the order of pushing; queues lose nothing, so a rank is an index.
+    joined = concat([state.strays, numbered])
+    order = stable_order(*(joined[key] for key in queue))
+    joined = joined.take(order)
+    ranks = groups_of(*(joined[key] for key in queue)).ranks().astype(np.uint64)
+    index = ranks + np.uint64(state.lanes.base)
+    place = np.empty(len(order), dtype=np.uint64)
+    place[order] = index
+    arrivals = arrivals.with_columns(queue_index=place[len(state.strays) :])
+    return replace(state, strays=joined.with_columns(index=index)), arrivals

@@ -96,7 +96,7 @@ def _sections(state: State, context: Context) -> Iterable[list[bytes]]:
     for queues in (state.ingress_queues, state.input_queues, state.output_queues):
         yield _digests(_counter_frame(queues.counters), "first", context)
         yield _digests(queues.elements, queues.keys[0], context)
-    for frame in (state.lanes.rows, state.rejects, state.runs):
+    for frame in (state.lanes.rows, state.rejects, state.runs, state.strays):
         yield _digests(frame, None, context)
     yield _digests(state.canisters, "canister", context)
     for name in sorted(state.programs):

@@ -44,6 +44,7 @@ def part(state: State, chains: npt.NDArray[np.uint32], registry: Registry) -> St
         lanes=Lanes(of_chain(state.lanes.rows), state.lanes.base),
         rejects=of_chain(state.rejects),
         runs=of_chain(state.runs),
+        strays=of_chain(state.strays),
         canisters=of_canister(state.canisters, "canister"),
         programs={name: of_canister(frame, "canister") for name, frame in state.programs.items()},
     )
@@ -95,6 +96,7 @@ def union(states: Sequence[State]) -> State:
         lanes=Lanes(joined([state.lanes.rows for state in states], *lane), states[0].lanes.base),
         rejects=joined([state.rejects for state in states], *lane, "index"),
         runs=joined([state.runs for state in states], *lane, "height"),
+        strays=joined([state.strays for state in states], "chain", "receiver", "sender", "index"),
         canisters=joined([state.canisters for state in states], "canister"),
         programs={
             name: joined([state.programs[name] for state in states if name in state.programs], "canister")

@@ -18,7 +18,7 @@ from causeway.model.errors import InvariantViolation
 from causeway.model.frame import Frame, concat, empty_frame, from_table, repeated
 from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import pair_codes, positions_in, stable_order
-from causeway.protocols.ic.arrivals import ARRIVAL_SCHEMA, as_arrivals, push_arrivals
+from causeway.protocols.ic.arrivals import ARRIVAL_SCHEMA, as_arrivals, push_arrivals, push_strays
 from causeway.protocols.ic.context import NANOSECONDS, Context
 from causeway.protocols.ic.events import EventLog, event_rows, names_column
 from causeway.protocols.ic.judge import LostCause, Verdicts, judge
@@ -76,6 +76,12 @@ def pre_process(
     from_loopback = accepted.filter(verdicts.enqueued & loopback) if loopback.any() else accepted.slice(0, 0)
     from_slices = accepted.filter(verdicts.enqueued & ~loopback if loopback.any() else verdicts.enqueued)
     arrivals = concat([timed_out, from_loopback, local, remote_local, from_slices])
+    if context.options.receiver_check == "off":
+        here = context.host_of(arrivals["receiver"]) == arrivals["chain"].view(np.int32)
+        state, strays = push_strays(state, arrivals.filter(~here))
+        places = {"chain": strays["chain"], "on_lane": True, "queue_index": strays["queue_index"]}
+        log.add(event_rows(strays, Event.RECEIVED, code=strays["code"], via=strays["via"], **places))
+        arrivals = arrivals.filter(here)
     state, arrivals = push_arrivals(state, arrivals)
     state, ingress_arrivals = induct_ingress(state, ingress, context, log)
     return Induction(state, arrivals, ingress_arrivals, concat([outgoing, remote_outgoing]))

@@ -62,6 +62,10 @@ RUNS_SCHEMA = pa.schema(
 """The messages that one round appended to one substream, as far as any is still in it: their indices, the bytes of
 those that are left, and the Merkle root over all of them. A stream is thus hashed once, when it grows, and never again."""
 
+STRAYS_SCHEMA = pa.schema([pa.field("chain", pa.uint32(), nullable=False), *INPUT_SCHEMA])
+"""A message that ``receiver_check = off`` enqueued on ``chain`` although its receiver is hosted elsewhere (D-5): it stays
+there for ever. ``index`` counts in (chain, receiver, sender)."""
+
 COUNTERS_SCHEMA = pa.schema(
     [
         pa.field("first", pa.uint64(), nullable=False),
@@ -152,6 +156,7 @@ class State:
     lanes: Lanes
     rejects: Frame
     runs: Frame
+    strays: Frame
     canisters: Frame
     programs: Mapping[str, Frame]
 
@@ -165,6 +170,7 @@ class State:
             lanes=Lanes(empty_frame(LANES_SCHEMA), base),
             rejects=empty_frame(REJECTS_SCHEMA),
             runs=empty_frame(RUNS_SCHEMA),
+            strays=empty_frame(STRAYS_SCHEMA),
             canisters=empty_frame(CANISTERS_SCHEMA),
             programs={},
         )
@@ -192,6 +198,7 @@ STATE_SCHEMAS: dict[str, pa.Schema] = {
     "lanes": LANES_SCHEMA,
     "rejects": REJECTS_SCHEMA,
     "runs": RUNS_SCHEMA,
+    "strays": STRAYS_SCHEMA,
     "canisters": CANISTERS_SCHEMA,
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
@@ -211,6 +218,7 @@ def parts(state: State) -> dict[str, Frame | Counters]:
         "lanes": state.lanes.rows,
         "rejects": state.rejects,
         "runs": state.runs,
+        "strays": state.strays,
         "canisters": state.canisters,
         **{PROGRAM_TABLE + name: frame for name, frame in state.programs.items()},
     }
@@ -243,6 +251,7 @@ def from_tables(tables: Mapping[str, pa.Table], base: int) -> State:
         lanes=Lanes(frames["lanes"], base),
         rejects=frames["rejects"],
         runs=frames["runs"],
+        strays=frames["strays"],
         canisters=frames["canisters"],
         programs={
             name.removeprefix(PROGRAM_TABLE): from_table(table)
