@@ -6,6 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
 from causeway.network.network import Network
@@ -221,3 +222,12 @@ def test_what_waits_for_a_canister_that_is_removed_is_accounted_for(tmp_path: Pa
     rows = ledger(net)
     assert history(rows, event="dropped", detail="canister_removed")
     assert set(outcome(rows)) == {"answered", "rejected", "pending"}
+
+
+def test_a_network_that_can_never_go_on_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("causeway.network.network.STALLED", 20)
+    scenario = tmp_path / "scenario.toml"
+    scenario.write_text(BASE + call("echo") + '\n[[faults]]\nkind = "halt"\nchain = "B"\nfrom = 0\n')
+    net = Network.from_scenario(scenario, lake=str(tmp_path / "lake"))
+    assert net.run() == 21
+    assert net.stalled

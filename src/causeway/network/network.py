@@ -143,15 +143,17 @@ class Network:
         quiet = 0
         while (tick := self.next_tick()) is not None and (limit is None or tick < limit) and quiet < STALLED:
             self._before = run_tick(self._executor, self.lake, self._before, tick)
-            quiet = 0 if moved(self._before) or self._traffic_to_come(tick) else quiet + 1
+            quiet = quiet + 1 if self._nothing_moves(tick) else 0
             compact(self.lake, self._before)
             if progress is not None:
                 progress(self._before)
         self.stalled = quiet >= STALLED
         return self._before.height
 
-    def _traffic_to_come(self, tick: int) -> bool:
-        return self._deployed.deployment.traffic.next_tick(tick + 1) is not None
+    def _nothing_moves(self, tick: int) -> bool:
+        deployment = self._deployed.deployment
+        expecting = not deployment.kernel.settled(tick) or deployment.traffic.next_tick(tick + 1) is not None
+        return not expecting and not moved(self._before)
 
     @property
     def tables(self) -> LakeTables:

@@ -66,8 +66,9 @@ def genesis(deployment: Deployment, lake: Lake, bucket: int) -> Written:
     """Write a bucket's state at height 0."""
     chains = deployment.chains(bucket)
     state = deployment.kernel.genesis(chains)
-    headers = Frame({"chain": chains, "root": np.zeros((len(chains), 32), dtype=np.uint8)})
-    return _write(deployment, lake, bucket, Tick(FIRST_HEIGHT, 0), state, {}, {}, {"headers": headers})
+    tick = Tick(FIRST_HEIGHT, 0)
+    headers = deployment.kernel.headers(state, chains, tick)
+    return _write(deployment, lake, bucket, tick, state, {}, {}, {"headers": headers})
 
 
 def run_bucket(deployment: Deployment, lake: Lake, bucket: int, tick: Tick, before: Manifest) -> Written:

@@ -159,6 +159,14 @@ class Kernel(Protocol):
         """Return whether nothing is left to do for the chains of ``state`` until new ingress comes."""
         ...
 
+    def headers(self, state: Any, chains: npt.NDArray[np.uint32], tick: Tick) -> Frame:
+        """Return the headers of ``chains`` with this state (``HEADERS_SCHEMA``)."""
+        ...
+
+    def settled(self, tick: int) -> bool:
+        """Return whether nothing that is planned (moves, faults' ends, time-outs) can still come after ``tick``."""
+        ...
+
     def plan(self, state: Any, chains: npt.NDArray[np.uint32], offers: Offers, tick: Tick) -> Plan:
         """Decide what ``chains`` take from what is offered to them; every refusal is an event with its error's name."""
         ...

@@ -19,6 +19,10 @@ from causeway.model.order import U64, stable_order
 from causeway.protocols.ic.context import Context
 
 
+FOR_EVER = 2**63
+"""A fault whose last tick is at or past this has no end."""
+
+
 class Carriers:
     """The carriers of one network. Chains are positions; ``subnets`` gives their numbers."""
 
@@ -29,6 +33,13 @@ class Carriers:
         self._seed = seed
         self._carriers = faults.carriers.to_pylist()
         self._halts = faults.halts.to_pylist()
+
+    @property
+    def last_change(self) -> int:
+        """Return the last tick at which a fault begins or ends; faults that last for ever have no end."""
+        spans = [tick for row in (*self._carriers, *self._halts) for tick in (row["from"], row["until"])]
+        forged = self._faults.forged["tick"].to_pylist()
+        return max((tick for tick in (*spans, *forged) if tick < FOR_EVER), default=0)
 
     def running(self, chains: npt.NDArray[np.uint32], tick: int) -> npt.NDArray[np.uint32]:
         """Return the chains that run a round at ``tick``."""

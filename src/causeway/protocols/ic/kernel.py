@@ -19,7 +19,7 @@ from causeway.protocols.contract import HEADERS_SCHEMA, Offers, Plan, ProgramRun
 from causeway.protocols.ic.arrivals import OUTGOING_SCHEMA
 from causeway.protocols.ic.carriers import Carriers
 from causeway.protocols.ic.commitment import commit_runs, state_roots
-from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.context import NANOSECONDS, Context
 from causeway.protocols.ic.events import EventLog
 from causeway.protocols.ic.execute import execute
 from causeway.protocols.ic.messages import STREAMED_SCHEMA
@@ -140,6 +140,16 @@ class IcKernel:
             in_streams &= rows["chain"] != rows["remote"]
         return not in_streams.any() and all(len(queue.elements) == 0 for queue in queues)
 
+    def headers(self, state: State, chains: npt.NDArray[np.uint32], tick: Tick) -> Frame:
+        """Return the headers of ``chains``: the roots of their states."""
+        return Frame({"chain": chains, "root": state_roots(state, self.context(chains, tick))})
+
+    def settled(self, tick: int) -> bool:
+        """Return whether nothing that is planned (moves, faults' ends, time-outs) can still come after ``tick``."""
+        lifetime = self.options.request_lifetime_seconds * NANOSECONDS // max(self.tick_ns, 1)
+        waits = lifetime + 1 if self.options.timeouts == "on" else 0
+        return tick >= max([0, *self._move_ticks, self.carriers.last_change]) + waits
+
     def plan(self, state: State, chains: npt.NDArray[np.uint32], offers: Offers, tick: Tick) -> Plan:
         """Build the payloads of ``chains``: the slices that pass the checks, and the refusals of those that do not."""
         running = self.carriers.running(chains, tick.tick)
@@ -181,7 +191,7 @@ class IcKernel:
             plan.headers,
             _taken(messages),
             _judged_by_remote(recalled, plan.rejects),
-            self._positioned(ingress, running),
+            self._positioned(ingress),
             context,
             log,
         )
@@ -191,19 +201,18 @@ class IcKernel:
         after = replace(after, runs=commit_runs(after, outbound, context))
         if halted is not None:
             after = union([after, halted])
-        headers = Frame({"chain": chains, "root": state_roots(after, self.context(chains, tick))})
+        headers = self.headers(after, chains, tick)
         return RoundResult(after, outbound, log.events(), log.collected_ranges(), headers)
 
-    def _positioned(self, ingress: pa.Table, running: npt.NDArray[np.uint32]) -> pa.Table:
-        """Return the ingress rows with chains as positions, without those of halted chains."""
+    def _positioned(self, ingress: pa.Table) -> pa.Table:
+        """Return the ingress rows with chains as positions."""
         if ingress.num_rows == 0:
             return ingress
         subnets = subnet_positions(self.topology)
         order = np.argsort(subnets)
         numbers = ingress["chain"].to_numpy()
         positions = order[np.searchsorted(subnets[order], numbers)].astype(np.uint64)
-        placed = ingress.set_column(ingress.schema.get_field_index("chain"), "chain", pa.array(positions))
-        return placed.filter(pa.array(np.isin(positions, running)))
+        return ingress.set_column(ingress.schema.get_field_index("chain"), "chain", pa.array(positions))
 
     def _forged(self, context: Context) -> Frame:
         """Return what byzantine subnets append to their streams in this round."""

@@ -223,7 +223,7 @@ def _rejected_loopback(messages: Frame, verdicts: Verdicts, loopback: np.ndarray
 
 
 def induct_ingress(state: State, ingress: pa.Table, context: Context, log: EventLog) -> tuple[State, Frame]:
-    """Push the ingress messages to their canisters' queues; refuse those for canisters that are not here."""
+    """Push the ingress messages to their canisters' queues; refuse those for canisters not here, and for halted chains."""
     length = ingress.num_rows
     rows = from_table(ingress.select(["chain", "receiver", "sender", "method", "payload"]))
     messages = Frame(
@@ -245,18 +245,16 @@ def induct_ingress(state: State, ingress: pa.Table, context: Context, log: Event
     if length == 0:
         return state, messages.with_columns(queue_index=np.uint64(0))
     here = context.host_of(messages["receiver"]) == messages["chain"].view(np.int32)
-    accepted = here & state.installed(messages["receiver"])
-    refused = messages.filter(~accepted)
-    log.add(
-        event_rows(
-            refused,
-            Event.REJECTED,
-            chain=refused["chain"],
-            code=RejectCode.DESTINATION_INVALID,
-            reason=RejectReason.CanisterNotFound.name,
-            via=Via.INGRESS,
+    running = np.isin(messages["chain"], context.chains)
+    accepted = here & running & state.installed(messages["receiver"])
+    for mask, code, reason in (
+        (running & ~accepted, RejectCode.DESTINATION_INVALID, RejectReason.CanisterNotFound.name),
+        (~running, RejectCode.SYS_TRANSIENT, "ChainHalted"),
+    ):
+        refused = messages.filter(mask)
+        log.add(
+            event_rows(refused, Event.REJECTED, chain=refused["chain"], code=code, reason=reason, via=Via.INGRESS)
         )
-    )
     kept = messages.filter(accepted)
     queues = state.ingress_queues
     index, counters = queues.counters.push(kept["receiver"], kept["receiver"])
