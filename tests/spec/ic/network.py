@@ -9,7 +9,7 @@ from .events import Event, canister_event, ingress_event
 from .execution import Behaviour, execute
 from .ids import CanisterId, SubnetId
 from .induction import DecodedBatch, append_to_stream, pre_process
-from .messages import CanisterMessage, Ingress, Message
+from .messages import CanisterMessage, Ingress, Message, RejectCode
 from .options import Options
 from .routing import post_process
 from .slices import StreamSlice, check_slice, decode_valid_certified_stream, is_empty, slice_for
@@ -113,6 +113,11 @@ def never_withheld(source: SubnetId, destination: SubnetId) -> bool:
     return False
 
 
+def honestly(destination: SubnetId, the_slice: StreamSlice, news: bool) -> StreamSlice | None:
+    """A slice is offered as it was made; a header-only slice without news is not offered at all."""
+    return the_slice if news else None
+
+
 def untouched(destination: SubnetId, the_slice: StreamSlice) -> StreamSlice:
     """Every slice arrives as it was made."""
     return the_slice
@@ -130,6 +135,7 @@ def network_round(
     previous_registry: Registry | None = None,
     withheld: Callable[[SubnetId, SubnetId], bool] = never_withheld,
     tamper: Callable[[SubnetId, StreamSlice], StreamSlice] = untouched,
+    carry: Callable[[SubnetId, StreamSlice, bool], StreamSlice | None] = honestly,
     forged: Mapping[SubnetId, Sequence[CanisterMessage]] | None = None,
     installed: Mapping[CanisterId, tuple[Any, int]] | None = None,
     halted: Set[SubnetId] = frozenset(),
@@ -138,7 +144,8 @@ def network_round(
 
     `previous_registry`: canisters that it hosts elsewhere move before the round, those it alone hosts end.
     `withheld(source, destination)`: that slice is not offered this round. `tamper(destination, slice)`: what the
-    destination is shown instead of the slice. `forged`: what byzantine subnets append to their streams. `installed`:
+    destination is shown instead of the slice. `carry(destination, slice, news)`: what becomes of every slice that could
+    be offered, with or without news. `forged`: what byzantine subnets append to their streams. `installed`:
     program and balance of canisters that this version maps for the first time. `halted`: subnets that run no round;
     their height moves on with the network's.
     """
@@ -151,8 +158,13 @@ def network_round(
     for own in ascending_subnets(before):
         if own in halted:
             after[own] = replace(before[own], height=before[own].height + 1)
+            for m in ingress.get(own, ()):
+                code, cause = int(RejectCode.SysTransient), "halted"
+                log.append(
+                    ingress_event("rejected", own, after[own].height, m, None, via="ingress", code=code, cause=cause)
+                )
             continue
-        offered = offered_slices(before, own, registry, options, withheld)
+        offered = offered_slices(before, own, registry, options, withheld, carry)
         payload, refused = agree(before[own], registry, {sn: tamper(own, s) for sn, s in offered.items()}, options)
         log += refused
         batch = DecodedBatch(
@@ -171,16 +183,18 @@ def offered_slices(
     registry: Registry,
     options: Options,
     withheld: Callable[[SubnetId, SubnetId], bool] = never_withheld,
+    carry: Callable[[SubnetId, StreamSlice, bool], StreamSlice | None] = honestly,
 ) -> dict[SubnetId, StreamSlice]:
-    """One slice a remote subnet of the registry that has a stream to us and is not withheld. A header-only slice
-    without news is not offered at all."""
+    """One slice a remote subnet of the registry that has a stream to us and is not withheld."""
     offered: dict[SubnetId, StreamSlice] = {}
     for sn in ascending_subnets(set(states) & registry.subnets - {own}):
         if withheld(sn, own):
             continue
         the_slice = slice_for(states[sn], own, states[own].expected_xnet_indices, options)
-        if the_slice is not None and not is_empty(states[own], the_slice, options):
-            offered[sn] = the_slice
+        if the_slice is not None:
+            carried = carry(own, the_slice, not is_empty(states[own], the_slice, options))
+            if carried is not None:
+                offered[sn] = carried
     return offered
 
 

@@ -66,6 +66,8 @@ def pre_process(
     messages = _in_queue_order(messages)
     verdicts = judge(messages, state, context)
     loopback = messages["remote"] == messages["chain"]
+    _ensure_complete(headers, messages)
+    state, headers = _with_lanes(state, headers)
     state = _signal(state, headers, messages, verdicts, context)
     _log_verdicts(messages, verdicts, log)
     state = collect_loopback(state, headers, log)
@@ -131,12 +133,22 @@ def _in_queue_order(messages: Frame) -> Frame:
     return messages.take(order)
 
 
+def _with_lanes(state: State, headers: Frame) -> tuple[State, Frame]:
+    """Return the state with a lane for every header that brings messages, and the headers that have a lane.
+
+    A header for a lane of which nothing was ever sent or received either way has nothing to say.
+    """
+    bringing = headers.filter(headers["message_end"] > headers["message_begin"])
+    lanes = state.lanes.ensure(bringing["chain"], bringing["remote"], bringing["substream"])
+    known = lanes.positions(headers["chain"], headers["remote"], headers["substream"]) >= 0
+    return (state if lanes is state.lanes else replace(state, lanes=lanes)), headers.filter(known)
+
+
 def _signal(state: State, headers: Frame, messages: Frame, verdicts: Verdicts, context: Context) -> State:
     """Record a verdict for every message: the expected indices move on, REJECT signals are listed."""
-    _ensure_complete(headers, messages)
     if len(headers) == 0:
         return state
-    lanes = state.lanes.ensure(headers["chain"], headers["remote"], headers["substream"])
+    lanes = state.lanes
     rows = lanes.positions(headers["chain"], headers["remote"], headers["substream"])
     expected = lanes.rows["expected"].copy()
     begins = headers["message_begin"]

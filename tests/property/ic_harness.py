@@ -1,0 +1,327 @@
+"""Drives the IC kernel and the oracle through one scenario and compares whole states, events and roots after every round.
+
+A ``Scenario`` is plain values. ``run`` plays it in the oracle, in the kernel with all subnets in one call, and in the
+kernel with each subnet in a call of its own whose state goes through the lake's tables after every round.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from typing import Any
+
+import cbor2
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.errors import InvariantViolation
+from causeway.model.faults import CARRIER_SCHEMA, FORGED_SCHEMA, HALTS_SCHEMA, Faults
+from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
+from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
+from causeway.model.traffic import INGRESS_SCHEMA
+from causeway.programs.runner import Programs
+from causeway.protocols.contract import Offers, RoundResult, Tick
+from causeway.protocols.ic.kernel import IcKernel
+from causeway.protocols.ic.messages import NO_QUEUE, STREAMED_SCHEMA
+from causeway.protocols.ic.options import IcOptions, Limits
+from causeway.protocols.ic.state import State
+from tests.property.ic_programs import ACTOR, BEHAVIOURS, SCALAR_CALLER, behaviour_of
+from tests.spec import ic
+from tests.spec.ic import ids, slices
+from tests.spec.ic.messages import message_size
+from tests.spec.ic.slices import StreamSlice
+from tests.spec.ic.state import expected_index, stream_begin, stream_end
+
+TICK_NS = 1_000_000_000
+WORD = 2**64
+
+
+@dataclass(frozen=True)
+class Call:
+    """An ingress message."""
+
+    chain: int
+    receiver: int
+    user: int
+    method: str
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A network and what happens to it. Chains and canisters are numbers; ticks count from 1."""
+
+    subnets: tuple[int, ...]
+    canisters: Mapping[int, tuple[int | None, str | None, int]]
+    """Number -> (host, program, balance)."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    rounds: int = 6
+    ingress: Mapping[int, Sequence[Call]] = field(default_factory=dict)
+    moves: Sequence[tuple[int, int, int | None]] = ()
+    """(tick, canister, new host)."""
+    withheld: frozenset[tuple[int, int, int]] = frozenset()
+    """(tick, source, destination)."""
+    carriers: Sequence[tuple[str, int | None, int | None, int, int]] = ()
+    halts: Sequence[tuple[int, int, int]] = ()
+    forged: Sequence[tuple[int, int, int, int, bytes]] = ()
+    """(tick, chain, sender, receiver, payload)."""
+    skip: float = 0.0
+    seed: int = 0
+
+    def programs(self) -> dict[int, str | None]:
+        return {number: program for number, (_, program, _) in self.canisters.items()}
+
+
+# ---- the kernel
+
+
+def topology(scenario: Scenario) -> Topology:
+    numbers = list(scenario.canisters)
+    hosts, programs, balances = zip(*scenario.canisters.values(), strict=True)
+    columns = {
+        "number": pa.array(numbers, pa.uint64()),
+        "name": [f"c{number}" for number in numbers],
+        "chain": pa.array(hosts, pa.uint64()),
+        "program": list(programs),
+        "options": ["{}"] * len(numbers),
+        "balance": pa.array([Decimal(balance) for balance in balances], pa.decimal128(38, 0)),
+    }
+    chains = {"number": pa.array(scenario.subnets, pa.uint64()), "name": [f"s{number}" for number in scenario.subnets]}
+    moves = {
+        name: pa.array([move[place] for move in scenario.moves], pa.uint64())
+        for place, name in enumerate(("tick", "program", "chain"))
+    }
+    return Topology(
+        pa.table(chains, schema=CHAINS_SCHEMA),
+        pa.table(columns, schema=PROGRAMS_SCHEMA),
+        pa.table(moves, schema=MOVES_SCHEMA),
+    )
+
+
+def _rows(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
+    return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+
+
+def faults(scenario: Scenario) -> Faults:
+    return Faults(
+        forged=_rows(FORGED_SCHEMA, scenario.forged),
+        carriers=_rows(CARRIER_SCHEMA, scenario.carriers),
+        halts=_rows(HALTS_SCHEMA, scenario.halts),
+        skip=scenario.skip,
+    )
+
+
+def ic_options(options: Mapping[str, Any]) -> IcOptions:
+    return IcOptions(**{**options, "limit": Limits(**options.get("limit", {}))})
+
+
+def kernel_of(scenario: Scenario) -> IcKernel:
+    network = topology(scenario)
+    return IcKernel(
+        network, Programs(network), ic_options(scenario.options), scenario.seed, TICK_NS, faults(scenario)
+    )
+
+
+class KernelRun:
+    """A kernel driven as the pipeline does it: ``groups`` of chains, each with its own state and its own calls."""
+
+    def __init__(self, scenario: Scenario, *, apart: bool, via_tables: bool = False) -> None:
+        self.scenario = scenario
+        self.kernel = kernel_of(scenario)
+        self.tick = 0
+        everything = np.arange(len(scenario.subnets), dtype=np.uint32)
+        self.groups = [everything[place : place + 1] for place in everything] if apart else [everything]
+        self.states: list[State] = [self.kernel.genesis(group) for group in self.groups]
+        self.via_tables = via_tables
+        self.numbers = [int(name.removeprefix("s")) for name in self.kernel.chains()]
+        self.outbound: list[Frame] = []
+        self.headers = Frame({"chain": everything, "root": np.zeros((len(everything), 32), dtype=np.uint8)})
+        self.results: list[RoundResult] = []
+        self.accepted: list[Frame] = []
+        self.events: list[Frame] = []
+
+    def round(self, tick: Tick) -> None:
+        """Run one round of every group."""
+        self.events, before, self.tick = [], self.tick, tick.tick
+        if self.kernel.rehomed(before, tick.tick):
+            self.events += [self.kernel.abandoned(state, tick.tick) for state in self.states]
+            whole = [
+                self.kernel.union([self.kernel.part(state, group, tick.tick) for state in self.states])
+                for group in self.groups
+            ]
+            self.states = whole
+        lanes = concat([state.lanes.rows for state in self.states])
+        rejects = concat([state.rejects for state in self.states])
+        hidden = {(source, taker) for at, source, taker in self.scenario.withheld if at == tick.tick}
+        shown = [
+            (self.numbers[source], self.numbers[taker]) not in hidden
+            for source, taker in zip(lanes["chain"].tolist(), lanes["remote"].tolist(), strict=True)
+        ]
+        lanes = lanes.filter(np.array(shown, dtype=bool))
+        self.results, self.accepted, states = [], [], []
+        for group, state in zip(self.groups, self.states, strict=True):
+            offers = Offers(
+                lanes.filter(np.isin(lanes["remote"], group)),
+                rejects.filter(np.isin(rejects["remote"], group)),
+                self.headers,
+            )
+            plan = self.kernel.plan(state, group, offers, tick)
+            ingress = self._ingress(tick.tick, group)
+            wanted, recalled = self._read(plan.wanted), self._read(plan.recalled)
+            result = self.kernel.round(state, group, plan, wanted, recalled, ingress, tick)
+            self.results.append(result)
+            self.accepted.append(plan.headers)
+            self.events.append(result.events)
+            states.append(self._through_tables(result.state) if self.via_tables else result.state)
+        self.states = states
+        self.headers = concat([result.headers for result in self.results])
+        self.outbound += [result.outbound for result in self.results]
+
+    def _through_tables(self, state: State) -> State:
+        tables = {name: self.kernel.table(name, part) for name, part in self.kernel.parts(state).items()}
+        return self.kernel.state({name: table for name, table in tables.items() if table.num_rows})
+
+    def _ingress(self, tick: int, group: npt.NDArray[np.uint32]) -> pa.Table:
+        here = {self.numbers[place] for place in group}
+        calls = [call for call in self.scenario.ingress.get(tick, ()) if call.chain in here]
+        return _rows(INGRESS_SCHEMA, [(call.chain, call.receiver, call.user, call.method, call.payload) for call in calls])
+
+    def _read(self, ranges: Frame) -> Frame:
+        found = [empty_frame(STREAMED_SCHEMA)]
+        for chain, remote, substream, begin, end in zip(
+            *(ranges[name].tolist() for name in ("chain", "remote", "substream", "begin", "end")), strict=True
+        ):
+            for frame in self.outbound:
+                lane = (frame["chain"] == chain) & (frame["remote"] == remote) & (frame["substream"] == substream)
+                found.append(frame.filter(lane & (frame["index"] >= begin) & (frame["index"] < end)))
+        return concat(found)
+
+    @property
+    def state(self) -> State:
+        return self.kernel.union(self.states)
+
+    def roots(self) -> dict[int, bytes]:
+        """Root of every chain, by its number."""
+        return {
+            self.numbers[chain]: bytes(root)
+            for chain, root in zip(self.headers["chain"].tolist(), self.headers["root"], strict=True)
+        }
+
+
+# ---- the oracle
+
+
+class OracleRun:
+    """The oracle on the same scenario; carriers' faults are what it is shown instead of an honest slice."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        options = dict(scenario.options)
+        self.options = ic.Options(**{**options, "limit": ic.Limit(**options.get("limit", {}))})
+        hosts = {number: host for number, (host, _, _) in scenario.canisters.items() if host is not None}
+        self.registry = ic.Registry(frozenset(scenario.subnets), hosts)
+        self.ever = set(hosts)
+        self.states = {subnet: self._genesis(subnet) for subnet in scenario.subnets}
+        self.behaviour = behaviour_of(scenario.programs())
+        self.sent: dict[tuple[int, int, Any, int], ic.Message] = {}
+        self.delivered: set[tuple[int, int]] = set()
+        self.events: list[ic.Event] = []
+
+    def _genesis(self, subnet: int) -> ic.CanonicalState:
+        here = {
+            number: (program, balance)
+            for number, (host, program, balance) in self.scenario.canisters.items()
+            if host == subnet and program is not None
+        }
+        programs = {number: BEHAVIOURS[program][0] for number, (program, _) in here.items()}
+        return ic.genesis(subnet, programs, {number: balance for number, (_, balance) in here.items()})
+
+    def round(self, tick: int) -> None:
+        """Run one round of every subnet."""
+        scenario, previous = self.scenario, self.registry
+        for at, canister, host in scenario.moves:
+            if at == tick:
+                self.registry = (
+                    self.registry.without(canister) if host is None else self.registry.with_moved(canister, host)
+                )
+        installed = {}
+        for canister in self.registry.subnet_assignment:
+            _, program, balance = scenario.canisters[canister]
+            if canister not in self.ever and program is not None:
+                installed[canister] = (BEHAVIOURS[program][0], balance)
+        self.ever |= {canister for at, canister, host in scenario.moves if at <= tick and host is not None}
+        ingress: dict[int, list[ic.Ingress]] = {}
+        for call in scenario.ingress.get(tick, ()):
+            ingress.setdefault(call.chain, []).append(ic.Ingress(call.user, call.receiver, call.method, call.payload))
+        forged: dict[int, list[ic.Request]] = {}
+        for at, chain, sender, receiver, payload in scenario.forged:
+            if at == tick:
+                forged.setdefault(chain, []).append(ic.Request(receiver, sender, 0, method="forged", payload=payload))
+        self.before = self.states
+        self.states, self.events = ic.network_round(
+            self.states,
+            self.registry,
+            ingress,
+            self.behaviour,
+            self.options,
+            time_ns=tick * TICK_NS,
+            seed=scenario.seed,
+            previous_registry=previous,
+            carry=self._carried(tick),
+            forged=forged,
+            installed=installed,
+            halted={chain for chain, begin, end in scenario.halts if begin <= tick <= end},
+        )
+        for event in self.events:
+            if event.event == "committed" and event.remote is not None and event.content is not None:
+                self.sent[event.chain, event.remote, event.substream, event.index or 0] = event.content
+            if event.event == "executed" and event.kind == "response" and event.message is not None:
+                self.delivered.add((event.message[1], event.message[2]))  # type: ignore[arg-type]
+
+    def _carried(self, tick: int) -> Callable[[int, StreamSlice, bool], StreamSlice | None]:
+        """What carriers bring to a destination instead of the slice that an honest endpoint serves."""
+        order = ids_in_order(self.scenario.subnets)
+
+        def carried(destination: int, honest: StreamSlice, news: bool) -> StreamSlice | None:
+            source = honest.source
+            if (tick, source, destination) in self.scenario.withheld:
+                return None
+            height = self.states[destination].height + 1
+            words = ids.philox_4x64((height + 1, 1, 0, 0), (self.scenario.seed, destination))
+            skipped = (words[order.index(source)] >> 11) * 2.0**-53 < self.scenario.skip
+            result = honest if news and not skipped else None
+            for kind, from_, to, begin, end in self.scenario.carriers:
+                if begin <= tick <= end and from_ in (None, source) and to in (None, destination):
+                    result = None if kind == "drop" else self._altered(kind, destination, honest)
+            return result
+
+        return carried
+
+    def _altered(self, kind: str, destination: int, honest: StreamSlice) -> StreamSlice:
+        base, source = self.options.index_base, honest.source
+        if kind == "tamper":
+            return replace(honest, source=-1)  # to whoever checks it, it is not from where it says
+        messages = dict(honest.messages)
+        if kind == "gap":
+            for substream in honest.substreams:
+                indices = sorted(honest.messages_of(substream))
+                if indices:
+                    del messages[substream, indices[0]]
+            return replace(honest, messages=messages)
+        for substream in honest.substreams:
+            expected = expected_index(self.states[destination].expected_xnet_indices, source, substream, base)
+            end = max([expected, *(i + 1 for i in honest.messages_of(substream))])
+            messages |= {(substream, i): self.sent[source, destination, substream, i] for i in range(base, end)}
+        begin = frozenset((substream, base) for substream in honest.substreams)
+        return replace(honest, messages=messages, begin=begin)
+
+
+def ids_in_order(subnets: Iterable[int]) -> list[int]:
+    """Subnets by id bytes: the place in this list is the kernel's position."""
+    return sorted(subnets, key=ic.subnet_bytes)
+
