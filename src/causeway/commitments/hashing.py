@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,39 +19,61 @@ DIGEST_BYTES = 32
 VECTOR_THRESHOLD = 512
 """Below this many values a plain loop over hashlib is faster than the fixed cost of a query."""
 
+PIECE = 1 << 16
+"""Values are hashed in pieces of this many: what is hashed is made, used and forgotten while it is in the cache."""
+
 _LOCAL = threading.local()
+_TABLE = "piece"
 
 
 def sha256_each(values: pa.BinaryArray) -> Digests:
     """Return the SHA-256 digest of each value of a bytes column, shape (n, 32)."""
-    if len(values) < VECTOR_THRESHOLD:
-        joined = b"".join([hashlib.sha256(value.as_buffer()).digest() for value in values])
-        return np.frombuffer(joined, dtype=np.uint8).reshape(len(values), DIGEST_BYTES)
-    context, query = _engine()
-    table = context.from_arrow(pa.table({"value": values})).select(query).to_arrow_table()
-    parts = [_bytes_of(chunk) for chunk in table.column(0).chunks]
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+    return sha256_in_pieces(len(values), lambda start, stop: values[start:stop])
 
 
 def sha256_rows(rows: npt.NDArray[np.uint8]) -> Digests:
     """Return the SHA-256 digest of each row of a byte matrix, shape (n, width) -> (n, 32)."""
+    return sha256_in_pieces(len(rows), lambda start, stop: binary_rows(rows[start:stop]))
+
+
+def sha256_in_pieces(length: int, values: Callable[[int, int], pa.BinaryArray]) -> Digests:
+    """Return the SHA-256 digest of each of ``length`` values, shape (n, 32); ``values(start, stop)`` makes some."""
+    if length < VECTOR_THRESHOLD:
+        joined = b"".join([hashlib.sha256(value.as_buffer()).digest() for value in values(0, length)])
+        return np.frombuffer(joined, dtype=np.uint8).reshape(length, DIGEST_BYTES)
+    digests = np.empty((length, DIGEST_BYTES), dtype=np.uint8)
+    for start in range(0, length, PIECE):
+        done = start
+        for chunk in _digest(values(start, min(start + PIECE, length))).chunks:
+            digests[done : done + len(chunk)] = _bytes_of(chunk)
+            done += len(chunk)
+    return digests
+
+
+def binary_rows(rows: npt.NDArray[np.uint8]) -> pa.BinaryArray:
+    """Return the rows of a byte matrix as a bytes column."""
     length, width = rows.shape
     data = np.ascontiguousarray(rows)
-    offsets = np.arange(0, (length + 1) * width, width, dtype=np.int32)
-    return sha256_each(
-        pa.BinaryArray.from_buffers(pa.binary(), length, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    )
+    offsets = np.arange(0, (length + 1) * width, width, dtype=np.int32) if width else np.zeros(length + 1, np.int32)
+    return pa.BinaryArray.from_buffers(pa.binary(), length, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _digest(values: pa.BinaryArray) -> pa.ChunkedArray:
+    context, query = _engine()
+    try:
+        frame = context.from_arrow(pa.table({"value": values}), name=_TABLE)
+        return frame.select(query).to_arrow_table().column(0)
+    finally:
+        # The engine keeps what it is given until told otherwise.
+        context.deregister_table(_TABLE)
 
 
 def _bytes_of(chunk: pa.Array) -> Digests:
     if len(chunk) == 0:
         return np.empty((0, DIGEST_BYTES), dtype=np.uint8)
-    if pa.types.is_fixed_size_binary(chunk.type):
-        start = chunk.offset * DIGEST_BYTES
-        data = np.frombuffer(chunk.buffers()[1], dtype=np.uint8)
-    else:
-        data = np.frombuffer(chunk.buffers()[2], dtype=np.uint8)
-        start = chunk.offset * DIGEST_BYTES
+    buffer = chunk.buffers()[1 if pa.types.is_fixed_size_binary(chunk.type) else 2]
+    data = np.frombuffer(buffer, dtype=np.uint8)
+    start = chunk.offset * DIGEST_BYTES
     return data[start : start + len(chunk) * DIGEST_BYTES].reshape(len(chunk), DIGEST_BYTES)
 
 
@@ -59,7 +82,7 @@ def _engine() -> tuple[Any, Any]:
     if not hasattr(_LOCAL, "engine"):
         from datafusion import SessionConfig, SessionContext, col, functions
 
-        context = SessionContext(SessionConfig().with_target_partitions(1).with_batch_size(65_536))
+        context = SessionContext(SessionConfig().with_target_partitions(1).with_batch_size(PIECE))
         _LOCAL.engine = (context, functions.digest(col("value"), "sha256").alias("digest"))
     engine: tuple[Any, Any] = _LOCAL.engine
     return engine

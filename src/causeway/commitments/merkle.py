@@ -1,14 +1,16 @@
 """Merkle roots of many runs of leaves at once.
 
-The tree is the one of RFC 6962: leaf = SHA-256(00 || data), inner = SHA-256(01 || left || right), the left part of n leaves
-holds the largest power of two below n. Built from below, that is: pair neighbours, an odd last node moves up unchanged.
+The tree is the one of RFC 6962: leaf = SHA-256(00 || data), inner = SHA-256(01 || left || right), the left part of n
+leaves holds the largest power of two below n. Built from below, that is: pair neighbours, an odd last node moves up
+unchanged.
 """
 
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 
-from causeway.commitments.hashing import DIGEST_BYTES, Digests, sha256_rows
+from causeway.commitments.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
 from causeway.model.order import Groups, Rows
 
 LEAF_PREFIX = b"\x00"
@@ -25,18 +27,28 @@ def merkle_roots(leaves: Digests, groups: Groups) -> Digests:
 
 
 def _level_up(nodes: Digests, counts: Rows) -> tuple[Digests, Rows]:
-    starts = np.cumsum(counts) - counts
-    pairs = counts // 2
-    parents = (counts + 1) // 2
-    pair_ranks = np.arange(int(pairs.sum())) - np.repeat(np.cumsum(pairs) - pairs, pairs)
-    left = np.repeat(starts, pairs) + 2 * pair_ranks
-    preimages = np.empty((len(left), 1 + 2 * DIGEST_BYTES), dtype=np.uint8)
-    preimages[:, 0] = INNER_PREFIX
-    preimages[:, 1 : 1 + DIGEST_BYTES] = nodes[left]
-    preimages[:, 1 + DIGEST_BYTES :] = nodes[left + 1]
-    parent_starts = np.cumsum(parents) - parents
-    above = np.empty((int(parents.sum()), DIGEST_BYTES), dtype=np.uint8)
-    above[np.repeat(parent_starts, pairs) + pair_ranks] = sha256_rows(preimages)
-    odd = counts % 2 == 1
-    above[(parent_starts + parents - 1)[odd]] = nodes[(starts + counts - 1)[odd]]
+    pairs, odd = counts // 2, counts % 2
+    leftovers = int(odd.sum())
+    # Where groups before have a node left over, pairs and their parents lie that much further on.
+    shift = np.repeat(np.cumsum(odd) - odd, pairs) if leftovers else 0
+    place = np.arange(int(pairs.sum()))
+    left = 2 * place + shift
+
+    def inner_nodes(start: int, stop: int) -> pa.BinaryArray:
+        preimages = np.empty((stop - start, 1 + 2 * DIGEST_BYTES), dtype=np.uint8)
+        preimages[:, 0] = INNER_PREFIX
+        preimages[:, 1:] = neighbours[left[start:stop]]
+        return binary_rows(preimages)
+
+    neighbours = np.lib.stride_tricks.as_strided(
+        nodes, (max(len(nodes) - 1, 0), 2 * DIGEST_BYTES), nodes.strides, writeable=False
+    )
+    hashed = sha256_in_pieces(len(left), inner_nodes)
+    if not leftovers:
+        return hashed, pairs
+    above = np.empty((len(left) + leftovers, DIGEST_BYTES), dtype=np.uint8)
+    above[place + shift] = hashed
+    parents = pairs + odd
+    last = odd > 0
+    above[(np.cumsum(parents) - 1)[last]] = nodes[(np.cumsum(counts) - 1)[last]]
     return above, parents

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.commitments.hashing import DIGEST_BYTES, Digests, sha256_each
+from causeway.commitments.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
 from causeway.commitments.merkle import LEAF_PREFIX, merkle_roots
 from causeway.model.frame import Frame, concat
 from causeway.model.order import groups_of, stable_order
 from causeway.model.queues import Counters
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.messages import payload_lengths
+from causeway.protocols.ic.messages import MESSAGE_COLUMNS, payload_lengths
 from causeway.protocols.ic.post_process import message_sizes
 from causeway.protocols.ic.state import State
 
@@ -46,23 +46,25 @@ HEADER_TYPE = np.dtype(
 
 def message_leaves(messages: Frame) -> Digests:
     """Return the leaf hash of each message: SHA-256(00 || fixed fields || method || payload)."""
+    hashed = Frame({name: messages[name] for name in MESSAGE_COLUMNS}, len(messages))
+    return sha256_in_pieces(len(hashed), lambda start, stop: _preimages(hashed.slice(start, stop)))
+
+
+def _preimages(messages: Frame) -> pa.BinaryArray:
     length = len(messages)
     fixed = np.zeros(length, dtype=HEADER_TYPE)
     fixed["prefix"] = LEAF_PREFIX[0]
     for name in ("kind", "code", "deadline", "sender", "receiver", "callback", "cycles_high", "cycles_low"):
         fixed[name] = messages[name]
-    offsets = np.arange(0, (length + 1) * HEADER_TYPE.itemsize, HEADER_TYPE.itemsize, dtype=np.int32)
     method = messages["method"]
     names = method.dictionary.cast(pa.binary())
-    lengths = np.array([len(name.as_py()) for name in names], dtype=np.uint32)
-    parts: list[Any] = []
-    if len(names) > 1 or (len(lengths) and lengths[0]):
-        codes = method.indices
-        fixed["method_length"] = lengths[codes.to_numpy(zero_copy_only=False)]
-        parts.append(names.take(codes))
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(fixed)]
-    parts.insert(0, pa.BinaryArray.from_buffers(pa.binary(), length, buffers))
-    return sha256_each(pc.binary_join_element_wise(*parts, messages["payload"], b""))
+    lengths = np.array([len(name.as_py()) for name in names], dtype=np.uint16)
+    codes = method.indices.to_numpy(zero_copy_only=False)
+    fixed["method_length"] = lengths[codes] if len(lengths) else 0
+    parts = [binary_rows(fixed.view(np.uint8).reshape(length, HEADER_TYPE.itemsize))]
+    if lengths.any():
+        parts.append(names.take(method.indices))
+    return pc.binary_join_element_wise(*parts, messages["payload"], b"")
 
 
 def commit_runs(state: State, outbound: Frame, context: Context) -> Frame:
