@@ -12,12 +12,50 @@ import pyarrow as pa
 Column = Any
 """A NumPy array, or an Arrow array of text, bytes or dictionary-encoded text."""
 
+Rows = npt.NDArray[np.integer[Any]]
+
+
+class Deferred:
+    """A column that is to be gathered when someone reads it: ``rows`` of ``source``.
+
+    Rows of rows are composed without touching the source, so that a message's payload is copied once on its way through
+    a round, however often the messages are put into another order.
+    """
+
+    __slots__ = ("_rows", "_source", "_value")
+
+    def __init__(self, source: Column, rows: Rows) -> None:
+        self._source: Column = source
+        self._rows: Any = rows
+        self._value: Column = None
+
+    def __len__(self) -> int:
+        return len(self._rows if self._value is None else self._value)
+
+    def gathered(self) -> Column:
+        """Return the column itself; from now on the source is not held any more."""
+        if self._value is None:
+            self._value = _gather(self._source, self._rows)
+            self._source = self._rows = None
+        return self._value
+
+    @property
+    def pending(self) -> tuple[Column, Rows] | None:
+        """Return source and rows while the column is not gathered."""
+        return (self._source, self._rows) if self._value is None else None
+
+    def is_of(self, kind: pa.DataType) -> bool:
+        """Return whether this is, as far as can be said without gathering, a column of an Arrow type without nulls."""
+        source = self._source if self._value is None else self._value
+        return not isinstance(source, np.ndarray) and bool(source.type == kind and source.null_count == 0)
+
 
 class Frame:
     """An immutable table for kernels: what Arrow tables are to the lake, frames are to a round.
 
     A column is read with ``frame["name"]``. Numbers are NumPy arrays (unsigned where a specification says so); a column
-    that is one value repeated may be a broadcast view, which costs nothing to take from or to join.
+    that is one value repeated may be a broadcast view, which costs nothing to take from or to join. After ``take`` and
+    ``filter`` a column is gathered when it is first read; ``frame.column("name")`` hands it to another frame as it is.
     """
 
     __slots__ = ("_columns", "_length")
@@ -35,6 +73,13 @@ class Frame:
         return self._length
 
     def __getitem__(self, name: str) -> Column:
+        column = self._columns[name]
+        if type(column) is Deferred:
+            column = self._columns[name] = column.gathered()
+        return column
+
+    def column(self, name: str) -> Column:
+        """Return a column to be put into another frame; unlike ``frame[name]`` it need not be gathered for that."""
         return self._columns[name]
 
     def __contains__(self, name: str) -> bool:
@@ -42,7 +87,7 @@ class Frame:
 
     def get(self, name: str, default: Any) -> Any:
         """Return column ``name``, or ``default`` where there is none."""
-        return self._columns.get(name, default)
+        return self[name] if name in self._columns else default
 
     def __repr__(self) -> str:
         return f"Frame({self._length} rows: {', '.join(self._columns)})"
@@ -52,18 +97,35 @@ class Frame:
         """Return the names of the columns in order."""
         return list(self._columns)
 
-    def take(self, rows: npt.NDArray[np.integer[Any]]) -> Frame:
-        """Return the frame of ``rows``, in that order."""
-        arrow_rows = None
+    def take(self, rows: Rows) -> Frame:
+        """Return the frame of ``rows``, in that order. ``rows`` must not be changed afterwards."""
+        composed: dict[int, Rows] = {}
+        columns: dict[str, Column] = {}
+        for name, column in self._columns.items():
+            if type(column) is Deferred:
+                if column.pending is None:
+                    column = column.gathered()
+                else:
+                    source, inner = column.pending
+                    if id(inner) not in composed:
+                        composed[id(inner)] = inner[rows]
+                    columns[name] = Deferred(source, composed[id(inner)])
+                    continue
+            if type(column) is np.ndarray and _is_repeated(column):
+                columns[name] = repeated(column[0], len(rows))
+            else:
+                columns[name] = Deferred(column, rows)
+        return Frame(columns, len(rows))
+
+    def read_only(self) -> Frame:
+        """Return the frame with columns that cannot be written to."""
         columns: dict[str, Column] = {}
         for name, column in self._columns.items():
             if isinstance(column, np.ndarray):
-                columns[name] = repeated(column[0], len(rows)) if _is_repeated(column) else column[rows]
-            else:
-                if arrow_rows is None:
-                    arrow_rows = pa.array(rows)
-                columns[name] = column.take(arrow_rows)
-        return Frame(columns, len(rows))
+                column = column.view()
+                column.flags.writeable = False
+            columns[name] = column
+        return Frame(columns, self._length)
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> Frame:
         """Return the rows where ``mask`` is true, in order; the frame itself when all are."""
@@ -73,7 +135,11 @@ class Frame:
 
     def slice(self, start: int, stop: int) -> Frame:
         """Return rows ``start`` to ``stop`` without copying."""
-        return Frame({name: column[start:stop] for name, column in self._columns.items()}, stop - start)
+        columns: dict[str, Column] = {}
+        for name, column in self._columns.items():
+            pending = column.pending if type(column) is Deferred else None
+            columns[name] = self[name][start:stop] if pending is None else Deferred(pending[0], pending[1][start:stop])
+        return Frame(columns, stop - start)
 
     def select(self, names: Iterable[str]) -> Frame:
         """Return the frame of the columns ``names`` in that order."""
@@ -89,7 +155,7 @@ class Frame:
 
     def to_table(self, schema: pa.Schema) -> pa.Table:
         """Return the Arrow table of the schema's columns."""
-        return pa.Table.from_arrays([_to_arrow(self._columns[item.name], item.type) for item in schema], schema=schema)
+        return pa.Table.from_arrays([_to_arrow(self[item.name], item.type) for item in schema], schema=schema)
 
 
 def from_table(table: pa.Table) -> Frame:
@@ -120,7 +186,33 @@ def concat(frames: Sequence[Frame]) -> Frame:
     if len(frames) == 1:
         return frames[0]
     length = sum(len(frame) for frame in frames)
-    return Frame({name: _join([frame[name] for frame in frames], length) for name in frames[0].names}, length)
+    composed: dict[tuple[int, ...], Rows] = {}
+    columns: dict[str, Column] = {}
+    for name in frames[0].names:
+        pending = [_pending(frame.column(name)) for frame in frames]
+        source = pending[0][0] if pending[0] is not None else None
+        if source is not None and all(item is not None and item[0] is source for item in pending):
+            parts = [item[1] for item in pending if item is not None]
+            key = tuple(map(id, parts))
+            if key not in composed:
+                composed[key] = np.concatenate(parts)
+            columns[name] = Deferred(source, composed[key])
+        else:
+            columns[name] = _join([frame[name] for frame in frames], length)
+    return Frame(columns, length)
+
+
+def _pending(column: Column) -> tuple[Column, Rows] | None:
+    return column.pending if type(column) is Deferred else None
+
+
+def _gather(source: Column, rows: Rows) -> Column:
+    if isinstance(source, np.ndarray):
+        column = source[rows]
+        # Frames share it, so nobody may write to it.
+        column.flags.writeable = False
+        return column
+    return source.take(pa.array(rows))
 
 
 def repeated(value: Any, length: int) -> npt.NDArray[Any]:

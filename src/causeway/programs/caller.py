@@ -56,13 +56,13 @@ class PingPong(VectorProgram):
         """Echo requests, and answer every reply by a new call."""
         asked = np.flatnonzero((batch["kind"] == Kind.INGRESS) & method_is(batch, "call"))
         replies = rows_of(batch, Kind.RESPONSE)
-        returned = batch if len(replies) == len(batch) else batch.take(replies)
+        returned = batch.take(replies)
         calls = Frame(
             {
                 "row": replies,
                 "receiver": returned["sender"],
                 "method": repeated_text("ping", len(replies)),
-                "payload": returned["payload"],
+                "payload": returned.column("payload"),
             },
             len(replies),
         )
@@ -75,7 +75,7 @@ class PingPong(VectorProgram):
 def echoes(batch: Frame) -> Frame:
     """Return answers to all requests of ``batch`` with their payloads."""
     rows = rows_of(batch, Kind.REQUEST)
-    payload = batch["payload"] if len(rows) == len(batch) else batch.select(["payload"]).take(rows)["payload"]
+    payload = batch.select(["payload"]).take(rows).column("payload")
     return Frame({"row": rows, "code": np.zeros(len(rows), dtype=np.uint8), "payload": payload}, len(rows))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.frame import Frame, concat, repeated
+from causeway.model.frame import Deferred, Frame, concat, repeated
 from causeway.model.ledger import Kind
 from causeway.model.order import U64, Rows, groups_of
 from causeway.programs.accounts import settle
@@ -43,8 +43,8 @@ class VectorRunner:
     def run(self, inputs: Frame, rows: Rows, accounts: Frame, state: Frame) -> Outcome:
         """Run the inputs (one instance's are neighbours, in order); ``rows``: their rows in the whole round's inputs."""
         try:
-            shown = _read_only(state)
-            effects = self._program.handle(_read_only(inputs), shown)
+            shown = state.read_only()
+            effects = self._program.handle(inputs.read_only(), shown)
             after = state if effects.state is shown else self._state(state, effects.state)
             return _outcome(inputs, rows, accounts, after, effects)
         except Exception as error:  # whatever a program raises: find out which message it is about
@@ -98,18 +98,6 @@ def _failed(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, error: Exc
     return Outcome(by_production([]), failures([int(rows[0])], [text]), settle(accounts, inputs, None, None), state)
 
 
-def _read_only(frame: Frame) -> Frame:
-    """Return the frame with columns that cannot be written to: a handler that raises must not leave traces."""
-    columns: dict[str, Any] = {}
-    for name in frame.names:
-        column = frame[name]
-        if isinstance(column, np.ndarray):
-            column = column.view()
-            column.flags.writeable = False
-        columns[name] = column
-    return Frame(columns, len(frame))
-
-
 def _as_type(column: Any, kind: pa.DataType) -> Any:
     """Return a column in the type of its schema."""
     if isinstance(column, np.ndarray):
@@ -119,6 +107,14 @@ def _as_type(column: Any, kind: pa.DataType) -> Any:
     if column.null_count:
         raise ValueError(f"a column of {kind} has nulls")
     return column if column.type == kind else column.cast(kind)
+
+
+def _bodies(effects: Frame) -> Any:
+    """Return the payloads of effects; those taken over from the batch stay deferred."""
+    column = effects.column("payload")
+    if isinstance(column, Deferred) and column.is_of(pa.binary()):
+        return column
+    return _as_type(effects["payload"], pa.binary())
 
 
 def _unsigned(column: Any, kind: type[np.unsignedinteger[Any]]) -> npt.NDArray[Any]:
@@ -164,7 +160,7 @@ def _answers(inputs: Frame, answers: Frame | None) -> Frame | None:
         if more.any():
             raise ValueError("an answer accepts more cycles than its request attaches")
     code = _unsigned(answers["code"], np.uint8)
-    payload = _as_type(answers["payload"], pa.binary())
+    payload = _bodies(answers)
     return Frame({"row": rows, "code": code, "payload": payload, **accepted}, len(rows))
 
 
@@ -178,7 +174,7 @@ def _calls(inputs: Frame, calls: Frame | None) -> Frame | None:
             "row": rows,
             "receiver": _unsigned(calls["receiver"], np.uint64),
             "method": _as_type(calls["method"], pa.dictionary(pa.int32(), pa.string())),
-            "payload": _as_type(calls["payload"], pa.binary()),
+            "payload": _bodies(calls),
             **_amounts(calls, "cycles"),
         },
         len(rows),
@@ -192,7 +188,7 @@ def _responses(inputs: Frame, answers: Frame) -> Frame:
         low, high = inputs["cycles_low"][rows], inputs["cycles_high"][rows]
         borrow = (answers["accepted_low"] > low).astype(np.uint64)
         refund = (high - answers["accepted_high"] - borrow, low - answers["accepted_low"])
-    return answer_rows(inputs, rows, answers["code"], answers["payload"], refund)
+    return answer_rows(inputs, rows, answers["code"], answers.column("payload"), refund)
 
 
 def _requests(inputs: Frame, calls: Frame, accounts: Frame) -> tuple[Frame, Frame]:
@@ -217,7 +213,7 @@ def _requests(inputs: Frame, calls: Frame, accounts: Frame) -> tuple[Frame, Fram
             "code": repeated(np.uint8(0), length),
             "deadline": repeated(np.uint32(0), length),
             "method": calls["method"],
-            "payload": calls["payload"],
+            "payload": calls.column("payload"),
         },
         length,
     )
