@@ -19,7 +19,7 @@ from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.model.ledger import COLLECTED_SCHEMA, EVENTS_SCHEMA
 from causeway.model.order import groups_of, pair_codes
 from causeway.model.traffic import INGRESS_SCHEMA, Traffic
-from causeway.pipeline.lake import Lake, Manifest
+from causeway.pipeline.lake import HEIGHTS, Lake, Manifest
 from causeway.protocols.contract import HEADERS_SCHEMA, Kernel, Offers, Tick
 
 FIRST_HEIGHT = 0
@@ -163,7 +163,7 @@ def _read_ranges(deployment: Deployment, lake: Lake, ranges: Frame, runs: Frame,
         for source in np.unique(bucket_of[parts["chain"]]).tolist():
             mine = parts.filter(bucket_of[parts["chain"]] == source)
             takers = [bucket] if bucket is not None else np.unique(bucket_of[mine["remote"]]).tolist()
-            found.append(_read_transfers(lake, manifest, source, takers, mine))
+            found.append(_read_transfers(deployment, lake, manifest, source, takers, mine))
     return concat([none, *found])
 
 
@@ -202,13 +202,16 @@ def _lane_numbers(first: Frame, second: Frame) -> tuple[npt.NDArray[np.uint64], 
     return numbers[: len(one)], numbers[len(one) :]
 
 
-def _read_transfers(lake: Lake, manifest: Manifest, source: int, takers: Sequence[int], parts: Frame) -> Frame:
+def _read_transfers(
+    deployment: Deployment, lake: Lake, manifest: Manifest, source: int, takers: Sequence[int], parts: Frame
+) -> Frame:
     """Return the rows of ``parts`` from the transfers that one bucket wrote at a height."""
     path = manifest.log["transfers"][str(source)]
+    columns = deployment.kernel.outbound_schema.names
     groups = manifest.row_groups[path]
     with lake.storage.open_parquet(path) as file:
-        tables = [file.read_row_group(groups[str(taker)], use_threads=False) for taker in takers if str(taker) in groups]
-    rows = from_table(pa.concat_tables(tables).drop_columns(["height", "tick"]))
+        mine = [groups[str(taker)] for taker in takers if str(taker) in groups]
+        rows = from_table(file.read_row_groups(mine, columns, use_threads=False))
     if len(rows) == int((parts["end"] - parts["begin"]).sum()):
         return rows
     lane, row_lane = _lane_numbers(parts, rows)
@@ -242,23 +245,22 @@ def _write(
     for name, part in parts.items():
         if name not in files and len(part):
             files[name] = place(name)
-            table = kernel.table(name, part)
-            storage.write_table(files[name], table, use_dictionary=_present(STATE_DICTIONARY, table.schema))
+            storage.write_table(files[name], kernel.table(name, part), sync=False)
     log: dict[str, str] = {}
     rows: dict[str, int] = {}
     row_groups: dict[str, int] = {}
     for name, frame in logs.items():
         if len(frame):
             log[name] = place(name)
-            table = _stamped(frame.to_table(LOG_SCHEMAS[name]), tick)
-            storage.write_table(log[name], table, use_dictionary=_present(LOG_DICTIONARY, table.schema))
+            storage.write_table(log[name], _stamped(frame.to_table(LOG_SCHEMAS[name]), tick), sync=False)
             rows[name] = len(frame)
     transfers = outbound.get("transfers")
     if transfers is not None and len(transfers):
         log["transfers"] = place("transfers")
         row_groups = _write_transfers(deployment, lake, log["transfers"], transfers, tick)
         rows["transfers"] = len(transfers)
-    storage.sync_folder(folder)
+    written = [path for path in files.values() if path not in unchanged.values()]
+    storage.sync([*written, *log.values(), folder, HEIGHTS])
     runs = parts[kernel.offer_tables[2]]
     oldest = int(runs["height"].min()) if len(runs) else None
     _STATES[(storage.uri, bucket)] = (tick.height, files, state)
@@ -270,7 +272,7 @@ def _write_transfers(deployment: Deployment, lake: Lake, path: str, transfers: F
     schema = stamped_schema(deployment.kernel.outbound_schema)
     table = _stamped(transfers.to_table(deployment.kernel.outbound_schema), tick)
     groups: dict[str, int] = {}
-    with lake.storage.parquet_writer(path, schema, use_dictionary=_present(LOG_DICTIONARY, schema)) as writer:
+    with lake.storage.parquet_writer(path, schema, sync=False) as writer:
         for taker, (first, end) in enumerate(deployment.buckets):
             start = int(np.searchsorted(transfers["remote"], first))
             stop = int(np.searchsorted(transfers["remote"], end))
@@ -298,17 +300,6 @@ LOG_SCHEMAS: dict[str, pa.Schema] = {
     "collected": COLLECTED_SCHEMA,
     "headers": HEADERS_SCHEMA,
 }
-
-LOG_DICTIONARY = [
-    "height", "tick", "chain", "remote", "substream", "events", "kind", "via", "code", "reason", "method",
-    "cycles_high", "cycles_low", "deadline", "sent_tick", "what",
-]  # fmt: skip
-STATE_DICTIONARY = ["kind", "code", "method", "cycles_high", "cycles_low", "deadline", "sent_tick"]
-
-
-
-def _present(names: Sequence[str], schema: pa.Schema) -> list[str] | bool:
-    return [name for name in names if schema.get_field_index(name) >= 0] or False
 
 
 __all__ = ["INGRESS_SCHEMA", "Deployment", "Written", "genesis", "read_state", "run_bucket"]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +17,7 @@ from pyarrow import fs
 from causeway.model.errors import InvalidInput
 
 
-class AlreadyExists(Exception):  # noqa: N818 - it is an answer, not always an error
+class AlreadyExists(Exception):
     """A file that was to be created if absent exists."""
 
 
@@ -108,7 +107,7 @@ class Storage:
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary)
-        self._sync_folder(os.path.dirname(full))
+        self._sync(os.path.dirname(full))
 
     @contextlib.contextmanager
     def open_parquet(self, path: str) -> Iterator[pq.ParquetFile]:
@@ -117,42 +116,57 @@ class Storage:
         with pq.ParquetFile(full if self.is_local else self._place[0].open_input_file(full), memory_map=False) as file:
             yield file
 
-    def read_table(self, path: str, columns: list[str] | None = None) -> pa.Table:
+    def read_table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a Parquet file as a table."""
         with self.open_parquet(path) as file:
-            return file.read(columns=columns, use_threads=False)
+            return file.read(columns=None if columns is None else [*columns], use_threads=False)
 
-    def write_table(self, path: str, table: pa.Table, **options: Any) -> None:
-        """Write a Parquet file and have the disk keep it."""
-        with self.parquet_writer(path, table.schema, **options) as writer:
+    def write_table(self, path: str, table: pa.Table, *, sync: bool = True) -> None:
+        """Write a Parquet file and have the disk keep it; without ``sync`` that is left to a later ``sync``."""
+        with self.parquet_writer(path, table.schema, sync=sync) as writer:
             writer.write_table(table)
 
     @contextlib.contextmanager
-    def parquet_writer(self, path: str, schema: pa.Schema, **options: Any) -> Iterator[pq.ParquetWriter]:
-        """Open a Parquet file for writing row group by row group; when the block ends, the disk keeps it."""
+    def parquet_writer(self, path: str, schema: pa.Schema, *, sync: bool = True) -> Iterator[pq.ParquetWriter]:
+        """Open a Parquet file for writing row group by row group; when the block ends, the disk keeps it (``sync``)."""
         full = self._full(path)
         where = full if self.is_local else self._place[0].open_output_stream(full)
-        settings = {"compression": "lz4", "write_statistics": False, **options}
-        with pq.ParquetWriter(where, schema, **settings) as writer:
+        settings = {name: _settings(item.type) for name, item in zip(schema.names, schema, strict=True)}
+        with pq.ParquetWriter(
+            where,
+            schema,
+            compression={name: compression for name, (compression, _) in settings.items()},
+            use_dictionary=[name for name, (_, dictionary) in settings.items() if dictionary] or False,
+            write_statistics=False,
+        ) as writer:
             yield writer
-        if self.is_local:
-            descriptor = os.open(full, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        if sync:
+            self.sync([path])
 
-    def sync_folder(self, path: str) -> None:
-        """Have the disk keep a folder's entries."""
-        if self.is_local:
-            self._sync_folder(self._full(path))
+    def sync(self, paths: Iterable[str]) -> None:
+        """Have the disk keep files and the entries of folders.
 
-    def _sync_folder(self, full: str) -> None:
+        Many files are written first and synced together: then the first call does most of the work for all of them.
+        """
+        if self.is_local:
+            for path in paths:
+                self._sync(self._full(path))
+
+    def _sync(self, full: str) -> None:
         descriptor = os.open(full, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _settings(kind: pa.DataType) -> tuple[str, bool]:
+    """Return compression and use of a dictionary for a column: numbers compress faster than they are looked up, and
+    snappy passes over payloads that cannot be made smaller.
+    """
+    if pa.types.is_binary(kind):
+        return "snappy", False
+    return "lz4", pa.types.is_dictionary(kind)
 
 
 def first_line(error: BaseException) -> str:
