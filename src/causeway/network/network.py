@@ -155,6 +155,22 @@ class Network:
         expecting = not deployment.kernel.settled(tick) or deployment.traffic.next_tick(tick + 1) is not None
         return not expecting and not moved(self._before)
 
+    def last_traffic_tick(self) -> int | None:
+        """Return the last tick that brings traffic from outside, None when there is none."""
+        traffic = self._deployed.deployment.traffic
+        known = traffic.next_tick(0)
+        if known is None:
+            return None
+        beyond = known + 1
+        while (found := traffic.next_tick(beyond)) is not None:
+            known, beyond = found, 2 * found + 1
+        # Nothing comes from ``beyond`` on: close in on the last tick before it.
+        while beyond - known > 1:
+            middle = (known + beyond) // 2
+            found = traffic.next_tick(middle)
+            known, beyond = (known, middle) if found is None else (found, beyond)
+        return known
+
     @property
     def tables(self) -> LakeTables:
         """Return the lake's tables as Spark DataFrames."""
@@ -165,9 +181,17 @@ class Network:
         """Return the ledger: one row a lifecycle event of a message, over all committed heights."""
         return self.tables.ledger()
 
-    def state(self, table: str, height: int | None = None) -> DataFrame:
-        """Return a state table (``docs/lake.md`` lists them) at a committed height, by default the last."""
-        return self.tables.state(table, height)
+    @property
+    def calls(self) -> DataFrame:
+        """Return one row a call: what became of it, and when."""
+        return self.tables.calls()
+
+    def state(self, table: str, height: int | None = None, chain: str | None = None) -> DataFrame:
+        """Return a state table (``docs/lake.md`` lists them) at a committed height, by default the last.
+
+        ``chain``: only what belongs to the chain of that name.
+        """
+        return self.tables.state(table, height, chain)
 
     def summary(self) -> dict[str, Any]:
         """Return what became of all messages, counted from the ledger by a Spark query."""

@@ -1,33 +1,31 @@
-"""The lake's tables as Spark DataFrames: state at a height, the logs, the ledger, and counts over it."""
+"""The lake's tables as Spark DataFrames: topology, logs, state at a height, calls, and the counts over them."""
 
 from __future__ import annotations
 
-from decimal import Decimal
-from functools import reduce
+import hashlib
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.window import Window
 
-from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
-from causeway.pipeline.lake import Lake, LakeError
+from causeway.model.errors import InvalidInput
+from causeway.pipeline import calls
+from causeway.pipeline.lake import Lake, LakeError, Manifest
+from causeway.pipeline.ledger import ledger
+from causeway.pipeline.schemas import (
+    LOG_TABLES,
+    PROGRAM_TABLE,
+    STATE_TABLES,
+    TOPOLOGY_SCHEMAS,
+    owner_column,
+    program_schema,
+    spark_schema,
+)
 
-KIND_NAMES = {Kind.INGRESS: "ingress", Kind.REQUEST: "request", Kind.RESPONSE: "response", Kind.REFUND: "refund"}
-KIND_NAMES[Kind.CONTROL] = "control"
-
-EMPTY_SCHEMAS = {
-    "transfers": "height decimal(20,0), tick decimal(20,0), chain bigint, remote bigint, substream decimal(20,0), "
-    "index decimal(20,0), kind smallint, sender decimal(20,0), receiver decimal(20,0), callback decimal(20,0), "
-    "cycles_high decimal(20,0), cycles_low decimal(20,0), code smallint, deadline bigint, method string, "
-    "payload binary, queue_index decimal(20,0), sent_tick decimal(20,0)",
-    "events": "height decimal(20,0), tick decimal(20,0), chain bigint, events int, kind smallint, via smallint, "
-    "remote bigint, substream decimal(20,0), index decimal(20,0), sender decimal(20,0), receiver decimal(20,0), "
-    "callback decimal(20,0), queue_index decimal(20,0), code smallint, reason string",
-    "collected": "height decimal(20,0), tick decimal(20,0), chain bigint, remote bigint, substream decimal(20,0), "
-    "what smallint, begin decimal(20,0), end decimal(20,0)",
-    "headers": "height decimal(20,0), tick decimal(20,0), chain bigint, root binary",
-}
+_CHAINS = pa.schema([("position", pa.int64()), ("number", pa.decimal128(20, 0)), ("name", pa.string())])
+_LISTED = 8
 
 
 class LakeTables:
@@ -37,256 +35,179 @@ class LakeTables:
         self._session, self._lake = session, lake
         self.about = lake.about()
 
-    def _read(self, files: list[str], schema: str | None = None) -> DataFrame:
-        if not files and schema is not None:
-            return self._session.createDataFrame([], schema)
-        return self._session.read.parquet(*(self._lake.storage.absolute(path) for path in files))
+    def _read(self, files: list[str], schema: pa.Schema) -> DataFrame:
+        """Return the rows of Parquet files. The schema is given, so that Spark opens no file before the query runs."""
+        if not files:
+            return self._session.createDataFrame([], spark_schema(schema))
+        paths = (self._lake.storage.absolute(path) for path in files)
+        return self._session.read.schema(spark_schema(schema)).option("__globPaths__", "false").parquet(*paths)
+
+    def heights(self) -> list[int]:
+        """Return the committed heights. Raises ``LakeError`` when there is none."""
+        heights = self._lake.heights()
+        if not heights:
+            raise LakeError(f"lake: {self._lake.storage.uri} has no committed height yet")
+        return heights
+
+    def manifest(self, height: int | None = None) -> Manifest:
+        """Return the manifest of a height, by default the last. Raises ``LakeError``."""
+        return self._lake.manifest(self.heights()[-1] if height is None else height)
 
     def log(self, table: str) -> DataFrame:
         """Return a log table (``transfers``, ``events``, ``collected``, ``headers``) over all committed heights."""
-        return self._read(self._lake.log_files(table), EMPTY_SCHEMAS[table])
+        if table not in LOG_TABLES:
+            raise LakeError(f"table: {_unknown(table, list(LOG_TABLES))}")
+        return self._read(self._lake.log_files(table), LOG_TABLES[table])
 
-    def state(self, table: str, height: int | None = None) -> DataFrame:
-        """Return a state table at a committed height, by default the last. Raises ``LakeError``."""
-        heights = self._lake.heights()
-        manifest = self._lake.manifest(heights[-1] if height is None else height)
-        files = manifest.state.get(table)
-        if files is None:
-            genesis = self._lake.manifest(heights[0])
-            known = sorted({*manifest.state, *genesis.state, *STATE_TABLES})
-            if table not in known:
-                raise LakeError(f"table: {table} is unknown; allowed: {', '.join(known)}")
-            return self._session.createDataFrame([], "chain bigint")
-        return self._read(list(files.values()))
+    def topology(self, table: str) -> DataFrame:
+        """Return ``chains``, ``programs`` or ``registry`` as they were written when the lake was made."""
+        return self._read([f"{table}.parquet"], TOPOLOGY_SCHEMAS[table])
 
     def chains(self) -> DataFrame:
         """Return the chains: ``position`` (the number in columns named chain and remote), ``number``, ``name``."""
-        rows = [(position, Decimal(item["number"]), item["name"]) for position, item in enumerate(self.about["chains"])]
-        return self._session.createDataFrame(rows, "position bigint, number decimal(20,0), name string")
+        chains = self.about["chains"]
+        columns = [range(len(chains)), [item["number"] for item in chains], [item["name"] for item in chains]]
+        return self._session.createDataFrame(
+            pa.Table.from_arrays(
+                [pa.array(column, kind) for column, kind in zip(columns, _CHAINS.types, strict=True)], schema=_CHAINS
+            )
+        )
 
     def programs(self) -> DataFrame:
         """Return the program instances at genesis."""
-        return self._session.read.parquet(self._lake.storage.absolute("programs.parquet"))
+        return self.topology("programs")
 
-    def moves(self) -> DataFrame:
-        """Return one row a message, chain and height with the set of events, numbers only: what the counts are made from."""
-        columns = [
-            "height", "tick", "chain", "events", "kind", "via", "remote", "substream", "index",
-            "sender", "receiver", "callback", "queue_index", "code", "reason",
-        ]  # fmt: skip
-        sent = F.when(F.col("sent_tick") == F.col("tick"), F.lit(int(Event.SENT))).otherwise(F.lit(0))
-        committed = self.log("transfers").select(
-            *(
-                (sent + F.lit(int(Event.COMMITTED))).cast("int").alias(name)
-                if name == "events"
-                else F.lit(int(Via.NONE)).cast("smallint").alias(name)
-                if name == "via"
-                else F.lit("").alias(name)
-                if name == "reason"
-                else F.col(name)
-                for name in columns
-            )
+    def hosts(self, height: int | None = None) -> DataFrame:
+        """Return which chain each program is on at a height: ``program``, ``chain`` (position; programs on none are
+        left out).
+        """
+        tick = self.manifest(height).tick
+        last = (
+            self.topology("registry")
+            .where(F.col("tick") <= tick)
+            .groupBy("program")
+            .agg(F.max_by("chain", "tick").alias("moved_to"), F.lit(True).alias("moved"))
         )
-        return committed.unionByName(self.log("events").select(*columns))
+        chains = self.chains().select(F.col("position"), F.col("number").alias("chain_number"))
+        return (
+            self.programs()
+            .select(F.col("number").alias("program"), F.col("chain").alias("first"))
+            .join(last, "program", "left")
+            .withColumn("chain_number", F.when(F.col("moved"), F.col("moved_to")).otherwise(F.col("first")))
+            .join(F.broadcast(chains), "chain_number")
+            .select("program", F.col("position").alias("chain"))
+        )
+
+    def state_tables(self, height: int | None = None) -> list[str]:
+        """Return the names of the state tables: those of the protocol and those of the programs in use."""
+        named = {*self.manifest(height).state, *self._lake.manifest(self.heights()[0]).state}
+        return [*STATE_TABLES, *sorted(named - set(STATE_TABLES))]
+
+    def state(self, table: str, height: int | None = None, chain: str | None = None) -> DataFrame:
+        """Return a state table (``docs/lake.md`` lists them) at a committed height, by default the last.
+
+        ``chain``: only the rows of the chain of that name, and of the programs that it hosted at that height. Raises
+        ``LakeError``.
+        """
+        manifest = self.manifest(height)
+        schema = self._state_schema(table, manifest)
+        files = dict(manifest.state.get(table, {}))
+        if chain is None:
+            return self._read(list(files.values()), schema)
+        position = self.position(chain)
+        bucket = str(self._bucket(position))
+        rows = self._read([path for key, path in files.items() if key == bucket], schema)
+        owner = owner_column(table, schema)
+        if owner == "chain":
+            return rows.where(F.col("chain") == position)
+        hosted = self.hosts(manifest.height).where(F.col("chain") == position).select(F.col("program").alias(owner))
+        return rows.join(hosted, owner, "leftsemi").select(*schema.names)
+
+    def _state_schema(self, table: str, manifest: Manifest) -> pa.Schema:
+        if table in STATE_TABLES:
+            return STATE_TABLES[table]
+        known = self.state_tables(manifest.height)
+        for files in (manifest.state.get(table, {}), self._lake.manifest(self.heights()[0]).state.get(table, {})):
+            for path in files.values():
+                with self._lake.storage.open_parquet(path) as file:
+                    return file.schema_arrow
+        if table.startswith(PROGRAM_TABLE):
+            try:
+                return program_schema(table.removeprefix(PROGRAM_TABLE))
+            except InvalidInput:
+                pass  # no program of this run, then
+        raise LakeError(f"table: {_unknown(table, known)}")
+
+    def position(self, chain: str) -> int:
+        """Return the position of the chain of that name. Raises ``LakeError``."""
+        names = [item["name"] for item in self.about["chains"]]
+        if chain not in names:
+            raise LakeError(f"chain: {_unknown(chain, names)}")
+        return names.index(chain)
+
+    def _bucket(self, position: int) -> int:
+        ends = np.array([end for _, end in self.about["buckets"]])
+        return int(np.searchsorted(ends, position, side="right"))
 
     def ledger(self) -> DataFrame:
         """Return the ledger: one row a lifecycle event of one message (``docs/lake.md``)."""
-        protocol = self.about["protocol"]
-        chains = self.chains().select("position", "name")
-        programs = self.programs().select("number", "name")
-        transfers = self.log("transfers")
-        content = transfers.select(
-            "chain",
-            "remote",
-            "substream",
-            "index",
-            F.sha2("payload", 256).alias("payload_hash"),
-            (F.col("cycles_high").cast("decimal(38,0)") * F.expr("cast('18446744073709551616' as decimal(20,0))") + F.col("cycles_low"))
-            .cast("decimal(38,0)")
-            .alias("amount"),
-            F.col("method"),
-        )
-        moves = self.moves()
-        own_lane = F.col("events").bitwiseAND(F.lit(int(Event.COMMITTED))) > 0
-        source = F.when(own_lane, F.col("chain")).otherwise(
-            F.when(F.col("remote") == NO_CHAIN, F.col("chain")).otherwise(F.col("remote"))
-        )
-        destination = F.when(own_lane, F.col("remote")).otherwise(F.col("chain"))
-        placed = moves.withColumn("source", source).withColumn("destination", destination)
-        collected = (
-            self.log("collected")
-            .where(F.col("what") == COLLECTED_MESSAGES)
-            .withColumn("index", F.explode(F.expr("sequence(cast(begin as bigint), cast(end - 1 as bigint))")))
-            .withColumn("index", F.col("index").cast("decimal(20,0)"))
-            .select("height", "tick", "chain", "remote", "substream", "index")
-            .join(
-                transfers.select(
-                    "chain", "remote", "substream", "index", "kind", "sender", "receiver", "callback", "queue_index", "code"
-                ),
-                ["chain", "remote", "substream", "index"],
-            )
-            .withColumn("events", F.lit(int(Event.ACKNOWLEDGED | Event.COLLECTED)))
-            .withColumn("via", F.lit(0).cast("smallint"))
-            .withColumn("reason", F.lit(""))
-            .withColumn("source", F.col("chain"))
-            .withColumn("destination", F.col("remote"))
-        )
-        rows = placed.unionByName(collected.select(*placed.columns))
-        rows = (
-            rows.join(
-                content.withColumnRenamed("chain", "source").withColumnRenamed("remote", "destination"),
-                ["source", "destination", "substream", "index"],
-                "left",
-            )
-            .withColumn("event", F.explode(_event_names(F.col("events"))))
-            .where(F.col("event").isNotNull())
+        return ledger(
+            self.about["protocol"],
+            float(self.about["seconds_per_tick"]),
+            self.chains(),
+            self.programs(),
+            {table: self.log(table) for table in ("transfers", "events", "collected")},
         )
 
-        def chain_name(column: str) -> DataFrame:
-            return chains.select(F.col("position").alias(column), F.col("name").alias(f"{column}_name"))
-
-        def program_name(column: str) -> DataFrame:
-            return programs.select(F.col("number").alias(column), F.col("name").alias(f"{column}_name"))
-
-        for column in ("source", "destination", "chain"):
-            rows = rows.join(F.broadcast(chain_name(column)), column, "left")
-        for column in ("sender", "receiver"):
-            rows = rows.join(F.broadcast(program_name(column)), column, "left")
-        on_lane = F.col("remote") != NO_CHAIN
+    def calls(self) -> DataFrame:
+        """Return one row a call: what became of it, and when (``docs/lake.md``). Names instead of numbers, ticks of
+        the scenario.
+        """
+        rows = calls.calls(self._moves())
+        names = self.programs().select("number", "name")
+        for column in ("caller", "callee"):
+            name = names.select(F.col("number").alias(column), F.col("name").alias(f"{column}_name"))
+            rows = rows.withColumn(column, calls.number(column)).join(name, column, "left")
+        chains = self.chains()
+        for column in ("from_chain", "to_chain"):
+            name = chains.select(F.col("position").alias(column), F.col("name").alias(f"{column}_name"))
+            rows = rows.join(F.broadcast(name), column, "left")
         return rows.select(
-            F.lit(protocol).alias("protocol"),
-            F.col("source_name").alias("source"),
-            F.col("destination_name").alias("destination"),
-            F.when(on_lane, F.col("substream")).alias("lane"),
-            F.when(on_lane, F.col("index")).alias("index"),
-            message_id(protocol).alias("message_id"),
-            answered_id(protocol).alias("answers"),
-            _choice(F.col("kind"), {int(kind): name for kind, name in KIND_NAMES.items()}).alias("kind"),
-            F.col("event"),
-            F.col("chain_name").alias("chain"),
-            F.col("height"),
-            F.col("tick"),
-            (F.col("tick").cast("double") * F.lit(float(self.about["seconds_per_tick"]))).alias("time"),
-            F.coalesce("sender_name", F.col("sender").cast("string")).alias("sender"),
-            F.coalesce("receiver_name", F.col("receiver").cast("string")).alias("receiver"),
-            F.col("payload_hash"),
-            F.col("amount"),
-            F.lit("cycles").alias("asset"),
-            F.col("code"),
-            F.col("reason").alias("detail"),
-            _choice(F.col("via"), {int(via): via.name.lower() for via in Via if via}).alias("via"),
-            F.col("queue_index"),
+            F.coalesce("caller_name", F.col("caller").cast("string")).alias("caller"),
+            F.coalesce("callee_name", F.col("callee").cast("string")).alias("callee"),
+            calls.number("callback"),
+            F.col("from_chain_name").alias("source"),
+            F.col("to_chain_name").alias("destination"),
+            calls.outcome().alias("outcome"),
+            "code",
+            "reason",
+            *(calls.number(name) for name in ("sent_tick", "delivered_tick", "ended_tick")),
+            "delivered",
+            (F.col("answered") + F.col("rejected")).alias("ended"),
+            F.col("routed").alias("messages"),
         )
 
     def summary(self) -> dict[str, Any]:
-        """Return what became of all calls, from the ledger's rows: every call is looked at with all that happened to it."""
-        calls, order = self._calls(), self._out_of_order()
-        counts = calls.agg(
-            F.sum(F.when(F.col("sent") > 0, 1).otherwise(0)).alias("sent"),
-            F.sum(F.when(F.col("delivered") > 0, 1).otherwise(0)).alias("delivered"),
-            F.sum(F.when(F.col("answered") > 0, 1).otherwise(0)).alias("answered"),
-            F.sum(F.when((F.col("answered") == 0) & (F.col("rejected") > 0), 1).otherwise(0)).alias("rejected"),
-            F.sum(
-                F.when((F.col("sent") > 0) & (F.col("answered") == 0) & (F.col("rejected") == 0) & (F.col("lost") == 0), 1)
-                .otherwise(0)
-            ).alias("pending"),
-            F.sum(
-                F.when((F.col("answered") == 0) & (F.col("rejected") == 0) & (F.col("lost") > 0), 1).otherwise(0)
-            ).alias("lost"),
-            F.sum(
-                F.greatest(F.col("delivered") - 1, F.lit(0))
-                + F.greatest(F.col("answered") + F.col("rejected") - 1, F.lit(0))
-            ).alias("duplicates"),
-            F.sum("routed").alias("messages"),
-        ).first()
-        assert counts is not None
-        result: dict[str, Any] = {name: int(value or 0) for name, value in counts.asDict().items()}
-        result["out_of_order"] = order.count()
-        return result
+        """Return what became of all calls, counted from the rows of the ledger by one query."""
+        row = calls.counted(calls.calls(self._moves())).first()
+        assert row is not None
+        return {name: int(row[name] or 0) for name in calls.COUNTS}
 
-    def _calls(self) -> DataFrame:
-        """Return one row a call (caller, callback) with how often each thing happened to it."""
-        request = F.col("kind") == int(Kind.REQUEST)
-        response = F.col("kind") == int(Kind.RESPONSE)
-        rows = self.moves().where(request | response)
-        caller = F.when(request, F.col("sender")).otherwise(F.col("receiver"))
-
-        def bit(event: Event) -> Column:
-            return F.col("events").bitwiseAND(F.lit(int(event))) > 0
-
-        def count(condition: Column) -> Column:
-            return F.sum(F.when(condition, 1).otherwise(0))
-
-        over_lane = F.col("via").isin(int(Via.XNET), int(Via.LOOPBACK))
-        concluded = response & bit(Event.RECEIVED)
-        return (
-            rows.withColumn("caller", caller)
-            .groupBy("caller", "callback")
-            .agg(
-                count(request & bit(Event.SENT)).alias("sent"),
-                count(request & bit(Event.RECEIVED) & over_lane).alias("delivered"),
-                count(concluded & (F.col("code") == 0)).alias("answered"),
-                count(concluded & (F.col("code") > 0)).alias("rejected"),
-                count(bit(Event.DROPPED)).alias("lost"),
-                count(bit(Event.COMMITTED)).alias("routed"),
-            )
-        )
-
-    def _out_of_order(self) -> DataFrame:
-        """Return the requests that stand in their input queue before one their sender made earlier (G3)."""
-        received = self.moves().where(
-            (F.col("kind") == int(Kind.REQUEST)) & (F.col("events").bitwiseAND(F.lit(int(Event.RECEIVED))) > 0)
-        )
-        queue = Window.partitionBy("sender", "receiver").orderBy("queue_index")
-        return received.withColumn("earlier", F.lag("callback").over(queue)).where(F.col("earlier") > F.col("callback"))
+    def _moves(self) -> DataFrame:
+        return calls.moves(self.log("transfers"), self.log("events"))
 
     def root(self) -> str:
         """Return one digest over the last root of every chain, in the order of their positions, as hex."""
-        import hashlib
-
-        heights = self._lake.heights()
-        manifest = self._lake.manifest(heights[-1])
-        files = [self._lake.storage.read_table(path) for path in manifest.log.get("headers", {}).values()]
-        roots = sorted(row for table in files for row in zip(table["chain"].to_pylist(), table["root"].to_pylist(), strict=True))
-        return hashlib.sha256(b"".join(root for _, root in roots)).hexdigest()
-
-
-STATE_TABLES = (
-    "ingress_counters", "input_counters", "output_counters", "ingress_queues", "input_queues", "output_queues",
-    "lanes", "rejects", "runs", "canisters",
-)  # fmt: skip
+        files = self.manifest().log.get("headers", {}).values()
+        tables = [self._lake.storage.read_table(path, ["chain", "root"]) for path in files]
+        rows = sorted(
+            row
+            for table in tables
+            for row in zip(*(table[name].to_pylist() for name in ("chain", "root")), strict=True)
+        )
+        return hashlib.sha256(b"".join(root for _, root in rows)).hexdigest()
 
 
-def message_id(protocol: str) -> Column:
-    """Return the readable, stable id of a message: ``protocol:sender>receiver/class#number``.
-
-    Class and number: ``q`` and the callback for a request, ``r`` and the callback for a response, ``i`` and the queue index for ingress.
-    """
-    letter = _choice(F.col("kind"), {0: "i", 1: "q", 2: "r", 3: "f", 4: "c"})
-    return F.format_string(
-        f"{protocol}:%s>%s/%s#%s",
-        F.col("sender").cast("string"),
-        F.col("receiver").cast("string"),
-        letter,
-        F.col("callback").cast("string"),
-    )
-
-
-def answered_id(protocol: str) -> Column:
-    """Return the id of the request that a response answers, null for other kinds."""
-    request = F.format_string(
-        f"{protocol}:%s>%s/q#%s",
-        F.col("receiver").cast("string"),
-        F.col("sender").cast("string"),
-        F.col("callback").cast("string"),
-    )
-    return F.when(F.col("kind") == int(Kind.RESPONSE), request)
-
-
-def _choice(column: Column, names: dict[int, str]) -> Column:
-    chosen = F.lit(None).cast("string")
-    return reduce(lambda rest, item: F.when(column == item[0], F.lit(item[1])).otherwise(rest), names.items(), chosen)
-
-
-def _event_names(bits: Column) -> Column:
-    return F.array(*(F.when(bits.bitwiseAND(F.lit(int(event))) > 0, F.lit(event.name.lower())) for event in Event))
+def _unknown(name: str, known: list[str]) -> str:
+    more = f", ... ({len(known)} in all)" if len(known) > 2 * _LISTED else ""
+    return f"{name} is unknown; allowed: {', '.join(known[: 2 * _LISTED])}{more}"

@@ -1,0 +1,5 @@
+"""``python -m causeway.cli``."""
+
+from causeway.cli import main
+
+main()

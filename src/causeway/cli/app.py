@@ -1,0 +1,54 @@
+"""The commands, put together."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Annotated
+
+import typer
+
+import causeway
+from causeway.cli import demo, run, state
+from causeway.cli.shell import EPILOG
+
+OPTIONAL = {"bench": "causeway.cli.bench"}
+"""Commands with commands of their own, each a module with a Typer ``app``; left out where the module is not installed.
+"""
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"causeway {causeway.__version__}")
+        raise typer.Exit
+
+
+def build() -> typer.Typer:
+    """Return the command line as a Typer application."""
+    app = typer.Typer(
+        name="causeway",
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="rich",
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+
+    @app.callback(epilog=EPILOG)
+    def causeway_command(
+        version: Annotated[
+            bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        ] = False,
+    ) -> None:
+        """Route messages between chains, and show that each arrived once and in order.
+
+        [bold]Example[/bold]: causeway demo
+        """
+
+    app.command("demo", epilog=EPILOG)(demo.command)
+    app.command("run", epilog=EPILOG)(run.command)
+    app.command("state", epilog=EPILOG)(state.command)
+    for name, module in OPTIONAL.items():
+        if importlib.util.find_spec(module) is not None:
+            app.add_typer(importlib.import_module(module).app, name=name)
+    return app

@@ -1,0 +1,138 @@
+"""``causeway run``: run a scenario, and say what became of its messages."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from causeway.cli import shell
+from causeway.cli.memory import PeakMemory
+from causeway.cli.outcome import Outcome, outcome_of, show
+from causeway.cli.watch import Watch, results, waiting
+from causeway.model.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from causeway.network.network import Network
+
+Lake = Annotated[
+    str | None,
+    typer.Option(
+        "--lake", metavar="DIR", help="Folder or URI for the tables; without it a temporary one.", show_default=False
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a summary.")]
+
+
+def command(
+    scenario: Annotated[Path, typer.Argument(help="Scenario file (TOML).", show_default=False)],
+    lake: Lake = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that the lake holds.")] = False,
+    protocol: Annotated[str | None, typer.Option(help="Messaging protocol.", show_default=False)] = None,
+    master: Annotated[
+        str | None, typer.Option(help="Spark master, such as 'local[2]' or spark://host:7077.", show_default=False)
+    ] = None,
+    traffic: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Recorded traffic to run.", show_default=False)
+    ] = None,
+    executor: Annotated[
+        str | None, typer.Option(metavar="NAME", help="spark, or in_process for a small network.", show_default=False)
+    ] = None,
+    partitions: Annotated[int | None, typer.Option(help="Tasks a tick is cut into.", show_default=False)] = None,
+    ticks: Annotated[int | None, typer.Option(help="Ticks to run at most.", show_default=False)] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Any other key of the scenario; may be repeated.", show_default=False
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Run a scenario, and say what became of its messages.
+
+    Options replace keys of the scenario file. The counts are a Spark query over the ledger in the lake.
+
+    [bold]Example[/bold]: causeway run examples/generated.toml --lake my-lake --set network.seed=3
+    """
+    from causeway.network.document import quoted
+
+    overrides = dict(_setting(text) for text in settings or ())
+    for key, value in (
+        ("network.protocol", protocol),
+        ("network.master", master),
+        ("network.executor", executor),
+        ("traffic.path", traffic),
+    ):
+        if value is not None:
+            overrides[key] = quoted(value)
+    for key, number in (("network.partitions", partitions), ("network.ticks", ticks)):
+        if number is not None:
+            overrides[key] = str(number)
+    outcome = execute(scenario, overrides, lake, resume=resume)
+    if as_json:
+        print(json.dumps(outcome.as_json()))
+    else:
+        show(outcome, results())
+    return shell.OK if outcome.holds else shell.BROKEN
+
+
+def execute(scenario: Path, overrides: dict[str, str], lake: str | None, *, resume: bool = False) -> Outcome:
+    """Run a scenario with a progress bar and return what came of it. Raises ``Interrupted`` and ``InvalidInput``."""
+    with PeakMemory() as memory:
+        started = time.perf_counter()
+        try:
+            with waiting("Starting Spark and reading the scenario"):
+                network = _open(scenario, overrides, lake, resume)
+        except KeyboardInterrupt:
+            raise shell.Interrupted(f"stopped before the first tick{_how_to_go_on(None, lake)}") from None
+        with network:
+            watch = Watch(scenario.name, network.tick, end_of_traffic(network))
+            ready = time.perf_counter()
+            try:
+                with watch:
+                    network.run(progress=watch)
+                ran = time.perf_counter()
+                with waiting("Counting what became of the messages"):
+                    summary = network.summary()
+                    root = network.tables.root()
+            except KeyboardInterrupt:
+                raise shell.Interrupted(
+                    f"stopped at height {network.height}, tick {network.tick}{_how_to_go_on(network, lake)}"
+                ) from None
+            times = {"setup": ready - started, "run": ran - ready, "summary": time.perf_counter() - ran}
+            memory.sample()
+            return outcome_of(network, str(scenario), lake, watch, summary, root, times, memory.peak_bytes)
+
+
+def _open(scenario: Path, overrides: dict[str, str], lake: str | None, resume: bool) -> Network:
+    from causeway.network.network import Network
+
+    if resume and lake is None and "network.lake" not in overrides:
+        raise InvalidInput("--resume: needs the lake to go on with, as --lake DIR")
+    return Network.from_scenario(scenario, overrides, lake=lake, resume=resume)
+
+
+def _how_to_go_on(network: Network | None, lake: str | None) -> str:
+    if lake is None and (network is None or network.scenario.network.lake is None):
+        return "; the lake was temporary, name one with --lake to be able to resume"
+    if network is None:
+        return ""
+    return "; go on with the same command and --resume"
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise InvalidInput(f"--set {text}: write KEY=VALUE, for example network.seed=3")
+    return key.strip(), value.strip()
+
+
+def end_of_traffic(network: Network) -> int | None:
+    """Return the tick after the last that brings traffic or that the scenario runs to, None when there is no end."""
+    limit = network.scenario.network.ticks
+    last = network.last_traffic_tick()
+    ends: list[Any] = [end for end in (limit, None if last is None else last + 1) if end is not None]
+    return min(ends, default=None)

@@ -1,0 +1,105 @@
+"""How a command ends: an exit code, and one line on standard error when something is wrong. Never a stack trace."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+from causeway.model.errors import InvalidInput
+
+OK = 0
+BROKEN = 1
+BAD_INPUT = 2
+UNEXPECTED = 3
+INTERRUPTED = 130
+PIPE_CLOSED = 141
+
+DEBUG = "CAUSEWAY_DEBUG"
+
+EPILOG = (
+    "Exit codes: 0 done and all guarantees hold, 1 a guarantee is broken, 2 bad input, 3 unexpected. "
+    f"{DEBUG}=1 shows the trace of an error."
+)
+
+_PLACE_IS_BAD = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENOTDIR, errno.EISDIR, errno.ENOENT}
+
+
+class Interrupted(Exception):
+    """The user stopped a command; the message says what is left and how to go on."""
+
+
+def execute(arguments: Sequence[str]) -> int:
+    """Run the command line and return its exit code."""
+    try:
+        code = _execute(arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _forget_output()
+        return PIPE_CLOSED
+    except (KeyboardInterrupt, Interrupted) as error:
+        tell(str(error) or "interrupted")
+        return INTERRUPTED
+    except Exception as error:
+        return _failed(error)
+    return code
+
+
+def _execute(arguments: Sequence[str]) -> int:
+    from typer.exceptions import Abort, TyperException
+
+    from causeway.cli.app import build
+
+    try:
+        code = build()(list(arguments), prog_name="causeway", standalone_mode=False)
+    except TyperException as error:
+        return _misused(error)
+    except Abort:
+        return INTERRUPTED
+    return code if isinstance(code, int) else OK
+
+
+def _misused(error: Exception) -> int:
+    """Say in one line what is wrong with the arguments; without arguments, the help has been asked for."""
+    text = " ".join(str(getattr(error, "format_message", lambda: error)()).split())
+    context = getattr(error, "ctx", None)
+    command = getattr(context, "command_path", "causeway")
+    if type(error).__name__ == "NoArgsIsHelpError":
+        print(getattr(error, "message", text), file=sys.stderr)
+        return BAD_INPUT
+    tell(f"{text.rstrip('.')} ({command} --help lists what there is)")
+    return BAD_INPUT
+
+
+def _failed(error: Exception) -> int:
+    if os.environ.get(DEBUG, "") not in ("", "0"):
+        traceback.print_exception(error)
+    if isinstance(error, InvalidInput):
+        tell(one_line(error))
+        return BAD_INPUT
+    if isinstance(error, OSError) and error.errno in _PLACE_IS_BAD and error.filename is not None:
+        tell(f"{os.fsdecode(error.filename)}: {error.strerror}")
+        return BAD_INPUT
+    tell(f"unexpected {type(error).__name__}: {one_line(error)} ({DEBUG}=1 shows the trace)")
+    return UNEXPECTED
+
+
+def tell(text: str) -> None:
+    """Write one line to the user, apart from the results."""
+    with contextlib.suppress(OSError):
+        print(f"causeway: {text}", file=sys.stderr, flush=True)
+
+
+def one_line(error: BaseException) -> str:
+    """Return the first line of an error's text that says something, cut to a readable length."""
+    lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else "no further text")[:500]
+
+
+def _forget_output() -> None:
+    """Let nothing complain at exit that nobody reads our output."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

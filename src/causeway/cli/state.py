@@ -1,0 +1,203 @@
+"""``causeway state``: the state of a network at a committed height."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from causeway.cli import shell
+from causeway.cli.watch import results, waiting
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from causeway.pipeline.lake import Lake
+    from causeway.pipeline.tables import LakeTables
+
+SHOWN = 20
+LONGEST = 48
+"""Characters of a value that a person's table shows."""
+
+
+def command(
+    lake: Annotated[str, typer.Argument(help="Folder or URI of a lake.", show_default=False)],
+    chain: Annotated[
+        str | None, typer.Option(help="Only this chain, and the programs it hosts at that height.", show_default=False)
+    ] = None,
+    height: Annotated[
+        int | None, typer.Option(help="A committed height; without it the last.", show_default=False)
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option(help="The state table; without it, a list of them.", show_default=False)
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            min=0, help=f"Rows to print at most; without it {SHOWN} for people, all as JSON.", show_default=False
+        ),
+    ] = None,
+    master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array of rows.")] = False,
+) -> int:
+    """Print a state table as it was at a committed height.
+
+    Chains and programs are shown by name, bytes as hexadecimal digits.
+
+    [bold]Example[/bold]: causeway state my-lake --table lanes --chain subnet-3 --height 7
+    """
+    from causeway.pipeline.lake import Lake
+    from causeway.pipeline.session import open_session
+    from causeway.pipeline.tables import LakeTables
+
+    place = Lake.at(lake)
+    place.about()  # what is wrong with the lake is told before Spark starts
+    place.manifest(_last(place) if height is None else height)
+    with waiting("Starting Spark"):
+        tables = LakeTables(open_session(master), place)
+    with waiting("Reading"):
+        if table is None:
+            rows, title = overview(tables, height, chain), "rows by state table"
+        else:
+            rows = with_names(place, _rows(tables.state(table, height, chain), _limit(limit, as_json)))
+            title = table
+    if as_json:
+        rows = rows if limit is None else rows[:limit]
+        print(json.dumps([{name: plain(value) for name, value in row.items()} for row in rows]))
+        return shell.OK
+    manifest = tables.manifest(height)
+    where = f", chain {chain}" if chain else ""
+    console = results()
+    console.print(
+        f"[bold]{escape(lake)}[/bold]: {title} at height {manifest.height} (tick {manifest.tick}{escape(where)})"
+    )
+    _print(console, rows, _limit(limit, as_json))
+    if table is None:
+        console.print(f"Next: causeway state {escape(lake)} --table lanes", soft_wrap=True)
+    return shell.OK
+
+
+def _last(lake: Lake) -> int:
+    from causeway.pipeline.lake import LakeError
+
+    heights = lake.heights()
+    if not heights:
+        raise LakeError(f"lake: {lake.storage.uri} has no committed height yet")
+    return int(heights[-1])
+
+
+def _limit(limit: int | None, as_json: bool) -> int | None:
+    return SHOWN if limit is None and not as_json else limit
+
+
+def overview(tables: LakeTables, height: int | None, chain: str | None) -> list[dict[str, Any]]:
+    """Return how many rows each state table has."""
+    from functools import reduce
+
+    from pyspark.sql import functions as F
+
+    names = tables.state_tables(height)
+    counts = [tables.state(name, height, chain).select(F.lit(name).alias("table")) for name in names]
+    counted = reduce(lambda one, other: one.union(other), counts).groupBy("table").count().collect()
+    found = {row["table"]: int(row["count"]) for row in counted}
+    return [{"table": name, "rows": found.get(name, 0)} for name in names]
+
+
+NAMED = {
+    "chain": "chains",
+    "remote": "chains",
+    "canister": "programs",
+    "sender": "programs",
+    "receiver": "programs",
+    "first": "programs",
+    "second": "programs",
+}
+"""Columns of state tables that hold a chain's position or a program's number."""
+
+ORDER = ("chain", "remote", "substream", "canister", "receiver", "sender", "first", "second", "index", "height")
+"""Columns that rows are sorted by, where they have them."""
+
+
+def _rows(found: DataFrame, limit: int | None) -> list[dict[str, Any]]:
+    """Return the first rows, in the order of the columns that name them."""
+    keys = [name for name in ORDER if name in found.columns]
+    ordered = found.orderBy(*keys) if keys else found
+    if limit is not None:
+        ordered = ordered.limit(limit + 1)
+    return [row.asDict() for row in ordered.collect()]
+
+
+def with_names(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return rows with names in place of the numbers of chains and programs; a number without a name stays."""
+    if not rows or not NAMED.keys() & rows[0].keys():
+        return [dict(row) for row in rows]
+    programs = lake.storage.read_table("programs.parquet", ["number", "name"])
+    names: dict[str, Mapping[Any, str]] = {
+        "chains": {place: item["name"] for place, item in enumerate(lake.about()["chains"])},
+        "programs": dict(zip(programs["number"].to_pylist(), programs["name"].to_pylist(), strict=True)),
+    }
+
+    def named(column: str, value: Any) -> Any:
+        if column not in NAMED or value is None:
+            return value
+        return names[NAMED[column]].get(int(value), str(value))
+
+    return [{column: named(column, value) for column, value in row.items()} for row in rows]
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: whole numbers exact, bytes as hexadecimal digits."""
+    if isinstance(value, bytes | bytearray):
+        return value.hex()
+    return int(value) if isinstance(value, Decimal) else value
+
+
+def shown(column: str, value: Any) -> str:
+    """Return a value as a person reads it, cut to fit a line."""
+    if column == "state" and isinstance(value, bytes | bytearray):
+        text = _decoded(bytes(value))
+    elif isinstance(value, bytes | bytearray):
+        readable = column != "root" and value.isascii() and bytes(value).decode("ascii", "replace").isprintable()
+        text = bytes(value).decode("ascii") if readable else value.hex()
+    elif isinstance(value, int | Decimal) and not isinstance(value, bool):
+        text = f"{int(value):,}"
+    else:
+        text = "" if value is None else str(value)
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def _decoded(state: bytes) -> str:
+    """Return the state of a scalar program as it wrote it."""
+    import cbor2
+
+    try:
+        content = cbor2.loads(state)
+    except (ValueError, EOFError):
+        return state.hex()
+    return str(content[0] if isinstance(content, list) and len(content) == 2 else content)
+
+
+def _print(console: Console, rows: Sequence[Mapping[str, Any]], limit: int | None) -> None:
+    if not rows:
+        console.print("  no rows")
+        return
+    kept = rows if limit is None else rows[:limit]
+    texts = [{name: shown(name, value) for name, value in row.items()} for row in kept]
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name, value in rows[0].items():
+        if isinstance(value, int | Decimal):
+            width = max(len(name), *(len(row[name]) for row in texts))
+            table.add_column(name, justify="right", no_wrap=True, min_width=width)
+        else:
+            table.add_column(name, no_wrap=True, overflow="ellipsis")
+    for row in texts:
+        table.add_row(*map(escape, row.values()))
+    console.print(table)
+    if len(rows) > len(kept):
+        console.print(f"  ... and more; --limit N prints more than {limit}, --json all of them")

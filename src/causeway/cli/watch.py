@@ -1,0 +1,108 @@
+"""What a person sees while a network runs: a bar on a terminal, nothing in a pipe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.text import Text
+
+from causeway.pipeline.lake import Manifest
+
+PIPE_WIDTH = 200
+"""Columns of a table that goes into a pipe or a file."""
+
+SPAN_SECONDS = 5.0
+"""The rate shown is that of the last seconds."""
+
+
+def notes() -> Console:
+    """Return the console for what is not a result: standard error."""
+    return Console(stderr=True, highlight=False)
+
+
+def results() -> Console:
+    """Return the console for results: standard output, as wide as it needs to be where no terminal limits it."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=PIPE_WIDTH)
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[None]:
+    """Show ``text`` with a spinner while the body runs."""
+    console = notes()
+    if not console.is_terminal:
+        yield
+        return
+    with console.status(text, spinner="dots"):
+        yield
+
+
+class Watch:
+    """Shows the ticks of a run as they are committed, and counts the messages they routed.
+
+    ``end``: the tick after the last that brings traffic, where known. ``title``: what runs.
+    """
+
+    def __init__(self, title: str, first: int, end: int | None) -> None:
+        self.heights = 0
+        self.messages = 0
+        self._first, self._end = first, end
+        self._past: list[tuple[float, int]] = [(time.monotonic(), 0)]
+        console = notes()
+        self._progress = Progress(
+            SpinnerColumn("dots"),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=None),
+            _Count("tick", "of"),
+            TextColumn("{task.fields[routed]}"),
+            TimeElapsedColumn(),
+            console=console,
+            disable=not console.is_terminal,
+            transient=True,
+            expand=True,
+        )
+        total = None if end is None else max(end - first, 1)
+        self._task = self._progress.add_task(title, total=total, routed="", tick=first, of=end)
+
+    def __enter__(self) -> Watch:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._progress.stop()
+
+    def __call__(self, manifest: Manifest) -> None:
+        """Take notice of a committed height."""
+        self.heights += 1
+        self.messages += manifest.rows.get("transfers", 0)
+        now = time.monotonic()
+        self._past.append((now, self.messages))
+        while len(self._past) > 2 and now - self._past[0][0] > SPAN_SECONDS:
+            self._past.pop(0)
+        seconds, moved = now - self._past[0][0], self.messages - self._past[0][1]
+        rate = f"{moved / seconds:,.0f} a second" if seconds > 0 else ""
+        done = manifest.tick + 1 - self._first
+        if self._end is not None:
+            done = min(done, self._end - self._first)
+        self._progress.update(
+            self._task, completed=done, tick=manifest.tick, routed=f"{self.messages:,} messages, {rate}"
+        )
+
+
+class _Count(ProgressColumn):
+    """A tick, and the last one where it is known."""
+
+    def __init__(self, count: str, of: str) -> None:
+        super().__init__()
+        self._count, self._of = count, of
+
+    def render(self, task: Task) -> Text:
+        last = task.fields[self._of]
+        tick = task.fields[self._count]
+        if last is None:
+            return Text(f"tick {tick:,}")
+        return Text(f"tick {tick:,} of {last - 1:,}" if tick < last else f"tick {tick:,}, last answers")

@@ -1,0 +1,193 @@
+"""The ledger as a DataFrame: one row a lifecycle event of one message, with names instead of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
+
+KIND_NAMES = {int(kind): kind.name.lower() for kind in Kind}
+VIA_NAMES = {int(via): via.name.lower() for via in Via if via}
+_LETTERS = {Kind.INGRESS: "i", Kind.REQUEST: "q", Kind.RESPONSE: "r", Kind.REFUND: "f", Kind.CONTROL: "c"}
+
+_LANE = ("source", "destination", "substream", "index")
+_ROW = (
+    "height", "tick", "chain", "source", "destination", "on_lane", "substream", "index", "events", "kind", "via",
+    "sender", "receiver", "callback", "queue_index", "code", "reason",
+)  # fmt: skip
+
+LEDGER_COLUMNS: Mapping[str, str] = {
+    "protocol": "the protocol of the run",
+    "source": "name of the chain that the message comes from; null where the event says nothing about it",
+    "destination": "name of the chain that the message goes to; null where the event says nothing about it",
+    "lane": "the substream in which it travels; null for events outside a stream",
+    "index": "its index in that substream; null for events outside a stream",
+    "message_id": "its stable name: `protocol:sender>receiver/class#number`, see below",
+    "answers": "for a response, the `message_id` of the request that it answers",
+    "kind": "`ingress`, `request`, `response`, `refund` or `control` (a slice of a stream)",
+    "event": "what happened, see below",
+    "chain": "name of the chain where it happened",
+    "height": "the height that committed it",
+    "tick": "the tick of the scenario",
+    "time": "the same in seconds since the first tick",
+    "sender": "name of the sending program, its number where it has no name, `user/N` for a user",
+    "receiver": "name of the receiving program, or its number",
+    "payload_hash": "SHA-256 of the payload, hexadecimal, of a message that was in a stream",
+    "amount": "cycles attached to a request, or refunded by a response, of a message that was in a stream",
+    "asset": "what `amount` counts: `cycles`",
+    "code": "the reject code, 0 when there is none",
+    "detail": "the stable name of the reason, cause or error, empty when there is none",
+    "via": "how it came into its receiver's queue: `xnet`, `loopback`, `synthetic`, `ingress`, `timeout`; else null",
+    "queue_index": "its place in the queue: the input queue when received or executed, the output queue when sent",
+}
+"""The columns of the ledger and what they mean."""
+
+
+def ledger(
+    protocol: str,
+    seconds_per_tick: float,
+    chains: DataFrame,
+    programs: DataFrame,
+    logs: Mapping[str, DataFrame],
+) -> DataFrame:
+    """Return the ledger over ``logs`` (``transfers``, ``events``, ``collected``)."""
+    transfers = logs["transfers"]
+    rows = _committed(transfers).union(_happened(logs["events"])).union(_collected(transfers, logs["collected"]))
+    rows = rows.join(_content(transfers), list(_LANE), "left")
+    rows = rows.withColumn("event", F.explode(_event_names())).where(F.col("event").isNotNull())
+    named = chains.select("position", "name")
+    for column in ("source", "destination", "chain"):
+        name = named.select(F.col("position").alias(column), F.col("name").alias(f"{column}_name"))
+        rows = rows.join(F.broadcast(name), column, "left")
+    for column in ("sender", "receiver"):
+        name = programs.select(F.col("number").alias(column), F.col("name").alias(f"{column}_name"))
+        rows = rows.join(name, column, "left")
+    values = {
+        "protocol": F.lit(protocol),
+        "source": F.col("source_name"),
+        "destination": F.col("destination_name"),
+        "lane": F.when(F.col("on_lane"), F.col("substream")),
+        "index": F.when(F.col("on_lane"), F.col("index")),
+        "message_id": _message_id(protocol, "sender", "receiver", F.col("kind")),
+        "answers": F.when(
+            F.col("kind") == int(Kind.RESPONSE),
+            _message_id(protocol, "receiver", "sender", F.lit(int(Kind.REQUEST))),
+        ),
+        "kind": _choice(F.col("kind"), KIND_NAMES),
+        "chain": F.col("chain_name"),
+        "time": F.col("tick").cast("double") * F.lit(seconds_per_tick),
+        "sender": F.when(
+            F.col("kind") == int(Kind.INGRESS), F.concat(F.lit("user/"), F.col("sender").cast("string"))
+        ).when(F.col("kind") != int(Kind.CONTROL), F.coalesce("sender_name", F.col("sender").cast("string"))),
+        "receiver": F.when(
+            F.col("kind") != int(Kind.CONTROL), F.coalesce("receiver_name", F.col("receiver").cast("string"))
+        ),
+        "asset": F.lit("cycles"),
+        "detail": F.col("reason"),
+        "via": _choice(F.col("via"), VIA_NAMES),
+        "queue_index": F.when(F.col("queue_index") < F.expr("18446744073709551615BD"), F.col("queue_index")),
+    }
+    return rows.select(*(values.get(name, F.col(name)).alias(name) for name in LEDGER_COLUMNS))
+
+
+def sent_now() -> Column:
+    """Return whether a row of ``transfers`` was sent in the tick that committed it.
+
+    A request with no place in an output queue was sent by no program: a byzantine chain forged it.
+    """
+    queued = F.col("queue_index") < F.expr("18446744073709551615BD")
+    return (F.col("sent_tick") == F.col("tick")) & ((F.col("kind") != int(Kind.REQUEST)) | queued)
+
+
+def _committed(transfers: DataFrame) -> DataFrame:
+    """Return a row a message that came into a stream."""
+    bits = F.when(sent_now(), F.lit(int(Event.SENT | Event.COMMITTED))).otherwise(F.lit(int(Event.COMMITTED)))
+    return _rows(
+        transfers,
+        source=F.col("chain"),
+        destination=F.col("remote"),
+        on_lane=F.lit(True),
+        events=bits,
+        via=F.lit(0).cast("smallint"),
+        reason=F.lit(""),
+    )
+
+
+def _happened(events: DataFrame) -> DataFrame:
+    """Return a row an event row; what happens to a message on a lane happens where it arrives."""
+    on_lane = F.col("remote") != NO_CHAIN
+    return _rows(
+        events,
+        source=F.when(on_lane, F.col("remote")).when(_bit(Event.SENT), F.col("chain")),
+        destination=F.when(on_lane | _bit(Event.RECEIVED), F.col("chain")),
+        on_lane=on_lane,
+    )
+
+
+def _collected(transfers: DataFrame, collected: DataFrame) -> DataFrame:
+    """Return a row a message that its chain removed from the stream, because the other side has signalled it."""
+    lane = ("chain", "remote", "substream", "index")
+    indices = F.expr(
+        "transform(sequence(cast(begin as bigint), cast(end - 1 as bigint)), i -> cast(i as decimal(20,0)))"
+    )
+    taken = collected.where(F.col("what") == COLLECTED_MESSAGES).select(
+        "height", "tick", *lane[:3], F.explode(indices).alias("index")
+    )
+    return _rows(
+        taken.join(transfers.drop("height", "tick"), list(lane)),
+        source=F.col("chain"),
+        destination=F.col("remote"),
+        on_lane=F.lit(True),
+        events=F.lit(int(Event.ACKNOWLEDGED | Event.COLLECTED)),
+        via=F.lit(0).cast("smallint"),
+        reason=F.lit(""),
+    )
+
+
+def _rows(frame: DataFrame, **given: Column) -> DataFrame:
+    return frame.select(*(given.get(name, F.col(name)).alias(name) for name in _ROW))
+
+
+def _content(transfers: DataFrame) -> DataFrame:
+    """Return what messages in streams carry, by lane and index."""
+    amount = F.col("cycles_high").cast("decimal(38,0)") * F.expr("18446744073709551616BD") + F.col("cycles_low")
+    return transfers.select(
+        F.col("chain").alias("source"),
+        F.col("remote").alias("destination"),
+        "substream",
+        "index",
+        F.sha2("payload", 256).alias("payload_hash"),
+        amount.cast("decimal(38,0)").alias("amount"),
+    )
+
+
+def _message_id(protocol: str, sender: str, receiver: str, kind: Column) -> Column:
+    """Return ``protocol:sender>receiver/class#number``; for a slice, ``protocol:source>destination/c#height``."""
+    message = F.format_string(
+        f"{protocol}:%s>%s/%s#%s",
+        F.col(sender).cast("string"),
+        F.col(receiver).cast("string"),
+        _choice(kind, {int(item): letter for item, letter in _LETTERS.items()}),
+        F.col("callback").cast("string"),
+    )
+    slice_of_a_stream = F.format_string(
+        f"{protocol}:%s>%s/c#%s", F.col("source_name"), F.col("destination_name"), F.col("height").cast("string")
+    )
+    return F.when(kind == int(Kind.CONTROL), slice_of_a_stream).otherwise(message)
+
+
+def _choice(column: Column, names: Mapping[int, str]) -> Column:
+    chosen = F.lit(None).cast("string")
+    return reduce(lambda rest, item: F.when(column == item[0], F.lit(item[1])).otherwise(rest), names.items(), chosen)
+
+
+def _bit(event: Event) -> Column:
+    return F.col("events").bitwiseAND(F.lit(int(event))) > 0
+
+
+def _event_names() -> Column:
+    return F.array(*(F.when(_bit(event), F.lit(event.name.lower() if event.name else "")) for event in Event))
