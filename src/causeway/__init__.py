@@ -1,6 +1,7 @@
 """Causeway routes messages between chains and proves that they arrived.
 
-``import causeway as cw``: ``cw.Network`` runs a scenario, ``cw.Program`` and ``cw.VectorProgram`` are what programs subclass.
+``import causeway as cw``: ``cw.Network`` runs a scenario, ``cw.Program`` and ``cw.VectorProgram`` are what programs
+subclass, ``cw.Trial`` tests one of them alone.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from causeway.network.network import Network
     from causeway.programs import Effects, Program, Reject, VectorProgram
+    from causeway.programs.trial import Trial
 
 __version__ = "0.1.0"
 
@@ -19,9 +21,10 @@ _HOMES = {
     "VectorProgram": "causeway.programs",
     "Effects": "causeway.programs",
     "Reject": "causeway.programs",
+    "Trial": "causeway.programs.trial",
 }
 
-__all__ = ["Effects", "Network", "Program", "Reject", "VectorProgram", "__version__"]
+__all__ = ["Effects", "Network", "Program", "Reject", "Trial", "VectorProgram", "__version__"]
 
 
 def __getattr__(name: str) -> Any:

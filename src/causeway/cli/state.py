@@ -180,7 +180,7 @@ def _decoded(state: bytes) -> str:
         content = cbor2.loads(state)
     except (ValueError, EOFError):
         return state.hex()
-    return str(content[0] if isinstance(content, list) and len(content) == 2 else content)
+    return str(content[0] if isinstance(content, list) and content else content)
 
 
 def _print(console: Console, rows: Sequence[Mapping[str, Any]], limit: int | None) -> None:

@@ -1,4 +1,6 @@
-"""From a scenario to what the pipeline runs: the protocol's kernel, the traffic, and the cut of the chains into buckets."""
+"""From a scenario to what the pipeline runs: the protocol's kernel, the traffic, and the cut of the chains into
+buckets.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.topology import Topology
 from causeway.network.scenario import Scenario
 from causeway.pipeline.bucket import Deployment
+from causeway.programs.own import give_to_workers, look_beside
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import Kernel
 from causeway.protocols.ic.kernel import IcKernel
@@ -40,13 +43,18 @@ class Deployed:
 def deploy(scenario: Scenario, lake: str, session: SparkSession | None, cores: int) -> Deployed:
     """Build the kernel and the traffic of a scenario and cut its chains into buckets.
 
-    ``lake``: where recorded traffic is prepared (its folder ``traffic``). ``session``: prepares it in parallel. Raises ``InvalidInput``.
+    ``lake``: where recorded traffic is prepared (its folder ``traffic``). ``session``: prepares it in parallel. Raises
+    ``InvalidInput``.
     """
     traffic = scenario.traffic(os.path.join(lake, "traffic") if "://" not in lake else f"{lake}/traffic", session)
     topology = scenario.topology(traffic)
     if topology.chains.num_rows > MOST_CHAINS:
         raise InvalidInput(f"chains: {topology.chains.num_rows} chains, at most {MOST_CHAINS} are allowed")
+    folder = look_beside(scenario.path)
     kernel = ic_kernel(scenario, topology)
+    installed = topology.programs["program"].drop_null().unique().to_pylist()
+    if session is not None and any(":" in name for name in installed):
+        give_to_workers(session, folder)
     numbers = subnet_positions(topology)
     partitions = scenario.network.partitions or cores
     buckets = cut(topology, numbers, partitions)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from causeway.model.errors import InvalidInput
 from causeway.network.deploy import Deployed, cores_of, deploy
+from causeway.network.instances import program_state
 from causeway.network.scenario import Scenario, load_scenario
 from causeway.pipeline.compaction import compact
 from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor
@@ -30,8 +31,8 @@ STALLED = 1_000
 class Network:
     """A network of chains on a lake.
 
-    ``Network.from_scenario(path)`` makes a new one, ``resume=True`` goes on with the one that a lake holds. ``run`` moves it on;
-    ``ledger`` and ``state`` give Spark DataFrames over all that happened.
+    ``Network.from_scenario(path)`` makes a new one, ``resume=True`` goes on with the one that a lake holds. ``run``
+    moves it on; ``ledger`` and ``state`` give Spark DataFrames over all that happened.
     """
 
     def __init__(self, scenario: Scenario, lake: str | None = None, *, resume: bool = False) -> None:
@@ -67,8 +68,9 @@ class Network:
     ) -> Self:
         """Make a network from a scenario file.
 
-        ``overrides``: dotted keys of the file with TOML values. ``lake``: a folder or URI; without one a temporary folder is
-        used, which is gone with the object. Raises ``InvalidInput`` (``LakeError`` for what concerns the lake).
+        ``overrides``: dotted keys of the file with TOML values. ``lake``: a folder or URI; without one a temporary
+        folder is used, which is gone with the object. Raises ``InvalidInput`` (``LakeError`` for what concerns the
+        lake).
         """
         return cls(load_scenario(path, overrides), lake, resume=resume)
 
@@ -126,18 +128,21 @@ class Network:
         return self._before.tick
 
     def next_tick(self) -> int | None:
-        """Return the tick that would run next, None when nothing is left to do: idle ticks without traffic are skipped."""
+        """Return the tick that would run next, None when nothing is left to do: idle ticks without traffic are
+        skipped.
+        """
         following = self._before.tick + (1 if self._before.height else 0)
         if not self._before.idle:
             return following
         return self._deployed.deployment.traffic.next_tick(following)
 
     def run(self, ticks: int | None = None, progress: Progress | None = None) -> int:
-        """Run until nothing is left to do, at most to tick ``ticks`` (exclusive; default: the scenario's). Returns the height.
+        """Run until nothing is left to do, at most to tick ``ticks`` (exclusive; default: the scenario's). Returns the
+        height.
 
-        Ticks in which nothing could happen are skipped and cost nothing. ``progress`` is called after every height. A network that
-        holds messages but has moved none for ``STALLED`` ticks, with no traffic to come, is left as it is (``stalled``): a chain is
-        halted for good, or a carrier drops everything.
+        Ticks in which nothing could happen are skipped and cost nothing. ``progress`` is called after every height. A
+        network that holds messages but has moved none for ``STALLED`` ticks, with no traffic to come, is left as it is
+        (``stalled``): a chain is halted for good, or a carrier drops everything.
         """
         limit = ticks if ticks is not None else self.scenario.network.ticks
         quiet = 0
@@ -192,6 +197,14 @@ class Network:
         ``chain``: only what belongs to the chain of that name.
         """
         return self.tables.state(table, height, chain)
+
+    def program_state(self, name: str) -> Any:
+        """Return the state of one program instance now, read without Spark: what a scalar program keeps, or a row's
+        columns.
+
+        Raises ``InvalidInput`` when there is no such program.
+        """
+        return program_state(self.lake, self._before, self._deployed.topology, name)
 
     def summary(self) -> dict[str, Any]:
         """Return what became of all messages, counted from the ledger by a Spark query."""

@@ -238,7 +238,8 @@ def _write(
     attempt = uuid.uuid4().hex[:8]  # keeps attempts of one task apart; it names files, it decides nothing
 
     def place(table: str) -> str:
-        return f"{folder}/{table}-{bucket:04d}-{attempt}.parquet"
+        # A program of one's own is named module:Class, but Spark takes what stands before a colon for a protocol.
+        return f"{folder}/{table.replace(':', '.')}-{bucket:04d}-{attempt}.parquet"
 
     files = dict(unchanged)
     parts = kernel.parts(state)

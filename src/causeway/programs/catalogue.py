@@ -32,8 +32,8 @@ def program_class(name: str) -> type[Program] | type[VectorProgram]:
         raise InvalidInput(f'program "{name}" is unknown; allowed: {known}, or "module:Class" of your own')
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise InvalidInput(f'program "{name}" cannot be loaded: {error}') from error
+    except Exception as error:  # whatever a user's module does when it is loaded
+        raise InvalidInput(f'program "{name}" cannot be loaded: {type(error).__name__}: {error}') from error
     if not (isinstance(found, type) and issubclass(found, Program | VectorProgram)):
         raise InvalidInput(f'program "{name}" is not a subclass of Program or VectorProgram')
     return found
