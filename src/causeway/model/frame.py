@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -115,7 +116,7 @@ class Frame:
                 columns[name] = repeated(column[0], len(rows))
             else:
                 columns[name] = Deferred(column, rows)
-        return Frame(columns, len(rows))
+        return _frame(columns, len(rows))
 
     def read_only(self) -> Frame:
         """Return the frame with columns that cannot be written to."""
@@ -125,7 +126,7 @@ class Frame:
                 column = column.view()
                 column.flags.writeable = False
             columns[name] = column
-        return Frame(columns, self._length)
+        return _frame(columns, self._length)
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> Frame:
         """Return the rows where ``mask`` is true, in order; the frame itself when all are."""
@@ -135,15 +136,22 @@ class Frame:
 
     def slice(self, start: int, stop: int) -> Frame:
         """Return rows ``start`` to ``stop`` without copying."""
+        parts: dict[int, Rows] = {}
         columns: dict[str, Column] = {}
         for name, column in self._columns.items():
-            pending = column.pending if type(column) is Deferred else None
-            columns[name] = self[name][start:stop] if pending is None else Deferred(pending[0], pending[1][start:stop])
+            pending = _pending(column)
+            if pending is None:
+                columns[name] = self[name][start:stop]
+                continue
+            source, rows = pending
+            if id(rows) not in parts:
+                parts[id(rows)] = rows[start:stop]
+            columns[name] = Deferred(source, parts[id(rows)])
         return Frame(columns, stop - start)
 
     def select(self, names: Iterable[str]) -> Frame:
         """Return the frame of the columns ``names`` in that order."""
-        return Frame({name: self._columns[name] for name in names}, self._length)
+        return _frame({name: self._columns[name] for name in names}, self._length)
 
     def with_columns(self, **columns: Column) -> Frame:
         """Return the frame with ``columns`` added or replaced; a NumPy or Python scalar is repeated."""
@@ -156,6 +164,13 @@ class Frame:
     def to_table(self, schema: pa.Schema) -> pa.Table:
         """Return the Arrow table of the schema's columns."""
         return pa.Table.from_arrays([_to_arrow(self[item.name], item.type) for item in schema], schema=schema)
+
+
+def _frame(columns: dict[str, Column], length: int) -> Frame:
+    """Return the frame of columns that are known to have one length: their dictionary becomes the frame's."""
+    frame = Frame.__new__(Frame)
+    frame._columns, frame._length = columns, length
+    return frame
 
 
 def from_table(table: pa.Table) -> Frame:
@@ -174,6 +189,7 @@ def from_table(table: pa.Table) -> Frame:
     return Frame(columns, table.num_rows)
 
 
+@lru_cache(maxsize=256)
 def empty_frame(schema: pa.Schema) -> Frame:
     """Return the frame of ``schema`` without rows."""
     return from_table(schema.empty_table())
@@ -199,7 +215,7 @@ def concat(frames: Sequence[Frame]) -> Frame:
             columns[name] = Deferred(source, composed[key])
         else:
             columns[name] = _join([frame[name] for frame in frames], length)
-    return Frame(columns, length)
+    return _frame(columns, length)
 
 
 def _pending(column: Column) -> tuple[Column, Rows] | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,7 +22,7 @@ from causeway.model.frame import Frame, concat
 from causeway.model.order import groups_of, stable_order
 from causeway.model.queues import Counters
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.messages import MESSAGE_COLUMNS, payload_lengths
+from causeway.protocols.ic.messages import MESSAGE_COLUMNS
 from causeway.protocols.ic.post_process import message_sizes
 from causeway.protocols.ic.state import State
 
@@ -86,12 +87,12 @@ def commit_runs(state: State, outbound: Frame, context: Context) -> Frame:
 
 def state_roots(state: State, context: Context) -> Digests:
     """Return the root of each chain of ``context.chains``, shape (chains, 32)."""
-    hashes = [hashlib.sha256(ROOT_DOMAIN) for _ in context.chains]
+    preimages = [bytearray(ROOT_DOMAIN) for _ in context.chains]
     for section in _sections(state, context):
-        for accumulated, digest in zip(hashes, section, strict=True):
-            accumulated.update(digest)
-    joined = b"".join(accumulated.digest() for accumulated in hashes)
-    return np.frombuffer(joined, dtype=np.uint8).reshape(len(hashes), DIGEST_BYTES)
+        for preimage, digest in zip(preimages, section, strict=True):
+            preimage += digest
+    joined = b"".join([hashlib.sha256(preimage).digest() for preimage in preimages])
+    return np.frombuffer(joined, dtype=np.uint8).reshape(len(preimages), DIGEST_BYTES)
 
 
 def _sections(state: State, context: Context) -> Iterable[list[bytes]]:
@@ -113,7 +114,11 @@ EMPTY_DIGEST = hashlib.sha256(b"").digest()
 
 
 def _digests(frame: Frame, canister: str | None, context: Context) -> list[bytes]:
-    """Return one digest a chain over the chain's rows of a section; ``canister`` names the column that says whose a row is."""
+    """Return one digest a chain over its rows of a section, whose they are by the column ``canister`` or ``chain``.
+
+    Hashed are the rows as they lie, numbers little-endian and for text and bytes the length; then, where there are such
+    columns, the content of each, and the number of rows.
+    """
     chains = context.chains
     if len(frame) == 0:
         return [EMPTY_DIGEST] * len(chains)
@@ -123,38 +128,37 @@ def _digests(frame: Frame, canister: str | None, context: Context) -> list[bytes
         frame, owner = frame.take(order), owner[order]
     starts = np.searchsorted(owner, chains, side="left")
     stops = np.searchsorted(owner, chains, side="right")
-    columns = [column for name in frame.names for column in _plain_columns(frame, name)]
+    texts = [_content(frame[name]) for name in frame.names if not isinstance(frame[name], np.ndarray)]
+    rows = _packed(frame)
     digests = []
     for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
         if start == stop:
             digests.append(EMPTY_DIGEST)
             continue
-        accumulated = hashlib.sha256(int(stop - start).to_bytes(8, "big"))
-        for column in columns:
-            rows: Any = column[start:stop] if isinstance(column, np.ndarray) else column.rows(start, stop)
-            accumulated.update(rows)
+        accumulated = hashlib.sha256(rows[start:stop].data)
+        for data, offsets in texts:
+            accumulated.update(data[offsets[start] : offsets[stop]])
+        if texts:
+            accumulated.update(int(stop - start).to_bytes(8, "big"))
         digests.append(accumulated.digest())
     return digests
 
 
-class _Bytes:
-    """The values of a bytes column as one buffer, addressed by rows."""
+def _packed(frame: Frame) -> npt.NDArray[np.uint8]:
+    """Return the frame's rows as a byte matrix: each number as it lies, of text and bytes the length."""
+    columns = []
+    for name in frame.names:
+        column = frame[name]
+        if not isinstance(column, np.ndarray):
+            column = np.diff(_content(column)[1]).astype(np.uint32)
+        columns.append(np.ascontiguousarray(column).view(np.uint8).reshape(len(frame), -1))
+    return np.concatenate(columns, axis=1)
 
-    def __init__(self, array: pa.Array) -> None:
-        self._data = memoryview(array.buffers()[2] or b"")
-        self._offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
 
-    def rows(self, start: int, stop: int) -> memoryview:
-        """Return the joined values of rows ``start`` to ``stop`` - 1."""
-        return self._data[self._offsets[start] : self._offsets[stop]]
-
-
-def _plain_columns(frame: Frame, name: str) -> list[Any]:
-    """Return what to hash of a column: numbers as they lie (little-endian), text and bytes as lengths and content."""
-    column = frame[name]
-    if isinstance(column, np.ndarray):
-        return [np.ascontiguousarray(column)]
+def _content(column: Any) -> tuple[memoryview, npt.NDArray[np.int32]]:
+    """Return the joined values of a column of text or bytes, and where each begins (one more than there are)."""
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     column = column.cast(pa.binary())
-    return [payload_lengths(Frame({"payload": column})), _Bytes(column)]
+    offsets = np.frombuffer(column.buffers()[1], dtype=np.int32)
+    return memoryview(column.buffers()[2] or b""), offsets[column.offset : column.offset + len(column) + 1]
