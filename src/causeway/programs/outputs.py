@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, repeated, repeated_text
 from causeway.model.ledger import Kind
+from causeway.model.order import stable_order
 
 OUTPUT_FIELDS: list[tuple[str, Any]] = [
     ("row", np.int64),
@@ -105,7 +106,7 @@ def by_production(parts: list[Frame]) -> Frame:
     joined = concat(full)
     if len(full) == 1:
         return joined
-    return joined.take(np.argsort(joined["row"], kind="stable"))
+    return joined.take(stable_order(joined["row"].view(np.uint64)))
 
 
 def failures(rows: list[int], texts: list[str]) -> Frame:
