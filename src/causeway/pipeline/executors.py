@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline import bucket as bucket_module
+from causeway.pipeline.allocator import keep_memory
 from causeway.pipeline.bucket import Deployment, Written
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.protocols.contract import Tick
@@ -120,6 +121,7 @@ def _shared(shared: Any) -> tuple[Deployment, Lake]:
         # PySpark collects garbage after every task; what is loaded by now will never be garbage.
         _FROZEN = True
         pa.set_cpu_count(1)
+        keep_memory()
         gc.collect()
         gc.freeze()
     return value

@@ -1,0 +1,26 @@
+"""How a worker process keeps the memory of one tick for the next."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+
+import pyarrow as pa
+
+TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3
+"""Parameters of glibc's ``mallopt``."""
+
+KEPT_BYTES = 1 << 30
+"""Blocks up to this size are taken from kept memory, and that much may stay unused at its end."""
+
+
+def keep_memory() -> None:
+    """Let this process keep what it frees, where the C library can: for workers, which do the same again every tick.
+
+    By default large blocks go back to the system when they are freed and come back as pages to be cleared, which took a
+    fifth of the time of a round of a million messages.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        mallopt = ctypes.CDLL(None).mallopt
+        if mallopt(MMAP_THRESHOLD, KEPT_BYTES) and mallopt(TRIM_THRESHOLD, KEPT_BYTES):
+            pa.set_memory_pool(pa.system_memory_pool())
