@@ -1,4 +1,5 @@
-"""Drives the IC kernel and the oracle through one scenario and compares whole states, events and roots after every round.
+"""Drives the IC kernel and the oracle through one scenario and compares whole states, events and roots after every
+round.
 
 A ``Scenario`` is plain values. ``run`` plays it in the oracle, in the kernel with all subnets in one call, and in the
 kernel with each subnet in a call of its own whose state goes through the lake's tables after every round.
@@ -6,36 +7,30 @@ kernel with each subnet in a call of its own whose state goes through the lake's
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-import cbor2
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.errors import InvariantViolation
 from causeway.model.faults import CARRIER_SCHEMA, FORGED_SCHEMA, HALTS_SCHEMA, Faults
 from causeway.model.frame import Frame, concat, empty_frame
-from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import Offers, RoundResult, Tick
 from causeway.protocols.ic.kernel import IcKernel
-from causeway.protocols.ic.messages import NO_QUEUE, STREAMED_SCHEMA
+from causeway.protocols.ic.messages import STREAMED_SCHEMA
 from causeway.protocols.ic.options import IcOptions, Limits
 from causeway.protocols.ic.state import State
-from tests.property.ic_programs import ACTOR, BEHAVIOURS, SCALAR_CALLER, behaviour_of
+from tests.property.ic_programs import BEHAVIOURS, behaviour_of
 from tests.spec import ic
-from tests.spec.ic import ids, slices
-from tests.spec.ic.messages import message_size
+from tests.spec.ic import ids
 from tests.spec.ic.slices import StreamSlice
-from tests.spec.ic.state import expected_index, stream_begin, stream_end
+from tests.spec.ic.state import expected_index
 
 TICK_NS = 1_000_000_000
 WORD = 2**64
@@ -122,9 +117,7 @@ def ic_options(options: Mapping[str, Any]) -> IcOptions:
 
 def kernel_of(scenario: Scenario) -> IcKernel:
     network = topology(scenario)
-    return IcKernel(
-        network, Programs(network), ic_options(scenario.options), scenario.seed, TICK_NS, faults(scenario)
-    )
+    return IcKernel(network, Programs(network), ic_options(scenario.options), scenario.seed, TICK_NS, faults(scenario))
 
 
 class KernelRun:
@@ -189,7 +182,9 @@ class KernelRun:
     def _ingress(self, tick: int, group: npt.NDArray[np.uint32]) -> pa.Table:
         here = {self.numbers[place] for place in group}
         calls = [call for call in self.scenario.ingress.get(tick, ()) if call.chain in here]
-        return _rows(INGRESS_SCHEMA, [(call.chain, call.receiver, call.user, call.method, call.payload) for call in calls])
+        return _rows(
+            INGRESS_SCHEMA, [(call.chain, call.receiver, call.user, call.method, call.payload) for call in calls]
+        )
 
     def _read(self, ranges: Frame) -> Frame:
         found = [empty_frame(STREAMED_SCHEMA)]
@@ -228,8 +223,7 @@ class OracleRun:
         self.ever = set(hosts)
         self.states = {subnet: self._genesis(subnet) for subnet in scenario.subnets}
         self.behaviour = behaviour_of(scenario.programs())
-        self.sent: dict[tuple[int, int, Any, int], ic.Message] = {}
-        self.delivered: set[tuple[int, int]] = set()
+        self.sent: dict[tuple[int, int, Any, int], Any] = {}
         self.events: list[ic.Event] = []
 
     def _genesis(self, subnet: int) -> ic.CanonicalState:
@@ -244,8 +238,8 @@ class OracleRun:
     def round(self, tick: int) -> None:
         """Run one round of every subnet."""
         scenario, previous = self.scenario, self.registry
-        for at, canister, host in scenario.moves:
-            if at == tick:
+        for canister, host in {canister: host for at, canister, host in scenario.moves if at == tick}.items():
+            if host != self.registry.host(canister):
                 self.registry = (
                     self.registry.without(canister) if host is None else self.registry.with_moved(canister, host)
                 )
@@ -280,8 +274,15 @@ class OracleRun:
         for event in self.events:
             if event.event == "committed" and event.remote is not None and event.content is not None:
                 self.sent[event.chain, event.remote, event.substream, event.index or 0] = event.content
-            if event.event == "executed" and event.kind == "response" and event.message is not None:
-                self.delivered.add((event.message[1], event.message[2]))  # type: ignore[arg-type]
+            if event.event == "executed" and event.kind == "response" and event.error is not None:
+                self._forget_note(event)
+
+    def _forget_note(self, event: ic.Event) -> None:
+        """The note of a call is gone once its answer was delivered, even to a handler that raised."""
+        assert event.message is not None
+        program = self.states[event.chain].programs[event.receiver]  # type: ignore[index]
+        if isinstance(program, dict):
+            program["notes"].pop(event.message[-1], None)
 
     def _carried(self, tick: int) -> Callable[[int, StreamSlice, bool], StreamSlice | None]:
         """What carriers bring to a destination instead of the slice that an honest endpoint serves."""
@@ -324,4 +325,3 @@ class OracleRun:
 def ids_in_order(subnets: Iterable[int]) -> list[int]:
     """Subnets by id bytes: the place in this list is the kernel's position."""
     return sorted(subnets, key=ic.subnet_bytes)
-

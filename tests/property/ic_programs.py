@@ -1,6 +1,7 @@
 """Programs for the comparison of kernel and oracle: each in Causeway's form and as a behaviour of the oracle.
 
-The two forms are written apart: a program here uses ``causeway.programs``, its behaviour plain functions of plain values.
+The two forms are written apart: a program here uses ``causeway.programs``, its behaviour plain functions of plain
+values.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ MANY_CYCLES = 10**30
 def ops(*described: Any) -> bytes:
     """The payload of an ingress message for an actor: what it shall do, in order.
 
-    ("call", receiver, method, payload, cycles, note), ("flush", share): answer all requests in hand, ("refuse",): reject
-    them, ("raise",).
+    ("call", receiver, method, payload, cycles, note), ("flush", share): answer all requests in hand, ("refuse",):
+    reject them, ("raise",).
     """
     return cbor2.dumps([list(one) for one in described])
 
@@ -111,7 +112,7 @@ class _Doing:
         self.program["open"][key] -= 1
         if not self.program["open"][key]:
             del self.program["open"][key]
-        self.effects.append(ic.Reply(key, data=data, accepted=accepted, reject=reject))  # type: ignore[arg-type]
+        self.effects.append(ic.Reply(key, data=data, accepted=accepted, reject=reject))
 
     def perform(self, told: list[Any]) -> None:
         for op, *arguments in told:
@@ -258,4 +259,3 @@ def behaviour_of(programs: Mapping[int, str | None]) -> ic.Behaviour:
         return result
 
     return behaviour
-

@@ -17,7 +17,6 @@ from tests.property.ic_programs import ACTOR, SCALAR_CALLER
 from tests.spec import ic
 from tests.spec.ic.state import expected_index, stream_begin, stream_end
 
-
 # ---- whole states, side by side
 
 
@@ -171,14 +170,12 @@ def oracle_view(run: OracleRun) -> dict[int, dict[str, Any]]:
             canister: (state.balances[canister], state.next_callbacks[canister]) for canister in state.programs
         }
         for canister, program in state.programs.items():
-            name = run.scenario.canisters[canister][1]
-            if name == ACTOR:
-                # The note of a call is gone once its answer was delivered, even to a handler that raised.
-                notes = {call: note for call, note in program["notes"].items() if (canister, call) not in run.delivered}
-                mine["programs"][canister] = {"state": program["state"], "notes": notes, "open": program["open"]}
-            elif name in ("caller", SCALAR_CALLER):
+            kind = run.scenario.canisters[canister][1]
+            if kind == ACTOR:
+                mine["programs"][canister] = {part: program[part] for part in ("state", "notes", "open")}
+            elif kind in ("caller", SCALAR_CALLER):
                 mine["programs"][canister] = program
-            elif name == "scalar_echo":
+            elif kind == "scalar_echo":
                 mine["programs"][canister] = None
         _streams_of_oracle(run, state, mine)
     return view

@@ -26,9 +26,9 @@ CARRIER_SCHEMA = pa.schema(
         pa.field("until", pa.uint64(), nullable=False),
     ]
 )
-"""What carriers do to the messages from ``source`` to ``destination`` (null: any) in the ticks ``from`` to ``until``, both included:
-``drop`` (nothing is offered), ``replay`` (old messages are offered again), ``gap`` (the offer starts one too high),
-``tamper`` (the offer's root is altered)."""
+"""What carriers do to the messages from ``source`` to ``destination`` (null: any) in the ticks ``from`` to ``until``,
+both included: ``drop`` (nothing is offered), ``replay`` (old messages are offered again), ``gap`` (the offer starts
+one too high), ``tamper`` (the offer's root is altered)."""
 
 HALTS_SCHEMA = pa.schema(
     [

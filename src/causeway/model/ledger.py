@@ -68,10 +68,11 @@ EVENTS_SCHEMA = pa.schema(
         pa.field("reason", pa.dictionary(pa.int32(), pa.string()), nullable=False),
     ]
 )
-"""``chain``: where it happened. ``events``: a set of ``Event``. ``remote``: the other end of the lane (``NO_CHAIN``: no lane);
-``substream`` and ``index``: the place in the lane. ``sender``, ``receiver``, ``callback``: the message's identity with
-``kind``. ``queue_index``: the place in the queue named by the event (input queue for received and executed, output queue
-for sent). ``code``: the reject code or 0. ``reason``: the stable name of a reason, cause or error, or empty."""
+"""``chain``: where it happened. ``events``: a set of ``Event``. ``remote``: the other end of the lane (``NO_CHAIN``:
+no lane); ``substream`` and ``index``: the place in the lane. ``sender``, ``receiver``, ``callback``: the message's
+identity with ``kind``. ``queue_index``: the place in the queue named by the event (input queue for received and
+executed, output queue for sent). ``code``: the reject code or 0. ``reason``: the stable name of a reason, cause or
+error, or empty."""
 
 COLLECTED_SCHEMA = pa.schema(
     [

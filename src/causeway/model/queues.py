@@ -128,8 +128,8 @@ class Counters:
 class QueueMap:
     """Many queues with their elements.
 
-    ``elements`` is a frame with the key columns ``keys``, the column ``index`` and whatever the elements carry, sorted by
-    key and index. Invariants: every index is below its queue's ``next_index``; (key, index) is unique.
+    ``elements`` is a frame with the key columns ``keys``, the column ``index`` and whatever the elements carry, sorted
+    by key and index. Invariants: every index is below its queue's ``next_index``; (key, index) is unique.
     """
 
     counters: Counters
@@ -187,7 +187,7 @@ class QueueMap:
         return replace(self, elements=self.elements.slice(0, 0))
 
     def advance(self, first: U64, second: U64, to: U64) -> QueueMap:
-        """Remove the elements below ``to`` of each named queue and move its ``next_index`` up to ``to`` if it is below."""
+        """Remove the elements below ``to`` of each named queue, and move its ``next_index`` at least up to it."""
         own, asked = pair_codes(
             (self.elements[self.keys[0]], self.elements[self.keys[1]]),
             (first, second),

@@ -24,8 +24,8 @@ PROGRAMS_SCHEMA = pa.schema(
         pa.field("balance", pa.decimal128(38, 0), nullable=False),
     ]
 )
-"""One row a program instance at genesis. ``chain`` null: on no chain. ``program`` null: mapped to a chain, but nothing is
-installed there. ``options``: a JSON object for the program's class. ``balance``: units of value it starts with."""
+"""One row a program instance at genesis. ``chain`` null: on no chain. ``program`` null: mapped to a chain, but nothing
+is installed there. ``options``: a JSON object for the program's class. ``balance``: units of value it starts with."""
 
 MOVES_SCHEMA = pa.schema(
     [

@@ -17,15 +17,15 @@ INGRESS_SCHEMA = pa.schema(
         pa.field("payload", pa.binary(), nullable=False),
     ]
 )
-"""One row a message from outside. ``chain``: where it enters; ``receiver``: the program's number; ``sender``: the user's
-number. Row order is the order of the ingress payload."""
+"""One row a message from outside. ``chain``: where it enters; ``receiver``: the program's number; ``sender``: the
+user's number. Row order is the order of the ingress payload."""
 
 
 class Traffic(Protocol):
     """A source of ingress messages. Picklable: the rows are made or read where they are needed, not in the driver."""
 
     def rows(self, tick: int, chains: npt.NDArray[np.uint64]) -> pa.Table:
-        """Return the ingress rows (``INGRESS_SCHEMA``) of ``tick`` for ``chains``, a function of tick and chain only."""
+        """Return the rows (``INGRESS_SCHEMA``) of ``tick`` for ``chains``, a function of tick and chain only."""
         ...
 
     def next_tick(self, tick: int) -> int | None:

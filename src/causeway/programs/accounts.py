@@ -21,8 +21,8 @@ SMALL = 2**62
 def settle(accounts: Frame, inputs: Frame, answers: Frame | None, calls: Frame | None) -> Frame:
     """Return the accounts after the inputs, in order: a refund comes in, calls go out, what was accepted comes in.
 
-    ``inputs``: one instance's rows are neighbours, in order. ``answers`` and ``calls``: effects by row of the inputs. Raises
-    ``InsufficientCycles`` when a call attaches more than there is at that point.
+    ``inputs``: one instance's rows are neighbours, in order. ``answers`` and ``calls``: effects by row of the inputs.
+    Raises ``InsufficientCycles`` when a call attaches more than there is at that point.
     """
     response = np.flatnonzero(inputs["kind"] == Kind.RESPONSE)
     parts = [_moving(response, inputs.select(["cycles_high", "cycles_low"]).take(response), "cycles", COMING)]

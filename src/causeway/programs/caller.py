@@ -1,4 +1,5 @@
-"""Caller: makes the calls that users ask for, and counts their answers. Ping-pong: calls again whenever it is answered."""
+"""Caller: makes the calls that users ask for, and counts their answers. Ping-pong: calls again whenever it is
+answered."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.frame import Frame, repeated_text
+from causeway.model.frame import Frame, concat, repeated_text
 from causeway.model.ingress_call import decode_calls
 from causeway.model.ledger import Kind
 from causeway.model.order import stable_order
@@ -18,8 +19,8 @@ from causeway.programs.vector import Effects, VectorProgram, method_is, rows_of
 class Caller(VectorProgram):
     """Ingress method ``call`` (payload as in ``causeway.model.ingress_call``) makes a call; answers are counted.
 
-    A malformed payload is ignored and counted in ``malformed``. Requests are answered by an echo, so that callers can call
-    callers.
+    A malformed payload is ignored and counted in ``malformed``. Requests are answered by an echo, so that callers can
+    call callers.
     """
 
     schema: ClassVar[pa.Schema] = pa.schema(
@@ -49,7 +50,8 @@ class Caller(VectorProgram):
 class PingPong(VectorProgram):
     """Echoes requests; whenever one of its calls is answered, calls the same peer again with the same payload.
 
-    Ingress method ``call`` starts a rally. With it, a network keeps a constant number of messages under way.
+    Ingress method ``call`` starts a rally; the cycles attached to it go with the first call only. So a network keeps a
+    constant number of messages under way.
     """
 
     def handle(self, batch: Frame, state: Frame) -> Effects:
@@ -68,7 +70,8 @@ class PingPong(VectorProgram):
         )
         if len(asked):
             started, _ = calls_asked_for(batch, asked)
-            calls = _merged(started.select(calls.names), calls)
+            calls = calls.with_columns(cycles_high=np.uint64(0), cycles_low=np.uint64(0))
+            calls = _merged(started, calls.select(started.names))
         return Effects(state, answers=echoes(batch), calls=calls)
 
 
@@ -102,8 +105,6 @@ def _as_dictionary(methods: pa.Array) -> pa.DictionaryArray:
 
 
 def _merged(first: Frame, second: Frame) -> Frame:
-    from causeway.model.frame import concat
-
     both = concat([first, second])
     return both.take(stable_order(both["row"].astype(np.uint64)))
 

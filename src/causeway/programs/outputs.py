@@ -58,7 +58,7 @@ class Outcome:
 def answer_rows(
     inputs: Frame, rows: np.ndarray, code: Any, payload: Any, refund: tuple[Any, Any] | None = None
 ) -> Frame:
-    """Return the responses to the requests at ``rows`` of ``inputs``; all cycles go back unless ``refund`` says otherwise."""
+    """Return the responses to the requests at ``rows``; all cycles go back unless ``refund`` says otherwise."""
     length = len(rows)
     asked = inputs.select(["sender", "receiver", "callback", "cycles_high", "cycles_low", "deadline"]).take(rows)
     high, low = refund if refund is not None else (asked["cycles_high"], asked["cycles_low"])

@@ -1,8 +1,9 @@
 """The scalar form of a program: one handler call a message, the form to start with.
 
-Subclass ``Program``; keep what must last in ``self.state`` (numbers, text, bytes, lists and dictionaries of these); make
-calls through the context. Every handler runs alone: if it raises, the state and the calls it made are undone, and a request
-is answered with a reject. Programs must be deterministic: no clock, no randomness of their own, no order of sets.
+Subclass ``Program``; keep what must last in ``self.state`` (numbers, text, bytes, lists and dictionaries of these);
+make calls through the context. Every handler runs alone: if it raises, the state and the calls it made are undone, and
+a request is answered with a reject. Programs must be deterministic: no clock, no randomness of their own, no order of
+sets.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ from causeway.programs.scalar import (
 SCALAR_SCHEMA = pa.schema(
     [pa.field("canister", pa.uint64(), nullable=False), pa.field("state", pa.binary(), nullable=False)]
 )
-"""``state``: canonical CBOR of [the program's state, notes of open calls by callback, open requests by ``Request.ref``]."""
+"""``state``: canonical CBOR of [the program's state, notes of open calls by callback, open requests by
+``Request.ref``]."""
 
 
 class ScalarRunner:
@@ -51,9 +52,10 @@ class ScalarRunner:
         return self._program(self._options.get(number, {}))
 
     def run(self, inputs: Frame, rows: npt.NDArray[np.int64], accounts: Frame, state: Frame) -> Outcome:
-        """Run the inputs (one instance's are neighbours, in order); ``rows`` are their rows in the whole round's inputs.
+        """Run the inputs (one instance's are neighbours, in order).
 
-        ``accounts`` and ``state`` hold the rows of these instances and maybe others, ascending.
+        ``rows``: their rows in the whole round's inputs. ``accounts`` and ``state`` hold the rows of these
+        instances and maybe others, ascending.
         """
         work = _Work(accounts, state)
         messages = _messages(inputs)

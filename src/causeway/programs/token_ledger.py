@@ -5,8 +5,9 @@ Ingress methods, payloads as CBOR maps:
 - ``mint`` {"amount"}: give the user new units (the supply is counted).
 - ``transfer`` {"to": user, "amount", "ledger": number of the other ledger, or absent for this one}.
 
-A transfer to another ledger takes the amount from the user at once and holds it in escrow until the other ledger answers the
-call ``credit``: data = it is there, the escrow is burnt here (the other ledger has added it to its supply); reject = it goes back.
+A transfer to another ledger takes the amount from the user at once and holds it in escrow until the other ledger
+answers the call ``credit``: data = it is there, the escrow is burnt here (the other ledger has added it to its
+supply); reject = it goes back.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The vectorised form of a program: one handler call for all messages of all instances in a round.
 
-The result must be the same as if each message were handled alone, in order. ``batch`` has the message columns: ``kind``, ``sender``
-(the peer, or the user), ``receiver`` (the instance), ``callback``, ``cycles_high``, ``cycles_low``, ``code``, ``deadline``, ``method``, ``payload``;
-rows of one instance are neighbours, in the order it consumes them.
+The result must be the same as if each message were handled alone, in order. ``batch`` has the message columns:
+``kind``, ``sender`` (the peer, or the user), ``receiver`` (the instance), ``callback``, ``cycles_high``,
+``cycles_low``, ``code``, ``deadline``, ``method``, ``payload``; rows of one instance are neighbours, in the order it
+consumes them.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ STATELESS = pa.schema([pa.field("canister", pa.uint64(), nullable=False)])
 class Effects:
     """What a vectorised handler asks for.
 
-    ``answers``: a frame (``row`` of the batch, ``code``, ``payload``, and optionally ``accepted_high``, ``accepted_low``), at most one a
-    request, ascending by row. ``calls``: a frame (``row``, ``receiver``, ``method``, ``payload``, and optionally ``cycles_high``,
-    ``cycles_low``), ascending by row. ``state``: the state after, rows ascending by ``canister``.
+    ``answers``: a frame (``row`` of the batch, ``code``, ``payload``, and optionally ``accepted_high``,
+    ``accepted_low``), at most one a request, ascending by row. ``calls``: a frame (``row``, ``receiver``, ``method``,
+    ``payload``, and optionally ``cycles_high``, ``cycles_low``), ascending by row. ``state``: the state after, rows
+    ascending by ``canister``.
     """
 
     state: Frame

@@ -1,7 +1,9 @@
-"""Runs the vectorised programs of a round: one handler call for all instances, with a way back to one message at a time.
+"""Runs the vectorised programs of a round: one handler call for all instances, with a way back to one message at a
+time.
 
-When a handler raises, the round does not: its messages are handled in two halves, and so on down to the message at fault,
-which alone is rejected. The result is what handling each message alone would give, whichever instances share a call.
+When a handler raises, the round does not: its messages are handled in two halves, and so on down to the message at
+fault, which alone is rejected. The result is what handling each message alone would give, whichever instances share a
+call.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ class VectorRunner:
         return self._program.initial_state(instances)
 
     def run(self, inputs: Frame, rows: Rows, accounts: Frame, state: Frame) -> Outcome:
-        """Run the inputs (one instance's are neighbours, in order); ``rows``: their rows in the whole round's inputs."""
+        """Run the inputs (one instance's are neighbours, in order), which are ``rows`` of the whole round's."""
         try:
             shown = state.read_only()
             effects = self._program.handle(inputs.read_only(), shown)

@@ -1,7 +1,7 @@
 """What the pipeline asks of a protocol, and what a protocol asks of the programs on its chains.
 
-A protocol's kernel is a pure function of its arguments: no I/O, no clock, no global state, no Spark. Columns carry the chain,
-so one call serves any set of chains; what happens on one never depends on which others are in the call.
+A protocol's kernel is a pure function of its arguments: no I/O, no clock, no global state, no Spark. Columns carry the
+chain, so one call serves any set of chains; what happens on one never depends on which others are in the call.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from causeway.model.topology import Topology
 class Execution:
     """What running the programs gave.
 
-    ``produced``: messages in the order of production for each program (the protocol's message columns; ``sender`` is the
-    program). ``failures``: a frame (``row`` of the input, ``text``) of handlers that raised on an input that has no
-    answer. ``accounts`` and ``programs``: the states after.
+    ``produced``: messages in the order of production for each program (the protocol's message columns; ``sender`` is
+    the program). ``failures``: a frame (``row`` of the input, ``text``) of handlers that raised on an input that has
+    no answer. ``accounts`` and ``programs``: the states after.
     """
 
     produced: Frame
@@ -66,10 +66,10 @@ class Tick:
 class Plan:
     """What a set of chains will take in this round.
 
-    ``headers``, ``rejects``: the lanes' headers that were accepted, and the reject signals they carry. ``wanted``: ranges of
-    messages offered to the chains (``chain``: offering chain, ``remote``: taking chain, ``substream``, ``begin``,
-    ``end``). ``recalled``: ranges, of the same columns, of the chains' own outbound messages that the round must see again.
-    ``events``: refusals.
+    ``headers``, ``rejects``: the lanes' headers that were accepted, and the reject signals they carry. ``wanted``:
+    ranges of messages offered to the chains (``chain``: offering chain, ``remote``: taking chain, ``substream``,
+    ``begin``, ``end``). ``recalled``: ranges, of the same columns, of the chains' own outbound messages that the round
+    must see again. ``events``: refusals.
     """
 
     headers: Frame
@@ -92,7 +92,7 @@ class RoundResult:
 
 @dataclass(frozen=True)
 class Offers:
-    """What all chains show at the height before: their lanes' headers, the reject signals these carry, the chains' headers."""
+    """What all chains show at the height before: lanes' headers, the reject signals in them, chains' headers."""
 
     lanes: Frame
     rejects: Frame
@@ -116,8 +116,8 @@ class Kernel(Protocol):
     outbound_schema: pa.Schema
     """Columns of outbound messages; ``chain``, ``remote``, ``substream``, ``index`` are among them."""
     offer_tables: tuple[str, str, str]
-    """Names of the state tables that are shown to other chains: lanes, rejects and runs (``chain``, ``remote``, ``substream``,
-    ``height``, ``first``, ``count``: where in the lake the messages in the lanes lie)."""
+    """Names of the state tables that are shown to other chains: lanes, rejects and runs (``chain``, ``remote``,
+    ``substream``, ``height``, ``first``, ``count``: where in the lake the messages in the lanes lie)."""
 
     def chains(self) -> Sequence[str]:
         """Return the chains' names by position."""
@@ -148,7 +148,7 @@ class Kernel(Protocol):
         ...
 
     def abandoned(self, state: Any, tick: int) -> Frame:
-        """Return event rows for what ``part`` leaves out of ``state`` at ``tick``: the end of programs on no chain now."""
+        """Return the events of what ``part`` leaves out at ``tick``: the end of programs that are on no chain now."""
         ...
 
     def union(self, states: Sequence[Any]) -> Any:

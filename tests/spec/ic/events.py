@@ -14,8 +14,8 @@ rejected        1. Judged, at the destination: verdict REJECT (`reason`; a reque
                    `code`, `text`, `queue_index`). A `received` via synthetic goes with it.
                 3. Consumed, at the destination: a request or ingress for a canister that is not installed (`cause`
                    not_installed, `code`, `text`, `queue_index`). For a request a `sent` of the answer goes with it.
-                4. Ingress refused at induction (`cause` not_hosted or not_installed, `code`), or because the subnet runs
-                   no round (`cause` halted), `via` ingress.
+                4. Ingress refused at induction (`cause` not_hosted or not_installed, `code`), or because the subnet
+                   runs no round (`cause` halted), `via` ingress.
 executed        Consumed, at the destination: a handler ran; `error` = its text when it raised.
 answered        At the sender's host, beside each `executed` of a response: the *request* is answered (`code` and `text`
                 if by a reject; `queue_index` is the response's).

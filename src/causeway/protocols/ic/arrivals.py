@@ -20,7 +20,8 @@ ARRIVAL_SCHEMA = pa.schema(
         pa.field("via", pa.uint8(), nullable=False),
     ]
 )
-"""A push to an input queue: the message, where it came from (``remote`` is ``NO_CHAIN`` when from no lane), and by which way."""
+"""A push to an input queue: the message, where it came from (``remote`` is ``NO_CHAIN`` when from no lane), and by
+which way."""
 
 OUTGOING_SCHEMA = pa.schema([*(STREAMED_SCHEMA.field(name) for name in ["chain", *MESSAGE_COLUMNS, "sent_tick"])])
 """A message that routing itself appends to a stream: ``chain`` is the subnet that sends it on."""

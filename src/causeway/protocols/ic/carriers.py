@@ -1,7 +1,7 @@
 """Who carries slices from subnet to subnet, and what goes wrong on the way: the transport rule with its faults.
 
-An honest carrier offers the stream's newest certified slice at every tick. A slow one offers nothing at some ticks, by a draw that
-depends on seed, taker, source and height alone; the scenario's faults are applied on top.
+An honest carrier offers the stream's newest certified slice at every tick. A slow one offers nothing at some ticks, by
+a draw that depends on seed, taker, source and height alone; the scenario's faults are applied on top.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat
 from causeway.model.order import U64, stable_order
 from causeway.protocols.ic.context import Context
-
 
 FOR_EVER = 2**63
 """A fault whose last tick is at or past this has no end."""
@@ -65,7 +64,8 @@ class Carriers:
     def carry(self, slices: Frame, everything: Frame, context: Context) -> Frame:
         """Return the slices that reach their takers, in order of (chain, remote, substream).
 
-        ``slices``: those with news, which honest carriers offer; ``everything``: all that could be offered, which others may choose from.
+        ``slices``: those with news, which honest carriers offer; ``everything``: all that could be offered, which
+        others may choose from.
         """
         if self._faults.skip and len(slices):
             slices = slices.filter(~self._skipped(slices, context))

@@ -1,8 +1,8 @@
 """The state root of a subnet, and the Merkle roots of what it appends to its streams.
 
-Until certification (a later part) a header carries this root: SHA-256 over the digests of the state's sections, each a digest of
-the section's columns in their canonical order. Messages in streams enter by the Merkle root of the run they were appended
-in, so a message is hashed once in its life on a chain and each can be proved against the root.
+Until certification (a later part) a header carries this root: SHA-256 over the digests of the state's sections, each a
+digest of the section's columns in their canonical order. Messages in streams enter by the Merkle root of the run they
+were appended in, so a message is hashed once in its life on a chain and each can be proved against the root.
 """
 
 from __future__ import annotations

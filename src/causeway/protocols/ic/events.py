@@ -24,8 +24,8 @@ def event_rows(
 ) -> Frame:
     """Return one event row a message.
 
-    ``chain``: where it happened, a column or one value. ``on_lane``: the messages have ``remote``, ``substream`` and ``index`` of
-    a lane. ``reason``: one text, or a column of texts.
+    ``chain``: where it happened, a column or one value. ``on_lane``: the messages have ``remote``, ``substream`` and
+    ``index`` of a lane. ``reason``: one text, or a column of texts.
     """
     length = len(messages)
 

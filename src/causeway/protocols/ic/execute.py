@@ -1,7 +1,7 @@
 """The execution phase: schedule the inputs, run the programs, take in what they produced (IC reference 3.5).
 
-``schedule_and_execute`` is evaluated once a round (D-13): ``Schedule`` says what it took from the queues, the program runner
-says what was produced.
+``schedule_and_execute`` is evaluated once a round (D-13): ``Schedule`` says what it took from the queues, the program
+runner says what was produced.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ INPUT_COLUMNS = [*MESSAGE_COLUMNS, "index"]
 class Schedule:
     """Which elements are consumed (masks over the elements of the queues), and the inputs in the order of consumption.
 
-    ``inputs`` has the message columns and ``index``, the place in the queue; ``missing``: those whose canister is mapped
-    here but not installed.
+    ``inputs`` has the message columns and ``index``, the place in the queue; ``missing``: those whose canister is
+    mapped here but not installed.
     """
 
     ingress: np.ndarray

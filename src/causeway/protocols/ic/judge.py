@@ -1,7 +1,7 @@
 """The valid set rule: ACCEPT or REJECT for every message of the slices (IC reference 3.3, X-2).
 
-Outcomes of one message: enqueued (ACCEPT), dropped and lost (ACCEPT with a cause), rejected (a reason; the sender's subnet
-will make a reject response of a request and send a response to where its receiver now lives).
+Outcomes of one message: enqueued (ACCEPT), dropped and lost (ACCEPT with a cause), rejected (a reason; the sender's
+subnet will make a reject response of a request and send a response to where its receiver now lives).
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ class Verdicts:
 def judge(messages: Frame, state: State, context: Context) -> Verdicts:
     """Return the verdicts on ``messages`` (message columns, ``chain``, ``remote``, ``substream``, ``index``).
 
-    Messages of one input queue must be neighbours, in the order they would be pushed. The rules and their order are those
-    of ``docs/protocols/ic.md``, "Judging one message".
+    Messages of one input queue must be neighbours, in the order they would be pushed. The rules and their order are
+    those of ``docs/protocols/ic.md``, "Judging one message".
     """
     options, registry = context.options, context.registry
     length = len(messages)

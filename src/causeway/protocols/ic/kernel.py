@@ -36,8 +36,8 @@ from causeway.protocols.ic.state import State, from_tables, lane_codes, parts, t
 class IcKernel:
     """The state machine of a network of subnets.
 
-    ``programs``: what runs on the canisters; ``tick_ns``: nanoseconds of batch time a tick; ``faults``: what goes wrong on
-    purpose.
+    ``programs``: what runs on the canisters; ``tick_ns``: nanoseconds of batch time a tick; ``faults``: what goes
+    wrong on purpose.
     """
 
     topology: Topology
@@ -124,7 +124,7 @@ class IcKernel:
         return part(state, chains, self.registry(tick))
 
     def abandoned(self, state: State, tick: int) -> Frame:
-        """Return the events of what ``part`` leaves out at ``tick``: messages in queues of canisters on no subnet now."""
+        """Return the events of what ``part`` leaves out at ``tick``: the end of canisters that are on no subnet now."""
         return abandoned(state, self.registry(tick))
 
     def union(self, states: Sequence[State]) -> State:

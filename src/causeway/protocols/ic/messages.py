@@ -23,8 +23,9 @@ MESSAGE_FIELDS = [
     pa.field("method", pa.dictionary(pa.int32(), pa.string()), nullable=False),
     pa.field("payload", pa.binary(), nullable=False),
 ]
-"""A request's sender, receiver and attached cycles; a response's respondent (``sender``), originator (``receiver``) and
-refund (``cycles``). ``code``: 0 = data, else the reject code, and ``payload`` is then the text. Ingress: ``sender`` is the user."""
+"""A request's sender, receiver and attached cycles; a response's respondent (``sender``), originator (``receiver``)
+and refund (``cycles``). ``code``: 0 = data, else the reject code, and ``payload`` is then the text. Ingress:
+``sender`` is the user."""
 
 MESSAGE_COLUMNS = [item.name for item in MESSAGE_FIELDS]
 
@@ -54,8 +55,9 @@ STREAMED_SCHEMA = pa.schema(
         pa.field("sent_tick", pa.uint64(), nullable=False),
     ]
 )
-"""A message in the stream from ``chain`` to ``remote``; ``queue_index``: its place in its output queue, ``NO_QUEUE`` for
-what came there another way: a reject that routing made, a response put back on its way, what a byzantine subnet forged."""
+"""A message in the stream from ``chain`` to ``remote``; ``queue_index``: its place in its output queue, ``NO_QUEUE``
+for what came there another way: a reject that routing made, a response put back on its way, what a byzantine subnet
+forged."""
 
 
 class RejectCode(IntEnum):

@@ -1,4 +1,5 @@
-"""Taking states of sets of subnets apart and together: for halted chains, moved canisters, and other cuts of the network."""
+"""Taking states of sets of subnets apart and together: for halted chains, moved canisters, and other cuts of the
+network."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ from causeway.protocols.ic.state import Lanes, State
 def part(state: State, chains: npt.NDArray[np.uint32], registry: Registry) -> State:
     """Return the rows of ``state`` that belong to ``chains``: lanes by chain, all else by the host of its canister.
 
-    Rows of a canister on no subnet belong to nobody and are left out: with its removal its state is gone (what its queues
-    held is accounted for by ``abandoned``).
+    Rows of a canister on no subnet belong to nobody and are left out: with its removal its state is gone (what its
+    queues held is accounted for by ``abandoned``).
     """
     hosted = np.zeros(len(registry.subnets) + 1, dtype=bool)
     hosted[chains] = True
@@ -51,7 +52,7 @@ def part(state: State, chains: npt.NDArray[np.uint32], registry: Registry) -> St
 
 
 def abandoned(state: State, registry: Registry) -> Frame:
-    """Return DROPPED events for canisters that are on no subnet any more: one for each, one for each message it held."""
+    """Return DROPPED events of canisters that are on no subnet any more: their own, and those of messages held."""
     ended: U64 = state.canisters["canister"]
     ended = ended[registry.host_of(ended) == NO_HOST]
     zero = repeated(np.uint64(0), len(ended))

@@ -1,7 +1,8 @@
 """Payload building: which slices a subnet takes, and the checks on them (IC reference 3.7 to 3.10).
 
-A slice is one row a substream of the stream from ``remote`` (the source) to ``chain`` (the taker): the header (``begin``, ``end``,
-``signals_end``), the messages ``message_begin`` to ``message_end`` - 1, and the source's height and state root.
+A slice is one row a substream of the stream from ``remote`` (the source) to ``chain`` (the taker): the header
+(``begin``, ``end``, ``signals_end``), the messages ``message_begin`` to ``message_end`` - 1, and the source's height
+and state root.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class SliceError(IntEnum):
 
 
 def get_streams(state: State, offers: Offers, context: Context) -> Frame:
-    """Return the slices that honest endpoints serve to ``context.chains``: from the expected index on, cut by the limits."""
+    """Return the slices that endpoints serve to ``context.chains``: from the expected index on, within the limits."""
     taker = np.isin(offers.lanes["remote"], context.chains) & (offers.lanes["chain"] != offers.lanes["remote"])
     lanes = offers.lanes.filter(taker)
     slices = Frame(
@@ -227,7 +228,7 @@ def loopback_slices(state: State, context: Context) -> Frame:
 
 
 def make_plan(state: State, accepted: Frame, offers: Offers, events: Frame, context: Context) -> Plan:
-    """Return what the accepted slices and the loopback streams bring, and which of our own messages must be seen again."""
+    """Return what accepted slices and loopback streams bring, and which of our messages must be seen again."""
     header_columns = [*RANGE, "signals_end", "message_begin", "message_end"]
     empty = accepted["message_end"] <= accepted["message_begin"]
     if empty.any():

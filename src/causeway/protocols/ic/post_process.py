@@ -1,7 +1,8 @@
 """The routing phase: from output queues to streams (IC reference 3.6, X-6, X-7).
 
-Outcomes for a message of an output queue: appended to the stream to its receiver's subnet; held back, because that stream
-is full; taken out because its receiver is on no subnet (a request is answered with a reject, a response is lost).
+Outcomes for a message of an output queue: appended to the stream to its receiver's subnet; held back, because that
+stream is full; taken out because its receiver is on no subnet (a request is answered with a reject, a response is
+lost).
 """
 
 from __future__ import annotations
@@ -84,8 +85,9 @@ def substream_of(messages: Frame, context: Context) -> np.ndarray:
 def push_produced(state: State, produced: Frame, context: Context) -> tuple[State, Frame]:
     """Push what was produced to the output queues.
 
-    Returns the state with advanced counters and all that is queued now, with its lane: ``ON_STREAM`` columns and ``is_new``,
-    in the order (remote, chain, substream, sender, receiver, queue index), which is that of routing without limits.
+    Returns the state with advanced counters and all that is queued now, with its lane: ``ON_STREAM`` columns and
+    ``is_new``, in the order (remote, chain, substream, sender, receiver, queue index), which is that of routing
+    without limits.
     """
     lanes = {
         "chain": context.host_of(produced["sender"]).view(np.uint32),
@@ -191,7 +193,7 @@ def routing_order(queued: Frame, context: Context) -> np.ndarray:
 
 
 def draw(seed: int, subnet: int, height: int) -> int:
-    """Return the round's random 64-bit word of a subnet: Philox-4x64 keyed by (seed, subnet), counter (height, 0, 0, 0)."""
+    """Return a subnet's random word of the round: the first raw one of NumPy's Philox (``docs/protocols/ic.md``)."""
     generator = np.random.Philox(key=np.array([seed, subnet], dtype=np.uint64), counter=height)
     return int(generator.random_raw())
 
@@ -230,7 +232,7 @@ def message_sizes(messages: Frame) -> np.ndarray:
 
 
 def append_to_streams(state: State, rows: Frame) -> tuple[State, Frame]:
-    """Append messages (by lane, in order) to the streams; returns the state and the messages with their stream index."""
+    """Append messages (by lane, in order) to the streams; also return them with their stream index."""
     if len(rows) == 0:
         return state, rows.with_columns(index=np.uint64(0)).select(STREAMED_SCHEMA.names)
     groups = groups_of(rows["remote"], rows["chain"], rows["substream"])

@@ -1,10 +1,10 @@
 """The induction phase: time-outs, loopback, collection from slice headers, induction (IC reference 3.4, X-13).
 
-Outcomes for a message of a slice: pushed to its input queue; dropped and lost; rejected with a signal. What becomes of our
-own messages that a header signals stands in ``signals``.
+Outcomes for a message of a slice: pushed to its input queue; dropped and lost; rejected with a signal. What becomes of
+our own messages that a header signals stands in ``signals``.
 
-The steps and their order are those of ``docs/protocols/ic.md``, "One round of one subnet". Steps 2 to 4 push to different
-queues or in a fixed order to the same, so that all pushes of the phase are numbered in one go.
+The steps and their order are those of ``docs/protocols/ic.md``, "One round of one subnet". Steps 2 to 4 push to
+different queues or in a fixed order to the same, so that all pushes of the phase are numbered in one go.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Induction:
     """What the induction phase gives besides the state.
 
     ``arrivals``: the rows of ``ARRIVAL_SCHEMA`` pushed, with their ``queue_index``; their events are written after
-    execution, which knows what was consumed. ``ingress_arrivals``: likewise. ``outgoing``: messages to append to streams.
+    execution, which knows what was consumed. ``ingress_arrivals``: likewise. ``outgoing``: messages to append to
+    streams.
     """
 
     state: State
@@ -58,9 +59,9 @@ def pre_process(
     """Return the state after induction.
 
     ``headers``: the accepted lanes' headers (``Plan.headers``); ``messages``: the slices' messages and those of the
-    loopback streams; ``recalled``: our own messages that headers reject, or that the stream size needs; ``ingress``: rows
-    of ``INGRESS_SCHEMA``.
-    Raises ``InvariantViolation`` when slices do not continue the streams (they were checked before agreement).
+    loopback streams; ``recalled``: our own messages that headers reject, or that the stream size needs; ``ingress``:
+    rows of ``INGRESS_SCHEMA``. Raises ``InvariantViolation`` when slices do not continue the streams (they were
+    checked before agreement).
     """
     state, timed_out = time_out_requests(state, context, log)
     messages = _in_queue_order(messages)
@@ -235,7 +236,7 @@ def _rejected_loopback(messages: Frame, verdicts: Verdicts, loopback: np.ndarray
 
 
 def induct_ingress(state: State, ingress: pa.Table, context: Context, log: EventLog) -> tuple[State, Frame]:
-    """Push the ingress messages to their canisters' queues; refuse those for canisters not here, and for halted chains."""
+    """Push the ingress messages to their canisters' queues; refuse those for canisters or chains that are not here."""
     length = ingress.num_rows
     rows = from_table(ingress.select(["chain", "receiver", "sender", "method", "payload"]))
     messages = Frame(
@@ -264,9 +265,7 @@ def induct_ingress(state: State, ingress: pa.Table, context: Context, log: Event
         (~running, RejectCode.SYS_TRANSIENT, "ChainHalted"),
     ):
         refused = messages.filter(mask)
-        log.add(
-            event_rows(refused, Event.REJECTED, chain=refused["chain"], code=code, reason=reason, via=Via.INGRESS)
-        )
+        log.add(event_rows(refused, Event.REJECTED, chain=refused["chain"], code=code, reason=reason, via=Via.INGRESS))
     kept = messages.filter(accepted)
     queues = state.ingress_queues
     index, counters = queues.counters.push(kept["receiver"], kept["receiver"])

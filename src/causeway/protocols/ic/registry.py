@@ -30,10 +30,11 @@ Hosts = npt.NDArray[np.int32]
 class Registry:
     """One version of the registry.
 
-    ``subnets``: numbers of the subnets by position. ``canisters``: known canisters, ascending; ``hosts``: the position of
-    each one's subnet, ``NO_HOST`` for one that ``subnet_assignment`` does not map. ``trace_canisters`` and
+    ``subnets``: numbers of the subnets by position. ``canisters``: known canisters, ascending; ``hosts``: the position
+    of each one's subnet, ``NO_HOST`` for one that ``subnet_assignment`` does not map. ``trace_canisters`` and
     ``trace_hosts``: for every canister that moved, its hosts from first to present, one row each in that order.
-    ``newcomers``: canisters that no subnet hosted at genesis and that are hosted without a break since they first were.
+    ``newcomers``: canisters that no subnet hosted at genesis and that are hosted without a break since they first
+    were.
     """
 
     version: int
@@ -78,7 +79,7 @@ class Registry:
         return np.where(ordered[places] == asked, order[places], -1)
 
     def last_host_of(self, canisters: U64) -> Hosts:
-        """Return the position of the subnet that hosts each canister, or was the last to; ``NO_HOST`` if none ever did."""
+        """Return the subnet that hosts each canister, or was the last to; ``NO_HOST`` if none ever did."""
         hosts = self.host_of(canisters)
         if len(self.trace_canisters):
             rows = np.searchsorted(self.trace_canisters, canisters, side="right") - 1
@@ -94,7 +95,10 @@ def subnet_positions(topology: Topology) -> U64:
 
 
 def registry_at(topology: Topology, tick: int) -> Registry:
-    """Return the registry in force in the round of ``tick``: genesis and all moves up to it."""
+    """Return the registry in force in the round of ``tick``: genesis and all moves up to it.
+
+    The moves of one tick make one version: of several of one canister the last counts.
+    """
     subnets = subnet_positions(topology)
     by_number = np.argsort(subnets)
     canisters = topology.programs["number"].to_numpy().astype(np.uint64)
@@ -108,8 +112,12 @@ def registry_at(topology: Topology, tick: int) -> Registry:
     targets = _positions(moves["chain"].combine_chunks()[:applied], subnets, by_number)
     traces: dict[int, list[int]] = {}
     newcomers: dict[int, bool] = {}
-    for canister, target in zip(moved.tolist(), targets.tolist(), strict=True):
+    rows = zip(ticks[:applied].tolist(), moved.tolist(), targets.tolist(), strict=True)
+    last = {(at, canister): target for at, canister, target in rows}
+    for (_, canister), target in last.items():
         place = int(np.searchsorted(canisters, canister))
+        if hosts[place] == target:
+            continue
         if hosts[place] != NO_HOST or traces.get(canister):
             newcomers[canister] = newcomers.get(canister, False) and target != NO_HOST
         elif target != NO_HOST:
@@ -118,14 +126,14 @@ def registry_at(topology: Topology, tick: int) -> Registry:
         hosts[place] = target
         if target != NO_HOST:
             trace.append(target)
-    rows = [(canister, host) for canister in sorted(traces) for host in traces[canister]]
+    passed = [(canister, host) for canister in sorted(traces) for host in traces[canister]]
     return Registry(
         version=1 + len(np.unique(ticks[:applied])),
         subnets=subnets,
         canisters=canisters,
         hosts=hosts,
-        trace_canisters=np.array([canister for canister, _ in rows], dtype=np.uint64),
-        trace_hosts=np.array([host for _, host in rows], dtype=np.int32),
+        trace_canisters=np.array([canister for canister, _ in passed], dtype=np.uint64),
+        trace_hosts=np.array([host for _, host in passed], dtype=np.int32),
         newcomers=np.array(sorted(canister for canister, new in newcomers.items() if new), dtype=np.uint64),
     )
 

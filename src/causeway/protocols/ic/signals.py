@@ -1,7 +1,8 @@
-"""Signals: what the verdicts on our messages do to our streams, and what becomes of the rejected (IC reference 3.4, X-13).
+"""Signals: what the verdicts on our messages do to our streams, and what becomes of the rejected (IC reference 3.4,
+X-13).
 
-Outcomes for a message of ours that a header signals: collected; if rejected, answered to its sender by a synthetic reject (a
-request) or put on the way to its receiver's present host (a response).
+Outcomes for a message of ours that a header signals: collected; if rejected, answered to its sender by a synthetic
+reject (a request) or put on the way to its receiver's present host (a response).
 """
 
 from __future__ import annotations

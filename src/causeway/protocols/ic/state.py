@@ -32,9 +32,10 @@ LANES_SCHEMA = pa.schema(
         pa.field("expected", pa.uint64(), nullable=False),
     ]
 )
-"""One row a substream of the stream from ``chain`` to ``remote``. Messages ``begin`` to ``next_index`` - 1 are in it, of
-``stream_bytes`` bytes together (exact where ``limits = deployed``, an upper bound elsewhere). It carries signals about the
-messages ``signals_begin`` to ``expected`` - 1 received from ``remote``; ``expected`` is both ``signals_end`` and the entry of expected_xnet_indices (the invariant of 2.6)."""
+"""One row a substream of the stream from ``chain`` to ``remote``. Messages ``begin`` to ``next_index`` - 1 are in it,
+of ``stream_bytes`` bytes together (exact where ``limits = deployed``, an upper bound elsewhere). It carries signals
+about the messages ``signals_begin`` to ``expected`` - 1 received from ``remote``; ``expected`` is both ``signals_end``
+and the entry of expected_xnet_indices (the invariant of 2.6)."""
 
 REJECTS_SCHEMA = pa.schema(
     [
@@ -60,11 +61,12 @@ RUNS_SCHEMA = pa.schema(
     ]
 )
 """The messages that one round appended to one substream, as far as any is still in it: their indices, the bytes of
-those that are left, and the Merkle root over all of them. A stream is thus hashed once, when it grows, and never again."""
+those that are left, and the Merkle root over all of them. A stream is thus hashed once, when it grows, and never
+again."""
 
 STRAYS_SCHEMA = pa.schema([pa.field("chain", pa.uint32(), nullable=False), *INPUT_SCHEMA])
-"""A message that ``receiver_check = off`` enqueued on ``chain`` although its receiver is hosted elsewhere (D-5): it stays
-there for ever. ``index`` counts in (chain, receiver, sender)."""
+"""A message that ``receiver_check = off`` enqueued on ``chain`` although its receiver is hosted elsewhere (D-5): it
+stays there for ever. ``index`` counts in (chain, receiver, sender)."""
 
 COUNTERS_SCHEMA = pa.schema(
     [
@@ -84,7 +86,8 @@ CANISTERS_SCHEMA = pa.schema(
         pa.field("balance_low", pa.uint64(), nullable=False),
     ]
 )
-"""What execution keeps for every installed canister besides its program's state; a canister without a row is not installed."""
+"""What execution keeps for every installed canister besides its program's state; a canister without a row is not
+installed."""
 
 DENSE_CANISTERS = 1 << 24
 """Canister numbers below this are looked up in an array, larger ones by bisection."""
@@ -116,7 +119,7 @@ class Lanes:
         return positions_in(own, asked)
 
     def ensure(self, chain: npt.NDArray[Any], remote: npt.NDArray[Any], substream: U64) -> Lanes:
-        """Return the lanes, and for each (chain, remote, substream) that is absent a new one, all indices at the base."""
+        """Return the lanes with a new one, all at the base, for each (chain, remote, substream) that is absent."""
         rows = self.rows
         own, asked = pair_codes(
             (lane_codes(rows["chain"], rows["remote"]), rows["substream"]),
