@@ -1,11 +1,214 @@
-"""``causeway demo``."""
+"""``causeway demo``: a generated network under the load of a real chain, what goes wrong in it, and how it ends."""
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import Annotated
 
-def command() -> int:
-    """Run a generated network.
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
-    [bold]Example[/bold]: causeway demo
+from causeway.cli import shell
+from causeway.cli.findings import Findings, busiest, look
+from causeway.cli.outcome import Outcome, counts_table, size, verdict
+from causeway.cli.run import execute
+from causeway.cli.watch import results
+from causeway.model.errors import InvalidInput
+
+DEFAULT_LAKE = "demo-lake"
+CHAINS = 12
+FEWEST = 4
+
+_BAR = 30
+_LANES = 6
+_SPARKS = "▁▂▃▄▅▆▇█"
+
+EXPLAINED = {
+    ("rejected", "Unknown"): "calls turned away by a policy, every 400th of a stream",
+    ("rejected", "CanisterMigrating"): "calls from a canister that moved while they were on their way",
+    ("rejected", "NON_EXISTENT_CANISTER"): "calls to a canister that does not exist",
+    ("answered", "CanisterMigrating"): "answers that met a canister on the move",
+    ("forged", "sender_mismatch"): "call made up by a subnet that does not own its sender",
+    ("slice", "InvalidStream"): "slice of a stream altered by a carrier: its root did not fit",
+    ("ingress", "ChainHalted"): "messages from users to a subnet that stood still",
+}
+"""What stands behind an outcome and its reason in this network."""
+
+ENDED = {
+    "rejected": "the caller was told",
+    "answered": "sent on to its new subnet",
+    "forged": "refused, nobody was told",
+    "slice": "refused, fetched again",
+    "ingress": "the user was told",
+    "lost": "dropped, as the protocol allows",
+    "pending": "still under way",
+}
+"""How it ended."""
+
+
+def command(
+    messages: Annotated[int | None, typer.Option(min=1, help="Calls to make.", show_default="30000")] = None,
+    chains: Annotated[int, typer.Option(min=FEWEST, help="Subnets.")] = CHAINS,
+    lake: Annotated[
+        str | None, typer.Option(metavar="DIR", help="Where the tables go.", show_default=DEFAULT_LAKE)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a summary.")] = False,
+) -> int:
+    """Run a generated network: the load of a real chain, a few things that go wrong, and how each ends.
+
+    [bold]Example[/bold]: causeway demo --messages 200000 --chains 40
     """
-    return 0
+    from causeway.scenarios import scenario_file
+
+    place = lake or DEFAULT_LAKE
+    if lake is None:
+        clear(Path(place))
+    with scenario_file("demo") as scenario:
+        overrides = changed(scenario, messages, chains)
+        outcome, findings = execute(scenario, overrides, place, look)
+    if as_json:
+        print(json.dumps({**outcome.as_json(), "scenario": "demo", **findings.as_json()}))
+    else:
+        show(outcome, findings, results())
+    return shell.OK if outcome.holds else shell.BROKEN
+
+
+def changed(scenario: Path, messages: int | None, chains: int) -> dict[str, str]:
+    """Return what the options change in the scenario."""
+    overrides = {} if messages is None else {"traffic.messages": str(messages)}
+    if chains != CHAINS:
+        overrides["chains"] = _toml_tables([{"name": name} for name in chain_names(scenario, chains)])
+        # Who is called depends on how many subnets there are, so the canister that disappears has another name then.
+        from causeway.network.scenario import load_scenario
+
+        programs = load_scenario(scenario, {**overrides, "moves": "[]"}).traffic().topology().programs
+        gone = next(name for name in programs["name"].to_pylist() if name.endswith("/birch-channel-2"))
+        moves = load_scenario(scenario).document.moves
+        overrides["moves"] = _toml_tables(
+            [
+                {"tick": move.tick, "program": move.program, "chain": move.chain}
+                if move.chain is not None
+                else {"tick": move.tick, "program": gone}
+                for move in moves
+            ]
+        )
+    return overrides
+
+
+def chain_names(scenario: Path, count: int) -> list[str]:
+    """Return the names of so many chains: first those of the scenario."""
+    from causeway.network.scenario import load_scenario
+
+    named = [chain.name or "" for chain in load_scenario(scenario).document.chains]
+    return [*named, *(f"subnet-{number}" for number in range(len(named) + 1, count + 1))][:count]
+
+
+def _toml_tables(tables: list[dict[str, object]]) -> str:
+    """Return tables as a TOML list of inline tables; their values are text and whole numbers."""
+    inline = (", ".join(f"{key} = {json.dumps(value)}" for key, value in table.items()) for table in tables)
+    return "[" + ", ".join(f"{{ {table} }}" for table in inline) + "]"
+
+
+def clear(place: Path) -> None:
+    """Remove the lake of an earlier demo; anything else in its place is the user's. Raises ``InvalidInput``."""
+    if not place.exists():
+        return
+    from causeway.pipeline.lake import COMPACTED, HEIGHTS, LAKE_FILE, MANIFESTS
+
+    ours = {
+        LAKE_FILE,
+        MANIFESTS,
+        HEIGHTS,
+        COMPACTED,
+        "chains.parquet",
+        "programs.parquet",
+        "registry.parquet",
+        "traffic",
+    }
+    if place.is_symlink() or not place.is_dir() or not set(os.listdir(place)) <= ours:
+        raise InvalidInput(f"{place} is not the lake of an earlier demo: move it away, or name another with --lake DIR")
+    shutil.rmtree(place)
+
+
+def show(outcome: Outcome, findings: Findings, console: Console) -> None:
+    """Print what a person reads."""
+    console.print(
+        f"[bold]Demo[/bold]: {outcome.chains} subnets, {outcome.counts['sent']:,} calls between their canisters, "
+        f"{outcome.ticks} ticks"
+    )
+    console.print(f"\n[bold]Messages by tick[/bold]   {sparkline(findings)}")
+    console.print("\n[bold]What became of the calls[/bold]")
+    console.print(counts_table(outcome.counts))
+    console.print("\n[bold]Ticks from call to answer[/bold]")
+    console.print(_bars([(f"{ticks}", count) for ticks, count in folded(findings)]))
+    console.print(f"\n[bold]Busiest streams[/bold] (of {len(findings.lanes)})")
+    console.print(_bars([(f"{a} > {b}", count) for (a, b), count in busiest(findings.lanes, _LANES)]))
+    console.print("\n[bold]What went wrong on purpose, and how it ended[/bold]")
+    console.print(_troubles(findings))
+    place = escape(outcome.lake or "")
+    console.print("\n[bold]Look closer[/bold]")
+    console.print(f"  causeway state {place} --table lanes --chain atlas", soft_wrap=True)
+    console.print(f"  causeway state {place} --table program_caller --height 10 --chain birch", soft_wrap=True)
+    console.print("\n[bold]Summary[/bold]")
+    for line in closing(outcome, findings):
+        console.print(f"  {line}", soft_wrap=True)
+
+
+def closing(outcome: Outcome, findings: Findings) -> list[str]:
+    """Return the last lines: what a person should remember."""
+    counts = outcome.counts
+    lost = f", {counts['lost']:,} ended without an answer" if counts["lost"] else ""
+    return [
+        f"{counts['sent']:,} calls crossed {outcome.chains} subnets as {counts['messages']:,} messages in "
+        f"{outcome.seconds['run']:.1f} s on Spark: {outcome.messages_per_second:,.0f} a second, peak memory "
+        f"{size(outcome.peak_memory_bytes)}.",
+        f"{counts['answered']:,} were answered, half of them within {findings.delay(0.5)} ticks, 99 % within "
+        f"{findings.delay(0.99)}; {counts['rejected']:,} came back with a reject that says why{lost}.",
+        f"Every tick is in the lake {escape(outcome.lake or '')}; the root of all states is {outcome.root[:16]}..., "
+        "the same on every machine.",
+        verdict(counts),
+    ]
+
+
+def sparkline(findings: Findings) -> str:
+    """Return the load of every tick as one character."""
+    ticks = range(max(findings.load, default=-1) + 1)
+    most = max(findings.load.values(), default=1)
+    return "".join(_SPARKS[(len(_SPARKS) - 1) * findings.load.get(tick, 0) // most] for tick in ticks)
+
+
+def folded(findings: Findings) -> list[tuple[str, int]]:
+    """Return the delays, with those past the 99th percentile as one."""
+    edge = findings.delay(0.99) or 0
+    rows = [(str(ticks), findings.delays.get(ticks, 0)) for ticks in range(min(findings.delays, default=0), edge + 1)]
+    late = sum(count for ticks, count in findings.delays.items() if ticks > edge)
+    return [*rows, (f"over {edge}", late)] if late else rows
+
+
+def _bars(rows: list[tuple[str, int]]) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
+    table.add_column(justify="right")
+    table.add_column(justify="right")
+    table.add_column()
+    most = max((count for _, count in rows), default=1)
+    for label, count in rows:
+        length = max(1, round(_BAR * count / most)) if count else 0
+        table.add_row(escape(label), f"{count:,}", f"[cyan]{'█' * length}[/cyan]")
+    return table
+
+
+def _troubles(findings: Findings) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
+    table.add_column(justify="right")
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    calls = {(outcome, reason): count for (outcome, reason, _), count in findings.troubles.items()}
+    for (what, reason), count in sorted({**calls, **findings.refused}.items(), key=lambda item: -item[1]):
+        explained = EXPLAINED.get((what, reason), f"{what}: {reason or 'reject by the program'}")
+        table.add_row(f"{count:,}", explained, ENDED.get(what, what))
+    return table

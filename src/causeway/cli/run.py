@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -17,6 +18,8 @@ from causeway.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from causeway.network.network import Network
+
+Seen = TypeVar("Seen")
 
 Lake = Annotated[
     str | None,
@@ -71,7 +74,7 @@ def command(
     for key, number in (("network.partitions", partitions), ("network.ticks", ticks)):
         if number is not None:
             overrides[key] = str(number)
-    outcome = execute(scenario, overrides, lake, resume=resume)
+    outcome, _ = execute(scenario, overrides, lake, lambda network: None, resume=resume)
     if as_json:
         print(json.dumps(outcome.as_json()))
     else:
@@ -79,8 +82,18 @@ def command(
     return shell.OK if outcome.holds else shell.BROKEN
 
 
-def execute(scenario: Path, overrides: dict[str, str], lake: str | None, *, resume: bool = False) -> Outcome:
-    """Run a scenario with a progress bar and return what came of it. Raises ``Interrupted`` and ``InvalidInput``."""
+def execute(
+    scenario: Path,
+    overrides: dict[str, str],
+    lake: str | None,
+    look: Callable[[Network], Seen],
+    *,
+    resume: bool = False,
+) -> tuple[Outcome, Seen]:
+    """Run a scenario with a progress bar; return what came of it, and what ``look`` sees in the network then.
+
+    Raises ``Interrupted`` and ``InvalidInput``.
+    """
     with PeakMemory() as memory:
         started = time.perf_counter()
         try:
@@ -98,13 +111,14 @@ def execute(scenario: Path, overrides: dict[str, str], lake: str | None, *, resu
                 with waiting("Counting what became of the messages"):
                     summary = network.summary()
                     root = network.tables.root()
+                    times = {"setup": ready - started, "run": ran - ready, "summary": time.perf_counter() - ran}
+                    seen = look(network)
             except KeyboardInterrupt:
                 raise shell.Interrupted(
                     f"stopped at height {network.height}, tick {network.tick}{_how_to_go_on(network, lake)}"
                 ) from None
-            times = {"setup": ready - started, "run": ran - ready, "summary": time.perf_counter() - ran}
             memory.sample()
-            return outcome_of(network, str(scenario), lake, watch, summary, root, times, memory.peak_bytes)
+            return outcome_of(network, str(scenario), lake, watch, summary, root, times, memory.peak_bytes), seen
 
 
 def _open(scenario: Path, overrides: dict[str, str], lake: str | None, resume: bool) -> Network:

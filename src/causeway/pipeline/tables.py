@@ -187,6 +187,12 @@ class LakeTables:
             F.col("routed").alias("messages"),
         )
 
+    def ended(self) -> DataFrame:
+        """Return one row a call with numbers only: ``outcome``, ``code``, ``reason``, ``sent_tick``, ``ended_tick``."""
+        rows = calls.calls(self._moves())
+        ticks = (calls.number(name) for name in ("sent_tick", "ended_tick"))
+        return rows.select(calls.outcome().alias("outcome"), "code", "reason", *ticks)
+
     def summary(self) -> dict[str, Any]:
         """Return what became of all calls, counted from the rows of the ledger by one query."""
         row = calls.counted(calls.calls(self._moves())).first()
