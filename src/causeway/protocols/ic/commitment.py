@@ -59,7 +59,7 @@ def _preimages(messages: Frame) -> pa.BinaryArray:
         fixed[name] = messages[name]
     method = messages["method"]
     names = method.dictionary.cast(pa.binary())
-    lengths = np.array([len(name.as_py()) for name in names], dtype=np.uint16)
+    lengths = np.array([len(name.as_py()) for name in names], dtype=np.uint32)
     codes = method.indices.to_numpy(zero_copy_only=False)
     fixed["method_length"] = lengths[codes] if len(lengths) else 0
     parts = [binary_rows(fixed.view(np.uint8).reshape(length, HEADER_TYPE.itemsize))]
