@@ -1,0 +1,188 @@
+"""Orders, groups and frames against what plain Python lists give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from causeway.model.errors import IndexOverflow
+from causeway.model.frame import Frame, concat, empty_frame, from_table, repeated, repeated_bytes, repeated_text
+from causeway.model.index import at_most, comparable, maximum, minimum, postfix, prefix, rank, successor
+from causeway.model.order import bits_of, groups_of, pair_codes, positions_in, stable_order
+
+QUICK = settings(max_examples=100, deadline=None, derandomize=True)
+NUMBERS = st.sampled_from([0, 1, 2, 3, 2**16, 2**32 - 1, 2**32, 2**40 + 1, 2**63, 2**64 - 1])
+
+
+def u64(numbers: Sequence[int]) -> np.ndarray:
+    return np.array(numbers, dtype=np.uint64)
+
+
+# ---- order
+
+
+@QUICK
+@given(st.lists(st.tuples(NUMBERS, NUMBERS, NUMBERS), max_size=40))
+def test_stable_order_is_that_of_sorted(rows: list[tuple[int, int, int]]) -> None:
+    keys = [u64([row[at] for row in rows]) for at in range(3)]
+    assert stable_order(*keys).tolist() == sorted(range(len(rows)), key=lambda place: rows[place])
+    # Small keys are packed into one word, the same order comes out.
+    small = [key % np.uint64(7) for key in keys]
+    expected = sorted(range(len(rows)), key=lambda place: [int(key[place]) for key in small])
+    assert stable_order(*(key.astype(np.uint8) for key in small)).tolist() == expected
+
+
+def test_stable_order_leaves_its_keys_alone() -> None:
+    key = u64([3, 1, 2])
+    stable_order(key, u64([1, 1, 1]))
+    assert key.tolist() == [3, 1, 2]
+
+
+@QUICK
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30), st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30))
+def test_pair_codes_order_and_compare_like_pairs(first: list[tuple[int, int]], second: list[tuple[int, int]]) -> None:
+    def columns(rows: list[tuple[int, int]]) -> tuple[np.ndarray, np.ndarray]:
+        return u64([one for one, _ in rows]), u64([two for _, two in rows])
+
+    codes = [int(code) for part in pair_codes(columns(first), columns(second)) for code in part]
+    pairs = [*first, *second]
+    for one in range(len(pairs)):
+        for two in range(len(pairs)):
+            assert (codes[one] < codes[two]) == (pairs[one] < pairs[two])
+            assert (codes[one] == codes[two]) == (pairs[one] == pairs[two])
+
+
+@QUICK
+@given(st.sets(NUMBERS), st.lists(NUMBERS))
+def test_positions_in_finds_or_says_absent(known: set[int], asked: list[int]) -> None:
+    ordered = sorted(known)
+    expected = [ordered.index(number) if number in known else -1 for number in asked]
+    assert positions_in(u64(ordered), u64(asked)).tolist() == expected
+
+
+@QUICK
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=20))
+def test_groups_are_runs_of_equal_rows(rows: list[tuple[int, int]]) -> None:
+    rows = sorted(rows)
+    groups = groups_of(u64([one for one, _ in rows]), u64([two for _, two in rows]))
+    runs = [[place for place, row in enumerate(rows) if row == key] for key in sorted(set(rows))]
+    assert groups.starts.tolist() == [run[0] for run in runs]
+    assert groups.counts.tolist() == [len(run) for run in runs]
+    assert groups.ranks().tolist() == [rank_ for run in runs for rank_ in range(len(run))]
+    assert groups.spread(np.arange(len(groups))).tolist() == [at for at, run in enumerate(runs) for _ in run]
+    assert groups.total == len(rows)
+
+
+def test_bits_of() -> None:
+    assert [bits_of(u64(numbers)) for numbers in ([], [0], [1], [255, 3], [2**64 - 1])] == [0, 0, 1, 8, 64]
+
+
+# ---- indices (2.1, 2.2)
+
+
+def test_indices_are_prefix_and_number() -> None:
+    assert (prefix((3, 5, 7)), postfix((3, 5, 7))) == ((3, 5), 7)
+    assert successor((3, 5, 7)) == (3, 5, 8)
+    with pytest.raises(IndexOverflow):
+        successor((3, 2**64 - 1))
+    assert comparable((3, 1), (3, 9))
+    assert not comparable((3, 1), (4, 1))
+    assert at_most((3, 1), (3, 1))
+    assert not at_most((3, 1), (4, 2))
+    indices = {(1, 1), (1, 4), (2, 2), (2, 9)}
+    assert minimum(indices) == {(1, 1), (2, 2)}
+    assert maximum(indices) == {(1, 4), (2, 9)}
+    assert minimum([]) == maximum([]) == set()
+    assert [rank(index, {4, 9, 11}) for index in (4, 9, 11)] == [1, 2, 3]
+
+
+# ---- frames
+
+
+SCHEMA = pa.schema(
+    [
+        pa.field("number", pa.uint64()),
+        pa.field("flag", pa.bool_()),
+        pa.field("text", pa.dictionary(pa.int32(), pa.string())),
+        pa.field("bytes", pa.binary()),
+        pa.field("digest", pa.binary(4)),
+    ]
+)
+ROWS = st.lists(
+    st.tuples(NUMBERS, st.booleans(), st.sampled_from(["", "a", "ä"]), st.binary(max_size=3), st.binary(min_size=4, max_size=4)),
+    max_size=12,
+)  # fmt: skip
+Row = tuple[int, bool, str, bytes, bytes]
+
+
+def frame_of(rows: list[Row]) -> Frame:
+    return from_table(pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in rows], schema=SCHEMA))
+
+
+def rows_of(frame: Frame) -> list[tuple[Any, ...]]:
+    return [tuple(row.values()) for row in frame.to_table(SCHEMA).to_pylist()]
+
+
+@QUICK
+@given(ROWS, st.data())
+def test_frames_do_what_lists_do(rows: list[Row], data: st.DataObject) -> None:
+    frame = frame_of(rows)
+    assert rows_of(frame) == rows
+    assert rows_of(empty_frame(SCHEMA)) == []
+    places = data.draw(st.lists(st.integers(0, len(rows) - 1))) if rows else []
+    assert rows_of(frame.take(np.array(places, dtype=np.int64))) == [rows[place] for place in places]
+    mask = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
+    kept = [row for row, keep in zip(rows, mask, strict=True) if keep]
+    assert rows_of(frame.filter(np.array(mask, dtype=bool))) == kept
+    begin = data.draw(st.integers(0, len(rows)))
+    end = data.draw(st.integers(begin, len(rows)))
+    part = frame.slice(begin, end)
+    assert rows_of(part) == rows[begin:end]
+    # A part of a column starts inside its buffers; everything must still find the right bytes.
+    assert rows_of(concat([part, frame, part])) == [*rows[begin:end], *rows, *rows[begin:end]]
+    assert rows_of(part.take(np.arange(end - begin)[::-1])) == rows[begin:end][::-1]
+    assert rows_of(from_table(part.to_table(SCHEMA))) == rows[begin:end]
+
+
+def test_repeated_columns_are_values_like_others() -> None:
+    digest = np.array([1, 2, 3, 4], dtype=np.uint8)
+
+    def one_value(number: int, length: int) -> Frame:
+        return Frame(
+            {
+                "number": repeated(np.uint64(number), length),
+                "flag": repeated(np.True_, length),
+                "text": repeated_text("x", length),
+                "bytes": repeated_bytes(b"yz", length),
+                "digest": repeated(digest, length),
+            },
+            length,
+        )
+
+    row = (7, True, "x", b"yz", bytes([1, 2, 3, 4]))
+    frame = one_value(7, 3)
+    assert rows_of(frame) == [row] * 3
+    assert rows_of(frame.take(np.array([2, 0]))) == [row] * 2
+    assert rows_of(concat([frame, one_value(7, 2)])) == [row] * 5
+    assert rows_of(concat([one_value(7, 1), one_value(8, 1)])) == [row, (8, *row[1:])], (
+        "equal columns only are one value"
+    )
+    assert rows_of(concat([one_value(8, 0), frame])) == [row] * 3
+    assert len(concat([one_value(8, 0), one_value(7, 0)])) == 0
+
+
+def test_with_columns_repeats_a_scalar_and_checks_lengths() -> None:
+    frame = Frame({"number": u64([1, 2])}).with_columns(number=np.uint64(9), more=u64([3, 4]))
+    assert frame["number"].tolist() == [9, 9]
+    assert frame.names == ["number", "more"]
+    assert "more" in frame
+    assert frame.get("absent", None) is None
+    assert frame.select(["more"]).names == ["more"]
+    with pytest.raises(ValueError, match="more has 3 rows, the frame 2"):
+        frame.with_columns(more=u64([1, 2, 3]))
