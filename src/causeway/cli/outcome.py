@@ -30,6 +30,7 @@ class Outcome:
     routed: int
     peak_memory_bytes: int
     lake: str | None
+    stalled: bool = False
 
     @property
     def holds(self) -> bool:
@@ -68,6 +69,7 @@ class Outcome:
             "messages_per_second": round(self.messages_per_second, 1),
             "peak_memory_bytes": self.peak_memory_bytes,
             "lake": self.lake,
+            "stalled": self.stalled,
         }
 
 
@@ -95,6 +97,7 @@ def outcome_of(
         routed=watch.messages,
         peak_memory_bytes=peak_memory_bytes,
         lake=lake or network.scenario.network.lake,
+        stalled=network.stalled,
     )
 
 
@@ -118,11 +121,19 @@ def show(outcome: Outcome, console: Console) -> None:
         f"{outcome.heights:,} heights, {outcome.ticks:,} ticks"
     )
     console.print(counts_table(outcome.counts))
+    moved = (
+        f"{outcome.routed:,} of them now, in {outcome.seconds['run']:.1f} s: {outcome.messages_per_second:,.0f} a second"
+        if outcome.routed
+        else "none of them now"
+    )
     console.print(
-        f"{outcome.counts['messages']:,} messages between chains; {outcome.routed:,} of them now, in "
-        f"{outcome.seconds['run']:.1f} s: {outcome.messages_per_second:,.0f} a second. "
+        f"{outcome.counts['messages']:,} messages between chains, {moved}. "
         f"Peak memory {size(outcome.peak_memory_bytes)}."
     )
+    if outcome.stalled:
+        console.print(
+            "The network stalled: messages are left that nothing will ever move (a halted chain, a cut line)."
+        )
     console.print(f"Root {outcome.root}", soft_wrap=True)
     console.print(verdict(outcome.counts))
     if outcome.lake is None:

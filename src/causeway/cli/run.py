@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from causeway.cli import shell
+from causeway.cli.interrupts import Interrupts
 from causeway.cli.memory import PeakMemory
 from causeway.cli.outcome import Outcome, outcome_of, show
 from causeway.cli.watch import Watch, results, waiting
@@ -18,6 +19,7 @@ from causeway.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from causeway.network.network import Network
+    from causeway.pipeline.lake import Manifest
 
 Seen = TypeVar("Seen")
 
@@ -94,31 +96,43 @@ def execute(
 
     Raises ``Interrupted`` and ``InvalidInput``.
     """
-    with PeakMemory() as memory:
-        started = time.perf_counter()
+    reached: Network | None = None
+    with PeakMemory() as memory, Interrupts() as interrupts:
         try:
+            started = time.perf_counter()
             with waiting("Starting Spark and reading the scenario"):
                 network = _open(scenario, overrides, lake, resume)
-        except KeyboardInterrupt:
-            raise shell.Interrupted(f"stopped before the first tick{_how_to_go_on(None, lake)}") from None
-        with network:
-            watch = Watch(scenario.name, network.tick, end_of_traffic(network))
-            ready = time.perf_counter()
-            try:
-                with watch:
-                    network.run(progress=watch)
+            with network:
+                reached = network
+                interrupts.take()
+                watch = Watch(scenario.name, network.tick, end_of_traffic(network))
+                ready = time.perf_counter()
+                _run(network, watch, interrupts)
                 ran = time.perf_counter()
                 with waiting("Counting what became of the messages"):
                     summary = network.summary()
                     root = network.tables.root()
                     times = {"setup": ready - started, "run": ran - ready, "summary": time.perf_counter() - ran}
                     seen = look(network)
-            except KeyboardInterrupt:
-                raise shell.Interrupted(
-                    f"stopped at height {network.height}, tick {network.tick}{_how_to_go_on(network, lake)}"
-                ) from None
-            memory.sample()
-            return outcome_of(network, str(scenario), lake, watch, summary, root, times, memory.peak_bytes), seen
+                memory.sample()
+                return outcome_of(network, str(scenario), lake, watch, summary, root, times, memory.peak_bytes), seen
+        except (KeyboardInterrupt, Exception) as error:
+            # Who interrupts a call to Java gets whatever error the call ends with.
+            if not interrupts.asked:
+                raise
+            raise shell.Interrupted(_how_to_go_on(reached, lake)) from error
+
+
+def _run(network: Network, watch: Watch, interrupts: Interrupts) -> None:
+    def committed(manifest: Manifest) -> None:
+        watch(manifest)
+        if interrupts.asked:
+            raise KeyboardInterrupt
+
+    interrupts.gentle = True
+    with watch:
+        network.run(progress=committed)
+    interrupts.gentle = False
 
 
 def _open(scenario: Path, overrides: dict[str, str], lake: str | None, resume: bool) -> Network:
@@ -130,11 +144,12 @@ def _open(scenario: Path, overrides: dict[str, str], lake: str | None, resume: b
 
 
 def _how_to_go_on(network: Network | None, lake: str | None) -> str:
-    if lake is None and (network is None or network.scenario.network.lake is None):
-        return "; the lake was temporary, name one with --lake to be able to resume"
     if network is None:
-        return ""
-    return "; go on with the same command and --resume"
+        return "stopped before the first tick"
+    where = f"stopped at height {network.height}, tick {network.tick}"
+    if lake is None and network.scenario.network.lake is None:
+        return f"{where}; the lake was temporary, name one with --lake to be able to resume"
+    return f"{where}; go on with the same command and --resume"
 
 
 def _setting(text: str) -> tuple[str, str]:

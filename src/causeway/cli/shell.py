@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import logging
 import os
 import sys
 import traceback
@@ -34,6 +35,8 @@ class Interrupted(Exception):
 
 def execute(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code."""
+    if not debugging():
+        logging.disable(logging.CRITICAL)  # Spark's and its bridge's: what matters comes as an error
     try:
         code = _execute(arguments)
         sys.stdout.flush()
@@ -75,7 +78,7 @@ def _misused(error: Exception) -> int:
 
 
 def _failed(error: Exception) -> int:
-    if os.environ.get(DEBUG, "") not in ("", "0"):
+    if debugging():
         traceback.print_exception(error)
     if isinstance(error, InvalidInput):
         tell(one_line(error))
@@ -85,6 +88,11 @@ def _failed(error: Exception) -> int:
         return BAD_INPUT
     tell(f"unexpected {type(error).__name__}: {one_line(error)} ({DEBUG}=1 shows the trace)")
     return UNEXPECTED
+
+
+def debugging() -> bool:
+    """Return whether the user wants to see what went on behind an error."""
+    return os.environ.get(DEBUG, "") not in ("", "0")
 
 
 def tell(text: str) -> None:
