@@ -114,10 +114,10 @@ SCHEMA = pa.schema(
         pa.field("digest", pa.binary(4)),
     ]
 )
+TEXTS = st.sampled_from(["", "a", "ä"])
 ROWS = st.lists(
-    st.tuples(NUMBERS, st.booleans(), st.sampled_from(["", "a", "ä"]), st.binary(max_size=3), st.binary(min_size=4, max_size=4)),
-    max_size=12,
-)  # fmt: skip
+    st.tuples(NUMBERS, st.booleans(), TEXTS, st.binary(max_size=3), st.binary(min_size=4, max_size=4)), max_size=12
+)
 Row = tuple[int, bool, str, bytes, bytes]
 
 

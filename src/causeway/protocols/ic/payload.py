@@ -176,8 +176,10 @@ def _root_is_known(slices: Frame, offers: Offers) -> np.ndarray:
     """Return whether a slice carries the root of its source's header at the height offered."""
     if len(slices) == 0:
         return np.zeros(0, dtype=bool)
-    known = offers.headers["root"][np.searchsorted(offers.headers["chain"], slices["remote"])]
-    same: np.ndarray = (slices["root"] == known).all(axis=1)
+    chains = offers.headers["chain"]
+    row = np.minimum(np.searchsorted(chains, slices["remote"]), len(chains) - 1)
+    known = chains[row] == slices["remote"]
+    same: np.ndarray = known & (slices["root"] == offers.headers["root"][row]).all(axis=1)
     return same
 
 

@@ -1,0 +1,473 @@
+"""The hazards of section 6 of the IC reference that meet the kernel, each by its number.
+
+Numbers left out belong to encodings (5, 6, 10, 40), to classes of messages that are off (25 to 27, 29, 30), to splits
+(34), to audits (41), to the driver of batches (31), and to payload building ahead of execution (12, 13), which a kernel
+that takes slices at h - 1 does not do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from causeway.model.errors import IndexOverflow, InvariantViolation
+from causeway.model.frame import Frame, concat
+from causeway.model.queues import Counters
+from causeway.protocols.contract import Offers
+from tests.unit.ic_network import ACTOR, Network, of
+
+TWO = {1: (0, ACTOR), 2: (1, ACTOR)}
+DEPLOYED = {"vsr": "deployed", "sender_mismatch": "deployed"}
+MIGRATIONS = {**DEPLOYED, "migrations": "on"}
+
+
+def u64(*numbers: int) -> np.ndarray:
+    return np.array(numbers, dtype=np.uint64)
+
+
+def after_one_way(options: dict[str, Any] | None = None, calls: int = 3) -> Network:
+    """Canister 1 of subnet 0 called 2 of subnet 1, whose subnet has not taken the stream yet."""
+    net = Network(TWO, options=options or {})
+    for _ in range(calls):
+        net.call(1, 2, "hold")
+    net.rounds(1)
+    return net
+
+
+def test_hazard_1_replayed_slice_is_refused_and_nothing_inducted() -> None:
+    net = Network(TWO, carriers=[("replay", 0, 1, 3, 9)])
+    net.call(1, 2, "hold")
+    net.rounds(2)
+    assert len(of(net.happened, 1, "received", "REQUEST")) == 1
+    net.call(1, 2, "hold")
+    happened = net.rounds(4)
+    assert set(of(happened, 1, "slice refused")) == {(1, "slice refused", 0, "UnexpectedMessages")}
+    assert of(happened, 1, "received", "REQUEST") == []
+
+
+def test_hazard_1_by_the_letter_of_the_seed_the_replay_is_inducted_again() -> None:
+    net = Network(TWO, carriers=[("replay", 0, 1, 3, 9)], options={"first_index_rule": "seed_literal"})
+    net.call(1, 2, "hold")
+    net.rounds(2)
+    net.call(1, 2, "hold")
+    happened = net.rounds(2)
+    assert len(of(happened, 1, "received", "REQUEST", 1, 2, 0)) >= 1, "callback 0 came in round 2 already"
+
+
+def test_hazard_2_one_above_and_one_below_the_expected_index() -> None:
+    net = after_one_way()
+    net.rounds(1)
+    net.call(1, 2, "hold")
+    net.call(1, 2, "hold")
+    net.rounds(1)
+    slices = net.slices()
+    taken = slices.filter(slices["chain"] == 1)
+    assert net.errors(taken) == ["ACCEPTED"]
+    expected = int(taken["message_begin"][0])
+    for begin in (expected + 1, expected - 1):
+        assert net.errors(taken.with_columns(begin=u64(1), message_begin=u64(begin))) == ["UnexpectedMessages"]
+
+
+def test_hazard_3_a_hole_or_a_repeated_index_stops_the_round() -> None:
+    net = after_one_way()
+    plan = net.plan()
+    messages = net.wanted(plan)
+    assert len(messages) == 3
+    hole = messages.filter(messages["index"] != 2)
+    repeated = concat([hole, messages.take(np.array([0]))])
+    other = messages.with_columns(index=messages["index"] + np.uint64(1))
+    for wrong in (hole, repeated, other):
+        with pytest.raises(InvariantViolation):
+            net.apply(plan, wrong)
+    net.apply(plan, messages)
+
+
+def test_hazard_4_bounds() -> None:
+    net = after_one_way()
+    slices = net.slices()
+    assert net.errors(slices.with_columns(begin=u64(5), end=u64(4))) == ["InvalidStreamBounds"]
+    assert net.errors(slices.with_columns(message_end=u64(9))) == ["InvalidSliceBounds"]
+    # An unseen stream whose messages start below its begin: also the wrong first index, but this check comes first.
+    late = slices.with_columns(message_begin=u64(0))
+    assert net.errors(late) == ["InvalidSliceBounds"]
+
+
+def test_hazard_7_signals_that_cannot_be_true() -> None:
+    net = after_one_way()
+    net.rounds(1)
+    slices = net.slices()
+    back = slices.filter(slices["chain"] == 0)
+    assert (net.errors(back), int(back["signals_end"][0])) == (["ACCEPTED"], 4)
+    assert net.errors(back.with_columns(signals_end=u64(5))) == ["UnexpectedSignals"], "beyond our stream"
+    net.rounds(1)
+    slices = net.slices()
+    back = slices.filter(slices["chain"] == 0)
+    assert net.errors(back.with_columns(signals_end=u64(2))) == ["UnexpectedSignals"], "below what we know"
+
+
+def test_hazard_7_at_induction_they_stop_the_round() -> None:
+    net = after_one_way({"validate_signals": "off"})
+    net.rounds(1)
+    rows = net.state.lanes.rows
+    lying = net.offers()
+    wrong = np.where((rows["chain"] == 1) & (rows["remote"] == 0), np.uint64(7), rows["expected"])
+    plan = net.plan(Offers(rows.with_columns(expected=wrong), lying.rejects, lying.headers))
+    with pytest.raises(InvariantViolation, match="outside our stream"):
+        net.apply(plan)
+
+
+def rejects_of(*indices: int, reason: int = 5) -> Frame:
+    """REJECT signals in the stream from subnet 1 to subnet 0."""
+    count = len(indices)
+    return Frame(
+        {
+            "chain": np.full(count, 1, dtype=np.uint32),
+            "remote": np.full(count, 0, dtype=np.uint32),
+            "substream": u64(*[0] * count),
+            "index": u64(*indices),
+            "reason": np.full(count, reason, dtype=np.uint8),
+        },
+        count,
+    )
+
+
+@pytest.mark.parametrize(
+    ("indices", "outcome"),
+    [((2,), "ACCEPTED"), ((1, 3), "ACCEPTED"), ((4,), "UnexpectedSignals"), ((3, 1), "UnexpectedSignals"),
+     ((2, 2), "UnexpectedSignals"), ((2**64 - 1,), "UnexpectedSignals")],
+)  # fmt: skip
+def test_hazard_8_reject_signals_ascend_below_signals_end(indices: tuple[int, ...], outcome: str) -> None:
+    net = after_one_way(DEPLOYED)
+    net.rounds(1)
+    slices = net.slices()
+    back = slices.filter(slices["chain"] == 0)
+    offers = net.offers()
+    assert net.errors(back, Offers(offers.lanes, rejects_of(*indices), offers.headers)) == [outcome]
+
+
+def test_hazard_9_first_reject_signal_too_old() -> None:
+    limits = {"limits": "deployed", "limit": {"max_signals": 1}}
+    for options, outcome in (({**DEPLOYED, **limits}, "UnexpectedSignals"), (DEPLOYED, "ACCEPTED")):
+        net = after_one_way(options)
+        net.rounds(6)
+        assert int(net.state.lanes.rows["expected"].max()) >= 4
+        offers, slices = net.offers(), net.slices()
+        back = slices.filter(slices["chain"] == 0).with_columns(signals_end=u64(4))
+        net.with_lane(0, 1, begin=1)
+        found = net.errors(back, Offers(offers.lanes, rejects_of(1), offers.headers))
+        assert found == [outcome]
+
+
+def test_decision_16_a_reject_where_no_rule_rejects() -> None:
+    net = after_one_way()
+    net.rounds(1)
+    slices, offers = net.slices(), net.offers()
+    back = slices.filter(slices["chain"] == 0)
+    assert net.errors(back, Offers(offers.lanes, rejects_of(2), offers.headers)) == ["UnexpectedSignals"]
+
+
+def test_hazard_11_header_only_slices() -> None:
+    net = after_one_way()
+    happened = net.rounds(1)
+    assert of(happened, 1, "included") == [(1, "included", 0, ((0, 1, 4, 1, 1, 4),))]
+    happened = net.rounds(1)
+    # Signals are news: the slice has no messages and moves the signals alone.
+    assert of(happened, 0, "included") == [(0, "included", 1, ((0, 1, 1, 4, None, None),))]
+    assert len(of(happened, 0, "collected")) == 3
+    happened = net.rounds(1)
+    # Without news it is not offered, and refused if somebody offers it. That something was collected is not news.
+    assert of(happened, 1, "included") == []
+    quiet = net.slices()
+    assert set(net.errors(quiet)) == {"EmptySlice"}
+    allowed = after_one_way({"empty_slice": "allow"})
+    allowed.rounds(3)
+    assert set(allowed.errors(allowed.slices())) == {"ACCEPTED"}
+
+
+def test_hazard_14_own_subnet() -> None:
+    net = Network({1: (0, ACTOR), 2: (0, ACTOR)})
+    net.call(1, 2, "echo")
+    net.rounds(4)
+    assert net.answers(1) == [(0, 0)]
+    assert len(of(net.happened, 0, "received", "REQUEST", ..., ..., ..., "LOOPBACK")) == 1
+    other = after_one_way()
+    own = other.slices().with_columns(remote=np.array([1], dtype=np.uint32))
+    assert other.errors(own) == ["LoopbackSlice"]
+
+
+def test_hazard_15_sender_hosted_elsewhere() -> None:
+    three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, ACTOR)}
+    for options, outcome in (({}, "dropped"), (DEPLOYED, "judged")):
+        net = Network(three, options=options, forged=[(1, 0, 3, 2, b"lie")])
+        net.rounds(6)
+        (event,) = of(net.happened, 1, outcome, "REQUEST", 3, 2)
+        assert event[-1] == ("sender_mismatch" if outcome == "dropped" else "CanisterMigrating")
+        assert of(net.happened, 1, "received") == []
+        assert of(net.happened, 2, "received", "RESPONSE") == [], "its reject goes to nobody that did not ask"
+
+
+def test_hazard_16_receiver_without_code_gives_one_synthetic_reject() -> None:
+    net = Network({1: (0, ACTOR), 2: (1, None)}, options=DEPLOYED)
+    net.call(1, 2, cycles=7)
+    net.rounds(6)
+    assert net.answers(1) == [(0, 3)]
+    assert len(of(net.happened, ..., "received", "RESPONSE")) == 1
+    assert of(net.happened, 0, "received", "RESPONSE", 2, 1, 0, "SYNTHETIC")
+    assert net.balances() == {1: 1_000}
+
+
+@pytest.mark.parametrize(
+    ("options", "cause"), [(DEPLOYED, "response_induction_failed"), ({}, "response_to_missing_canister")]
+)
+def test_hazard_17_response_for_a_deleted_canister_is_lost(options: dict[str, Any], cause: str) -> None:
+    net = Network(TWO, options=options, moves=[(3, 1, None), (4, 1, 0)], withheld=frozenset({(3, 1, 0)}))
+    net.call(1, 2, "echo", cycles=40)
+    happened = net.rounds(5)
+    assert [event[-1] for event in of(happened, 0, "dropped", "RESPONSE", 2, 1)] == [cause]
+    assert of(happened, 0, "ended") == [(0, "ended", 1)]
+    assert net.state.rejects["index"].tolist() == [], "its signal is ACCEPT"
+
+
+def test_hazard_18_no_route() -> None:
+    net = Network({1: (0, ACTOR), 2: (None, ACTOR)})
+    net.call(1, 2, cycles=7)
+    happened = net.rounds(1)
+    assert of(happened, 0, "rejected") == [(0, "rejected", "REQUEST", 1, 2, 0, 1, 3, "NON_EXISTENT_CANISTER")]
+    (reply,) = net.view(0)["input_queues"][2, 1][1].values()
+    assert reply[-1] == b"No route to canister ryjl3-tyaaa-aaaaa-aaaba-cai"
+    net.rounds(1)
+    assert (net.answers(1), net.balances()) == ([(0, 3)], {1: 1_000})
+
+
+@pytest.mark.parametrize(("rule", "replies"), [("requests_only", 0), ("seed_literal", 1)])
+def test_hazard_18_response_to_nowhere_is_lost_and_answered_by_the_letter_only(rule: str, replies: int) -> None:
+    net = Network(TWO, options={"dead_destination": rule}, moves=[(3, 1, None)])
+    net.call(1, 2, "hold", cycles=40)
+    net.rounds(2)
+    net.tell(2, ("flush", 2))
+    happened = net.rounds(2)
+    (lost,) = of(happened, 1, "dropped", "RESPONSE", 2, 1)
+    assert lost[-1] == "unroutable_response"
+    assert len(of(happened, 1, "received", "RESPONSE", 1, 2)) == replies
+    if replies:
+        assert [row for row in net.seen(2) if len(row) == 4] == [[1, 0, 3, 0]], "it refunds nothing"
+
+
+def test_hazard_19_canister_moves_while_its_request_is_in_flight() -> None:
+    three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, "echo")}
+    net = Network(three, options=MIGRATIONS, moves=[(2, 1, 2)], withheld=frozenset({(2, 0, 1)}))
+    net.call(1, 2, "echo", b"first")
+    net.rounds(1)
+    net.hosts[1] = 2
+    net.call(1, 2, "echo", b"second")
+    net.rounds(9)
+    assert sorted(net.answers(1)) == [(0, 2), (1, 0)], "the first is rejected, so the second cannot come before it"
+    assert [event[5] for event in of(net.happened, 1, "received", "REQUEST")] == [1]
+
+
+def test_hazard_19_response_is_sent_on_and_delivered_once() -> None:
+    three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, "echo")}
+    net = Network(three, options=MIGRATIONS, moves=[(3, 1, 2)])
+    net.call(1, 2, "take", cycles=100)
+    net.rounds(9)
+    assert net.answers(1) == [(0, 0)]
+    assert len(of(net.happened, 2, "received", "RESPONSE", 2, 1)) == 1
+    assert of(net.happened, 0, "judged", "RESPONSE")[0][-1] == "CanisterMigrating"
+    assert net.balances() == {1: 950, 2: 1_050, 3: 1_000}
+
+
+def test_hazard_20_reject_response_follows_a_caller_that_moved() -> None:
+    three = {1: (0, ACTOR), 2: (1, None), 3: (2, "echo")}
+    net = Network(three, options=MIGRATIONS, moves=[(3, 1, 2)])
+    net.call(1, 2, cycles=9)
+    net.rounds(9)
+    assert net.answers(1) == [(0, 3)]
+    assert len(of(net.happened, ..., "received", "RESPONSE")) == 1
+    assert of(net.happened, 2, "received", "RESPONSE", 2, 1)
+
+
+def test_hazard_21_reject_signal_for_a_response_sends_it_on_whatever_the_reason() -> None:
+    net = Network(TWO, options=DEPLOYED)
+    net.call(1, 2, "echo")
+    net.rounds(3)
+    # Subnet 0 says it rejected the response at index 1 of the stream from subnet 1.
+    lie = rejects_of(1).with_columns(chain=np.array([0], dtype=np.uint32), remote=np.array([1], dtype=np.uint32))
+    net.state = replace(net.state, rejects=lie)
+    happened = net.rounds(1)
+    assert of(happened, 1, "committed", "RESPONSE", 2, 1, 0, (0, 0, 2), None)
+
+
+def test_hazard_22_the_same_reject_signal_in_two_slices_is_handled_once() -> None:
+    net = Network(
+        {1: (0, ACTOR), 2: (1, None), 3: (1, ACTOR)}, options=DEPLOYED, withheld=frozenset({(4, 0, 1), (5, 0, 1)})
+    )
+    net.call(1, 2)
+    net.rounds(3)
+    # Subnet 1 has not seen that the message is collected; it goes on listing the signal, and has news.
+    net.call(3, 1)
+    net.hosts[3] = 1
+    net.rounds(1)
+    assert net.state.rejects["index"].tolist() == [1]
+    net.rounds(4)
+    assert net.answers(1).count((0, 3)) == 1
+    assert len(of(net.happened, 0, "included", 1)) >= 2
+
+
+def test_hazard_23_full_stream_holds_back_and_others_go_on() -> None:
+    three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, ACTOR)}
+    options = {"limits": "deployed", "limit": {"stream_messages": 2}}
+    net = Network(three, options=options, halts=[(1, 1, 3)])
+    for payload in (b"a", b"b", b"c", b"d"):
+        net.call(1, 2, "hold", payload)
+    net.call(1, 3, "echo")
+    net.rounds(3)
+    assert [len(queue[1]) for name, queue in net.view(0)["output_queues"].items() if name == (1, 2)] == [2]
+    assert net.answers(1) == [(4, 0)], "the other destination goes on"
+    net.rounds(8)
+    assert [row[1] for row in net.seen(2)] == [0, 1, 2, 3], "and the pair keeps its order"
+
+
+def test_hazard_24_one_canister_cannot_crowd_out_the_others() -> None:
+    crowd = {1: (0, ACTOR), 4: (0, ACTOR), 5: (0, ACTOR), 2: (1, ACTOR)}
+    net = Network(crowd, options={"limits": "deployed", "limit": {"stream_messages": 3}})
+    for _ in range(6):
+        net.call(1, 2, "hold")
+    net.call(4, 2, "hold")
+    net.call(5, 2, "hold")
+    happened = net.rounds(1)
+    assert sorted(event[3] for event in of(happened, 0, "committed")) == [1, 4, 5]
+
+
+def test_hazard_28_full_input_queue_rejects_requests_and_takes_responses() -> None:
+    options = {**DEPLOYED, "limits": "deployed", "limit": {"queue_capacity": 2}, "messages_per_canister": 1}
+    net = Network(TWO, options=options)
+    net.tell(1, *[("call", 2, "echo", b"x", 0, None)] * 4)
+    net.rounds(2)
+    judged = of(net.happened, 1, "judged", "REQUEST")
+    assert [(event[5], event[-1]) for event in judged] == [(2, "QueueFull"), (3, "QueueFull")]
+    net.rounds(9)
+    assert sorted(net.answers(1)) == [(0, 0), (1, 0), (2, 2), (3, 2)], "answers enter, however many wait"
+
+
+def test_hazards_32_and_33_a_round_is_a_pure_function_of_sets_of_rows() -> None:
+    net = Network({1: (0, ACTOR), 2: (1, ACTOR), 3: (2, ACTOR)}, options={**DEPLOYED, "reject_every": 2})
+    for receiver in (2, 3, 2, 3):
+        net.call(1, receiver, "echo", cycles=3)
+        net.call(2, receiver, "echo")
+    net.rounds(3)
+    plan = net.plan()
+    messages = net.wanted(plan)
+    first = net.apply(plan, messages)
+    again = net.apply(net.plan(), messages)
+    assert (first.headers["root"] == again.headers["root"]).all(), "applied again after a crash"
+
+    def turned(frame: Frame) -> Frame:
+        return frame.take(np.arange(len(frame))[::-1])
+
+    other = replace(
+        plan,
+        headers=turned(plan.headers),
+        rejects=turned(plan.rejects),
+        wanted=turned(plan.wanted),
+        recalled=turned(plan.recalled),
+    )
+    shuffled = net.apply(other, turned(messages))
+    assert (first.headers["root"] == shuffled.headers["root"]).all()
+    assert not (first.headers["root"][0] == first.headers["root"][1]).all()
+
+
+def test_hazard_35_a_subnet_halts_for_good() -> None:
+    three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, "echo")}
+    options = {
+        "timeouts": "on",
+        "request_lifetime_seconds": 4,
+        "limits": "deployed",
+        "limit": {"stream_messages": 1},
+    }
+    net = Network(three, options=options, halts=[(1, 1, 99)])
+    net.call(1, 2, "echo", cycles=5)
+    net.call(1, 2, "echo", cycles=6)
+    net.call(1, 3, "echo")
+    net.rounds(12)
+    assert sorted(net.answers(1)) == [(1, 2), (2, 0)], (
+        "what waited in the output queue times out, what was sent stays open"
+    )
+    assert len(of(net.happened, 0, "timed out")) == 1
+    assert net.balances()[1] == 995
+    assert of(net.happened, 1, "executed") == []
+
+
+def test_hazard_36_an_unseen_subnet_starts_at_the_base() -> None:
+    net = after_one_way()
+    slices = net.slices()
+    assert slices["message_begin"].tolist() == [1]
+    assert net.errors(slices.with_columns(begin=u64(2), message_begin=u64(2))) == ["UnexpectedMessages"]
+
+
+def test_hazard_37_unknown_subnet() -> None:
+    net = after_one_way()
+    strange = net.slices().with_columns(remote=np.array([7], dtype=np.uint32))
+    assert net.errors(strange) == ["UnknownSubnet"]
+    tampered = net.slices().with_columns(root=net.slices()["root"] ^ np.uint8(1))
+    assert net.errors(tampered) == ["InvalidStream"]
+
+
+def test_hazard_38_substreams_advance_apart() -> None:
+    four = {1: (0, ACTOR), 2: (1, ACTOR), 3: (1, ACTOR)}
+    net = Network(four, options={"substreams": "per_destination", "limits": "deployed", "limit": {"slice_messages": 1}})
+    net.call(1, 2, "hold")
+    net.call(1, 2, "hold")
+    net.call(1, 3, "hold")
+    net.rounds(2)
+    lanes = {remote_and_name: lane[2] for remote_and_name, lane in net.view(1)["lanes"].items()}
+    assert lanes == {(0, 2): 2, (0, 3): 2}
+    plan = net.plan()
+    only = replace(
+        plan,
+        headers=plan.headers.filter(plan.headers["substream"] == 2),
+        wanted=plan.wanted.filter(plan.wanted["substream"] == 2),
+    )
+    after = net.apply(only).state.lanes
+    rows = after.positions(np.array([1, 1]), np.array([0, 0]), u64(2, 3))
+    assert after.rows["expected"][rows].tolist() == [3, 2], "a slice without one of them leaves its index"
+
+
+def test_hazard_39_numbers_of_64_and_128_bits_are_exact() -> None:
+    high = 2**64 - 1
+    net = Network({1: (0, ACTOR), high: (1, ACTOR)}, balance=2**100 + 1, options={"index_base": 0})
+    accounts = net.state.canisters
+    net.state = replace(net.state, canisters=accounts.with_columns(next_callback=u64(2**53 + 1, high - 1)))
+    net.call(1, high, "take", cycles=2**70 + 3)
+    net.rounds(4)
+    assert net.seen(high) == [[1, 2**53 + 1, 2**70 + 3]]
+    assert net.seen(1) == [[high, 2**53 + 1, 0, 2**69 + 2]]
+    assert net.balances() == {1: 2**100 + 1 - 2**69 - 1, high: 2**100 + 1 + 2**69 + 1}
+
+
+@pytest.mark.parametrize("options", [{}, {"limits": "deployed"}, {**DEPLOYED, "reject_every": 2}])
+def test_hazard_39_indices_up_to_the_end_of_the_word(options: dict[str, Any]) -> None:
+    near = 2**64 - 3
+    net = Network(TWO, options={**options, "index_base": 0})
+    net.call(1, 2, "echo")
+    net.rounds(4)
+    net.happened.clear()
+    net.with_lane(0, 1, begin=near, next_index=near)
+    net.with_lane(1, 0, expected=near, signals_begin=near)
+    queues = net.state.input_queues
+    counters = Counters(queues.counters.first, queues.counters.second, u64(near, near), 0)
+    net.state = replace(net.state, input_queues=replace(queues, counters=counters))
+    net.call(1, 2, "echo")
+    net.rounds(1)
+    net.call(1, 2, "echo")
+    net.rounds(4)
+    committed = [event[6] for event in of(net.happened, 0, "committed", "REQUEST")]
+    assert committed == [(1, 0, near), (1, 0, near + 1)]
+    judged_or_received = [*of(net.happened, 1, "received", "REQUEST"), *of(net.happened, 1, "judged", "REQUEST")]
+    assert len(judged_or_received) == 2
+    assert len(net.answers(1)) == 3
+    net.call(1, 2, "echo")
+    with pytest.raises(IndexOverflow):
+        net.rounds(1)
