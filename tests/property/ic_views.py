@@ -337,7 +337,7 @@ def _oracle_event(event: ic.Event) -> tuple[Any, ...] | None:
     if event.event == "timed_out":
         return ("timed out", *who, index, code)
     if event.event == "dropped":
-        return ("dropped", *who, via, at, index, event.cause)
+        return ("dropped", *who, via, at, index, CAUSES.get(event.cause or "", event.cause))
     if event.event == "collected":
         return ("collected", *(at or ()))
     if event.event == "rejected" and event.via in ("xnet", "loopback"):

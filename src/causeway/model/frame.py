@@ -180,7 +180,7 @@ def from_table(table: pa.Table) -> Frame:
         if pa.types.is_dictionary(item.type):
             chunked = chunked.unify_dictionaries()
         array = chunked.combine_chunks() if chunked.num_chunks != 1 else chunked.chunk(0)
-        if pa.types.is_integer(item.type) or pa.types.is_boolean(item.type):
+        if pa.types.is_integer(item.type) or pa.types.is_boolean(item.type) or pa.types.is_floating(item.type):
             columns[item.name] = array.to_numpy(zero_copy_only=False)
         elif pa.types.is_fixed_size_binary(item.type):
             columns[item.name] = _fixed_bytes(array)

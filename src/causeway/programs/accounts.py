@@ -9,7 +9,7 @@ from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
 from causeway.model.order import U64, Rows, groups_of, stable_order
 from causeway.programs.outputs import WORD
-from causeway.programs.scalar import InsufficientCycles
+from causeway.programs.scalar import MAX_BALANCE, InsufficientCycles
 
 COMING, GOING, TAKEN = 0, 1, 2
 """What moves for one input, in this order: a response's refund comes in, calls go out, what was accepted comes in."""
@@ -35,7 +35,7 @@ def settle(accounts: Frame, inputs: Frame, answers: Frame | None, calls: Frame |
         return accounts
     order = stable_order(rows.astype(np.uint64), step)
     account = np.searchsorted(accounts["canister"], inputs["receiver"][rows[order]])
-    return _moved(accounts, account, step[order] == GOING, high[order], low[order])
+    return _moved(accounts, account, step[order], high[order], low[order])
 
 
 def _moving(rows: Rows, frame: Frame, prefix: str, step: int) -> tuple[Rows, npt.NDArray[np.uint8], U64, U64]:
@@ -45,8 +45,9 @@ def _moving(rows: Rows, frame: Frame, prefix: str, step: int) -> tuple[Rows, npt
     return rows[some], np.full(len(some), step, dtype=np.uint8), high[some], low[some]
 
 
-def _moved(accounts: Frame, account: Rows, going: npt.NDArray[np.bool_], high: U64, low: U64) -> Frame:
+def _moved(accounts: Frame, account: Rows, step: npt.NDArray[np.uint8], high: U64, low: U64) -> Frame:
     """Return the accounts after amounts went or came; rows of one account are neighbours, in order."""
+    going = step == GOING
     groups = groups_of(account)
     first = account[groups.starts]
     high_after, low_after = accounts["balance_high"].copy(), accounts["balance_low"].copy()
@@ -68,5 +69,8 @@ def _moved(accounts: Frame, account: Rows, going: npt.NDArray[np.bool_], high: U
             if going[row] and amount > held:
                 raise InsufficientCycles(f"balance {held}, attached {amount}")
             held += -amount if going[row] else amount
+            if held > MAX_BALANCE and step[row] == TAKEN:
+                raise OverflowError("the balance would pass 2**128 - 1")
+            held = min(held, MAX_BALANCE)
         high_after[place], low_after[place] = held // WORD, held % WORD
     return accounts.with_columns(balance_high=high_after, balance_low=low_after)

@@ -16,6 +16,8 @@ from typing import Any
 REJECTED_BY_PROGRAM = 4
 HANDLER_FAILED = 5
 MAX_NUMBER = 2**64 - 1
+MAX_BALANCE = 2**128 - 1
+"""A balance holds no more; a refund that would go beyond it is lost, an answer that accepts beyond it raises."""
 
 Ref = tuple[int, int, int, int]
 """What names a request for its answer: sender, callback, cycles, deadline."""
@@ -154,6 +156,8 @@ class Context:
         sender, callback, cycles, deadline = self.close(ref)
         if not 0 <= index(accept) <= cycles:
             raise ValueError(f"accept {accept} is not between 0 and the attached {cycles}")
+        if self.balance + index(accept) > MAX_BALANCE:
+            raise OverflowError("the balance would pass 2**128 - 1")
         self.balance += index(accept)
         self.effects.append(Answer(sender, callback, cycles - accept, deadline, code, payload))
 

@@ -15,6 +15,7 @@ from causeway.model.ledger import Kind
 from causeway.model.order import groups_of
 from causeway.programs.outputs import HANDLER_FAILED, WORD, Outcome, failure_text, failures, from_records
 from causeway.programs.scalar import (
+    MAX_BALANCE,
     REJECTED_BY_PROGRAM,
     Answer,
     Call,
@@ -131,7 +132,8 @@ class _InstanceRun:
         """Run one handler; undo its effects if it raises."""
         kind, sender, callback, code, deadline, cycles, method, payload = message
         refund = cycles if kind == Kind.RESPONSE else 0
-        context = Context(self._number, self._balance + refund, self._next_callback, self._notes, self._open)
+        held = min(self._balance + refund, MAX_BALANCE)
+        context = Context(self._number, held, self._next_callback, self._notes, self._open)
         at_hand: list[Answer] = []
         try:
             if kind == Kind.REQUEST:
@@ -142,8 +144,10 @@ class _InstanceRun:
             else:
                 self._program.on_ingress(Ingress(sender, method, payload), context)
             blob = _encode(self._program.state, self._notes, self._open)
-        except Exception as error:  # a program may raise anything; all of it becomes a reject or a failure event
-            self._undo(kind, callback, refund)
+        except BaseException as error:  # a program may raise anything; all of it becomes a reject or a failure event
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            self._undo(kind, callback, held)
             if kind == Kind.REQUEST:
                 rejected = isinstance(error, Reject)
                 text = failure_text(error)
@@ -166,11 +170,11 @@ class _InstanceRun:
             else:
                 self._respond(row, effect)
 
-    def _undo(self, kind: int, callback: int, refund: int) -> None:
+    def _undo(self, kind: int, callback: int, held: int) -> None:
         """Go back to the state before the handler. An answer stays delivered: its refund and its note are gone."""
         self._load()
         if kind == Kind.RESPONSE:
-            self._balance += refund
+            self._balance = held
             self._notes.pop(callback, None)
             self._blob = _encode(self._program.state, self._notes, self._open)
 

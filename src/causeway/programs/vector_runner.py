@@ -40,7 +40,10 @@ class VectorRunner:
 
     def initial_state(self, instances: npt.NDArray[np.uint64]) -> Frame:
         """Return the state of new ``instances`` (ascending numbers)."""
-        return self._program.initial_state(instances)
+        state = self._program.initial_state(instances)
+        if self.schema.names == ["canister"]:
+            return state
+        return self._in_schema(state["canister"], state)
 
     def run(self, inputs: Frame, rows: Rows, accounts: Frame, state: Frame) -> Outcome:
         """Run the inputs (one instance's are neighbours, in order), which are ``rows`` of the whole round's."""
@@ -49,7 +52,9 @@ class VectorRunner:
             effects = self._program.handle(inputs.read_only(), shown)
             after = state if effects.state is shown else self._state(state, effects.state)
             return _outcome(inputs, rows, accounts, after, effects)
-        except Exception as error:  # whatever a program raises: find out which message it is about
+        except BaseException as error:  # whatever a program raises: find out which message it is about
+            if isinstance(error, KeyboardInterrupt):
+                raise
             if len(inputs) == 1:
                 return _failed(inputs, rows, accounts, state, error)
         middle = _middle(inputs)
@@ -66,8 +71,12 @@ class VectorRunner:
         """Return the state after, in its schema; raise unless it has the instances of ``before``."""
         if not np.array_equal(before["canister"], after["canister"]):
             raise ValueError("the state after must have the instances of the state before, in their order")
-        columns = {item.name: _as_type(after[item.name], item.type) for item in self.schema}
-        return Frame({**columns, "canister": before["canister"]}, len(before))
+        return self._in_schema(before["canister"], after)
+
+    def _in_schema(self, instances: U64, state: Frame) -> Frame:
+        """Return a state in the types that its schema says, however the program made it: it has one root."""
+        columns = {item.name: _as_type(state[item.name], item.type) for item in self.schema}
+        return Frame({**columns, "canister": instances}, len(instances))
 
 
 def _outcome(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, effects: Effects) -> Outcome:
@@ -90,7 +99,7 @@ def _middle(inputs: Frame) -> int:
     return int(starts[len(starts) // 2]) if len(starts) > 1 else len(inputs) // 2
 
 
-def _failed(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, error: Exception) -> Outcome:
+def _failed(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, error: BaseException) -> Outcome:
     """Return the outcome of one message whose handler raised: a reject, or a failure; a refund is kept."""
     text = failure_text(error)
     if inputs["kind"][0] == Kind.REQUEST:
@@ -103,7 +112,11 @@ def _failed(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, error: Exc
 def _as_type(column: Any, kind: pa.DataType) -> Any:
     """Return a column in the type of its schema."""
     if isinstance(column, np.ndarray):
-        return column.astype(kind.to_pandas_dtype(), casting="same_kind", copy=False)
+        if pa.types.is_integer(kind):
+            return _whole(column, kind.to_pandas_dtype())
+        if pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+            return column.astype(kind.to_pandas_dtype(), casting="same_kind", copy=False)
+        column = pa.array(column)
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if column.null_count:
@@ -119,14 +132,16 @@ def _bodies(effects: Frame) -> Any:
     return _as_type(effects["payload"], pa.binary())
 
 
-def _unsigned(column: Any, kind: type[np.unsignedinteger[Any]]) -> npt.NDArray[Any]:
-    """Return a column of numbers as unsigned ones of a type that holds them; raise ``ValueError`` for others."""
+def _whole(column: Any, kind: type[np.integer[Any]]) -> npt.NDArray[Any]:
+    """Return a column of numbers in a type that holds them all; raise ``ValueError`` where it does not."""
     numbers = np.asarray(column)
     if numbers.dtype == kind:
         return numbers
-    limit = np.iinfo(kind).max
-    if numbers.dtype.kind not in "iu" or (len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) <= limit):
-        raise ValueError(f"{numbers.dtype} numbers must be whole, from 0 to {limit}")
+    limits = np.iinfo(kind)
+    if numbers.dtype.kind not in "iu" or (
+        len(numbers) and not limits.min <= int(numbers.min()) <= int(numbers.max()) <= limits.max
+    ):
+        raise ValueError(f"{numbers.dtype} numbers must be whole, from {limits.min} to {limits.max}")
     return numbers.astype(kind)
 
 
@@ -141,9 +156,9 @@ def _amounts(effects: Frame, prefix: str) -> dict[str, Any]:
     """Return the two halves of optional 128-bit amounts, none if absent; a missing upper half is zero."""
     if f"{prefix}_low" not in effects:
         return {}
-    low = _unsigned(effects[f"{prefix}_low"], np.uint64)
+    low = _whole(effects[f"{prefix}_low"], np.uint64)
     high = effects.get(f"{prefix}_high", repeated(np.uint64(0), len(low)))
-    return {f"{prefix}_high": _unsigned(high, np.uint64), f"{prefix}_low": low}
+    return {f"{prefix}_high": _whole(high, np.uint64), f"{prefix}_low": low}
 
 
 def _answers(inputs: Frame, answers: Frame | None) -> Frame | None:
@@ -161,7 +176,7 @@ def _answers(inputs: Frame, answers: Frame | None) -> Frame | None:
         )
         if more.any():
             raise ValueError("an answer accepts more cycles than its request attaches")
-    code = _unsigned(answers["code"], np.uint8)
+    code = _whole(answers["code"], np.uint8)
     payload = _bodies(answers)
     return Frame({"row": rows, "code": code, "payload": payload, **accepted}, len(rows))
 
@@ -174,7 +189,7 @@ def _calls(inputs: Frame, calls: Frame | None) -> Frame | None:
     return Frame(
         {
             "row": rows,
-            "receiver": _unsigned(calls["receiver"], np.uint64),
+            "receiver": _whole(calls["receiver"], np.uint64),
             "method": _as_type(calls["method"], pa.dictionary(pa.int32(), pa.string())),
             "payload": _bodies(calls),
             **_amounts(calls, "cycles"),

@@ -163,6 +163,10 @@ class Kernel(Protocol):
         """Return the headers of ``chains`` with this state (``HEADERS_SCHEMA``)."""
         ...
 
+    def next_planned(self, tick: int) -> int | None:
+        """Return the first tick at or after ``tick`` at which something happens of itself (a move, a fault), None if never."""
+        ...
+
     def settled(self, tick: int) -> bool:
         """Return whether nothing that is planned (moves, faults' ends, time-outs) can still come after ``tick``."""
         ...

@@ -216,11 +216,12 @@ def agree(
 def forge(
     state: CanonicalState, registry: Registry, messages: Sequence[CanisterMessage], options: Options
 ) -> tuple[CanonicalState, list[Event]]:
-    """Append messages to streams that no execution has produced. One for a canister in no subnet goes nowhere."""
+    """Append messages to streams that no execution has produced. One for a canister in no subnet is dropped."""
     log: list[Event] = []
     for message in messages:
         host = registry.host(message.dst)
         if host is None:
+            log.append(canister_event("dropped", state.own, state.height, message, cause="no_route"))
             continue
         log.append(canister_event("sent", state.own, state.height, message, via="forged"))
         state, place = append_to_stream(state, host, message, options)

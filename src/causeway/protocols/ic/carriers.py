@@ -40,6 +40,12 @@ class Carriers:
         forged = self._faults.forged["tick"].to_pylist()
         return max((tick for tick in (*spans, *forged) if tick < FOR_EVER), default=0)
 
+    def planned(self, tick: int) -> list[int]:
+        """Return ticks from ``tick`` on at which a fault acts of itself, the next of each: forgeries and false slices."""
+        forged = [due for due in self._faults.forged["tick"].to_pylist() if due >= tick]
+        acting = [row for row in self._carriers if row["kind"] != "drop" and row["until"] >= tick]
+        return [*forged, *(max(tick, row["from"]) for row in acting)]
+
     def running(self, chains: npt.NDArray[np.uint32], tick: int) -> npt.NDArray[np.uint32]:
         """Return the chains that run a round at ``tick``."""
         halted = [self._positions[row["chain"]] for row in self._halts if row["from"] <= tick <= row["until"]]

@@ -11,8 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from causeway.model.errors import InvalidInput
 from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes, repeated_text
+from causeway.model.ledger import Event
 from causeway.model.order import U64, pair_codes, positions_in
 from causeway.model.topology import Topology
 from causeway.protocols.contract import HEADERS_SCHEMA, Offers, Plan, ProgramRunner, RoundResult, Tick
@@ -20,9 +22,9 @@ from causeway.protocols.ic.arrivals import OUTGOING_SCHEMA
 from causeway.protocols.ic.carriers import Carriers
 from causeway.protocols.ic.commitment import commit_runs, state_roots
 from causeway.protocols.ic.context import NANOSECONDS, Context
-from causeway.protocols.ic.events import EventLog
+from causeway.protocols.ic.events import EventLog, event_rows
 from causeway.protocols.ic.execute import execute
-from causeway.protocols.ic.messages import STREAMED_SCHEMA
+from causeway.protocols.ic.messages import NO_RECEIVER, STREAMED_SCHEMA
 from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.partition import abandoned, part, union
 from causeway.protocols.ic.payload import check_slices, get_streams, make_plan, refusals, with_news
@@ -30,6 +32,10 @@ from causeway.protocols.ic.post_process import message_sizes, post_process
 from causeway.protocols.ic.pre_process import pre_process
 from causeway.protocols.ic.registry import Registry, registry_at, subnet_positions
 from causeway.protocols.ic.state import State, from_tables, lane_codes, parts, to_table
+
+MAX_TICK_NS = 2**62
+MAX_CHAINS = 2**16
+"""A pair of positions fits one word of 32 bits."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,12 @@ class IcKernel:
     name = "ic"
     outbound_schema = STREAMED_SCHEMA
     offer_tables = ("lanes", "rejects", "runs")
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tick_ns <= MAX_TICK_NS:
+            raise InvalidInput(f"seconds_per_tick: {self.tick_ns} nanoseconds a tick; allowed: 1 to {MAX_TICK_NS}")
+        if self.topology.chains.num_rows > MAX_CHAINS:
+            raise InvalidInput(f"chains: {self.topology.chains.num_rows}; at most {MAX_CHAINS} are allowed")
 
     @cached_property
     def _move_ticks(self) -> list[int]:
@@ -144,6 +156,12 @@ class IcKernel:
         """Return the headers of ``chains``: the roots of their states."""
         return Frame({"chain": chains, "root": state_roots(state, self.context(chains, tick))})
 
+    def next_planned(self, tick: int) -> int | None:
+        """Return the first tick at or after ``tick`` with a move, a forgery or a false slice, None when none is left."""
+        moves = [moved for moved in self._move_ticks if moved >= tick]
+        planned = [*moves[:1], *self.carriers.planned(tick)]
+        return min(planned, default=None)
+
     def settled(self, tick: int) -> bool:
         """Return whether nothing that is planned (moves, faults' ends, time-outs) can still come after ``tick``."""
         lifetime = self.options.request_lifetime_seconds * NANOSECONDS // max(self.tick_ns, 1)
@@ -196,7 +214,7 @@ class IcKernel:
             log,
         )
         executed, produced = execute(induction, context, log)
-        outgoing = concat([induction.outgoing, self._forged(context)])
+        outgoing = concat([induction.outgoing, self._forged(context, log)])
         after, outbound = post_process(executed, produced, outgoing, context, log)
         after = replace(after, runs=commit_runs(after, outbound, context))
         if halted is not None:
@@ -214,7 +232,7 @@ class IcKernel:
         positions = order[np.searchsorted(subnets[order], numbers)].astype(np.uint64)
         return ingress.set_column(ingress.schema.get_field_index("chain"), "chain", pa.array(positions))
 
-    def _forged(self, context: Context) -> Frame:
+    def _forged(self, context: Context, log: EventLog) -> Frame:
         """Return what byzantine subnets append to their streams in this round."""
         rows = self.carriers.forged(context.chains, context.tick)
         length = len(rows)
@@ -234,7 +252,10 @@ class IcKernel:
             "sent_tick": np.full(length, context.tick, dtype=np.uint64),
         }
         forged = Frame(columns, length).select(OUTGOING_SCHEMA.names)
-        return forged.filter(context.host_of(forged["receiver"]) >= 0)
+        routable = context.host_of(forged["receiver"]) >= 0
+        nowhere = forged.filter(~routable)
+        log.add(event_rows(nowhere, Event.DROPPED, chain=nowhere["chain"], reason=NO_RECEIVER))
+        return forged.filter(routable)
 
 
 def _taken(outbound: Frame) -> Frame:

@@ -105,6 +105,9 @@ REASON_TEXTS = {
     RejectReason.Unknown: "Inducting request failed due to an unknown error",
 }
 
+NO_RECEIVER = "NON_EXISTENT_CANISTER"
+"""Reason of events of messages whose receiver is on no subnet: the name of the answer to them (3.6)."""
+
 NO_ROUTE = "No route to canister {}"
 NOT_FOUND = REASON_TEXTS[RejectReason.CanisterNotFound]
 TIMED_OUT = "Request timed out."

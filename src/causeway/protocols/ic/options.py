@@ -6,17 +6,20 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+LARGEST = 2**62
+"""No number of an option is above this, so that sums and doubles of them fit a signed word."""
+
 
 class Limits(BaseModel):
     """The numbers behind ``limits = deployed`` (IC reference X-4 to X-6)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    stream_messages: int = Field(default=10_000, ge=1)
-    stream_bytes: int = Field(default=10 * 1024 * 1024, ge=1)
-    queue_capacity: int = Field(default=500, ge=1)
-    slice_messages: int = Field(default=0, ge=0)
-    max_signals: int = Field(default=10_000, ge=1)
+    stream_messages: int = Field(default=10_000, ge=1, le=LARGEST)
+    stream_bytes: int = Field(default=10 * 1024 * 1024, ge=1, le=LARGEST)
+    queue_capacity: int = Field(default=500, ge=1, le=LARGEST)
+    slice_messages: int = Field(default=0, ge=0, le=LARGEST)
+    max_signals: int = Field(default=10_000, ge=1, le=LARGEST)
 
 
 class IcOptions(BaseModel):
@@ -28,7 +31,7 @@ class IcOptions(BaseModel):
     signal_form: Literal["explicit", "compact"] = "explicit"
     substreams: Literal["flat", "per_destination"] = "flat"
     vsr: Literal["accept_all", "deployed"] = "accept_all"
-    reject_every: int = Field(default=0, ge=0)
+    reject_every: int = Field(default=0, ge=0, le=LARGEST)
     sender_mismatch: Literal["drop_accept", "deployed"] = "drop_accept"
     receiver_check: Literal["on", "off"] = "on"
     loopback: Literal["stream", "seed_literal"] = "stream"
@@ -39,12 +42,12 @@ class IcOptions(BaseModel):
     limits: Literal["none", "deployed"] = "none"
     limit: Limits = Limits()
     timeouts: Literal["off", "on"] = "off"
-    request_lifetime_seconds: int = Field(default=300, ge=0)
+    request_lifetime_seconds: int = Field(default=300, ge=0, le=LARGEST // 10**9)
     best_effort: Literal["off"] = "off"
     refunds: Literal["off"] = "off"
     migrations: Literal["off", "on"] = "off"
     certification_version: Literal["V19", "V20", "V21", "V22", "V23", "V24", "V25"] = "V25"
-    messages_per_canister: int = Field(default=0, ge=0)
+    messages_per_canister: int = Field(default=0, ge=0, le=LARGEST)
 
     @property
     def rejects_exist(self) -> bool:

@@ -22,6 +22,7 @@ from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.events import EventLog, event_rows
 from causeway.protocols.ic.messages import (
     NO_QUEUE,
+    NO_RECEIVER,
     NO_ROUTE,
     QUEUED_SCHEMA,
     STREAMED_SCHEMA,
@@ -132,7 +133,7 @@ def push_replies(state: State, gone: Frame, context: Context, log: EventLog) -> 
     request = gone["kind"] == Kind.REQUEST
     sent = np.where(gone["is_new"], np.uint16(Event.SENT), np.uint16(0))
     for mask, event, code, reason in (
-        (request, Event.REJECTED, RejectCode.DESTINATION_INVALID, "NON_EXISTENT_CANISTER"),
+        (request, Event.REJECTED, RejectCode.DESTINATION_INVALID, NO_RECEIVER),
         (~request, Event.DROPPED, RejectCode.NO_REJECT, "unroutable_response"),
     ):
         rows = gone.filter(mask)

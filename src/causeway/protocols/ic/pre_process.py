@@ -96,8 +96,9 @@ def time_out_requests(state: State, context: Context, log: EventLog) -> tuple[St
     elements = state.output_queues.elements
     if context.options.timeouts == "off" or len(elements) == 0:
         return state, none
-    lifetime = context.options.request_lifetime_seconds * NANOSECONDS
-    waited = (np.uint64(context.tick) - elements["sent_tick"]) * np.uint64(context.tick_ns) >= np.uint64(lifetime)
+    # Whole ticks, so that no product of ticks and nanoseconds can pass a word.
+    lifetime = -(-context.options.request_lifetime_seconds * NANOSECONDS // context.tick_ns)
+    waited = np.uint64(context.tick) - elements["sent_tick"] >= np.uint64(lifetime)
     expired = waited & (elements["kind"] == Kind.REQUEST) & (elements["deadline"] == 0)
     if not expired.any():
         return state, none
