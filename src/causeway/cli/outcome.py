@@ -121,11 +121,8 @@ def show(outcome: Outcome, console: Console) -> None:
         f"{outcome.heights:,} heights, {outcome.ticks:,} ticks"
     )
     console.print(counts_table(outcome.counts))
-    moved = (
-        f"{outcome.routed:,} of them now, in {outcome.seconds['run']:.1f} s: {outcome.messages_per_second:,.0f} a second"
-        if outcome.routed
-        else "none of them now"
-    )
+    rate = f"in {outcome.seconds['run']:.1f} s: {outcome.messages_per_second:,.0f} a second"
+    moved = f"{outcome.routed:,} of them now, {rate}" if outcome.routed else "none of them now"
     console.print(
         f"{outcome.counts['messages']:,} messages between chains, {moved}. "
         f"Peak memory {size(outcome.peak_memory_bytes)}."

@@ -1,0 +1,225 @@
+"""The lake read with Spark: state by chain, calls, the ledger's columns, and counts that can be wrong in every way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from causeway.model.ledger import Event, Kind, Via
+from causeway.network.network import Network
+from causeway.pipeline import calls
+from causeway.pipeline.lake import LakeError
+from causeway.pipeline.ledger import LEDGER_COLUMNS
+from causeway.pipeline.schemas import STATE_TABLES, owner_column, spark_schema
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+MOVING = """
+[network]
+seed = 3
+executor = "in_process"
+partitions = 2
+
+[options]
+vsr = "deployed"
+migrations = "on"
+sender_mismatch = "deployed"
+
+[[chains]]
+count = 3
+prefix = "s"
+
+[[moves]]
+tick = 3
+program = "s0/channel-0"
+chain = "s2"
+
+[[faults]]
+kind = "forge"
+tick = 2
+chain = "s1"
+sender = "s0/channel-1"
+receiver = "s2/channel-0"
+
+[traffic]
+source = "generated"
+messages_per_tick = 30
+ticks = 6
+channels = 4
+"""
+
+
+@pytest.fixture(scope="module")
+def net(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Network:
+    folder = tmp_path_factory.mktemp("tables")
+    (folder / "scenario.toml").write_text(MOVING)
+    net = Network.from_scenario(folder / "scenario.toml", lake=str(folder / "lake"))
+    net.run()
+    return net
+
+
+def rows(frame: Any) -> list[Row]:
+    return sorted(frame.collect(), key=str)
+
+
+@pytest.mark.parametrize("height", [2, 5])
+def test_the_chains_parts_of_a_state_table_are_the_whole(net: Network, height: int) -> None:
+    for table in ("input_queues", "output_counters", "lanes", "canisters"):
+        parts = [row for chain in ("s0", "s1", "s2") for row in net.state(table, height, chain).collect()]
+        assert sorted(parts, key=str) == rows(net.state(table, height)), table
+
+
+def test_a_program_that_moved_is_on_its_new_chain_from_that_tick_on(net: Network) -> None:
+    number = next(row["number"] for row in net.tables.programs().collect() if row["name"] == "s0/channel-0")
+    before, after = (height for height in net.tables.heights() if net.tables.manifest(height).tick in (2, 3))
+    for height, home in ((0, "s0"), (before, "s0"), (after, "s2")):
+        (host,) = net.tables.hosts(height).where(f"program = {number}").collect()
+        assert host["chain"] == net.tables.position(home)
+        assert net.state("canisters", height, home).where(f"canister = {number}").count() == 1
+
+
+def test_state_tables_have_the_declared_columns_even_when_empty(net: Network) -> None:
+    for table, schema in STATE_TABLES.items():
+        frame = net.state(table, 0)
+        assert frame.columns == schema.names
+        assert owner_column(table, schema) in frame.columns
+    assert net.state("program_echo").columns == ["canister"]
+
+
+def test_what_is_asked_for_must_exist(net: Network) -> None:
+    with pytest.raises(LakeError, match="table: nope is unknown; allowed: ingress_counters"):
+        net.state("nope")
+    with pytest.raises(LakeError, match="chain: s9 is unknown; allowed: s0, s1, s2"):
+        net.state("lanes", chain="s9")
+    with pytest.raises(LakeError, match="height: 4000 is not committed"):
+        net.state("lanes", 4000)
+    with pytest.raises(LakeError, match="table: nope is unknown; allowed: transfers"):
+        net.tables.log("nope")
+
+
+def test_the_counts_are_those_of_the_ledger(net: Network) -> None:
+    ledger = net.ledger
+    assert ledger.columns == list(LEDGER_COLUMNS)
+    found = ledger.select("kind", "event", "message_id", "answers", "code", "via", "sender", "source").collect()
+
+    def ids(kind: str, event: str) -> list[str]:
+        return [row["message_id"] for row in found if (row["kind"], row["event"]) == (kind, event)]
+
+    summary = net.summary()
+    assert summary["sent"] == len(ids("request", "sent")) == len(set(ids("request", "sent"))) > 0
+    assert summary["messages"] == len(ids("request", "committed")) + len(ids("response", "committed"))
+    ends = {row["answers"]: row["code"] for row in found if (row["kind"], row["event"]) == ("response", "received")}
+    assert summary["answered"] == sum(code == 0 for code in ends.values())
+    assert summary["rejected"] == sum(code > 0 for code in ends.values())
+    assert summary["sent"] == summary["answered"] + summary["rejected"] + summary["pending"] + summary["lost"]
+    assert {row["sender"] for row in found if row["kind"] == "ingress"} == {"user/0"}
+
+
+def test_a_forged_request_was_sent_by_nobody(net: Network) -> None:
+    forged = net.ledger.where("kind = 'request' and source = 's1' and sender like 's0/%'").collect()
+    assert forged
+    assert "sent" not in {row["event"] for row in forged}
+
+
+def test_one_row_a_call(net: Network) -> None:
+    found = net.calls.collect()
+    summary = net.summary()
+    by_outcome = {name: sum(row["outcome"] == name for row in found) for name in ("answered", "rejected", "pending")}
+    assert by_outcome == {name: summary[name] for name in by_outcome}
+    answered = [row for row in found if row["outcome"] == "answered"]
+    assert all(row["sent_tick"] < row["delivered_tick"] < row["ended_tick"] for row in answered)
+    assert {row["source"] for row in found if row["caller"] == "s0/channel-0"} == {"s0", "s2"}
+    assert {row["reason"] for row in found if row["outcome"] == "rejected"} == {"CanisterMigrating"}
+
+
+# ---- counts over rows made up for the purpose ------------------------------------------------------
+
+HUGE = 2**64 - 5
+"""A number beyond Spark's signed range."""
+
+
+def row(kind: Kind, events: Event, callback: int, place: int = 0, code: int = 0, via: Via = Via.NONE) -> dict[str, Any]:
+    ends = (7, HUGE) if kind == Kind.REQUEST else (HUGE, 7)
+    return {
+        "height": 1, "tick": 1, "chain": 0, "events": int(events), "kind": int(kind), "via": int(via), "remote": 1,
+        "substream": 0, "index": 1, "sender": ends[0], "receiver": ends[1], "callback": callback, "queue_index": place,
+        "code": code, "reason": "",
+    }  # fmt: skip
+
+
+def sent(callback: int) -> dict[str, Any]:
+    return row(Kind.REQUEST, Event.SENT, callback)
+
+
+def delivered(callback: int, place: int) -> dict[str, Any]:
+    return row(Kind.REQUEST, Event.RECEIVED | Event.EXECUTED, callback, place, via=Via.XNET)
+
+
+def answered(callback: int, code: int = 0) -> dict[str, Any]:
+    return row(Kind.RESPONSE, Event.RECEIVED, callback, code=code, via=Via.XNET)
+
+
+LOST = row(Kind.RESPONSE, Event.DROPPED, 1)
+
+CASES: dict[str, tuple[list[dict[str, Any]], dict[str, int]]] = {
+    "a call that is answered": ([sent(1), delivered(1, 1), answered(1)], {"sent": 1, "delivered": 1, "answered": 1}),
+    "a call under way": ([sent(1), delivered(1, 1)], {"sent": 1, "delivered": 1, "pending": 1}),
+    "a reject": ([sent(1), answered(1, 4)], {"sent": 1, "rejected": 1}),
+    "delivered twice": (
+        [sent(1), delivered(1, 1), delivered(1, 2), answered(1)],
+        {"sent": 1, "delivered": 1, "answered": 1, "duplicates": 1},
+    ),
+    "answered and rejected": (
+        [sent(1), delivered(1, 1), answered(1), answered(1, 2)],
+        {"sent": 1, "delivered": 1, "answered": 1, "duplicates": 1},
+    ),
+    "a lost answer": ([sent(1), delivered(1, 1), LOST], {"sent": 1, "delivered": 1, "lost": 1}),
+    "in order": ([sent(1), sent(2), delivered(1, 5), delivered(2, 6)], {"sent": 2, "delivered": 2, "pending": 2}),
+    "out of order": (
+        [sent(1), sent(2), delivered(1, 6), delivered(2, 5)],
+        {"sent": 2, "delivered": 2, "pending": 2, "out_of_order": 1},
+    ),
+    "in order across the middle of the numbers": (
+        [sent(2**63 - 1), sent(2**63), delivered(2**63 - 1, 2**63 - 1), delivered(2**63, 2**63)],
+        {"sent": 2, "delivered": 2, "pending": 2},
+    ),
+    "out of order across the middle of the numbers": (
+        [sent(2**63 - 1), sent(2**63), delivered(2**63 - 1, 2**63), delivered(2**63, 2**63 - 1)],
+        {"sent": 2, "delivered": 2, "pending": 2, "out_of_order": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_counts(spark: SparkSession, net: Network, case: str) -> None:
+    from decimal import Decimal
+
+    from causeway.pipeline.schemas import LOG_TABLES
+
+    made, expected = CASES[case]
+    schema = spark_schema(LOG_TABLES["events"])
+    wide = {field.name for field in schema if field.dataType.simpleString() == "decimal(20,0)"}
+    values = [tuple(Decimal(item[name]) if name in wide else item[name] for name in schema.names) for item in made]
+    events = spark.createDataFrame(values, schema)
+    nothing = spark.createDataFrame([], spark_schema(LOG_TABLES["transfers"]))
+    found = calls.counted(calls.calls(calls.moves(nothing, events))).first()
+    assert found is not None
+    assert {name: int(found[name]) for name in calls.COUNTS if found[name]} == expected
+
+
+# ---- programs of one's own -------------------------------------------------------------------------
+
+
+def test_programs_beside_the_scenario_run_on_spark_workers(tmp_path: Path, spark: SparkSession) -> None:
+    found = []
+    for executor in ("spark", "in_process"):
+        overrides = {"network.executor": executor, "network.master": '"local[2]"', "network.partitions": "2"}
+        net = Network.from_scenario(EXAMPLES / "auction.toml", overrides, lake=str(tmp_path / executor))
+        net.run()
+        found.append((net.tables.root(), net.program_state("house"), net.summary()))
+        assert net.state("program_auction:Bidder", chain="town-1").count() == 1
+    assert found[0] == found[1]
+    assert found[0][1]["sold_to"] == 2

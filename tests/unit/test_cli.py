@@ -1,0 +1,341 @@
+"""The command line: help, results, exit codes, one line for whatever is wrong, and what a terminal shows."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import pty
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import causeway
+from causeway.cli import main
+from causeway.cli.app import build
+from causeway.network.network import Network
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+TWO = str(EXAMPLES / "two_subnets.toml")
+COMMANDS = ["demo", "run", "state"]
+
+Result = tuple[int, str, str]
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def cli(capfd: pytest.CaptureFixture[str]) -> Iterator[Run]:
+    """Give a function that runs the command line here and gives its exit code, output and error output."""
+
+    def run(*arguments: str) -> Result:
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(list(arguments))
+        out, err = capfd.readouterr()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return code, out, err
+
+    yield run
+    logging.disable(logging.NOTSET)
+
+
+def scenario(folder: Path, text: str) -> str:
+    path = folder / "scenario.toml"
+    path.write_text(text)
+    return str(path)
+
+
+# ---- help ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [[], *([command] for command in COMMANDS)], ids=["causeway", *COMMANDS])
+def test_help_has_an_example_and_the_exit_codes(cli: Run, arguments: list[str]) -> None:
+    code, out, err = cli(*arguments, "--help")
+    assert (code, err) == (0, "")
+    text = " ".join(out.split())
+    assert f"Example: causeway {' '.join(arguments)}".strip() in text
+    assert "1 a guarantee is broken" in text
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_prints_json(cli: Run, command: str) -> None:
+    assert "--json" in cli(command, "--help")[1]
+
+
+def test_every_command_is_tested_here() -> None:
+    own = {command.name for command in build().registered_commands}
+    assert own == set(COMMANDS)
+
+
+def test_version(cli: Run) -> None:
+    assert cli("--version") == (0, f"causeway {causeway.__version__}\n", "")
+
+
+# ---- bad input -----------------------------------------------------------------------------------
+
+UNKNOWN_CANISTER = """
+[[chains]]
+name = "a"
+[[programs]]
+name = "alice"
+chain = "a"
+program = "caller"
+[traffic]
+source = "script"
+[[traffic.send]]
+tick = 0
+to = "alcie"
+method = "x"
+"""
+RECORDED = '[traffic]\nsource = "recorded"\nsource_chain = "c"\npath = "packets.csv"\n'
+
+BAD: dict[str, tuple[Callable[[Path], list[str]], str]] = {
+    "no scenario": (lambda at: ["run", str(at / "none.toml")], "none.toml: no such scenario file"),
+    "no TOML": (lambda at: ["run", scenario(at, "[network\n")], "not valid TOML"),
+    "unknown key": (lambda at: ["run", TWO, "--set", "network.sed=1"], "network.sed: unknown key; did you mean seed?"),
+    "bad value": (lambda at: ["run", TWO, "--set", "network.seed=x"], "network.seed"),
+    "bad setting": (lambda at: ["run", TWO, "--set", "seed"], "--set seed: write KEY=VALUE"),
+    "bad option": (lambda at: ["run", TWO, "--executor", "in_process", "--set", "options.vsr=odd"], "options.vsr"),
+    "bad executor": (lambda at: ["run", TWO, "--executor", "gpu"], "network.executor"),
+    "bad protocol": (lambda at: ["run", TWO, "--protocol", "smtp"], "network.protocol"),
+    "bad ticks": (lambda at: ["run", TWO, "--ticks", "0"], "network.ticks"),
+    "bad partitions": (lambda at: ["run", TWO, "--partitions", "many"], "--partitions"),
+    "unknown canister": (
+        lambda at: ["run", scenario(at, UNKNOWN_CANISTER)],
+        'traffic.send[0].to: "alcie": no such program; did you mean alice?',
+    ),
+    "unknown program": (
+        lambda at: ["run", scenario(at, UNKNOWN_CANISTER.replace('"caller"', '"calle"').replace("alcie", "alice"))],
+        'program "calle" is unknown',
+    ),
+    "unknown module": (
+        lambda at: ["run", scenario(at, UNKNOWN_CANISTER.replace('"caller"', '"nope:X"').replace("alcie", "alice"))],
+        'program "nope:X" cannot be loaded',
+    ),
+    "missing column": (lambda at: ["run", scenario(at, RECORDED), "--lake", str(at / "l")], 'no column "channel_id"'),
+    "no recording": (
+        lambda at: ["run", scenario(at, RECORDED), "--traffic", str(at / "none.csv"), "--lake", str(at / "l")],
+        "none.csv: no such recording",
+    ),
+    "unwritable lake": (lambda at: ["run", TWO, "--lake", str(at / "packets.csv" / "l")], "cannot be written"),
+    "lake of another version": (lambda at: ["run", TWO, "--lake", str(at / "old"), "--resume"], "is of format 99"),
+    "state of another version": (lambda at: ["state", str(at / "old")], "is of format 99"),
+    "lake of another scenario": (lambda at: ["run", TWO, "--lake", str(at / "old")], "is of format 99"),
+    "no lake": (lambda at: ["state", str(at / "none")], "holds no lake"),
+    "nothing to resume": (lambda at: ["run", TWO, "--lake", str(at / "none"), "--resume"], "no lake to resume"),
+    "resume without lake": (lambda at: ["run", TWO, "--resume"], "--resume: needs the lake"),
+    "unknown command": (lambda at: ["fly"], "No such command 'fly'"),
+    "unknown option": (lambda at: ["run", TWO, "--fast"], "No such option: --fast"),
+    "missing argument": (lambda at: ["run"], "Missing argument"),
+    "too few chains": (lambda at: ["demo", "--chains", "1"], "--chains"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_bad_input_is_one_clear_line(cli: Run, tmp_path: Path, what: str) -> None:
+    (tmp_path / "packets.csv").write_text("channel,sequence,send_height\nchannel-0,1,5\n")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old" / "lake.json").write_text('{"format": 99}')
+    arguments, expected = BAD[what]
+    given = arguments(tmp_path)
+    if given[0] == "run" and "--executor" not in given:
+        given += ["--executor", "in_process"]
+    code, out, err = cli(*given)
+    assert (code, out) == (2, "")
+    assert err.startswith("causeway: ")
+    assert err.count("\n") == 1
+    assert err.endswith("\n")
+    assert expected in err
+    assert "Traceback" not in err
+
+
+def test_an_unexpected_error_is_one_line_with_a_hint(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **more: object) -> None:
+        raise RuntimeError("the disk\nis on fire")
+
+    monkeypatch.setattr(Network, "from_scenario", fail)
+    code, out, err = cli("run", TWO)
+    assert (code, out) == (3, "")
+    assert err == "causeway: unexpected RuntimeError: the disk (CAUSEWAY_DEBUG=1 shows the trace)\n"
+    monkeypatch.setenv("CAUSEWAY_DEBUG", "1")
+    code, _, err = cli("run", TWO)
+    assert code == 3
+    assert err.startswith("Traceback")
+
+
+# ---- results -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> str:
+    """Return the lake of the two subnets."""
+    place = str(tmp_path_factory.mktemp("cli") / "lake")
+    with Network.from_scenario(TWO, {"network.executor": "in_process"}, lake=place) as net:
+        net.run()
+    return place
+
+
+def test_run_prints_one_json_object(cli: Run, tmp_path: Path, spark: SparkSession) -> None:
+    place = str(tmp_path / "lake")
+    code, out, err = cli("run", TWO, "--executor", "in_process", "--lake", place, "--json")
+    assert (code, err) == (0, "")
+    assert out.count("\n") == 1
+    found = json.loads(out)
+    counts = {"sent": 5, "delivered": 4, "answered": 3, "rejected": 2, "pending": 0, "lost": 0, "messages": 8}
+    assert found.items() >= {**counts, "duplicates": 0, "out_of_order": 0}.items()
+    assert found.items() >= {"protocol": "ic", "chains": 2, "ticks": 5, "heights": 5, "lake": place}.items()
+    assert len(found["root"]) == 64
+    assert found["seconds"] > 0
+    assert found["messages_per_second"] > 0
+    assert found["peak_memory_bytes"] > 10_000_000
+
+
+def test_a_finished_run_can_be_resumed_and_says_the_same(cli: Run, lake: str) -> None:
+    code, out, _ = cli("run", TWO, "--executor", "in_process", "--lake", lake, "--resume", "--json")
+    assert code == 0
+    assert json.loads(out).items() >= {"sent": 5, "messages": 8, "messages_per_second": 0.0}.items()
+
+
+def test_run_says_in_words_what_came_of_it(cli: Run, spark: SparkSession) -> None:
+    code, out, err = cli("run", TWO, "--executor", "in_process")
+    assert (code, err) == (0, "")
+    assert "Holds: nothing came twice, nothing out of order; every call has ended." in out
+    assert "The lake was temporary" in out
+
+
+@pytest.mark.parametrize("broken", ["duplicates", "out_of_order"])
+def test_a_broken_guarantee_is_exit_code_1(
+    cli: Run, broken: str, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
+) -> None:
+    real = Network.summary
+    monkeypatch.setattr(Network, "summary", lambda net: {**real(net), broken: 7})
+    code, out, _ = cli("run", TWO, "--executor", "in_process")
+    assert code == 1
+    assert "Broken" in out
+
+
+def test_options_replace_keys_of_the_scenario(cli: Run, tmp_path: Path, spark: SparkSession) -> None:
+    arguments = ("run", TWO, "--executor", "in_process", "--json", "--partitions", "1", "--ticks", "2")
+    code, out, _ = cli(*arguments, "--set", "traffic.send[0].count=9")
+    assert code == 0
+    assert json.loads(out).items() >= {"sent": 10, "ticks": 2}.items()
+
+
+def test_state_lists_its_tables(cli: Run, lake: str) -> None:
+    code, out, err = cli("state", lake, "--master", "local[2]", "--json")
+    assert (code, err) == (0, "")
+    rows = {row["table"]: row["rows"] for row in json.loads(out)}
+    assert rows["canisters"] == 2
+    assert rows["program_caller"] == 1
+    assert rows["input_queues"] == 0
+
+
+def test_state_of_one_chain_at_a_height(cli: Run, lake: str) -> None:
+    arguments = ("state", lake, "--master", "local[2]", "--json")
+    code, out, _ = cli(*arguments, "--table", "canisters", "--chain", "left", "--height", "1")
+    assert code == 0
+    (alice,) = json.loads(out)
+    assert alice == {"canister": "alice", "next_callback": 3, "balance_high": 0, "balance_low": 998_500}
+    code, out, _ = cli(*arguments, "--table", "lanes", "--limit", "1")
+    (lane,) = json.loads(out)
+    assert {lane["chain"], lane["remote"]} == {"left", "right"}
+
+
+def test_state_for_people(cli: Run, lake: str) -> None:
+    code, out, _ = cli("state", lake, "--master", "local[2]", "--table", "program_caller")
+    assert code == 0
+    assert "alice" in out
+    assert "answered" in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--table", "nope"), "table: nope is unknown; allowed: ingress_counters"),
+        (("--table", "lanes", "--chain", "nope"), "chain: nope is unknown; allowed: left, right"),
+        (("--height", "99"), "height: 99 is not committed; committed are 0 to 5"),
+    ],
+)
+def test_state_names_what_there_is(cli: Run, lake: str, arguments: tuple[str, ...], expected: str) -> None:
+    code, out, err = cli("state", lake, "--master", "local[2]", *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"causeway: {expected}")
+
+
+# ---- terminal, pipe, Ctrl-C ---------------------------------------------------------------------
+
+LONG = """
+[network]
+executor = "in_process"
+[[chains]]
+count = 3
+[traffic]
+source = "generated"
+messages_per_tick = 20
+ticks = 5000
+"""
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "causeway.cli", *arguments]
+
+
+def wait_for(path: Path, process: subprocess.Popen[Any]) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert path.exists()
+
+
+def test_in_a_pipe_there_is_no_bar_and_no_colour(tmp_path: Path) -> None:
+    done = subprocess.run(
+        command("run", TWO, "--executor", "in_process", "--lake", str(tmp_path / "lake")),
+        capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    assert "tick " not in done.stdout
+    assert "Holds" in done.stdout
+
+
+def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run(command("run", "--help"), stdout=write, stderr=subprocess.PIPE, check=False, timeout=60)
+    os.close(write)
+    assert done.stderr == b""
+
+
+def test_on_a_terminal_there_is_a_bar_and_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
+    lake = tmp_path / "lake"
+    arguments = command("run", scenario(tmp_path, LONG), "--lake", str(lake))
+    terminal, other = pty.openpty()
+    with subprocess.Popen(arguments, stdout=other, stderr=other, env={**os.environ, "TERM": "xterm"}) as process:
+        os.close(other)
+        wait_for(lake / "manifests" / "0000000005.json", process)
+        process.send_signal(signal.SIGINT)
+        shown = b""
+        try:
+            while more := os.read(terminal, 65536):
+                shown += more
+        except OSError:
+            pass  # Linux says EIO when nobody is left at the other end
+        assert process.wait(60) == 130
+    os.close(terminal)
+    text = shown.decode()
+    assert "of 4,999" in text
+    assert "go on with the same command and --resume" in text
+    assert "Traceback" not in text
+    last = sorted((lake / "manifests").iterdir())[-1].name
+    with Network.from_scenario(tmp_path / "scenario.toml", lake=str(lake), resume=True) as net:
+        assert net.height == int(last.removesuffix(".json"))
+        assert net.run(ticks=net.tick + 3) == net.height

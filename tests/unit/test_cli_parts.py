@@ -1,0 +1,70 @@
+"""What the commands are made of: memory, findings, values on a screen, what the demo may remove."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from causeway.cli.demo import clear
+from causeway.cli.findings import Findings, quantile
+from causeway.cli.memory import PeakMemory
+from causeway.cli.state import plain, shown
+from causeway.model.errors import InvalidInput
+
+
+def test_the_demo_removes_only_its_own_lake(tmp_path: Path) -> None:
+    place = tmp_path / "demo-lake"
+    clear(place)
+    place.mkdir()
+    (place / "lake.json").touch()
+    clear(place)
+    assert not place.exists()
+    place.mkdir()
+    (place / "thesis.tex").touch()
+    with pytest.raises(InvalidInput, match="not the lake of an earlier demo"):
+        clear(place)
+    assert (place / "thesis.tex").exists()
+
+
+def test_peak_memory_counts_children() -> None:
+    with PeakMemory() as memory:
+        alone = memory.sample()
+        with subprocess.Popen(
+            [sys.executable, "-c", "x = bytearray(90_000_000); input()"], stdin=subprocess.PIPE
+        ) as child:
+            deadline = time.monotonic() + 30
+            while memory.sample() < alone + 80_000_000 and time.monotonic() < deadline:
+                time.sleep(0.05)
+            child.communicate(b"\n")
+    assert memory.peak_bytes >= alone + 80_000_000
+
+
+def test_quantiles_are_the_least_value_that_enough_do_not_exceed() -> None:
+    counts = {2: 50, 3: 49, 9: 1}
+    assert [quantile(counts, share) for share in (0.5, 0.51, 0.99, 1.0)] == [2, 3, 3, 9]
+    assert quantile({}, 0.5) is None
+
+
+def test_findings_as_json() -> None:
+    found = Findings({2: 3}, {("a", "b"): 4, ("b", "a"): 9}, {0: 13}, {("rejected", "Unknown", 1): 2}, {})
+    assert found.as_json() == {
+        "delay_ticks": {"p50": 2, "p99": 2, "max": 2},
+        "busiest_lanes": [
+            {"source": "b", "destination": "a", "messages": 9},
+            {"source": "a", "destination": "b", "messages": 4},
+        ],
+        "troubles": [{"outcome": "rejected", "reason": "Unknown", "code": 1, "calls": 2}],
+        "refused": [],
+    }
+
+
+def test_values_for_people_and_for_programs() -> None:
+    assert shown("payload", bytearray(b"hello")) == "hello"
+    assert shown("payload", b"\x00\xff") == "00ff"
+    assert shown("index", 12345) == "12,345"
+    assert shown("name", "x" * 99) == "x" * 47 + "…"
+    assert plain(bytearray(b"\x01")) == "01"

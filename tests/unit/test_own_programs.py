@@ -1,0 +1,110 @@
+"""Programs of one's own: found beside the scenario, packed for the workers, tried alone."""
+
+from __future__ import annotations
+
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+import causeway as cw
+from causeway.model.errors import InvalidInput
+from causeway.programs.catalogue import program_class
+from causeway.programs.own import archive, importable, loaded_from, look_beside
+from causeway.programs.scalar import Answer, Call, Context, Ingress, Reply, Request
+from causeway.programs.trial import HandlerFailed
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder with modules of one's own, which Python forgets after the test."""
+    (tmp_path / "own_helper.py").write_text("WORD = b'hi'\n")
+    (tmp_path / "own_package").mkdir()
+    (tmp_path / "own_package" / "__init__.py").touch()
+    (tmp_path / "own_package" / "greeter.py").write_text(
+        "import causeway as cw\nfrom own_helper import WORD\n\n"
+        "class Greeter(cw.Program):\n    def on_request(self, request, context):\n        return WORD\n"
+    )
+    (tmp_path / "not_loaded.py").write_text("raise SystemExit\n")
+    monkeypatch.setattr(sys, "path", sys.path.copy())
+    monkeypatch.setattr(sys, "modules", sys.modules.copy())
+    return look_beside(str(tmp_path / "scenario.toml"))
+
+
+def test_a_module_beside_the_scenario_is_found_and_packed_with_what_it_imports(folder: Path, tmp_path: Path) -> None:
+    assert program_class("own_package.greeter:Greeter").__name__ == "Greeter"
+    files = loaded_from(folder)
+    assert [path.relative_to(folder).as_posix() for path in files] == [
+        "own_helper.py", "own_package/__init__.py", "own_package/greeter.py",
+    ]  # fmt: skip
+    target = tmp_path / "archives"
+    target.mkdir()
+    first = archive(folder, files, target)
+    content = first.read_bytes()
+    first.unlink()
+    assert archive(folder, files, target) == first
+    assert first.read_bytes() == content
+    assert sorted(zipfile.ZipFile(first).namelist()) == [
+        "own_helper.py", "own_package/__init__.py", "own_package/greeter.py",
+    ]  # fmt: skip
+
+
+def test_the_folder_comes_last_so_it_hides_nothing(folder: Path) -> None:
+    assert sys.path[-1] == str(folder)
+
+
+def test_what_is_installed_in_the_folder_is_not_packed() -> None:
+    assert importable(Path("auction.py"))
+    assert not importable(Path(".venv/lib/python3.11/site-packages/numpy/__init__.py"))
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("broken_module:X", "SyntaxError"),
+        ("own_helper:Missing", "Missing"),
+        ("own_helper:WORD", "is not a subclass"),
+        ("nowhere:X", "No module named 'nowhere'"),
+    ],
+)
+def test_what_cannot_be_loaded_is_bad_input(folder: Path, name: str, text: str) -> None:
+    (folder / "broken_module.py").write_text("def f(:\n")
+    with pytest.raises(InvalidInput, match=text) as error:
+        program_class(name)
+    assert "\n" not in str(error.value)
+
+
+class Relay(cw.Program):
+    """Passes requests on to program 9 and answers with what comes back; refuses ``no`` and breaks on ``break``."""
+
+    def initial_state(self) -> dict[str, int]:
+        return {"seen": 0}
+
+    def on_request(self, request: Request, context: Context) -> None:
+        self.state["seen"] += 1
+        if request.method == "no":
+            raise cw.Reject("never")
+        if request.method == "break":
+            raise KeyError("oh")
+        context.call(9, request.method, request.payload, note=request.ref)
+
+    def on_reply(self, reply: Reply, context: Context) -> None:
+        context.answer(reply.note, reply.payload)
+
+    def on_ingress(self, message: Ingress, context: Context) -> None:
+        raise ValueError("users have no business here")
+
+
+def test_a_program_on_trial_keeps_the_rules_of_a_round() -> None:
+    relay = cw.Trial(Relay, balance=2**70)
+    assert relay.balance == 2**70
+    (call,) = relay.request(4, "ask", b"x", cycles=5)
+    assert call == Call(9, 0, "ask", b"x", 0)
+    assert isinstance(call, Call)
+    assert relay.reply(call, b"y") == [Answer(4, 1, 5, 0, 0, b"y")]
+    assert relay.request(4, "no", cycles=6) == [Answer(4, 2, 6, 0, 4, b"never")]
+    assert relay.request(4, "break") == [Answer(4, 3, 0, 0, 5, b"KeyError: 'oh'")]
+    with pytest.raises(HandlerFailed, match="no business here"):
+        relay.ingress("hello")
+    assert relay.state == {"seen": 1}
