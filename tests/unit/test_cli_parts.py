@@ -20,14 +20,17 @@ def test_the_demo_removes_only_its_own_lake(tmp_path: Path) -> None:
     place = tmp_path / "demo-lake"
     clear(place)
     place.mkdir()
-    (place / "lake.json").touch()
+    (place / "lake.json").write_text('{"scenario": {"chains": [{"name": "atlas"}, {"name": "birch"}]}}')
     clear(place)
     assert not place.exists()
-    place.mkdir()
-    (place / "thesis.tex").touch()
+
+
+@pytest.mark.parametrize("content", ["{}", '{"scenario": {"chains": [{"name": "mainnet"}]}}', "not JSON"])
+def test_the_demo_leaves_what_is_not_its_own(tmp_path: Path, content: str) -> None:
+    (tmp_path / "lake.json").write_text(content)
     with pytest.raises(InvalidInput, match="not the lake of an earlier demo"):
-        clear(place)
-    assert (place / "thesis.tex").exists()
+        clear(tmp_path)
+    assert (tmp_path / "lake.json").exists()
 
 
 def test_peak_memory_counts_children() -> None:

@@ -23,6 +23,8 @@ from causeway.model.errors import InvalidInput
 DEFAULT_LAKE = "demo-lake"
 CHAINS = 12
 FEWEST = 4
+FIRST_CHAIN = "atlas"
+"""By its first chain a demo knows the lake of an earlier one."""
 
 _BAR = 30
 _LANES = 6
@@ -118,21 +120,19 @@ def clear(place: Path) -> None:
     """Remove the lake of an earlier demo; anything else in its place is the user's. Raises ``InvalidInput``."""
     if not place.exists():
         return
-    from causeway.pipeline.lake import COMPACTED, HEIGHTS, LAKE_FILE, MANIFESTS
-
-    ours = {
-        LAKE_FILE,
-        MANIFESTS,
-        HEIGHTS,
-        COMPACTED,
-        "chains.parquet",
-        "programs.parquet",
-        "registry.parquet",
-        "traffic",
-    }
-    if place.is_symlink() or not place.is_dir() or not set(os.listdir(place)) <= ours:
+    if place.is_symlink() or not place.is_dir() or not _made_by_a_demo(place):
         raise InvalidInput(f"{place} is not the lake of an earlier demo: move it away, or name another with --lake DIR")
     shutil.rmtree(place)
+
+
+def _made_by_a_demo(place: Path) -> bool:
+    from causeway.pipeline.lake import LAKE_FILE
+
+    try:
+        about = json.loads((place / LAKE_FILE).read_bytes())
+        return bool(about["scenario"]["chains"][0]["name"] == FIRST_CHAIN)
+    except (OSError, ValueError, LookupError, TypeError):
+        return not os.listdir(place)
 
 
 def show(outcome: Outcome, findings: Findings, console: Console) -> None:
