@@ -1,0 +1,519 @@
+"""Programs and their runners: what a handler may do, and that whatever it does stays its own affair."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import Any, ClassVar
+
+import cbor2
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from causeway.model.errors import InvalidInput
+from causeway.model.frame import Frame, concat, empty_frame, from_table
+from causeway.model.ledger import Kind
+from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
+from causeway.programs import Effects, Program, Reject, VectorProgram, program_class
+from causeway.programs.accounts import settle
+from causeway.programs.catalogue import PROGRAMS
+from causeway.programs.echo import Echo
+from causeway.programs.runner import Programs
+from causeway.programs.scalar import Context, InsufficientCycles, Reply, Request
+from causeway.protocols.contract import Execution
+from causeway.protocols.ic.messages import MESSAGE_FIELDS
+
+SCHEMA = pa.schema(MESSAGE_FIELDS)
+WORD = 2**64
+
+
+def message(
+    kind: Kind,
+    sender: int,
+    receiver: int,
+    payload: bytes = b"",
+    *,
+    callback: int = 0,
+    cycles: int = 0,
+    code: int = 0,
+    method: str = "m",
+) -> dict[str, Any]:
+    halves = {"cycles_high": cycles // WORD, "cycles_low": cycles % WORD}
+    ends = {"kind": int(kind), "sender": sender, "receiver": receiver, "callback": callback}
+    return {**ends, **halves, "code": code, "deadline": 0, "method": method, "payload": payload}
+
+
+def request(sender: int, receiver: int, payload: bytes = b"", **more: Any) -> dict[str, Any]:
+    return message(Kind.REQUEST, sender, receiver, payload, **more)
+
+
+def frame(*messages: dict[str, Any]) -> Frame:
+    return from_table(pa.Table.from_pylist(list(messages), schema=SCHEMA)) if messages else empty_frame(SCHEMA)
+
+
+def programs(installed: dict[int, str], balance: int = 100) -> Programs:
+    count = len(installed)
+    rows = {
+        "number": pa.array(list(installed), pa.uint64()),
+        "name": [f"p{number}" for number in installed],
+        "chain": pa.array([0] * count, pa.uint64()),
+        "program": list(installed.values()),
+        "options": ["{}"] * count,
+        "balance": pa.array([Decimal(balance)] * count, pa.decimal128(38, 0)),
+    }
+    return Programs(Topology(CHAINS_SCHEMA.empty_table(), pa.table(rows, schema=PROGRAMS_SCHEMA)))
+
+
+@contextmanager
+def named(**classes: type[Any]) -> Iterator[None]:
+    """Programs under a name, while it lasts."""
+    PROGRAMS.update(classes)
+    yield
+    for name in classes:
+        del PROGRAMS[name]
+
+
+def run(
+    classes: dict[str, type[Any]], installed: dict[int, str], *messages: dict[str, Any], balance: int = 100
+) -> Execution:
+    """Run messages, those of one program neighbours, on programs in their first state."""
+    with named(**classes):
+        runner = programs(installed, balance)
+        accounts, states = runner.genesis(np.array(sorted(installed), dtype=np.uint64))
+        return runner.run(frame(*messages), accounts, states)
+
+
+def produced(execution: Execution) -> list[tuple[Any, ...]]:
+    """(kind, sender, receiver, callback, cycles, code, payload) of what was produced, in order."""
+    rows = execution.produced.to_table(SCHEMA).to_pylist()
+    names = ("kind", "sender", "receiver", "callback")
+    return [
+        (*(row[name] for name in names), row["cycles_high"] * WORD + row["cycles_low"], row["code"], row["payload"])
+        for row in rows
+    ]
+
+
+def balances(execution: Execution) -> dict[int, int]:
+    columns = (execution.accounts[name].tolist() for name in ("canister", "balance_high", "balance_low"))
+    return {number: high * WORD + low for number, high, low in zip(*columns, strict=True)}
+
+
+def failed(execution: Execution) -> list[tuple[int, str]]:
+    return list(zip(execution.failures["row"].tolist(), execution.failures["text"].to_pylist(), strict=True))
+
+
+# ---- scalar programs
+
+
+def scalar(act: Callable[[Any, Request, Context], Any]) -> dict[str, type[Any]]:
+    """A scalar program whose ``on_request`` is ``act(program, request, context)``."""
+
+    class Acting(Program):
+        def initial_state(self) -> Any:
+            return {"runs": 0}
+
+        def on_request(self, request: Request, context: Context) -> Any:
+            self.state["runs"] += 1
+            return act(self, request, context)
+
+    return {"acting": Acting}
+
+
+def state_of(execution: Execution, name: str = "acting") -> list[Any]:
+    found: list[Any] = cbor2.loads(execution.programs[name]["state"][0].as_py())
+    return found
+
+
+class Unspeakable(Exception):
+    """Cannot even say what it is."""
+
+    def __str__(self) -> str:
+        raise ValueError("no words")
+
+
+def raising(error: BaseException) -> Callable[[Any, Request, Context], Any]:
+    def act(program: Any, request: Request, context: Context) -> Any:
+        context.call(9, "m", cycles=50)
+        raise error
+
+    return act
+
+
+def calling(*arguments: Any, **named_arguments: Any) -> Callable[[Any, Request, Context], Any]:
+    def act(program: Any, request: Request, context: Context) -> Any:
+        context.call(*arguments, **named_arguments)
+        return b""
+
+    return act
+
+
+def keep(what: Any) -> Callable[[Any, Request, Context], Any]:
+    def act(program: Any, request: Request, context: Context) -> Any:
+        program.state["kept"] = what
+        return b""
+
+    return act
+
+
+@pytest.mark.parametrize(
+    ("act", "code", "text"),
+    [
+        (raising(ValueError("no")), 5, "ValueError: no"),
+        (raising(Reject("not today")), 4, "not today"),
+        (raising(Unspeakable()), 5, "Unspeakable"),
+        (raising(ValueError("\ud800 is no text")), 5, "ValueError: \\ud800 is no text"),
+        (raising(SystemExit(3)), 5, "SystemExit: 3"),
+        (calling(9, "m", cycles=101), 5, "InsufficientCycles: balance 100, attached 101"),
+        (calling(9, "m", cycles=-1), 5, "ValueError: cycles -1 are negative"),
+        (calling(-1, "m"), 5, "ValueError: receiver -1 is no program number"),
+        (calling(2**64, "m"), 5, "ValueError: receiver 18446744073709551616 is no program number"),
+        (calling(9, "m", "text"), 5, "TypeError: payload is str, allowed: bytes"),
+        (calling(9, "\ud800"), 5, "UnicodeEncodeError: "),
+        (calling("nine", "m"), 5, "TypeError: "),
+        (lambda program, request, context: "text", 5, "TypeError: payload is str, allowed: bytes"),
+        (lambda program, request, context: (b"", 8), 5, "ValueError: accept 8 is not between 0 and the attached 7"),
+        (lambda program, request, context: (b"", -1), 5, "ValueError: accept -1 is not between 0"),
+        (lambda program, request, context: context.answer([1, 99, 7, 0], b""), 5, "ValueError: no open request of 1"),
+        (lambda program, request, context: context.answer([1, 3, 8, 0], b""), 5, "ValueError: no open request of 1"),
+        (keep(object()), 5, "CBOREncodeError: "),
+    ],
+)
+def test_a_handler_that_fails_is_undone_and_answered(act: Any, code: int, text: str) -> None:
+    execution = run(scalar(act), {5: "acting"}, request(1, 5, b"x", callback=3, cycles=7))
+    ((kind, sender, receiver, callback, cycles, found, payload),) = produced(execution)
+    assert (kind, sender, receiver, callback, cycles, found) == (Kind.RESPONSE, 5, 1, 3, 7, code)
+    assert payload.decode().startswith(text)
+    assert balances(execution) == {5: 100}
+    assert execution.accounts["next_callback"].tolist() == [0]
+    assert state_of(execution) == [{"runs": 0}, {}, {}]
+    assert failed(execution) == []
+
+
+def test_ctrl_c_is_not_a_reject() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(scalar(raising(KeyboardInterrupt())), {5: "acting"}, request(1, 5))
+
+
+def test_each_request_is_answered_once() -> None:
+    def twice(program: Any, request: Request, context: Context) -> Any:
+        context.answer(request.ref, b"one")
+        return b"two"
+
+    ((*_, code, payload),) = produced(run(scalar(twice), {5: "acting"}, request(1, 5, callback=3)))
+    assert (code, payload) == (5, b"ValueError: no open request of 1 under callback 3")
+
+    def later(program: Any, request: Request, context: Context) -> Any:
+        if request.method == "keep":
+            program.state["kept"] = request.ref
+            return None
+        context.answer(program.state["kept"], b"late", accept=2)
+        return b"now"
+
+    asked = request(1, 5, callback=3, cycles=7, method="keep"), request(2, 5, callback=0), request(2, 5, callback=1)
+    execution = run(scalar(later), {5: "acting"}, *asked)
+    assert [(row[2], row[4], row[5], row[6]) for row in produced(execution)] == [
+        (2, 0, 0, b"now"),
+        (1, 5, 0, b"late"),
+        (2, 0, 5, b"ValueError: no open request of 1 under callback 3"),
+    ]
+    assert balances(execution) == {5: 102}
+    assert state_of(execution)[2] == {}
+
+
+def test_an_open_request_is_kept_with_its_cycles() -> None:
+    execution = run(scalar(lambda *_: None), {5: "acting"}, request(1, 5, callback=3, cycles=7))
+    assert state_of(execution)[2] == {(1, 3, 7, 0): 1}
+    assert produced(execution) == []
+
+
+def test_the_answer_comes_first_and_its_cycles_last() -> None:
+    def act(program: Any, request: Request, context: Context) -> Any:
+        context.call(9, "m", cycles=100)
+        assert context.balance == 0
+        return b"answer", 7
+
+    execution = run(scalar(act), {5: "acting"}, request(1, 5, cycles=7))
+    assert [row[0] for row in produced(execution)] == [Kind.RESPONSE, Kind.REQUEST]
+    assert balances(execution) == {5: 7}
+
+
+def test_a_balance_never_passes_128_bits() -> None:
+    high = 10**38 - 1
+    takes = scalar(lambda program, request, context: (b"", request.cycles))
+    asked = [request(1, 5, callback=place, cycles=10**38) for place in range(4)]
+    execution = run(takes, {5: "acting"}, *asked, balance=high)
+    assert [row[5] for row in produced(execution)] == [0, 0, 5, 5]
+    assert balances(execution) == {5: high + 2 * 10**38}
+
+
+def test_an_answer_stays_delivered_when_its_handler_raises() -> None:
+    class Raises(Program):
+        def on_request(self, request: Request, context: Context) -> None:
+            context.call(1, "m", note="noted")
+
+        def on_reply(self, reply: Reply, context: Context) -> None:
+            self.state["seen"] = reply.note
+            raise ValueError(reply.note)
+
+    answer = message(Kind.RESPONSE, 1, 5, b"", callback=0, cycles=11)
+    execution = run({"raises": Raises}, {5: "raises"}, request(1, 5), answer)
+    assert failed(execution) == [(1, "ValueError: noted")]
+    assert balances(execution) == {5: 111}
+    state, notes, _ = state_of(execution, "raises")
+    assert (state, notes) == ({}, {})
+
+
+def test_users_messages_that_fail_are_told() -> None:
+    execution = run({}, {5: "fan_out", 6: "scalar_echo"}, message(Kind.INGRESS, 7, 6, b"x", method="go"))
+    assert failed(execution) == [(0, "NotImplementedError: no ingress method go")]
+
+
+# ---- vectorised programs
+
+
+class Picky(VectorProgram):
+    """Echoes, takes what is attached, counts; a payload ``bad`` breaks it, wherever in the batch it is."""
+
+    schema: ClassVar[pa.Schema] = pa.schema(
+        [pa.field("canister", pa.uint64(), nullable=False), pa.field("seen", pa.uint64(), nullable=False)]
+    )
+    batches: ClassVar[list[int]] = []
+
+    def handle(self, batch: Frame, state: Frame) -> Effects:
+        self.batches.append(len(batch))
+        if b"bad" in batch["payload"].to_pylist():
+            raise ValueError("bad payload")
+        rows = np.flatnonzero(batch["kind"] == Kind.REQUEST)
+        places = np.searchsorted(state["canister"], batch["receiver"])
+        seen = state["seen"] + np.bincount(places, minlength=len(state)).astype(np.uint64)
+        asked = batch.take(rows)
+        answers = Frame(
+            {
+                "row": rows,
+                "code": np.zeros(len(rows), dtype=np.uint8),
+                "payload": asked["payload"],
+                "accepted_low": asked["cycles_low"],
+            }
+        )
+        calls = Frame(
+            {
+                "row": rows,
+                "receiver": asked["sender"],
+                "method": asked["method"],
+                "payload": asked["payload"],
+                "cycles_low": asked["callback"],
+            }
+        )
+        return Effects(state.with_columns(seen=seen), answers=answers, calls=calls)
+
+
+def traffic(instances: int, each: int, bad: set[int]) -> list[dict[str, Any]]:
+    return [
+        request(1, 10 + number // each, b"bad" if number in bad else b"ok", callback=number % 3, cycles=number)
+        for number in range(instances * each)
+    ]
+
+
+def outcome(execution: Execution) -> tuple[Any, ...]:
+    seen = dict(
+        zip(execution.programs["picky"]["canister"].tolist(), execution.programs["picky"]["seen"].tolist(), strict=True)
+    )
+    return produced(execution), balances(execution), seen, execution.accounts["next_callback"].tolist()
+
+
+@pytest.mark.parametrize("bad", [set(), {0}, {7}, {59}, {0, 1, 2}, {3, 30, 31}, set(range(60))])
+def test_a_bad_message_harms_itself_only_whoever_shares_the_call(bad: set[int]) -> None:
+    messages = traffic(20, 3, bad)
+    installed = dict.fromkeys(range(10, 30), "picky")
+    together = run({"picky": Picky}, installed, *messages)
+    rejected = [row for row in produced(together) if row[5] == 5]
+    assert [row[3] for row in rejected] == [number % 3 for number in sorted(bad)]
+    assert all(row[6] == b"ValueError: bad payload" for row in rejected)
+    # One by one, each with the state that the one before left.
+    with named(picky=Picky):
+        runner = programs(installed)
+        accounts, states = runner.genesis(np.array(sorted(installed), dtype=np.uint64))
+        parts = []
+        for one in messages:
+            alone = runner.run(frame(one), accounts, states)
+            accounts, states = alone.accounts, dict(alone.programs)
+            parts.append(alone.produced)
+    apart = Execution(concat(parts), together.failures, accounts, states)
+    assert outcome(apart) == outcome(together)
+
+
+def test_a_bad_message_is_found_by_halving() -> None:
+    Picky.batches.clear()
+    run({"picky": Picky}, dict.fromkeys(range(10, 110), "picky"), *traffic(100, 3, {150}))
+    assert len(Picky.batches) < 25, "not one call for each of a hundred instances"
+    assert Picky.batches[0] == 300
+
+
+def test_a_call_beyond_the_balance_is_the_fault_of_its_message() -> None:
+    messages = [request(1, 10, b"ok", callback=callback) for callback in (60, 41, 40)]
+    execution = run({"picky": Picky}, {10: "picky"}, *messages)
+    assert [(row[0], row[5], row[6]) for row in produced(execution) if row[0] == Kind.RESPONSE] == [
+        (Kind.RESPONSE, 0, b"ok"),
+        (Kind.RESPONSE, 5, b"InsufficientCycles: balance 40, attached 41"),
+        (Kind.RESPONSE, 0, b"ok"),
+    ]
+    assert balances(execution) == {10: 0}
+
+
+def vectorised(effects: Callable[[Frame, Frame], Effects]) -> dict[str, type[Any]]:
+    class Acting(Picky):
+        def handle(self, batch: Frame, state: Frame) -> Effects:
+            return effects(batch, state)
+
+    return {"picky": Acting}
+
+
+def answer(row: int = 0, code: Any = 0, payload: Any = b"", **columns: Any) -> Frame:
+    more = {name: np.array([value], dtype=np.uint64) for name, value in columns.items()}
+    return Frame({"row": np.array([row]), "code": np.array([code]), "payload": pa.array([payload]), **more})
+
+
+def a_call(row: int = 0, receiver: Any = 9, method: Any = "m", payload: Any = b"") -> Frame:
+    columns = {"row": np.array([row]), "receiver": np.array([receiver])}
+    return Frame({**columns, "method": pa.array([method]), "payload": pa.array([payload])})
+
+
+def mutating(batch: Frame, state: Frame) -> Effects:
+    state["seen"][0] = 99
+    raise AssertionError("unreachable")
+
+
+@pytest.mark.parametrize(
+    ("effects", "text"),
+    [
+        (lambda batch, state: Effects(state, answers=answer(row=-1)), "rows of effects"),
+        (lambda batch, state: Effects(state, answers=answer(row=1)), "rows of effects"),
+        (lambda batch, state: Effects(state, calls=a_call(row=1)), "rows of effects"),
+        (lambda batch, state: Effects(state, answers=answer(code=256)), "numbers must be whole"),
+        (lambda batch, state: Effects(state, answers=answer(code=0.5)), "numbers must be whole"),
+        (lambda batch, state: Effects(state, answers=answer(accepted_low=8)), "accepts more cycles"),
+        (lambda batch, state: Effects(state, answers=answer(accepted_low=0, accepted_high=1)), "accepts more cycles"),
+        (lambda batch, state: Effects(state, answers=answer(payload=None)), "nulls"),
+        (lambda batch, state: Effects(state, calls=a_call(receiver=-1)), "numbers must be whole"),
+        (lambda batch, state: Effects(state, calls=a_call(method=None)), "nulls"),
+        (lambda batch, state: Effects(state, answers=concat([answer(), answer()])), "at most once"),
+        (lambda batch, state: Effects(state.slice(0, 0)), "instances of the state before"),
+        (lambda batch, state: Effects(state.with_columns(seen=np.array([0.5]))), "numbers must be whole"),
+        (mutating, "read-only"),
+        (lambda batch, state: None, "AttributeError"),
+    ],
+)
+def test_effects_that_no_handler_may_have_are_its_failure(effects: Any, text: str) -> None:
+    execution = run(vectorised(effects), {10: "picky"}, request(1, 10, cycles=7))
+    ((*_, cycles, code, payload),) = produced(execution)
+    assert (cycles, code) == (7, 5)
+    assert text in payload.decode()
+    assert balances(execution) == {10: 100}
+    assert execution.programs["picky"]["seen"].tolist() == [0]
+
+
+def test_an_answer_to_what_is_no_request_is_a_failure() -> None:
+    wrong = vectorised(lambda batch, state: Effects(state, answers=answer()))
+    execution = run(wrong, {10: "picky"}, message(Kind.RESPONSE, 1, 10, cycles=5))
+    assert produced(execution) == []
+    ((row, text),) = failed(execution)
+    assert (row, text) == (0, "ValueError: answers must name each request at most once")
+    assert balances(execution) == {10: 105}, "the refund came in"
+
+
+def test_columns_of_other_types_become_those_of_messages() -> None:
+    def effects(batch: Frame, state: Frame) -> Effects:
+        return Effects(
+            state.with_columns(seen=np.array([3], dtype=np.int8)), answers=answer(payload="text"), calls=a_call()
+        )
+
+    execution = run(vectorised(effects), {10: "picky"}, request(1, 10))
+    assert [(row[0], row[2], row[6]) for row in produced(execution)] == [
+        (Kind.RESPONSE, 1, b"text"),
+        (Kind.REQUEST, 9, b""),
+    ]
+    assert execution.programs["picky"]["seen"].dtype == np.uint64
+
+
+def test_a_state_that_is_not_touched_keeps_its_object() -> None:
+    with named():
+        runner = programs({10: "echo", 11: "caller"})
+        accounts, states = runner.genesis(np.array([10, 11], dtype=np.uint64))
+        after = runner.run(frame(request(1, 10, b"x")), accounts, states)
+        assert after.accounts is accounts
+        assert all(after.programs[name] is states[name] for name in states)
+
+
+# ---- balances
+
+
+KINDS = st.sampled_from([Kind.REQUEST, Kind.RESPONSE])
+AMOUNTS = st.sampled_from([0, 1, 5, 99, 2**62, 2**64 - 1, 2**64, 2**90])
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 2), KINDS, AMOUNTS, st.lists(AMOUNTS, max_size=3), AMOUNTS),
+        max_size=8,
+    ),
+    st.sampled_from([0, 10, 2**63, 2**64 + 3, 2**100]),
+)
+def test_settling_is_arithmetic_in_order(rows: list[tuple[int, Kind, int, list[int], int]], start: int) -> None:
+    rows = sorted(rows, key=lambda row: row[0])
+    inputs = frame(*(message(kind, 1, owner, cycles=attached) for owner, kind, attached, _, _ in rows))
+    held, texts = dict.fromkeys(range(3), start), []
+    for owner, kind, attached, calls, accepted in rows:
+        held[owner] += attached if kind == Kind.RESPONSE else 0
+        for cycles in calls:
+            if cycles > held[owner]:
+                texts.append(f"balance {held[owner]}, attached {cycles}")
+            held[owner] -= cycles
+        held[owner] += accepted if kind == Kind.REQUEST else 0
+
+    def amounts(prefix: str, of: list[tuple[int, int]]) -> Frame:
+        numbers = {"row": np.array([row for row, _ in of], dtype=np.int64)}
+        high, low = [amount // WORD for _, amount in of], [amount % WORD for _, amount in of]
+        halves = {f"{prefix}_high": np.array(high, dtype=np.uint64), f"{prefix}_low": np.array(low, dtype=np.uint64)}
+        return Frame({**numbers, **halves}, len(of))
+
+    going = amounts("cycles", [(place, cycles) for place, row in enumerate(rows) for cycles in row[3]])
+    taken = amounts("accepted", [(place, row[4]) for place, row in enumerate(rows) if row[1] == Kind.REQUEST])
+    halves = {"balance_high": start // WORD, "balance_low": start % WORD}
+    accounts = Frame(
+        {
+            "canister": np.arange(3, dtype=np.uint64),
+            **{name: np.full(3, value, dtype=np.uint64) for name, value in halves.items()},
+        }
+    )
+    if texts:
+        with pytest.raises(InsufficientCycles) as raised:
+            settle(accounts, inputs, taken, going)
+        assert str(raised.value) == texts[0]
+        return
+    after = settle(accounts, inputs, taken, going)
+    found = [
+        h * WORD + low for h, low in zip(after["balance_high"].tolist(), after["balance_low"].tolist(), strict=True)
+    ]
+    assert found == [held[owner] for owner in range(3)]
+
+
+# ---- the catalogue
+
+
+def test_programs_by_name() -> None:
+    assert program_class("echo") is Echo
+    assert program_class("causeway.programs.echo:Echo") is Echo
+    for wrong, said in (
+        ("eco", "unknown"),
+        ("causeway.programs.echo:Eco", "cannot be loaded"),
+        ("sys:path", "not a subclass"),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            program_class(wrong)
+    assert sys.path
