@@ -231,3 +231,11 @@ def test_a_network_that_can_never_go_on_ends(tmp_path: Path, monkeypatch: pytest
     net = Network.from_scenario(scenario, lake=str(tmp_path / "lake"))
     assert net.run() == 21
     assert net.stalled
+
+
+def test_what_is_planned_for_a_time_without_traffic_happens(tmp_path: Path, spark: SparkSession) -> None:
+    forged = '\n[[faults]]\nkind = "forge"\ntick = 30\nchain = "C"\nsender = "caller"\nreceiver = "echo"\ntext = "x"\n'
+    gone_and_back = '\n[[moves]]\ntick = 20\nprogram = "echo"\n[[moves]]\ntick = 25\nprogram = "echo"\nchain = "B"\n'
+    rows = ledger(run(tmp_path, BASE + call("echo") + call("echo", tick=40) + forged + gone_and_back))
+    assert [row["tick"] for row in rows if row["event"] == "dropped" and row["kind"] == "request"] == [31]
+    assert {row["tick"] for row in rows if row["detail"] == "canister_removed"} == {20}

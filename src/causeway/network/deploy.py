@@ -40,11 +40,17 @@ class Deployed:
     about: Mapping[str, Any]
 
 
-def deploy(scenario: Scenario, lake: str, session: SparkSession | None, cores: int) -> Deployed:
+def deploy(
+    scenario: Scenario,
+    lake: str,
+    session: SparkSession | None,
+    cores: int,
+    buckets: tuple[tuple[int, int], ...] | None = None,
+) -> Deployed:
     """Build the kernel and the traffic of a scenario and cut its chains into buckets.
 
-    ``lake``: where recorded traffic is prepared (its folder ``traffic``). ``session``: prepares it in parallel. Raises
-    ``InvalidInput``.
+    ``lake``: where recorded traffic is prepared (its folder ``traffic``). ``session``: prepares it in parallel.
+    ``buckets``: the cut of a lake that is resumed. Raises ``InvalidInput``.
     """
     traffic = scenario.traffic(os.path.join(lake, "traffic") if "://" not in lake else f"{lake}/traffic", session)
     topology = scenario.topology(traffic)
@@ -56,8 +62,8 @@ def deploy(scenario: Scenario, lake: str, session: SparkSession | None, cores: i
     if session is not None and any(":" in name for name in installed):
         give_to_workers(session, folder)
     numbers = subnet_positions(topology)
-    partitions = scenario.network.partitions or cores
-    buckets = cut(topology, numbers, partitions)
+    if buckets is None:
+        buckets = cut(topology, numbers, scenario.network.partitions or cores)
     about = {
         "protocol": scenario.network.protocol,
         "scenario": scenario.identity(),

@@ -44,18 +44,32 @@ class Network:
             self._temporary = tempfile.TemporaryDirectory(prefix="causeway-")
             place = os.path.join(self._temporary.name, "lake")
         self.lake = Lake.at(place)
-        on_spark = scenario.network.executor == "spark"
-        if self.lake.exists():
-            about = self.lake.about()
-            if not resume:
-                raise LakeError(f"lake: {place} holds a lake already; go on with --resume, or name another folder")
-            if about["scenario"] != scenario.identity():
-                raise LakeError(f"lake: {place} was made by another scenario; resume it with its own")
-        elif resume:
-            raise LakeError(f"lake: {place} holds no lake to resume")
-        session = self.spark if on_spark else None
-        self._deployed: Deployed = deploy(scenario, place, session, cores_of(scenario.network.master, session))
-        self._before = self._open(resume)
+        made = self._made_before(place, resume)
+        self._claim = self.lake.claim()
+        try:
+            session = self.spark if scenario.network.executor == "spark" else None
+            cores = cores_of(scenario.network.master, session)
+            self._deployed: Deployed = deploy(scenario, place, session, cores, made)
+            self._before = self._open(resume)
+        except BaseException:
+            self.close()
+            raise
+
+    def _made_before(self, place: str, resume: bool) -> tuple[tuple[int, int], ...] | None:
+        """Check the lake against what is asked; return how it cuts the chains, None when it is to be made."""
+        if not self.lake.exists():
+            if resume:
+                raise LakeError(f"lake: {place} holds no lake to resume")
+            return None
+        about = self.lake.about()
+        if not resume:
+            raise LakeError(f"lake: {place} holds a lake already; go on with --resume, or name another folder")
+        if about["scenario"] != self.scenario.identity():
+            raise LakeError(f"lake: {place} was made by another scenario; resume it with its own")
+        asked, made = self.scenario.network.partitions, len(about["buckets"])
+        if asked and asked != made and min(asked, len(about["chains"])) != made:
+            raise LakeError(f"network.partitions: {asked}, but lake {place} was made with {made}; leave it out to resume")
+        return tuple((first, end) for first, end in about["buckets"])
 
     @classmethod
     def from_scenario(
@@ -82,29 +96,14 @@ class Network:
         return open_session(self.scenario.network.master)
 
     def _open(self, resume: bool) -> Manifest:
-        executor = self._executor
         if not resume:
-            self.lake.create(self._deployed.about)
-            self._save_topology()
-            return commit_genesis(executor, self.lake)
-        if self.lake.about()["buckets"] != self._deployed.about["buckets"]:
-            raise LakeError(
-                f"lake: {self.lake.storage.uri} was made with {len(self.lake.about()['buckets'])} partitions; "
-                f"resume it with --set network.partitions={len(self.lake.about()['buckets'])}"
-            )
-        self.lake.drop_uncommitted()
+            topology = self._deployed.topology
+            tables = {"chains": topology.chains, "programs": topology.programs, "registry": topology.moves}
+            self.lake.create(self._deployed.about, tables)
+        self.lake = self.lake.identified()
+        self.lake.tidy()
         heights = self.lake.heights()
-        if not heights:
-            return commit_genesis(executor, self.lake)
-        return self.lake.manifest(heights[-1])
-
-    def _save_topology(self) -> None:
-        for name, table in (
-            ("chains", self._deployed.topology.chains),
-            ("programs", self._deployed.topology.programs),
-            ("registry", self._deployed.topology.moves),
-        ):
-            self.lake.storage.write_table(f"{name}.parquet", table)
+        return self.lake.manifest(heights[-1]) if heights else commit_genesis(self._executor, self.lake)
 
     @property
     def _executor(self) -> Executor:
@@ -134,7 +133,9 @@ class Network:
         following = self._before.tick + (1 if self._before.height else 0)
         if not self._before.idle:
             return following
-        return self._deployed.deployment.traffic.next_tick(following)
+        deployment = self._deployed.deployment
+        coming = (deployment.traffic.next_tick(following), deployment.kernel.next_planned(following))
+        return min((tick for tick in coming if tick is not None), default=None)
 
     def run(self, ticks: int | None = None, progress: Progress | None = None) -> int:
         """Run until nothing is left to do, at most to tick ``ticks`` (exclusive; default: the scenario's). Returns the
@@ -211,7 +212,8 @@ class Network:
         return self.tables.summary()
 
     def close(self) -> None:
-        """Remove the temporary lake, if there is one."""
+        """Let go of the lake, so that another run may write it; a temporary one is removed."""
+        self._claim.release()
         if self._temporary is not None:
             self._temporary.cleanup()
 

@@ -58,8 +58,9 @@ class Written:
     rows: Mapping[str, int]
 
 
-_STATES: dict[tuple[str, int], tuple[int, Mapping[str, str], Any]] = {}
-"""State that this process wrote last for (lake, bucket), with its height and files: valid when the manifest names just those files."""
+_STATES: dict[tuple[str, str, int], tuple[int, Mapping[str, str], Any]] = {}
+"""State that this process wrote last for (place, lake, bucket), with its height and files: valid when the manifest names just
+those files. Holds one lake at a time."""
 
 
 def genesis(deployment: Deployment, lake: Lake, bucket: int) -> Written:
@@ -110,7 +111,7 @@ def _state(
         states = [read_state(deployment, lake, other, before) for other in range(len(deployment.buckets))]
         mine = kernel.union([kernel.part(state, chains, tick.tick) for state in states])
         return mine, {}, kernel.abandoned(states[bucket], tick.tick)
-    kept = _STATES.get((lake.storage.uri, bucket))
+    kept = _STATES.get((lake.storage.uri, lake.identity, bucket))
     if kept is not None and kept[0] == before.height and kept[1] == files:
         return kept[2], files, None
     return read_state(deployment, lake, bucket, before), files, None
@@ -264,7 +265,9 @@ def _write(
     storage.sync([*written, *log.values(), folder, HEIGHTS])
     runs = parts[kernel.offer_tables[2]]
     oldest = int(runs["height"].min()) if len(runs) else None
-    _STATES[(storage.uri, bucket)] = (tick.height, files, state)
+    for other in [key for key in _STATES if key[:2] != (storage.uri, lake.identity)]:
+        del _STATES[other]
+    _STATES[(storage.uri, lake.identity, bucket)] = (tick.height, files, state)
     return Written(bucket, files, log, row_groups, kernel.idle(state), oldest, rows)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
+
 from causeway.pipeline.lake import COMPACTED, LOG_TABLES, Lake, Manifest, height_name
 
 RUN = 32
@@ -16,8 +18,8 @@ ROWS = 1 << 20
 def compact(lake: Lake, last: Manifest) -> None:
     """Compact the next run of heights, if there is one whose transfers no stream still holds.
 
-    The merged files are written first, then the record that names them; the small files go last, so a reader finds every
-    row once, whenever it looks.
+    The merged files are written first, then the record that names them, so a reader finds every row once, whenever it
+    looks. The small files stay as long as the run lasts, for queries planned before; ``Lake.tidy`` removes them.
     """
     if last.height % RUN:
         return
@@ -33,7 +35,6 @@ def compact(lake: Lake, last: Manifest) -> None:
 def _compact_run(lake: Lake, manifests: list[Manifest]) -> None:
     first, last = manifests[0].height, manifests[-1].height
     log: dict[str, list[str]] = {}
-    merged: list[str] = []
     for table in LOG_TABLES:
         files = [path for manifest in manifests for path in manifest.log.get(table, {}).values()]
         if sum(manifest.rows.get(table, 0) for manifest in manifests) > ROWS or len(files) < 2:
@@ -45,14 +46,9 @@ def _compact_run(lake: Lake, manifests: list[Manifest]) -> None:
         with lake.storage.parquet_writer(target, schema) as writer:
             writer.write_table(_joined(lake, files))
         log[table] = [target]
-        merged += files
     record = {"first": first, "last": last, "log": log}
     lake.storage.create(f"{COMPACTED}/{height_name(first)}.json", json.dumps(record, sort_keys=True).encode())
-    for path in merged:
-        lake.storage.remove(path)
 
 
-def _joined(lake: Lake, files: list[str]):  # type: ignore[no-untyped-def]
-    import pyarrow as pa
-
+def _joined(lake: Lake, files: list[str]) -> pa.Table:
     return pa.concat_tables([lake.storage.read_table(path) for path in files]).unify_dictionaries().combine_chunks()

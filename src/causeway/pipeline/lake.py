@@ -9,11 +9,16 @@ them (an unchanged table keeps the file of an earlier height), so that state can
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
+import pyarrow as pa
+
 from causeway.model.errors import InvalidInput
+from causeway.pipeline.claim import Claimed, WriterClaim
 from causeway.pipeline.storage import AlreadyExists, Storage, first_line
 
 FORMAT = 1
@@ -59,24 +64,45 @@ def height_name(height: int) -> str:
 
 @dataclass(frozen=True)
 class Lake:
-    """A lake in a storage. Picklable."""
+    """A lake in a storage. Picklable. ``identity``: tells lakes that were at one place one after the other apart."""
 
     storage: Storage
+    identity: str = ""
 
     @classmethod
     def at(cls, uri: str) -> Lake:
         """Return the lake at a path or URI, whether it exists or not."""
         return cls(Storage(uri))
 
-    def create(self, about: Mapping[str, Any]) -> None:
-        """Make a new lake. ``about``: what the network is, for readers and for a later resume.
+    def identified(self) -> Lake:
+        """Return the existing lake with its identity."""
+        return replace(self, identity=self.about()["identity"])
 
-        Raises ``LakeError`` when there is one already, or the place cannot be written.
+    def claim(self) -> WriterClaim:
+        """Claim the right to write, before anything in the lake is changed. Raises ``LakeError``."""
+        try:
+            self.storage.make_folder("")
+            return WriterClaim(self.storage)
+        except Claimed as other:
+            raise LakeError(f"lake: {self.storage.uri} is being written by {other}") from None
+        except OSError as error:
+            raise LakeError(f"lake: {self.storage.uri} cannot be written: {first_line(error)}") from error
+
+    def create(self, about: Mapping[str, Any], tables: Mapping[str, pa.Table] = MappingProxyType({})) -> None:
+        """Make a new lake. ``about``: what the network is, for readers and for a later resume. ``tables``: the topology.
+
+        The tables are there before the lake is: a lake has them all. Raises ``LakeError`` when there is a lake already, or the place
+        cannot be written.
         """
-        content = {"format": FORMAT, **about}
+        content = {"format": FORMAT, "identity": uuid.uuid4().hex, **about}
         try:
             for folder in ("", MANIFESTS, HEIGHTS, COMPACTED):
                 self.storage.make_folder(folder)
+            if self.exists():
+                raise AlreadyExists(LAKE_FILE)
+            for name, table in tables.items():
+                self.storage.write_table(f"{name}.parquet", table)
+            self.storage.sync([""])
             self.storage.create(LAKE_FILE, json.dumps(content, sort_keys=True, indent=1).encode())
         except AlreadyExists:
             raise LakeError(
@@ -128,13 +154,23 @@ class Lake:
                 f"lake: height {manifest.height} of {self.storage.uri} was committed by another run"
             ) from None
 
-    def drop_uncommitted(self) -> None:
-        """Remove what was written for heights that were never committed."""
+    def tidy(self) -> None:
+        """Remove what counts no more: heights never committed, and small files that a compaction has replaced.
+
+        For the holder of the claim only. Queries of other processes that were planned before may miss the small files.
+        """
         heights = self.heights()
         last = heights[-1] if heights else -1
         for name in self.storage.list(HEIGHTS):
             if int(name) > last:
                 self.storage.remove_folder(f"{HEIGHTS}/{name}")
+        for compaction in self.compactions():
+            kept = {path for files in compaction["log"].values() for path in files}
+            for height in range(compaction["first"], compaction["last"] + 1):
+                for files in self.manifest(height).log.values():
+                    for path in files.values():
+                        if path not in kept and self.storage.exists(path):
+                            self.storage.remove(path)
 
     def height_folder(self, height: int) -> str:
         """Return the folder of a height's files."""
