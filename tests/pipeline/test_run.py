@@ -1,4 +1,5 @@
-"""Whole runs on the lake: the same roots however they are cut and executed, after a kill, on a cluster; and what the ledger shows."""
+"""Whole runs on the lake: the same roots however they are cut and executed, after a kill, on a cluster; and what the
+ledger shows."""
 
 from __future__ import annotations
 
@@ -220,5 +221,3 @@ if __name__ == "__main__":
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert roots(Lake.at(str(tmp_path / "lake-spark-3"))) == roots(alone.lake)
-
-

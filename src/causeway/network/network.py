@@ -68,7 +68,9 @@ class Network:
             raise LakeError(f"lake: {place} was made by another scenario; resume it with its own")
         asked, made = self.scenario.network.partitions, len(about["buckets"])
         if asked and asked != made and min(asked, len(about["chains"])) != made:
-            raise LakeError(f"network.partitions: {asked}, but lake {place} was made with {made}; leave it out to resume")
+            raise LakeError(
+                f"network.partitions: {asked}, but lake {place} was made with {made}; leave it out to resume"
+            )
         return tuple((first, end) for first, end in about["buckets"])
 
     @classmethod

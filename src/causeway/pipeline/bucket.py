@@ -1,7 +1,7 @@
 """One bucket of chains through one tick: read state and transfers from the lake, run the kernel, write the next state.
 
-This is the body of a Spark task, and of the in-process executor. It is a function of committed files alone, so it may be run
-again at any time: what it writes counts only once a manifest names it.
+This is the body of a Spark task, and of the in-process executor. It is a function of committed files alone, so it
+may be run again at any time: what it writes counts only once a manifest names it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ LANE = ("chain", "remote", "substream")
 
 @dataclass(frozen=True)
 class Deployment:
-    """All that a task needs to know of a network: how chains are cut into buckets, the kernel, and the traffic. Picklable."""
+    """All that a task needs to know of a network: how chains are cut into buckets, the kernel, and the traffic.
+    Picklable."""
 
     kernel: Kernel
     traffic: Traffic
@@ -59,8 +60,8 @@ class Written:
 
 
 _STATES: dict[tuple[str, str, int], tuple[int, Mapping[str, str], Any]] = {}
-"""State that this process wrote last for (place, lake, bucket), with its height and files: valid when the manifest names just
-those files. Holds one lake at a time."""
+"""State that this process wrote last for (place, lake, bucket), with its height and files: valid when the manifest
+names just those files. Holds one lake at a time."""
 
 
 def genesis(deployment: Deployment, lake: Lake, bucket: int) -> Written:
@@ -84,7 +85,9 @@ def run_bucket(deployment: Deployment, lake: Lake, bucket: int, tick: Tick, befo
     result = kernel.round(state, chains, plan, messages, recalled, ingress, tick)
     events = result.events if abandoned is None else concat([abandoned, result.events])
     logs = {"events": events, "collected": result.collected, "headers": result.headers}
-    unchanged = {name: path for name, path in files.items() if kernel.parts(state).get(name) is kernel.parts(result.state).get(name)}
+    was, now = kernel.parts(state), kernel.parts(result.state)
+    was, now = kernel.parts(state), kernel.parts(result.state)
+    unchanged = {name: path for name, path in files.items() if was.get(name) is now.get(name)}
     return _write(deployment, lake, bucket, tick, result.state, unchanged, {"transfers": result.outbound}, logs)
 
 
@@ -102,7 +105,8 @@ def _files(manifest: Manifest, bucket: int) -> dict[str, str]:
 def _state(
     deployment: Deployment, lake: Lake, bucket: int, tick: Tick, before: Manifest
 ) -> tuple[Any, Mapping[str, str], Frame | None]:
-    """Return a bucket's state, the files that hold it as it is, and events of programs that ended since the height before."""
+    """Return a bucket's state, the files that hold it as it is, and events of programs that ended since the height
+    before."""
     kernel = deployment.kernel
     files = _files(before, bucket)
     if kernel.rehomed(before.tick, tick.tick):

@@ -16,15 +16,16 @@ except ImportError:  # no advisory locks on this system: a claim file stands for
 CLAIM_FILE = "writer"
 
 
-class Claimed(Exception):  # noqa: N818 - the lake turns it into its own error
+class Claimed(Exception):
     """Another run writes the lake; the text says which, as far as it is known."""
 
 
 class WriterClaim:
     """The claim on one lake, held from construction to ``release`` or the end of the process.
 
-    On a local file system it is an advisory lock, which a killed process cannot keep. Elsewhere it is a file with the writer's name that
-    ``release`` removes; after a kill it must be removed by hand, because nobody can tell a dead writer from a slow one.
+    On a local file system it is an advisory lock, which a killed process cannot keep. Elsewhere it is a file with
+    the writer's name that ``release`` removes; after a kill it must be removed by hand, because nobody can tell a
+    dead writer from a slow one.
     """
 
     def __init__(self, storage: Storage) -> None:
@@ -32,7 +33,7 @@ class WriterClaim:
         self._file: IO[bytes] | None = None
         owner = f"process {os.getpid()} on {socket.gethostname()}"
         if storage.is_local and fcntl is not None:
-            file = open(storage.absolute(CLAIM_FILE), "a+b")
+            file = open(storage.absolute(CLAIM_FILE), "a+b")  # noqa: SIM115 - open as long as the claim is held
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:

@@ -1,4 +1,5 @@
-"""Compaction: the log tables of many small heights become one file a table, so that reading a long history stays fast."""
+"""Compaction: the log tables of many small heights become one file a table, so that reading a long history stays
+fast."""
 
 from __future__ import annotations
 

@@ -62,7 +62,8 @@ class InProcessExecutor:
 class SparkExecutor:
     """Runs every bucket as a Spark task. The query is planned once; a job's local property says which tick it is.
 
-    Transfers between buckets lie in the lake, not in the driver: a task reads what others wrote for it at earlier heights.
+    Transfers between buckets lie in the lake, not in the driver: a task reads what others wrote for it at earlier
+    heights.
     """
 
     def __init__(self, session: SparkSession, deployment: Deployment, lake: Lake) -> None:
@@ -99,7 +100,10 @@ class SparkExecutor:
 def _task(shared: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
-        request = json.loads(context.getLocalProperty(REQUEST)) if context is not None else {}
+        asked = context.getLocalProperty(REQUEST) if context is not None else None
+        if asked is None:
+            raise TaskFailed("a task was started without a request")
+        request = json.loads(asked)
         deployment, lake = _shared(shared)
         for batch in batches:
             for number in batch.column(0).to_pylist():

@@ -1,9 +1,10 @@
 """The lake: tables of Parquet files, and one manifest a height that says which of them count.
 
-A height is committed when its manifest exists; the manifest is created last and only if absent, so a height is there whole or not at all,
-whoever was killed when. Readers see committed heights only. State tables are named in every manifest, by the file that holds
-them (an unchanged table keeps the file of an earlier height), so that state can be read at any height. Log tables
-(``transfers``, ``events``, ``collected``, ``headers``) hold the rows of one height each, or of a run of heights once compacted.
+A height is committed when its manifest exists; the manifest is created last and only if absent, so a height is there
+whole or not at all, whoever was killed when. Readers see committed heights only. State tables are named in every
+manifest, by the file that holds them (an unchanged table keeps the file of an earlier height), so that state can be
+read at any height. Log tables (``transfers``, ``events``, ``collected``, ``headers``) hold the rows of one height
+each, or of a run of heights once compacted.
 """
 
 from __future__ import annotations
@@ -39,8 +40,9 @@ class LakeError(InvalidInput):
 class Manifest:
     """What one committed height consists of.
 
-    ``state``: table -> bucket -> file. ``log``: log table -> bucket -> file of this height. ``row_groups``: transfer file ->
-    taking bucket -> its row group. ``idle``: nothing is left to do. ``oldest_run``: the lowest height with messages still in a stream.
+    ``state``: table -> bucket -> file. ``log``: log table -> bucket -> file of this height. ``row_groups``: transfer
+    file -> taking bucket -> its row group. ``idle``: nothing is left to do. ``oldest_run``: the lowest height with
+    messages still in a stream.
     """
 
     height: int
@@ -89,10 +91,11 @@ class Lake:
             raise LakeError(f"lake: {self.storage.uri} cannot be written: {first_line(error)}") from error
 
     def create(self, about: Mapping[str, Any], tables: Mapping[str, pa.Table] = MappingProxyType({})) -> None:
-        """Make a new lake. ``about``: what the network is, for readers and for a later resume. ``tables``: the topology.
+        """Make a new lake. ``about``: what the network is, for readers and for a later resume. ``tables``: the
+        topology.
 
-        The tables are there before the lake is: a lake has them all. Raises ``LakeError`` when there is a lake already, or the place
-        cannot be written.
+        The tables are there before the lake is: a lake has them all. Raises ``LakeError`` when there is a lake
+        already, or the place cannot be written.
         """
         content = {"format": FORMAT, "identity": uuid.uuid4().hex, **about}
         try:

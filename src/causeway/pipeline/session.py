@@ -38,8 +38,8 @@ _SETTINGS = MappingProxyType(
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.worker.reuse": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Up to this many files are looked up by the driver: from 32 on, the default, Spark starts a job of its own for it,
-        # which takes ten times as long (0.6 s for 90 files on a disk).
+        # Up to this many files are looked up by the driver: from 32 on, the default, Spark starts a job of its own
+        # for it, which takes ten times as long (0.6 s for 90 files on a disk).
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
     }
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -111,11 +111,10 @@ HEADERS_SCHEMA = pa.schema(
 class Kernel(Protocol):
     """One protocol over one network, as the pipeline drives it. Picklable."""
 
-    name: str
-    topology: Topology
-    outbound_schema: pa.Schema
+    name: ClassVar[str]
+    outbound_schema: ClassVar[pa.Schema]
     """Columns of outbound messages; ``chain``, ``remote``, ``substream``, ``index`` are among them."""
-    offer_tables: tuple[str, str, str]
+    offer_tables: ClassVar[tuple[str, str, str]]
     """Names of the state tables that are shown to other chains: lanes, rejects and runs (``chain``, ``remote``,
     ``substream``, ``height``, ``first``, ``count``: where in the lake the messages in the lanes lie)."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -53,9 +53,9 @@ class IcKernel:
     tick_ns: int = 1_000_000_000
     faults: Faults = field(default_factory=Faults)
 
-    name = "ic"
-    outbound_schema = STREAMED_SCHEMA
-    offer_tables = ("lanes", "rejects", "runs")
+    name: ClassVar[str] = "ic"
+    outbound_schema: ClassVar[pa.Schema] = STREAMED_SCHEMA
+    offer_tables: ClassVar[tuple[str, str, str]] = ("lanes", "rejects", "runs")
 
     def __post_init__(self) -> None:
         if not 0 < self.tick_ns <= MAX_TICK_NS:
