@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,17 @@ def shared_folder() -> Path:
     if not (folder / "data").is_dir() and not (folder / "vectors").is_dir():
         pytest.skip(f"no vectors and no recorded data in {folder} (name the folder in CAUSEWAY_SHARED)")
     return folder
+
+
+@pytest.fixture
+def own_modules(tmp_path: Path) -> Iterator[None]:
+    """Let Python forget, after the test, the modules that it loaded from the test's folder, and the way there."""
+    before = list(sys.path)
+    yield
+    sys.path[:] = before
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
+            del sys.modules[name]
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from causeway.pipeline import calls
 from causeway.pipeline.lake import LakeError
 from causeway.pipeline.ledger import LEDGER_COLUMNS
 from causeway.pipeline.schemas import STATE_TABLES, owner_column, spark_schema
+from tests.unit.test_docs import documented
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -116,6 +117,11 @@ def test_the_counts_are_those_of_the_ledger(net: Network) -> None:
     assert summary["rejected"] == sum(code > 0 for code in ends.values())
     assert summary["sent"] == summary["answered"] + summary["rejected"] + summary["pending"] + summary["lost"]
     assert {row["sender"] for row in found if row["kind"] == "ingress"} == {"user/0"}
+
+
+def test_the_views_have_the_documented_columns(net: Network) -> None:
+    for table, view in (("ledger", net.ledger), ("calls", net.calls)):
+        assert [(name, kind) for name, kind, _ in documented(table)] == view.dtypes
 
 
 def test_a_forged_request_was_sent_by_nobody(net: Network) -> None:

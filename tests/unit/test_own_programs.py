@@ -17,7 +17,7 @@ from causeway.programs.trial import HandlerFailed
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, own_modules: None) -> Path:
     """Return a folder with modules of one's own, which Python forgets after the test."""
     (tmp_path / "own_helper.py").write_text("WORD = b'hi'\n")
     (tmp_path / "own_package").mkdir()
@@ -27,8 +27,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "class Greeter(cw.Program):\n    def on_request(self, request, context):\n        return WORD\n"
     )
     (tmp_path / "not_loaded.py").write_text("raise SystemExit\n")
-    monkeypatch.setattr(sys, "path", sys.path.copy())
-    monkeypatch.setattr(sys, "modules", sys.modules.copy())
     return look_beside(str(tmp_path / "scenario.toml"))
 
 

@@ -11,11 +11,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 from rich.markup import escape
+from rich.padding import Padding
 from rich.table import Table
 
 from causeway.cli import shell
 from causeway.cli.findings import Findings, busiest, look
-from causeway.cli.outcome import Outcome, counts_table, size, verdict
+from causeway.cli.outcome import Outcome, counts_table, indented, size, verdict
 from causeway.cli.run import execute
 from causeway.cli.watch import results
 from causeway.model.errors import InvalidInput
@@ -190,8 +191,8 @@ def folded(findings: Findings) -> list[tuple[str, int]]:
     return [*rows, (f"over {edge}", late)] if late else rows
 
 
-def _bars(rows: list[tuple[str, int]]) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
+def _bars(rows: list[tuple[str, int]]) -> Padding:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(justify="right")
     table.add_column(justify="right")
     table.add_column()
@@ -199,11 +200,11 @@ def _bars(rows: list[tuple[str, int]]) -> Table:
     for label, count in rows:
         length = max(1, round(_BAR * count / most)) if count else 0
         table.add_row(escape(label), f"{count:,}", f"[cyan]{'█' * length}[/cyan]")
-    return table
+    return indented(table)
 
 
-def _troubles(findings: Findings) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
+def _troubles(findings: Findings) -> Padding:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column(justify="right")
     table.add_column(overflow="fold")
     table.add_column(overflow="fold")
@@ -211,4 +212,4 @@ def _troubles(findings: Findings) -> Table:
     for (what, reason), count in sorted({**calls, **findings.refused}.items(), key=lambda item: -item[1]):
         explained = EXPLAINED.get((what, reason), f"{what}: {reason or 'reject by the program'}")
         table.add_row(f"{count:,}", explained, ENDED.get(what, what))
-    return table
+    return indented(table)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 
 from causeway.cli.watch import Watch
@@ -139,9 +140,9 @@ def show(outcome: Outcome, console: Console) -> None:
         console.print(f"Next: causeway state {outcome.lake}", soft_wrap=True)
 
 
-def counts_table(counts: Mapping[str, int]) -> Table:
+def counts_table(counts: Mapping[str, int]) -> Padding:
     """Return the counts as a table without lines."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 2))
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
@@ -150,7 +151,12 @@ def counts_table(counts: Mapping[str, int]) -> Table:
             continue
         bad = name in ("duplicates", "out_of_order") and counts[name] > 0
         table.add_row(name.replace("_", " "), f"{counts[name]:,}", meaning, style="bold red" if bad else None)
-    return table
+    return indented(table)
+
+
+def indented(table: Table) -> Padding:
+    """Return a table two columns to the right."""
+    return Padding.indent(table, 2)
 
 
 def verdict(counts: Mapping[str, int]) -> str:

@@ -1,0 +1,142 @@
+"""The documentation says what the code declares, and links to what exists."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import causeway as cw
+from causeway.pipeline.ledger import LEDGER_COLUMNS
+from causeway.pipeline.schemas import LOG_TABLES, STATE_TABLES, TOPOLOGY_SCHEMAS
+from causeway.programs.scalar_runner import SCALAR_SCHEMA
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LAKE = (ROOT / "docs" / "lake.md").read_text()
+DECLARED = {**TOPOLOGY_SCHEMAS, **LOG_TABLES, **STATE_TABLES, "program_<class>": SCALAR_SCHEMA}
+
+
+def documented(table: str) -> list[tuple[str, str, str]]:
+    """Return the rows (column, type, meaning) of the first list of columns in a table's section."""
+    section = LAKE.split(f"\n### `{table}`\n", 1)[1].split("\n#", 1)[0]
+    listed = section.split("| column | type | meaning |\n|---|---|---|\n", 1)[1]
+    rows = []
+    for line in listed.splitlines():
+        match = re.fullmatch(r"\| `([^`]+)` \| ([^|]+) \| (.+) \|", line)
+        if match is None:
+            break
+        rows.append((match[1], match[2], match[3]))
+    return rows
+
+
+def shown(kind: pa.DataType) -> str:
+    return shown(kind.value_type) if pa.types.is_dictionary(kind) else str(kind)
+
+
+@pytest.mark.parametrize("table", DECLARED)
+def test_the_lake_page_lists_every_column(table: str) -> None:
+    found = [(name, kind) for name, kind, _ in documented(table)]
+    assert found == [(field.name, shown(field.type)) for field in DECLARED[table]]
+
+
+def test_the_lake_page_has_no_other_tables() -> None:
+    assert set(re.findall(r"^### `(.+)`$", LAKE, re.M)) == {*DECLARED, "ledger", "calls"}
+
+
+def test_the_ledgers_columns_mean_what_the_code_says() -> None:
+    assert {name: meaning for name, _, meaning in documented("ledger")} == dict(LEDGER_COLUMNS)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text):
+        if "://" not in target:
+            assert (page.parent / target).exists(), target
+
+
+def test_the_documentation_index_names_every_page() -> None:
+    index = (ROOT / "docs" / "README.md").read_text()
+    for page in (ROOT / "docs").rglob("*.md"):
+        place = page.relative_to(ROOT / "docs").as_posix()
+        assert place == "README.md" or f"({place})" in index, place
+
+
+SCENARIO = """
+[network]
+executor = "in_process"
+[[chains]]
+name = "left"
+[[chains]]
+name = "right"
+[[programs]]
+name = "left-counter"
+chain = "left"
+program = "counter:Counter"
+options = { friend = 1 }
+balance = 100
+[[programs]]
+name = "right-counter"
+chain = "right"
+program = "counter:Counter"
+[[programs]]
+name = "caller"
+chain = "left"
+program = "caller"
+[[programs]]
+name = "tally"
+chain = "right"
+program = "counter:Tally"
+[traffic]
+source = "script"
+[[traffic.send]]
+tick = 0
+to = "left-counter"
+method = "go"
+count = 3
+[[traffic.send]]
+tick = 0
+to = "caller"
+call = { receiver = "tally", text = "x" }
+count = 5
+"""
+
+
+def test_the_programs_of_the_how_to_run(tmp_path: Path, own_modules: None) -> None:
+    page = (ROOT / "docs" / "how-to" / "write-a-program.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.S)
+    programs = [block for block in blocks if "class " in block]
+    (trial,) = [block for block in blocks if "cw.Trial" in block]
+    assert len(programs) == 2
+    (tmp_path / "counter.py").write_text("\n".join(programs))
+    (tmp_path / "scenario.toml").write_text(SCENARIO)
+    with cw.Network.from_scenario(tmp_path / "scenario.toml", lake=str(tmp_path / "lake")) as net:
+        net.run()
+        assert net.program_state("left-counter") == {"count": 3}
+        assert net.program_state("right-counter") == {"count": 3}
+        assert net.program_state("tally")["served"] == 5
+        assert net.program_state("caller")["answered"] == 5
+    from counter import Counter  # type: ignore[import-not-found]
+
+    names: dict[str, Any] = {"cw": cw, "Counter": Counter}
+    exec(trial, names)
+    names["test_counts_what_it_is_told"]()
+
+
+def test_the_readme_example_says_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own_modules: None
+) -> None:
+    page = (ROOT / "README.md").read_text()
+    module, session = re.findall(r"```python\n(.*?)```", page, re.S)
+    (scenario,) = re.findall(r"```toml\n(.*?)```", page, re.S)
+    (tmp_path / "hello.py").write_text(module)
+    (tmp_path / "hello.toml").write_text(scenario)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(session.replace("print(", "said = ("), names)
+    assert names["said"] == {"heard": "hello world"}
+    names["net"].close()
