@@ -6,8 +6,9 @@ import contextlib
 import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,6 +16,9 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from causeway.model.errors import InvalidInput
+
+SYNCERS = 8
+"""Threads that wait for the disk."""
 
 
 class AlreadyExists(Exception):
@@ -113,7 +117,12 @@ class Storage:
     def open_parquet(self, path: str) -> Iterator[pq.ParquetFile]:
         """Open a Parquet file for reading."""
         full = self._full(path)
-        with pq.ParquetFile(full if self.is_local else self._place[0].open_input_file(full), memory_map=False) as file:
+        if self.is_local:
+            # What the system has in memory is read in place.
+            with pq.ParquetFile(full, memory_map=True, pre_buffer=False) as file:
+                yield file
+            return
+        with pq.ParquetFile(self._place[0].open_input_file(full)) as file:
             yield file
 
     def read_table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
@@ -130,15 +139,20 @@ class Storage:
     def parquet_writer(self, path: str, schema: pa.Schema, *, sync: bool = True) -> Iterator[pq.ParquetWriter]:
         """Open a Parquet file for writing row group by row group; when the block ends, the disk keeps it (``sync``)."""
         full = self._full(path)
-        where = full if self.is_local else self._place[0].open_output_stream(full)
-        settings = {name: _settings(item.type) for name, item in zip(schema.names, schema, strict=True)}
-        with pq.ParquetWriter(
-            where,
-            schema,
-            compression={name: compression for name, (compression, _) in settings.items()},
-            use_dictionary=[name for name, (_, dictionary) in settings.items() if dictionary] or False,
-            write_statistics=False,
-        ) as writer:
+        where = pa.OSFile(full, "wb") if self.is_local else self._place[0].open_output_stream(full)
+        bodies = [name for name, kind in zip(schema.names, schema.types, strict=True) if pa.types.is_binary(kind)]
+        texts = [name for name, kind in zip(schema.names, schema.types, strict=True) if pa.types.is_dictionary(kind)]
+        with (
+            where as sink,
+            pq.ParquetWriter(
+                sink,
+                schema,
+                # Snappy passes over bodies that cannot be made smaller; numbers compress faster than they are looked up.
+                compression={name: "snappy" if name in bodies else "lz4" for name in schema.names} if bodies else "lz4",
+                use_dictionary=texts or False,
+                write_statistics=False,
+            ) as writer,
+        ):
             yield writer
         if sync:
             self.sync([path])
@@ -146,11 +160,11 @@ class Storage:
     def sync(self, paths: Iterable[str]) -> None:
         """Have the disk keep files and the entries of folders.
 
-        Many files are written first and synced together: then the first call does most of the work for all of them.
+        Many are written first and synced at once: then the disk does most of the work for all of them together.
         """
         if self.is_local:
-            for path in paths:
-                self._sync(self._full(path))
+            for _ in _syncers(os.getpid()).map(self._sync, [self._full(path) for path in paths]):
+                pass
 
     def _sync(self, full: str) -> None:
         descriptor = os.open(full, os.O_RDONLY)
@@ -160,13 +174,10 @@ class Storage:
             os.close(descriptor)
 
 
-def _settings(kind: pa.DataType) -> tuple[str, bool]:
-    """Return compression and use of a dictionary for a column: numbers compress faster than they are looked up, and
-    snappy passes over payloads that cannot be made smaller.
-    """
-    if pa.types.is_binary(kind):
-        return "snappy", False
-    return "lz4", pa.types.is_dictionary(kind)
+@cache
+def _syncers(process: int) -> ThreadPoolExecutor:
+    """Return the threads of this process: those of the one it was forked from are not here."""
+    return ThreadPoolExecutor(SYNCERS, "causeway-sync")
 
 
 def first_line(error: BaseException) -> str:
