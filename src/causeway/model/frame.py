@@ -181,7 +181,7 @@ def from_table(table: pa.Table) -> Frame:
             chunked = chunked.unify_dictionaries()
         array = chunked.combine_chunks() if chunked.num_chunks != 1 else chunked.chunk(0)
         if pa.types.is_integer(item.type) or pa.types.is_boolean(item.type) or pa.types.is_floating(item.type):
-            columns[item.name] = array.to_numpy(zero_copy_only=False)
+            columns[item.name] = _recognised(array.to_numpy(zero_copy_only=False))
         elif pa.types.is_fixed_size_binary(item.type):
             columns[item.name] = _fixed_bytes(array)
         else:
@@ -233,7 +233,10 @@ def _gather(source: Column, rows: Rows) -> Column:
 
 def repeated(value: Any, length: int) -> npt.NDArray[Any]:
     """Return a column of one ``value`` repeated, without storing it more than once."""
-    return np.broadcast_to(np.asarray(value), (length, *np.shape(value)))
+    one = np.asarray(value)
+    column: npt.NDArray[Any] = np.ndarray((length, *one.shape), one.dtype, one, 0, (0, *one.strides))
+    column.flags.writeable = False
+    return column
 
 
 def repeated_text(text: str, length: int) -> pa.DictionaryArray:
@@ -244,6 +247,15 @@ def repeated_text(text: str, length: int) -> pa.DictionaryArray:
 def repeated_bytes(value: bytes, length: int) -> pa.BinaryArray:
     """Return a bytes column of one value repeated."""
     return pa.array([value], pa.binary()).take(pa.array(np.zeros(length, dtype=np.int32)))
+
+
+def _recognised(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return the column, as one value repeated if that is what it is: many columns of messages are."""
+    if len(column) > 1 and column[0] == column[-1]:
+        sample = column[:: max(1, len(column) // 64)]
+        if (sample == column[0]).all() and (column == column[0]).all():
+            return repeated(column[0], len(column))
+    return column
 
 
 def _is_repeated(column: npt.NDArray[Any]) -> bool:
@@ -267,12 +279,24 @@ def _to_arrow(column: Column, kind: pa.DataType) -> pa.Array:
         if pa.types.is_fixed_size_binary(kind):
             data = np.ascontiguousarray(column)
             return pa.FixedSizeBinaryArray.from_buffers(kind, len(column), [None, pa.py_buffer(data)])
+        if _is_repeated(column) and not column[0] and pa.types.is_integer(kind):
+            return pa.Array.from_buffers(kind, len(column), [None, _zeros(len(column) * (kind.bit_width // 8))])
         return pa.array(np.ascontiguousarray(column), kind)
     if column.type == kind:
         return column
     if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(column.type):
         return column.dictionary_encode().cast(kind)
     return column.cast(kind)
+
+
+_ZEROS = [pa.py_buffer(bytes(1 << 16))]
+
+
+def _zeros(size: int) -> pa.Buffer:
+    """Return a buffer of at least ``size`` zero bytes, always the same: many columns of messages are zero."""
+    if _ZEROS[0].size < size:
+        _ZEROS[0] = pa.py_buffer(bytes(size))
+    return _ZEROS[0]
 
 
 def _fixed_bytes(array: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint8]:

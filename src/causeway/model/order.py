@@ -39,45 +39,34 @@ def stable_order(*keys: npt.NDArray[np.unsignedinteger]) -> Rows:
         fitting += 1
     if fitting == 0:
         return _order_by_parts(keys, widths, WORD_BITS)
-    order = _order_of_packed(_pack(keys[:fitting], widths[:fitting]))
+    leading = _pack(keys[:fitting], widths[:fitting])
     rest = keys[fitting:]
-    if not rest or _ascending_in_ties(keys[:fitting], rest, order):
-        return order
+    if not rest:
+        return _order_of_packed(leading)[0]
+    if sum(widths[fitting:]) <= WORD_BITS:
+        order, leading = _order_of_packed(leading)
+        # Mostly the rest follows: what came over one lane lies in the order of the lane.
+        following = _pack(rest, widths[fitting:])[order]
+        if bool(((following[1:] >= following[:-1]) | (leading[1:] != leading[:-1])).all()):
+            return order
     return _order_by_parts(keys, widths, room)
 
 
-def _order_of_packed(packed: U64) -> Rows:
-    """Return the stable order of words that leave enough upper bits free for a row number; ``packed`` is used up."""
+def _order_of_packed(packed: U64) -> tuple[Rows, U64]:
+    """Return the stable order of words that leave enough upper bits free for a row number, and the words in it.
+
+    ``packed`` is used up.
+    """
     length = len(packed)
     if bool((packed[1:] >= packed[:-1]).all()):
-        return np.arange(length, dtype=np.int64)
-    row_bits = (length - 1).bit_length()
-    packed <<= np.uint64(row_bits)
+        return np.arange(length, dtype=np.int64), packed
+    row_bits = np.uint64((length - 1).bit_length())
+    packed <<= row_bits
     packed |= np.arange(length, dtype=np.uint64)
     packed.sort()
-    packed &= np.uint64((1 << row_bits) - 1)
-    return packed.view(np.int64)
-
-
-def _ascending_in_ties(
-    keys: Sequence[npt.NDArray[np.unsignedinteger]], rest: Sequence[npt.NDArray[np.unsignedinteger]], order: Rows
-) -> bool:
-    """Return whether rows that agree in ``keys`` stand in ascending order of ``rest`` when taken in ``order``.
-
-    Messages mostly do: what came over one lane lies in the order of the lane.
-    """
-    tied = np.ones(len(order) - 1, dtype=bool)
-    for key in keys:
-        ordered = key[order]
-        tied &= ordered[1:] == ordered[:-1]
-    pairs = np.flatnonzero(tied)
-    before, after = order[pairs], order[pairs + 1]
-    for key in rest:
-        if bool((key[before] > key[after]).any()):
-            return False
-        equal = key[before] == key[after]
-        before, after = before[equal], after[equal]
-    return True
+    ordered = packed >> row_bits
+    packed &= (np.uint64(1) << row_bits) - np.uint64(1)
+    return packed.view(np.int64), ordered
 
 
 def _order_by_parts(keys: Sequence[npt.NDArray[np.unsignedinteger]], widths: Sequence[int], room: int) -> Rows:
@@ -91,7 +80,7 @@ def _order_by_parts(keys: Sequence[npt.NDArray[np.unsignedinteger]], widths: Seq
             taken.insert(0, remaining.pop())
         packed = _pack([key for key, _ in taken], [width for _, width in taken])[order]
         wide = sum(width for _, width in taken) + (length - 1).bit_length() > WORD_BITS
-        order = order[np.argsort(packed, kind="stable") if wide else _order_of_packed(packed)]
+        order = order[np.argsort(packed, kind="stable") if wide else _order_of_packed(packed)[0]]
     return order
 
 

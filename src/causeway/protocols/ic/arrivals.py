@@ -23,6 +23,9 @@ ARRIVAL_SCHEMA = pa.schema(
 """A push to an input queue: the message, where it came from (``remote`` is ``NO_CHAIN`` when from no lane), and by
 which way."""
 
+INGRESS_ARRIVAL_SCHEMA = pa.schema([STREAMED_SCHEMA.field(name) for name in ["chain", *MESSAGE_COLUMNS, "queue_index"]])
+"""A push to an ingress queue."""
+
 OUTGOING_SCHEMA = pa.schema([*(STREAMED_SCHEMA.field(name) for name in ["chain", *MESSAGE_COLUMNS, "sent_tick"])])
 """A message that routing itself appends to a stream: ``chain`` is the subnet that sends it on."""
 

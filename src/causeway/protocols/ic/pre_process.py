@@ -18,7 +18,13 @@ from causeway.model.errors import InvariantViolation
 from causeway.model.frame import Frame, concat, empty_frame, from_table, repeated
 from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import pair_codes, positions_in, stable_order
-from causeway.protocols.ic.arrivals import ARRIVAL_SCHEMA, as_arrivals, push_arrivals, push_strays
+from causeway.protocols.ic.arrivals import (
+    ARRIVAL_SCHEMA,
+    INGRESS_ARRIVAL_SCHEMA,
+    as_arrivals,
+    push_arrivals,
+    push_strays,
+)
 from causeway.protocols.ic.context import NANOSECONDS, Context
 from causeway.protocols.ic.events import EventLog, event_rows, names_column
 from causeway.protocols.ic.judge import LostCause, Verdicts, judge
@@ -32,7 +38,7 @@ from causeway.protocols.ic.messages import (
     reject_responses,
 )
 from causeway.protocols.ic.signals import collect, collect_loopback, handle_rejects
-from causeway.protocols.ic.state import INPUT_SCHEMA, State, lane_codes
+from causeway.protocols.ic.state import State, lane_codes
 
 DENSE_LANES = 1 << 22
 """Below this code of (chain, remote), flat lanes are looked up in an array instead of by bisection."""
@@ -239,6 +245,8 @@ def _rejected_loopback(messages: Frame, verdicts: Verdicts, loopback: np.ndarray
 def induct_ingress(state: State, ingress: pa.Table, context: Context, log: EventLog) -> tuple[State, Frame]:
     """Push the ingress messages to their canisters' queues; refuse those for canisters or chains that are not here."""
     length = ingress.num_rows
+    if length == 0:
+        return state, empty_frame(INGRESS_ARRIVAL_SCHEMA)
     rows = from_table(ingress.select(["chain", "receiver", "sender", "method", "payload"]))
     messages = Frame(
         {
@@ -251,13 +259,11 @@ def induct_ingress(state: State, ingress: pa.Table, context: Context, log: Event
             "cycles_low": repeated(np.uint64(0), length),
             "code": repeated(np.uint8(0), length),
             "deadline": repeated(np.uint32(0), length),
-            "method": rows["method"].dictionary_encode() if length else empty_frame(INPUT_SCHEMA)["method"],
+            "method": rows["method"].dictionary_encode(),
             "payload": rows["payload"],
         },
         length,
     )
-    if length == 0:
-        return state, messages.with_columns(queue_index=np.uint64(0))
     here = context.host_of(messages["receiver"]) == messages["chain"].view(np.int32)
     running = np.isin(messages["chain"], context.chains)
     accepted = here & running & state.installed(messages["receiver"])
