@@ -1,0 +1,66 @@
+"""What the figures were measured on, and how much memory processes took."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+PACKAGES = ("pyspark", "pyarrow", "numpy", "datafusion", "duckdb", "polars")
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures depend on: processor, cores, memory, versions."""
+    versions = {}
+    for package in PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            versions[package] = importlib.metadata.version(package)
+    return {
+        "processor": _processor(),
+        "cores": psutil.cpu_count() or 1,
+        "memory_bytes": psutil.virtual_memory().total,
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "packages": versions,
+        "load_before": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+    }
+
+
+def _processor() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or "unknown"
+
+
+def peak_bytes(process: psutil.Process) -> int:
+    """Return the largest resident memory a process has had; on systems that do not tell, what it has now."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in Path(f"/proc/{process.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) * 1024
+    return int(process.memory_info().rss)
+
+
+def peaks(exclude: tuple[int, ...] = ()) -> dict[str, int]:
+    """Return the sum of the peaks of this process and those below it, Python and Java apart.
+
+    The peaks need not have come at the same time, and memory that processes share is counted in each: an upper bound.
+    ``exclude``: processes to leave out, with all below them.
+    """
+    sums = {"python": 0, "java": 0}
+    waiting = [psutil.Process()]
+    while waiting:
+        process = waiting.pop()
+        if process.pid in exclude:
+            continue
+        with contextlib.suppress(psutil.Error):
+            waiting += process.children()
+            sums["java" if "java" in process.name() else "python"] += peak_bytes(process)
+    return sums

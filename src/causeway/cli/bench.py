@@ -1,0 +1,132 @@
+"""``causeway bench``: how fast rounds are on this machine, next to other tools that do the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from causeway.cli import shell
+from causeway.cli.watch import notes, results
+from causeway.model.errors import InvalidInput
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Measure rounds on this machine.")
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+Master = Annotated[str, typer.Option(help="Spark master, such as 'local[2]'.")]
+Folder = Annotated[
+    str | None,
+    typer.Option("--lake", metavar="DIR", help="Folder for the lakes, which are removed again.", show_default=False),
+]
+Subnets = Annotated[int, typer.Option(min=1, help="Chains.")]
+Canisters = Annotated[int, typer.Option(min=2, help="Programs on them.")]
+Payload = Annotated[int, typer.Option("--payload-bytes", min=0, help="Bytes of a message's body.")]
+
+
+@app.command("rounds", epilog=shell.EPILOG)
+def rounds(
+    messages: Annotated[str, typer.Option(metavar="N,N", help="Messages of a round; several sizes.")] = "1e4,1e5,1e6",
+    repeat: Annotated[int, typer.Option("--rounds", min=1, help="How often each is measured.")] = 5,
+    against: Annotated[
+        str, typer.Option(metavar="NAME,NAME", help="Other tools: python, duckdb, polars; empty for none.")
+    ] = "python,duckdb,polars",
+    subnets: Subnets = 40,
+    canisters: Canisters = 20_000,
+    payload_bytes: Payload = 64,
+    master: Master = "local[*]",
+    lake: Folder = None,
+    force: Annotated[bool, typer.Option("--all", help="Run other tools even if memory may not suffice.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Measure one round of a network in steady state, next to the same round by other tools.
+
+    All read the same committed state, and what they commit is compared. Exit code 1: some result differs.
+
+    [bold]Example[/bold]: causeway bench rounds --messages 1e5,1e6 --against duckdb,polars
+    """
+    from causeway.benchmarking import bench_rounds, render
+
+    sizes = [_number(text) for text in _names(messages)]
+    result = _watched(
+        "Measuring rounds",
+        lambda tell: bench_rounds(
+            sizes,
+            subnets=subnets,
+            canisters=canisters,
+            payload_bytes=payload_bytes,
+            rounds=repeat,
+            comparators=_names(against),
+            master=master,
+            lake_folder=lake,
+            force=force,
+            progress=tell,
+        ),
+    )
+    _print(result, render, as_json)
+    equal = all(figures.get("equal", True) for size in result["sizes"] for figures in size["figures"].values())
+    return shell.OK if equal else shell.BROKEN
+
+
+@app.command("floor", epilog=shell.EPILOG)
+def floor(
+    messages: Annotated[int, typer.Option(min=1, help="Messages of a tick.")] = 100,
+    ticks: Annotated[int, typer.Option(min=1, help="Ticks measured.")] = 100,
+    subnets: Subnets = 40,
+    canisters: Canisters = 20_000,
+    payload_bytes: Payload = 64,
+    master: Master = "local[*]",
+    lake: Folder = None,
+    as_json: Json = False,
+) -> int:
+    """Measure the smallest tick: in the calling process, and on Spark with one and two tasks.
+
+    [bold]Example[/bold]: causeway bench floor --json
+    """
+    from causeway.benchmarking import bench_floor, render
+
+    result = _watched(
+        "Measuring small ticks",
+        lambda tell: bench_floor(
+            messages,
+            ticks=ticks,
+            subnets=subnets,
+            canisters=canisters,
+            payload_bytes=payload_bytes,
+            master=master,
+            lake_folder=lake,
+            progress=tell,
+        ),
+    )
+    _print(result, render, as_json)
+    return shell.OK
+
+
+def _watched(text: str, measure: Callable[[Callable[[str], None]], dict[str, Any]]) -> dict[str, Any]:
+    console = notes()
+    if not console.is_terminal:
+        return measure(lambda step: None)
+    with console.status(text, spinner="dots") as status:
+        return measure(lambda step: status.update(f"{text}: {step}"))
+
+
+def _print(result: dict[str, Any], render: Callable[[dict[str, Any]], Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result))
+    else:
+        results().print(render(result))
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _number(text: str) -> int:
+    try:
+        number = float(text)
+        if number >= 1 and number == int(number):
+            return int(number)
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidInput(f"messages: {text} is not a number of messages; write for example 10000 or 1e6")
