@@ -1,0 +1,140 @@
+"""The state root says everything: whatever changes in a state changes its chain's root, and no other's."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from causeway.model.frame import Frame
+from causeway.model.ledger import Kind
+from causeway.protocols.contract import Tick
+from causeway.protocols.ic.state import STATE_SCHEMAS
+from tests.unit.ic_network import ACTOR, Network
+
+
+def busy() -> Network:
+    """A network with something in every part of its state."""
+    canisters = {1: (0, ACTOR), 2: (1, ACTOR), 3: (1, "caller"), 4: (2, ACTOR), 5: (0, "echo")}
+    net = Network(
+        canisters,
+        options={
+            "receiver_check": "off",
+            "reject_every": 3,
+            "limits": "deployed",
+            "limit": {"stream_messages": 2},
+            "messages_per_canister": 1,
+        },
+        moves=[(2, 4, 0)],
+    )
+    for receiver in (2, 3, 4, 2, 5, 2):
+        net.tell(1, *[("call", receiver, "echo", b"body", 1, None)] * 3)
+        net.tell(2, ("call", 4, "echo", b"x", 0, None), ("call", 1, "echo", b"x", 0, None))
+    net.rounds(4)
+    return net
+
+
+def roots(net: Network, state: Any) -> list[bytes]:
+    tick = Tick(net.height, net.height)
+    return [bytes(root) for root in net.run.kernel.headers(state, net.run.groups[0], tick)["root"]]
+
+
+def changed(column: Any) -> Any:
+    """The column with another first value."""
+    if isinstance(column, np.ndarray):
+        other = column.copy()
+        if other.ndim > 1:
+            other[0, 0] ^= 1
+        else:
+            other[0] ^= np.asarray(1).astype(other.dtype)
+        return other
+    values = column.to_pylist()
+    values[0] = values[0] + ("x" if isinstance(values[0], str) else b"x")
+    made = pa.array(values, pa.string() if isinstance(values[0], str) else pa.binary())
+    return made.dictionary_encode() if pa.types.is_dictionary(column.type) else made
+
+
+PARTS = ["lanes", "rejects", "runs", "strays", "canisters", "ingress_queues", "input_queues", "output_queues"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_every_value_of_every_part_is_in_the_root(part: str) -> None:
+    net = busy()
+    state, before = net.state, roots(net, net.state)
+    frame: Frame = net.run.kernel.parts(state)[part]
+    assert len(frame), f"nothing in {part}: this test shows nothing"
+    for name in STATE_SCHEMAS[part].names:
+        if name in ("chain", "canister"):
+            continue  # whose a row is decides which root it is in
+        other = frame.with_columns(**{name: changed(frame[name])})
+        change: dict[str, Any] = {part: other}
+        if part == "lanes":
+            change = {part: replace(state.lanes, rows=other)}
+        elif part.endswith("_queues"):
+            if name == getattr(state, part).keys[0]:
+                continue
+            change = {part: replace(getattr(state, part), elements=other)}
+        after = roots(net, replace(state, **change))
+        assert sum(one != two for one, two in zip(before, after, strict=True)) == 1, f"{part}.{name}"
+
+
+@pytest.mark.parametrize("part", ["ingress_queues", "input_queues", "output_queues"])
+def test_rolling_indices_are_in_the_root(part: str) -> None:
+    net = busy()
+    queues = getattr(net.state, part)
+    for name in ("second", "next_index"):
+        counters = replace(queues.counters, **{name: changed(getattr(queues.counters, name))})
+        change: dict[str, Any] = {part: replace(queues, counters=counters)}
+        after = roots(net, replace(net.state, **change))
+        assert sum(one != two for one, two in zip(roots(net, net.state), after, strict=True)) == 1, name
+
+
+def test_states_of_programs_are_in_the_root() -> None:
+    net = busy()
+    for name, frame in net.state.programs.items():
+        for column in frame.names[1:]:
+            other = {**net.state.programs, name: frame.with_columns(**{column: changed(frame[column])})}
+            after = roots(net, replace(net.state, programs=other))
+            assert sum(one != two for one, two in zip(roots(net, net.state), after, strict=True)) == 1, (name, column)
+
+
+def sha256(data: bytes) -> bytes:
+    return hashlib.sha256(data).digest()
+
+
+def leaf(row: dict[str, Any]) -> bytes:
+    """The leaf of a message by hand: 00, fixed fields big-endian, method, payload."""
+    method = row["method"].encode()
+    fixed = struct.pack(
+        ">BBBIIQQQQQ",
+        *(0, row["kind"], row["code"], len(method), row["deadline"], row["sender"], row["receiver"], row["callback"]),
+        *(row["cycles_high"], row["cycles_low"]),
+    )
+    return sha256(fixed + method + row["payload"])
+
+
+def tree(leaves: list[bytes]) -> bytes:
+    if len(leaves) == 1:
+        return leaves[0]
+    left = 1 << ((len(leaves) - 1).bit_length() - 1)
+    return sha256(b"\x01" + tree(leaves[:left]) + tree(leaves[left:]))
+
+
+def test_a_run_has_the_merkle_root_of_its_messages() -> None:
+    net = busy()
+    messages = [row for frame in net.run.outbound for row in frame.to_table(net.run.kernel.outbound_schema).to_pylist()]
+    assert {row["kind"] for row in messages} == {Kind.REQUEST, Kind.RESPONSE}
+    runs = net.state.runs.to_table(STATE_SCHEMAS["runs"]).to_pylist()
+    assert len(runs) > 3
+    for run in runs:
+        lane = [run[name] for name in ("chain", "remote", "substream")]
+        indices = range(run["first"], run["first"] + run["count"])
+        mine = [row for row in messages if [row[name] for name in ("chain", "remote", "substream")] == lane]
+        leaves = [leaf(row) for row in sorted(mine, key=lambda row: int(row["index"])) if row["index"] in indices]
+        assert len(leaves) == run["count"]
+        assert run["root"] == tree(leaves)
