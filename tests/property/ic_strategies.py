@@ -19,8 +19,8 @@ CANISTER_NUMBERS = [0, 1, 2, 3, 7, 300, 2**24 + 1, 2**32 + 5, 2**63, 2**64 - 1]
 PROGRAMS = [ACTOR, ACTOR, "echo", "caller", SCALAR_CALLER, "ping_pong", "scalar_echo", None]
 PAYLOADS = [b"", b"x", b"\x03\x02\x01", bytes(300)]
 METHODS = ["echo", "echo", "take", "take", "hold", "hold", "refuse", "raise", "early", "spend"]
-CYCLES = [*[0] * 10, *[1, 3, 40] * 3, 2**64 - 1, 2**64, 2**70 + 5]
-BALANCES = [0, 5, *[1_000] * 4, *[2**63, 2**64 + 7, 2**80, 2**100] * 2]
+CYCLES = [*[0] * 10, *[1, 3, 40] * 3, 2**64 - 1, 2**64, 2**70 + 5, 10**38 - 2]
+BALANCES = [0, 5, *[1_000] * 4, *[2**63, 2**64 + 7, 2**80, 2**100] * 2, *[10**38 - 1] * 3]
 
 
 def options() -> st.SearchStrategy[dict[str, Any]]:

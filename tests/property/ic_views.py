@@ -87,7 +87,8 @@ def kernel_view(run: KernelRun) -> dict[int, dict[str, Any]]:
     accounts = state.canisters
     for row in range(len(accounts)):
         canister = int(accounts["canister"][row])
-        balance = int(accounts["balance_high"][row]) * WORD + int(accounts["balance_low"][row])
+        over, high, low = (int(accounts[f"balance_{word}"][row]) for word in ("over", "high", "low"))
+        balance = (over * WORD + high) * WORD + low
         home(canister)["accounts"][canister] = (balance, int(accounts["next_callback"][row]))
     for name, frame in state.programs.items():
         for row in range(len(frame)):

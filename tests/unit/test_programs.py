@@ -19,7 +19,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.model.ledger import Kind
 from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
-from causeway.programs import Effects, Program, Reject, VectorProgram, program_class
+from causeway.programs import CyclesOverflow, Effects, Program, Reject, VectorProgram, program_class
 from causeway.programs.accounts import settle
 from causeway.programs.catalogue import PROGRAMS
 from causeway.programs.echo import Echo
@@ -50,6 +50,10 @@ def message(
 
 def request(sender: int, receiver: int, payload: bytes = b"", **more: Any) -> dict[str, Any]:
     return message(Kind.REQUEST, sender, receiver, payload, **more)
+
+
+def response(sender: int, receiver: int, payload: bytes = b"", **more: Any) -> dict[str, Any]:
+    return message(Kind.RESPONSE, sender, receiver, payload, **more)
 
 
 def frame(*messages: dict[str, Any]) -> Frame:
@@ -99,8 +103,9 @@ def produced(execution: Execution) -> list[tuple[Any, ...]]:
 
 
 def balances(execution: Execution) -> dict[int, int]:
-    columns = (execution.accounts[name].tolist() for name in ("canister", "balance_high", "balance_low"))
-    return {number: high * WORD + low for number, high, low in zip(*columns, strict=True)}
+    names = ("canister", "balance_over", "balance_high", "balance_low")
+    columns = (execution.accounts[name].tolist() for name in names)
+    return {number: (over * WORD + high) * WORD + low for number, over, high, low in zip(*columns, strict=True)}
 
 
 def failed(execution: Execution) -> list[tuple[int, str]]:
@@ -248,7 +253,43 @@ def test_a_balance_never_passes_128_bits() -> None:
     asked = [request(1, 5, callback=place, cycles=10**38) for place in range(4)]
     execution = run(takes, {5: "acting"}, *asked, balance=high)
     assert [row[5] for row in produced(execution)] == [0, 0, 5, 5]
+    assert [row[4] for row in produced(execution)] == [0, 0, 10**38, 10**38], "what was not accepted goes back"
+    text = f"CyclesOverflow: balance {high + 2 * 10**38}, accepted {10**38}, at most 2**128 - 1"
+    assert produced(execution)[2][6] == text.encode()
     assert balances(execution) == {5: high + 2 * 10**38}
+
+
+class TakesAll(VectorProgram):
+    """Accepts all cycles of a request."""
+
+    def handle(self, batch: Frame, state: Frame) -> Effects:
+        rows = np.flatnonzero(batch["kind"] == Kind.REQUEST)
+        asked = batch.take(rows)
+        answers = {"row": rows, "code": np.zeros(len(rows), dtype=np.uint8), "payload": asked["payload"]}
+        accepted = {"accepted_high": asked["cycles_high"], "accepted_low": asked["cycles_low"]}
+        return Effects(state, answers=Frame({**answers, **accepted}, len(rows)))
+
+
+@pytest.mark.parametrize(
+    "form", [{"acting": TakesAll}, scalar(lambda program, request, context: (b"", request.cycles))]
+)
+def test_a_refund_is_never_turned_away_and_never_lost(form: dict[str, type[Any]]) -> None:
+    full, back = 2**128 - 1, 2**128 - 5
+    inputs = [request(1, 5, cycles=full), response(2, 5, cycles=back), request(1, 5, callback=1, cycles=1)]
+    execution = run(form, {5: "acting"}, *inputs, balance=0)
+    assert [row[5] for row in produced(execution)] == [0, 5]
+    assert balances(execution) == {5: full + back}
+
+
+def test_no_call_carries_more_than_128_bits() -> None:
+    def spend(program: Program, request: Request, context: Context) -> bytes:
+        context.call(9, "m", cycles=context.balance)
+        return b""
+
+    inputs = [response(2, 5, cycles=2**128 - 1), request(1, 5)]
+    execution = run(scalar(spend), {5: "acting"}, *inputs, balance=7)
+    assert produced(execution)[0][6] == f"CyclesOverflow: attached {2**128 + 6}, at most 2**128 - 1".encode()
+    assert balances(execution) == {5: 2**128 + 6}
 
 
 def test_an_answer_stays_delivered_when_its_handler_raises() -> None:
@@ -453,7 +494,7 @@ def test_a_state_that_is_not_touched_keeps_its_object() -> None:
 
 
 KINDS = st.sampled_from([Kind.REQUEST, Kind.RESPONSE])
-AMOUNTS = st.sampled_from([0, 1, 5, 99, 2**62, 2**64 - 1, 2**64, 2**90])
+AMOUNTS = st.sampled_from([0, 1, 5, 99, 2**62, 2**64 - 1, 2**64, 2**90, 2**127, 2**128 - 1])
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)
@@ -462,7 +503,7 @@ AMOUNTS = st.sampled_from([0, 1, 5, 99, 2**62, 2**64 - 1, 2**64, 2**90])
         st.tuples(st.integers(0, 2), KINDS, AMOUNTS, st.lists(AMOUNTS, max_size=3), AMOUNTS),
         max_size=8,
     ),
-    st.sampled_from([0, 10, 2**63, 2**64 + 3, 2**100]),
+    st.sampled_from([0, 10, 2**63, 2**64 + 3, 2**100, 2**128 - 2, 2**128 + 4]),
 )
 def test_settling_is_arithmetic_in_order(rows: list[tuple[int, Kind, int, list[int], int]], start: int) -> None:
     rows = sorted(rows, key=lambda row: row[0])
@@ -474,7 +515,10 @@ def test_settling_is_arithmetic_in_order(rows: list[tuple[int, Kind, int, list[i
             if cycles > held[owner]:
                 texts.append(f"balance {held[owner]}, attached {cycles}")
             held[owner] -= cycles
-        held[owner] += accepted if kind == Kind.REQUEST else 0
+        if kind == Kind.REQUEST:
+            if accepted and held[owner] + accepted >= WORD**2:
+                texts.append(f"balance {held[owner]}, accepted {accepted}, at most 2**128 - 1")
+            held[owner] += accepted
 
     def amounts(prefix: str, of: list[tuple[int, int]]) -> Frame:
         numbers = {"row": np.array([row for row, _ in of], dtype=np.int64)}
@@ -484,7 +528,7 @@ def test_settling_is_arithmetic_in_order(rows: list[tuple[int, Kind, int, list[i
 
     going = amounts("cycles", [(place, cycles) for place, row in enumerate(rows) for cycles in row[3]])
     taken = amounts("accepted", [(place, row[4]) for place, row in enumerate(rows) if row[1] == Kind.REQUEST])
-    halves = {"balance_high": start // WORD, "balance_low": start % WORD}
+    halves = {"balance_over": start // WORD**2, "balance_high": start // WORD % WORD, "balance_low": start % WORD}
     accounts = Frame(
         {
             "canister": np.arange(3, dtype=np.uint64),
@@ -492,15 +536,81 @@ def test_settling_is_arithmetic_in_order(rows: list[tuple[int, Kind, int, list[i
         }
     )
     if texts:
-        with pytest.raises(InsufficientCycles) as raised:
+        with pytest.raises((InsufficientCycles, CyclesOverflow)) as raised:
             settle(accounts, inputs, taken, going)
         assert str(raised.value) == texts[0]
         return
     after = settle(accounts, inputs, taken, going)
-    found = [
-        h * WORD + low for h, low in zip(after["balance_high"].tolist(), after["balance_low"].tolist(), strict=True)
-    ]
+    words = zip(*(after[f"balance_{word}"].tolist() for word in ("over", "high", "low")), strict=True)
+    found = [(over * WORD + high) * WORD + low for over, high, low in words]
     assert found == [held[owner] for owner in range(3)]
+
+
+# ---- the types of a state
+
+
+def with_schema(*columns: tuple[str, pa.DataType]) -> type[VectorProgram]:
+    class Kept(VectorProgram):
+        schema = pa.schema([pa.field(name, kind, nullable=False) for name, kind in columns])
+
+    return Kept
+
+
+CANISTER = ("canister", pa.uint64())
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ([CANISTER, ("mean", pa.float64())], "column mean is of type double; allowed: uint8, "),
+        ([CANISTER, ("at", pa.timestamp("ns"))], "column at is of type timestamp"),
+        ([CANISTER, ("all", pa.list_(pa.uint8()))], "column all is of type list"),
+        ([CANISTER, ("amount", pa.decimal128(38, 0))], "column amount is of type decimal128"),
+        ([CANISTER, ("a", pa.uint8()), ("a", pa.uint8())], "one name"),
+        ([("mean", pa.uint64()), CANISTER], "the first column of its schema must be canister"),
+        ([("canister", pa.int64())], "the first column of its schema must be canister"),
+    ],
+)
+def test_a_state_that_has_no_root_is_refused_when_it_is_deployed(columns: list[Any], said: str) -> None:
+    with named(kept=with_schema(*columns)), pytest.raises(InvalidInput, match=f'program "kept": .*{said}'):
+        programs({5: "kept"})
+
+
+ROOTED = [
+    *(pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64(), pa.int8(), pa.int16(), pa.int32(), pa.int64()),
+    *(pa.bool_(), pa.string(), pa.binary(), pa.dictionary(pa.int32(), pa.string())),
+]
+
+
+def test_a_first_state_of_every_type_is_what_is_read_back() -> None:
+    columns = [CANISTER, *((f"c{place}", kind) for place, kind in enumerate(ROOTED))]
+    with named(kept=with_schema(*columns)):
+        runner = programs({5: "kept", 7: "kept"})
+        _, states = runner.genesis(np.array([5, 7], dtype=np.uint64))
+        first = states["kept"]
+        read = from_table(first.to_table(runner.schemas()["kept"]))
+        for name, kind in columns[1:]:
+            assert (
+                first[name].dtype == read[name].dtype
+                if isinstance(read[name], np.ndarray)
+                else first[name].type == kind
+            )
+            empty = "" if kind in (ROOTED[-1], pa.string()) else b"" if kind == pa.binary() else 0
+            assert first[name].tolist() == read[name].tolist() == [empty] * 2
+
+
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_program_without_a_first_state_is_refused(raises: bool) -> None:
+    class Nothing(VectorProgram):
+        schema = pa.schema([pa.field("canister", pa.uint64()), pa.field("seen", pa.uint32())])
+
+        def initial_state(self, instances: Any) -> Frame:
+            if raises:
+                raise RuntimeError("no")
+            return Frame({"canister": instances, "seen": np.array([-1] * len(instances))}, len(instances))
+
+    with named(nothing=Nothing), pytest.raises(InvalidInput, match='program "nothing" has no first state: '):
+        programs({5: "nothing"}).genesis(np.array([5], dtype=np.uint64))
 
 
 # ---- the catalogue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -9,20 +11,35 @@ from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
 from causeway.model.order import U64, Rows, groups_of, stable_order
 from causeway.programs.outputs import WORD
-from causeway.programs.scalar import MAX_BALANCE, InsufficientCycles
+from causeway.programs.scalar import MAX_BALANCE, CyclesOverflow, InsufficientCycles
 
 COMING, GOING, TAKEN = 0, 1, 2
 """What moves for one input, in this order: a response's refund comes in, calls go out, what was accepted comes in."""
 
+BALANCE = ("balance_over", "balance_high", "balance_low")
+"""The words of a balance, the most significant first. The first is 0 but where refunds came to a full balance."""
+
 SMALL = 2**62
 """Below this, sums of all that moves fit a signed word."""
+
+
+def words_of(balance: int) -> tuple[int, int, int]:
+    """Return the words of a balance (``BALANCE``)."""
+    return balance // WORD**2, balance // WORD % WORD, balance % WORD
+
+
+def balance_of(over: Any, high: Any, low: Any) -> int:
+    """Return the balance of three words."""
+    return (int(over) * WORD + int(high)) * WORD + int(low)
 
 
 def settle(accounts: Frame, inputs: Frame, answers: Frame | None, calls: Frame | None) -> Frame:
     """Return the accounts after the inputs, in order: a refund comes in, calls go out, what was accepted comes in.
 
     ``inputs``: one instance's rows are neighbours, in order. ``answers`` and ``calls``: effects by row of the inputs.
-    Raises ``InsufficientCycles`` when a call attaches more than there is at that point.
+    Raises ``InsufficientCycles`` when a call attaches more than there is at that point, and ``CyclesOverflow`` when
+    what is accepted would bring a balance beyond 2**128 - 1. A refund is never turned away: what is beyond 128 bits
+    goes to ``balance_over``.
     """
     response = np.flatnonzero(inputs["kind"] == Kind.RESPONSE)
     parts = [_moving(response, inputs.select(["cycles_high", "cycles_low"]).take(response), "cycles", COMING)]
@@ -50,9 +67,9 @@ def _moved(accounts: Frame, account: Rows, step: npt.NDArray[np.uint8], high: U6
     going = step == GOING
     groups = groups_of(account)
     first = account[groups.starts]
-    high_after, low_after = accounts["balance_high"].copy(), accounts["balance_low"].copy()
+    over_after, high_after, low_after = (accounts[name].copy() for name in BALANCE)
     total = float(low.astype(np.float64).sum()) + float(low_after[first].max())
-    if not high.any() and not high_after[first].any() and total < SMALL:
+    if not high.any() and not high_after[first].any() and not over_after[first].any() and total < SMALL:
         signed = np.where(going, -low.astype(np.int64), low.astype(np.int64))
         running = np.cumsum(signed)
         start = running[groups.starts] - signed[groups.starts]
@@ -63,14 +80,13 @@ def _moved(accounts: Frame, account: Rows, step: npt.NDArray[np.uint8], high: U6
         low_after[first] = balance[groups.starts + groups.counts - 1].astype(np.uint64)
         return accounts.with_columns(balance_high=high_after, balance_low=low_after)
     for place, start, count in zip(first.tolist(), groups.starts.tolist(), groups.counts.tolist(), strict=True):
-        held = int(high_after[place]) * WORD + int(low_after[place])
+        held = balance_of(over_after[place], high_after[place], low_after[place])
         for row in range(start, start + count):
             amount = int(high[row]) * WORD + int(low[row])
             if going[row] and amount > held:
                 raise InsufficientCycles(f"balance {held}, attached {amount}")
+            if step[row] == TAKEN and held + amount > MAX_BALANCE:
+                raise CyclesOverflow(f"balance {held}, accepted {amount}, at most 2**128 - 1")
             held += -amount if going[row] else amount
-            if held > MAX_BALANCE and step[row] == TAKEN:
-                raise OverflowError("the balance would pass 2**128 - 1")
-            held = min(held, MAX_BALANCE)
-        high_after[place], low_after[place] = held // WORD, held % WORD
-    return accounts.with_columns(balance_high=high_after, balance_low=low_after)
+        over_after[place], high_after[place], low_after[place] = words_of(held)
+    return accounts.with_columns(balance_over=over_after, balance_high=high_after, balance_low=low_after)

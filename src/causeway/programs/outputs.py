@@ -120,6 +120,8 @@ def failure_text(error: BaseException) -> str:
     """Return the reject text of a handler that raised, whatever it raised."""
     try:
         text = f"{type(error).__name__}: {error}"
-    except Exception:  # an error may fail even at telling what it is
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # an error may fail even at telling what it is
         text = type(error).__name__
     return text.encode(errors="backslashreplace").decode()

@@ -11,13 +11,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat
 from causeway.model.order import U64, groups_of
 from causeway.model.topology import Topology
+from causeway.programs.accounts import BALANCE, words_of
 from causeway.programs.catalogue import program_class
-from causeway.programs.outputs import MESSAGE_COLUMNS, NO_FAILURES, WORD, Outcome, by_production
+from causeway.programs.outputs import MESSAGE_COLUMNS, NO_FAILURES, Outcome, by_production, failure_text
 from causeway.programs.scalar import Program
 from causeway.programs.scalar_runner import ScalarRunner
+from causeway.programs.vector import VectorProgram, ensure_rootable
 from causeway.programs.vector_runner import VectorRunner
 from causeway.protocols.contract import Execution
 
@@ -26,7 +29,10 @@ NOT_INSTALLED = -1
 
 
 class Programs:
-    """The programs of a topology. Picklable; keeps no state of any chain."""
+    """The programs of a topology. Picklable; keeps no state of any chain.
+
+    Raises ``InvalidInput`` for a program that is unknown, or whose state no root can be made of.
+    """
 
     def __init__(self, topology: Topology) -> None:
         rows = topology.programs.select(["number", "program", "options", "balance"]).to_pylist()
@@ -44,7 +50,9 @@ class Programs:
             if row["balance"]:
                 self._balances[int(row["number"])] = int(row["balance"])
         for name in self.classes:
-            program_class(name)
+            found = program_class(name)
+            if issubclass(found, VectorProgram):
+                ensure_rootable(name, found.schema)
 
     @cached_property
     def _runners(self) -> list[ScalarRunner | VectorRunner]:
@@ -75,7 +83,7 @@ class Programs:
         return np.where(self._numbers[places] == programs, self._class_of[places], NOT_INSTALLED).astype(np.int16)
 
     def installed(self, programs: U64) -> npt.NDArray[np.bool_]:
-        """Return which of ``programs`` (numbers) are installed."""
+        """Return which of ``programs`` (numbers) have a class, so that there is something to install."""
         installed: npt.NDArray[np.bool_] = self._classes_of(programs) != NOT_INSTALLED
         return installed
 
@@ -84,21 +92,28 @@ class Programs:
         return {name: runner.schema for name, runner in zip(self.classes, self._runners, strict=True)}
 
     def genesis(self, programs: U64) -> tuple[Frame, Mapping[str, Frame]]:
-        """Return the accounts and the programs' states of ``programs`` (installed, ascending) at genesis."""
-        balances = [self._balances.get(number, 0) for number in programs.tolist()]
+        """Return the accounts and the programs' states of ``programs`` (installed, ascending) at genesis.
+
+        Raises ``InvalidInput`` when a program cannot make its first state.
+        """
+        balances = [words_of(self._balances.get(number, 0)) for number in programs.tolist()]
         accounts = Frame(
             {
                 "canister": programs,
                 "next_callback": np.zeros(len(programs), dtype=np.uint64),
-                "balance_high": np.array([balance // WORD for balance in balances], dtype=np.uint64),
-                "balance_low": np.array([balance % WORD for balance in balances], dtype=np.uint64),
+                **{
+                    name: np.array([words[place] for words in balances], dtype=np.uint64)
+                    for place, name in enumerate(BALANCE)
+                },
             }
         )
         classes = self._classes_of(programs)
-        states = {
-            name: runner.initial_state(programs[classes == place])
-            for place, (name, runner) in enumerate(zip(self.classes, self._runners, strict=True))
-        }
+        states = {}
+        for place, (name, runner) in enumerate(zip(self.classes, self._runners, strict=True)):
+            try:
+                states[name] = runner.initial_state(programs[classes == place])
+            except Exception as error:  # whatever a program raises
+                raise InvalidInput(f'program "{name}" has no first state: {failure_text(error)}') from error
         return accounts, states
 
     def run(self, inputs: Frame, accounts: Frame, states: Mapping[str, Frame]) -> Execution:

@@ -17,7 +17,8 @@ REJECTED_BY_PROGRAM = 4
 HANDLER_FAILED = 5
 MAX_NUMBER = 2**64 - 1
 MAX_BALANCE = 2**128 - 1
-"""A balance holds no more; a refund that would go beyond it is lost, an answer that accepts beyond it raises."""
+"""What an answer accepts must not bring a balance beyond this, and no message carries more. A refund may: value that
+was the program's own comes back whole."""
 
 Ref = tuple[int, int, int, int]
 """What names a request for its answer: sender, callback, cycles, deadline."""
@@ -29,6 +30,10 @@ class Reject(Exception):
 
 class InsufficientCycles(Exception):
     """A call attaches more cycles than the program's balance holds."""
+
+
+class CyclesOverflow(Exception):
+    """An answer would bring the balance beyond 2**128 - 1, or a call would carry more than that."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ class Context:
         """Call ``method`` of program ``receiver`` and return the call's callback id.
 
         ``cycles`` leave the balance at once and come back with the answer as far as they are not accepted; raises
-        ``InsufficientCycles``. ``note`` is given back with the reply.
+        ``InsufficientCycles``, and ``CyclesOverflow`` beyond 128 bits. ``note`` is given back with the reply.
         """
         if not 0 <= index(receiver) <= MAX_NUMBER:
             raise ValueError(f"receiver {receiver} is no program number")
@@ -131,6 +136,8 @@ class Context:
             raise TypeError(f"payload is {type(payload).__name__}, allowed: bytes")
         if cycles > self.balance:
             raise InsufficientCycles(f"balance {self.balance}, attached {cycles}")
+        if cycles > MAX_BALANCE:
+            raise CyclesOverflow(f"attached {cycles}, at most 2**128 - 1")
         self.balance -= cycles
         callback = self.next_callback
         self.next_callback += 1
@@ -142,7 +149,8 @@ class Context:
     def answer(self, ref: list[int], payload: bytes, *, accept: int = 0) -> None:
         """Answer a request (``Request.ref``) with data, accepting ``accept`` of its cycles.
 
-        Each request is answered once: raises ``ValueError`` for one that is not open.
+        Each request is answered once: raises ``ValueError`` for one that is not open. Raises ``CyclesOverflow`` when
+        the balance would pass 2**128 - 1.
         """
         self._respond(ref, payload, 0, accept)
 
@@ -156,8 +164,8 @@ class Context:
         sender, callback, cycles, deadline = self.close(ref)
         if not 0 <= index(accept) <= cycles:
             raise ValueError(f"accept {accept} is not between 0 and the attached {cycles}")
-        if self.balance + index(accept) > MAX_BALANCE:
-            raise OverflowError("the balance would pass 2**128 - 1")
+        if accept and self.balance + index(accept) > MAX_BALANCE:
+            raise CyclesOverflow(f"balance {self.balance}, accepted {accept}, at most 2**128 - 1")
         self.balance += index(accept)
         self.effects.append(Answer(sender, callback, cycles - accept, deadline, code, payload))
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
 from causeway.model.order import groups_of
+from causeway.programs.accounts import BALANCE, balance_of, words_of
 from causeway.programs.outputs import HANDLER_FAILED, WORD, Outcome, failure_text, failures, from_records
 from causeway.programs.scalar import (
-    MAX_BALANCE,
     REJECTED_BY_PROGRAM,
     Answer,
     Call,
@@ -90,8 +90,7 @@ class _Work:
     def __init__(self, accounts: Frame, state: Frame) -> None:
         self.accounts = accounts
         self.next_callback = accounts["next_callback"].copy()
-        self.balance_high = accounts["balance_high"].copy()
-        self.balance_low = accounts["balance_low"].copy()
+        self.balance = [accounts[name].copy() for name in BALANCE]
         self.numbers = state["canister"]
         self.blobs = state["state"].to_pylist()
         self.records: list[Mapping[str, Any]] = []
@@ -100,7 +99,7 @@ class _Work:
 
     def outcome(self) -> Outcome:
         accounts = self.accounts.with_columns(
-            next_callback=self.next_callback, balance_high=self.balance_high, balance_low=self.balance_low
+            next_callback=self.next_callback, **dict(zip(BALANCE, self.balance, strict=True))
         )
         return Outcome(
             from_records(self.records),
@@ -122,7 +121,7 @@ class _InstanceRun:
         self._blob = work.blobs[self._state_row]
         self._load()
         row = self._account_row
-        self._balance = int(work.balance_high[row]) * WORD + int(work.balance_low[row])
+        self._balance = balance_of(*(words[row] for words in work.balance))
         self._next_callback = int(work.next_callback[row])
 
     def _load(self) -> None:
@@ -132,7 +131,7 @@ class _InstanceRun:
         """Run one handler; undo its effects if it raises."""
         kind, sender, callback, code, deadline, cycles, method, payload = message
         refund = cycles if kind == Kind.RESPONSE else 0
-        held = min(self._balance + refund, MAX_BALANCE)
+        held = self._balance + refund
         context = Context(self._number, held, self._next_callback, self._notes, self._open)
         at_hand: list[Answer] = []
         try:
@@ -235,5 +234,5 @@ class _InstanceRun:
         work, row = self._work, self._account_row
         work.blobs[self._state_row] = self._blob
         work.next_callback[row] = self._next_callback
-        work.balance_high[row] = self._balance // WORD
-        work.balance_low[row] = self._balance % WORD
+        for words, word in zip(work.balance, words_of(self._balance), strict=True):
+            words[row] = word

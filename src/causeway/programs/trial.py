@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
+from causeway.programs.accounts import BALANCE, balance_of, words_of
 from causeway.programs.outputs import WORD
 from causeway.programs.scalar import Answer, Call, Program
 from causeway.programs.scalar_runner import ScalarRunner
@@ -46,8 +47,10 @@ class Trial:
             {
                 "canister": numbers,
                 "next_callback": np.zeros(1, dtype=np.uint64),
-                "balance_high": np.array([balance // WORD], dtype=np.uint64),
-                "balance_low": np.array([balance % WORD], dtype=np.uint64),
+                **{
+                    name: np.array([word], dtype=np.uint64)
+                    for name, word in zip(BALANCE, words_of(balance), strict=True)
+                },
             }
         )
 
@@ -59,7 +62,7 @@ class Trial:
     @property
     def balance(self) -> int:
         """Return the program's balance."""
-        return int(self._account["balance_high"][0]) * WORD + int(self._account["balance_low"][0])
+        return balance_of(*(self._account[name][0] for name in BALANCE))
 
     def ingress(self, method: str, payload: bytes = b"", *, user: int = 0) -> list[Answer | Call]:
         """Give it a message from a user; return the calls and answers that it makes. Raises ``HandlerFailed``."""

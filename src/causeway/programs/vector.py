@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.model.frame import Frame, empty_frame
+from causeway.model.errors import InvalidInput
+from causeway.model.frame import Frame, empty_frame, repeated_bytes, repeated_text
 from causeway.model.ledger import Kind
 
 STATELESS = pa.schema([pa.field("canister", pa.uint64(), nullable=False)])
@@ -42,21 +43,52 @@ class VectorProgram:
     """Base of vectorised programs. ``options`` maps an instance's number to its options from the scenario."""
 
     schema: ClassVar[pa.Schema] = STATELESS
-    """The state's columns; the first is ``canister``."""
+    """The state's columns, of types that a root can be made of (``ROOTABLE``); the first is ``canister``."""
 
     def __init__(self, options: Mapping[int, Mapping[str, Any]]) -> None:
         self.options = options
 
     def initial_state(self, instances: npt.NDArray[np.uint64]) -> Frame:
-        """Return the state of new ``instances`` (ascending numbers)."""
+        """Return the state of new ``instances`` (ascending numbers): zeros and empty texts by default."""
         if self.schema is STATELESS:
             return empty_frame(STATELESS)
-        columns = {item.name: np.zeros(len(instances), dtype=item.type.to_pandas_dtype()) for item in self.schema}
-        return Frame({**columns, "canister": instances})
+        columns = {item.name: _nothing(item.type, len(instances)) for item in self.schema}
+        return Frame({**columns, "canister": instances}, len(instances))
 
     def handle(self, batch: Frame, state: Frame) -> Effects:
         """Handle all messages of ``batch``."""
         raise NotImplementedError
+
+
+ROOTABLE = (
+    *("uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"),
+    *("bool", "string", "binary", "dictionary<values=string, indices=int32, ordered=0>"),
+)
+"""Types of the columns of a state. Each value has one representation, so that equal states have equal roots; a float
+has not."""
+
+
+def ensure_rootable(name: str, schema: pa.Schema) -> None:
+    """Raise ``InvalidInput`` unless a root can be made of states of ``schema``, which program ``name`` declares."""
+    if schema.names[:1] != ["canister"] or schema.types[0] != pa.uint64():
+        raise InvalidInput(f'program "{name}": the first column of its schema must be canister, of type uint64')
+    if len(set(schema.names)) < len(schema.names):
+        raise InvalidInput(f'program "{name}": two columns of its schema have one name')
+    for item in schema:
+        if str(item.type) not in ROOTABLE:
+            allowed = ", ".join(ROOTABLE)
+            raise InvalidInput(f'program "{name}": column {item.name} is of type {item.type}; allowed: {allowed}')
+
+
+def _nothing(kind: pa.DataType, length: int) -> Any:
+    """Return a column of zeros, or of empty text or bytes."""
+    if pa.types.is_dictionary(kind):
+        return repeated_text("", length)
+    if pa.types.is_string(kind):
+        return repeated_text("", length).dictionary_decode()
+    if pa.types.is_binary(kind):
+        return repeated_bytes(b"", length)
+    return np.zeros(length, dtype=kind.to_pandas_dtype())
 
 
 def rows_of(batch: Frame, kind: Kind) -> npt.NDArray[np.int64]:

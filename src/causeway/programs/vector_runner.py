@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.frame import Deferred, Frame, concat, repeated
+from causeway.model.frame import Deferred, Frame, concat, empty_frame, repeated
 from causeway.model.ledger import Kind
 from causeway.model.order import U64, Rows, groups_of
 from causeway.programs.accounts import settle
@@ -41,9 +41,11 @@ class VectorRunner:
     def initial_state(self, instances: npt.NDArray[np.uint64]) -> Frame:
         """Return the state of new ``instances`` (ascending numbers)."""
         state = self._program.initial_state(instances)
-        if self.schema.names == ["canister"]:
-            return state
-        return self._in_schema(state["canister"], state)
+        if len(state) == 0 and self.schema.names == ["canister"]:
+            return empty_frame(self.schema)  # a program that keeps nothing has no rows
+        if not np.array_equal(state["canister"], instances):
+            raise ValueError("the first state must have one row for each instance, in their order")
+        return self._in_schema(instances, state)
 
     def run(self, inputs: Frame, rows: Rows, accounts: Frame, state: Frame) -> Outcome:
         """Run the inputs (one instance's are neighbours, in order), which are ``rows`` of the whole round's."""
@@ -114,8 +116,8 @@ def _as_type(column: Any, kind: pa.DataType) -> Any:
     if isinstance(column, np.ndarray):
         if pa.types.is_integer(kind):
             return _whole(column, kind.to_pandas_dtype())
-        if pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-            return column.astype(kind.to_pandas_dtype(), casting="same_kind", copy=False)
+        if pa.types.is_boolean(kind):
+            return column.astype(np.bool_, casting="same_kind", copy=False)
         column = pa.array(column)
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()

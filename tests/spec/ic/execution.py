@@ -20,6 +20,9 @@ from .options import Options
 from .queues import QueueIndex, delete_map, new_queue, push_map
 from .state import CanonicalState, QueueName, Registry
 
+MAX_CYCLES = 2**128 - 1
+"""What a message carries, and what an answer may bring a balance up to. A refund may bring it beyond."""
+
 
 class RequestKey(NamedTuple):
     """What an answer needs to know of its request."""
@@ -209,6 +212,9 @@ def run_handler(
             to = RequestKey(*effect.to)
             if not 0 <= effect.accepted <= to.cycles:
                 raise InvariantViolation(f"canister {canister} accepts {effect.accepted} of {to.cycles} cycles")
+            if effect.accepted and balance + effect.accepted > MAX_CYCLES:
+                text = f"CyclesOverflow: balance {balance}, accepted {effect.accepted}, at most 2**128 - 1"
+                return Outcome(program, balance, next_callback, (), error=text)
             balance += effect.accepted
             (answers if _answers(effect, message) else others).append(
                 Response(
@@ -223,6 +229,9 @@ def run_handler(
             )
         elif effect.cycles > balance:
             text = f"InsufficientCycles: balance {balance}, attached {effect.cycles}"
+            return Outcome(program, balance, next_callback, (), error=text)
+        elif effect.cycles > MAX_CYCLES:
+            text = f"CyclesOverflow: attached {effect.cycles}, at most 2**128 - 1"
             return Outcome(program, balance, next_callback, (), error=text)
         else:
             balance -= effect.cycles

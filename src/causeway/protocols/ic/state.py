@@ -82,12 +82,13 @@ CANISTERS_SCHEMA = pa.schema(
     [
         pa.field("canister", pa.uint64(), nullable=False),
         pa.field("next_callback", pa.uint64(), nullable=False),
+        pa.field("balance_over", pa.uint64(), nullable=False),
         pa.field("balance_high", pa.uint64(), nullable=False),
         pa.field("balance_low", pa.uint64(), nullable=False),
     ]
 )
 """What execution keeps for every installed canister besides its program's state; a canister without a row is not
-installed."""
+installed. The balance is in words of 64 bits; ``balance_over`` is 0 but where refunds came to a full balance."""
 
 DENSE_CANISTERS = 1 << 24
 """Canister numbers below this are looked up in an array, larger ones by bisection."""
