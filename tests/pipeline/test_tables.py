@@ -8,12 +8,10 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from causeway.model.ledger import Event, Kind, Via
 from causeway.network.network import Network
-from causeway.pipeline import calls
 from causeway.pipeline.lake import LakeError
 from causeway.pipeline.ledger import LEDGER_COLUMNS
-from causeway.pipeline.schemas import STATE_TABLES, owner_column, spark_schema
+from causeway.pipeline.schemas import TableSchemas
 from tests.unit.test_docs import documented
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -83,10 +81,12 @@ def test_a_program_that_moved_is_on_its_new_chain_from_that_tick_on(net: Network
 
 
 def test_state_tables_have_the_declared_columns_even_when_empty(net: Network) -> None:
-    for table, schema in STATE_TABLES.items():
+    declared = net.tables.state_tables()
+    assert TableSchemas({}, declared).encoded()["state"] == net.tables.about["tables"]["state"]
+    for table, found in declared.items():
         frame = net.state(table, 0)
-        assert frame.columns == schema.names
-        assert owner_column(table, schema) in frame.columns
+        assert frame.columns == found.schema.names
+        assert {found.owner, *found.chains, *found.programs} <= set(frame.columns)
     assert net.state("program_echo").columns == ["canister"]
 
 
@@ -139,81 +139,6 @@ def test_one_row_a_call(net: Network) -> None:
     assert all(row["sent_tick"] < row["delivered_tick"] < row["ended_tick"] for row in answered)
     assert {row["source"] for row in found if row["caller"] == "s0/channel-0"} == {"s0", "s2"}
     assert {row["reason"] for row in found if row["outcome"] == "rejected"} == {"CanisterMigrating"}
-
-
-# ---- counts over rows made up for the purpose ------------------------------------------------------
-
-HUGE = 2**64 - 5
-"""A number beyond Spark's signed range."""
-
-
-def row(kind: Kind, events: Event, callback: int, place: int = 0, code: int = 0, via: Via = Via.NONE) -> dict[str, Any]:
-    ends = (7, HUGE) if kind == Kind.REQUEST else (HUGE, 7)
-    return {
-        "height": 1, "tick": 1, "chain": 0, "events": int(events), "kind": int(kind), "via": int(via), "remote": 1,
-        "substream": 0, "index": 1, "sender": ends[0], "receiver": ends[1], "callback": callback, "queue_index": place,
-        "code": code, "reason": "",
-    }  # fmt: skip
-
-
-def sent(callback: int) -> dict[str, Any]:
-    return row(Kind.REQUEST, Event.SENT, callback)
-
-
-def delivered(callback: int, place: int) -> dict[str, Any]:
-    return row(Kind.REQUEST, Event.RECEIVED | Event.EXECUTED, callback, place, via=Via.XNET)
-
-
-def answered(callback: int, code: int = 0) -> dict[str, Any]:
-    return row(Kind.RESPONSE, Event.RECEIVED, callback, code=code, via=Via.XNET)
-
-
-LOST = row(Kind.RESPONSE, Event.DROPPED, 1)
-
-CASES: dict[str, tuple[list[dict[str, Any]], dict[str, int]]] = {
-    "a call that is answered": ([sent(1), delivered(1, 1), answered(1)], {"sent": 1, "delivered": 1, "answered": 1}),
-    "a call under way": ([sent(1), delivered(1, 1)], {"sent": 1, "delivered": 1, "pending": 1}),
-    "a reject": ([sent(1), answered(1, 4)], {"sent": 1, "rejected": 1}),
-    "delivered twice": (
-        [sent(1), delivered(1, 1), delivered(1, 2), answered(1)],
-        {"sent": 1, "delivered": 1, "answered": 1, "duplicates": 1},
-    ),
-    "answered and rejected": (
-        [sent(1), delivered(1, 1), answered(1), answered(1, 2)],
-        {"sent": 1, "delivered": 1, "answered": 1, "duplicates": 1},
-    ),
-    "a lost answer": ([sent(1), delivered(1, 1), LOST], {"sent": 1, "delivered": 1, "lost": 1}),
-    "in order": ([sent(1), sent(2), delivered(1, 5), delivered(2, 6)], {"sent": 2, "delivered": 2, "pending": 2}),
-    "out of order": (
-        [sent(1), sent(2), delivered(1, 6), delivered(2, 5)],
-        {"sent": 2, "delivered": 2, "pending": 2, "out_of_order": 1},
-    ),
-    "in order across the middle of the numbers": (
-        [sent(2**63 - 1), sent(2**63), delivered(2**63 - 1, 2**63 - 1), delivered(2**63, 2**63)],
-        {"sent": 2, "delivered": 2, "pending": 2},
-    ),
-    "out of order across the middle of the numbers": (
-        [sent(2**63 - 1), sent(2**63), delivered(2**63 - 1, 2**63), delivered(2**63, 2**63 - 1)],
-        {"sent": 2, "delivered": 2, "pending": 2, "out_of_order": 1},
-    ),
-}
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_counts(spark: SparkSession, net: Network, case: str) -> None:
-    from decimal import Decimal
-
-    from causeway.pipeline.schemas import LOG_TABLES
-
-    made, expected = CASES[case]
-    schema = spark_schema(LOG_TABLES["events"])
-    wide = {field.name for field in schema if field.dataType.simpleString() == "decimal(20,0)"}
-    values = [tuple(Decimal(item[name]) if name in wide else item[name] for name in schema.names) for item in made]
-    events = spark.createDataFrame(values, schema)
-    nothing = spark.createDataFrame([], spark_schema(LOG_TABLES["transfers"]))
-    found = calls.counted(calls.calls(calls.moves(nothing, events))).first()
-    assert found is not None
-    assert {name: int(found[name]) for name in calls.COUNTS if found[name]} == expected
 
 
 # ---- programs of one's own -------------------------------------------------------------------------

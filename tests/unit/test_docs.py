@@ -10,14 +10,18 @@ import pyarrow as pa
 import pytest
 
 import causeway as cw
+from causeway.pipeline.bucket import stamped_schema
 from causeway.pipeline.ledger import LEDGER_COLUMNS
-from causeway.pipeline.schemas import LOG_TABLES, STATE_TABLES, TOPOLOGY_SCHEMAS
+from causeway.pipeline.schemas import LOGS, TOPOLOGY_SCHEMAS
 from causeway.programs.scalar_runner import SCALAR_SCHEMA
+from causeway.protocols.ic.messages import STREAMED_SCHEMA
+from causeway.protocols.ic.state import STATE_SCHEMAS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LAKE = (ROOT / "docs" / "lake.md").read_text()
-DECLARED = {**TOPOLOGY_SCHEMAS, **LOG_TABLES, **STATE_TABLES, "program_<class>": SCALAR_SCHEMA}
+LOG_TABLES = {"transfers": stamped_schema(STREAMED_SCHEMA), **LOGS}
+DECLARED = {**TOPOLOGY_SCHEMAS, **LOG_TABLES, **STATE_SCHEMAS, "program_<class>": SCALAR_SCHEMA}
 
 
 def documented(table: str) -> list[tuple[str, str, str]]:

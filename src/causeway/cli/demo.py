@@ -144,7 +144,7 @@ def show(outcome: Outcome, findings: Findings, console: Console) -> None:
     )
     console.print(f"\n[bold]Messages by tick[/bold]   {sparkline(findings)}")
     console.print("\n[bold]What became of the calls[/bold]")
-    console.print(counts_table(outcome.counts))
+    console.print(counts_table(outcome))
     console.print("\n[bold]Ticks from call to answer[/bold]")
     console.print(_bars([(f"{ticks}", count) for ticks, count in folded(findings)]))
     console.print(f"\n[bold]Busiest streams[/bold] (of {len(findings.lanes)})")
@@ -172,7 +172,7 @@ def closing(outcome: Outcome, findings: Findings) -> list[str]:
         f"{findings.delay(0.99)}; {counts['rejected']:,} came back with a reject that says why{lost}.",
         f"Every tick is in the lake {escape(outcome.lake or '')}; the root of all states is {outcome.root[:16]}..., "
         "the same on every machine.",
-        verdict(counts),
+        verdict(outcome),
     ]
 
 

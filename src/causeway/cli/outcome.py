@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
 
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """A run's figures; ``counts`` are from the ledger, ``seconds`` and ``routed`` from this command alone."""
+    """A run's figures; ``counts`` (``calls.COUNTS``) and ``lost_because`` (cause -> calls) are from the ledger,
+    ``seconds`` and ``routed`` from this command alone. ``finished``: nothing more would happen, however long it ran.
+    """
 
     scenario: str
     protocol: str
@@ -32,11 +35,29 @@ class Outcome:
     peak_memory_bytes: int
     lake: str | None
     stalled: bool = False
+    finished: bool = False
+    lost_because: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def broken(self) -> dict[str, int]:
+        """Return the guarantees that are broken (keys of ``BROKEN``), with how often.
+
+        A reject is an answer. A call that waits for the program called to answer is that program's affair, and a call
+        that ended with one of its two programs, which the scenario removed, is the scenario's.
+        """
+        counts = self.counts
+        found = {
+            "duplicates": counts["duplicates"],
+            "out_of_order": counts["out_of_order"],
+            "lost": counts["lost"] - counts["lost_with_program"],
+            "never": counts["on_the_way"] if self.finished else 0,
+        }
+        return {name: count for name, count in found.items() if count}
 
     @property
     def holds(self) -> bool:
-        """Return whether no guarantee is broken: nothing was delivered or concluded twice, nothing out of order."""
-        return self.counts["duplicates"] == 0 and self.counts["out_of_order"] == 0
+        """Return whether no guarantee is broken."""
+        return not self.broken
 
     @property
     def messages_per_second(self) -> float:
@@ -45,24 +66,14 @@ class Outcome:
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that ``--json`` prints."""
-        names = (
-            "sent",
-            "delivered",
-            "answered",
-            "rejected",
-            "pending",
-            "lost",
-            "duplicates",
-            "out_of_order",
-            "messages",
-        )
         return {
             "scenario": self.scenario,
             "protocol": self.protocol,
             "chains": self.chains,
             "ticks": self.ticks,
             "heights": self.heights,
-            **{name: self.counts[name] for name in names},
+            **self.counts,
+            "lost_because": dict(self.lost_because),
             "root": self.root,
             "seconds": round(self.seconds["run"], 3),
             "setup_seconds": round(self.seconds["setup"], 3),
@@ -71,6 +82,7 @@ class Outcome:
             "peak_memory_bytes": self.peak_memory_bytes,
             "lake": self.lake,
             "stalled": self.stalled,
+            "holds": self.holds,
         }
 
 
@@ -79,7 +91,7 @@ def outcome_of(
     scenario: str,
     lake: str | None,
     watch: Watch,
-    summary: Mapping[str, int],
+    summary: Mapping[str, Any],
     root: str,
     seconds: Mapping[str, float],
     peak_memory_bytes: int,
@@ -92,27 +104,41 @@ def outcome_of(
         chains=len(about["chains"]),
         ticks=network.tick + 1 if network.height else 0,
         heights=network.height,
-        counts=summary,
+        counts={name: count for name, count in summary.items() if name != "lost_because"},
         root=root,
         seconds=seconds,
         routed=watch.messages,
         peak_memory_bytes=peak_memory_bytes,
         lake=lake or network.scenario.network.lake,
         stalled=network.stalled,
+        finished=network.stalled or network.next_tick() is None,
+        lost_because=summary["lost_because"],
     )
 
 
 COUNTS = {
     "sent": "calls that programs made",
-    "delivered": "reached the program called",
+    "delivered": "came into a queue of the program called",
     "answered": "came back with data",
     "rejected": "came back with a reject",
-    "lost": "ended without an answer, as the protocol allows",
-    "pending": "still under way",
+    "lost": "will never come back",
+    "pending": "still open",
     "duplicates": "delivered or answered twice",
-    "out_of_order": "delivered after a later call of the same pair",
+    "out_of_order": "executed after a later call of the same pair",
+    "ingress_refused": "messages from users that were turned away",
 }
 """The counts of a summary and what they mean."""
+
+SELDOM = ("lost", "ingress_refused")
+"""Counts that are shown where there is something to count."""
+
+BROKEN = {
+    "duplicates": "came twice",
+    "out_of_order": "out of order",
+    "lost": "lost",
+    "never": "with a message under way that nothing will ever move",
+}
+"""The guarantees that a run can break, as a verdict says it."""
 
 
 def show(outcome: Outcome, console: Console) -> None:
@@ -121,7 +147,7 @@ def show(outcome: Outcome, console: Console) -> None:
         f"[bold]{outcome.scenario}[/bold]: {outcome.chains:,} chains, protocol {outcome.protocol}, "
         f"{outcome.heights:,} heights, {outcome.ticks:,} ticks"
     )
-    console.print(counts_table(outcome.counts))
+    console.print(counts_table(outcome))
     rate = f"in {outcome.seconds['run']:.1f} s: {outcome.messages_per_second:,.0f} a second"
     moved = f"{outcome.routed:,} of them now, {rate}" if outcome.routed else "none of them now"
     console.print(
@@ -133,24 +159,27 @@ def show(outcome: Outcome, console: Console) -> None:
             "The network stalled: messages are left that nothing will ever move (a halted chain, a cut line)."
         )
     console.print(f"Root {outcome.root}", soft_wrap=True)
-    console.print(verdict(outcome.counts))
+    console.print(verdict(outcome), soft_wrap=True)
     if outcome.lake is None:
         console.print("The lake was temporary; --lake DIR keeps one.")
     else:
         console.print(f"Next: causeway state {outcome.lake}", soft_wrap=True)
 
 
-def counts_table(counts: Mapping[str, int]) -> Padding:
+def counts_table(outcome: Outcome) -> Padding:
     """Return the counts as a table without lines."""
     table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column()
     table.add_column(justify="right")
     table.add_column()
     for name, meaning in COUNTS.items():
-        if name == "lost" and not counts[name]:
+        count = outcome.counts[name]
+        if name in SELDOM and not count:
             continue
-        bad = name in ("duplicates", "out_of_order") and counts[name] > 0
-        table.add_row(name.replace("_", " "), f"{counts[name]:,}", meaning, style="bold red" if bad else None)
+        if name == "lost":
+            meaning = f"{meaning}: {causes(outcome)}"
+        style = "bold red" if name in outcome.broken else None
+        table.add_row(name.replace("_", " "), f"{count:,}", meaning, style=style)
     return indented(table)
 
 
@@ -159,15 +188,27 @@ def indented(table: Table) -> Padding:
     return Padding.indent(table, 2)
 
 
-def verdict(counts: Mapping[str, int]) -> str:
+def causes(outcome: Outcome) -> str:
+    """Return why calls were lost, the most frequent cause first."""
+    found = sorted(outcome.lost_because.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{count:,} {escape(cause) or 'for no reason given'}" for cause, count in found)
+
+
+def verdict(outcome: Outcome) -> str:
     """Return the sentence that says whether the guarantees hold."""
-    if counts["duplicates"] or counts["out_of_order"]:
-        return (
-            f"[bold red]Broken[/bold red]: {counts['duplicates']:,} messages came twice, "
-            f"{counts['out_of_order']:,} out of order."
-        )
-    end = "every call has ended" if not counts["pending"] else f"{counts['pending']:,} calls are still under way"
-    return f"[bold green]Holds[/bold green]: nothing came twice, nothing out of order; {end}."
+    counts = outcome.counts
+    ended = counts["lost_with_program"]
+    removed = f"; {ended:,} calls ended with a program that the scenario removed" if ended else ""
+    if broken := outcome.broken:
+        what = ", ".join(f"{count:,} {BROKEN[name]}" for name, count in broken.items())
+        return f"[bold red]Broken[/bold red]: of the calls, {what}{removed}."
+    if not counts["pending"]:
+        end = "every call has ended"
+    elif outcome.finished:
+        end = f"{counts['pending']:,} calls wait for a program to answer"
+    else:
+        end = f"{counts['pending']:,} calls are still under way"
+    return f"[bold green]Holds[/bold green]: nothing came twice, nothing out of order; {end}{removed}."
 
 
 def size(count: float) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from causeway.pipeline.lake import Lake
     from causeway.pipeline.tables import LakeTables
+    from causeway.protocols.contract import StateTable
 
 SHOWN = 20
 LONGEST = 48
@@ -65,7 +66,8 @@ def command(
         if table is None:
             rows, title = overview(tables, height, chain), "rows by state table"
         else:
-            rows = with_names(place, _rows(tables.state(table, height, chain), _limit(limit, as_json)))
+            found = _rows(tables.state(table, height, chain), _limit(limit, as_json))
+            rows = with_names(place, tables.state_tables()[table], found)
             title = table
     if as_json:
         rows = rows if limit is None else rows[:limit]
@@ -102,23 +104,12 @@ def overview(tables: LakeTables, height: int | None, chain: str | None) -> list[
 
     from pyspark.sql import functions as F
 
-    names = tables.state_tables(height)
+    names = list(tables.state_tables())
     counts = [tables.state(name, height, chain).select(F.lit(name).alias("table")) for name in names]
     counted = reduce(lambda one, other: one.union(other), counts).groupBy("table").count().collect()
     found = {row["table"]: int(row["count"]) for row in counted}
     return [{"table": name, "rows": found.get(name, 0)} for name in names]
 
-
-NAMED = {
-    "chain": "chains",
-    "remote": "chains",
-    "canister": "programs",
-    "sender": "programs",
-    "receiver": "programs",
-    "first": "programs",
-    "second": "programs",
-}
-"""Columns of state tables that hold a chain's position or a program's number."""
 
 ORDER = ("chain", "remote", "substream", "canister", "receiver", "sender", "first", "second", "index", "height")
 """Columns that rows are sorted by, where they have them."""
@@ -133,20 +124,17 @@ def _rows(found: DataFrame, limit: int | None) -> list[dict[str, Any]]:
     return [row.asDict() for row in ordered.collect()]
 
 
-def with_names(lake: Lake, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def with_names(lake: Lake, table: StateTable, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return rows with names in place of the numbers of chains and programs; a number without a name stays."""
-    if not rows or not NAMED.keys() & rows[0].keys():
-        return [dict(row) for row in rows]
+    if not rows:
+        return []
     programs = lake.storage.read_table("programs.parquet", ["number", "name"])
-    names: dict[str, Mapping[Any, str]] = {
-        "chains": {place: item["name"] for place, item in enumerate(lake.about()["chains"])},
-        "programs": dict(zip(programs["number"].to_pylist(), programs["name"].to_pylist(), strict=True)),
-    }
+    of_programs = dict(zip(programs["number"].to_pylist(), programs["name"].to_pylist(), strict=True))
+    of_chains = {place: item["name"] for place, item in enumerate(lake.about()["chains"])}
+    names = {**dict.fromkeys(table.programs, of_programs), **dict.fromkeys(table.chains, of_chains)}
 
     def named(column: str, value: Any) -> Any:
-        if column not in NAMED or value is None:
-            return value
-        return names[NAMED[column]].get(int(value), str(value))
+        return value if column not in names or value is None else names[column].get(int(value), str(value))
 
     return [{column: named(column, value) for column, value in row.items()} for row in rows]
 

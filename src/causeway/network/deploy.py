@@ -18,6 +18,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.topology import Topology
 from causeway.network.scenario import Scenario
 from causeway.pipeline.bucket import Deployment
+from causeway.pipeline.schemas import TableSchemas
 from causeway.programs.own import give_to_workers, look_beside
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import Kernel
@@ -72,6 +73,7 @@ def deploy(
         "chains": [
             {"number": int(number), "name": name} for number, name in zip(numbers, kernel.chains(), strict=True)
         ],
+        "tables": TableSchemas.of(kernel).encoded(),
     }
     return Deployed(Deployment(kernel, traffic, buckets, numbers), topology, about)
 

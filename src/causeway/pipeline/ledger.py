@@ -14,6 +14,8 @@ KIND_NAMES = {int(kind): kind.name.lower() for kind in Kind}
 VIA_NAMES = {int(via): via.name.lower() for via in Via if via}
 _LETTERS = {Kind.INGRESS: "i", Kind.REQUEST: "q", Kind.RESPONSE: "r", Kind.REFUND: "f", Kind.CONTROL: "c"}
 
+_NAMED_LETTERS = {int(kind): letter for kind, letter in _LETTERS.items()}
+
 _LANE = ("source", "destination", "substream", "index")
 _ROW = (
     "height", "tick", "chain", "source", "destination", "on_lane", "substream", "index", "events", "kind", "via",
@@ -28,7 +30,7 @@ LEDGER_COLUMNS: Mapping[str, str] = {
     "index": "its index in that substream; null for events outside a stream",
     "message_id": "its stable name: `protocol:sender>receiver/class#number`, see below",
     "answers": "for a response, the `message_id` of the request that it answers",
-    "kind": "`ingress`, `request`, `response`, `refund` or `control` (a slice of a stream)",
+    "kind": "`ingress`, `request`, `response`, `refund` or `control` (a slice of a stream, the end of a program)",
     "event": "what happened, see below",
     "chain": "name of the chain where it happened",
     "height": "the height that committed it",
@@ -37,7 +39,9 @@ LEDGER_COLUMNS: Mapping[str, str] = {
     "sender": "name of the sending program, its number where it has no name, `user/N` for a user",
     "receiver": "name of the receiving program, or its number",
     "payload_hash": "SHA-256 of the payload, hexadecimal, of a message that was in a stream",
-    "amount": "cycles attached to a request, or refunded by a response, of a message that was in a stream",
+    "amount": "cycles attached to a request, or refunded by a response, of a message that was in a stream: decimal "
+    "digits, because 128 bits are more than any number of Spark holds; `cast(amount as decimal(38,0))` adds up below "
+    "10^38",
     "asset": "what `amount` counts: `cycles`",
     "code": "the reject code, 0 when there is none",
     "detail": "the stable name of the reason, cause or error, empty when there is none",
@@ -72,20 +76,19 @@ def ledger(
         "destination": F.col("destination_name"),
         "lane": F.when(F.col("on_lane"), F.col("substream")),
         "index": F.when(F.col("on_lane"), F.col("index")),
-        "message_id": _message_id(protocol, "sender", "receiver", F.col("kind")),
+        "message_id": message_id(protocol),
         "answers": F.when(
             F.col("kind") == int(Kind.RESPONSE),
-            _message_id(protocol, "receiver", "sender", F.lit(int(Kind.REQUEST))),
+            _named(protocol, "receiver", "sender", F.lit(_LETTERS[Kind.REQUEST])),
         ),
         "kind": _choice(F.col("kind"), KIND_NAMES),
         "chain": F.col("chain_name"),
         "time": F.col("tick").cast("double") * F.lit(seconds_per_tick),
         "sender": F.when(
             F.col("kind") == int(Kind.INGRESS), F.concat(F.lit("user/"), F.col("sender").cast("string"))
-        ).when(F.col("kind") != int(Kind.CONTROL), F.coalesce("sender_name", F.col("sender").cast("string"))),
-        "receiver": F.when(
-            F.col("kind") != int(Kind.CONTROL), F.coalesce("receiver_name", F.col("receiver").cast("string"))
-        ),
+        ).when(~_of_a_slice(), F.coalesce("sender_name", F.col("sender").cast("string"))),
+        "receiver": F.when(~_of_a_slice(), F.coalesce("receiver_name", F.col("receiver").cast("string"))),
+        **{name: F.when(F.col("kind") != int(Kind.CONTROL), F.col(name)) for name in ("payload_hash", "amount")},
         "asset": F.lit("cycles"),
         "detail": F.col("reason"),
         "via": _choice(F.col("via"), VIA_NAMES),
@@ -131,12 +134,10 @@ def _happened(events: DataFrame) -> DataFrame:
 def _collected(transfers: DataFrame, collected: DataFrame) -> DataFrame:
     """Return a row a message that its chain removed from the stream, because the other side has signalled it."""
     lane = ("chain", "remote", "substream", "index")
-    indices = F.expr(
-        "transform(sequence(cast(begin as bigint), cast(end - 1 as bigint)), i -> cast(i as decimal(20,0)))"
-    )
-    taken = collected.where(F.col("what") == COLLECTED_MESSAGES).select(
-        "height", "tick", *lane[:3], F.explode(indices).alias("index")
-    )
+    offsets = F.explode(F.expr("sequence(0L, cast(end - begin - 1 as bigint))")).alias("offset")
+    index = (F.col("begin") + F.col("offset")).cast("decimal(20,0)").alias("index")
+    ranges = collected.where(F.col("what") == COLLECTED_MESSAGES).select("height", "tick", *lane[:3], "begin", offsets)
+    taken = ranges.select("height", "tick", *lane[:3], index)
     return _rows(
         taken.join(transfers.drop("height", "tick"), list(lane)),
         source=F.col("chain"),
@@ -154,30 +155,70 @@ def _rows(frame: DataFrame, **given: Column) -> DataFrame:
 
 def _content(transfers: DataFrame) -> DataFrame:
     """Return what messages in streams carry, by lane and index."""
-    amount = F.col("cycles_high").cast("decimal(38,0)") * F.expr("18446744073709551616BD") + F.col("cycles_low")
     return transfers.select(
         F.col("chain").alias("source"),
         F.col("remote").alias("destination"),
         "substream",
         "index",
         F.sha2("payload", 256).alias("payload_hash"),
-        amount.cast("decimal(38,0)").alias("amount"),
+        digits("cycles_high", "cycles_low").alias("amount"),
     )
 
 
-def _message_id(protocol: str, sender: str, receiver: str, kind: Column) -> Column:
-    """Return ``protocol:sender>receiver/class#number``; for a slice, ``protocol:source>destination/c#height``."""
-    message = F.format_string(
-        f"{protocol}:%s>%s/%s#%s",
-        F.col(sender).cast("string"),
-        F.col(receiver).cast("string"),
-        _choice(kind, {int(item): letter for item, letter in _LETTERS.items()}),
-        F.col("callback").cast("string"),
+def digits(high: str, low: str) -> Column:
+    """Return the decimal digits of a number of 128 bits, given as two columns of 64.
+
+    Such a number has up to 39 digits and Spark's decimals have 38, so it is made in two pieces, of which the lower has
+    ten digits.
+    """
+    upper = f"cast({high} div 10000000000BD as decimal(10,0))"
+    rest = f"({high} % 10000000000BD * 18446744073709551616BD + {low})"
+    carried = f"cast(({rest} - {rest} % 10000000000BD) / 10000000000BD as decimal(30,0))"
+    first = f"cast({upper} * 18446744073709551616BD + {carried} as decimal(30,0))"
+    last = f"lpad(cast(cast({rest} % 10000000000BD as decimal(10,0)) as string), 10, '0')"
+    return F.expr(f"case when {high} = 0 then cast({low} as string) else concat(cast({first} as string), {last}) end")
+
+
+def message_id(protocol: str) -> Column:
+    """Return the stable name of what a row is about.
+
+    ``protocol:sender>receiver/class#number``: a message; programs and callbacks are numbers, the class is ``i``
+    (ingress), ``q`` (request), ``r`` (response) or ``f`` (refund). ``protocol:user>receiver/i!tick.position``: a
+    message from a user that was refused, so that no queue has numbered it; the position, from 1, is among what came to
+    the chain in the tick. ``protocol:source>destination/c#height``: a slice of a stream.
+    ``protocol:program/c#height``: the end of a program.
+    """
+    message = _named(protocol, "sender", "receiver", _choice(F.col("kind"), _NAMED_LETTERS))
+    refused = F.format_string(f"{protocol}:%s>%s/i!%s.%s", *map(_digits, ("sender", "receiver", "tick", "index")))
+    slice_id = F.format_string(f"{protocol}:%s>%s/c#%s", "source_name", "destination_name", _digits("height"))
+    ended = F.format_string(f"{protocol}:%s/c#%s", _digits("receiver"), _digits("height"))
+    return (
+        F.when(_of_a_slice(), slice_id)
+        .when(F.col("kind") == int(Kind.CONTROL), ended)
+        .when(refused_ingress(), refused)
+        .otherwise(message)
     )
-    slice_of_a_stream = F.format_string(
-        f"{protocol}:%s>%s/c#%s", F.col("source_name"), F.col("destination_name"), F.col("height").cast("string")
-    )
-    return F.when(kind == int(Kind.CONTROL), slice_of_a_stream).otherwise(message)
+
+
+def _named(protocol: str, sender: str, receiver: str, letter: Column) -> Column:
+    return F.format_string(f"{protocol}:%s>%s/%s#%s", _digits(sender), _digits(receiver), letter, _digits("callback"))
+
+
+def _digits(column: str) -> Column:
+    return F.col(column).cast("string")
+
+
+def _of_a_slice() -> Column:
+    """Return whether a row is about a slice: of the control rows, those that name a lane."""
+    return (F.col("kind") == int(Kind.CONTROL)) & F.col("on_lane")
+
+
+def refused_ingress() -> Column:
+    """Return whether a row is a message from a user that came into no queue.
+
+    One whose handler raised is rejected too, but it had come in.
+    """
+    return (F.col("kind") == int(Kind.INGRESS)) & (F.col("via") == int(Via.INGRESS)) & _bit(Event.REJECTED)
 
 
 def _choice(column: Column, names: Mapping[int, str]) -> Column:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as T
@@ -12,12 +15,7 @@ from causeway.model.ledger import COLLECTED_SCHEMA, EVENTS_SCHEMA
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA
 from causeway.pipeline.bucket import stamped_schema
 from causeway.pipeline.lake import LakeError
-from causeway.programs.catalogue import program_class
-from causeway.programs.scalar import Program
-from causeway.programs.scalar_runner import SCALAR_SCHEMA
-from causeway.protocols.contract import HEADERS_SCHEMA
-from causeway.protocols.ic.messages import STREAMED_SCHEMA
-from causeway.protocols.ic.state import PROGRAM_TABLE, STATE_SCHEMAS
+from causeway.protocols.contract import HEADERS_SCHEMA, Kernel, StateTable
 
 TOPOLOGY_SCHEMAS: Mapping[str, pa.Schema] = {
     "chains": CHAINS_SCHEMA,
@@ -26,38 +24,82 @@ TOPOLOGY_SCHEMAS: Mapping[str, pa.Schema] = {
 }
 """Tables that are written once, when the lake is made."""
 
-LOG_TABLES: Mapping[str, pa.Schema] = {
-    "transfers": stamped_schema(STREAMED_SCHEMA),
+LOGS: Mapping[str, pa.Schema] = {
     "events": stamped_schema(EVENTS_SCHEMA),
     "collected": stamped_schema(COLLECTED_SCHEMA),
     "headers": stamped_schema(HEADERS_SCHEMA),
 }
-"""Tables that every height adds rows to."""
+"""Tables that every height adds rows to, and whose columns no protocol decides."""
 
-STATE_TABLES: Mapping[str, pa.Schema] = STATE_SCHEMAS
-"""Tables that say how a height stands; each program class adds ``program_<class>``."""
 
-PROGRAM_OF_A_CHAIN: Mapping[str, str] = {
-    "ingress_counters": "first",
-    "input_counters": "first",
-    "output_counters": "first",
-    "ingress_queues": "receiver",
-    "input_queues": "receiver",
-    "output_queues": "sender",
-    "canisters": "canister",
+@dataclass(frozen=True)
+class TableSchemas:
+    """What a lake says of its tables, so that a reader needs no kernel: ``logs`` and ``state`` by name."""
+
+    logs: Mapping[str, pa.Schema]
+    state: Mapping[str, StateTable]
+
+    @classmethod
+    def of(cls, kernel: Kernel) -> TableSchemas:
+        """Return the tables of a kernel."""
+        return cls({"transfers": stamped_schema(kernel.outbound_schema), **LOGS}, kernel.state_tables())
+
+    def encoded(self) -> dict[str, Any]:
+        """Return what ``lake.json`` holds: each table's columns with their types, and what ``StateTable`` says."""
+        return {
+            "logs": [{"name": name, "columns": _columns(schema)} for name, schema in self.logs.items()],
+            "state": [
+                {
+                    "name": name,
+                    "columns": _columns(table.schema),
+                    "owner": table.owner,
+                    "chains": list(table.chains),
+                    "programs": list(table.programs),
+                }
+                for name, table in self.state.items()
+            ],
+        }
+
+    @classmethod
+    def decoded(cls, content: Mapping[str, Any]) -> TableSchemas:
+        """Return what ``encoded`` gave."""
+        state = {
+            table["name"]: StateTable(
+                _schema(table["columns"]), table["owner"], tuple(table["chains"]), tuple(table["programs"])
+            )
+            for table in content["state"]
+        }
+        return cls({table["name"]: _schema(table["columns"]) for table in content["logs"]}, state)
+
+
+def _columns(schema: pa.Schema) -> list[list[str]]:
+    return [[item.name, type_name(item.type)] for item in schema]
+
+
+def _schema(columns: Iterable[Sequence[str]]) -> pa.Schema:
+    return pa.schema([pa.field(name, type_named(kind)) for name, kind in columns])
+
+
+def type_name(kind: pa.DataType) -> str:
+    """Return how ``lake.json`` writes a column's type: Arrow's name of it, of its values for a dictionary."""
+    return type_name(kind.value_type) if pa.types.is_dictionary(kind) else str(kind)
+
+
+def type_named(name: str) -> pa.DataType:
+    """Return the type of that name. Raises ``LakeError``."""
+    for pattern, made in _WITH_NUMBERS.items():
+        if found := re.fullmatch(pattern, name):
+            return made(*map(int, found.groups()))
+    try:
+        return pa.type_for_alias(name)
+    except ValueError:
+        raise LakeError(f"a table has a column of type {name}, which Causeway cannot read") from None
+
+
+_WITH_NUMBERS: Mapping[str, Callable[..., pa.DataType]] = {
+    r"decimal128\((\d+), (\d+)\)": pa.decimal128,
+    r"fixed_size_binary\[(\d+)\]": pa.binary,
 }
-"""For state tables without a column ``chain``: the one that holds the program whose chain a row belongs to."""
-
-
-def owner_column(table: str, schema: pa.Schema) -> str:
-    """Return the column that says where a state row belongs: ``chain``, or one that holds a program."""
-    return "chain" if "chain" in schema.names else PROGRAM_OF_A_CHAIN.get(table, "canister")
-
-
-def program_schema(name: str) -> pa.Schema:
-    """Return the schema of the state table of a program class, named as in a scenario. Raises ``InvalidInput``."""
-    found = program_class(name)
-    return SCALAR_SCHEMA if issubclass(found, Program) else found.schema
 
 
 @cache
@@ -102,13 +144,4 @@ def spark_schema(schema: pa.Schema) -> T.StructType:
     return T.StructType([T.StructField(item.name, spark_type(item.type), nullable=True) for item in schema])
 
 
-__all__ = [
-    "LOG_TABLES",
-    "PROGRAM_TABLE",
-    "STATE_TABLES",
-    "TOPOLOGY_SCHEMAS",
-    "owner_column",
-    "program_schema",
-    "spark_schema",
-    "spark_type",
-]
+__all__ = ["LOGS", "TOPOLOGY_SCHEMAS", "StateTable", "TableSchemas", "spark_schema", "spark_type"]

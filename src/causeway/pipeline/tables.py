@@ -10,19 +10,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from causeway.model.errors import InvalidInput
 from causeway.pipeline import calls
 from causeway.pipeline.lake import Lake, LakeError, Manifest
 from causeway.pipeline.ledger import ledger
-from causeway.pipeline.schemas import (
-    LOG_TABLES,
-    PROGRAM_TABLE,
-    STATE_TABLES,
-    TOPOLOGY_SCHEMAS,
-    owner_column,
-    program_schema,
-    spark_schema,
-)
+from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, StateTable, TableSchemas, spark_schema
 
 _CHAINS = pa.schema([("position", pa.int64()), ("number", pa.decimal128(20, 0)), ("name", pa.string())])
 _LISTED = 8
@@ -34,6 +25,7 @@ class LakeTables:
     def __init__(self, session: SparkSession, lake: Lake) -> None:
         self._session, self._lake = session, lake
         self.about = lake.about()
+        self._schemas = TableSchemas.decoded(self.about["tables"])
 
     def _read(self, files: list[str], schema: pa.Schema) -> DataFrame:
         """Return the rows of Parquet files. The schema is given, so that Spark opens no file before the query runs."""
@@ -55,9 +47,10 @@ class LakeTables:
 
     def log(self, table: str) -> DataFrame:
         """Return a log table (``transfers``, ``events``, ``collected``, ``headers``) over all committed heights."""
-        if table not in LOG_TABLES:
-            raise LakeError(f"table: {_unknown(table, list(LOG_TABLES))}")
-        return self._read(self._lake.log_files(table), LOG_TABLES[table])
+        schemas = self._schemas.logs
+        if table not in schemas:
+            raise LakeError(f"table: {_unknown(table, list(schemas))}")
+        return self._read(self._lake.log_files(table), schemas[table])
 
     def topology(self, table: str) -> DataFrame:
         """Return ``chains``, ``programs`` or ``registry`` as they were written when the lake was made."""
@@ -98,10 +91,9 @@ class LakeTables:
             .select("program", F.col("position").alias("chain"))
         )
 
-    def state_tables(self, height: int | None = None) -> list[str]:
-        """Return the names of the state tables: those of the protocol and those of the programs in use."""
-        named = {*self.manifest(height).state, *self._lake.manifest(self.heights()[0]).state}
-        return [*STATE_TABLES, *sorted(named - set(STATE_TABLES))]
+    def state_tables(self) -> dict[str, StateTable]:
+        """Return the state tables by name: those of the protocol and those of the programs in use."""
+        return dict(self._schemas.state)
 
     def state(self, table: str, height: int | None = None, chain: str | None = None) -> DataFrame:
         """Return a state table (``docs/lake.md`` lists them) at a committed height, by default the last.
@@ -110,33 +102,20 @@ class LakeTables:
         ``LakeError``.
         """
         manifest = self.manifest(height)
-        schema = self._state_schema(table, manifest)
+        declared = self._schemas.state.get(table)
+        if declared is None:
+            raise LakeError(f"table: {_unknown(table, list(self._schemas.state))}")
         files = dict(manifest.state.get(table, {}))
         if chain is None:
-            return self._read(list(files.values()), schema)
+            return self._read(list(files.values()), declared.schema)
         position = self.position(chain)
         bucket = str(self._bucket(position))
-        rows = self._read([path for key, path in files.items() if key == bucket], schema)
-        owner = owner_column(table, schema)
-        if owner == "chain":
-            return rows.where(F.col("chain") == position)
+        rows = self._read([path for key, path in files.items() if key == bucket], declared.schema)
+        owner = declared.owner
+        if not declared.owned_by_program:
+            return rows.where(F.col(owner) == position)
         hosted = self.hosts(manifest.height).where(F.col("chain") == position).select(F.col("program").alias(owner))
-        return rows.join(hosted, owner, "leftsemi").select(*schema.names)
-
-    def _state_schema(self, table: str, manifest: Manifest) -> pa.Schema:
-        if table in STATE_TABLES:
-            return STATE_TABLES[table]
-        known = self.state_tables(manifest.height)
-        for files in (manifest.state.get(table, {}), self._lake.manifest(self.heights()[0]).state.get(table, {})):
-            for path in files.values():
-                with self._lake.storage.open_parquet(path) as file:
-                    return file.schema_arrow
-        if table.startswith(PROGRAM_TABLE):
-            try:
-                return program_schema(table.removeprefix(PROGRAM_TABLE))
-            except InvalidInput:
-                pass  # no program of this run, then
-        raise LakeError(f"table: {_unknown(table, known)}")
+        return rows.join(hosted, owner, "leftsemi").select(*declared.schema.names)
 
     def position(self, chain: str) -> int:
         """Return the position of the chain of that name. Raises ``LakeError``."""
@@ -194,10 +173,21 @@ class LakeTables:
         return rows.select(calls.outcome().alias("outcome"), "code", "reason", *ticks)
 
     def summary(self) -> dict[str, Any]:
-        """Return what became of all calls, counted from the rows of the ledger by one query."""
-        row = calls.counted(calls.calls(self._moves())).first()
+        """Return what became of all calls: ``calls.COUNTS``, and ``lost_because``, how many were lost by cause.
+
+        Counted from the rows of the ledger by one query.
+        """
+        counted = calls.counted(calls.calls(self._moves()), self._removed())
+        row = counted.crossJoin(calls.refused(self._moves())).first()
         assert row is not None
-        return {name: int(row[name] or 0) for name in calls.COUNTS}
+        return {**{name: int(row[name]) for name in calls.COUNTS}, "lost_because": dict(row["lost_because"])}
+
+    def _removed(self) -> dict[int, int]:
+        """Return the programs that were on no chain any more at the last height, with the tick since when."""
+        moves = self._lake.storage.read_table("registry.parquet").to_pylist()
+        now = self.manifest().tick
+        gone = [move for move in moves if move["chain"] is None and move["tick"] <= now]
+        return {move["program"]: move["tick"] for move in sorted(gone, key=lambda move: -move["tick"])}
 
     def _moves(self) -> DataFrame:
         return calls.moves(self.log("transfers"), self.log("events"))

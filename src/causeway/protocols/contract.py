@@ -108,6 +108,25 @@ HEADERS_SCHEMA = pa.schema(
 """A chain's header at a height: the root of its state."""
 
 
+@dataclass(frozen=True)
+class StateTable:
+    """What a state table is made of, and whose its rows are.
+
+    ``chains``, ``programs``: the columns that hold positions of chains and numbers of programs. ``owner``: the one of
+    them that says where a row belongs: to that chain, or to the chain that hosts that program.
+    """
+
+    schema: pa.Schema
+    owner: str
+    chains: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()
+
+    @property
+    def owned_by_program(self) -> bool:
+        """Return whether a row belongs to the chain that hosts a program."""
+        return self.owner in self.programs
+
+
 class Kernel(Protocol):
     """One protocol over one network, as the pipeline drives it. Picklable."""
 
@@ -120,6 +139,10 @@ class Kernel(Protocol):
 
     def chains(self) -> Sequence[str]:
         """Return the chains' names by position."""
+        ...
+
+    def state_tables(self) -> Mapping[str, StateTable]:
+        """Return every table that a state has, those of the programs in use included, by name."""
         ...
 
     def genesis(self, chains: npt.NDArray[np.uint32]) -> Any:

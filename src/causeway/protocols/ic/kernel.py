@@ -17,7 +17,7 @@ from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes, rep
 from causeway.model.ledger import Event
 from causeway.model.order import U64, pair_codes, positions_in
 from causeway.model.topology import Topology
-from causeway.protocols.contract import HEADERS_SCHEMA, Offers, Plan, ProgramRunner, RoundResult, Tick
+from causeway.protocols.contract import HEADERS_SCHEMA, Offers, Plan, ProgramRunner, RoundResult, StateTable, Tick
 from causeway.protocols.ic.arrivals import OUTGOING_SCHEMA
 from causeway.protocols.ic.carriers import Carriers
 from causeway.protocols.ic.commitment import commit_runs, state_roots
@@ -31,7 +31,7 @@ from causeway.protocols.ic.payload import check_slices, get_streams, make_plan, 
 from causeway.protocols.ic.post_process import message_sizes, post_process
 from causeway.protocols.ic.pre_process import pre_process
 from causeway.protocols.ic.registry import Registry, registry_at, subnet_positions
-from causeway.protocols.ic.state import State, from_tables, lane_codes, parts, to_table
+from causeway.protocols.ic.state import State, from_tables, lane_codes, parts, state_tables, to_table
 
 MAX_TICK_NS = 2**62
 MAX_CHAINS = 2**16
@@ -93,6 +93,10 @@ class IcKernel:
         numbers = self.topology.chains["number"].to_pylist()
         names = dict(zip(numbers, self.topology.chains["name"].to_pylist(), strict=True))
         return [names[number] for number in subnet_positions(self.topology).tolist()]
+
+    def state_tables(self) -> Mapping[str, StateTable]:
+        """Return every table that a state has, those of the programs in use included, by name."""
+        return state_tables(self.programs.schemas())
 
     def genesis(self, chains: npt.NDArray[np.uint32]) -> State:
         """Return the state of ``chains`` at height 0: empty queues and streams, and the programs' first states."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame, empty_frame, from_table
 from causeway.model.order import U64, Rows, pair_codes, positions_in
 from causeway.model.queues import Counters, QueueMap
+from causeway.protocols.contract import StateTable
 from causeway.protocols.ic.messages import MESSAGE_FIELDS, QUEUED_SCHEMA
 
 Chains = npt.NDArray[np.uint32]
@@ -208,6 +209,30 @@ STATE_SCHEMAS: dict[str, pa.Schema] = {
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
 
 PROGRAM_TABLE = "program_"
+
+OF_SUBNETS = ("chain", "remote")
+_COLUMNS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
+    "ingress_counters": ("first", (), ("first", "second")),
+    "input_counters": ("first", (), ("first", "second")),
+    "output_counters": ("first", (), ("first", "second")),
+    "ingress_queues": ("receiver", (), ("receiver",)),  # who sends is a user
+    "input_queues": ("receiver", (), ("sender", "receiver")),
+    "output_queues": ("sender", (), ("sender", "receiver")),
+    "lanes": ("chain", OF_SUBNETS, ()),
+    "rejects": ("chain", OF_SUBNETS, ()),
+    "runs": ("chain", OF_SUBNETS, ()),
+    "strays": ("chain", ("chain",), ("sender", "receiver")),
+    "canisters": ("canister", (), ("canister",)),
+}
+"""For each table of ``STATE_SCHEMAS`` whose a row is, and the columns with subnets and with canisters."""
+
+
+def state_tables(program_schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:
+    """Return all tables of a state, with whose their rows are, given the schemas of the program classes in use."""
+    tables = {name: StateTable(schema, *_COLUMNS[name]) for name, schema in STATE_SCHEMAS.items()}
+    for name, schema in sorted(program_schemas.items()):
+        tables[PROGRAM_TABLE + name] = StateTable(schema, "canister", (), ("canister",))
+    return tables
 
 
 def parts(state: State) -> dict[str, Frame | Counters]:

@@ -1,0 +1,338 @@
+"""The counts and the ledger over rows made up for the purpose, and over runs in which calls are lost or left open."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from causeway.model.frame import Frame
+from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
+from causeway.network.network import Network
+from causeway.pipeline import calls
+from causeway.pipeline.bucket import stamped_schema
+from causeway.pipeline.ledger import ledger
+from causeway.pipeline.schemas import LOGS, TOPOLOGY_SCHEMAS, spark_schema
+from causeway.programs import Effects, Program, VectorProgram
+from causeway.programs.scalar import Context, Ingress, Request
+from causeway.protocols.ic.messages import STREAMED_SCHEMA
+
+HERE = "tests.pipeline.test_ledger"
+TRANSFERS = stamped_schema(STREAMED_SCHEMA)
+NO_QUEUE = 2**64 - 1
+
+# ---- counts over rows made up for the purpose ------------------------------------------------------
+
+HUGE = 2**64 - 5
+"""A number beyond Spark's signed range."""
+
+
+def row(kind: Kind, events: Event, callback: int, place: int = 0, code: int = 0, via: Via = Via.NONE) -> dict[str, Any]:
+    ends = (7, HUGE) if kind == Kind.REQUEST else (HUGE, 7)
+    return {
+        "height": 1, "tick": 1, "chain": 0, "events": int(events), "kind": int(kind), "via": int(via), "remote": 1,
+        "substream": 0, "index": 1, "sender": ends[0], "receiver": ends[1], "callback": callback, "queue_index": place,
+        "code": code, "reason": "",
+    }  # fmt: skip
+
+
+def sent(callback: int) -> dict[str, Any]:
+    return row(Kind.REQUEST, Event.SENT, callback)
+
+
+def delivered(callback: int, place: int) -> dict[str, Any]:
+    return row(Kind.REQUEST, Event.RECEIVED | Event.EXECUTED, callback, place, via=Via.XNET)
+
+
+def answered(callback: int, code: int = 0) -> dict[str, Any]:
+    return row(Kind.RESPONSE, Event.RECEIVED, callback, code=code, via=Via.XNET)
+
+
+def executed_late(callback: int, place: int) -> dict[str, Any]:
+    return row(Kind.REQUEST, Event.EXECUTED, callback, place)
+
+
+def astray(callback: int, place: int) -> dict[str, Any]:
+    """Return the row of a request that came where its callee does not live."""
+    return row(Kind.REQUEST, Event.RECEIVED, callback, place, via=Via.XNET)
+
+
+def dropped(callback: int, cause: str, kind: Kind = Kind.RESPONSE) -> dict[str, Any]:
+    return {**row(kind, Event.DROPPED, callback), "reason": cause}
+
+
+FORGED = row(Kind.REQUEST, Event.COMMITTED, 3, NO_QUEUE)
+ON_THE_WAY = {"pending": 1, "on_the_way": 1}
+RETURNED = row(Kind.RESPONSE, Event.SENT, 1)
+REFUSED = {**row(Kind.INGRESS, Event.REJECTED, 0, code=3, via=Via.INGRESS), "reason": "CanisterNotFound"}
+FAILED = {**row(Kind.INGRESS, Event.REJECTED, 0, code=5), "reason": "ValueError: no"}
+
+CASES: dict[str, tuple[list[dict[str, Any]], dict[str, int]]] = {
+    "a call that is answered": ([sent(1), delivered(1, 1), answered(1)], {"sent": 1, "delivered": 1, "answered": 1}),
+    "a call under way": ([sent(1), delivered(1, 1)], {"sent": 1, "delivered": 1, "pending": 1}),
+    "a reject": ([sent(1), answered(1, 4)], {"sent": 1, "rejected": 1}),
+    "delivered twice": (
+        [sent(1), delivered(1, 1), delivered(1, 2), answered(1)],
+        {"sent": 1, "delivered": 1, "answered": 1, "duplicates": 1},
+    ),
+    "answered and rejected": (
+        [sent(1), delivered(1, 1), answered(1), answered(1, 2)],
+        {"sent": 1, "delivered": 1, "answered": 1, "duplicates": 1},
+    ),
+    "a lost answer": (
+        [sent(1), delivered(1, 1), RETURNED, dropped(1, "some_cause")],
+        {"sent": 1, "delivered": 1, "lost": 1},
+    ),
+    "an answer under way": ([sent(1), delivered(1, 1), RETURNED], {"sent": 1, "delivered": 1, **ON_THE_WAY}),
+    "a request under way": ([sent(1)], {"sent": 1, **ON_THE_WAY}),
+    "received, not yet executed": ([sent(1), astray(1, 1)], {"sent": 1, "delivered": 1, **ON_THE_WAY}),
+    "a forged request": ([FORGED, dropped(3, "sender_mismatch", Kind.REQUEST)], {"messages": 1}),
+    "a request forged and dropped at home, named like one under way": (
+        [sent(1), row(Kind.REQUEST, Event.DROPPED, 1, NO_QUEUE)],
+        {"sent": 1, **ON_THE_WAY},
+    ),
+    "messages from users": ([REFUSED, FAILED, REFUSED], {"ingress_refused": 2}),
+    "three requests, the latest first": (
+        [sent(1), sent(2), sent(3), delivered(3, 1), delivered(1, 2), delivered(2, 3)],
+        {"sent": 3, "delivered": 3, "pending": 3, "out_of_order": 2},
+    ),
+    "one where the callee does not live, two where it does": (
+        [sent(1), sent(2), sent(3), delivered(1, 1), astray(3, 1), delivered(2, 2)],
+        {"sent": 3, "delivered": 3, "pending": 3, "on_the_way": 1},
+    ),
+    "received in one round, executed in another": (
+        [sent(1), sent(2), astray(1, 2), astray(2, 1), executed_late(2, 1), executed_late(1, 2)],
+        {"sent": 2, "delivered": 2, "pending": 2, "out_of_order": 1},
+    ),
+    "in order": ([sent(1), sent(2), delivered(1, 5), delivered(2, 6)], {"sent": 2, "delivered": 2, "pending": 2}),
+    "out of order": (
+        [sent(1), sent(2), delivered(1, 6), delivered(2, 5)],
+        {"sent": 2, "delivered": 2, "pending": 2, "out_of_order": 1},
+    ),
+    "in order across the middle of the numbers": (
+        [sent(2**63 - 1), sent(2**63), delivered(2**63 - 1, 2**63 - 1), delivered(2**63, 2**63)],
+        {"sent": 2, "delivered": 2, "pending": 2},
+    ),
+    "out of order across the middle of the numbers": (
+        [sent(2**63 - 1), sent(2**63), delivered(2**63 - 1, 2**63), delivered(2**63, 2**63 - 1)],
+        {"sent": 2, "delivered": 2, "pending": 2, "out_of_order": 1},
+    ),
+}
+
+
+def logged(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema) -> DataFrame:
+    """Return rows as a log table reads in Spark; what a row leaves out is 0 or empty."""
+    types = spark_schema(schema)
+    empty = {"decimal(20,0)": Decimal(0), "string": "", "binary": b""}
+    made = []
+    for item in rows:
+        values = {field.name: empty.get(field.dataType.simpleString(), 0) for field in types} | item
+        made.append(tuple(Decimal(str(v)) if f.dataType.simpleString() == "decimal(20,0)" else v
+                          for f, v in ((field, values[field.name]) for field in types)))  # fmt: skip
+    return spark.createDataFrame(made, types)
+
+
+def moves(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
+    return calls.moves(logged(spark, [], TRANSFERS), logged(spark, rows, LOGS["events"]))
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_counts(spark: SparkSession, case: str) -> None:
+    made, expected = CASES[case]
+    rows = moves(spark, made)
+    found = calls.counted(calls.calls(rows)).crossJoin(calls.refused(rows)).first()
+    assert found is not None
+    assert {name: int(found[name]) for name in calls.COUNTS if found[name]} == expected
+
+
+@pytest.mark.parametrize(("removed", "excused"), [({HUGE: 1}, 1), ({7: 0}, 1), ({HUGE: 2}, 0), ({8: 0}, 0), ({}, 0)])
+def test_a_loss_after_one_of_the_two_programs_ended(spark: SparkSession, removed: dict[int, int], excused: int) -> None:
+    lost = [sent(1), delivered(1, 1), dropped(1, "some_cause"), sent(2), delivered(2, 2), dropped(2, "another")]
+    found = calls.counted(calls.calls(moves(spark, lost)), removed).first()
+    assert found is not None
+    assert (found["lost"], found["lost_with_program"]) == (2, 2 * excused)
+    assert found["lost_because"] == {"some_cause": 1, "another": 1}
+
+
+# ---- the ledger over rows made up for the purpose --------------------------------------------------
+
+
+def of_two_chains(spark: SparkSession, logs: dict[str, DataFrame]) -> DataFrame:
+    named = [(0, Decimal(5), "A"), (1, Decimal(6), "B")]
+    chains = spark.createDataFrame(named, "position long, number decimal(20,0), name string")
+    return ledger("ic", 1.0, chains, spark.createDataFrame([], spark_schema(TOPOLOGY_SCHEMAS["programs"])), logs)
+
+
+def test_the_ledger_holds_numbers_of_any_size(spark: SparkSession) -> None:
+    top = 2**63
+    amounts = [0, 10**38 - 1, 10**38, 2**128 - 1, 2**64, 7 * 10**10 * 2**64, (10**10 - 1) * 2**64 + 2**64 - 1]
+    message = {"height": 1, "tick": 1, "chain": 0, "remote": 1, "kind": int(Kind.REQUEST), "queue_index": 1}
+    streamed = [
+        {**message, "index": top + place, "callback": place, "cycles_high": value >> 64, "cycles_low": value % 2**64}
+        for place, value in enumerate(amounts)
+    ]
+    end = top + len(amounts)
+    taken = {"height": 2, "tick": 2, "chain": 0, "remote": 1, "what": COLLECTED_MESSAGES, "begin": top, "end": end}
+    logs = {
+        "transfers": logged(spark, streamed, TRANSFERS),
+        "events": logged(spark, [], LOGS["events"]),
+        "collected": logged(spark, [taken], LOGS["collected"]),
+    }
+    rows = of_two_chains(spark, logs).where("event in ('committed', 'collected')").collect()
+    found = sorted((row["event"], int(row["index"]) - top, row["amount"]) for row in rows)
+    digits = list(enumerate(map(str, amounts)))
+    assert found == [(event, *item) for event in ("collected", "committed") for item in digits]
+
+
+def test_refused_messages_from_users_have_names_of_their_own(spark: SparkSession) -> None:
+    events = [{**REFUSED, "tick": 4, "index": place, "remote": NO_CHAIN} for place in (1, 2, 3)]
+    logs = {
+        "transfers": logged(spark, [], TRANSFERS),
+        "events": logged(spark, [*events, {**FAILED, "callback": 6, "remote": NO_CHAIN}], LOGS["events"]),
+        "collected": logged(spark, [], LOGS["collected"]),
+    }
+    found = of_two_chains(spark, logs).collect()
+    ends = f"{HUGE}>7"
+    assert sorted(row["message_id"] for row in found) == [f"ic:{ends}/i!4.{n}" for n in (1, 2, 3)] + [f"ic:{ends}/i#6"]
+    assert {row["index"] for row in found} == {None}
+
+
+# ---- what becomes of calls in networks --------------------------------------------------------------
+
+BASE = '[network]\nprotocol = "ic"\nexecutor = "in_process"\n' + "".join(f'[[chains]]\nname = "{c}"\n' for c in "ABC")
+ENDS = """
+[[programs]]
+name = "caller"
+chain = "A"
+program = "caller"
+balance = 1000
+[[programs]]
+name = "echo"
+chain = "B"
+program = "echo"
+"""
+SCRIPT = '[traffic]\nsource = "script"\n'
+
+
+class Hoard(Program):
+    """Accepts all cycles, and gives them away when a user says to whom."""
+
+    def on_request(self, request: Request, context: Context) -> tuple[bytes, int]:
+        return b"", request.cycles
+
+    def on_ingress(self, message: Ingress, context: Context) -> None:
+        context.call(int(message.payload), "take", cycles=context.balance)
+
+
+class Silent(Program):
+    """Never answers."""
+
+    def on_request(self, request: Request, context: Context) -> None:
+        return None
+
+
+class Elsewhere(VectorProgram):
+    """Keeps a column that is called like one that other tables have."""
+
+    schema: ClassVar[pa.Schema] = pa.schema(
+        [
+            pa.field("canister", pa.uint64(), nullable=False),
+            pa.field("chain", pa.uint64(), nullable=False),
+        ]
+    )
+
+    def handle(self, batch: Frame, state: Frame) -> Effects:
+        return Effects(state)
+
+
+def program(name: str, chain: str, of: str, balance: int = 0) -> str:
+    return f'[[programs]]\nname = "{name}"\nchain = "{chain}"\nprogram = "{of}"\nbalance = "{balance}"\n'
+
+
+def call(to: str = "echo", *, tick: int = 0, count: int = 1) -> str:
+    content = f'{{ receiver = "{to}", method = "m", text = "hi", cycles = 1 }}'
+    return f'[[traffic.send]]\ntick = {tick}\nto = "caller"\ncount = {count}\ncall = {content}\n'
+
+
+def send(to: str, text: str = "", *, tick: int = 0, count: int = 1) -> str:
+    return f'[[traffic.send]]\ntick = {tick}\nto = "{to}"\nmethod = "go"\ntext = "{text}"\ncount = {count}\n'
+
+
+def move(name: str, tick: int, chain: str | None = None) -> str:
+    return f'[[moves]]\ntick = {tick}\nprogram = "{name}"\n' + (f'chain = "{chain}"\n' if chain else "")
+
+
+def run(folder: Path, text: str, **overrides: str) -> Network:
+    (folder / "s.toml").write_text(text)
+    net = Network.from_scenario(folder / "s.toml", overrides, lake=str(folder / "lake"))
+    net.run()
+    return net
+
+
+def test_amounts_past_ten_to_the_38_are_in_the_ledger(tmp_path: Path, spark: SparkSession) -> None:
+    hoards = program("a", "A", f"{HERE}:Hoard", 9 * 10**37) + program("b", "B", f"{HERE}:Hoard", 9 * 10**37)
+    text = BASE + hoards + program("c", "C", f"{HERE}:Hoard") + SCRIPT + send("a", "1") + send("b", "2", tick=5)
+    net = run(tmp_path, text)
+    amounts = [int(row.amount) for row in net.ledger.where("event = 'committed' and kind = 'request'").collect()]
+    assert max(amounts) == 18 * 10**37
+
+
+def test_refused_messages_from_users_are_counted(tmp_path: Path, spark: SparkSession) -> None:
+    net = run(tmp_path, BASE + program("empty", "B", "none") + SCRIPT + send("empty", count=3))
+    assert net.summary()["ingress_refused"] == 3
+
+
+def test_a_caller_that_moves_with_open_calls_loses_them_and_the_summary_says_why(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    summary = run(tmp_path, BASE + ENDS + move("caller", 2, "C") + SCRIPT + call(count=3)).summary()
+    assert (summary["lost"], summary["lost_with_program"]) == (3, 0)
+    assert sum(summary["lost_because"].values()) == 3
+    assert summary["lost_because"].keys() <= {"sender_mismatch", "receiver_mismatch"}
+
+
+def test_calls_to_a_program_that_the_scenario_removes_end_with_it(tmp_path: Path, spark: SparkSession) -> None:
+    text = BASE + ENDS + move("echo", 2) + SCRIPT + call(count=3)
+    net = run(tmp_path, text, **{"options.messages_per_canister": "1"})
+    summary = net.summary()
+    assert summary["lost"] == summary["lost_with_program"] > 0
+    (ended,) = net.ledger.where("kind = 'control'").collect()
+    assert ended["message_id"] == f"ic:1/c#{ended['height']}"
+    shown = [ended[name] for name in ("sender", "receiver", "chain", "detail")]
+    assert shown == ["echo", "echo", "B", "canister_removed"]
+
+
+def test_a_refused_slice_carries_nothing_of_the_message_at_its_index(tmp_path: Path, spark: SparkSession) -> None:
+    replay = '[[faults]]\nkind = "replay"\nsource = "A"\ndestination = "B"\ntick = 3\n'
+    net = run(tmp_path, BASE + ENDS + replay + SCRIPT + "".join(call(tick=tick) for tick in range(5)))
+    (refused,) = net.ledger.where("kind = 'control'").collect()
+    assert refused["message_id"] == f"ic:A>B/c#{refused['height']}"
+    assert refused["index"] is not None
+    assert {refused[name] for name in ("sender", "receiver", "payload_hash", "amount")} == {None}
+
+
+STRAYS = {"options.receiver_check": '"off"', "options.sender_mismatch": '"drop_accept"'}
+
+
+def test_messages_that_nobody_executes_are_not_out_of_order(tmp_path: Path, spark: SparkSession) -> None:
+    text = BASE + ENDS + move("echo", 3, "C") + SCRIPT + "".join(call(tick=tick) for tick in range(8))
+    summary = run(tmp_path, text, **STRAYS).summary()
+    assert summary["on_the_way"] > 0  # lie where the callee was
+    assert summary["out_of_order"] == 0
+
+
+def test_a_call_that_its_callee_never_answers_waits_for_the_callee(tmp_path: Path, spark: SparkSession) -> None:
+    text = BASE + ENDS + program("silent", "C", f"{HERE}:Silent") + SCRIPT + call("silent")
+    summary = run(tmp_path, text).summary()
+    assert (summary["pending"], summary["on_the_way"], summary["lost"]) == (1, 0, 0)
+
+
+def test_a_program_s_column_that_is_called_chain_is_not_taken_for_one(tmp_path: Path, spark: SparkSession) -> None:
+    net = run(tmp_path, BASE + ENDS + program("far", "C", f"{HERE}:Elsewhere") + SCRIPT + call())
+    table = f"program_{HERE}:Elsewhere"
+    assert [net.state(table, chain=chain).count() for chain in "ABC"] == [0, 0, 1]
+    assert net.tables.state_tables()[table].owner == "canister"

@@ -1,0 +1,62 @@
+"""When a run counts as broken, and how that is said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from causeway.cli.outcome import Outcome, causes, verdict
+from causeway.pipeline.calls import COUNTS
+
+
+def outcome(*, finished: bool = True, because: dict[str, int] | None = None, **counts: int) -> Outcome:
+    figures: dict[str, Any] = {"scenario": "s", "protocol": "ic", "chains": 2, "ticks": 3, "heights": 3, "root": "00"}
+    seconds = {"run": 1.0, "setup": 1.0, "summary": 1.0}
+    return Outcome(
+        **figures,
+        counts={**dict.fromkeys(COUNTS, 0), **counts},
+        seconds=seconds,
+        routed=0,
+        peak_memory_bytes=0,
+        lake=None,
+        finished=finished,
+        lost_because=because or {},
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "holds"),
+    [
+        (outcome(sent=3, answered=3), True),
+        (outcome(sent=3, rejected=3), True),
+        (outcome(sent=3, duplicates=1), False),
+        (outcome(sent=3, out_of_order=1), False),
+        (outcome(sent=3, lost=3), False),
+        (outcome(sent=3, lost=3, lost_with_program=3), True),
+        (outcome(sent=3, lost=3, lost_with_program=2), False),
+        (outcome(sent=3, pending=3), True),
+        (outcome(sent=3, pending=3, on_the_way=1), False),
+        (outcome(sent=3, pending=3, on_the_way=3, finished=False), True),
+        (outcome(ingress_refused=4), True),
+    ],
+)
+def test_holds(found: Outcome, holds: bool) -> None:
+    assert found.holds is holds
+    assert found.as_json()["holds"] is holds
+    assert ("Holds" in verdict(found)) is holds
+
+
+def test_what_is_broken_is_named_with_how_often() -> None:
+    found = outcome(sent=9, lost=5, lost_with_program=2, pending=4, on_the_way=4, because={"b": 1, "a": 1, "c": 3})
+    assert found.broken == {"lost": 3, "never": 4}
+    said = "of the calls, 3 lost, 4 with a message under way that nothing will ever move; 2 calls ended with a program"
+    assert said in verdict(found)
+    assert causes(found) == "3 c, 1 a, 1 b"
+    assert found.as_json()["lost_because"] == {"b": 1, "a": 1, "c": 3}
+
+
+def test_open_calls_are_under_way_or_wait_for_a_program() -> None:
+    assert "3 calls are still under way" in verdict(outcome(pending=3, on_the_way=3, finished=False))
+    assert "3 calls wait for a program to answer" in verdict(outcome(pending=3))
+    assert "every call has ended" in verdict(outcome())
