@@ -100,6 +100,9 @@ class Frame:
 
     def take(self, rows: Rows) -> Frame:
         """Return the frame of ``rows``, in that order. ``rows`` must not be changed afterwards."""
+        if len(rows) == 0:
+            # Nothing of the frame is kept alive by what has nothing of it.
+            return _frame({name: _emptied(column) for name, column in self._columns.items()}, 0)
         composed: dict[int, Rows] = {}
         columns: dict[str, Column] = {}
         for name, column in self._columns.items():
@@ -136,6 +139,8 @@ class Frame:
 
     def slice(self, start: int, stop: int) -> Frame:
         """Return rows ``start`` to ``stop`` without copying."""
+        if stop <= start:
+            return self.take(_NO_ROWS)
         parts: dict[int, Rows] = {}
         columns: dict[str, Column] = {}
         for name, column in self._columns.items():
@@ -247,6 +252,19 @@ def repeated_text(text: str, length: int) -> pa.DictionaryArray:
 def repeated_bytes(value: bytes, length: int) -> pa.BinaryArray:
     """Return a bytes column of one value repeated."""
     return pa.array([value], pa.binary()).take(pa.array(np.zeros(length, dtype=np.int32)))
+
+
+_NO_ROWS: Rows = np.empty(0, dtype=np.int64)
+
+
+def _emptied(column: Column) -> Column:
+    """Return a column of the same type without rows, which shares no memory with it."""
+    if type(column) is Deferred:
+        pending = column.pending
+        column = column.gathered() if pending is None else pending[0]
+    if isinstance(column, np.ndarray):
+        return np.empty((0, *column.shape[1:]), dtype=column.dtype)
+    return column.take(pa.array(_NO_ROWS))
 
 
 def _recognised(column: npt.NDArray[Any]) -> npt.NDArray[Any]:

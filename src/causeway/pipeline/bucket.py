@@ -269,7 +269,8 @@ def _write(
     storage.sync([*written, *log.values(), folder, HEIGHTS])
     runs = parts[kernel.offer_tables[2]]
     oldest = int(runs["height"].min()) if len(runs) else None
-    for other in [key for key in _STATES if key[:2] != (storage.uri, lake.identity)]:
+    stale = tick.height - 1  # older ones were moved on by another process
+    for other in [key for key in _STATES if key[:2] != (storage.uri, lake.identity) or _STATES[key][0] < stale]:
         del _STATES[other]
     _STATES[(storage.uri, lake.identity, bucket)] = (tick.height, files, state)
     return Written(bucket, files, log, row_groups, kernel.idle(state), oldest, rows)
