@@ -80,10 +80,10 @@ def send(to: str, text: str, *, tick: int = 0) -> str:
     return f'[[traffic.send]]\ntick = {tick}\nto = "{to}"\nmethod = "go"\ntext = "{text}"\n'
 
 
-def opened(folder: Path, text: str, *, resume: bool = False, **overrides: str) -> Network:
+def opened(folder: Path, text: str, overrides: dict[str, str] | None = None, *, resume: bool = False) -> Network:
     folder.mkdir(exist_ok=True)
     (folder / "s.toml").write_text(text)
-    return Network.from_scenario(folder / "s.toml", overrides, lake=str(folder / "lake"), resume=resume)
+    return Network.from_scenario(folder / "s.toml", overrides or {}, lake=str(folder / "lake"), resume=resume)
 
 
 def rows(net: Network, table: str) -> list[dict[str, Any]]:
@@ -140,3 +140,83 @@ def test_a_handler_that_leaves_is_rejected(tmp_path: Path) -> None:
     net = opened(tmp_path, BASE + CALLER + program("echo", "B", f"{HERE}:Leaves") + SCRIPT + call())
     net.run()
     assert [row["code"] for row in rows(net, "events") if row["events"] & Event.ANSWERED] == [5]
+
+
+# ---- faults
+
+
+def forge(tick: int, receiver: str = "echo") -> str:
+    ends = f'sender = "caller"\nreceiver = "{receiver}"'
+    return f'[[faults]]\nkind = "forge"\ntick = {tick}\nchain = "C"\n{ends}\ntext = "x"\n'
+
+
+def dropped(net: Network) -> list[tuple[int, str]]:
+    return [(row["tick"], row["reason"]) for row in rows(net, "events") if row["events"] & Event.DROPPED]
+
+
+def test_a_forged_message_for_nobody_leaves_an_event(tmp_path: Path) -> None:
+    nowhere = '[[programs]]\nname = "nowhere"\nprogram = "none"\n'
+    net = opened(tmp_path, NETWORK + nowhere + SCRIPT + call() + forge(1, "nowhere"))
+    net.run()
+    assert dropped(net) == [(1, "forged_for_nobody")]
+
+
+def test_what_a_halted_chain_would_have_forged_leaves_an_event(tmp_path: Path) -> None:
+    halt = '[[faults]]\nkind = "halt"\nchain = "C"\nfrom = 0\nuntil = 2\n'
+    net = opened(tmp_path, NETWORK + SCRIPT + call() + halt + forge(1))
+    net.run()
+    assert dropped(net) == [(1, "ChainHalted")]
+
+
+def test_a_gap_in_a_slice_of_one_message_is_refused(tmp_path: Path) -> None:
+    gap = '[[faults]]\nkind = "gap"\nsource = "A"\ndestination = "B"\ntick = 1\n'
+    net = opened(tmp_path, NETWORK + SCRIPT + call() + gap)
+    net.run()
+    refused = [(row["tick"], row["reason"]) for row in rows(net, "events") if row["kind"] == 4]
+    assert refused == [(1, "UnexpectedMessages")]
+    received = [row["tick"] for row in rows(net, "events") if row["kind"] == 1 and row["events"] & Event.RECEIVED]
+    assert received == [2], "the honest offer of the next tick is taken"
+
+
+def test_the_first_index_rule_of_the_seed_is_refused_before_it_can_stop_a_network(tmp_path: Path) -> None:
+    replay = '[[faults]]\nkind = "replay"\nsource = "A"\ndestination = "B"\ntick = 6\n'
+    text = NETWORK + SCRIPT + "".join(call(tick=tick, count=2) for tick in range(10)) + replay
+    with pytest.raises(InvalidInput, match=r'first_index_rule = .*only "unseen_only" in this version'):
+        opened(tmp_path / "literal", text, {"options.first_index_rule": '"seed_literal"'})
+    opened(tmp_path / "default", text).run()
+
+
+# ---- numbers
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"options.reject_every": str(2**64)},
+        {"options.limits": '"deployed"', "options.limit.max_signals": str(2**64)},
+        {"options.timeouts": '"on"', "options.request_lifetime_seconds": str(10**11)},
+        {"options.timeouts": '"on"', "network.seconds_per_tick": "1e11"},
+    ],
+)
+def test_a_number_that_is_too_large_is_refused_by_its_name(tmp_path: Path, overrides: dict[str, str]) -> None:
+    named = list(overrides)[-1].rpartition(".")[2]
+    with pytest.raises(InvalidInput, match=named):
+        opened(tmp_path, NETWORK + SCRIPT + call(count=3), overrides)
+
+
+# ---- refused ingress
+
+
+def test_refused_ingress_is_told_apart_by_its_place_in_the_payload(tmp_path: Path) -> None:
+    empty = program("empty", "B", "none")
+    text = (
+        BASE + CALLER + ECHO + empty + SCRIPT + call() + "".join(send("empty", "", tick=tick) * 2 for tick in (0, 0, 3))
+    )
+    net = opened(tmp_path, text)
+    net.run()
+    refused = [row for row in rows(net, "events") if row["kind"] == 0 and row["events"] & Event.REJECTED]
+    assert sorted((row["tick"], row["index"], row["callback"]) for row in refused) == [
+        *((0, place, place) for place in (1, 2, 3, 4)),
+        *((3, place, place) for place in (1, 2)),
+    ]
+    assert {row["queue_index"] for row in refused} == {0}

@@ -174,6 +174,23 @@ class KernelRun:
         self.states = states
         self.headers = concat([result.headers for result in self.results])
         self.outbound += [result.outbound for result in self.results]
+        self._forget_collected()
+
+    def _forget_collected(self) -> None:
+        """Forget messages of runs that are in no state any more, as the lake may."""
+        runs = concat([state.runs for state in self.states])
+        names = ("chain", "remote", "substream", "first", "count")
+        kept = {
+            (chain, remote, substream, index)
+            for chain, remote, substream, first, count in zip(*(runs[name].tolist() for name in names), strict=True)
+            for index in range(first, first + count)
+        }
+        lane = ("chain", "remote", "substream", "index")
+        self.outbound = [
+            frame.filter(np.array([row in kept for row in zip(*(frame[name].tolist() for name in lane), strict=True)]))
+            for frame in self.outbound
+            if len(frame)
+        ]
 
     def _through_tables(self, state: State) -> State:
         tables = {name: self.kernel.table(name, part) for name, part in self.kernel.parts(state).items()}
@@ -309,11 +326,15 @@ class OracleRun:
             return replace(honest, source=-1)  # to whoever checks it, it is not from where it says
         messages = dict(honest.messages)
         if kind == "gap":
+            ends = set()
             for substream in honest.substreams:
-                indices = sorted(honest.messages_of(substream))
-                if indices:
-                    del messages[substream, indices[0]]
-            return replace(honest, messages=messages)
+                expected = expected_index(self.states[destination].expected_xnet_indices, source, substream, base)
+                messages.pop((substream, expected), None)
+                if not any(name == substream for name, _ in messages):
+                    messages[substream, expected + 1] = ic.Request(0, 0, 0)
+                stop = max(i + 1 for name, i in messages if name == substream)
+                ends |= {(name, max(i, stop)) for name, i in honest.end if name == substream}
+            return replace(honest, messages=messages, end=frozenset(ends))
         for substream in honest.substreams:
             expected = expected_index(self.states[destination].expected_xnet_indices, source, substream, base)
             end = max([expected, *(i + 1 for i in honest.messages_of(substream))])

@@ -36,6 +36,7 @@ def options() -> st.SearchStrategy[dict[str, Any]]:
             "queue_capacity": st.sampled_from([1, 1, 2, 500]),
             "slice_messages": st.sampled_from([0, 0, 1, 2]),
             "max_signals": st.sampled_from([1, 2, 5, 10_000]),
+            "message_bytes": st.sampled_from([1, 4, 8, 299, 300, 2 * 1024 * 1024, 2 * 1024 * 1024]),
         }
     )
     return st.fixed_dictionaries(
@@ -48,7 +49,6 @@ def options() -> st.SearchStrategy[dict[str, Any]]:
             "receiver_check": one_of("on", "off"),
             "loopback": st.sampled_from(["stream", "stream", "stream", "seed_literal"]),
             "dead_destination": one_of("requests_only", "seed_literal"),
-            "first_index_rule": st.sampled_from(["unseen_only", "unseen_only", "unseen_only", "seed_literal"]),
             "validate_signals": st.sampled_from(["on", "on", "on", "off"]),
             "empty_slice": one_of("reject", "allow"),
             "limits": st.sampled_from(["none", "deployed"]),

@@ -10,7 +10,7 @@ import numpy as np
 
 from causeway.model.frame import Frame
 from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
-from causeway.protocols.ic.messages import NO_QUEUE
+from causeway.protocols.ic.messages import NO_QUEUE, REASON_CODES, RejectReason
 from causeway.protocols.ic.state import State
 from tests.property.ic_harness import TICK_NS, WORD, KernelRun, OracleRun
 from tests.property.ic_programs import ACTOR, SCALAR_CALLER
@@ -216,6 +216,7 @@ CAUSES = {
     "not_installed": "CanisterNotFound",
     "not_hosted": "CanisterNotFound",
     "halted": "ChainHalted",
+    "too_large": "PayloadTooLarge",
 }
 """A cause of the oracle's events -> the stable name in the ledger."""
 
@@ -269,6 +270,8 @@ def _add_event(run: KernelRun, add: Any, event: dict[str, Any]) -> None:
         add(chain, "executed", *who, index)
     if Event.ANSWERED in events:
         add(chain, "answered", *who, index, code)
+    if Event.ACKNOWLEDGED in events:
+        add(chain, "acknowledged", *who, at, code, reason)
     if Event.TIMED_OUT in events:
         add(chain, "timed out", *who, index, code)
     if Event.DROPPED in events:
@@ -276,7 +279,8 @@ def _add_event(run: KernelRun, add: Any, event: dict[str, Any]) -> None:
     if Event.REJECTED in events and at is not None:
         add(chain, "judged", *who, via.name, at, code if kind == Kind.REQUEST else None, reason)
     elif Event.REJECTED in events and via == Via.INGRESS:
-        add(chain, "ingress refused", *who[:3], code, reason)
+        assert event["callback"] == event["index"]
+        add(chain, "ingress refused", *who[:3], event["index"], code, reason)
     elif Event.REJECTED in events:
         add(chain, "rejected", *who, index, code, reason)
 
@@ -344,11 +348,13 @@ def _oracle_event(event: ic.Event) -> tuple[Any, ...] | None:
     if event.event == "rejected" and event.via in ("xnet", "loopback"):
         return ("judged", *who, via, at, code if event.kind == "request" else None, event.reason)
     if event.event == "rejected" and event.via == "ingress":
-        return ("ingress refused", *who[:3], code, CAUSES[event.cause or ""])
+        return ("ingress refused", *who[:3], event.index, code, CAUSES[event.cause or ""])
     if event.event == "rejected":
         return ("rejected", *who, index, code, CAUSES[event.cause or ""])
     assert event.event == "acknowledged"
-    return None
+    if event.reason is None:
+        return None  # an ACCEPT is told by the range collected
+    return ("acknowledged", *who, at, int(REASON_CODES[RejectReason[event.reason]]), event.reason)
 
 
 def _oracle_control(event: ic.Event) -> tuple[Any, ...] | None:

@@ -1,8 +1,8 @@
 """The hazards of section 6 of the IC reference that meet the kernel, each by its number.
 
-Numbers left out belong to encodings (5, 6, 10, 40), to classes of messages that are off (25 to 27, 29, 30), to splits
-(34), to audits (41), to the driver of batches (31), and to payload building ahead of execution (12, 13), which a kernel
-that takes slices at h - 1 does not do.
+Numbers left out belong to encodings (5, 6, 10, 40), to classes of messages that are off (26, 27, 29, 30), to splits
+(34), to audits (41), to the driver of batches (31), and to payload building ahead of execution (12, 13: see
+``tests/property/test_ic_payload.py``).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 from causeway.model.errors import IndexOverflow, InvariantViolation
 from causeway.model.frame import Frame, concat
 from causeway.model.queues import Counters
+from causeway.programs.scalar import Context, Program, Reject, Request
 from causeway.protocols.contract import Offers
 from tests.unit.ic_network import ACTOR, Network, of
 
@@ -46,15 +47,6 @@ def test_hazard_1_replayed_slice_is_refused_and_nothing_inducted() -> None:
     happened = net.rounds(4)
     assert set(of(happened, 1, "slice refused")) == {(1, "slice refused", 0, "UnexpectedMessages")}
     assert of(happened, 1, "received", "REQUEST") == []
-
-
-def test_hazard_1_by_the_letter_of_the_seed_the_replay_is_inducted_again() -> None:
-    net = Network(TWO, carriers=[("replay", 0, 1, 3, 9)], options={"first_index_rule": "seed_literal"})
-    net.call(1, 2, "hold")
-    net.rounds(2)
-    net.call(1, 2, "hold")
-    happened = net.rounds(2)
-    assert len(of(happened, 1, "received", "REQUEST", 1, 2, 0)) >= 1, "callback 0 came in round 2 already"
 
 
 def test_hazard_2_one_above_and_one_below_the_expected_index() -> None:
@@ -339,6 +331,57 @@ def test_hazard_24_one_canister_cannot_crowd_out_the_others() -> None:
     net.call(5, 2, "hold")
     happened = net.rounds(1)
     assert sorted(event[3] for event in of(happened, 0, "committed")) == [1, 4, 5]
+
+
+SMALL_MESSAGES = {"limits": "deployed", "limit": {"message_bytes": 20}}
+
+
+def test_hazard_25_a_request_too_large_for_another_subnet_is_rejected_here() -> None:
+    net = Network({1: (0, ACTOR), 2: (1, ACTOR), 3: (0, ACTOR)}, options=SMALL_MESSAGES)
+    net.call(1, 2, "hold", bytes(20), cycles=5)
+    net.call(1, 2, "hold", bytes(21), cycles=5)
+    net.call(1, 3, "hold", bytes(21), cycles=5)
+    happened = net.rounds(1)
+    assert of(happened, 0, "rejected", "REQUEST", 1, 2) == [
+        (0, "rejected", "REQUEST", 1, 2, 1, 2, 5, "PayloadTooLarge")
+    ]
+    assert len(of(happened, 0, "received", "RESPONSE", 2, 1, 1, "SYNTHETIC")) == 1
+    assert len(of(happened, 0, "committed", "REQUEST")) == 2, "the one for its own subnet goes on"
+    net.rounds(3)
+    assert net.answers(1) == [(1, 5)] and net.balances()[1] == 990
+    assert {row[1] for row in net.seen(2) + net.seen(3)} == {0, 2}
+
+
+def test_hazard_25_a_response_too_large_becomes_a_reject() -> None:
+    net = Network(TWO, options=SMALL_MESSAGES)
+    net.call(1, 2, "take", bytes(20), cycles=8)
+    net.rounds(4)
+    assert net.answers(1) == [(0, 0)]
+    net.call(1, 1, "take", bytes(21), cycles=8)
+    happened = net.rounds(3)
+    assert of(happened, 0, "rejected", "RESPONSE") == [(0, "rejected", "RESPONSE", 1, 1, 1, 2, 5, "PayloadTooLarge")], (
+        "whatever its destination: the limit is that of answers"
+    )
+    assert net.answers(1)[1:] == [(1, 5)]
+    assert net.balances() == {1: 996, 2: 1004}, "what it accepted stays accepted, the refund comes back"
+
+
+class Verbose(Program):
+    """Rejects with a very long text."""
+
+    def on_request(self, request: Request, context: Context) -> bytes:
+        raise Reject("x" + 5000 * "ü")
+
+
+def test_hazard_25_of_a_text_too_large_the_beginning_is_left() -> None:
+    net = Network({1: (0, ACTOR), 2: (1, f"{__name__}:Verbose")}, options=SMALL_MESSAGES)
+    net.call(1, 2)
+    happened = net.rounds(2)
+    assert of(happened, 1, "rejected", "RESPONSE") == [(1, "rejected", "RESPONSE", 2, 1, 0, 1, 4, "PayloadTooLarge")]
+    texts = [text for frame in net.run.outbound for text in frame.filter(frame["chain"] == 1)["payload"].to_pylist()]
+    net.rounds(1)
+    assert net.answers(1) == [(0, 4)]
+    assert texts == [b"x" + 4095 * "ü".encode()], "8 KiB, and no half a character"
 
 
 def test_hazard_28_full_input_queue_rejects_requests_and_takes_responses() -> None:

@@ -178,7 +178,7 @@ def test_faults_become_tables(small: Path) -> None:
         ("network.seed", '"3"', 'network.seed: "3": must be a whole number'),
         ("network.protocol", "icc", 'network.protocol: "icc": no such protocol; did you mean ic?'),
         ("network.executor", "dask", "network.executor: \"dask\": must be 'spark' or 'in_process'"),
-        ("network.seconds_per_tick", "0", "network.seconds_per_tick: 0: must be greater than 0"),
+        ("network.seconds_per_tick", "0", "network.seconds_per_tick: 0: must be greater than or equal to 0.000000001"),
         ("network.seconds_per_tick", "inf", "network.seconds_per_tick: Infinity: must be a finite number"),
         ("network.seed.deep", "1", "--set network.seed.deep: network.seed is not a table"),
         ("chains[7].name", "a", "--set chains[7].name: chains is a list of 2, numbered from 0"),

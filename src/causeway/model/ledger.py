@@ -70,7 +70,8 @@ EVENTS_SCHEMA = pa.schema(
 )
 """``chain``: where it happened. ``events``: a set of ``Event``. ``remote``: the other end of the lane (``NO_CHAIN``:
 no lane); ``substream`` and ``index``: the place in the lane. ``sender``, ``receiver``, ``callback``: the message's
-identity with ``kind``. ``queue_index``: the place in the queue named by the event (input queue for received and
+identity with ``kind``. Ingress that was refused has its place in the chain's payload of that tick, from 1, as both
+``index`` and ``callback``. ``queue_index``: the place in the queue named by the event (input queue for received and
 executed, output queue for sent). ``code``: the reject code or 0. ``reason``: the stable name of a reason, cause or
 error, or empty."""
 

@@ -109,7 +109,7 @@ class NetworkSection(Section):
     ticks: Positive | None = Field(
         None, description="Ticks to run at most; without it the run ends when nothing is left to do."
     )
-    seconds_per_tick: Annotated[float, Field(gt=0, allow_inf_nan=False)] = Field(
+    seconds_per_tick: Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)] = Field(
         1.0, description="Time that passes on every chain from one tick to the next, in seconds."
     )
     executor: Literal["spark", "in_process"] = Field(

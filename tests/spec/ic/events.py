@@ -15,7 +15,9 @@ rejected        1. Judged, at the destination: verdict REJECT (`reason`; a reque
                 3. Consumed, at the destination: a request or ingress for a canister that is not installed (`cause`
                    not_installed, `code`, `text`, `queue_index`). For a request a `sent` of the answer goes with it.
                 4. Ingress refused at induction (`cause` not_hosted or not_installed, `code`), or because the subnet
-                   runs no round (`cause` halted), `via` ingress.
+                   runs no round (`cause` halted), `via` ingress, `index`: the place in the ingress payload.
+                5. At routing: a message too large (`cause` too_large, `code`, `text`, `queue_index`). A `received` via
+                   synthetic goes with a request; a response goes on with what is left of it.
 executed        Consumed, at the destination: a handler ran; `error` = its text when it raised.
 answered        At the sender's host, beside each `executed` of a response: the *request* is answered (`code` and `text`
                 if by a reject; `queue_index` is the response's).
@@ -24,7 +26,8 @@ timed_out       At the sender's host: a request left its output queue after its 
 dropped         Lost, anywhere: gone for good, with its `cycles` and a `cause`: sender_mismatch, receiver_mismatch and
                 response_induction_failed at judging (they have the place in the remote's stream and `via`, and mean
                 verdict ACCEPT), unroutable_response, response_to_missing_canister, canister_removed (`queue_index`:
-                the place in a queue of a canister that is in no subnet any more).
+                the place in a queue of a canister that is in no subnet any more); forged_for_nobody and halted: what
+                a byzantine subnet would have put into a stream.
 acknowledged    SignalSeen, at the source: the signal for a message that is still in our stream (`reason` if REJECT).
 collected       Collected, at the source: that message is removed from the stream (same columns).
 

@@ -244,7 +244,7 @@ def handle_reject(
         return state
     own, height, cause = state.own, state.height, verdict.reason.name
     if isinstance(message, Request):
-        response = reject_response(message, *reject_of(verdict.reason, message.receiver))
+        response = reject_response(message, *reject_of(verdict.reason, message))
     else:
         response = message
     host = registry.host(response.originator)
@@ -411,7 +411,7 @@ def _judged(
         return canister_event("dropped", own, height, message, remote=sn, at=i, via=via, cause=judgement.dropped)
     if isinstance(message, Response):
         return canister_event("rejected", own, height, message, remote=sn, at=i, via=via, reason=reason.name)
-    code, text = reject_of(reason, message.receiver)
+    code, text = reject_of(reason, message)
     return canister_event(
         "rejected", own, height, message, remote=sn, at=i, via=via, reason=reason.name, code=int(code), text=text
     )
@@ -427,6 +427,12 @@ def vsr_check_ingress(state: CanonicalState, registry: Registry, batch: DecodedB
         for i, m in batch.ingress_payload.items()
         if registry.host(m.canister) == state.own and m.canister in state.programs
     }
+
+
+def refused_ingress(state: CanonicalState, m: Ingress, place: int, code: int, cause: str) -> Event:
+    """It never had a place in a queue; `index` is that in the ingress payload."""
+    event = ingress_event("rejected", state.own, state.height, m, None, via="ingress", code=code, cause=cause)
+    return replace(event, index=place)
 
 
 def induct_ingress(
@@ -445,7 +451,5 @@ def induct_ingress(
         else:
             cause = "not_installed" if registry.host(m.canister) == state.own else "not_hosted"
             code = int(RejectCode.DestinationInvalid)
-            log.append(
-                ingress_event("rejected", state.own, state.height, m, None, via="ingress", code=code, cause=cause)
-            )
+            log.append(refused_ingress(state, m, i, code, cause))
     return replace(state, ingress_queues=push_map(state.ingress_queues, dict(vsr_ingress), options.index_base))

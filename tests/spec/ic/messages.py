@@ -8,6 +8,9 @@ from .ids import CanisterId, canister_text
 MESSAGE_OVERHEAD = 256
 """D-3."""
 
+MAX_RESPONSE = 2 * 1024 * 1024 + MESSAGE_OVERHEAD
+"""The size of the largest response, in bytes."""
+
 User = int | str | bytes
 MessageId = tuple[object, ...]
 
@@ -129,16 +132,16 @@ def message_size(message: CanisterMessage) -> int:
     return MESSAGE_OVERHEAD + len(message.data or b"")
 
 
-def reject_of(reason: Reason, receiver: CanisterId) -> tuple[RejectCode, str]:
+def reject_of(reason: Reason, request: Request) -> tuple[RejectCode, str]:
     """Code and text for a reject signal (X-13)."""
-    canister = canister_text(receiver)
+    canister, requested = canister_text(request.receiver), max(message_size(request), MAX_RESPONSE)
     return {
         Reason.CanisterMigrating: (RejectCode.SysTransient, "Canister migration in progress"),
         Reason.CanisterNotFound: (RejectCode.DestinationInvalid, f"Canister {canister} not found"),
         Reason.CanisterStopped: (RejectCode.CanisterError, f"Canister {canister} is stopped"),
         Reason.CanisterStopping: (RejectCode.CanisterError, f"Canister {canister} is stopping"),
         Reason.QueueFull: (RejectCode.SysTransient, f"Canister {canister} input queue is full"),
-        Reason.OutOfMemory: (RejectCode.CanisterError, "Cannot induct request. Out of memory"),
+        Reason.OutOfMemory: (RejectCode.CanisterError, f"Cannot induct request. Out of memory: requested {requested}"),
         Reason.Unknown: (RejectCode.SysFatal, "Inducting request failed due to an unknown error"),
     }[reason]
 

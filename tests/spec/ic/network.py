@@ -8,7 +8,7 @@ from .errors import InvariantViolation, SliceError, StateNotCommittedYet, StateR
 from .events import Event, canister_event, ingress_event
 from .execution import Behaviour, execute
 from .ids import CanisterId, SubnetId
-from .induction import DecodedBatch, append_to_stream, pre_process
+from .induction import DecodedBatch, append_to_stream, pre_process, refused_ingress
 from .messages import CanisterMessage, Ingress, Message, RejectCode
 from .options import Options
 from .routing import post_process
@@ -158,11 +158,11 @@ def network_round(
     for own in ascending_subnets(before):
         if own in halted:
             after[own] = replace(before[own], height=before[own].height + 1)
-            for m in ingress.get(own, ()):
-                code, cause = int(RejectCode.SysTransient), "halted"
-                log.append(
-                    ingress_event("rejected", own, after[own].height, m, None, via="ingress", code=code, cause=cause)
-                )
+            code, cause = int(RejectCode.SysTransient), "halted"
+            for place, m in enumerate(ingress.get(own, ()), start=1):
+                log.append(refused_ingress(after[own], m, place, code, cause))
+            for forgery in (forged or {}).get(own, ()):
+                log.append(canister_event("dropped", own, after[own].height, forgery, cause=cause))
             continue
         offered = offered_slices(before, own, registry, options, withheld, carry)
         payload, refused = agree(before[own], registry, {sn: tamper(own, s) for sn, s in offered.items()}, options)
@@ -221,7 +221,7 @@ def forge(
     for message in messages:
         host = registry.host(message.dst)
         if host is None:
-            log.append(canister_event("dropped", state.own, state.height, message, cause="no_route"))
+            log.append(canister_event("dropped", state.own, state.height, message, cause="forged_for_nobody"))
             continue
         log.append(canister_event("sent", state.own, state.height, message, via="forged"))
         state, place = append_to_stream(state, host, message, options)

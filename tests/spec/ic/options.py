@@ -15,6 +15,7 @@ class Limit:
     queue_capacity: int = 500
     slice_messages: int = 0
     max_signals: int = 10_000
+    message_bytes: int = 2 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Options:
         for name in ("best_effort", "refunds"):
             if getattr(self, name) != "off":
                 raise ValueError(f"{name} can only be off in this version")
+        if (self.signal_form, self.certification_version) != ("explicit", "V25"):
+            raise ValueError("signal_form and certification_version have one value in this version")
         if self.index_base not in (0, 1):
             raise ValueError("index_base is 0 or 1")
 
@@ -65,7 +68,6 @@ def deployed_profile() -> Options:
     """`profile = deployed`: the value marked (d) of every option that this version has."""
     return Options(
         index_base=0,
-        signal_form="compact",
         vsr="deployed",
         sender_mismatch="deployed",
         limits="deployed",

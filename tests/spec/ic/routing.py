@@ -5,11 +5,23 @@ from dataclasses import replace
 
 from .events import Event, canister_event
 from .ids import CanisterId, SubnetId, draw
-from .induction import append_to_stream, without_output
-from .messages import NON_EXISTENT_CANISTER, CanisterMessage, Request, message_size
+from .induction import append_to_stream, push_input, without_output
+from .messages import (
+    MESSAGE_OVERHEAD,
+    NON_EXISTENT_CANISTER,
+    CanisterMessage,
+    RejectCode,
+    Request,
+    Response,
+    message_size,
+    reject_response,
+)
 from .options import Options
 from .queues import Queue, QueueIndex, delete_map, flat_elements, new_queue, push_map
 from .state import CanonicalState, QueueName, Registry, Stream
+
+MAX_TEXT = 8 * 1024
+"""What is left of the text of a reject whose payload is too large (X-7), in bytes."""
 
 OutputQueues = Mapping[QueueName, Queue[CanisterMessage]]
 SubnetAssignment = Mapping[CanisterId, SubnetId]
@@ -26,6 +38,7 @@ def post_process(
     for (_, _, k), m in unroutable.items():
         log.append(_no_route(state, m, k))
     filtered = replace(without_output(state, unroutable), output_queues=filter(state.output_queues, a))
+    filtered = reject_oversized(filtered, a, options, log)
 
     after = filtered
     for sender, receiver, k in routing_order(filtered, options, seed):
@@ -46,6 +59,49 @@ def post_process(
             )
         )
     return replace(after, input_queues=push_map(after.input_queues, dict(replies), options.index_base)), log
+
+
+def reject_oversized(state: CanonicalState, a: SubnetAssignment, options: Options, log: list[Event]) -> CanonicalState:
+    """X-7: a request to another subnet whose payload is too large is answered here; data of such a response gives way
+    to a reject, of a text only the beginning is left. Before any limit is looked at."""
+    if options.limits == "none":
+        return state
+    for (sender, receiver, k), m in flat_elements(state.output_queues).items():
+        size = message_size(m) - MESSAGE_OVERHEAD
+        if size <= options.limit.message_bytes:
+            continue
+        if isinstance(m, Response) and m.reject is not None and size <= MAX_TEXT:
+            continue
+        code, cause = int(RejectCode.CanisterError), "too_large"
+        text = f"{type(m).__name__} payload of {size} bytes exceeds the limit of {options.limit.message_bytes}"
+        if isinstance(m, Request):
+            if a[receiver] == state.own:
+                continue
+            columns = {"queue_index": k, "cause": cause, "code": code, "text": text}
+            log.append(canister_event("rejected", state.own, state.height, m, **columns))
+            state = without_output(state, {(sender, receiver, k): m})
+            reply = reject_response(m, code, text)
+            state, index = push_input(state, reply, options)
+            log.append(
+                canister_event(
+                    "received", state.own, state.height, reply, queue_index=index, via="synthetic", cause=cause
+                )
+            )
+        else:
+            reject = (code, text) if m.reject is None else (m.reject[0], beginning(m.reject[1], MAX_TEXT))
+            smaller = replace(m, data=None, reject=reject)
+            log.append(canister_event("rejected", state.own, state.height, smaller, queue_index=k, cause=cause))
+            queue = state.output_queues[sender, receiver]
+            queue = replace(queue, elements={**queue.elements, k: smaller})
+            state = replace(state, output_queues={**state.output_queues, (sender, receiver): queue})
+    return state
+
+
+def beginning(text: str, size: int) -> str:
+    """As many characters of the text as fit `size` bytes."""
+    while len(text.encode()) > size:
+        text = text[:-1]
+    return text
 
 
 def _unroutable(queues: OutputQueues, a: SubnetAssignment) -> dict[QueueIndex, CanisterMessage]:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat
+from causeway.model.index import MAX_INDEX
 from causeway.model.order import U64, stable_order
 from causeway.protocols.ic.context import Context
 
@@ -99,7 +100,10 @@ class Carriers:
             base = np.uint64(context.options.index_base)
             altered = altered.with_columns(begin=base, message_begin=base)
         elif fault["kind"] == "gap":
-            altered = altered.with_columns(message_begin=altered["message_begin"] + np.uint64(1))
+            # Always at least one message, though there be none, so that what is refused is the first index.
+            begin = np.minimum(altered["message_begin"], np.uint64(MAX_INDEX - 2)) + np.uint64(1)
+            stop = np.maximum(altered["message_end"], begin + np.uint64(1))
+            altered = altered.with_columns(message_begin=begin, message_end=stop, end=np.maximum(altered["end"], stop))
         else:
             altered = altered.with_columns(root=altered["root"] ^ np.uint8(1))
         joined = concat([honest, altered])

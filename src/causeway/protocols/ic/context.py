@@ -15,6 +15,11 @@ from causeway.protocols.ic.registry import Hosts, Registry
 NANOSECONDS = 1_000_000_000
 
 
+def lifetime_ticks(options: IcOptions, tick_ns: int) -> int:
+    """Return the first number of whole ticks that is not shorter than a request's lifetime."""
+    return -(-options.request_lifetime_seconds * NANOSECONDS // tick_ns)
+
+
 @dataclass(frozen=True)
 class Context:
     """The batch's metadata: height, tick, the registry version in force, options, seed, and the programs installed.

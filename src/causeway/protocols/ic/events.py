@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, empty_frame, repeated, repeated_text
 from causeway.model.ledger import COLLECTED_SCHEMA, EVENTS_SCHEMA, NO_CHAIN, Event, Via
+from causeway.protocols.ic.messages import REASON_CODES, RejectReason
 
 
 def event_rows(
@@ -17,6 +18,7 @@ def event_rows(
     *,
     chain: Any,
     on_lane: bool = False,
+    index: Any = 0,
     queue_index: Any = 0,
     code: Any = 0,
     reason: str | pa.Array = "",
@@ -25,7 +27,8 @@ def event_rows(
     """Return one event row a message.
 
     ``chain``: where it happened, a column or one value. ``on_lane``: the messages have ``remote``, ``substream`` and
-    ``index`` of a lane. ``reason``: one text, or a column of texts.
+    ``index`` of a lane; ``index`` without a lane: the place in what else brought them. ``reason``: one text, or a
+    column of texts.
     """
     length = len(messages)
 
@@ -42,7 +45,7 @@ def event_rows(
             "via": column(via, np.uint8),
             "remote": messages["remote"] if on_lane else column(NO_CHAIN, np.uint32),
             "substream": messages["substream"] if on_lane else column(0, np.uint64),
-            "index": messages["index"] if on_lane else column(0, np.uint64),
+            "index": messages["index"] if on_lane else column(index, np.uint64),
             "sender": messages["sender"],
             "receiver": messages["receiver"],
             "callback": messages["callback"],
@@ -57,6 +60,17 @@ def event_rows(
 def names_column(names: list[str], choices: np.ndarray) -> pa.DictionaryArray:
     """Return the text column ``names[choices]``."""
     return pa.DictionaryArray.from_arrays(pa.array(choices.astype(np.int32)), pa.array(names, pa.string()))
+
+
+def reason_names(reasons: np.ndarray) -> pa.DictionaryArray:
+    """Return the name of each ``RejectReason``."""
+    return names_column([reason.name for reason in RejectReason], reasons)
+
+
+def reject_codes(reasons: np.ndarray) -> np.ndarray:
+    """Return the code that goes with each ``RejectReason``."""
+    codes: np.ndarray = np.array([int(REASON_CODES.get(reason, 0)) for reason in RejectReason], dtype=np.uint8)[reasons]
+    return codes
 
 
 class EventLog:

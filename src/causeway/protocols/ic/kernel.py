@@ -21,14 +21,14 @@ from causeway.protocols.contract import HEADERS_SCHEMA, Offers, Plan, ProgramRun
 from causeway.protocols.ic.arrivals import OUTGOING_SCHEMA
 from causeway.protocols.ic.carriers import Carriers
 from causeway.protocols.ic.commitment import commit_runs, state_roots
-from causeway.protocols.ic.context import NANOSECONDS, Context
+from causeway.protocols.ic.context import Context, lifetime_ticks
 from causeway.protocols.ic.events import EventLog, event_rows
 from causeway.protocols.ic.execute import execute
-from causeway.protocols.ic.messages import NO_RECEIVER, STREAMED_SCHEMA
+from causeway.protocols.ic.messages import CHAIN_HALTED, FORGED_FOR_NOBODY, STREAMED_SCHEMA, message_sizes
 from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.partition import abandoned, part, union
 from causeway.protocols.ic.payload import check_slices, get_streams, make_plan, refusals, with_news
-from causeway.protocols.ic.post_process import message_sizes, post_process
+from causeway.protocols.ic.post_process import post_process
 from causeway.protocols.ic.pre_process import pre_process
 from causeway.protocols.ic.registry import Registry, registry_at, subnet_positions
 from causeway.protocols.ic.state import State, from_tables, lane_codes, parts, state_tables, to_table
@@ -168,8 +168,7 @@ class IcKernel:
 
     def settled(self, tick: int) -> bool:
         """Return whether nothing that is planned (moves, faults' ends, time-outs) can still come after ``tick``."""
-        lifetime = self.options.request_lifetime_seconds * NANOSECONDS // max(self.tick_ns, 1)
-        waits = lifetime + 1 if self.options.timeouts == "on" else 0
+        waits = lifetime_ticks(self.options, self.tick_ns) + 1 if self.options.timeouts == "on" else 0
         return tick >= max([0, *self._move_ticks, self.carriers.last_change]) + waits
 
     def plan(self, state: State, chains: npt.NDArray[np.uint32], offers: Offers, tick: Tick) -> Plan:
@@ -218,7 +217,7 @@ class IcKernel:
             log,
         )
         executed, produced = execute(induction, context, log)
-        outgoing = concat([induction.outgoing, self._forged(context, log)])
+        outgoing = concat([induction.outgoing, self._forged(chains, context, log)])
         after, outbound = post_process(executed, produced, outgoing, context, log)
         after = replace(after, runs=commit_runs(after, outbound, context))
         if halted is not None:
@@ -236,9 +235,12 @@ class IcKernel:
         positions = order[np.searchsorted(subnets[order], numbers)].astype(np.uint64)
         return ingress.set_column(ingress.schema.get_field_index("chain"), "chain", pa.array(positions))
 
-    def _forged(self, context: Context, log: EventLog) -> Frame:
-        """Return what byzantine subnets append to their streams in this round."""
-        rows = self.carriers.forged(context.chains, context.tick)
+    def _forged(self, chains: npt.NDArray[np.uint32], context: Context, log: EventLog) -> Frame:
+        """Return what byzantine subnets among ``chains`` append to their streams in this round.
+
+        A halted one appends nothing, and nothing is appended for a canister on no subnet: both leave an event.
+        """
+        rows = self.carriers.forged(chains, context.tick)
         length = len(rows)
         zero = np.zeros(length, dtype=np.uint64)
         columns: dict[str, Any] = {
@@ -256,10 +258,12 @@ class IcKernel:
             "sent_tick": np.full(length, context.tick, dtype=np.uint64),
         }
         forged = Frame(columns, length).select(OUTGOING_SCHEMA.names)
-        routable = context.host_of(forged["receiver"]) >= 0
-        nowhere = forged.filter(~routable)
-        log.add(event_rows(nowhere, Event.DROPPED, chain=nowhere["chain"], reason=NO_RECEIVER))
-        return forged.filter(routable)
+        halted = ~np.isin(forged["chain"], context.chains)
+        nobody = ~halted & (context.host_of(forged["receiver"]) < 0)
+        for mask, reason in ((halted, CHAIN_HALTED), (nobody, FORGED_FOR_NOBODY)):
+            rows = forged.filter(mask)
+            log.add(event_rows(rows, Event.DROPPED, chain=rows["chain"], reason=reason))
+        return forged.filter(~halted & ~nobody)
 
 
 def _taken(outbound: Frame) -> Frame:

@@ -101,16 +101,41 @@ REASON_TEXTS = {
     RejectReason.CanisterStopped: "Canister {} is stopped",
     RejectReason.CanisterStopping: "Canister {} is stopping",
     RejectReason.QueueFull: "Canister {} input queue is full",
-    RejectReason.OutOfMemory: "Cannot induct request. Out of memory",
+    RejectReason.OutOfMemory: "Cannot induct request. Out of memory: requested {}",
     RejectReason.Unknown: "Inducting request failed due to an unknown error",
 }
 
 NO_RECEIVER = "NON_EXISTENT_CANISTER"
 """Reason of events of messages whose receiver is on no subnet: the name of the answer to them (3.6)."""
 
+CHAIN_HALTED = "ChainHalted"
+FORGED_FOR_NOBODY = "forged_for_nobody"
+"""Reasons of events of what a byzantine subnet would have put into a stream, had it run, or had there been one."""
+
+MESSAGE_OVERHEAD = 256
+"""Bytes counted for a message besides its payload (D-3)."""
+
+MAX_RESPONSE = 2 * 1024 * 1024 + MESSAGE_OVERHEAD
+"""Bytes of the largest response, which are set aside for every request (X-4)."""
+
 NO_ROUTE = "No route to canister {}"
 NOT_FOUND = REASON_TEXTS[RejectReason.CanisterNotFound]
 TIMED_OUT = "Request timed out."
+
+
+def induction_rejects(requests: Frame, reason: RejectReason) -> Frame:
+    """Return the reject response of each request that was rejected at its receiver for ``reason`` (X-13)."""
+    code, text = REASON_CODES[reason], REASON_TEXTS[reason]
+    if reason != RejectReason.OutOfMemory:
+        return reject_responses(requests, code, text)
+    wanted = np.maximum(message_sizes(requests), np.uint64(MAX_RESPONSE)).tolist()
+    texts = pa.array([text.format(size).encode() for size in wanted], pa.binary())
+    return reject_responses(requests, code, "").with_columns(payload=texts)
+
+
+def message_sizes(messages: Frame) -> np.ndarray:
+    """Return the bytes that each message counts for in a stream's size (2.10)."""
+    return payload_lengths(messages) + np.uint64(MESSAGE_OVERHEAD)
 
 
 def reject_responses(requests: Frame, code: RejectCode, text: str) -> Frame:

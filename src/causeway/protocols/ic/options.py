@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 LARGEST = 2**62
 """No number of an option is above this, so that sums and doubles of them fit a signed word."""
 
 
+def _only(value: str, why: str) -> BeforeValidator:
+    """Return a validator of an option that has one value in this version."""
+
+    def check(given: object) -> object:
+        if given != value:
+            raise PydanticCustomError("only", "{text}", {"text": f'only "{value}" in this version: {why}'})
+        return given
+
+    return BeforeValidator(check)
+
+
+_ENCODED = "nothing is encoded or certified yet"
+
+DEPLOYED: Mapping[str, Any] = {
+    "index_base": 0,
+    "vsr": "deployed",
+    "sender_mismatch": "deployed",
+    "limits": "deployed",
+    "timeouts": "on",
+    "migrations": "on",
+}
+"""What ``profile = deployed`` changes: the values marked (d) in the reference, as far as they exist here."""
+
+
 class Limits(BaseModel):
-    """The numbers behind ``limits = deployed`` (IC reference X-4 to X-6)."""
+    """The numbers behind ``limits = deployed`` (IC reference X-4 to X-7)."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -20,6 +46,7 @@ class Limits(BaseModel):
     queue_capacity: int = Field(default=500, ge=1, le=LARGEST)
     slice_messages: int = Field(default=0, ge=0, le=LARGEST)
     max_signals: int = Field(default=10_000, ge=1, le=LARGEST)
+    message_bytes: int = Field(default=2 * 1024 * 1024, ge=1, le=LARGEST)
 
 
 class IcOptions(BaseModel):
@@ -27,8 +54,9 @@ class IcOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    profile: Literal["seed", "deployed"] = "seed"
     index_base: Literal[0, 1] = 1
-    signal_form: Literal["explicit", "compact"] = "explicit"
+    signal_form: Annotated[Literal["explicit"], _only("explicit", _ENCODED)] = "explicit"
     substreams: Literal["flat", "per_destination"] = "flat"
     vsr: Literal["accept_all", "deployed"] = "accept_all"
     reject_every: int = Field(default=0, ge=0, le=LARGEST)
@@ -36,18 +64,26 @@ class IcOptions(BaseModel):
     receiver_check: Literal["on", "off"] = "on"
     loopback: Literal["stream", "seed_literal"] = "stream"
     dead_destination: Literal["requests_only", "seed_literal"] = "requests_only"
-    first_index_rule: Literal["unseen_only", "seed_literal"] = "unseen_only"
+    first_index_rule: Annotated[Literal["unseen_only"], _only("unseen_only", "the other shows a flaw")] = "unseen_only"
     validate_signals: Literal["on", "off"] = "on"
     empty_slice: Literal["reject", "allow"] = "reject"
     limits: Literal["none", "deployed"] = "none"
     limit: Limits = Limits()
     timeouts: Literal["off", "on"] = "off"
     request_lifetime_seconds: int = Field(default=300, ge=0, le=LARGEST // 10**9)
-    best_effort: Literal["off"] = "off"
-    refunds: Literal["off"] = "off"
+    best_effort: Annotated[Literal["off"], _only("off", "all calls are guaranteed")] = "off"
+    refunds: Annotated[Literal["off"], _only("off", "they come with best_effort")] = "off"
     migrations: Literal["off", "on"] = "off"
-    certification_version: Literal["V19", "V20", "V21", "V22", "V23", "V24", "V25"] = "V25"
+    certification_version: Annotated[Literal["V25"], _only("V25", _ENCODED)] = "V25"
     messages_per_canister: int = Field(default=0, ge=0, le=LARGEST)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_profile(cls, data: Any) -> Any:
+        """Take the defaults of the profile; keys that are given win."""
+        if isinstance(data, Mapping) and data.get("profile") == "deployed":
+            return {**DEPLOYED, **data}
+        return data
 
     @property
     def rejects_exist(self) -> bool:

@@ -108,8 +108,6 @@ def check_slices(state: State, slices: Frame, offers: Offers, context: Context) 
     first, stop, signals_end = slices["message_begin"], slices["message_end"], slices["signals_end"]
     empty = stop <= first
     wrong_start = ~empty & (first != expected)
-    if options.first_index_rule == "seed_literal":
-        wrong_start &= first != np.uint64(options.index_base)
     checks: list[tuple[SliceError, Any]] = [
         (SliceError.LoopbackSlice, slices["chain"] == slices["remote"]),
         (SliceError.UnknownSubnet, slices["remote"] >= len(context.registry.subnets)),

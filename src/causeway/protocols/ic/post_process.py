@@ -2,7 +2,7 @@
 
 Outcomes for a message of an output queue: appended to the stream to its receiver's subnet; held back, because that
 stream is full; taken out because its receiver is on no subnet (a request is answered with a reject, a response is
-lost).
+lost); taken out, or made smaller, because its payload is too large.
 """
 
 from __future__ import annotations
@@ -11,30 +11,36 @@ from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from causeway.model.errors import IndexOverflow
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.index import MAX_INDEX
 from causeway.model.ledger import Event, Kind, Via
-from causeway.model.order import U64, groups_of, stable_order
+from causeway.model.order import U64, Rows, groups_of, stable_order
 from causeway.protocols.ic.arrivals import as_arrivals, push_arrivals
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.events import EventLog, event_rows
 from causeway.protocols.ic.messages import (
+    MESSAGE_COLUMNS,
     NO_QUEUE,
     NO_RECEIVER,
     NO_ROUTE,
     QUEUED_SCHEMA,
     STREAMED_SCHEMA,
     RejectCode,
+    message_sizes,
     payload_lengths,
     reject_responses,
 )
 from causeway.protocols.ic.registry import NO_HOST
 from causeway.protocols.ic.state import State
 
-MESSAGE_OVERHEAD = 256
-"""Bytes counted for a message besides its payload (D-3)."""
+MAX_TEXT = 8 * 1024
+"""Bytes of the text of a reject whose payload is too large that are left (X-7)."""
+
+TOO_LARGE = "PayloadTooLarge"
+OVERSIZED = "{} payload of {} bytes exceeds the limit of {}"
 
 ON_STREAM = [name for name in STREAMED_SCHEMA.names if name != "index"]
 
@@ -54,6 +60,7 @@ def post_process(
         queue_index=np.uint64(NO_QUEUE),
     ).select(ON_STREAM)
     if context.options.limits == "deployed":
+        state, queued = reject_oversized(state, queued, context, log)
         queued, held = hold_back(state, queued, sent_on, context, log)
         state = _with_output(state, held)
     else:
@@ -161,6 +168,71 @@ def push_replies(state: State, gone: Frame, context: Context, log: EventLog) -> 
     return state
 
 
+def reject_oversized(state: State, queued: Frame, context: Context, log: EventLog) -> tuple[State, Frame]:
+    """Take out requests to other subnets whose payload is too large, and make responses smaller whose is (X-7).
+
+    Such a request is answered with a reject here; data of such a response gives way to a reject, of a text only
+    ``MAX_TEXT`` bytes are left. Returns the state with the replies pushed, and what is still queued.
+    """
+    limit = context.options.limit.message_bytes
+    lengths = payload_lengths(queued)
+    large = lengths > np.where(
+        queued["code"] == RejectCode.NO_REJECT, np.uint64(limit), np.uint64(max(limit, MAX_TEXT))
+    )
+    if not large.any():
+        return state, queued
+    request = queued["kind"] == Kind.REQUEST
+    refused = large & request & (queued["remote"] != queued["chain"])
+    state = _refuse_oversized(state, queued.filter(refused), lengths[refused], limit, log) if refused.any() else state
+    changed = large & ~request
+    if changed.any():
+        queued = _with_smaller(queued, np.flatnonzero(changed), lengths, limit, log)
+    return state, queued.filter(~refused)
+
+
+def _refuse_oversized(state: State, requests: Frame, lengths: U64, limit: int, log: EventLog) -> State:
+    order = stable_order(requests["sender"], requests["receiver"], requests["queue_index"])
+    requests, lengths = requests.take(order), lengths[order]
+    chain = requests["chain"]
+    sent = np.where(requests["is_new"], np.uint16(Event.SENT), np.uint16(0)) | np.uint16(Event.REJECTED)
+    places = {"chain": chain, "queue_index": requests["queue_index"], "code": RejectCode.CANISTER_ERROR}
+    log.add(event_rows(requests, sent, reason=TOO_LARGE, **places))
+    texts = [OVERSIZED.format("Request", length, limit).encode() for length in lengths.tolist()]
+    replies = reject_responses(requests, RejectCode.CANISTER_ERROR, "")
+    replies = replies.with_columns(payload=pa.array(texts, pa.binary()))
+    state, arrivals = push_arrivals(state, as_arrivals(replies, chain, Via.SYNTHETIC))
+    places = {"chain": arrivals["chain"], "queue_index": arrivals["queue_index"], "code": arrivals["code"]}
+    log.add(event_rows(arrivals, Event.RECEIVED, via=Via.SYNTHETIC, **places))
+    return state
+
+
+def _with_smaller(queued: Frame, rows: Rows, lengths: U64, limit: int, log: EventLog) -> Frame:
+    """Return what is queued with the payloads of the responses ``rows`` (few) made smaller."""
+    large = queued.select([*MESSAGE_COLUMNS, "chain", "queue_index"]).take(rows)
+    code = queued["code"].copy()
+    data = large["code"] == RejectCode.NO_REJECT
+    code[rows[data]] = RejectCode.CANISTER_ERROR
+    smaller = [
+        OVERSIZED.format("Response", length, limit).encode() if is_data else _beginning(text, MAX_TEXT)
+        for is_data, length, text in zip(data, lengths[rows].tolist(), large["payload"].to_pylist(), strict=True)
+    ]
+    # The new payloads stand behind the old ones; every row takes its own.
+    place = np.arange(len(queued))
+    place[rows] = len(queued) + np.arange(len(rows))
+    payload = pa.concat_arrays([queued["payload"], pa.array(smaller, pa.binary())]).take(pa.array(place))
+    places = {"chain": large["chain"], "queue_index": large["queue_index"]}
+    log.add(event_rows(large, Event.REJECTED, code=code[rows], reason=TOO_LARGE, **places))
+    return queued.with_columns(code=code, payload=payload)
+
+
+def _beginning(text: bytes, size: int) -> bytes:
+    """Return the beginning of a text, at most ``size`` bytes, that cuts no character."""
+    end = min(size, len(text))
+    while 0 < end < len(text) and text[end] & 0xC0 == 0x80:
+        end -= 1
+    return text[:end]
+
+
 def hold_back(state: State, queued: Frame, sent_on: Frame, context: Context, log: EventLog) -> tuple[Frame, Frame]:
     """Split what is queued into what the stream limits let through, in stream order, and what stays (X-6)."""
     queued = queued.take(routing_order(queued, context))
@@ -225,11 +297,6 @@ def _room(state: State, queued: Frame, sent_on: Frame, context: Context) -> np.n
     )
     room: np.ndarray = ~full | (queued["remote"] == queued["chain"])
     return room
-
-
-def message_sizes(messages: Frame) -> np.ndarray:
-    """Return the bytes that each message counts for in a stream's size (2.10)."""
-    return payload_lengths(messages) + np.uint64(MESSAGE_OVERHEAD)
 
 
 def append_to_streams(state: State, rows: Frame) -> tuple[State, Frame]:

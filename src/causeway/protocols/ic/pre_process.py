@@ -17,7 +17,7 @@ import pyarrow as pa
 from causeway.model.errors import InvariantViolation
 from causeway.model.frame import Frame, concat, empty_frame, from_table, repeated
 from causeway.model.ledger import Event, Kind, Via
-from causeway.model.order import pair_codes, positions_in, stable_order
+from causeway.model.order import U64, groups_of, pair_codes, positions_in, stable_order
 from causeway.protocols.ic.arrivals import (
     ARRIVAL_SCHEMA,
     INGRESS_ARRIVAL_SCHEMA,
@@ -25,13 +25,13 @@ from causeway.protocols.ic.arrivals import (
     push_arrivals,
     push_strays,
 )
-from causeway.protocols.ic.context import NANOSECONDS, Context
-from causeway.protocols.ic.events import EventLog, event_rows, names_column
+from causeway.protocols.ic.context import Context, lifetime_ticks
+from causeway.protocols.ic.events import EventLog, event_rows, names_column, reason_names, reject_codes
 from causeway.protocols.ic.judge import LostCause, Verdicts, judge
 from causeway.protocols.ic.messages import (
+    CHAIN_HALTED,
     LANE_COLUMNS,
     MESSAGE_COLUMNS,
-    REASON_CODES,
     TIMED_OUT,
     RejectCode,
     RejectReason,
@@ -75,7 +75,7 @@ def pre_process(
     loopback = messages["remote"] == messages["chain"]
     _ensure_complete(headers, messages)
     state, headers = _with_lanes(state, headers)
-    state = _signal(state, headers, messages, verdicts, context)
+    state = _signal(state, headers, messages, verdicts)
     _log_verdicts(messages, verdicts, log)
     state = collect_loopback(state, headers, log)
     local, outgoing = handle_rejects(_rejected_loopback(messages, verdicts, loopback), context, log)
@@ -103,7 +103,7 @@ def time_out_requests(state: State, context: Context, log: EventLog) -> tuple[St
     if context.options.timeouts == "off" or len(elements) == 0:
         return state, none
     # Whole ticks, so that no product of ticks and nanoseconds can pass a word.
-    lifetime = -(-context.options.request_lifetime_seconds * NANOSECONDS // context.tick_ns)
+    lifetime = lifetime_ticks(context.options, context.tick_ns)
     waited = np.uint64(context.tick) - elements["sent_tick"] >= np.uint64(lifetime)
     expired = waited & (elements["kind"] == Kind.REQUEST) & (elements["deadline"] == 0)
     if not expired.any():
@@ -152,7 +152,7 @@ def _with_lanes(state: State, headers: Frame) -> tuple[State, Frame]:
     return (state if lanes is state.lanes else replace(state, lanes=lanes)), headers.filter(known)
 
 
-def _signal(state: State, headers: Frame, messages: Frame, verdicts: Verdicts, context: Context) -> State:
+def _signal(state: State, headers: Frame, messages: Frame, verdicts: Verdicts) -> State:
     """Record a verdict for every message: the expected indices move on, REJECT signals are listed."""
     if len(headers) == 0:
         return state
@@ -162,14 +162,8 @@ def _signal(state: State, headers: Frame, messages: Frame, verdicts: Verdicts, c
     begins = headers["message_begin"]
     rejects = state.rejects
     if not bool((begins == expected[rows]).all()):
-        if context.options.first_index_rule == "unseen_only":
-            wrong = int(np.argmax(begins != expected[rows]))
-            raise InvariantViolation(f"a slice starts at {begins[wrong]}, expected is {expected[rows][wrong]}")
-        # Messages are judged anew, and the new verdict stands in place of the old one.
-        anew = expected.copy()
-        anew[rows] = begins
-        lane = lanes.positions(rejects["chain"], rejects["remote"], rejects["substream"])
-        rejects = rejects.filter(rejects["index"] < anew[lane])
+        wrong = int(np.argmax(begins != expected[rows]))
+        raise InvariantViolation(f"a slice starts at {begins[wrong]}, expected is {expected[rows][wrong]}")
     expected[rows] = headers["message_end"]
     rejected = np.flatnonzero(verdicts.reason > 0)
     if len(rejected):
@@ -218,11 +212,9 @@ def _log_verdicts(messages: Frame, verdicts: Verdicts, log: EventLog) -> None:
     rejected = np.flatnonzero(verdicts.reason > 0)
     if len(rejected):
         reasons = verdicts.reason[rejected]
-        codes = np.array([0, *(int(REASON_CODES[reason]) for reason in RejectReason if reason)], dtype=np.uint8)
         rows = messages.take(rejected)
-        names = names_column([reason.name for reason in RejectReason], reasons)
         judged = {"chain": rows["chain"], "on_lane": True, "via": _via(rows)}
-        log.add(event_rows(rows, Event.REJECTED, code=codes[reasons], reason=names, **judged))
+        log.add(event_rows(rows, Event.REJECTED, code=reject_codes(reasons), reason=reason_names(reasons), **judged))
     dropped = np.flatnonzero(verdicts.cause > 0)
     if len(dropped):
         rows = messages.take(dropped)
@@ -269,13 +261,24 @@ def induct_ingress(state: State, ingress: pa.Table, context: Context, log: Event
     accepted = here & running & state.installed(messages["receiver"])
     for mask, code, reason in (
         (running & ~accepted, RejectCode.DESTINATION_INVALID, RejectReason.CanisterNotFound.name),
-        (~running, RejectCode.SYS_TRANSIENT, "ChainHalted"),
+        (~running, RejectCode.SYS_TRANSIENT, CHAIN_HALTED),
     ):
-        refused = messages.filter(mask)
-        log.add(event_rows(refused, Event.REJECTED, chain=refused["chain"], code=code, reason=reason, via=Via.INGRESS))
+        if mask.any():
+            place = _places_in_payload(messages)[mask]
+            refused = messages.filter(mask).with_columns(callback=place)
+            places = {"chain": refused["chain"], "index": place, "via": Via.INGRESS}
+            log.add(event_rows(refused, Event.REJECTED, code=code, reason=reason, **places))
     kept = messages.filter(accepted)
     queues = state.ingress_queues
     index, counters = queues.counters.push(kept["receiver"], kept["receiver"])
     kept = kept.with_columns(callback=index)
     merged = replace(queues, counters=counters).merge(kept.select(MESSAGE_COLUMNS).with_columns(index=index))
     return replace(state, ingress_queues=merged), kept.with_columns(queue_index=index)
+
+
+def _places_in_payload(messages: Frame) -> U64:
+    """Return the place of each ingress message in the payload of its chain, from 1; the rows are in its order."""
+    order = stable_order(messages["chain"])
+    places = np.empty(len(messages), dtype=np.uint64)
+    places[order] = groups_of(messages["chain"][order]).ranks() + 1
+    return places

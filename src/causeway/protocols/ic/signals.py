@@ -17,14 +17,8 @@ from causeway.model.ledger import COLLECTED_MESSAGES, COLLECTED_SIGNALS, Event, 
 from causeway.model.order import pair_codes, positions_in, stable_order
 from causeway.protocols.ic.arrivals import ARRIVAL_SCHEMA, OUTGOING_SCHEMA, as_arrivals
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.events import EventLog, event_rows
-from causeway.protocols.ic.messages import (
-    MESSAGE_COLUMNS,
-    REASON_CODES,
-    REASON_TEXTS,
-    RejectReason,
-    reject_responses,
-)
+from causeway.protocols.ic.events import EventLog, event_rows, reason_names, reject_codes
+from causeway.protocols.ic.messages import MESSAGE_COLUMNS, RejectReason, induction_rejects
 from causeway.protocols.ic.state import Lanes, State, lane_codes
 
 
@@ -55,7 +49,8 @@ def collect_loopback(state: State, headers: Frame, log: EventLog) -> State:
 def collect(state: State, headers: Frame, recalled: Frame, log: EventLog) -> tuple[State, Frame]:
     """Remove our messages that have a signal, and our signals that the remote has seen (3.4 steps 3 and 4).
 
-    Returns the state and the messages that were rejected, with their ``reason``, by subnet, substream, index.
+    Returns the state and the messages that were rejected, with their ``reason``, by subnet, substream, index. Each of
+    those leaves an event ACKNOWLEDGED with its reason; that the others were accepted follows from the ranges collected.
     """
     remote = headers.filter(headers["chain"] != headers["remote"])
     rejected = recalled.filter(recalled["reason"] > 0)
@@ -100,11 +95,13 @@ def _trim_runs(state: State, recalled: Frame) -> tuple[Lanes, Frame]:
             (lane.astype(np.uint64), runs["first"]), (owner_lane.astype(np.uint64), recalled["index"])
         )
         run = np.searchsorted(firsts, asked, side="right") - 1
-        sizes = np.bincount(run[gone], weights=recalled["size"][gone], minlength=len(runs)).astype(np.uint64)
+        sizes = np.zeros(len(runs), dtype=np.uint64)
+        np.add.at(sizes, run[gone], recalled["size"][gone])
         left[cut] -= sizes[cut]
     whole = begin >= runs["first"] + runs["count"]
     left[whole] = 0
-    removed = np.bincount(lane, weights=(runs["bytes"] - left), minlength=len(lanes.rows)).astype(np.uint64)
+    removed = np.zeros(len(lanes.rows), dtype=np.uint64)
+    np.add.at(removed, lane, runs["bytes"] - left)
     lanes = lanes.with_columns(stream_bytes=lanes.rows["stream_bytes"] - removed)
     return lanes, runs.with_columns(bytes=left).filter(~whole)
 
@@ -113,12 +110,14 @@ def handle_rejects(rejected: Frame, context: Context, log: EventLog) -> tuple[Fr
     """Make the synthetic rejects of requests and send responses on (X-13); returns arrivals and messages to append."""
     if len(rejected) == 0:
         return empty_frame(ARRIVAL_SCHEMA), empty_frame(OUTGOING_SCHEMA)
+    seen = {"chain": rejected["chain"], "on_lane": True, "code": reject_codes(rejected["reason"])}
+    log.add(event_rows(rejected, Event.ACKNOWLEDGED, reason=reason_names(rejected["reason"]), **seen))
     request = rejected["kind"] == Kind.REQUEST
     answers = []
     for reason in RejectReason:
         rows = np.flatnonzero(request & (rejected["reason"] == reason)) if reason else np.empty(0, dtype=np.int64)
         if len(rows):
-            made = reject_responses(rejected.take(rows), REASON_CODES[reason], REASON_TEXTS[reason])
+            made = induction_rejects(rejected.take(rows), reason)
             answers.append(made.with_columns(row=rows, chain=rejected["chain"][rows], fresh=True))
     again = np.flatnonzero(~request)
     if len(again):
