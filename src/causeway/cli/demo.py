@@ -157,7 +157,7 @@ def show(outcome: Outcome, findings: Findings, console: Console) -> None:
     console.print(f"  causeway state {place} --table program_caller --height 10 --chain birch", soft_wrap=True)
     console.print("\n[bold]Summary[/bold]")
     for line in closing(outcome, findings):
-        console.print(f"  {line}", soft_wrap=True)
+        console.print(Padding.indent(line, 2))
 
 
 def closing(outcome: Outcome, findings: Findings) -> list[str]:

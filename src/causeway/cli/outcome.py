@@ -144,7 +144,7 @@ BROKEN = {
 def show(outcome: Outcome, console: Console) -> None:
     """Print the summary that a person reads."""
     console.print(
-        f"[bold]{outcome.scenario}[/bold]: {outcome.chains:,} chains, protocol {outcome.protocol}, "
+        f"[bold]{escape(outcome.scenario)}[/bold]: {outcome.chains:,} chains, protocol {outcome.protocol}, "
         f"{outcome.heights:,} heights, {outcome.ticks:,} ticks"
     )
     console.print(counts_table(outcome))
@@ -159,11 +159,11 @@ def show(outcome: Outcome, console: Console) -> None:
             "The network stalled: messages are left that nothing will ever move (a halted chain, a cut line)."
         )
     console.print(f"Root {outcome.root}", soft_wrap=True)
-    console.print(verdict(outcome), soft_wrap=True)
+    console.print(verdict(outcome))
     if outcome.lake is None:
         console.print("The lake was temporary; --lake DIR keeps one.")
     else:
-        console.print(f"Next: causeway state {outcome.lake}", soft_wrap=True)
+        console.print(f"Next: causeway state {escape(outcome.lake)}", soft_wrap=True)
 
 
 def counts_table(outcome: Outcome) -> Padding:
