@@ -60,7 +60,8 @@ def ledger(
 ) -> DataFrame:
     """Return the ledger over ``logs`` (``transfers``, ``events``, ``collected``)."""
     transfers = logs["transfers"]
-    rows = _committed(transfers).union(_happened(logs["events"])).union(_collected(transfers, logs["collected"]))
+    collected = _collected(transfers, logs["collected"], logs["events"])
+    rows = _committed(transfers).union(_happened(logs["events"])).union(collected)
     rows = rows.join(_content(transfers), list(_LANE), "left")
     rows = rows.withColumn("event", F.explode(_event_names())).where(F.col("event").isNotNull())
     named = chains.select("position", "name")
@@ -124,28 +125,36 @@ def _happened(events: DataFrame) -> DataFrame:
     """Return a row an event row; what happens to a message on a lane happens where it arrives."""
     on_lane = F.col("remote") != NO_CHAIN
     return _rows(
-        events,
+        events.where(~_bit(Event.ACKNOWLEDGED)),
         source=F.when(on_lane, F.col("remote")).when(_bit(Event.SENT), F.col("chain")),
         destination=F.when(on_lane | _bit(Event.RECEIVED), F.col("chain")),
         on_lane=on_lane,
     )
 
 
-def _collected(transfers: DataFrame, collected: DataFrame) -> DataFrame:
-    """Return a row a message that its chain removed from the stream, because the other side has signalled it."""
+def _collected(transfers: DataFrame, collected: DataFrame, events: DataFrame) -> DataFrame:
+    """Return a row a message that its chain removed from the stream, because the other side has signalled it.
+
+    A message that was rejected has its reason and code in a row of ``events``; the others were accepted.
+    """
     lane = ("chain", "remote", "substream", "index")
     offsets = F.explode(F.expr("sequence(0L, cast(end - begin - 1 as bigint))")).alias("offset")
     index = (F.col("begin") + F.col("offset")).cast("decimal(20,0)").alias("index")
     ranges = collected.where(F.col("what") == COLLECTED_MESSAGES).select("height", "tick", *lane[:3], "begin", offsets)
     taken = ranges.select("height", "tick", *lane[:3], index)
+    place = ("height", *lane)
+    signals = events.where(_bit(Event.ACKNOWLEDGED))
+    signals = signals.select(*place, F.col("reason").alias("signal"), F.col("code").alias("signal_code"))
+    known = taken.join(transfers.drop("height", "tick"), list(lane)).join(signals, list(place), "left")
     return _rows(
-        taken.join(transfers.drop("height", "tick"), list(lane)),
+        known,
         source=F.col("chain"),
         destination=F.col("remote"),
         on_lane=F.lit(True),
         events=F.lit(int(Event.ACKNOWLEDGED | Event.COLLECTED)),
         via=F.lit(0).cast("smallint"),
-        reason=F.lit(""),
+        code=F.coalesce("signal_code", "code"),
+        reason=F.coalesce("signal", F.lit("")),
     )
 
 
