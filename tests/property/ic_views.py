@@ -10,8 +10,9 @@ import numpy as np
 
 from causeway.model.frame import Frame
 from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
+from causeway.model.queues import Counters
 from causeway.protocols.ic.messages import NO_QUEUE, REASON_CODES, RejectReason
-from causeway.protocols.ic.state import State
+from causeway.protocols.ic.state import State, parts
 from tests.property.ic_harness import TICK_NS, WORD, KernelRun, OracleRun
 from tests.property.ic_programs import ACTOR, SCALAR_CALLER
 from tests.spec import ic
@@ -43,9 +44,34 @@ def plain_message(message: ic.Message) -> tuple[Any, ...]:
     )
 
 
+ORDERS = {
+    "ingress_queues": ("receiver", "index"),
+    "input_queues": ("receiver", "sender", "index"),
+    "output_queues": ("sender", "receiver", "index"),
+    "lanes": ("chain", "remote", "substream"),
+    "rejects": ("chain", "remote", "substream", "index"),
+    "runs": ("chain", "remote", "substream", "height"),
+    "strays": ("chain", "receiver", "sender", "index"),
+}
+"""The canonical order of a state's tables (others: by canister); no two rows have the same key."""
+
+
+def assert_canonical(state: State) -> None:
+    """Roots are made of rows in their order, so the order is part of the state."""
+    for name, part in parts(state).items():
+        if isinstance(part, Counters):
+            keys = list(zip(part.first.tolist(), part.second.tolist(), strict=True))
+        else:
+            columns = ORDERS.get(name, ("canister",))
+            keys = list(zip(*(part[column].tolist() for column in columns), strict=True))
+        assert keys == sorted(set(keys)), f"{name} is not in its order"
+
+
 def kernel_view(run: KernelRun) -> dict[int, dict[str, Any]]:
     """Everything in the kernel's states, by chain number; rows of canisters by their present host."""
     state, kernel = run.state, run.kernel
+    for each in (state, *run.states):
+        assert_canonical(each)
     registry = kernel.registry(run.tick)
     view: dict[int, dict[str, Any]] = {number: _empty_view() for number in run.numbers}
 

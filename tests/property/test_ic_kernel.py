@@ -85,6 +85,18 @@ def test_they_agree_under_faults_while_canisters_move(scenario: Scenario) -> Non
     compare(scenario)
 
 
+@quick(40)
+@given(scenarios(moving=True, vsr="deployed", migrations="on", limits="deployed", reject_every=0))
+def test_they_agree_under_pressure_while_canisters_move(scenario: Scenario) -> None:
+    compare(scenario)
+
+
+@quick(40)
+@given(scenarios(moving=True, vsr="accept_all", receiver_check="off", reject_every=0, loopback="stream"))
+def test_they_agree_on_what_nobody_executes(scenario: Scenario) -> None:
+    compare(scenario)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("moving", [False, True])
 @pytest.mark.parametrize("faulty", [False, True])

@@ -1,6 +1,6 @@
 """The hazards of section 6 of the IC reference that meet the kernel, each by its number.
 
-Numbers left out belong to encodings (5, 6, 10, 40), to classes of messages that are off (26, 27, 29, 30), to splits
+Numbers left out belong to encodings (6, 10, 40), to classes of messages that are off (26, 27, 29, 30), to splits
 (34), to audits (41), to the driver of batches (31), and to payload building ahead of execution (12, 13: see
 ``tests/property/test_ic_payload.py``).
 """
@@ -85,6 +85,16 @@ def test_hazard_4_bounds() -> None:
     # An unseen stream whose messages start below its begin: also the wrong first index, but this check comes first.
     late = slices.with_columns(message_begin=u64(0))
     assert net.errors(late) == ["InvalidSliceBounds"]
+
+
+def test_hazard_5_a_slice_carries_height_and_root_of_its_source() -> None:
+    net = after_one_way()
+    slices = net.slices()
+    assert slices["source_height"].tolist() == [1] * len(slices)
+    assert net.errors(slices) == ["ACCEPTED"]
+    for height in (0, 2):
+        assert net.errors(slices.with_columns(source_height=u64(height))) == ["InvalidStream"]
+    assert net.errors(slices.with_columns(root=slices["root"] ^ np.uint8(1))) == ["InvalidStream"]
 
 
 def test_hazard_7_signals_that_cannot_be_true() -> None:
@@ -320,6 +330,19 @@ def test_hazard_23_full_stream_holds_back_and_others_go_on() -> None:
     assert net.answers(1) == [(4, 0)], "the other destination goes on"
     net.rounds(8)
     assert [row[1] for row in net.seen(2)] == [0, 1, 2, 3], "and the pair keeps its order"
+
+
+def test_hazard_23_what_is_sent_on_takes_its_place_first() -> None:
+    three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, "echo")}
+    options = {**MIGRATIONS, "limits": "deployed", "limit": {"stream_messages": 1}}
+    net = Network(three, options=options, moves=[(3, 1, 2)])
+    net.call(1, 2, "echo")
+    net.rounds(3)
+    # Subnet 1 learns that its answer was rejected, and sends it on to subnet 2, where canister 2 has a call to make.
+    net.call(2, 3, "echo")
+    happened = net.rounds(1)
+    assert of(happened, 1, "committed") == [(1, "committed", "RESPONSE", 2, 1, 0, (2, 0, 1), None)]
+    assert len(net.view(1)["output_queues"][2, 3][1]) == 1, "the stream is full with what was sent on"
 
 
 def test_hazard_24_one_canister_cannot_crowd_out_the_others() -> None:

@@ -406,6 +406,15 @@ def test_a_call_beyond_the_balance_is_the_fault_of_its_message() -> None:
     assert balances(execution) == {10: 0}
 
 
+def test_accepted_amounts_are_subtracted_over_both_words() -> None:
+    def effects(batch: Frame, state: Frame) -> Effects:
+        return Effects(state, answers=answer(accepted_low=5, accepted_high=1))
+
+    execution = run(vectorised(effects), {10: "picky"}, request(1, 10, cycles=3 * WORD + 2))
+    assert [row[4] for row in produced(execution)] == [2 * WORD - 3]
+    assert balances(execution) == {10: 100 + WORD + 5}
+
+
 def vectorised(effects: Callable[[Frame, Frame], Effects]) -> dict[str, type[Any]]:
     class Acting(Picky):
         def handle(self, batch: Frame, state: Frame) -> Effects:
