@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from causeway.model.frame import from_table
 from causeway.model.ledger import Kind
 from causeway.protocols.contract import Tick
-from causeway.protocols.ic.judge import LostCause, judge
 from causeway.protocols.ic.messages import MESSAGE_COLUMNS, STREAMED_SCHEMA, RejectReason
-from causeway.protocols.ic.pre_process import _in_queue_order
+from causeway.protocols.ic.pre_process import queue_index
+from causeway.protocols.ic.vsr import LostCause, vsr_check_xnet
 from tests.property.ic_harness import KernelRun, OracleRun, Scenario
 from tests.property.ic_strategies import options
 from tests.spec import ic
@@ -80,8 +80,8 @@ def test_every_message_gets_the_verdict_of_the_text(scenario: Scenario, own: int
         run.round(Tick(height, height))
         oracle.round(height)
     context = run.kernel.context(run.groups[0], Tick(LAST + 1, LAST + 1))
-    taken = _in_queue_order(streamed(messages, run, own, oracle.options.index_base))
-    verdicts = judge(taken, run.states[0], context)
+    taken = queue_index(streamed(messages, run, own, oracle.options.index_base))
+    verdicts = vsr_check_xnet(run.states[0], taken, context)
     state, held = oracle.states[own], dict[tuple[int, int], int]()
     for place in range(len(taken)):
         row = {name: int(taken[name][place]) for name in MESSAGE_COLUMNS[:-2]}
@@ -104,6 +104,6 @@ def test_a_subnet_that_is_alone_takes_nothing() -> None:
     scenario = Scenario(SUBNETS, dict.fromkeys(CANISTERS, (0, "echo", 0)))
     run = KernelRun(scenario, apart=False)
     empty = streamed([], run, 0, 1)
-    verdicts = judge(empty, run.states[0], run.kernel.context(run.groups[0], Tick(1, 1)))
+    verdicts = vsr_check_xnet(run.states[0], empty, run.kernel.context(run.groups[0], Tick(1, 1)))
     assert verdicts.reason.dtype == np.uint8
     assert len(verdicts.enqueued) == 0

@@ -42,7 +42,7 @@ class Carriers:
         return max((tick for tick in (*spans, *forged) if tick < FOR_EVER), default=0)
 
     def planned(self, tick: int) -> list[int]:
-        """Return ticks from ``tick`` on at which a fault acts of itself, the next of each: forgeries and false slices."""
+        """Return ticks from ``tick`` on at which a fault acts of itself, the next of each: forgery, false slice."""
         forged = [due for due in self._faults.forged["tick"].to_pylist() if due >= tick]
         acting = [row for row in self._carriers if row["kind"] != "drop" and row["until"] >= tick]
         return [*forged, *(max(tick, row["from"]) for row in acting)]

@@ -15,23 +15,24 @@ from causeway.model.errors import InvalidInput
 from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes, repeated_text
 from causeway.model.ledger import Event
-from causeway.model.order import U64, pair_codes, positions_in
+from causeway.model.order import U64
 from causeway.model.topology import Topology
 from causeway.protocols.contract import HEADERS_SCHEMA, Offers, Plan, ProgramRunner, RoundResult, StateTable, Tick
 from causeway.protocols.ic.arrivals import OUTGOING_SCHEMA
+from causeway.protocols.ic.batch import DecodedBatch, decode
 from causeway.protocols.ic.carriers import Carriers
 from causeway.protocols.ic.commitment import commit_runs, state_roots
 from causeway.protocols.ic.context import Context, lifetime_ticks
 from causeway.protocols.ic.events import EventLog, event_rows
 from causeway.protocols.ic.execute import execute
-from causeway.protocols.ic.messages import CHAIN_HALTED, FORGED_FOR_NOBODY, STREAMED_SCHEMA, message_sizes
+from causeway.protocols.ic.messages import CHAIN_HALTED, FORGED_FOR_NOBODY, STREAMED_SCHEMA
 from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.partition import abandoned, part, union
 from causeway.protocols.ic.payload import check_slices, get_streams, make_plan, refusals, with_news
 from causeway.protocols.ic.post_process import post_process
 from causeway.protocols.ic.pre_process import pre_process
 from causeway.protocols.ic.registry import Registry, registry_at, subnet_positions
-from causeway.protocols.ic.state import State, from_tables, lane_codes, parts, state_tables, to_table
+from causeway.protocols.ic.state import State, from_tables, parts, state_tables, to_table
 
 MAX_TICK_NS = 2**62
 MAX_CHAINS = 2**16
@@ -79,9 +80,13 @@ class IcKernel:
         return self._registries[applied]
 
     @cached_property
+    def _subnets(self) -> U64:
+        return subnet_positions(self.topology)
+
+    @cached_property
     def carriers(self) -> Carriers:
         """Return who carries slices between subnets, with the scenario's faults."""
-        return Carriers(self.faults, subnet_positions(self.topology), self.seed)
+        return Carriers(self.faults, self._subnets, self.seed)
 
     def context(self, chains: npt.NDArray[np.uint32], tick: Tick) -> Context:
         """Return the metadata of the round of ``chains`` at ``tick``."""
@@ -161,7 +166,7 @@ class IcKernel:
         return Frame({"chain": chains, "root": state_roots(state, self.context(chains, tick))})
 
     def next_planned(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` with a move, a forgery or a false slice, None when none is left."""
+        """Return the first tick at or after ``tick`` with a move, a forgery or a false slice; None if none is left."""
         moves = [moved for moved in self._move_ticks if moved >= tick]
         planned = [*moves[:1], *self.carriers.planned(tick)]
         return min(planned, default=None)
@@ -192,7 +197,7 @@ class IcKernel:
         ingress: pa.Table,
         tick: Tick,
     ) -> RoundResult:
-        """Run one round of ``chains``: induction, execution, routing; then commit to the result.
+        """Run one round of ``chains``: decode the batch, process it, commit to the result (3.1).
 
         A halted chain keeps its state. Raises ``InvariantViolation`` when slices contradict the streams, and
         ``IndexOverflow``.
@@ -207,33 +212,25 @@ class IcKernel:
             state = part(state, running, registry)
         log = EventLog()
         log.add(plan.events)
-        induction = pre_process(
-            state,
-            plan.headers,
-            _taken(messages),
-            _judged_by_remote(recalled, plan.rejects),
-            self._positioned(ingress),
-            context,
-            log,
-        )
-        executed, produced = execute(induction, context, log)
-        outgoing = concat([induction.outgoing, self._forged(chains, context, log)])
-        after, outbound = post_process(executed, produced, outgoing, context, log)
-        after = replace(after, runs=commit_runs(after, outbound, context))
+        batch = decode(plan, messages, recalled, ingress, self._subnets)
+        after, outbound = self.process_batch(state, chains, batch, context, log)
         if halted is not None:
             after = union([after, halted])
         headers = self.headers(after, chains, tick)
         return RoundResult(after, outbound, log.events(), log.collected_ranges(), headers)
 
-    def _positioned(self, ingress: pa.Table) -> pa.Table:
-        """Return the ingress rows with chains as positions."""
-        if ingress.num_rows == 0:
-            return ingress
-        subnets = subnet_positions(self.topology)
-        order = np.argsort(subnets)
-        numbers = ingress["chain"].to_numpy()
-        positions = order[np.searchsorted(subnets[order], numbers)].astype(np.uint64)
-        return ingress.set_column(ingress.schema.get_field_index("chain"), "chain", pa.array(positions))
+    def process_batch(
+        self, state: State, chains: npt.NDArray[np.uint32], batch: DecodedBatch, context: Context, log: EventLog
+    ) -> tuple[State, Frame]:
+        """Return the state after a decoded batch, and what was appended to the streams (3.1, steps 4 and 5).
+
+        ``pre_process``, ``execute``, ``post_process``, with one view of the registry (D-17).
+        """
+        induction = pre_process(state, batch, context, log)
+        executed, produced = execute(induction, context, log)
+        outgoing = concat([induction.outgoing, self._forged(chains, context, log)])
+        after, outbound = post_process(executed, produced, outgoing, context, log)
+        return replace(after, runs=commit_runs(after, outbound, context)), outbound
 
     def _forged(self, chains: npt.NDArray[np.uint32], context: Context, log: EventLog) -> Frame:
         """Return what byzantine subnets among ``chains`` append to their streams in this round.
@@ -264,26 +261,6 @@ class IcKernel:
             rows = forged.filter(mask)
             log.add(event_rows(rows, Event.DROPPED, chain=rows["chain"], reason=reason))
         return forged.filter(~halted & ~nobody)
-
-
-def _taken(outbound: Frame) -> Frame:
-    """Return streamed messages from the taker's side: ``chain`` takes, ``remote`` sent."""
-    return outbound.with_columns(chain=outbound["remote"], remote=outbound["chain"])
-
-
-def _judged_by_remote(recalled: Frame, rejects: Frame) -> Frame:
-    """Return our recalled messages with the ``reason`` of their reject signal (0 without one) and their ``size``."""
-    reason = np.zeros(len(recalled), dtype=np.uint8)
-    if len(rejects) and len(recalled):
-        lane_own, lane_asked = pair_codes(
-            (lane_codes(rejects["chain"], rejects["remote"]), rejects["substream"]),
-            (lane_codes(recalled["chain"], recalled["remote"]), recalled["substream"]),
-        )
-        own, asked = pair_codes((lane_own, rejects["index"]), (lane_asked, recalled["index"]))
-        order = np.argsort(own)
-        place = positions_in(own[order], asked)
-        reason[place >= 0] = rejects["reason"][order[place[place >= 0]]]
-    return recalled.with_columns(reason=reason, size=message_sizes(recalled))
 
 
 __all__ = ["HEADERS_SCHEMA", "IcKernel"]

@@ -68,7 +68,8 @@ def get_streams(state: State, offers: Offers, context: Context) -> Frame:
         stop = np.maximum(stop, expected)
         if limit.slice_messages:
             stop = expected + np.minimum(stop - expected, np.uint64(limit.slice_messages))
-    return slices.with_columns(message_begin=expected, message_end=stop, root=root)
+    height = np.uint64(context.height - 1)
+    return slices.with_columns(message_begin=expected, message_end=stop, source_height=height, root=root)
 
 
 def expected_indices(state: State, slices: Frame, context: Context) -> tuple[np.ndarray, np.ndarray]:
@@ -111,7 +112,7 @@ def check_slices(state: State, slices: Frame, offers: Offers, context: Context) 
     checks: list[tuple[SliceError, Any]] = [
         (SliceError.LoopbackSlice, slices["chain"] == slices["remote"]),
         (SliceError.UnknownSubnet, slices["remote"] >= len(context.registry.subnets)),
-        (SliceError.InvalidStream, ~_root_is_known(slices, offers)),
+        (SliceError.InvalidStream, ~_header_is_known(slices, offers, context)),
         (SliceError.InvalidStreamBounds, begin > end),
         (SliceError.UnexpectedMessages, (begin > expected) | (expected > end)),
     ]
@@ -170,13 +171,13 @@ def _whole_stream(slices: Frame, values: np.ndarray, reduce: Any) -> np.ndarray:
     return streams.spread(reduce.reduceat(values, streams.starts)) if len(slices) else values
 
 
-def _root_is_known(slices: Frame, offers: Offers) -> np.ndarray:
-    """Return whether a slice carries the root of its source's header at the height offered."""
+def _header_is_known(slices: Frame, offers: Offers, context: Context) -> np.ndarray:
+    """Return whether a slice carries the height before this round, and its source's root at that height."""
     if len(slices) == 0:
         return np.zeros(0, dtype=bool)
     chains = offers.headers["chain"]
     row = np.minimum(np.searchsorted(chains, slices["remote"]), len(chains) - 1)
-    known = chains[row] == slices["remote"]
+    known = (chains[row] == slices["remote"]) & (slices["source_height"] == np.uint64(context.height - 1))
     same: np.ndarray = known & (slices["root"] == offers.headers["root"][row]).all(axis=1)
     return same
 

@@ -53,7 +53,8 @@ def post_process(
     ``produced``: what execution made, in order; ``outgoing``: what induction appends to streams before everything else.
     """
     state, queued = push_produced(state, produced, context)
-    state, queued = non_existent_canister_replies(state, queued, context, log)
+    queued, gone = filter(queued)
+    state = non_existent_canister_replies(state, gone, context, log)
     sent_on = outgoing.with_columns(
         remote=context.host_of(outgoing["receiver"]).view(np.uint32),
         substream=substream_of(outgoing, context),
@@ -122,21 +123,23 @@ def push_produced(state: State, produced: Frame, context: Context) -> tuple[Stat
     return state, both.take(stable_order(*(both[key] for key in keys)))
 
 
-def non_existent_canister_replies(state: State, queued: Frame, context: Context, log: EventLog) -> tuple[State, Frame]:
-    """Take out what is for a canister on no subnet; answer the requests among it (3.6, D-8).
-
-    Returns the state with the replies pushed, and what is still queued.
-    """
+def filter(queued: Frame) -> tuple[Frame, Frame]:
+    """Return what is queued for canisters on some subnet, and in order of the queues what is for others (3.6)."""
     dead = queued["remote"].view(np.int32) == NO_HOST
     if not dead.any():
-        return state, queued
+        return queued, queued.slice(0, 0)
     gone = queued.take(np.flatnonzero(dead))
     gone = gone.take(stable_order(gone["sender"], gone["receiver"], gone["queue_index"]))
-    return push_replies(state, gone, context, log), queued.filter(~dead)
+    return queued.filter(~dead), gone
 
 
-def push_replies(state: State, gone: Frame, context: Context, log: EventLog) -> State:
-    """Push a reject for every request of ``gone``; the responses are lost (and, by the letter of 3.6, answered too)."""
+def non_existent_canister_replies(state: State, gone: Frame, context: Context, log: EventLog) -> State:
+    """Push a reject for every request of ``gone``, what is for canisters on no subnet (3.6, D-8).
+
+    The responses are lost, and, by the letter of 3.6, answered too.
+    """
+    if len(gone) == 0:
+        return state
     request = gone["kind"] == Kind.REQUEST
     sent = np.where(gone["is_new"], np.uint16(Event.SENT), np.uint16(0))
     for mask, event, code, reason in (

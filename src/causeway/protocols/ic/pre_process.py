@@ -17,7 +17,7 @@ import pyarrow as pa
 from causeway.model.errors import InvariantViolation
 from causeway.model.frame import Frame, concat, empty_frame, from_table, repeated
 from causeway.model.ledger import Event, Kind, Via
-from causeway.model.order import U64, groups_of, pair_codes, positions_in, stable_order
+from causeway.model.order import U64, groups_of, stable_order
 from causeway.protocols.ic.arrivals import (
     ARRIVAL_SCHEMA,
     INGRESS_ARRIVAL_SCHEMA,
@@ -25,9 +25,9 @@ from causeway.protocols.ic.arrivals import (
     push_arrivals,
     push_strays,
 )
+from causeway.protocols.ic.batch import DecodedBatch
 from causeway.protocols.ic.context import Context, lifetime_ticks
 from causeway.protocols.ic.events import EventLog, event_rows, names_column, reason_names, reject_codes
-from causeway.protocols.ic.judge import LostCause, Verdicts, judge
 from causeway.protocols.ic.messages import (
     CHAIN_HALTED,
     LANE_COLUMNS,
@@ -38,10 +38,8 @@ from causeway.protocols.ic.messages import (
     reject_responses,
 )
 from causeway.protocols.ic.signals import collect, collect_loopback, handle_rejects
-from causeway.protocols.ic.state import State, lane_codes
-
-DENSE_LANES = 1 << 22
-"""Below this code of (chain, remote), flat lanes are looked up in an array instead of by bisection."""
+from causeway.protocols.ic.state import State
+from causeway.protocols.ic.vsr import LostCause, Verdicts, vsr_check_ingress, vsr_check_xnet
 
 
 @dataclass(frozen=True)
@@ -59,31 +57,23 @@ class Induction:
     outgoing: Frame
 
 
-def pre_process(
-    state: State, headers: Frame, messages: Frame, recalled: Frame, ingress: pa.Table, context: Context, log: EventLog
-) -> Induction:
+def pre_process(state: State, batch: DecodedBatch, context: Context, log: EventLog) -> Induction:
     """Return the state after induction.
 
-    ``headers``: the accepted lanes' headers (``Plan.headers``); ``messages``: the slices' messages and those of the
-    loopback streams; ``recalled``: our own messages that headers reject, or that the stream size needs; ``ingress``:
-    rows of ``INGRESS_SCHEMA``. Raises ``InvariantViolation`` when slices do not continue the streams (they were
-    checked before agreement).
+    Raises ``InvariantViolation`` when slices do not continue the streams (they were checked before agreement).
     """
     state, timed_out = time_out_requests(state, context, log)
-    messages = _in_queue_order(messages)
-    verdicts = judge(messages, state, context)
+    messages = queue_index(batch.messages)
+    verdicts = vsr_check_xnet(state, messages, context)
     loopback = messages["remote"] == messages["chain"]
-    _ensure_complete(headers, messages)
-    state, headers = _with_lanes(state, headers)
+    state, headers = _with_lanes(state, batch.headers)
     state = _signal(state, headers, messages, verdicts)
     _log_verdicts(messages, verdicts, log)
     state = collect_loopback(state, headers, log)
     local, outgoing = handle_rejects(_rejected_loopback(messages, verdicts, loopback), context, log)
-    state, rejected = collect(state, headers, recalled, log)
+    state, rejected = collect(state, headers, batch.recalled, log)
     remote_local, remote_outgoing = handle_rejects(rejected, context, log)
-    accepted = messages.select([*LANE_COLUMNS, *MESSAGE_COLUMNS]).with_columns(via=_via(messages))
-    from_loopback = accepted.filter(verdicts.enqueued & loopback) if loopback.any() else accepted.slice(0, 0)
-    from_slices = accepted.filter(verdicts.enqueued & ~loopback if loopback.any() else verdicts.enqueued)
+    from_loopback, from_slices = map_valid_xnet_messages(messages, verdicts, loopback)
     arrivals = concat([timed_out, from_loopback, local, remote_local, from_slices])
     if context.options.receiver_check == "off":
         here = context.host_of(arrivals["receiver"]) == arrivals["chain"].view(np.int32)
@@ -92,7 +82,7 @@ def pre_process(
         log.add(event_rows(strays, Event.RECEIVED, code=strays["code"], via=strays["via"], **places))
         arrivals = arrivals.filter(here)
     state, arrivals = push_arrivals(state, arrivals)
-    state, ingress_arrivals = induct_ingress(state, ingress, context, log)
+    state, ingress_arrivals = induct_ingress(state, batch.ingress, context, log)
     return Induction(state, arrivals, ingress_arrivals, concat([outgoing, remote_outgoing]))
 
 
@@ -125,8 +115,11 @@ def time_out_requests(state: State, context: Context, log: EventLog) -> tuple[St
     return state, as_arrivals(responses, hosts, Via.TIMEOUT)
 
 
-def _in_queue_order(messages: Frame) -> Frame:
-    """Return the messages by input queue, in each in the order of pushing: loopback, then slices by lane and index."""
+def queue_index(messages: Frame) -> Frame:
+    """Return the messages in the order of their ``QueueIndex`` (3.4), which a push then numbers.
+
+    By input queue (m.src, m.dst), in each of them the loopback stream first, then slices by lane and index.
+    """
     if len(messages) == 0:
         return messages
     from_slice = (messages["remote"] != messages["chain"]).astype(np.uint8)
@@ -139,6 +132,14 @@ def _in_queue_order(messages: Frame) -> Frame:
         messages["index"],
     )
     return messages.take(order)
+
+
+def map_valid_xnet_messages(messages: Frame, verdicts: Verdicts, loopback: np.ndarray) -> tuple[Frame, Frame]:
+    """Return what goes to input queues (3.4): the valid messages of the loopback streams, and those of slices."""
+    columns = messages.select([*LANE_COLUMNS, *MESSAGE_COLUMNS]).with_columns(via=_via(messages))
+    if not loopback.any():
+        return columns.slice(0, 0), columns.filter(verdicts.enqueued)
+    return columns.filter(verdicts.enqueued & loopback), columns.filter(verdicts.enqueued & ~loopback)
 
 
 def _with_lanes(state: State, headers: Frame) -> tuple[State, Frame]:
@@ -173,39 +174,6 @@ def _signal(state: State, headers: Frame, messages: Frame, verdicts: Verdicts) -
             stable_order(rejects["chain"], rejects["remote"], rejects["substream"], rejects["index"])
         )
     return replace(state, lanes=lanes.with_columns(expected=expected), rejects=rejects)
-
-
-def _ensure_complete(headers: Frame, messages: Frame) -> None:
-    """Raise ``InvariantViolation`` unless the messages are exactly the ranges of the headers, each index once."""
-    counts = (headers["message_end"] - headers["message_begin"]).astype(np.int64)
-    total = int(counts.sum())
-    if total != len(messages):
-        raise InvariantViolation(f"the slices hold {len(messages)} messages, their headers say {total}")
-    if total == 0:
-        return
-    rows = _header_rows(headers, messages)
-    begin = headers["message_begin"][rows]
-    inside = (messages["index"] >= begin) & (messages["index"] < headers["message_end"][rows])
-    if bool(inside.all()):
-        place = (np.cumsum(counts) - counts)[rows] + (messages["index"] - begin).astype(np.int64)
-        seen = np.zeros(total, dtype=bool)
-        seen[place] = True
-        if bool(seen.all()):
-            return
-    raise InvariantViolation("a slice's messages are not a run without gaps")
-
-
-def _header_rows(headers: Frame, messages: Frame) -> np.ndarray:
-    """Return the row of each message's lane among the headers."""
-    own = lane_codes(headers["chain"], headers["remote"])
-    asked = lane_codes(messages["chain"], messages["remote"])
-    if not headers["substream"].any() and len(own) and int(own.max()) < DENSE_LANES and not messages["substream"].any():
-        table = np.zeros(int(own.max()) + 2, dtype=np.int64)
-        table[own] = np.arange(len(own))
-        return table[np.minimum(asked, np.uint64(len(table) - 1))]
-    own, asked = pair_codes((own, headers["substream"]), (asked, messages["substream"]))
-    order = np.argsort(own)
-    return order[np.maximum(positions_in(own[order], asked), 0)]
 
 
 def _log_verdicts(messages: Frame, verdicts: Verdicts, log: EventLog) -> None:
@@ -256,9 +224,8 @@ def induct_ingress(state: State, ingress: pa.Table, context: Context, log: Event
         },
         length,
     )
-    here = context.host_of(messages["receiver"]) == messages["chain"].view(np.int32)
     running = np.isin(messages["chain"], context.chains)
-    accepted = here & running & state.installed(messages["receiver"])
+    accepted = running & vsr_check_ingress(state, messages, context)
     for mask, code, reason in (
         (running & ~accepted, RejectCode.DESTINATION_INVALID, RejectReason.CanisterNotFound.name),
         (~running, RejectCode.SYS_TRANSIENT, CHAIN_HALTED),

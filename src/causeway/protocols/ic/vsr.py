@@ -1,4 +1,4 @@
-"""The valid set rule: ACCEPT or REJECT for every message of the slices (IC reference 3.3, X-2).
+"""The VSR, valid set rule: ACCEPT or REJECT for every message of a batch (IC reference 3.3, X-2).
 
 Outcomes of one message: enqueued (ACCEPT), dropped and lost (ACCEPT with a cause), rejected (a reason; the sender's
 subnet will make a reject response of a request and send a response to where its receiver now lives).
@@ -46,7 +46,14 @@ class Verdicts:
         return enqueued
 
 
-def judge(messages: Frame, state: State, context: Context) -> Verdicts:
+def vsr_check_ingress(state: State, messages: Frame, context: Context) -> Mask:
+    """Return which ingress messages (``chain``, ``receiver``) are accepted: canisters installed where they enter."""
+    here = context.host_of(messages["receiver"]) == messages["chain"].view(np.int32)
+    accepted: Mask = here & state.installed(messages["receiver"])
+    return accepted
+
+
+def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
     """Return the verdicts on ``messages`` (message columns, ``chain``, ``remote``, ``substream``, ``index``).
 
     Messages of one input queue must be neighbours, in the order they would be pushed. The rules and their order are
