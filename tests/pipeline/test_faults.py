@@ -10,6 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from causeway.network.network import Network
+from causeway.programs import Program
+from causeway.programs.scalar import Context, Ingress
 
 BASE = """
 [network]
@@ -239,3 +241,16 @@ def test_what_is_planned_for_a_time_without_traffic_happens(tmp_path: Path, spar
     rows = ledger(run(tmp_path, BASE + call("echo") + call("echo", tick=40) + forged + gone_and_back))
     assert [row["tick"] for row in rows if row["event"] == "dropped" and row["kind"] == "request"] == [31]
     assert {row["tick"] for row in rows if row["detail"] == "canister_removed"} == {20}
+
+
+class LongName(Program):
+    """Calls a method whose name is longer than 65,535 bytes."""
+
+    def on_ingress(self, message: Ingress, context: Context) -> None:
+        context.call(1, "m" * 70_000)
+
+
+def test_a_long_method_name_does_not_end_the_network(tmp_path: Path, spark: SparkSession) -> None:
+    long = '[[programs]]\nname = "long"\nchain = "A"\nprogram = "tests.pipeline.test_faults:LongName"\n\n[traffic]'
+    start = '\n[[traffic.send]]\ntick = 0\nto = "long"\nmethod = "go"\ntext = ""\n'
+    assert outcome(ledger(run(tmp_path, BASE.replace("[traffic]", long) + start))) == {"answered": 1}

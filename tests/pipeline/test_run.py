@@ -190,6 +190,20 @@ def test_small_files_stay_for_queries_that_were_planned_and_go_when_the_lake_is_
         assert again.tables.log("events").count() == rows
 
 
+def test_a_kill_before_the_lake_is_there_leaves_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("causeway.pipeline.storage.Storage.create", killed)
+        with pytest.raises(KeyboardInterrupt):
+            network(tmp_path, BUSY, "in_process", 1)
+    with pytest.raises(LakeError, match="holds no lake to resume"):
+        network(tmp_path, BUSY, "in_process", 1, resume=True)
+    with network(tmp_path, BUSY, "in_process", 1) as net:
+        assert net.run(ticks=2) == 2
+
+
 def test_two_runs_cannot_commit_the_same_height(tmp_path: Path) -> None:
     net = network(tmp_path, BUSY, "in_process", 1)
     net.run(ticks=3)
