@@ -281,8 +281,9 @@ def test_amounts_past_ten_to_the_38_are_in_the_ledger(tmp_path: Path, spark: Spa
     assert max(amounts) == 18 * 10**37
 
 
-def test_refused_messages_from_users_are_counted(tmp_path: Path, spark: SparkSession) -> None:
+def test_refused_messages_from_users_are_counted_and_named(tmp_path: Path, spark: SparkSession) -> None:
     net = run(tmp_path, BASE + program("empty", "B", "none") + SCRIPT + send("empty", count=3))
+    assert sorted(row.message_id for row in net.ledger.collect()) == [f"ic:0>0/i!0.{place}" for place in (1, 2, 3)]
     assert net.summary()["ingress_refused"] == 3
 
 

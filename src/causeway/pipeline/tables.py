@@ -177,8 +177,8 @@ class LakeTables:
 
         Counted from the rows of the ledger by one query.
         """
-        counted = calls.counted(calls.calls(self._moves()), self._removed())
-        row = counted.crossJoin(calls.refused(self._moves())).first()
+        moves = self._moves()
+        row = calls.counted(calls.calls(moves), self._removed()).crossJoin(calls.refused(moves)).first()
         assert row is not None
         return {**{name: int(row[name]) for name in calls.COUNTS}, "lost_because": dict(row["lost_because"])}
 
