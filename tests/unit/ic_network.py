@@ -11,6 +11,7 @@ import numpy as np
 
 from causeway.model.frame import Frame, concat
 from causeway.protocols.contract import Offers, Plan, Tick
+from causeway.protocols.ic.expected_indexes import expected_indexes
 from causeway.protocols.ic.messages import STREAMED_SCHEMA
 from causeway.protocols.ic.payload import SliceError, check_slices, get_streams
 from causeway.protocols.ic.state import State
@@ -105,7 +106,8 @@ class Network:
 
     def slices(self) -> Frame:
         """The slices that honest endpoints serve now."""
-        return get_streams(self.state, self.offers(), self._context())
+        context = self._context()
+        return get_streams(expected_indexes(self.state, (), context.options.index_base), self.offers(), context)
 
     def errors(self, slices: Frame, offers: Offers | None = None) -> list[str]:
         """The outcome of the checks on each slice (a row a substream)."""

@@ -806,16 +806,18 @@ def test_built_payload_is_valid_and_aligned() -> None:
     assert list(payload) == [1]
     assert ic.validate_xnet_payload(net.registry, state, [], payload, 512, net.options)
     assert first_message_is_expected(ic.expected_indexes(2, state, []), payload)
-    too_small = ic.get_xnet_payload(
-        2,
-        net.registry,
-        state,
-        [],
-        511,
-        lambda sn: lambda own, expected: ic.slice_for(net.states[sn], own, expected, net.options),
-        net.options,
-    )
-    assert too_small == {}
+    for limit, brought in ((511, 1), (256, 1), (255, 0)):
+        cut = ic.get_xnet_payload(
+            2,
+            net.registry,
+            state,
+            [],
+            limit,
+            lambda sn: lambda own, expected: ic.slice_for(net.states[sn], own, expected, net.options),
+            net.options,
+        )
+        assert sum(len(css.messages) for css in cut.values()) == brought
+        assert len(cut) == brought, "a header without news is not worth it"
 
 
 def test_refused_slice_leaves_an_event_and_moves_nothing() -> None:

@@ -14,6 +14,7 @@ docs/protocols/ic.md. It imports nothing of causeway, and only tests import it.
 | execution | 3.5 |
 | routing | 3.6, X-6, X-7 |
 | slices | 3.7 to 3.10 |
+| sizes | 2.9 and 2.10: lengths of encodings, count_bytes |
 | network | 3.1, 3.2, and rounds of several subnets |
 | events, guarantees | 1.1, 1.2 |
 """

@@ -6,7 +6,7 @@ checks what a decoder would know from them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from .errors import (
@@ -301,8 +301,18 @@ def _check_signals(
 
 
 def slice_size(css: StreamSlice) -> int:
-    """A stand-in for count_bytes (2.10), which needs the encodings."""
+    """A stand-in for count_bytes (2.10) that is easy to reckon with."""
     return sum(message_size(message) for message in css.messages.values())
+
+
+def longest_prefix(css: StreamSlice, room: int, size_of: Callable[[StreamSlice], int]) -> StreamSlice | None:
+    """The slice with as many of its messages, the first substreams' first, as `room` takes; nothing if not even the
+    header fits."""
+    for count in range(len(css.messages), -1, -1):
+        cut = replace(css, messages=dict(sorted(css.messages.items())[:count]))
+        if size_of(cut) <= room:
+            return cut
+    return None
 
 
 def get_xnet_payload(
@@ -326,8 +336,9 @@ def get_xnet_payload(
             check_slice(state, registry, sn, css, options, past_payloads)
         except SliceError:
             continue
-        if sum(map(size_of, payload.values())) + size_of(css) <= size_limit:
-            payload[sn] = css
+        cut = longest_prefix(css, size_limit - sum(map(size_of, payload.values())), size_of)
+        if cut is not None and not is_empty(state, cut, options, past_payloads):
+            payload[sn] = cut
     return payload
 
 

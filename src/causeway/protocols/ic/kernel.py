@@ -25,10 +25,12 @@ from causeway.protocols.ic.commitment import commit_runs, state_roots
 from causeway.protocols.ic.context import Context, lifetime_ticks
 from causeway.protocols.ic.events import EventLog, event_rows
 from causeway.protocols.ic.execute import execute
+from causeway.protocols.ic.expected_indexes import expected_indexes
 from causeway.protocols.ic.messages import CHAIN_HALTED, FORGED_FOR_NOBODY, STREAMED_SCHEMA
 from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.partition import abandoned, part, union
-from causeway.protocols.ic.payload import check_slices, get_streams, make_plan, refusals, with_news
+from causeway.protocols.ic.payload import get_streams, make_plan, refusals, with_news
+from causeway.protocols.ic.payload_builder import get_xnet_payload
 from causeway.protocols.ic.post_process import post_process
 from causeway.protocols.ic.pre_process import pre_process
 from causeway.protocols.ic.registry import Registry, registry_at, subnet_positions
@@ -180,10 +182,10 @@ class IcKernel:
         """Build the payloads of ``chains``: the slices that pass the checks, and the refusals of those that do not."""
         running = self.carriers.running(chains, tick.tick)
         context = self.context(running, tick)
-        everything = get_streams(state, offers, context)
-        slices = self.carriers.carry(with_news(state, everything, context), everything, context)
-        errors = check_slices(state, slices, offers, context)
-        accepted = slices.filter(errors == 0)
+        expected = expected_indexes(state, (), self.options.index_base)
+        everything = get_streams(expected, offers, context)
+        slices = self.carriers.carry(with_news(expected, everything), everything, context)
+        accepted, errors = get_xnet_payload(state, slices, offers, context)
         local = part(state, running, context.registry) if len(running) < len(chains) else state
         return make_plan(local, accepted, offers, refusals(slices, errors), context)
 

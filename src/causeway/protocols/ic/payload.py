@@ -1,4 +1,5 @@
-"""Payload building: which slices a subnet takes, and the checks on them (IC reference 3.7 to 3.10).
+"""XNetEndpoint and the checks of the XNetPayloadBuilder: what is served, ``get_stream`` (IC reference 3.10), and
+``check_slice`` (3.9); then what an agreed payload means for a round.
 
 A slice is one row a substream of the stream from ``remote`` (the source) to ``chain`` (the taker): the header
 (``begin``, ``end``, ``signals_end``), the messages ``message_begin`` to ``message_end`` - 1, and the source's height
@@ -18,6 +19,7 @@ from causeway.model.order import groups_of, pair_codes, positions_in, stable_ord
 from causeway.protocols.contract import Offers, Plan
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.events import event_rows, names_column
+from causeway.protocols.ic.expected_indexes import Expected, expected_indexes
 from causeway.protocols.ic.state import REJECTS_SCHEMA, State, lane_codes
 
 LANE = ["chain", "remote", "substream"]
@@ -38,10 +40,14 @@ class SliceError(IntEnum):
     SliceAboveMessageLimit = 9
     TooManySignals = 10
     UnexpectedSignals = 12
+    PayloadTooLarge = 13
 
 
-def get_streams(state: State, offers: Offers, context: Context) -> Frame:
-    """Return the slices that endpoints serve to ``context.chains``: from the expected index on, within the limits."""
+def get_streams(expected_of: Expected, offers: Offers, context: Context) -> Frame:
+    """Return what ``get_stream`` of all endpoints serves to ``context.chains``.
+
+    One row a substream: from the expected index on, within the limits.
+    """
     taker = np.isin(offers.lanes["remote"], context.chains) & (offers.lanes["chain"] != offers.lanes["remote"])
     lanes = offers.lanes.filter(taker)
     slices = Frame(
@@ -57,7 +63,7 @@ def get_streams(state: State, offers: Offers, context: Context) -> Frame:
     )
     known = np.searchsorted(offers.headers["chain"], slices["remote"])
     root = offers.headers["root"][known] if len(slices) else np.empty((0, 32), dtype=np.uint8)
-    expected, _ = expected_indices(state, slices, context)
+    expected, _ = expected_of.of(slices)
     end = slices["end"]
     stop = np.maximum(end, expected)
     if context.options.limits == "deployed":
@@ -72,23 +78,11 @@ def get_streams(state: State, offers: Offers, context: Context) -> Frame:
     return slices.with_columns(message_begin=expected, message_end=stop, source_height=height, root=root)
 
 
-def expected_indices(state: State, slices: Frame, context: Context) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for each slice, the expected message index (``m0``) and the expected signal (``s0``) of its lane."""
-    rows = state.lanes.positions(slices["chain"], slices["remote"], slices["substream"])
-    base = np.uint64(context.options.index_base)
-    if len(state.lanes.rows) == 0:
-        start = np.full(len(slices), base, dtype=np.uint64)
-        return start, start
-    expected = np.where(rows >= 0, state.lanes.rows["expected"][rows], base)
-    signal = np.where(rows >= 0, state.lanes.rows["begin"][rows], base)
-    return expected, signal
-
-
-def with_news(state: State, slices: Frame, context: Context) -> Frame:
+def with_news(expected: Expected, slices: Frame) -> Frame:
     """Return the slices of streams that have messages or signals which their taker has not seen."""
     if len(slices) == 0:
         return slices
-    _, signal = expected_indices(state, slices, context)
+    _, signal = expected.of(slices)
     news: np.ndarray = (slices["message_end"] > slices["message_begin"]) | (slices["signals_end"] != signal)
     order = stable_order(slices["chain"], slices["remote"], slices["substream"])
     slices, news = slices.take(order), news[order]
@@ -96,15 +90,20 @@ def with_news(state: State, slices: Frame, context: Context) -> Frame:
     return slices.filter(streams.spread(np.maximum.reduceat(news, streams.starts)))
 
 
-def check_slices(state: State, slices: Frame, offers: Offers, context: Context) -> np.ndarray:
+def check_slices(
+    state: State, slices: Frame, offers: Offers, context: Context, expected_of: Expected | None = None
+) -> np.ndarray:
     """Return the ``SliceError`` of each row's slice; a slice whose one substream fails fails whole (3.9).
+
+    ``expected_of``: what is expected, if not what ``state`` expects.
 
     The slices are in order of (chain, remote, substream).
     """
     if len(slices) == 0:
         return np.empty(0, dtype=np.uint8)
     options, limit = context.options, context.options.limit
-    expected, signal = expected_indices(state, slices, context)
+    expected_of = expected_of or expected_indexes(state, (), options.index_base)
+    expected, signal = expected_of.of(slices)
     begin, end = slices["begin"], slices["end"]
     first, stop, signals_end = slices["message_begin"], slices["message_end"], slices["signals_end"]
     empty = stop <= first
@@ -234,7 +233,7 @@ def make_plan(state: State, accepted: Frame, offers: Offers, events: Frame, cont
     empty = accepted["message_end"] <= accepted["message_begin"]
     if empty.any():
         # A slice without messages moves nothing, wherever it says it would begin.
-        here, _ = expected_indices(state, accepted, context)
+        here, _ = expected_indexes(state, (), context.options.index_base).of(accepted)
         accepted = accepted.with_columns(
             message_begin=np.where(empty, here, accepted["message_begin"]),
             message_end=np.where(empty, here, accepted["message_end"]),
