@@ -1,4 +1,5 @@
-"""Answers of a generated network take as long as those of the measured chain, when carriers skip as often as calibrated."""
+"""Answers of a generated network take as long as those of the measured chain, when carriers skip as often as
+calibrated."""
 
 from __future__ import annotations
 

@@ -58,9 +58,9 @@ ANSWER_DELAY_SHARES = {2: 0.517, 3: 0.367, 4: 0.087, 5: 0.019}
 """Share of the packets whose acknowledgement came that many blocks later."""
 
 SLOW_CARRIER_SKIP = 0.275
-"""``transport.skip`` that comes nearest to those delays when a tick is a block: a call takes two ticks, and one more for every
-carrier that skips its turn, so k ticks have the share (k - 1) (1 - skip)^2 skip^(k - 2). The least sum of squares over the four
-shares is at 0.275: 0.526, 0.289, 0.119, 0.044."""
+"""``transport.skip`` that comes nearest to those delays when a tick is a block: a call takes two ticks, and one more
+for every carrier that skips its turn, so k ticks have the share (k - 1) (1 - skip)^2 skip^(k - 2). The least sum of
+squares over the four shares is at 0.275: 0.526, 0.289, 0.119, 0.044."""
 
 UNANSWERED_SHARE = 0.00437
 """Packets whose acknowledgement was not seen."""
