@@ -147,7 +147,7 @@ class Storage:
             pq.ParquetWriter(
                 sink,
                 schema,
-                # Snappy passes over bodies that cannot be made smaller; numbers compress faster than they are looked up.
+                # Snappy passes over bodies that cannot be made smaller; lz4 beats a dictionary for numbers.
                 compression={name: "snappy" if name in bodies else "lz4" for name in schema.names} if bodies else "lz4",
                 use_dictionary=texts or False,
                 write_statistics=False,

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame
 from causeway.model.order import U64
-from causeway.model.topology import Topology
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class ProgramRunner(Protocol):
     """The programs of a network, as the kernels see them. Picklable; holds no state of any chain."""
 
     def installed(self, programs: U64) -> npt.NDArray[np.bool_]:
-        """Return which of ``programs`` (numbers) are installed."""
+        """Return which of ``programs`` (numbers) have a class, so that there is something to install."""
         ...
 
     def schemas(self) -> Mapping[str, pa.Schema]:
@@ -186,7 +185,7 @@ class Kernel(Protocol):
         ...
 
     def next_planned(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` at which something happens of itself (a move, a fault), None if never."""
+        """Return the first tick at or after ``tick`` at which something happens of itself (a move, a fault), or None."""
         ...
 
     def settled(self, tick: int) -> bool:
