@@ -185,7 +185,7 @@ class Kernel(Protocol):
         ...
 
     def next_planned(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` at which something happens of itself (a move, a fault), or None."""
+        """Return the first tick at or after ``tick`` at which something happens of itself (move, fault), or None."""
         ...
 
     def settled(self, tick: int) -> bool:
