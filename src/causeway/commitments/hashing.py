@@ -19,7 +19,7 @@ DIGEST_BYTES = 32
 VECTOR_THRESHOLD = 512
 """Below this many values a plain loop over hashlib is faster than the fixed cost of a query."""
 
-PIECE = 1 << 16
+PIECE = 1 << 17
 """Values are hashed in pieces of this many: what is hashed is made, used and forgotten while it is in the cache."""
 
 _LOCAL = threading.local()

@@ -112,7 +112,7 @@ class Frame:
                 else:
                     source, inner = column.pending
                     if id(inner) not in composed:
-                        composed[id(inner)] = inner[rows]
+                        composed[id(inner)] = inner.take(rows)
                     columns[name] = Deferred(source, composed[id(inner)])
                     continue
             if type(column) is np.ndarray and _is_repeated(column):
@@ -229,7 +229,7 @@ def _pending(column: Column) -> tuple[Column, Rows] | None:
 
 def _gather(source: Column, rows: Rows) -> Column:
     if isinstance(source, np.ndarray):
-        column = source[rows]
+        column = source.take(rows, axis=0)
         # Frames share it, so nobody may write to it.
         column.flags.writeable = False
         return column

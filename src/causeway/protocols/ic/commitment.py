@@ -128,13 +128,14 @@ def _digests(frame: Frame, canister: str | None, context: Context) -> list[bytes
     starts = np.searchsorted(owner, chains, side="left")
     stops = np.searchsorted(owner, chains, side="right")
     texts = [_content(frame[name]) for name in frame.names if not isinstance(frame[name], np.ndarray)]
-    rows = _packed(frame)
+    packed = _packed(frame)
+    rows, width = packed.reshape(-1).data, packed.shape[1]
     digests = []
     for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
         if start == stop:
             digests.append(EMPTY_DIGEST)
             continue
-        accumulated = hashlib.sha256(rows[start:stop].data)
+        accumulated = hashlib.sha256(rows[start * width : stop * width])
         for data, offsets in texts:
             accumulated.update(data[offsets[start] : offsets[stop]])
         if texts:
