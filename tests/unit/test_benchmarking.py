@@ -67,7 +67,7 @@ def test_every_comparator_commits_what_causeway_commits(name: str, lake: Lake, i
 
     module, kind = COMPARATORS[name]
     comparator = getattr(importlib.import_module(module), kind)(pq.read_table(path(inputs, HOSTS)), 2)
-    comparator.round(inputs, str(tmp_path))
+    comparator.round(inputs, str(tmp_path), HEIGHT)
     assert differences(lake.storage.uri, HEIGHT + 1, str(tmp_path)) == []
     named = json.loads((tmp_path / "manifest.json").read_text())["files"]
     assert sorted(named) == sorted(f"{table}.parquet" for table in SCHEMAS)

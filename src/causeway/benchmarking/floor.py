@@ -18,7 +18,7 @@ from causeway.pipeline.lake import Lake
 from causeway.pipeline.run import commit_genesis
 from causeway.pipeline.session import open_session
 
-WARM_UP = 60
+WARM_UP = 150
 """Ticks before the measured ones: Java compiles what it runs often."""
 
 SPARK_PARTITIONS = (1, 2)
@@ -46,10 +46,10 @@ def bench_floor(
     about = machine()
     workload = Workload(messages, subnets, canisters, payload_bytes)
     figures = {}
-    session = open_session(master)
+    # In process first, while this process has no Java yet.
     for name, partitions in (("in_process", 1), *((f"spark_{count}", count) for count in SPARK_PARTITIONS)):
         if progress is not None:
-            progress(name.replace("_", " ") + (" partitions" if partitions > 1 else ""))
+            progress(name.replace("_", " "))
         deployment = workload.deployment(partitions)
         with work_folder(lake_folder) as folder:
             lake = Lake.at(os.path.join(folder, "lake"))
@@ -57,7 +57,7 @@ def bench_floor(
             executor: Executor = (
                 InProcessExecutor(deployment, lake)
                 if name == "in_process"
-                else SparkExecutor(session, deployment, lake)
+                else SparkExecutor(open_session(master), deployment, lake)
             )
             figures[name] = _measured(executor, lake, warm_up, ticks)
     return {

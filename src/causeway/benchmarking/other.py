@@ -72,10 +72,10 @@ def _answer(pipe: Connection) -> Any:
 class Other:
     """A comparator in a process that stays, so that what it keeps between rounds stays warm."""
 
-    def __init__(self, name: str, before: str, threads: int) -> None:
+    def __init__(self, name: str, before: str, tick: int, threads: int) -> None:
         self.name = name
         self._pipe, theirs = _SPAWN.Pipe()
-        self._process = _SPAWN.Process(target=_serve, args=(theirs, name, before, threads), daemon=True)
+        self._process = _SPAWN.Process(target=_serve, args=(theirs, name, before, tick, threads), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -93,10 +93,10 @@ class Other:
         """Return the number of the comparator's process."""
         return self._process.pid or 0
 
-    def round(self, after: str) -> float:
-        """Do the round into the folder ``after``; return the seconds it took."""
+    def round(self, after: str) -> tuple[float, float]:
+        """Do the round into the folder ``after``; return the seconds it took, and the processor's."""
         self._pipe.send(after)
-        seconds: float = _answer(self._pipe)
+        seconds: tuple[float, float] = _answer(self._pipe)
         return seconds
 
     def peak_bytes(self) -> int:
@@ -104,7 +104,7 @@ class Other:
         return peak_bytes(psutil.Process(self.pid))
 
 
-def _serve(pipe: Connection, name: str, before: str, threads: int) -> None:
+def _serve(pipe: Connection, name: str, before: str, tick: int, threads: int) -> None:
     try:
         module, kind = COMPARATORS[name]
         comparator: Comparator = getattr(importlib.import_module(module), kind)(
@@ -112,9 +112,9 @@ def _serve(pipe: Connection, name: str, before: str, threads: int) -> None:
         )
         while True:
             after = pipe.recv()
-            start = time.perf_counter()
-            comparator.round(before, after)
-            pipe.send((True, time.perf_counter() - start))
+            start, used = time.perf_counter(), time.process_time()
+            comparator.round(before, after, tick)
+            pipe.send((True, (time.perf_counter() - start, time.process_time() - used)))
     except EOFError:
         return
     except Exception:  # told to the process that asked

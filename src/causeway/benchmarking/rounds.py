@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from causeway.benchmarking.comparing import differences, extract
-from causeway.benchmarking.machine import machine, peaks
+from causeway.benchmarking.machine import machine, peaks, processor_seconds
 from causeway.benchmarking.other import Other, call, check
 from causeway.benchmarking.workload import Workload
 from causeway.model.errors import InvalidInput
@@ -30,6 +30,9 @@ COMPARATORS = ("python", "duckdb", "polars")
 
 WARM_UP = 8
 """Ticks before the measured ones: the rallies start, and the workers come to work."""
+
+JAVA_WARM_UP = 150
+"""Small ticks before all others: Java compiles what it runs often, with threads that take time from the workers."""
 
 BUCKET_MESSAGES = 500_000
 """A bucket has at most this many messages a round, which bounds the memory of a task."""
@@ -64,6 +67,10 @@ def bench_rounds(
     about = machine()
     session = open_session(master)
     cores = int(session.sparkContext.defaultParallelism)
+    if progress is not None:
+        progress("warming up Java")
+    with work_folder(lake_folder) as folder:
+        warm_java(session, folder, cores)
     sizes = []
     for number in messages:
         workload = Workload(number, subnets, canisters, payload_bytes)
@@ -105,14 +112,15 @@ def _one_size(
     fitting = [name for name in names if force or _fits(name, workload)]
     if fitting:
         call(extract, lake.storage.uri, start.height, inputs, workload)
-    seconds: dict[str, list[float]] = {name: [] for name in (OURS, *fitting)}
+    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in (OURS, *fitting)}
     checked: dict[str, list[str]] = {}
     with contextlib.ExitStack() as stack:
-        others = [stack.enter_context(Other(name, inputs, cores)) for name in fitting]
+        others = [stack.enter_context(Other(name, inputs, start.tick + 1, cores)) for name in fitting]
+        pids = tuple(other.pid for other in others)
         for number in range(rounds + 1):
-            begun = time.perf_counter()
+            used, begun = processor_seconds(pids), time.perf_counter()
             before = next_tick(executor, lake, before)
-            took = {OURS: time.perf_counter() - begun}
+            took = {OURS: (time.perf_counter() - begun, processor_seconds(pids) - used)}
             for other in others:
                 tell(f"round {number} of {rounds}: {other.name}")
                 after = os.path.join(folder, f"{other.name}-{number}")
@@ -124,16 +132,21 @@ def _one_size(
             if number:  # the first is a warm-up, too
                 for name, value in took.items():
                     seconds[name].append(value)
-        memory = peaks(exclude=tuple(other.pid for other in others))
-        figures = {OURS: {**_figures(seconds[OURS], workload), "peak_bytes": memory["python"]}}
+        memory = peaks(pids)
+        ours = _figures(seconds[OURS], workload)
+        figures = {OURS: {**ours, "peak_bytes": memory["python"]}}
         for other in others:
+            theirs = _figures(seconds[other.name], workload)
             figures[other.name] = {
-                **_figures(seconds[other.name], workload),
+                **theirs,
                 "peak_bytes": other.peak_bytes(),
                 "equal": not checked[other.name],
                 "different_tables": checked[other.name],
-                "ratio": statistics.median(seconds[other.name]) / statistics.median(seconds[OURS]),
-                "ratio_of_minima": min(seconds[other.name]) / min(seconds[OURS]),
+                "ratio": round(theirs["median_seconds"] / ours["median_seconds"], 2),
+                "ratio_of_minima": round(theirs["min_seconds"] / ours["min_seconds"], 2),
+                "ratio_of_processor_time": round(
+                    theirs["median_processor_seconds"] / ours["median_processor_seconds"], 2
+                ),
             }
     return {
         "messages": workload.messages,
@@ -144,17 +157,30 @@ def _one_size(
     }
 
 
+def warm_java(session: Any, folder: str, cores: int, ticks: int = JAVA_WARM_UP) -> None:
+    """Run small ticks until the part of Java in a tick has been compiled."""
+    deployment = Workload(100, subnets=max(2, cores), canisters=200).deployment(cores)
+    lake = Lake.at(os.path.join(folder, "warm"))
+    lake.create({"buckets": deployment.buckets})
+    executor = SparkExecutor(session, deployment, lake)
+    before = commit_genesis(executor, lake)
+    for _ in range(ticks):
+        before = next_tick(executor, lake, before)
+
+
 def next_tick(executor: Executor, lake: Lake, before: Manifest) -> Manifest:
     """Run and commit the tick after a height."""
     return run_tick(executor, lake, before, before.tick + 1 if before.height else 0)
 
 
-def _figures(seconds: list[float], workload: Workload) -> dict[str, Any]:
+def _figures(measured: list[tuple[float, float]], workload: Workload) -> dict[str, Any]:
+    seconds, used = [wall for wall, _ in measured], [processor for _, processor in measured]
     median = statistics.median(seconds)
     return {
         "seconds": [round(value, 4) for value in seconds],
         "median_seconds": round(median, 4),
         "min_seconds": round(min(seconds), 4),
+        "median_processor_seconds": round(max(statistics.median(used), 1e-4), 4),
         "messages_per_second": round(workload.messages / median),
     }
 

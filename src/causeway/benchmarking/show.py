@@ -19,7 +19,17 @@ def render(result: dict[str, Any]) -> RenderableType:
 
 def _rounds(result: dict[str, Any]) -> RenderableType:
     table = Table(title="One round, commit included", title_justify="left")
-    for name in ("messages", "", "median s", "least s", "messages/s", "peak MiB", "times ours", "same result"):
+    for name in (
+        "messages",
+        "",
+        "median s",
+        "least s",
+        "messages/s",
+        "processor s",
+        "peak MiB",
+        "times ours",
+        "same result",
+    ):
         table.add_column(name, justify="left" if name in ("", "same result") else "right")
     notes = []
     for size in result["sizes"]:
@@ -31,6 +41,7 @@ def _rounds(result: dict[str, Any]) -> RenderableType:
                 f"{figures['median_seconds']:.3f}",
                 f"{figures['min_seconds']:.3f}",
                 f"{figures['messages_per_second']:,}",
+                f"{figures['median_processor_seconds']:.3f}",
                 f"{figures['peak_bytes'] // MIB:,}",
                 "" if ratio is None else f"{ratio:.1f}",
                 "" if ratio is None else "yes" if figures["equal"] else "NO: " + ", ".join(figures["different_tables"]),

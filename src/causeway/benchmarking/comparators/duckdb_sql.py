@@ -8,9 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.benchmarking.comparators.common import (
+    ANSWERED,
     BASE,
+    LOOPBACK,
+    METHOD,
+    RECEIVED,
     REQUEST,
     RESPONSE,
+    XNET,
     commit,
     leaves_of,
     path,
@@ -19,25 +24,27 @@ from causeway.benchmarking.comparators.common import (
     write,
 )
 
-RECEIVED = """
+ARRIVED = """
 CREATE OR REPLACE TEMP TABLE received AS
-SELECT t.*, row_number() OVER (PARTITION BY receiver, sender ORDER BY index) - 1 AS place
+SELECT t.* EXCLUDE (queue_index, sent_tick),
+       row_number() OVER (PARTITION BY receiver, sender ORDER BY index) - 1 AS place
 FROM read_parquet($transfers) t
 """
 """``place``: in the input queue, which the round before has emptied."""
 
 PRODUCED = f"""
 CREATE OR REPLACE TEMP TABLE produced AS
-SELECT receiver AS sender, sender AS receiver, {RESPONSE} AS kind, callback, place, payload
+SELECT {RESPONSE} AS kind, receiver AS sender, sender AS receiver, callback, cycles_high, cycles_low, 0 AS code,
+       deadline, '' AS method, payload, place
 FROM received WHERE kind = {REQUEST}
 UNION ALL
-SELECT r.receiver, r.sender, {REQUEST},
-       coalesce(c.next_callback, 0)
-         + row_number() OVER (PARTITION BY r.receiver ORDER BY r.place, r.sender) - 1, r.place, r.payload
+SELECT {REQUEST}, r.receiver, r.sender,
+       coalesce(c.next_callback, 0) + row_number() OVER (PARTITION BY r.receiver ORDER BY r.place, r.sender) - 1,
+       0, 0, 0, 0, '{METHOD}', r.payload, r.place
 FROM received r LEFT JOIN read_parquet($canisters) c ON c.canister = r.receiver
 WHERE r.kind = {RESPONSE}
 """
-"""Requests are answered, answers are followed by new requests, numbered in the order of consumption."""
+"""Requests are answered with what came, answers are followed by new requests, numbered in the order of consumption."""
 
 ROUTED = """
 CREATE OR REPLACE TEMP TABLE routed AS
@@ -79,15 +86,20 @@ FROM judged
 
 COPIES = {
     "transfers": f"""
-SELECT r.chain::UINTEGER AS chain, r.remote::UINTEGER AS remote, (l.first + r.rank)::UBIGINT AS index,
-       r.kind::UTINYINT AS kind, r.sender, r.receiver, r.callback::UBIGINT AS callback,
-       (coalesce(c.next_index, {BASE}) + r.rank - q.rank)::UBIGINT AS queue_index, r.payload
+SELECT r.chain::UINTEGER AS chain, r.remote::UINTEGER AS remote, 0::UBIGINT AS substream,
+       (l.first + r.rank)::UBIGINT AS index, r.kind::UTINYINT AS kind, r.sender, r.receiver,
+       r.callback::UBIGINT AS callback, r.cycles_high::UBIGINT AS cycles_high, r.cycles_low::UBIGINT AS cycles_low,
+       r.code::UTINYINT AS code, r.deadline::UINTEGER AS deadline, r.method, r.payload,
+       (coalesce(c.next_index, {BASE}) + r.rank - q.rank)::UBIGINT AS queue_index, $tick::UBIGINT AS sent_tick
 FROM routed r JOIN lanes_after l ON l.chain = r.chain AND l.remote = r.remote
 JOIN queues q ON q.sender = r.sender AND q.receiver = r.receiver
 LEFT JOIN read_parquet($output_counters) c ON c.first = r.sender AND c.second = r.receiver""",
     "events": f"""
-SELECT r.remote AS chain, r.chain AS remote, r.index, r.kind, r.sender, r.receiver, r.callback,
-       (coalesce(c.next_index, {BASE}) + r.place)::UBIGINT AS queue_index
+SELECT r.remote AS chain, (CASE WHEN r.kind = {REQUEST} THEN {RECEIVED} ELSE {ANSWERED} END)::USMALLINT AS events,
+       r.kind,
+       (CASE WHEN r.chain = r.remote THEN {LOOPBACK} ELSE {XNET} END)::UTINYINT AS via, r.chain AS remote, r.substream,
+       r.index, r.sender, r.receiver, r.callback, (coalesce(c.next_index, {BASE}) + r.place)::UBIGINT AS queue_index,
+       r.code, '' AS reason
 FROM received r LEFT JOIN read_parquet($input_counters) c ON c.first = r.receiver AND c.second = r.sender""",
     "input_counters": f"""
 SELECT coalesce(c.first, q.first) AS first, coalesce(c.second, q.second) AS second,
@@ -111,8 +123,9 @@ FROM lanes_after""",
 }
 
 TO_HASH = """
-SELECT r.kind::UTINYINT AS kind, r.sender, r.receiver, r.callback::UBIGINT AS callback, r.payload,
-       (s.start + r.rank)::UBIGINT AS row
+SELECT r.kind::UTINYINT AS kind, r.sender, r.receiver, r.callback::UBIGINT AS callback,
+       r.cycles_high::UBIGINT AS cycles_high, r.cycles_low::UBIGINT AS cycles_low, r.code::UTINYINT AS code,
+       r.deadline::UINTEGER AS deadline, r.payload, (s.start + r.rank)::UBIGINT AS row
 FROM routed r JOIN starts s ON s.chain = r.chain AND s.remote = r.remote
 """
 
@@ -133,19 +146,20 @@ class DuckDb:
         self._connection.register("hosts_arrow", hosts)
         self._connection.execute("CREATE TABLE hosts AS SELECT * FROM hosts_arrow")
 
-    def round(self, before: str, after: str) -> None:
+    def round(self, before: str, after: str, tick: int) -> None:
         """Do the round."""
         files = {
             name: path(before, name)
             for name in ("transfers", "canisters", "input_counters", "output_counters", "lanes")
         }
-        self._run(RECEIVED, files)
+        self._run(ARRIVED, files)
         self._run(PRODUCED, files)
         self._run(ROUTED, files)
         self._run(QUEUES, files)
         self._run("CREATE OR REPLACE TEMP TABLE lanes AS SELECT * FROM read_parquet($lanes)", files)
         self._run(LANES, files)
         for table, query in COPIES.items():
+            query = query.replace("$tick", str(tick))
             self._run(f"COPY ({query}) TO '{path(after, table)}' (FORMAT parquet, COMPRESSION lz4_raw)", files)
         write(after, "roots", self._roots())
         commit(after)

@@ -9,9 +9,16 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.benchmarking.comparators.common import (
+    ANSWERED,
     BASE,
+    LOOPBACK,
+    MESSAGE,
+    METHOD,
+    RECEIVED,
     REQUEST,
     RESPONSE,
+    SCHEMAS,
+    XNET,
     commit,
     leaves_of,
     path,
@@ -33,7 +40,7 @@ class Polars:
         self._pl: Any = polars
         self._threads = threads
 
-    def round(self, before: str, after: str) -> None:
+    def round(self, before: str, after: str, tick: int) -> None:
         """Do the round."""
         pl = self._pl
         received = self._received(before)
@@ -51,24 +58,24 @@ class Polars:
                 how="left",
                 maintain_order="left",
             )
-            .select(
-                "chain",
-                "remote",
+            .with_columns(
                 index=pl.col("first") + pl.col("rank"),
-                kind="kind",
-                sender="sender",
-                receiver="receiver",
-                callback="callback",
                 queue_index=pl.col("next_index").fill_null(BASE) + pl.col("rank") - pl.col("rank_queue"),
-                row="row",
+                substream=pl.lit(0, pl.UInt64),
+                sent_tick=pl.lit(tick, pl.UInt64),
             )
             .collect()
         )
-        transfers = numbered.drop("row").with_columns(payload=received["payload"].gather(numbered["row"]))
-        events = received.select(
-            chain="remote", remote="chain", index="index", kind="kind", sender="sender", receiver="receiver",
-            callback="callback", queue_index="queue_index",
-        )  # fmt: skip
+        numbered = numbered.with_columns(payload=received["payload"].gather(numbered["row"]))
+        transfers = numbered.select(SCHEMAS["transfers"].names)
+        is_request = pl.col("kind") == REQUEST
+        events = received.with_columns(
+            chain="remote",
+            remote="chain",
+            events=pl.when(is_request).then(RECEIVED).otherwise(ANSWERED).cast(pl.UInt16),
+            via=pl.when(pl.col("chain") == pl.col("remote")).then(LOOPBACK).otherwise(XNET).cast(pl.UInt8),
+            reason=pl.lit(""),
+        ).select(SCHEMAS["events"].names)
         for table, frame in (("transfers", transfers), ("events", events)):
             frame.write_parquet(path(after, table), compression="lz4", statistics=False, row_group_size=len(frame))
         self._counters("input_counters", received.lazy().group_by(first="receiver", second="sender"), before, after)
@@ -83,7 +90,7 @@ class Polars:
         pl = self._pl
         frame = (
             pl.scan_parquet(path(before, "transfers"))
-            .drop("queue_index")
+            .drop("queue_index", "sent_tick")
             .with_columns(place=pl.int_range(pl.len(), dtype=pl.UInt64).over("receiver", "sender"))
             .join(
                 pl.scan_parquet(path(before, "input_counters")),
@@ -101,8 +108,10 @@ class Polars:
     def _produced(self, received: Any, before: str) -> Any:
         """Answer requests, and answers by new requests; sort by lane, sender, receiver, place, and rank in the lane."""
         pl = self._pl
-        rows = received.lazy().drop("payload", "index", "queue_index").with_row_index("row")
-        answers = rows.filter(pl.col("kind") == REQUEST).with_columns(kind=pl.lit(RESPONSE, pl.UInt8))
+        rows = received.lazy().drop("payload", "index", "queue_index", "substream", "method").with_row_index("row")
+        answers = rows.filter(pl.col("kind") == REQUEST).with_columns(
+            kind=pl.lit(RESPONSE, pl.UInt8), code=pl.lit(0, pl.UInt8), method=pl.lit("")
+        )
         requests = (
             rows.filter(pl.col("kind") == RESPONSE)
             .sort("receiver", "place", "sender")
@@ -115,22 +124,19 @@ class Polars:
                 maintain_order="left",
             )
             .with_columns(
-                callback=pl.col("next_callback").fill_null(0) + pl.col("callback"), kind=pl.lit(REQUEST, pl.UInt8)
+                callback=pl.col("next_callback").fill_null(0) + pl.col("callback"),
+                kind=pl.lit(REQUEST, pl.UInt8),
+                cycles_high=pl.lit(0, pl.UInt64),
+                cycles_low=pl.lit(0, pl.UInt64),
+                code=pl.lit(0, pl.UInt8),
+                deadline=pl.lit(0, pl.UInt32),
+                method=pl.lit(METHOD),
             )
             .drop("next_callback")
         )
         frame = (
             pl.concat([answers, requests])
-            .select(
-                "row",
-                "kind",
-                "callback",
-                "place",
-                sender="receiver",
-                receiver="sender",
-                chain=pl.col("remote"),
-                remote=pl.col("chain"),
-            )
+            .with_columns(sender="receiver", receiver="sender", chain="remote", remote="chain")
             .sort("remote", "chain", "sender", "receiver", "place")
             .with_columns(rank=pl.int_range(pl.len(), dtype=pl.UInt64).over("chain", "remote"))
             .collect()
@@ -196,7 +202,7 @@ class Polars:
 
     def _roots(self, transfers: Any, lanes: Any) -> pa.Table:
         """Hash the transfers, which lie in the order of their lanes."""
-        messages = transfers.select("kind", "sender", "receiver", "callback", "payload").to_arrow()
+        messages = transfers.select(name for name in MESSAGE if name != "method").to_arrow()
         runs = lanes.filter(self._pl.col("count") > 0).to_arrow()
         leaves = leaves_of(messages, self._threads)
         digests = roots_of(leaves, runs["count"].to_numpy().astype(np.int64), self._threads)

@@ -10,12 +10,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from causeway.benchmarking.comparators.common import BASE, REQUEST, RESPONSE, SCHEMAS, commit, path, write
+from causeway.benchmarking.comparators.common import (
+    ANSWERED,
+    BASE,
+    LOOPBACK,
+    METHOD,
+    RECEIVED,
+    REQUEST,
+    RESPONSE,
+    SCHEMAS,
+    XNET,
+    commit,
+    path,
+    write,
+)
 
 SHIFT = 32
 LOW = (1 << SHIFT) - 1
 LEAF = struct.Struct(">BBBIIQQQQQ")
-PING = b"ping"
 
 
 class PythonDicts:
@@ -28,7 +40,7 @@ class PythonDicts:
         for canister, chain in zip(hosts["canister"].to_pylist(), hosts["chain"].to_pylist(), strict=True):
             self._host[canister] = chain
 
-    def round(self, before: str, after: str) -> None:
+    def round(self, before: str, after: str, tick: int) -> None:
         """Do the round."""
         inputs = _counters(before, "input_counters")
         outputs = _counters(before, "output_counters")
@@ -37,7 +49,7 @@ class PythonDicts:
         sent = self._execute(by_receiver, callbacks)
         streams = self._route(sent, outputs)
         lanes, firsts = self._lanes(before, arrived, streams)
-        transfers, roots = _append(streams, firsts)
+        transfers, roots = _append(streams, firsts, tick)
         write(after, "transfers", _table("transfers", transfers))
         write(after, "events", _table("events", events))
         write(after, "input_counters", _counter_table("input_counters", inputs))
@@ -49,21 +61,30 @@ class PythonDicts:
 
     def _receive(self, before: str, inputs: dict[int, int]) -> tuple[list[Any], dict[int, list[Any]], dict[int, int]]:
         """Push the transfers to their input queues; they lie in the order of their lanes."""
-        chain, remote, index, kind, sender, receiver, callback, _, payload = _columns(before, "transfers")
+        (
+            chain, remote, substream, index, kind, sender, receiver, callback, cycles_high, cycles_low, code, deadline,
+            _, payload, _, _,
+        ) = _columns(before, "transfers")  # fmt: skip
         queue_index: list[int] = []
         by_receiver: dict[int, list[Any]] = defaultdict(list)
         arrived: dict[int, int] = defaultdict(int)
         begin = dict(inputs)
-        for source, own, what, peer, canister, number, body in zip(
-            chain, remote, kind, sender, receiver, callback, payload, strict=True
+        for source, own, what, peer, canister, number, high, low, until, body in zip(
+            chain, remote, kind, sender, receiver, callback, cycles_high, cycles_low, deadline, payload, strict=True
         ):
             key = canister << SHIFT | peer
             place = inputs.get(key, BASE)
             inputs[key] = place + 1
             queue_index.append(place)
-            by_receiver[canister].append((place - begin.get(key, BASE), peer, what, number, body))
+            by_receiver[canister].append((place - begin.get(key, BASE), peer, what, number, high, low, until, body))
             arrived[own << SHIFT | source] += 1
-        return [remote, chain, index, kind, sender, receiver, callback, queue_index], by_receiver, arrived
+        happened = [RECEIVED if what == REQUEST else ANSWERED for what in kind]
+        via = [LOOPBACK if source == own else XNET for source, own in zip(chain, remote, strict=True)]
+        events = [
+            remote, happened, kind, via, chain, substream, index, sender, receiver, callback, queue_index, code,
+            [""] * len(kind),
+        ]  # fmt: skip
+        return events, by_receiver, arrived
 
     def _execute(self, by_receiver: dict[int, list[Any]], callbacks: dict[int, int]) -> dict[int, list[Any]]:
         """Answer requests, and answers by new requests, in the order of consumption: by place in the queue, peer."""
@@ -73,11 +94,11 @@ class PythonDicts:
             inputs.sort(key=_first_two)
             number = callbacks.get(canister, 0)
             made = []
-            for _, peer, what, callback, body in inputs:
+            for _, peer, what, callback, high, low, until, body in inputs:
                 if what == REQUEST:
-                    made.append((peer, RESPONSE, callback, body))
+                    made.append((peer, RESPONSE, callback, high, low, until, "", body))
                 else:
-                    made.append((peer, REQUEST, number, body))
+                    made.append((peer, REQUEST, number, 0, 0, 0, METHOD, body))
                     number += 1
             callbacks[canister] = number
             sent[canister] = made
@@ -90,11 +111,11 @@ class PythonDicts:
         for canister, made in sent.items():
             own = host[canister] << SHIFT
             made.sort(key=_first)
-            for peer, what, callback, body in made:
+            for peer, what, *rest in made:
                 key = canister << SHIFT | peer
                 place = outputs.get(key, BASE)
                 outputs[key] = place + 1
-                streams[own | host[peer]].append((what, canister, peer, callback, place, body))
+                streams[own | host[peer]].append((what, canister, peer, *rest, place))
         return streams
 
     def _lanes(
@@ -121,24 +142,41 @@ class PythonDicts:
         return [list(column) for column in zip(*rows, strict=True)], firsts
 
 
-def _append(streams: dict[int, list[Any]], firsts: dict[int, int]) -> tuple[list[list[Any]], list[list[Any]]]:
+def _append(
+    streams: dict[int, list[Any]], firsts: dict[int, int], tick: int
+) -> tuple[list[list[Any]], list[list[Any]]]:
     """Return the transfers, by taking and offering chain, and the Merkle root of each run."""
     columns: list[list[Any]] = [[] for _ in SCHEMAS["transfers"].names]
     runs: list[tuple[Any, ...]] = []
     for key in sorted(streams, key=lambda key: (key & LOW, key)):
         run, first = streams[key], firsts[key]
         chain, remote = key >> SHIFT, key & LOW
-        what, sender, receiver, callback, place, body = zip(*run, strict=True)
-        rows = [chain] * len(run), [remote] * len(run), range(first, first + len(run))
-        for column, values in zip(columns, (*rows, what, sender, receiver, callback, place, body), strict=True):
+        count = len(run)
+        kind, sender, receiver, callback, high, low, until, method, body, place = zip(*run, strict=True)
+        rows = (
+            [chain] * count, [remote] * count, [0] * count, range(first, first + count), kind, sender, receiver,
+            callback, high, low, [0] * count, until, method, body, place, [tick] * count,
+        )  # fmt: skip
+        for column, values in zip(columns, rows, strict=True):
             column.extend(values)
-        runs.append((chain, remote, first, len(run), _root([_leaf(*message) for message in run])))
+        runs.append((chain, remote, first, count, _root([_leaf(*message) for message in run])))
     return columns, [list(column) for column in zip(*runs, strict=True)]
 
 
-def _leaf(what: int, sender: int, receiver: int, callback: int, _: int, body: bytes) -> bytes:
-    method = PING if what == REQUEST else b""
-    fixed = LEAF.pack(0, what, 0, len(method), 0, sender, receiver, callback, 0, 0)
+def _leaf(
+    what: int,
+    sender: int,
+    receiver: int,
+    callback: int,
+    high: int,
+    low: int,
+    until: int,
+    name: str,
+    body: bytes,
+    _: int,
+) -> bytes:
+    method = name.encode()
+    fixed = LEAF.pack(0, what, 0, len(method), until, sender, receiver, callback, high, low)
     return hashlib.sha256(fixed + method + body).digest()
 
 
