@@ -26,7 +26,7 @@ from causeway.protocols.ic.context import Context, lifetime_ticks
 from causeway.protocols.ic.events import EventLog, event_rows
 from causeway.protocols.ic.execute import execute
 from causeway.protocols.ic.expected_indexes import expected_indexes
-from causeway.protocols.ic.messages import CHAIN_HALTED, FORGED_FOR_NOBODY, NO_QUEUE, STREAMED_SCHEMA
+from causeway.protocols.ic.messages import CHAIN_HALTED, FORGED_FOR_NOBODY, STREAMED_SCHEMA
 from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.partition import abandoned, part, union
 from causeway.protocols.ic.payload import get_streams, make_plan, refusals, with_news
@@ -261,7 +261,7 @@ class IcKernel:
         nobody = ~halted & (context.host_of(forged["receiver"]) < 0)
         for mask, reason in ((halted, CHAIN_HALTED), (nobody, FORGED_FOR_NOBODY)):
             rows = forged.filter(mask)
-            log.add(event_rows(rows, Event.DROPPED, chain=rows["chain"], queue_index=NO_QUEUE, reason=reason))
+            log.add(event_rows(rows, Event.DROPPED, chain=rows["chain"], reason=reason))
         return forged.filter(~halted & ~nobody)
 
 
