@@ -86,7 +86,6 @@ def run_bucket(deployment: Deployment, lake: Lake, bucket: int, tick: Tick, befo
     events = result.events if abandoned is None else concat([abandoned, result.events])
     logs = {"events": events, "collected": result.collected, "headers": result.headers}
     was, now = kernel.parts(state), kernel.parts(result.state)
-    was, now = kernel.parts(state), kernel.parts(result.state)
     unchanged = {name: path for name, path in files.items() if was.get(name) is now.get(name)}
     return _write(deployment, lake, bucket, tick, result.state, unchanged, {"transfers": result.outbound}, logs)
 

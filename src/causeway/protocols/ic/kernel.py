@@ -99,7 +99,7 @@ class IcKernel:
         """Return the subnets' names by position (the order of their id bytes)."""
         numbers = self.topology.chains["number"].to_pylist()
         names = dict(zip(numbers, self.topology.chains["name"].to_pylist(), strict=True))
-        return [names[number] for number in subnet_positions(self.topology).tolist()]
+        return [names[number] for number in self._subnets.tolist()]
 
     def state_tables(self) -> Mapping[str, StateTable]:
         """Return every table that a state has, those of the programs in use included, by name."""
