@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Self
 
-from causeway.model.errors import InvalidInput
 from causeway.network.deploy import Deployed, cores_of, deploy
 from causeway.network.instances import program_state
 from causeway.network.scenario import Scenario, load_scenario
@@ -229,6 +228,3 @@ class Network:
 def moved(manifest: Manifest) -> bool:
     """Return whether anything happened at a height, headers aside."""
     return any(manifest.rows.get(table, 0) for table in ("transfers", "events", "collected"))
-
-
-__all__ = ["InvalidInput", "Network"]

@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.model.ledger import COLLECTED_SCHEMA, EVENTS_SCHEMA
-from causeway.model.order import groups_of, pair_codes
-from causeway.model.traffic import INGRESS_SCHEMA, Traffic
+from causeway.model.order import groups_of, lane_codes, pair_codes
+from causeway.model.traffic import Traffic
 from causeway.pipeline.lake import HEIGHTS, Lake, Manifest
 from causeway.protocols.contract import HEADERS_SCHEMA, Kernel, Offers, Tick
 
@@ -196,12 +196,10 @@ def _needed(ranges: Frame, runs: Frame) -> Frame:
 
 def _lane_numbers(first: Frame, second: Frame) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
     """Return one number a lane (chain, remote, substream) for the rows of both frames, equal for equal lanes."""
-
-    def ends(frame: Frame) -> npt.NDArray[np.uint64]:
-        packed: npt.NDArray[np.uint64] = (frame["chain"].astype(np.uint64) << np.uint64(16)) | frame["remote"]
-        return packed
-
-    one, two = pair_codes((ends(first), first["substream"]), (ends(second), second["substream"]))
+    one, two = pair_codes(
+        (lane_codes(first["chain"], first["remote"]), first["substream"]),
+        (lane_codes(second["chain"], second["remote"]), second["substream"]),
+    )
     numbers = np.unique(np.concatenate([one, two]), return_inverse=True)[1].astype(np.uint64)
     return numbers[: len(one)], numbers[len(one) :]
 
@@ -308,6 +306,3 @@ LOG_SCHEMAS: dict[str, pa.Schema] = {
     "collected": COLLECTED_SCHEMA,
     "headers": HEADERS_SCHEMA,
 }
-
-
-__all__ = ["INGRESS_SCHEMA", "Deployment", "Written", "genesis", "read_state", "run_bucket"]

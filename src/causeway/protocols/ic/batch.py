@@ -9,10 +9,9 @@ import pyarrow as pa
 
 from causeway.model.errors import InvariantViolation
 from causeway.model.frame import Frame
-from causeway.model.order import U64, pair_codes, positions_in
+from causeway.model.order import U64, lane_codes, pair_codes, positions_in
 from causeway.protocols.contract import Plan
 from causeway.protocols.ic.messages import message_sizes
-from causeway.protocols.ic.state import lane_codes
 
 DENSE_LANES = 1 << 22
 """Below this code of (chain, remote), flat lanes are looked up in an array instead of by bisection."""

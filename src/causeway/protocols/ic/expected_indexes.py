@@ -13,8 +13,8 @@ import numpy as np
 
 from causeway.model.errors import CausewayError
 from causeway.model.frame import Frame, concat
-from causeway.model.order import U64, groups_of, pair_codes, positions_in, stable_order
-from causeway.protocols.ic.state import State, lane_codes
+from causeway.model.order import U64, groups_of, lane_codes, pair_codes, positions_in, stable_order
+from causeway.protocols.ic.state import State
 
 LANE = ["chain", "remote", "substream"]
 

@@ -17,7 +17,7 @@ from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes, rep
 from causeway.model.ledger import Event
 from causeway.model.order import U64
 from causeway.model.topology import Topology
-from causeway.protocols.contract import HEADERS_SCHEMA, Offers, Plan, ProgramRunner, RoundResult, StateTable, Tick
+from causeway.protocols.contract import Offers, Plan, ProgramRunner, RoundResult, StateTable, Tick
 from causeway.protocols.ic.arrivals import OUTGOING_SCHEMA
 from causeway.protocols.ic.batch import DecodedBatch, decode
 from causeway.protocols.ic.carriers import Carriers
@@ -263,6 +263,3 @@ class IcKernel:
             rows = forged.filter(mask)
             log.add(event_rows(rows, Event.DROPPED, chain=rows["chain"], reason=reason))
         return forged.filter(~halted & ~nobody)
-
-
-__all__ = ["HEADERS_SCHEMA", "IcKernel"]

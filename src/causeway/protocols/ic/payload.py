@@ -15,12 +15,12 @@ import numpy as np
 
 from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.ledger import EVENTS_SCHEMA, Event, Kind
-from causeway.model.order import groups_of, pair_codes, positions_in, stable_order
+from causeway.model.order import groups_of, lane_codes, pair_codes, positions_in, stable_order
 from causeway.protocols.contract import Offers, Plan
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.events import event_rows, names_column
 from causeway.protocols.ic.expected_indexes import Expected, expected_indexes
-from causeway.protocols.ic.state import REJECTS_SCHEMA, State, lane_codes
+from causeway.protocols.ic.state import REJECTS_SCHEMA, State
 
 LANE = ["chain", "remote", "substream"]
 RANGE = [*LANE, "begin", "end"]

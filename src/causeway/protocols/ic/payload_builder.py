@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from causeway.model.frame import Frame
-from causeway.model.order import U64, groups_of, pair_codes
+from causeway.model.order import U64, groups_of, lane_codes, pair_codes
 from causeway.protocols.contract import Offers
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.expected_indexes import expected_indexes
 from causeway.protocols.ic.payload import SliceError, check_slices
 from causeway.protocols.ic.sizes import count_bytes, header_lengths
-from causeway.protocols.ic.state import State, lane_codes
+from causeway.protocols.ic.state import State
 
 
 @dataclass(frozen=True)

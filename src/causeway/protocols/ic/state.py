@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.frame import Frame, empty_frame, from_table
-from causeway.model.order import U64, Rows, pair_codes, positions_in
+from causeway.model.order import U64, Rows, lane_codes, pair_codes, positions_in
 from causeway.model.queues import Counters, QueueMap
 from causeway.protocols.contract import StateTable
 from causeway.protocols.ic.messages import MESSAGE_FIELDS, QUEUED_SCHEMA
@@ -97,11 +97,6 @@ DENSE_CANISTERS = 1 << 24
 INPUT_KEYS = ("receiver", "sender")
 OUTPUT_KEYS = ("sender", "receiver")
 INGRESS_KEYS = ("receiver", "receiver")
-
-
-def lane_codes(chain: npt.NDArray[Any], remote: npt.NDArray[Any]) -> U64:
-    """Return one number a (chain, remote) pair that orders like the pair; chains are positions below 65,536."""
-    return (chain.astype(np.uint64) << np.uint64(16)) | remote.astype(np.uint64)
 
 
 @dataclass(frozen=True)
