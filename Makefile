@@ -7,7 +7,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 ARGS ?=
 
-.PHONY: demo test check format setup clean
+.PHONY: demo test check format proto setup clean
 
 demo: $(READY) ## a generated network, and what came of its messages
 	@$(VENV)/bin/causeway demo $(ARGS)
@@ -23,6 +23,9 @@ check: $(READY) ## style and types
 format: $(READY) ## put style right where a tool can
 	@$(VENV)/bin/ruff check --fix .
 	@$(VENV)/bin/ruff format .
+
+proto: $(READY) ## the Python modules of the protobuf messages, after a change of a .proto file
+	@cd src && ../$(VENV)/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. causeway/commitments/wire/*.proto
 
 setup: $(READY) ## only the set-up
 

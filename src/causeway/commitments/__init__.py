@@ -1,1 +1,1 @@
-"""Hash trees, digests and, later, the proofs that other people's software accepts."""
+"""Hash trees and proofs that other people's software accepts: one folder a family, and what they share."""

@@ -1,0 +1,21 @@
+"""The two ways in which a proof fails: it is not what it says it is, or it does not show what it claims."""
+
+from __future__ import annotations
+
+from causeway.model.errors import CausewayError
+
+
+class ProofError(CausewayError):
+    """Root of all that a decoder or verifier of proofs raises, whatever bytes it is given."""
+
+
+class MalformedProof(ProofError):
+    """The bytes are no proof of the family: truncated, extended, of the wrong shape, not in canonical form."""
+
+
+class OverLimit(MalformedProof):
+    """The bytes go past a bound of the decoder: too long, nested too deeply, too many nodes."""
+
+
+class ProofRefused(ProofError):
+    """The proof is well formed and does not hold: the message says which step fails."""
