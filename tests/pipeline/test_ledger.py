@@ -19,7 +19,7 @@ from causeway.pipeline.ledger import ledger
 from causeway.pipeline.schemas import LOGS, TOPOLOGY_SCHEMAS, spark_schema
 from causeway.programs import Effects, Program, VectorProgram
 from causeway.programs.scalar import Context, Ingress, Request
-from causeway.protocols.ic.messages import STREAMED_SCHEMA
+from causeway.protocols.messages import STREAMED_SCHEMA
 
 HERE = "tests.pipeline.test_ledger"
 TRANSFERS = stamped_schema(STREAMED_SCHEMA)

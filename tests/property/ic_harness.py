@@ -23,9 +23,9 @@ from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import Offers, RoundResult, Tick
 from causeway.protocols.ic.kernel import IcKernel
-from causeway.protocols.ic.messages import STREAMED_SCHEMA
 from causeway.protocols.ic.options import IcOptions, Limits
 from causeway.protocols.ic.state import State
+from causeway.protocols.messages import STREAMED_SCHEMA
 from tests.property.ic_programs import BEHAVIOURS, behaviour_of
 from tests.spec import ic
 from tests.spec.ic import ids

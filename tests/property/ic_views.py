@@ -11,8 +11,9 @@ import numpy as np
 from causeway.model.frame import Frame
 from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
 from causeway.model.queues import Counters
-from causeway.protocols.ic.messages import NO_QUEUE, REASON_CODES, RejectReason
+from causeway.protocols.ic.messages import REASON_CODES, RejectReason
 from causeway.protocols.ic.state import State, parts
+from causeway.protocols.messages import NO_QUEUE
 from tests.property.ic_harness import TICK_NS, WORD, KernelRun, OracleRun
 from tests.property.ic_programs import ACTOR, SCALAR_CALLER
 from tests.spec import ic

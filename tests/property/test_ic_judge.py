@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from causeway.model.frame import from_table
 from causeway.model.ledger import Kind
 from causeway.protocols.contract import Tick
-from causeway.protocols.ic.messages import MESSAGE_COLUMNS, STREAMED_SCHEMA, RejectReason
+from causeway.protocols.ic.messages import RejectReason
 from causeway.protocols.ic.pre_process import queue_index
 from causeway.protocols.ic.vsr import LostCause, vsr_check_xnet
+from causeway.protocols.messages import MESSAGE_COLUMNS, STREAMED_SCHEMA
 from tests.property.ic_harness import KernelRun, OracleRun, Scenario
 from tests.property.ic_strategies import options
 from tests.spec import ic

@@ -17,7 +17,6 @@ from causeway.model.ledger import Kind
 from causeway.model.order import stable_order
 from causeway.protocols.contract import Offers, Tick
 from causeway.protocols.ic.expected_indexes import ContradictoryIndices, expected_indexes, slice_indexes
-from causeway.protocols.ic.messages import MESSAGE_FIELDS, STREAMED_SCHEMA
 from causeway.protocols.ic.payload import get_streams, with_news
 from causeway.protocols.ic.payload_builder import (
     MessageSizes,
@@ -27,6 +26,7 @@ from causeway.protocols.ic.payload_builder import (
 )
 from causeway.protocols.ic.sizes import count_bytes, header_lengths, message_lengths
 from causeway.protocols.ic.state import LANES_SCHEMA, REJECTS_SCHEMA, Lanes, State
+from causeway.protocols.messages import MESSAGE_FIELDS, STREAMED_SCHEMA
 from tests.property.ic_harness import KernelRun, OracleRun, Scenario
 from tests.property.ic_strategies import scenarios
 from tests.property.ic_views import plain_message

@@ -12,9 +12,9 @@ import numpy as np
 from causeway.model.frame import Frame, concat
 from causeway.protocols.contract import Offers, Plan, Tick
 from causeway.protocols.ic.expected_indexes import expected_indexes
-from causeway.protocols.ic.messages import STREAMED_SCHEMA
 from causeway.protocols.ic.payload import SliceError, check_slices, get_streams
 from causeway.protocols.ic.state import State
+from causeway.protocols.messages import STREAMED_SCHEMA
 from tests.property.ic_harness import Call, KernelRun, Scenario
 from tests.property.ic_programs import ACTOR, ops
 from tests.property.ic_views import kernel_happened, kernel_view

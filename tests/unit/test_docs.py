@@ -14,8 +14,8 @@ from causeway.pipeline.bucket import stamped_schema
 from causeway.pipeline.ledger import LEDGER_COLUMNS
 from causeway.pipeline.schemas import LOGS, TOPOLOGY_SCHEMAS
 from causeway.programs.scalar_runner import SCALAR_SCHEMA
-from causeway.protocols.ic.messages import STREAMED_SCHEMA
 from causeway.protocols.ic.state import STATE_SCHEMAS
+from causeway.protocols.messages import STREAMED_SCHEMA
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

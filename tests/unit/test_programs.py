@@ -26,7 +26,7 @@ from causeway.programs.echo import Echo
 from causeway.programs.runner import Programs
 from causeway.programs.scalar import Context, InsufficientCycles, Reply, Request
 from causeway.protocols.contract import Execution
-from causeway.protocols.ic.messages import MESSAGE_FIELDS
+from causeway.protocols.messages import MESSAGE_FIELDS
 
 SCHEMA = pa.schema(MESSAGE_FIELDS)
 WORD = 2**64

@@ -11,8 +11,8 @@ from causeway.model.frame import Frame, concat
 from causeway.model.index import MAX_INDEX
 from causeway.model.ledger import NO_CHAIN, Via
 from causeway.model.order import groups_of, stable_order
-from causeway.protocols.ic.messages import LANE_COLUMNS, MESSAGE_COLUMNS, STREAMED_SCHEMA
 from causeway.protocols.ic.state import State
+from causeway.protocols.messages import LANE_COLUMNS, MESSAGE_COLUMNS, STREAMED_SCHEMA
 
 ARRIVAL_SCHEMA = pa.schema(
     [

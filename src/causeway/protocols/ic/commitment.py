@@ -22,8 +22,9 @@ from causeway.model.frame import Frame, concat
 from causeway.model.order import groups_of, stable_order
 from causeway.model.queues import Counters
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.messages import MESSAGE_COLUMNS, message_sizes
+from causeway.protocols.ic.messages import message_sizes
 from causeway.protocols.ic.state import State
+from causeway.protocols.messages import MESSAGE_COLUMNS
 
 ROOT_DOMAIN = b"causeway-ic-state-1"
 

@@ -1,65 +1,12 @@
-"""Event rows of a round: one helper that fills the columns of the ledger's storage (IC reference 1.1)."""
+"""The names and codes that the Internet Computer's event rows carry."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.frame import Frame, concat, empty_frame, repeated, repeated_text
-from causeway.model.ledger import COLLECTED_SCHEMA, EVENTS_SCHEMA, NO_CHAIN, Event, Via
+from causeway.protocols.events import names_column
 from causeway.protocols.ic.messages import REASON_CODES, RejectReason
-
-
-def event_rows(
-    messages: Frame,
-    events: Event | np.ndarray,
-    *,
-    chain: Any,
-    on_lane: bool = False,
-    index: Any = 0,
-    queue_index: Any = 0,
-    code: Any = 0,
-    reason: str | pa.Array = "",
-    via: Any = Via.NONE,
-) -> Frame:
-    """Return one event row a message.
-
-    ``chain``: where it happened, a column or one value. ``on_lane``: the messages have ``remote``, ``substream`` and
-    ``index`` of a lane; ``index`` without a lane: the place in what else brought them. ``reason``: one text, or a
-    column of texts.
-    """
-    length = len(messages)
-
-    def column(value: Any, kind: type[np.generic]) -> Any:
-        if isinstance(value, np.ndarray):
-            return value.astype(kind, copy=False)
-        return repeated(kind(value), length)
-
-    return Frame(
-        {
-            "chain": column(chain, np.uint32),
-            "events": column(events, np.uint16),
-            "kind": messages["kind"],
-            "via": column(via, np.uint8),
-            "remote": messages["remote"] if on_lane else column(NO_CHAIN, np.uint32),
-            "substream": messages["substream"] if on_lane else column(0, np.uint64),
-            "index": messages["index"] if on_lane else column(index, np.uint64),
-            "sender": messages["sender"],
-            "receiver": messages["receiver"],
-            "callback": messages["callback"],
-            "queue_index": column(queue_index, np.uint64),
-            "code": column(code, np.uint8),
-            "reason": repeated_text(reason, length) if isinstance(reason, str) else reason,
-        },
-        length,
-    )
-
-
-def names_column(names: list[str], choices: np.ndarray) -> pa.DictionaryArray:
-    """Return the text column ``names[choices]``."""
-    return pa.DictionaryArray.from_arrays(pa.array(choices.astype(np.int32)), pa.array(names, pa.string()))
 
 
 def reason_names(reasons: np.ndarray) -> pa.DictionaryArray:
@@ -71,31 +18,3 @@ def reject_codes(reasons: np.ndarray) -> np.ndarray:
     """Return the code that goes with each ``RejectReason``."""
     codes: np.ndarray = np.array([int(REASON_CODES.get(reason, 0)) for reason in RejectReason], dtype=np.uint8)[reasons]
     return codes
-
-
-class EventLog:
-    """Gathers the event rows and collected ranges of one round."""
-
-    def __init__(self) -> None:
-        self._events: list[Frame] = []
-        self._collected: list[Frame] = []
-
-    def add(self, rows: Frame) -> None:
-        """Add event rows."""
-        if len(rows):
-            self._events.append(rows)
-
-    def collected(self, lanes: Frame, what: int, begin: np.ndarray, end: np.ndarray) -> None:
-        """Add the collected ranges ``[begin, end)`` of ``lanes``; empty ranges are left out."""
-        rows = np.flatnonzero(end > begin)
-        if len(rows):
-            taken = lanes.select(["chain", "remote", "substream"]).take(rows)
-            self._collected.append(taken.with_columns(what=np.uint8(what), begin=begin[rows], end=end[rows]))
-
-    def events(self) -> Frame:
-        """Return all event rows so far."""
-        return concat(self._events) if self._events else empty_frame(EVENTS_SCHEMA)
-
-    def collected_ranges(self) -> Frame:
-        """Return all collected ranges so far."""
-        return concat(self._collected) if self._collected else empty_frame(COLLECTED_SCHEMA)

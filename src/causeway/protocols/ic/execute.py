@@ -13,11 +13,12 @@ import numpy as np
 from causeway.model.frame import Frame, concat
 from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import groups_of, stable_order
+from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.events import EventLog, event_rows
-from causeway.protocols.ic.messages import MESSAGE_COLUMNS, NOT_FOUND, RejectCode, RejectReason, reject_responses
+from causeway.protocols.ic.messages import NOT_FOUND, RejectCode, RejectReason, reject_responses
 from causeway.protocols.ic.pre_process import Induction
 from causeway.protocols.ic.state import State
+from causeway.protocols.messages import MESSAGE_COLUMNS
 
 INPUT_COLUMNS = [*MESSAGE_COLUMNS, "index"]
 

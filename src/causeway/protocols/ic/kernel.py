@@ -18,15 +18,15 @@ from causeway.model.ledger import Event
 from causeway.model.order import U64
 from causeway.model.topology import Topology
 from causeway.protocols.contract import Offers, Plan, ProgramRunner, RoundResult, StateTable, Tick
+from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.arrivals import OUTGOING_SCHEMA
 from causeway.protocols.ic.batch import DecodedBatch, decode
 from causeway.protocols.ic.carriers import Carriers
 from causeway.protocols.ic.commitment import commit_runs, state_roots
 from causeway.protocols.ic.context import Context, lifetime_ticks
-from causeway.protocols.ic.events import EventLog, event_rows
 from causeway.protocols.ic.execute import execute
 from causeway.protocols.ic.expected_indexes import expected_indexes
-from causeway.protocols.ic.messages import CHAIN_HALTED, FORGED_FOR_NOBODY, STREAMED_SCHEMA
+from causeway.protocols.ic.messages import CHAIN_HALTED, FORGED_FOR_NOBODY
 from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.partition import abandoned, part, union
 from causeway.protocols.ic.payload import get_streams, make_plan, refusals, with_news
@@ -35,6 +35,7 @@ from causeway.protocols.ic.post_process import post_process
 from causeway.protocols.ic.pre_process import pre_process
 from causeway.protocols.ic.registry import Registry, registry_at, subnet_positions
 from causeway.protocols.ic.state import State, from_tables, parts, state_tables, to_table
+from causeway.protocols.messages import STREAMED_SCHEMA
 
 MAX_TICK_NS = 2**62
 MAX_CHAINS = 2**16

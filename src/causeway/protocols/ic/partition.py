@@ -13,7 +13,7 @@ from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.ledger import EVENTS_SCHEMA, Event, Kind
 from causeway.model.order import U64, stable_order
 from causeway.model.queues import QueueMap
-from causeway.protocols.ic.events import event_rows
+from causeway.protocols.events import event_rows
 from causeway.protocols.ic.registry import NO_HOST, Registry
 from causeway.protocols.ic.state import Lanes, State
 

@@ -17,8 +17,8 @@ from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.ledger import EVENTS_SCHEMA, Event, Kind
 from causeway.model.order import groups_of, lane_codes, pair_codes, positions_in, stable_order
 from causeway.protocols.contract import Offers, Plan
+from causeway.protocols.events import event_rows, names_column
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.events import event_rows, names_column
 from causeway.protocols.ic.expected_indexes import Expected, expected_indexes
 from causeway.protocols.ic.state import REJECTS_SCHEMA, State
 

@@ -18,23 +18,13 @@ from causeway.model.frame import Frame, concat, repeated
 from causeway.model.index import MAX_INDEX
 from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import U64, Rows, groups_of, stable_order
+from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.arrivals import as_arrivals, push_arrivals
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.events import EventLog, event_rows
-from causeway.protocols.ic.messages import (
-    MESSAGE_COLUMNS,
-    NO_QUEUE,
-    NO_RECEIVER,
-    NO_ROUTE,
-    QUEUED_SCHEMA,
-    STREAMED_SCHEMA,
-    RejectCode,
-    message_sizes,
-    payload_lengths,
-    reject_responses,
-)
+from causeway.protocols.ic.messages import NO_RECEIVER, NO_ROUTE, RejectCode, message_sizes, reject_responses
 from causeway.protocols.ic.registry import NO_HOST
 from causeway.protocols.ic.state import State
+from causeway.protocols.messages import MESSAGE_COLUMNS, NO_QUEUE, QUEUED_SCHEMA, STREAMED_SCHEMA, payload_lengths
 
 MAX_TEXT = 8 * 1024
 """Bytes of the text of a reject whose payload is too large that are left (X-7)."""

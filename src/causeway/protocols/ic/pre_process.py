@@ -18,6 +18,7 @@ from causeway.model.errors import InvariantViolation
 from causeway.model.frame import Frame, concat, empty_frame, from_table, repeated
 from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import U64, groups_of, stable_order
+from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.ic.arrivals import (
     ARRIVAL_SCHEMA,
     INGRESS_ARRIVAL_SCHEMA,
@@ -27,19 +28,12 @@ from causeway.protocols.ic.arrivals import (
 )
 from causeway.protocols.ic.batch import DecodedBatch
 from causeway.protocols.ic.context import Context, lifetime_ticks
-from causeway.protocols.ic.events import EventLog, event_rows, names_column, reason_names, reject_codes
-from causeway.protocols.ic.messages import (
-    CHAIN_HALTED,
-    LANE_COLUMNS,
-    MESSAGE_COLUMNS,
-    TIMED_OUT,
-    RejectCode,
-    RejectReason,
-    reject_responses,
-)
+from causeway.protocols.ic.events import reason_names, reject_codes
+from causeway.protocols.ic.messages import CHAIN_HALTED, TIMED_OUT, RejectCode, RejectReason, reject_responses
 from causeway.protocols.ic.signals import collect, collect_loopback, handle_rejects
 from causeway.protocols.ic.state import State
 from causeway.protocols.ic.vsr import LostCause, Verdicts, vsr_check_ingress, vsr_check_xnet
+from causeway.protocols.messages import LANE_COLUMNS, MESSAGE_COLUMNS
 
 
 @dataclass(frozen=True)

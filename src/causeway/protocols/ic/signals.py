@@ -15,11 +15,13 @@ from causeway.model.errors import InvariantViolation
 from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.ledger import COLLECTED_MESSAGES, COLLECTED_SIGNALS, Event, Kind, Via
 from causeway.model.order import lane_codes, pair_codes, positions_in, stable_order
+from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.arrivals import ARRIVAL_SCHEMA, OUTGOING_SCHEMA, as_arrivals
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.events import EventLog, event_rows, reason_names, reject_codes
-from causeway.protocols.ic.messages import MESSAGE_COLUMNS, RejectReason, induction_rejects
+from causeway.protocols.ic.events import reason_names, reject_codes
+from causeway.protocols.ic.messages import RejectReason, induction_rejects
 from causeway.protocols.ic.state import Lanes, State
+from causeway.protocols.messages import MESSAGE_COLUMNS
 
 
 def collect_loopback(state: State, headers: Frame, log: EventLog) -> State:

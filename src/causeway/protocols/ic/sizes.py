@@ -14,7 +14,7 @@ import numpy.typing as npt
 from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
 from causeway.model.order import U64, lane_codes, pair_codes, positions_in, stable_order
-from causeway.protocols.ic.messages import payload_lengths
+from causeway.protocols.messages import payload_lengths
 
 CERTIFICATION_BYTES = 8 + 32 + 48
 """Height, hash, and a signature of 48 bytes (D-3)."""

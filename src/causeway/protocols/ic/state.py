@@ -14,7 +14,7 @@ from causeway.model.frame import Frame, empty_frame, from_table
 from causeway.model.order import U64, Rows, lane_codes, pair_codes, positions_in
 from causeway.model.queues import Counters, QueueMap
 from causeway.protocols.contract import StateTable
-from causeway.protocols.ic.messages import MESSAGE_FIELDS, QUEUED_SCHEMA
+from causeway.protocols.messages import MESSAGE_FIELDS, QUEUED_SCHEMA
 
 Chains = npt.NDArray[np.uint32]
 
