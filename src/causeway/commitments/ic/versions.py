@@ -1,0 +1,26 @@
+"""Certification versions: which encoding of the canonical state a subnet certifies (IC reference 2.9)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class CertificationVersion(IntEnum):
+    """What each version changed stands beside it; only what touches encodings has an effect here."""
+
+    V19 = 19  # seven kinds of reject signals
+    V20 = 20  # the loopback stream is not certified
+    V21 = 21  # canister_ranges
+    V22 = 22  # refunds in streams
+    V23 = 23  # cycles of requests and responses in fields of their own
+    V24 = 24  # metadata as a subtree
+    V25 = 25  # leaf with the subnet's type
+    V26 = 26  # a reject signal for engines that are not allowed
+
+
+CURRENT = CertificationVersion.V25
+"""The version of the deployed networks."""
+
+REFUNDS = CertificationVersion.V22
+CYCLES_FIELDS = CertificationVersion.V23
+ENGINE_SIGNALS = CertificationVersion.V26
