@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.faults import CARRIER_SCHEMA, FORGED_SCHEMA, HALTS_SCHEMA, Faults
-from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.programs.runner import Programs
@@ -133,7 +133,13 @@ class KernelRun:
         self.via_tables = via_tables
         self.numbers = [int(name.removeprefix("s")) for name in self.kernel.chains()]
         self.outbound: list[Frame] = []
-        self.headers = Frame({"chain": everything, "root": np.zeros((len(everything), 32), dtype=np.uint8)})
+        self.headers = Frame(
+            {
+                "chain": everything,
+                "root": np.zeros((len(everything), 32), dtype=np.uint8),
+                "certification": repeated_bytes(b"", len(everything)),
+            }
+        )
         self.results: list[RoundResult] = []
         self.accepted: list[Frame] = []
         self.events: list[Frame] = []

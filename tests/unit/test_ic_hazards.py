@@ -116,7 +116,7 @@ def test_hazard_7_at_induction_they_stop_the_round() -> None:
     rows = net.state.lanes.rows
     lying = net.offers()
     wrong = np.where((rows["chain"] == 1) & (rows["remote"] == 0), np.uint64(7), rows["expected"])
-    plan = net.plan(Offers(rows.with_columns(expected=wrong), lying.rejects, lying.headers))
+    plan = net.plan(Offers(rows.with_columns(expected=wrong), lying.details, lying.headers))
     with pytest.raises(InvariantViolation, match="outside our stream"):
         net.apply(plan)
 
@@ -436,7 +436,7 @@ def test_hazards_32_and_33_a_round_is_a_pure_function_of_sets_of_rows() -> None:
     other = replace(
         plan,
         headers=turned(plan.headers),
-        rejects=turned(plan.rejects),
+        details=turned(plan.details),
         wanted=turned(plan.wanted),
         recalled=turned(plan.recalled),
     )

@@ -136,7 +136,7 @@ def _offers(
         mine = (everything["remote"] >= chains[0]) & (everything["remote"] <= chains[-1])
         shown.append(everything.filter(mine) if len(everything) else everything)
     paths = before.log.get("headers", {}).values()
-    headers = [from_table(lake.storage.read_table(path, ["chain", "root"])) for path in paths]
+    headers = [from_table(lake.storage.read_table(path, HEADERS_SCHEMA.names)) for path in paths]
     joined = concat(headers) if headers else empty_frame(HEADERS_SCHEMA)
     joined = joined.take(np.argsort(joined["chain"], kind="stable"))
     return Offers(shown[0], shown[1], joined), shown[2]

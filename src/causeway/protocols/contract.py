@@ -65,14 +65,15 @@ class Tick:
 class Plan:
     """What a set of chains will take in this round.
 
-    ``headers``, ``rejects``: the lanes' headers that were accepted, and the reject signals they carry. ``wanted``:
-    ranges of messages offered to the chains (``chain``: offering chain, ``remote``: taking chain, ``substream``,
-    ``begin``, ``end``). ``recalled``: ranges, of the same columns, of the chains' own outbound messages that the round
-    must see again. ``events``: refusals.
+    ``headers``, ``details``: what is taken, and what comes with it, in columns of the protocol's own (``ic``: accepted
+    slices and the reject signals in them; ``ibc``: submissions of relayers and their proofs). ``wanted``: ranges of
+    messages offered to the chains (``chain``: offering chain, ``remote``: taking chain, ``substream``, ``begin``,
+    ``end``). ``recalled``: ranges, of the same columns, of the chains' own outbound messages that the round must see
+    again. ``events``: refusals.
     """
 
     headers: Frame
-    rejects: Frame
+    details: Frame
     wanted: Frame
     recalled: Frame
     events: Frame
@@ -91,10 +92,13 @@ class RoundResult:
 
 @dataclass(frozen=True)
 class Offers:
-    """What all chains show at the height before: lanes' headers, the reject signals in them, chains' headers."""
+    """What all chains show at the height before: the rows of the kernel's offer tables, and the chains' headers.
+
+    ``details``: what goes with the lanes (``ic``: reject signals; ``ibc``: proofs).
+    """
 
     lanes: Frame
-    rejects: Frame
+    details: Frame
     headers: Frame
 
 
@@ -102,9 +106,11 @@ HEADERS_SCHEMA = pa.schema(
     [
         pa.field("chain", pa.uint32(), nullable=False),
         pa.field("root", pa.binary(32), nullable=False),
+        pa.field("certification", pa.binary(), nullable=False),
     ]
 )
-"""A chain's header at a height: the root of its state."""
+"""A chain's header at a height: the root of its state, and what certifies it to others (``ibc``: the signed header;
+empty under ``ic``, where carriers are taken at their word)."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +139,7 @@ class Kernel(Protocol):
     outbound_schema: ClassVar[pa.Schema]
     """Columns of outbound messages; ``chain``, ``remote``, ``substream``, ``index`` are among them."""
     offer_tables: ClassVar[tuple[str, str, str]]
-    """Names of the state tables that are shown to other chains: lanes, rejects and runs (``chain``, ``remote``,
+    """Names of the state tables that are shown to other chains: lanes, details and runs (``chain``, ``remote``,
     ``substream``, ``height``, ``first``, ``count``: where in the lake the messages in the lanes lie)."""
 
     def chains(self) -> Sequence[str]:

@@ -2,6 +2,7 @@ import datetime
 
 from causeway.commitments.wire import ibc_client_pb2 as _ibc_client_pb2
 from causeway.commitments.wire import ibc_commitment_pb2 as _ibc_commitment_pb2
+from causeway.commitments.wire import ics23_pb2 as _ics23_pb2
 from causeway.commitments.wire import tendermint_types_pb2 as _tendermint_types_pb2
 from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
@@ -41,11 +42,11 @@ class ClientState(_message.Message):
     max_clock_drift: _duration_pb2.Duration
     frozen_height: _ibc_client_pb2.Height
     latest_height: _ibc_client_pb2.Height
-    proof_specs: _containers.RepeatedScalarFieldContainer[bytes]
+    proof_specs: _containers.RepeatedCompositeFieldContainer[_ics23_pb2.ProofSpec]
     upgrade_path: _containers.RepeatedScalarFieldContainer[str]
     allow_update_after_expiry: bool
     allow_update_after_misbehaviour: bool
-    def __init__(self, chain_id: _Optional[str] = ..., trust_level: _Optional[_Union[Fraction, _Mapping]] = ..., trusting_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., unbonding_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., max_clock_drift: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., frozen_height: _Optional[_Union[_ibc_client_pb2.Height, _Mapping]] = ..., latest_height: _Optional[_Union[_ibc_client_pb2.Height, _Mapping]] = ..., proof_specs: _Optional[_Iterable[bytes]] = ..., upgrade_path: _Optional[_Iterable[str]] = ..., allow_update_after_expiry: _Optional[bool] = ..., allow_update_after_misbehaviour: _Optional[bool] = ...) -> None: ...
+    def __init__(self, chain_id: _Optional[str] = ..., trust_level: _Optional[_Union[Fraction, _Mapping]] = ..., trusting_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., unbonding_period: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., max_clock_drift: _Optional[_Union[datetime.timedelta, _duration_pb2.Duration, _Mapping]] = ..., frozen_height: _Optional[_Union[_ibc_client_pb2.Height, _Mapping]] = ..., latest_height: _Optional[_Union[_ibc_client_pb2.Height, _Mapping]] = ..., proof_specs: _Optional[_Iterable[_Union[_ics23_pb2.ProofSpec, _Mapping]]] = ..., upgrade_path: _Optional[_Iterable[str]] = ..., allow_update_after_expiry: _Optional[bool] = ..., allow_update_after_misbehaviour: _Optional[bool] = ...) -> None: ...
 
 class ConsensusState(_message.Message):
     __slots__ = ("timestamp", "root", "next_validators_hash")

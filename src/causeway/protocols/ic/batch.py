@@ -40,7 +40,7 @@ def decode(plan: Plan, messages: Frame, recalled: Frame, ingress: pa.Table, subn
     """
     taken = messages.with_columns(chain=messages["remote"], remote=messages["chain"])
     _ensure_complete(plan.headers, taken)
-    return DecodedBatch(plan.headers, taken, _signalled(recalled, plan.rejects), _positioned(ingress, subnets))
+    return DecodedBatch(plan.headers, taken, _signalled(recalled, plan.details), _positioned(ingress, subnets))
 
 
 def _positioned(ingress: pa.Table, subnets: U64) -> pa.Table:

@@ -166,7 +166,8 @@ class IcKernel:
 
     def headers(self, state: State, chains: npt.NDArray[np.uint32], tick: Tick) -> Frame:
         """Return the headers of ``chains``: the roots of their states."""
-        return Frame({"chain": chains, "root": state_roots(state, self.context(chains, tick))})
+        roots = state_roots(state, self.context(chains, tick))
+        return Frame({"chain": chains, "root": roots, "certification": repeated_bytes(b"", len(chains))})
 
     def next_planned(self, tick: int) -> int | None:
         """Return the first tick at or after ``tick`` with a move, a forgery or a false slice; None if none is left."""

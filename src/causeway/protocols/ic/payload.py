@@ -144,7 +144,7 @@ def _unexpected_signals(
     our_end = np.full(len(slices), options.index_base, dtype=np.uint64)
     our_end[rows >= 0] = state.lanes.rows["next_index"][rows[rows >= 0]]
     wrong: np.ndarray = (signals_end < signal) | (signals_end > our_end)
-    given = offers.rejects
+    given = offers.details
     if len(given) == 0:
         return wrong
     own, asked = pair_codes(
@@ -260,7 +260,7 @@ def make_plan(state: State, accepted: Frame, offers: Offers, events: Frame, cont
 
 def _signalled_rejects(state: State, accepted: Frame, offers: Offers) -> Frame:
     """Return the REJECT signals about messages that are still in our streams; ``chain`` is ours."""
-    given = offers.rejects
+    given = offers.details
     if len(given) == 0 or len(accepted) == 0:
         return empty_frame(REJECTS_SCHEMA)
     rejects = given.with_columns(chain=given["remote"], remote=given["chain"]).select(REJECTS_SCHEMA.names)

@@ -63,7 +63,7 @@ def get_xnet_payload(
     assert sizes is not None
     _, signal = expected.of(accepted)
     signals = accepted["signals_end"] != signal
-    stop, fits = _within(accepted, signals, header_lengths(accepted, offers.rejects), sizes, size_limit)
+    stop, fits = _within(accepted, signals, header_lengths(accepted, offers.details), sizes, size_limit)
     rows = np.flatnonzero(errors == 0)
     errors[rows[~fits]] = SliceError.PayloadTooLarge
     return accepted.with_columns(message_end=stop).filter(fits), errors
@@ -75,7 +75,7 @@ def payload_bytes(slices: Frame, offers: Offers, sizes: MessageSizes) -> U64:
     total = np.append(np.uint64(0), np.cumsum(sizes.lengths))
     first = sizes.starts(slices)
     lengths = total[np.minimum(first + counts.astype(np.int64), len(total) - 1)] - total[first]
-    return count_bytes(slices, header_lengths(slices, offers.rejects), counts, lengths)
+    return count_bytes(slices, header_lengths(slices, offers.details), counts, lengths)
 
 
 def validate_xnet_payload(
