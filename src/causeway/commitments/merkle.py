@@ -22,11 +22,12 @@ def merkle_roots(leaves: Digests, groups: Groups) -> Digests:
     counts = groups.counts.copy()
     nodes = leaves
     while len(counts) and int(counts.max()) > 1:
-        nodes, counts = _level_up(nodes, counts)
+        nodes, counts = level_up(nodes, counts)
     return nodes
 
 
-def _level_up(nodes: Digests, counts: Rows) -> tuple[Digests, Rows]:
+def level_up(nodes: Digests, counts: Rows) -> tuple[Digests, Rows]:
+    """Return the next level of trees: ``nodes`` of all trees joined, ``counts`` of each (0 is allowed)."""
     pairs, odd = counts // 2, counts % 2
     leftovers = int(odd.sum())
     # Where groups before have a node left over, pairs and their parents lie that much further on.

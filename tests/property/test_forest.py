@@ -1,0 +1,76 @@
+"""Forests against a tree that is hashed recursively, as RFC 6962 words it."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from causeway.commitments.errors import MalformedProof
+from causeway.commitments.forest import Forest, run_roots
+from causeway.model.order import groups_of
+
+
+def root_of(leaves: list[bytes]) -> bytes:
+    if len(leaves) == 1:
+        return leaves[0]
+    split = 1
+    while split * 2 < len(leaves):
+        split *= 2
+    return hashlib.sha256(b"\x01" + root_of(leaves[:split]) + root_of(leaves[split:])).digest()
+
+
+def leaf(tree: int, place: int) -> bytes:
+    return hashlib.sha256(bytes([tree, place])).digest()
+
+
+@st.composite
+def forests_and_runs(draw):
+    sizes = draw(st.lists(st.integers(1, 40), min_size=1, max_size=5))
+    runs = []
+    for _ in range(draw(st.integers(1, 6))):
+        tree = draw(st.integers(0, len(sizes) - 1))
+        first = draw(st.integers(0, sizes[tree] - 1))
+        runs.append((tree, first, draw(st.integers(1, sizes[tree] - first))))
+    return sizes, runs
+
+
+def digests(values: list[bytes]) -> np.ndarray:
+    return np.frombuffer(b"".join(values), dtype=np.uint8).reshape(-1, 32)
+
+
+@given(forests_and_runs())
+@settings(max_examples=200, deadline=None)
+def test_every_run_with_its_sides_amounts_to_the_root_of_its_tree(case):
+    sizes, runs = case
+    leaves = [[leaf(tree, place) for place in range(size)] for tree, size in enumerate(sizes)]
+    forest = Forest(digests([value for tree in leaves for value in tree]), np.array(sizes))
+    assert [root.tobytes() for root in forest.roots()] == [root_of(tree) for tree in leaves]
+
+    tree, first, count = (np.array(column) for column in zip(*runs, strict=True))
+    sides, counts = forest.sides(tree, first, count)
+    shown = digests([value for t, f, c in runs for value in leaves[t][f : f + c]])
+    groups = groups_of(np.repeat(np.arange(len(runs), dtype=np.uint64), count))
+    found = run_roots(shown, groups, first, forest.sizes[tree], sides, counts)
+    assert np.array_equal(found, forest.roots()[tree])
+
+    altered = shown.copy()
+    altered[-1, 0] ^= 1
+    assert not np.array_equal(run_roots(altered, groups, first, forest.sizes[tree], sides, counts), found)
+    if len(sides):
+        wrong = sides.copy()
+        wrong[-1, 31] ^= 128
+        assert not np.array_equal(run_roots(shown, groups, first, forest.sizes[tree], wrong, counts), found)
+        with pytest.raises(MalformedProof, match="its place needs"):
+            run_roots(shown, groups, first, forest.sizes[tree], sides, counts + 1)
+
+
+def test_a_run_that_does_not_fit_its_tree_is_refused():
+    leaves = digests([leaf(0, 0), leaf(0, 1)])
+    groups = groups_of(np.zeros(2, dtype=np.uint64))
+    none, zero = np.empty((0, 32), dtype=np.uint8), np.zeros(1, dtype=np.int64)
+    with pytest.raises(MalformedProof, match="2 leaves from place 1 on do not fit a tree of 2"):
+        run_roots(leaves, groups, np.array([1]), np.array([2]), none, zero)
