@@ -23,28 +23,28 @@ _sym_db = _symbol_database.Default()
 
 
 from causeway.commitments.wire import ibc_client_pb2 as causeway_dot_commitments_dot_wire_dot_ibc__client__pb2
-from causeway.commitments.wire import ibc_commitment_pb2 as causeway_dot_commitments_dot_wire_dot_ibc__commitment__pb2
+from causeway.commitments.wire import ibc_root_pb2 as causeway_dot_commitments_dot_wire_dot_ibc__root__pb2
 from causeway.commitments.wire import ics23_pb2 as causeway_dot_commitments_dot_wire_dot_ics23__pb2
 from causeway.commitments.wire import tendermint_types_pb2 as causeway_dot_commitments_dot_wire_dot_tendermint__types__pb2
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.causeway/commitments/wire/ibc_tendermint.proto\x12\x1eibc.lightclients.tendermint.v1\x1a*causeway/commitments/wire/ibc_client.proto\x1a.causeway/commitments/wire/ibc_commitment.proto\x1a%causeway/commitments/wire/ics23.proto\x1a\x30\x63\x61useway/commitments/wire/tendermint_types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n\x08\x46raction\x12\x11\n\tnumerator\x18\x01 \x01(\x04\x12\x13\n\x0b\x64\x65nominator\x18\x02 \x01(\x04\"\xf4\x03\n\x0b\x43lientState\x12\x10\n\x08\x63hain_id\x18\x01 \x01(\t\x12=\n\x0btrust_level\x18\x02 \x01(\x0b\x32(.ibc.lightclients.tendermint.v1.Fraction\x12\x32\n\x0ftrusting_period\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x10unbonding_period\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0fmax_clock_drift\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\rfrozen_height\x18\x06 \x01(\x0b\x32\x1a.ibc.core.client.v1.Height\x12\x31\n\rlatest_height\x18\x07 \x01(\x0b\x32\x1a.ibc.core.client.v1.Height\x12/\n\x0bproof_specs\x18\x08 \x03(\x0b\x32\x1a.cosmos.ics23.v1.ProofSpec\x12\x14\n\x0cupgrade_path\x18\t \x03(\t\x12!\n\x19\x61llow_update_after_expiry\x18\n \x01(\x08\x12\'\n\x1f\x61llow_update_after_misbehaviour\x18\x0b \x01(\x08\"\x8f\x01\n\x0e\x43onsensusState\x12-\n\ttimestamp\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x04root\x18\x02 \x01(\x0b\x32\".ibc.core.commitment.v1.MerkleRoot\x12\x1c\n\x14next_validators_hash\x18\x03 \x01(\x0c\"\xe6\x01\n\x06Header\x12\x35\n\rsigned_header\x18\x01 \x01(\x0b\x32\x1e.tendermint.types.SignedHeader\x12\x35\n\rvalidator_set\x18\x02 \x01(\x0b\x32\x1e.tendermint.types.ValidatorSet\x12\x32\n\x0etrusted_height\x18\x03 \x01(\x0b\x32\x1a.ibc.core.client.v1.Height\x12:\n\x12trusted_validators\x18\x04 \x01(\x0b\x32\x1e.tendermint.types.ValidatorSet\"\x95\x01\n\x0cMisbehaviour\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x38\n\x08header_1\x18\x02 \x01(\x0b\x32&.ibc.lightclients.tendermint.v1.Header\x12\x38\n\x08header_2\x18\x03 \x01(\x0b\x32&.ibc.lightclients.tendermint.v1.Headerb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.causeway/commitments/wire/ibc_tendermint.proto\x12\x1eibc.lightclients.tendermint.v1\x1a*causeway/commitments/wire/ibc_client.proto\x1a(causeway/commitments/wire/ibc_root.proto\x1a%causeway/commitments/wire/ics23.proto\x1a\x30\x63\x61useway/commitments/wire/tendermint_types.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"2\n\x08\x46raction\x12\x11\n\tnumerator\x18\x01 \x01(\x04\x12\x13\n\x0b\x64\x65nominator\x18\x02 \x01(\x04\"\xf4\x03\n\x0b\x43lientState\x12\x10\n\x08\x63hain_id\x18\x01 \x01(\t\x12=\n\x0btrust_level\x18\x02 \x01(\x0b\x32(.ibc.lightclients.tendermint.v1.Fraction\x12\x32\n\x0ftrusting_period\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x33\n\x10unbonding_period\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x32\n\x0fmax_clock_drift\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x31\n\rfrozen_height\x18\x06 \x01(\x0b\x32\x1a.ibc.core.client.v1.Height\x12\x31\n\rlatest_height\x18\x07 \x01(\x0b\x32\x1a.ibc.core.client.v1.Height\x12/\n\x0bproof_specs\x18\x08 \x03(\x0b\x32\x1a.cosmos.ics23.v1.ProofSpec\x12\x14\n\x0cupgrade_path\x18\t \x03(\t\x12!\n\x19\x61llow_update_after_expiry\x18\n \x01(\x08\x12\'\n\x1f\x61llow_update_after_misbehaviour\x18\x0b \x01(\x08\"\x8f\x01\n\x0e\x43onsensusState\x12-\n\ttimestamp\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x30\n\x04root\x18\x02 \x01(\x0b\x32\".ibc.core.commitment.v1.MerkleRoot\x12\x1c\n\x14next_validators_hash\x18\x03 \x01(\x0c\"\xe6\x01\n\x06Header\x12\x35\n\rsigned_header\x18\x01 \x01(\x0b\x32\x1e.tendermint.types.SignedHeader\x12\x35\n\rvalidator_set\x18\x02 \x01(\x0b\x32\x1e.tendermint.types.ValidatorSet\x12\x32\n\x0etrusted_height\x18\x03 \x01(\x0b\x32\x1a.ibc.core.client.v1.Height\x12:\n\x12trusted_validators\x18\x04 \x01(\x0b\x32\x1e.tendermint.types.ValidatorSet\"\x95\x01\n\x0cMisbehaviour\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x38\n\x08header_1\x18\x02 \x01(\x0b\x32&.ibc.lightclients.tendermint.v1.Header\x12\x38\n\x08header_2\x18\x03 \x01(\x0b\x32&.ibc.lightclients.tendermint.v1.Headerb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'causeway.commitments.wire.ibc_tendermint_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FRACTION']._serialized_start=328
-  _globals['_FRACTION']._serialized_end=378
-  _globals['_CLIENTSTATE']._serialized_start=381
-  _globals['_CLIENTSTATE']._serialized_end=881
-  _globals['_CONSENSUSSTATE']._serialized_start=884
-  _globals['_CONSENSUSSTATE']._serialized_end=1027
-  _globals['_HEADER']._serialized_start=1030
-  _globals['_HEADER']._serialized_end=1260
-  _globals['_MISBEHAVIOUR']._serialized_start=1263
-  _globals['_MISBEHAVIOUR']._serialized_end=1412
+  _globals['_FRACTION']._serialized_start=322
+  _globals['_FRACTION']._serialized_end=372
+  _globals['_CLIENTSTATE']._serialized_start=375
+  _globals['_CLIENTSTATE']._serialized_end=875
+  _globals['_CONSENSUSSTATE']._serialized_start=878
+  _globals['_CONSENSUSSTATE']._serialized_end=1021
+  _globals['_HEADER']._serialized_start=1024
+  _globals['_HEADER']._serialized_end=1254
+  _globals['_MISBEHAVIOUR']._serialized_start=1257
+  _globals['_MISBEHAVIOUR']._serialized_end=1406
 # @@protoc_insertion_point(module_scope)

@@ -1,7 +1,7 @@
 import datetime
 
 from causeway.commitments.wire import ibc_client_pb2 as _ibc_client_pb2
-from causeway.commitments.wire import ibc_commitment_pb2 as _ibc_commitment_pb2
+from causeway.commitments.wire import ibc_root_pb2 as _ibc_root_pb2
 from causeway.commitments.wire import ics23_pb2 as _ics23_pb2
 from causeway.commitments.wire import tendermint_types_pb2 as _tendermint_types_pb2
 from google.protobuf import duration_pb2 as _duration_pb2
@@ -54,9 +54,9 @@ class ConsensusState(_message.Message):
     ROOT_FIELD_NUMBER: _ClassVar[int]
     NEXT_VALIDATORS_HASH_FIELD_NUMBER: _ClassVar[int]
     timestamp: _timestamp_pb2.Timestamp
-    root: _ibc_commitment_pb2.MerkleRoot
+    root: _ibc_root_pb2.MerkleRoot
     next_validators_hash: bytes
-    def __init__(self, timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., root: _Optional[_Union[_ibc_commitment_pb2.MerkleRoot, _Mapping]] = ..., next_validators_hash: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., root: _Optional[_Union[_ibc_root_pb2.MerkleRoot, _Mapping]] = ..., next_validators_hash: _Optional[bytes] = ...) -> None: ...
 
 class Header(_message.Message):
     __slots__ = ("signed_header", "validator_set", "trusted_height", "trusted_validators")
