@@ -1,0 +1,95 @@
+"""Columns of byte strings with 64-bit offsets: the form in which keys, values and encodings are held and joined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.model.errors import InvalidInput
+from causeway.model.order import Rows
+
+Bytes = npt.NDArray[np.uint8]
+
+LARGE_BINARY = pa.large_binary()
+_NOTHING = pa.scalar(b"", LARGE_BINARY)
+
+
+def byte_column(values: pa.Array | pa.ChunkedArray | Iterable[bytes]) -> pa.LargeBinaryArray:
+    """Return ``values`` as one column of bytes with 64-bit offsets.
+
+    Raises:
+        InvalidInput: a value is null or no byte string.
+    """
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    try:
+        column = values if isinstance(values, pa.Array) else pa.array(list(values), LARGE_BINARY)
+        column = column.cast(LARGE_BINARY)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidInput(f"a column of keys or values holds something else than byte strings: {error}") from error
+    if column.null_count:
+        raise InvalidInput("a column of keys or values holds a null, only byte strings are allowed")
+    return column
+
+
+def offsets_of(column: pa.LargeBinaryArray) -> Rows:
+    """Return where each value starts in ``data_of(column)`` and, last, where the last one ends: n + 1 numbers."""
+    buffer = column.buffers()[1]
+    if buffer is None or buffer.size == 0:
+        return np.zeros(1, dtype=np.int64)
+    return np.frombuffer(buffer, dtype=np.int64)[column.offset : column.offset + len(column) + 1]
+
+
+def data_of(column: pa.LargeBinaryArray) -> Bytes:
+    """Return the bytes that ``offsets_of(column)`` points into."""
+    buffer = column.buffers()[2]
+    return np.empty(0, dtype=np.uint8) if buffer is None else np.frombuffer(buffer, dtype=np.uint8)
+
+
+def from_parts(data: Bytes, offsets: Rows) -> pa.LargeBinaryArray:
+    """Return the column whose value ``i`` is ``data[offsets[i] : offsets[i + 1]]``; nothing is copied."""
+    return pa.LargeBinaryArray.from_buffers(
+        LARGE_BINARY,
+        len(offsets) - 1,
+        [None, pa.py_buffer(np.ascontiguousarray(offsets, dtype=np.int64)), pa.py_buffer(np.ascontiguousarray(data))],
+    )
+
+
+def rows_up_to(matrix: Bytes, lengths: Rows) -> pa.LargeBinaryArray:
+    """Return the column whose value ``i`` is the first ``lengths[i]`` bytes of row ``i`` of ``matrix``."""
+    count, width = matrix.shape
+    if count and bool((lengths == width).all()):
+        return from_parts(matrix.reshape(-1), np.arange(0, (count + 1) * width, width, dtype=np.int64))
+    return from_parts(matrix[np.arange(width) < lengths[:, None]], ends_of(lengths))
+
+
+def ends_of(lengths: npt.NDArray[np.integer]) -> Rows:
+    """Return the offsets of values of the given lengths that lie one behind the other."""
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    return offsets
+
+
+def join(parts: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
+    """Return the column whose value ``i`` is value ``i`` of all ``parts``, one behind the other."""
+    return pc.binary_join_element_wise(*parts, _NOTHING)
+
+
+def slices(data: Bytes, starts: Rows, stops: Rows) -> pa.LargeBinaryArray:
+    """Return the column whose value ``i`` is ``data[starts[i] : stops[i]]``; the slices ascend and do not overlap."""
+    edges = np.empty(2 * len(starts) + 1, dtype=np.int64)
+    edges[0:-1:2] = starts
+    edges[1::2] = stops
+    edges[-1] = stops[-1] if len(stops) else 0
+    # The gaps between two slices become values of their own, which are then left out.
+    return from_parts(data, edges).take(pa.array(np.arange(0, 2 * len(starts), 2)))
+
+
+def positions(starts: Rows, counts: Rows) -> Rows:
+    """Return ``starts[i] + 0 .. starts[i] + counts[i] - 1`` for each i, one behind the other."""
+    ends = np.cumsum(counts)
+    return np.arange(int(ends[-1]) if len(ends) else 0, dtype=np.int64) + np.repeat(starts - ends + counts, counts)
