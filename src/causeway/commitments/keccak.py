@@ -1,7 +1,7 @@
 """Keccak-256 (the padding before SHA-3 was fixed): one value, or a column of them.
 
-A column is hashed with all its sponges side by side: lane ``x + 5y`` of every sponge lies in one row of a (25, n) array,
-so that one NumPy operation does a step of the permutation for n values. Few values are faster one by one.
+A column is hashed with all its sponges side by side: lane ``x + 5y`` of every sponge lies in one row of a (25, n)
+array, so that one NumPy operation does a step of the permutation for n values. Few values are faster one by one.
 """
 
 from __future__ import annotations

@@ -88,10 +88,12 @@ class MountainRange:
         """Append the hashes of many leaves, shape (n, 32); each level's new nodes are hashed at once.
 
         Raises:
-            InvalidInput: the array has another shape.
+            InvalidInput: the array has another shape or type.
         """
-        if leaves.ndim != 2 or leaves.shape[1] != DIGEST_BYTES:
-            raise InvalidInput(f"hashes of leaves have the shape {leaves.shape}, (n, {DIGEST_BYTES}) is wanted")
+        if leaves.ndim != 2 or leaves.shape[1] != DIGEST_BYTES or leaves.dtype != np.uint8:
+            raise InvalidInput(
+                f"hashes of leaves have the shape {leaves.shape} of {leaves.dtype}, (n, {DIGEST_BYTES}) of uint8 is wanted"
+            )
         before, after = self._leaf_count, self._leaf_count + len(leaves)
         new: npt.NDArray[np.uint8] = leaves
         height = 0

@@ -120,9 +120,8 @@ def verify_leaf_proof(
     _require_shape(proof, leaves)
     if leaf_count is not None and proof.leaf_count != leaf_count:
         raise RootMismatch(f"the proof is of a range of {proof.leaf_count} leaves, the root is of one of {leaf_count}")
-    steps = [
-        Step("leaf", f"leaf {index}", leaf) for index, leaf in zip(proof.leaf_indices, leaves, strict=True)
-    ]  # fmt: skip
+    named = zip(proof.leaf_indices, leaves, strict=True)
+    steps = [Step("leaf", f"leaf {index}", leaf) for index, leaf in named]
     items = iter(proof.items)
     mountains_left = peaks_of(proof.leaf_count)
     peaks: list[bytes] = []

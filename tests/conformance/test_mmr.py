@@ -1,0 +1,74 @@
+"""Mountain ranges against the published nodes, roots, sizes and proofs of the MMR pallet."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.commitments.keccak import keccak256
+from causeway.commitments.mmr.errors import InvalidSize
+from causeway.commitments.mmr.mountain_range import MountainRange
+from causeway.commitments.mmr.positions import leaf_count_to_size, size_to_leaf_count
+from causeway.commitments.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
+
+LEAVES = 21
+
+
+@pytest.fixture(scope="module")
+def vectors(shared_folder: Path) -> Any:
+    return json.loads((shared_folder / "vectors/substrate/mmr.json").read_text())
+
+
+def leaf(block: int) -> bytes:
+    """The leaf of a block, counted from 1, as in the vectors' rule."""
+    header = keccak256((block - 1).to_bytes(8, "little") + bytes([block]) * 32)
+    extra = keccak256(block.to_bytes(8, "little") + b"\x00")
+    return keccak256(b"\x01" + header + b"\x01" + extra)
+
+
+@pytest.fixture(scope="module")
+def mountains() -> MountainRange:
+    grown = MountainRange()
+    for block in range(1, LEAVES + 1):
+        grown.append(leaf(block))
+    return grown
+
+
+def test_nodes_by_position(vectors: Any, mountains: MountainRange) -> None:
+    assert len(vectors["nodes"]) == 10
+    for position, digest in vectors["nodes"].items():
+        assert mountains.node_at(int(position)).hex() == digest
+
+
+def test_roots_by_leaf_count(vectors: Any, mountains: MountainRange) -> None:
+    roots = vectors["roots_by_leaf_count"] | vectors["roots_by_leaf_count_computed"]
+    assert len(roots) == 7
+    for leaf_count, digest in roots.items():
+        assert mountains.root(int(leaf_count)).hex() == digest
+
+
+def test_sizes(vectors: Any) -> None:
+    sizes = dict(vectors["leaf_count_to_size"])
+    assert len(sizes) == 17
+    for leaf_count, size in sizes.items():
+        assert leaf_count_to_size(leaf_count) == size
+        assert size_to_leaf_count(size) == leaf_count
+    for size in set(range(27)) - set(sizes.values()):
+        with pytest.raises(InvalidSize, match=f"size {size}:"):
+            size_to_leaf_count(size)
+
+
+def test_proofs(vectors: Any, mountains: MountainRange) -> None:
+    assert len(vectors["proofs"]) == 9
+    for case in vectors["proofs"]:
+        indices, leaf_count = case["leaf_indices"], case["leaf_count"]
+        items = tuple(bytes.fromhex(item) for item in case["items"])
+        proof = LeafProof(tuple(indices), leaf_count, items)
+        root = bytes.fromhex(case["root"])
+        steps = verify_leaf_proof(proof, [leaf(index + 1) for index in indices], root, leaf_count)
+        assert steps[-1].result == root
+        assert prove_leaves(mountains, indices, leaf_count) == proof
+        assert LeafProof.decode(proof.encode()) == proof

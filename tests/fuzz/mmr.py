@@ -1,0 +1,72 @@
+"""Mountain range proofs and sketches under any bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from causeway.commitments.errors import ProofError
+from causeway.commitments.keccak import keccak256
+from causeway.commitments.minisketch import Minisketch
+from causeway.commitments.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
+from causeway.commitments.mmr.mountain_range import MountainRange
+from causeway.commitments.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
+
+_LEAVES = [keccak256(bytes([number])) for number in range(21)]
+_MOUNTAINS = MountainRange()
+_MOUNTAINS.extend(np.frombuffer(b"".join(_LEAVES), dtype=np.uint8).reshape(-1, 32))
+_ROOT = _MOUNTAINS.root()
+
+_SKETCH = Minisketch(32, 8)
+_SKETCH.add_all([5, 77, 123_456, 2**32 - 1])
+
+
+def leaf_proof(data: bytes) -> None:
+    try:
+        proof = LeafProof.decode(data)
+        assert proof.encode() == data
+        leaves = [_LEAVES[index % len(_LEAVES)] for index in proof.leaf_indices]
+        verify_leaf_proof(proof, leaves, _ROOT, len(_LEAVES))
+    except ProofError:
+        return
+    assert proof == prove_leaves(_MOUNTAINS, proof.leaf_indices)
+
+
+def ancestry_proof(data: bytes) -> None:
+    try:
+        proof = AncestryProof.decode(data)
+        assert proof.encode() == data
+        earlier = min(max(proof.prev_leaf_count, 1), len(_LEAVES))
+        verify_ancestry_proof(proof, _ROOT, _MOUNTAINS.root(earlier), len(_LEAVES))
+    except ProofError:
+        return
+    assert proof == prove_ancestry(_MOUNTAINS, earlier)
+
+
+def sketch(data: bytes) -> None:
+    """Two bytes tell the width and the capacity, the rest is the sketch."""
+    if len(data) < 2:
+        return
+    bits, capacity = 2 + data[0] % 63, 1 + data[1] % 16
+    try:
+        read = Minisketch.deserialize(bits, capacity, data[2:])
+        elements = read.decode()
+    except ProofError:
+        return
+    again = Minisketch(bits, capacity)
+    again.add_all(np.array(elements, dtype=np.uint64))
+    assert again.serialize() == data[2:]
+
+
+TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
+    "mmr_leaf_proof": (
+        leaf_proof,
+        [prove_leaves(_MOUNTAINS, indices).encode() for indices in ([0], [20], [3, 4, 17], list(range(21)))],
+    ),
+    "mmr_ancestry_proof": (
+        ancestry_proof,
+        [prove_ancestry(_MOUNTAINS, earlier).encode() for earlier in (1, 7, 16, 21)],
+    ),
+    "minisketch": (sketch, [bytes([30, 7]) + _SKETCH.serialize(), bytes([62, 15]) + bytes(128)]),
+}
