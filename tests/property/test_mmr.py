@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -81,7 +82,7 @@ def grown(leaves: list[bytes], cuts: list[int] | None = None) -> MountainRange:
     mountains = MountainRange()
     matrix = np.frombuffer(b"".join(leaves), dtype=np.uint8).reshape(-1, 32)
     ends = [0, *sorted(cuts or []), len(leaves)]
-    for start, stop in zip(ends, ends[1:], strict=False):
+    for start, stop in pairwise(ends):
         if stop - start == 1:
             mountains.append(leaves[start])
         else:

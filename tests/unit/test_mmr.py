@@ -167,7 +167,7 @@ def test_a_leaf_is_a_digest() -> None:
     with pytest.raises(InvalidInput, match="shape"):
         MountainRange().extend(np.zeros((2, 31), dtype=np.uint8))
     with pytest.raises(InvalidInput, match="uint64"):
-        MountainRange().extend(np.zeros((2, 32), dtype=np.uint64))  # type: ignore[arg-type]
+        MountainRange().extend(np.zeros((2, 32), dtype=np.uint64))
 
 
 def test_retracted_leaves_can_be_replaced() -> None:

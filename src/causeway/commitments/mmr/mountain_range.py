@@ -92,7 +92,7 @@ class MountainRange:
         """
         if leaves.ndim != 2 or leaves.shape[1] != DIGEST_BYTES or leaves.dtype != np.uint8:
             raise InvalidInput(
-                f"hashes of leaves have the shape {leaves.shape} of {leaves.dtype}, (n, {DIGEST_BYTES}) of uint8 is wanted"
+                f"the leaves are {leaves.dtype} in the shape {leaves.shape}, uint8 in (n, {DIGEST_BYTES}) is wanted"
             )
         before, after = self._leaf_count, self._leaf_count + len(leaves)
         new: npt.NDArray[np.uint8] = leaves
