@@ -323,10 +323,11 @@ def test_encodings_that_are_refused() -> None:
         "shortest form": b"\x01\x00" + empty,
         "shortest form, too": b"\x02\x00\x00\x00" + empty,
         "length of 2\\^30 or more": b"\x03\x00\x00\x00\x00" + empty,
+        "shortest form, again": b"\x92\x01\x00\x00" + bytes(1000),
         "a list of 16383": b"\xfd\xff" + empty,
     }
     for message, data in refused.items():
-        with pytest.raises(MalformedProof, match=message.removesuffix(", too")):
+        with pytest.raises(MalformedProof, match=message.partition(",")[0]):
             LeafProof.decode(data)
     for decode in (LeafProof.decode, AncestryProof.decode):
         with pytest.raises(OverLimit):
