@@ -122,8 +122,8 @@ class InvalidDestination(CertifiedSliceError, ProofRefused):
         super().__init__(why)
 
 
-class InvalidSignature(CertifiedSliceError, ProofRefused):
-    """The certification is not one of the subnet that the slice should come from, or of another root."""
+class RootHashMismatch(CertifiedSliceError, ProofRefused):
+    """Payload and witness of a slice have another root than the certified one."""
 
 
 class InvalidAppend(CertifiedSliceError, ProofRefused):
