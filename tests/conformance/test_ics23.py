@@ -1,0 +1,296 @@
+"""ICS-23 proofs of the reference: single, compressed and chained ones, and the tables of single steps."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.json_format import ParseDict
+
+from causeway.commitments.errors import ProofError, ProofRefused
+from causeway.commitments.ics23.batch import (
+    batch_verify_membership,
+    batch_verify_non_membership,
+    combine_proofs,
+    compress,
+    decompress,
+    message_of,
+)
+from causeway.commitments.ics23.chained import (
+    explain_chained_membership,
+    verify_chained_membership,
+    verify_chained_non_membership,
+)
+from causeway.commitments.ics23.existence import calculate, check_against_spec, existence_of
+from causeway.commitments.ics23.many import verify_many
+from causeway.commitments.ics23.non_existence import left_branches_are_empty, right_branches_are_empty
+from causeway.commitments.ics23.operations import apply_inner, apply_leaf, check_leaf_against_spec, do_hash
+from causeway.commitments.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC, rules_of
+from causeway.commitments.ics23.verify import calculate_root, explain, verify_membership, verify_non_membership
+from causeway.commitments.wire.ics23_pb2 import CommitmentProof, ExistenceProof, InnerOp, LeafOp, ProofSpec
+
+SPECS = ("iavl", "tendermint", "smt")
+TABLES = 7
+TABLE_CASES = 57
+LAYER_THREE_TOO_LOW = "inner, IAVL height (0) must be non-negative and greater than or equal to the layer number (3)"
+
+
+@pytest.fixture(scope="module")
+def folder(shared_folder: Path) -> Path:
+    return shared_folder / "vectors" / "ibc"
+
+
+@pytest.fixture(scope="module")
+def single(folder: Path) -> list[tuple[str, dict[str, bytes]]]:
+    """Return every single proof with the name of its spec."""
+    return [
+        (name, {key: bytes.fromhex(value) for key, value in json.loads(path.read_text()).items()})
+        for name in SPECS
+        for path in sorted((folder / "ics23" / name).glob("*.json"))
+    ]
+
+
+@pytest.fixture(scope="module")
+def batches(folder: Path) -> list[tuple[str, bytes, bytes, dict[bytes, bytes]]]:
+    """Return every batch: the name of its spec, its root, its proof and its items."""
+    read = []
+    for path in sorted((folder / "ics23" / "batch").glob("*.json")):
+        batch = json.loads(path.read_text())
+        items = {bytes.fromhex(item["key"]): bytes.fromhex(item["value"] or "") for item in batch["items"]}
+        name = path.name.split("_")[0]
+        read.append((name, bytes.fromhex(batch["root"]), bytes.fromhex(batch["proof"]), items))
+    return read
+
+
+def verify(name: str, case: dict[str, bytes]) -> None:
+    spec = PROOF_SPECS[name]
+    if case["value"]:
+        verify_membership(spec, case["root"], case["proof"], case["key"], case["value"])
+    else:
+        verify_non_membership(spec, case["root"], case["proof"], case["key"])
+
+
+def holds(name: str, case: dict[str, bytes]) -> bool:
+    try:
+        verify(name, case)
+    except ProofError:
+        return False
+    return True
+
+
+def test_every_single_proof_holds_and_none_when_key_value_root_or_spec_is_another(
+    single: list[tuple[str, dict[str, bytes]]],
+) -> None:
+    assert len(single) == 10
+    for name, case in single:
+        verify(name, case)
+        assert calculate_root(message_of(case["proof"])) == case["root"]
+        for field in ("key", "root"):
+            assert not holds(name, {**case, field: case[field][:-1] + bytes([case[field][-1] ^ 1])})
+        assert not holds(name, {**case, "value": b"" if case["value"] else b"another"})
+        if case["value"]:
+            assert not holds(name, {**case, "value": case["value"] + b"."})
+        for other in SPECS:
+            assert holds(other, case) == (other == name)
+
+
+def test_a_single_flipped_bit_is_refused_anywhere(single: list[tuple[str, dict[str, bytes]]]) -> None:
+    for name, case in single:
+        proof = case["proof"]
+        for place in range(len(proof)):
+            flipped = bytearray(proof)
+            flipped[place] ^= 1 << place % 8
+            assert not holds(name, {**case, "proof": bytes(flipped)}), (name, place)
+        assert not holds(name, {**case, "proof": proof[:-1]})
+        assert not holds(name, {**case, "proof": proof + b"\x00"})
+
+
+def test_the_path_of_a_proof_ends_at_its_root(single: list[tuple[str, dict[str, bytes]]]) -> None:
+    for name, case in single:
+        steps = explain(PROOF_SPECS[name], case["root"], case["proof"], case["key"], case["value"] or None)
+        assert steps[-1].result == case["root"]
+        assert [step.operation for step in steps].count("leaf") == (1 if case["value"] else len(neighbors(case)))
+
+
+def neighbors(case: dict[str, bytes]) -> list[str]:
+    proof = message_of(case["proof"]).nonexist
+    return [side for side in ("left", "right") if proof.HasField(side)]
+
+
+def verify_batch(spec: ProofSpec, root: bytes, proof: bytes | CommitmentProof, items: dict[bytes, bytes]) -> None:
+    if any(items.values()):
+        batch_verify_membership(spec, root, proof, items)
+    else:
+        batch_verify_non_membership(spec, root, proof, items)
+
+
+def test_every_item_of_a_compressed_batch_holds(batches: list[tuple[str, bytes, bytes, dict[bytes, bytes]]]) -> None:
+    assert [len(items) for *_, items in batches] == [20, 20, 20]
+    for name, root, proof, items in batches:
+        spec = PROOF_SPECS[name]
+        plain = decompress(message_of(proof))
+        for form in (proof, plain, plain.SerializeToString(), compress(plain), combine_proofs([plain])):
+            verify_batch(spec, root, form, items)
+        for key, value in items.items():
+            if value:
+                verify_membership(spec, root, proof, key, value)
+                with pytest.raises(ProofRefused, match="doesn't match"):
+                    verify_membership(spec, root, proof, key, value + b".")
+                with pytest.raises(ProofRefused, match="no non-existence proof"):
+                    verify_non_membership(spec, root, proof, key)
+            else:
+                verify_non_membership(spec, root, proof, key)
+                with pytest.raises(ProofRefused, match="no existence proof"):
+                    verify_membership(spec, root, proof, key, b"value")
+        with pytest.raises(ProofRefused, match="root"):
+            batch_verify_membership(spec, bytes(32), proof, {})
+
+
+def test_a_batch_is_compressed_as_the_reference_compresses_it(
+    batches: list[tuple[str, bytes, bytes, dict[bytes, bytes]]],
+) -> None:
+    for _, _, proof, _ in batches:
+        assert compress(decompress(message_of(proof))).SerializeToString(deterministic=True) == proof
+
+
+def test_a_single_flipped_bit_of_a_batch_is_refused(
+    batches: list[tuple[str, bytes, bytes, dict[bytes, bytes]]],
+) -> None:
+    for name, root, proof, items in batches:
+        spec = PROOF_SPECS[name]
+        for place in range(0, len(proof), 61):
+            flipped = bytearray(proof)
+            flipped[place] ^= 1 << place % 8
+            with pytest.raises(ProofError):
+                verify_batch(spec, root, bytes(flipped), items)
+
+
+def test_many_proofs_under_one_root_get_the_verdicts_of_single_ones(
+    batches: list[tuple[str, bytes, bytes, dict[bytes, bytes]]],
+) -> None:
+    for name, root, proof, items in batches:
+        entries = [entry.exist for entry in decompress(message_of(proof)).batch.entries if entry.HasField("exist")]
+        keys = [entry.key for entry in entries]
+        proofs = [CommitmentProof(exist=entry).SerializeToString() for entry in entries]
+        values = [items[key] for key in keys]
+        assert verify_many(PROOF_SPECS[name], root, keys, values, proofs) == {}
+        if values:
+            values[3] += b"."
+            proofs[5] = proofs[5][:-1]
+            refused = verify_many(PROOF_SPECS[name], root, keys, values, proofs)
+            assert sorted(refused) == [3, 5]
+
+
+def test_a_chained_proof_leads_to_the_app_hash(folder: Path) -> None:
+    case = json.loads((folder / "chained" / "verify_membership_key_0.json").read_text())
+    # The consensus state: a time, the root as a message in a message, the next validators' hash.
+    root = bytes.fromhex(case["consensus_state_hex"]).split(b"\x12\x22\x0a\x20", 1)[1][:32]
+    message = case["membership_msg"]
+    proof, value = bytes.fromhex(message["proof"]), bytes.fromhex(message["value"])
+    path = [key.encode() for key in message["path"]]
+    specs = [IAVL_SPEC, TENDERMINT_SPEC]
+    stores = verify_chained_membership(specs, root, proof, path, value)
+    assert [store.operation for store in stores] == ["store", "store"] and stores[-1].result == root
+    assert len(explain_chained_membership(specs, root, proof, path, value)) == 2 + (1 + 4) + (1 + 5)
+    for place in range(len(proof)):
+        flipped = bytearray(proof)
+        flipped[place] ^= 1 << place % 8
+        with pytest.raises(ProofError):
+            verify_chained_membership(specs, root, bytes(flipped), path, value)
+    for wrong in (
+        (specs[::-1], root, proof, path, value),
+        (specs, bytes(32), proof, path, value),
+        (specs, root, proof, path[::-1], value),
+        (specs, root, proof, path, value + b"."),
+        (specs[:1], root, proof, path, value),
+        (specs, root, proof, path[1:], value),
+        ([], root, b"", [], value),
+    ):
+        with pytest.raises(ProofRefused):
+            verify_chained_membership(*wrong)
+    with pytest.raises(ProofRefused, match="proof 0 is not one of non-existence"):
+        verify_chained_non_membership(specs, root, proof, path)
+
+
+def table(folder: Path, name: str) -> dict[str, Any]:
+    rows = json.loads((folder / "ics23" / "tables" / f"{name}.json").read_text())
+    return rows if isinstance(rows, dict) else {str(place): row for place, row in enumerate(rows)}
+
+
+def octets(text: str | None) -> bytes:
+    return base64.b64decode(text or "")
+
+
+def test_all_tables_are_tried(folder: Path) -> None:
+    names = sorted(path.stem for path in (folder / "ics23" / "tables").glob("*.json"))
+    assert len(names) == TABLES and sum(len(table(folder, name)) for name in names) == TABLE_CASES
+
+
+def test_leaf_operations(folder: Path) -> None:
+    for name, case in table(folder, "TestLeafOpData").items():
+        leaf = ParseDict(case["Op"], LeafOp())
+        if case["IsErr"]:
+            with pytest.raises(ProofRefused, match="leaf op needs"):
+                apply_leaf(leaf, octets(case["Key"]), octets(case["Value"]))
+        else:
+            assert apply_leaf(leaf, octets(case["Key"]), octets(case["Value"])) == octets(case["Expected"]), name
+
+
+def test_inner_operations(folder: Path) -> None:
+    for name, case in table(folder, "TestInnerOpData").items():
+        inner = ParseDict(case["Op"], InnerOp())
+        if case["IsErr"]:
+            with pytest.raises(ProofRefused, match="inner op needs child value"):
+                apply_inner(inner, octets(case["Child"]))
+        else:
+            assert apply_inner(inner, octets(case["Child"])) == octets(case["Expected"]), name
+
+
+def test_hashes(folder: Path) -> None:
+    for name, case in table(folder, "TestDoHashData").items():
+        preimage = case.get("Preimage", case.get("PreImage"))
+        assert do_hash(case["HashOp"], preimage.encode()).hex() == case["ExpectedHash"], name
+
+
+def test_roots_of_existence_proofs(folder: Path) -> None:
+    for name, case in table(folder, "TestExistenceProofData").items():
+        proof = existence_of(ParseDict(case["Proof"], ExistenceProof()))
+        if case["IsErr"]:
+            with pytest.raises(ProofRefused):
+                calculate(proof)
+        else:
+            assert calculate(proof) == octets(case["Expected"]), name
+
+
+def test_leaves_against_specs(folder: Path) -> None:
+    for case in table(folder, "TestCheckLeafData").values():
+        leaf, rules = ParseDict(case["Leaf"], LeafOp()), rules_of(ParseDict({"leaf_spec": case["Spec"]}, ProofSpec()))
+        if case["IsErr"]:
+            with pytest.raises(ProofRefused):
+                check_leaf_against_spec(leaf, rules)
+        else:
+            check_leaf_against_spec(leaf, rules)
+
+
+def test_proofs_against_specs_with_the_texts_of_the_reference(folder: Path) -> None:
+    texts = []
+    for name, case in table(folder, "TestCheckAgainstSpecData").items():
+        proof = existence_of(ParseDict(case["Proof"], ExistenceProof()))
+        text = ""
+        try:
+            check_against_spec(proof, rules_of(ParseDict(case["Spec"], ProofSpec())))
+        except ProofRefused as error:
+            text = str(error)
+        assert text == case["Err"], name
+        texts.append(text)
+    assert LAYER_THREE_TOO_LOW in texts
+
+
+def test_empty_branches(folder: Path) -> None:
+    for name, case in table(folder, "TestEmptyBranchData").items():
+        inner, rules = ParseDict(case["Op"], InnerOp()), rules_of(ParseDict(case["Spec"], ProofSpec()))
+        assert left_branches_are_empty(rules, inner) == case["IsLeft"], name
+        assert right_branches_are_empty(rules, inner) == case["IsRight"], name

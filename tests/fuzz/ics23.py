@@ -1,0 +1,120 @@
+"""Fuzz targets: ICS-23 proofs of each kind of store, batches, chains, and the column-wise verifier."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from causeway.commitments.errors import ProofError
+from causeway.commitments.ics23.batch import VerifiedBatch, combine_proofs, decompress, message_of
+from causeway.commitments.ics23.chained import verify_chained_membership, verify_chained_non_membership
+from causeway.commitments.ics23.existence import calculate, check_against_spec, existence_of
+from causeway.commitments.ics23.many import verify_many
+from causeway.commitments.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC, rules_of
+from causeway.commitments.ics23.verify import explain, verify_membership
+from causeway.commitments.protobuf import parse_canonical
+from causeway.commitments.wire.ibc_merkle_proof_pb2 import MerkleProof
+from causeway.commitments.wire.ics23_pb2 import ExistenceProof, ProofSpec
+from tests.property.ics23_trees import BUILDERS, SPEC_NAMES, Tree
+
+STORED = {f"key {number}".encode(): f"value {number}".encode() for number in range(0, 18, 2)}
+KEY, ABSENT = b"key 4", b"key 5"
+TREES: dict[str, Tree] = {SPEC_NAMES[kind]: build(STORED) for kind, build in BUILDERS.items()}
+CHAINED = [IAVL_SPEC, TENDERMINT_SPEC]
+OUTER = BUILDERS["simple"]({**STORED, b"ibc": TREES["iavl"].root})
+
+
+def proof_of(name: str) -> Callable[[bytes], None]:
+    spec, root = PROOF_SPECS[name], TREES[name].root
+
+    def target(data: bytes) -> None:
+        for key, value in ((KEY, STORED[KEY]), (ABSENT, None)):
+            try:
+                explain(spec, root, data, key, value)
+            except ProofError:
+                continue
+
+    return target
+
+
+def steps(data: bytes) -> None:
+    """Check and calculate a proof under every spec, whatever its root."""
+    try:
+        proof = existence_of(parse_canonical(ExistenceProof, data, "proof"))
+    except ProofError:
+        return
+    for spec in PROOF_SPECS.values():
+        try:
+            check_against_spec(proof, rules_of(spec))
+            calculate(proof, rules_of(spec))
+        except ProofError:
+            continue
+
+
+def any_spec(data: bytes) -> None:
+    """Verify a good proof under a spec made of the bytes."""
+    try:
+        spec = parse_canonical(ProofSpec, data, "spec")
+        for value, key in ((STORED[KEY], KEY), (None, ABSENT)):
+            proof = TREES["smt"].existence(key) if value else TREES["smt"].non_existence(key)
+            explain(spec, TREES["smt"].root, proof, key, value)
+    except ProofError:
+        return
+
+
+def batch(data: bytes) -> None:
+    try:
+        message = message_of(data)
+        decompress(message)
+        VerifiedBatch(rules_of(IAVL_SPEC), TREES["iavl"].root, message)
+    except ProofError:
+        return
+
+
+def chained(data: bytes) -> None:
+    for verify in (
+        lambda: verify_chained_membership(CHAINED, OUTER.root, data, [b"ibc", KEY], STORED[KEY]),
+        lambda: verify_chained_non_membership(CHAINED, OUTER.root, data, [b"ibc", ABSENT]),
+    ):
+        try:
+            verify()
+        except ProofError:
+            continue
+
+
+def many(data: bytes) -> None:
+    """Verify column by column and one by one; the verdicts must be the same."""
+    for name, tree in TREES.items():
+        good = tree.existence(KEY).SerializeToString()
+        column = [good, data, good]
+        refused = verify_many(PROOF_SPECS[name], tree.root, [KEY] * 3, [STORED[KEY]] * 3, column)
+        alone = {}
+        try:
+            verify_membership(PROOF_SPECS[name], tree.root, data, KEY, STORED[KEY])
+        except ProofError as error:
+            alone[1] = str(error)
+        assert {row: str(error) for row, error in refused.items()} == alone
+
+
+def _singles(name: str) -> list[bytes]:
+    tree = TREES[name]
+    return [tree.existence(KEY).SerializeToString(), tree.non_existence(ABSENT).SerializeToString()]
+
+
+_COMBINED = combine_proofs([TREES["iavl"].existence(KEY), TREES["iavl"].non_existence(ABSENT)])
+
+TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
+    "ics23-iavl": (proof_of("iavl"), [*_singles("iavl"), _COMBINED.SerializeToString()]),
+    "ics23-tendermint": (proof_of("tendermint"), _singles("tendermint")),
+    "ics23-smt": (proof_of("smt"), _singles("smt")),
+    "ics23-steps": (steps, [tree.existence(KEY).exist.SerializeToString() for tree in TREES.values()]),
+    "ics23-spec": (any_spec, [spec.SerializeToString() for spec in PROOF_SPECS.values()]),
+    "ics23-batch": (batch, [_COMBINED.SerializeToString(), decompress(_COMBINED).SerializeToString()]),
+    "ics23-chained": (
+        chained,
+        [
+            MerkleProof(proofs=[innermost, OUTER.existence(b"ibc")]).SerializeToString()
+            for innermost in (TREES["iavl"].existence(KEY), TREES["iavl"].non_existence(ABSENT))
+        ],
+    ),
+    "ics23-many": (many, [tree.existence(KEY).SerializeToString() for tree in TREES.values()]),
+}
