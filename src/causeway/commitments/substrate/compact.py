@@ -13,6 +13,7 @@ import pyarrow as pa
 from causeway.commitments.substrate.byte_columns import rows_up_to
 from causeway.commitments.substrate.errors import FailedToDecode
 from causeway.model.errors import InvalidInput
+from causeway.model.order import Rows
 
 _ONE_BYTE, _TWO_BYTES, _FOUR_BYTES = 1 << 6, 1 << 14, 1 << 30
 _MODES = 4
@@ -56,6 +57,14 @@ def decode_compact(data: bytes, offset: int, what: str) -> tuple[int, int]:
     if number < least or (length > 5 and field[-1] == 0):
         raise FailedToDecode(f"{what} holds the compact integer {number} in more bytes than it takes")
     return number, offset + length
+
+
+def compact_order(count: int) -> Rows:
+    """Return the numbers below ``count`` (at most 2**30) in the ascending order of their compact encodings."""
+    words = np.arange(count, dtype=np.uint32)
+    modes = np.select([words < _ONE_BYTE, words < _TWO_BYTES], [0, 1], 2).astype(np.uint32)
+    # No encoding is the start of another one, so zeros behind the shorter ones do not change the order.
+    return np.argsort((words << np.uint32(2) | modes).byteswap(), kind="stable")
 
 
 def compact_column(numbers: npt.NDArray[np.integer]) -> pa.LargeBinaryArray:

@@ -21,6 +21,10 @@ class UnusedNodesInTheProof(ProofRefused):
     """The proof holds a node that no read visits, or holds one twice."""
 
 
+class BadProof(ProofRefused):
+    """An envelope names another message than its proof holds, or has a proof that does not fit its source."""
+
+
 class RootMismatch(ProofRefused):
     """The messages of a queue do not hash to the root that was stated for them (ICMP reference 3.7, 3.10)."""
 
