@@ -10,7 +10,6 @@ from causeway.commitments.tendermint.encoding import number_field
 from causeway.commitments.tendermint.header import BlockId, Header
 from causeway.commitments.tendermint.keys import SigningKey
 from causeway.commitments.tendermint.simple_merkle import EMPTY_ROOT, simple_root
-from causeway.commitments.tendermint.trust import TrustedHeader
 from causeway.commitments.tendermint.validators import Validator, ValidatorSet
 
 MAX_BLOCK_BYTES = 22_020_096
@@ -96,8 +95,3 @@ def sign_header(
         flag = Flag.NIL if validator.address in nil else Flag.COMMIT
         entries.append(CommitSignature(flag, validator.address, voted, key.sign(messages[flag])))
     return SignedHeader(header, Commit(header.height, round, block_id, tuple(entries)))
-
-
-def trusted_header(header: Header) -> TrustedHeader:
-    """Return what a light client keeps of a header that it is told to trust."""
-    return TrustedHeader(header.height, header.time, header.app_hash, header.next_validators_hash, header.hash)

@@ -166,6 +166,19 @@ def vote_sign_bytes(chain_id: str, height: int, round: int, block_id: BlockId) -
     return sign_bytes
 
 
+def check_commit_is_of_header(signed: SignedHeader) -> None:
+    """Check what can be checked without the validators: that the commit is for this header.
+
+    Raises:
+        InvalidHeader: it is for another height or another header.
+    """
+    header, commit = signed.header, signed.commit
+    if commit.height != header.height:
+        raise InvalidHeader(f"commit is for height {commit.height}, the header has height {header.height}")
+    if commit.block_id.hash != header.hash:
+        raise InvalidHeader(f"commit signs {commit.block_id.hash.hex()}, the header's hash is {header.hash.hex()}")
+
+
 def check_signed_header(signed: SignedHeader, chain_id: str, validators: ValidatorSet) -> None:
     """Check all of a signed header but the signatures: chain, heights, hashes, and who is said to have voted.
 
@@ -175,10 +188,7 @@ def check_signed_header(signed: SignedHeader, chain_id: str, validators: Validat
     header, commit = signed.header, signed.commit
     if header.chain_id != chain_id:
         raise InvalidHeader(f"header is of chain {header.chain_id!r}, expected {chain_id!r}")
-    if commit.height != header.height:
-        raise InvalidHeader(f"commit is for height {commit.height}, the header has height {header.height}")
-    if commit.block_id.hash != header.hash:
-        raise InvalidHeader(f"commit signs {commit.block_id.hash.hex()}, the header's hash is {header.hash.hex()}")
+    check_commit_is_of_header(signed)
     if header.validators_hash != validators.hash:
         raise InvalidHeader(
             f"header names the validators {header.validators_hash.hex()}, those given hash to {validators.hash.hex()}"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Generator, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 
 from causeway.commitments.steps import Step
@@ -21,6 +21,7 @@ from causeway.commitments.tendermint.errors import (
 )
 from causeway.commitments.tendermint.states import ClientState
 from causeway.commitments.tendermint.trust import (
+    Anchor,
     TrustedHeader,
     TrustOptions,
     require_fresh,
@@ -57,10 +58,14 @@ class Updated:
 
 @dataclass(frozen=True)
 class Wanted:
-    """A header that a relay should fetch: the update to ``height`` that builds on ``trusted_height``."""
+    """A header that a relay should fetch: the update to ``height`` that builds on ``trusted_height``.
+
+    ``validators_height`` is the height whose validators go with it as the trusted ones: see ``trust.Anchor``.
+    """
 
     height: int
     trusted_height: int
+    validators_height: int
 
 
 class LightClient:
@@ -99,6 +104,10 @@ class LightClient:
         """Return the trusted header of the greatest height."""
         return self._trusted[self._heights[-1]]
 
+    def trusts(self, height: int) -> bool:
+        """Return whether a header of a height is trusted."""
+        return height in self._trusted
+
     def trusted(self, height: int) -> TrustedHeader:
         """Return the trusted header of a height.
 
@@ -120,6 +129,16 @@ class LightClient:
         if place == 0:
             raise MissingHeader(f"no header of {self.options.chain_id} is trusted below height {height}")
         return self._trusted[self._heights[place - 1]]
+
+    def wanted(self, height: int) -> Wanted:
+        """Return what to fetch for an update to ``height``.
+
+        Raises:
+            MissingHeader: no header below is trusted.
+        """
+        base = self.trusted_below(height)
+        next_one = base.anchor(self.options.rule) is Anchor.NEXT
+        return Wanted(height, base.height, base.height + next_one)
 
     def status(self, now: int) -> Status:
         """Return what the client can be used for at ``now``."""
@@ -185,20 +204,13 @@ class LightClient:
         self._require_not_frozen()
         base = self.trusted(update.trusted_height)
         steps = verify_header(base, update, self.options, now)
-        header = update.signed_header.header
-        found = TrustedHeader(
-            height=header.height,
-            time=header.time,
-            root=header.app_hash,
-            next_validators_hash=header.next_validators_hash,
-            header_hash=header.hash,
-            added_time=now,
-            added_height=block_height,
-        )
+        found = TrustedHeader.of(update.signed_header.header, now, block_height)
         known = self._trusted.get(found.height)
         if known is not None and known.agrees_with(found):
             if not known.header_hash:
-                self._trusted[found.height] = replace(known, header_hash=found.header_hash)
+                # Known from a consensus state only: from now on with its own validators and hash.
+                added = known.added_time, known.added_height
+                self._trusted[found.height] = TrustedHeader.of(update.signed_header.header, *added)
             return Updated(Outcome.KNOWN, steps)
         if known is not None or not self._is_in_time(found):
             self.frozen = True
@@ -277,10 +289,10 @@ def bisection(client: LightClient, target: int, now: int) -> Generator[Wanted, H
     pending = [target]
     while pending:
         height = pending[-1]
-        if height in client.heights:
+        if client.trusts(height):
             pending.pop()
             continue
-        update = yield Wanted(height, client.trusted_below(height).height)
+        update = yield client.wanted(height)
         tried += 1
         if update.height != height:
             raise InvalidHeader(f"update is to height {update.height}, the one to height {height} is wanted")

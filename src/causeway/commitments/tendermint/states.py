@@ -27,7 +27,8 @@ class ClientState:
     """A light client's settings (``ibc.lightclients.tendermint.v1.ClientState``); durations in nanoseconds.
 
     ``frozen`` and ``latest`` are (revision, height); the former is (0, 0) unless the client is frozen.
-    ``proof_specs`` are the encoded ICS-23 specs, the innermost store's first.
+    ``proof_specs`` are the encoded ICS-23 specs, the innermost store's first. The two flags are of old chains;
+    nothing here goes by them.
     """
 
     chain_id: str
@@ -40,6 +41,8 @@ class ClientState:
     latest: tuple[int, int]
     proof_specs: tuple[bytes, ...] = ()
     upgrade_path: tuple[str, ...] = ()
+    allow_update_after_expiry: bool = False
+    allow_update_after_misbehaviour: bool = False
 
     @property
     def options(self) -> TrustOptions:
@@ -72,6 +75,8 @@ def decode_client_state(data: bytes) -> ClientState:
         latest=_height_of(message.latest_height),
         proof_specs=tuple(spec.SerializeToString(deterministic=True) for spec in message.proof_specs),
         upgrade_path=tuple(message.upgrade_path),
+        allow_update_after_expiry=message.allow_update_after_expiry,
+        allow_update_after_misbehaviour=message.allow_update_after_misbehaviour,
     )
     try:
         deployed_rule(state.trust_numerator, state.trust_denominator)
@@ -100,6 +105,8 @@ def encode_client_state(state: ClientState) -> bytes:
             message_field(7, _encoded_height(state.latest)),
             *[message_field(8, spec) for spec in state.proof_specs],
             *[message_field(9, part.encode()) for part in state.upgrade_path],
+            number_field(10, state.allow_update_after_expiry),
+            number_field(11, state.allow_update_after_misbehaviour),
         )
     )
 

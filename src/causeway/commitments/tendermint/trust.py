@@ -14,8 +14,9 @@ from causeway.commitments.tendermint.commit import (
     signed_power,
     verify_signatures,
 )
+from causeway.commitments.tendermint.encoding import SECOND
 from causeway.commitments.tendermint.errors import ClientExpired, InvalidHeader, NeedIntermediateHeader
-from causeway.commitments.tendermint.header import revision_of
+from causeway.commitments.tendermint.header import Header, revision_of
 from causeway.commitments.tendermint.update import HeaderUpdate
 from causeway.model.errors import InvalidInput
 
@@ -28,23 +29,36 @@ class Validity(Enum):
     UNKNOWN = "unknown"
 
 
+class Anchor(Enum):
+    """Whose signatures a trusted header vouches for: of its own validators, or of those that it names as the next."""
+
+    CURRENT = "current"
+    NEXT = "next"
+
+
 @dataclass(frozen=True)
 class TrustRule:
     """How much power must have signed a header.
 
     Attributes:
-        same: of the validators, when they are those that the trusted header names as the next ones.
+        same: of the validators, when they are the trusted ones.
         new: of the header's own validators, when they are others.
-        trusted: of the validators that the trusted header names, when the header's own are others.
+        trusted: of the trusted validators, when the header's own are others.
+        anchor: who the trusted validators are. From the current ones, no step, not even to the next height, can replace
+            a set without its consent; from the next ones, a change that was announced is of any size.
     """
 
     same: Threshold
     new: Threshold
     trusted: Threshold
+    anchor: Anchor
 
 
 REFERENCE_RULE = TrustRule(
-    same=MORE_THAN_TWO_THIRDS, new=Threshold(2, 3, at_least=True), trusted=Threshold(2, 3, at_least=True)
+    same=MORE_THAN_TWO_THIRDS,
+    new=Threshold(2, 3, at_least=True),
+    trusted=Threshold(2, 3, at_least=True),
+    anchor=Anchor.CURRENT,
 )
 """X-4: more than 2/3 of an unchanged set; at least 2/3 of a new set and at least 2/3 of the trusted one."""
 
@@ -57,10 +71,15 @@ def deployed_rule(numerator: int = 1, denominator: int = 3) -> TrustRule:
     """
     if denominator < 1 or not denominator <= 3 * numerator <= 3 * denominator:
         raise InvalidInput(f"trust level is {numerator}/{denominator}, 1/3 to 1 is allowed")
-    return TrustRule(MORE_THAN_TWO_THIRDS, MORE_THAN_TWO_THIRDS, Threshold(numerator, denominator))
+    return TrustRule(MORE_THAN_TWO_THIRDS, MORE_THAN_TWO_THIRDS, Threshold(numerator, denominator), Anchor.NEXT)
 
 
 DEPLOYED_RULE = deployed_rule()
+
+TRUSTING_PERIOD = 14 * 86_400 * SECOND
+"""What relays take of an unbonding period of three weeks (X-4)."""
+
+MAX_CLOCK_DRIFT = 5 * SECOND
 
 
 @dataclass(frozen=True)
@@ -76,8 +95,8 @@ class TrustOptions:
     """
 
     chain_id: str
-    trusting_period: int
-    max_clock_drift: int
+    trusting_period: int = TRUSTING_PERIOD
+    max_clock_drift: int = MAX_CLOCK_DRIFT
     rule: TrustRule = REFERENCE_RULE
 
     def __post_init__(self) -> None:
@@ -99,8 +118,10 @@ class TrustedHeader:
     Attributes:
         height, time: the header's; time in nanoseconds since 1970.
         root: its app hash, the root that proofs lead to.
-        next_validators_hash: of the validators that sign the next height: the consensus rules C_h.
-        header_hash: empty for one that was trusted from the start without its header.
+        next_validators_hash: of the validators that sign the next height.
+        validators_hash: of the validators that sign this height, the consensus rules C_h; empty where only a deployed
+            consensus state is known, which does not have it.
+        header_hash: empty there, too.
         added_time, added_height: of the chain that runs the client, when this header was added.
     """
 
@@ -108,9 +129,32 @@ class TrustedHeader:
     time: int
     root: bytes
     next_validators_hash: bytes
+    validators_hash: bytes = b""
     header_hash: bytes = b""
     added_time: int = field(default=0, compare=False)
     added_height: int = field(default=0, compare=False)
+
+    @classmethod
+    def of(cls, header: Header, added_time: int = 0, added_height: int = 0) -> TrustedHeader:
+        """Return what is kept of ``header``."""
+        return cls(
+            height=header.height,
+            time=header.time,
+            root=header.app_hash,
+            next_validators_hash=header.next_validators_hash,
+            validators_hash=header.validators_hash,
+            header_hash=header.hash,
+            added_time=added_time,
+            added_height=added_height,
+        )
+
+    def anchor(self, rule: TrustRule) -> Anchor:
+        """Return whose signatures this header vouches for: as the rule says; the next ones' if only they are known."""
+        return rule.anchor if self.validators_hash else Anchor.NEXT
+
+    def anchor_hash(self, rule: TrustRule) -> bytes:
+        """Return the hash of the validators whose signatures this header vouches for."""
+        return self.validators_hash if self.anchor(rule) is Anchor.CURRENT else self.next_validators_hash
 
     def agrees_with(self, other: TrustedHeader) -> bool:
         """Return whether both are of one header, as far as what is kept of them can say."""
@@ -139,7 +183,7 @@ def verify_header(trusted: TrustedHeader, update: HeaderUpdate, options: TrustOp
     Raises:
         ClientExpired: the trusted header is too old.
         NeedIntermediateHeader: too little of the trusted validators' power signed (``unknown``); the next height to try
-            is in it. Never for the height that follows the trusted one.
+            is in it. For the height that follows the trusted one this, too, is an ``InvalidHeader``.
         InvalidHeader: anything else does not hold (``false``).
     """
     require_fresh(trusted, options, now)
@@ -169,34 +213,34 @@ def verify_finality(trusted: TrustedHeader, update: HeaderUpdate, options: Trust
             f"header builds on height {update.trusted_revision}-{update.trusted_height}, the trusted one is"
             f" {options.revision}-{trusted.height}"
         )
-    if believed.hash != trusted.next_validators_hash:
+    anchor = trusted.anchor(rule).value
+    anchor_hash = trusted.anchor_hash(rule)
+    if believed.hash != anchor_hash:
         raise InvalidHeader(
-            f"trusted validators hash to {believed.hash.hex()}, trusted header {trusted.height} names"
-            f" {trusted.next_validators_hash.hex()}"
+            f"trusted validators hash to {believed.hash.hex()}, the {anchor} ones of trusted header {trusted.height} to"
+            f" {anchor_hash.hex()}"
         )
     check_signed_header(signed, options.chain_id, validators)
+    adjacent = header.height == trusted.height + 1
+    if adjacent and header.validators_hash != trusted.next_validators_hash:
+        raise InvalidHeader(f"validators of header {header.height} are not those that the trusted header before names")
     steps = [
-        Step("trusted", f"height {trusted.height}, next validators", trusted.next_validators_hash),
+        Step("trusted", f"height {trusted.height}, {anchor} validators", anchor_hash),
         Step("header", f"{header.chain_id} at height {header.height}", header.hash),
         Step("validators", f"{len(validators)} validators", validators.hash),
     ]
-    unchanged = header.validators_hash == trusted.next_validators_hash
-    if header.height == trusted.height + 1 and not unchanged:
-        raise InvalidHeader(f"validators of header {header.height} are not those that the trusted header before names")
+    unchanged = header.validators_hash == anchor_hash
     # Whose power is said to have signed costs nothing to find out, and goes before the signatures.
     steps.append(require_power(signed.commit, validators, rule.same if unchanged else rule.new))
     if not unchanged:
-        power = signed_power(signed.commit, validators, counted=believed)
-        if not rule.trusted.is_met(power, believed.total_power):
-            raise NeedIntermediateHeader(
-                f"{power} of {believed.total_power} of the power trusted at height {trusted.height} signed header"
-                f" {header.height}, {rule.trusted} is needed",
-                trusted.height,
-                (trusted.height + header.height) // 2,
-            )
-        steps.append(
-            Step("overlap", f"{power} of {believed.total_power} of the trusted power, {rule.trusted} is needed")
-        )
+        power, total = signed_power(signed.commit, validators, counted=believed), believed.total_power
+        share = f"{power} of {total} of the power trusted at height {trusted.height} signed, {rule.trusted} is needed"
+        if not rule.trusted.is_met(power, total):
+            if adjacent:
+                raise InvalidHeader(f"header {header.height}: {share}, and there is no height between")
+            between = (trusted.height + header.height) // 2
+            raise NeedIntermediateHeader(f"header {header.height}: {share}", trusted.height, between)
+        steps.append(Step("overlap", share))
     steps.append(verify_signatures(signed.commit, options.chain_id, validators, first=believed))
     return tuple(steps)
 

@@ -19,7 +19,8 @@ class HeaderUpdate:
     Attributes:
         signed_header, validators: the header, its commit, and the validators that it names.
         trusted_height: the height of the trusted header that it builds on.
-        trusted_validators: the validators that the trusted header names as the next ones.
+        trusted_validators: the validators that the trusted header vouches for: those of the next height on deployed
+            chains, those of its own by the rule of the reference (``trust.Anchor``).
         trusted_revision: the revision of ``trusted_height``.
     """
 
