@@ -17,5 +17,6 @@ def require_length(data: bytes | memoryview, what: str, limit: int = MAX_PROOF_B
     Raises:
         OverLimit: it is longer.
     """
-    if len(data) > limit:
-        raise OverLimit(f"{what} has {len(data)} bytes, at most {limit} are read")
+    length = memoryview(data).nbytes
+    if length > limit:
+        raise OverLimit(f"{what} has {length} bytes, at most {limit} are read")

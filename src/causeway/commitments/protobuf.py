@@ -31,7 +31,8 @@ def parse_canonical(message_type: type[M], data: bytes, what: str, limit: int = 
         # Unknown fields would be kept and written back.
         message.DiscardUnknownFields()
         canonical = message.SerializeToString(deterministic=True)
-    except (DecodeError, EncodeError) as error:
+    except (DecodeError, EncodeError, UnicodeDecodeError) as error:
+        # The library's pure Python form lets what is wrong with text through as it is.
         raise MalformedProof(f"{what} is no protobuf message {message_type.DESCRIPTOR.full_name}") from error
     if canonical != data:
         raise MalformedProof(f"{what} is not in the canonical encoding of {message_type.DESCRIPTOR.full_name}")
