@@ -1,0 +1,139 @@
+"""Canonical encodings, witnesses and slices of the Internet Computer, under any bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from causeway.commitments.errors import ProofError
+from causeway.commitments.ic.labeled_tree import Leaf, SubTree, decode_labeled_tree, encode_labeled_tree
+from causeway.commitments.ic.messages import (
+    Data,
+    Refund,
+    RejectCode,
+    RejectContext,
+    Request,
+    Response,
+    decode_stream_message,
+    encode_stream_message,
+)
+from causeway.commitments.ic.metadata import (
+    SubnetMetrics,
+    SystemMetadata,
+    decode_subnet_metrics,
+    decode_system_metadata,
+    encode_subnet_metrics,
+    encode_system_metadata,
+)
+from causeway.commitments.ic.slice import (
+    CertifiedStreamSlice,
+    decode_certified_stream_slice,
+    encode_certified_stream_slice,
+)
+from causeway.commitments.ic.slice_certification import Certification
+from causeway.commitments.ic.slice_payload import payload_tree, read_payload
+from causeway.commitments.ic.stream_header import (
+    RejectReason,
+    RejectSignal,
+    StreamFlags,
+    StreamHeader,
+    decode_stream_header,
+    encode_stream_header,
+)
+from causeway.commitments.ic.versions import CertificationVersion
+from causeway.commitments.ic.witness import decode_witness, encode_witness
+from causeway.commitments.ic.witness_builder import build_witness, digest_tree
+from causeway.commitments.ic.witness_pruning import recompute_digest
+
+OLDEST, NEWEST = min(CertificationVersion), max(CertificationVersion)
+
+SIGNALS = tuple(RejectSignal(index, reason) for index, reason in enumerate(RejectReason, 100))
+HEADER = encode_stream_header(StreamHeader(5, 8, 256, SIGNALS, StreamFlags(1)), NEWEST)
+MESSAGES = [
+    encode_stream_message(Request(b"r", b"s", 2**40, 2**100, "call", b"payload", deadline=9)),
+    encode_stream_message(Response(b"o", b"r", 1, 2, RejectContext(RejectCode.CanisterError, "no"))),
+    encode_stream_message(Response(b"o", b"r", 1, 2, Data(bytes(30)), 7)),
+    encode_stream_message(Refund(b"c", 2**70)),
+    encode_stream_message(Request(b"r", b"s", 1, 1, "", b""), OLDEST),
+]
+PART = payload_tree(b"subnet", HEADER, dict(enumerate(MESSAGES[1:3], 6)))
+FULL = digest_tree(
+    SubTree({**payload_tree(b"subnet", HEADER, dict(enumerate(MESSAGES[:3], 5))).children, b"time": Leaf(b"t")})  # type: ignore[union-attr]
+)
+WITNESS = build_witness(FULL, PART)
+SLICE = CertifiedStreamSlice(
+    read_payload(PART, NEWEST), WITNESS, Certification(3, FULL.digest, bytes(48), b"\x08\x01", b"")
+)
+
+
+def leaf(encode: Callable[..., bytes], decode: Callable[..., Any], *versions: CertificationVersion) -> Any:
+    """Return a target: what is read has exactly the bytes it was read from."""
+
+    def target(data: bytes) -> None:
+        for version in versions or (None,):
+            given = () if version is None else (version,)
+            try:
+                value = decode(data, *given)
+            except ProofError:
+                continue
+            assert encode(value, *given) == data
+
+    return target
+
+
+def labeled_tree(data: bytes) -> None:
+    """A tree that is read is the one that is written, and goes through the witness or is refused."""
+    try:
+        tree = decode_labeled_tree(data)
+    except ProofError:
+        return
+    assert encode_labeled_tree(tree) == data
+    try:
+        assert recompute_digest(tree, WITNESS) != FULL.digest or tree == PART
+    except ProofError:
+        return
+
+
+def witness(data: bytes) -> None:
+    """No other witness takes the tree to the root."""
+    try:
+        found = decode_witness(data)
+        assert encode_witness(found) == data
+        assert recompute_digest(PART, found) != FULL.digest or found == WITNESS
+    except ProofError:
+        return
+
+
+def certified_slice(data: bytes) -> None:
+    """No other payload and witness go with the root."""
+    for version in (OLDEST, NEWEST):
+        try:
+            found = decode_certified_stream_slice(data, version)
+            assert encode_certified_stream_slice(found) == data
+            found.witness_begin()
+            found.decode_messages(version)
+            for part in found.take_prefix(1):
+                assert part is None or part.certification == found.certification
+            found.garbage_collect(7, 1)
+            found.append(SLICE)
+            found.verify_root()
+            assert found.certification.root_hash != FULL.digest or found.payload == SLICE.payload
+        except ProofError:
+            continue
+
+
+TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
+    "ic_stream_header": (leaf(encode_stream_header, decode_stream_header, OLDEST, NEWEST), [HEADER]),
+    "ic_stream_message": (leaf(encode_stream_message, decode_stream_message, OLDEST, NEWEST), MESSAGES),
+    "ic_subnet_metrics": (
+        leaf(encode_subnet_metrics, decode_subnet_metrics),
+        [encode_subnet_metrics(SubnetMetrics(1, 2**33, 2**80, 4))],
+    ),
+    "ic_system_metadata": (
+        leaf(encode_system_metadata, decode_system_metadata),
+        [encode_system_metadata(SystemMetadata(bytes(range(32))))],
+    ),
+    "ic_labeled_tree": (labeled_tree, [encode_labeled_tree(PART)]),
+    "ic_witness": (witness, [encode_witness(WITNESS)]),
+    "ic_certified_slice": (certified_slice, [encode_certified_stream_slice(SLICE)]),
+}
