@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.commitments.errors import MalformedProof
-from causeway.commitments.forest import Forest, run_roots
+from causeway.commitments.forest import Forest, run_roots, sides_of_each
 from causeway.model.order import groups_of
 
 
@@ -56,6 +56,11 @@ def test_every_run_with_its_sides_amounts_to_the_root_of_its_tree(case):
     groups = groups_of(np.repeat(np.arange(len(runs), dtype=np.uint64), count))
     found = run_roots(shown, groups, first, forest.sizes[tree], sides, counts)
     assert np.array_equal(found, forest.roots()[tree])
+
+    place, beside, numbers = sides_of_each(shown, groups, first, forest.sizes[tree], sides, counts)
+    ones = groups_of(np.arange(len(shown), dtype=np.uint64))
+    each = run_roots(shown, ones, place, groups.spread(forest.sizes[tree]), beside, numbers)
+    assert np.array_equal(each, forest.roots()[groups.spread(tree)])
 
     altered = shown.copy()
     altered[-1, 0] ^= 1

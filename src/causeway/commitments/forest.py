@@ -43,7 +43,7 @@ class SidePlaces:
 
 
 def side_places(first: Rows, count: Rows, size: Rows) -> SidePlaces:
-    """Return the sides of runs of ``count`` leaves (one or more) from place ``first`` on, in trees of ``size`` leaves."""
+    """Return the sides of runs of ``count`` leaves (at least 1) from place ``first`` on in trees of ``size`` leaves."""
     low, high, nodes = first.copy(), first + count - 1, size.copy()
     parts: list[tuple[Rows, int, Rows, bool]] = []
     level = 0
@@ -125,6 +125,36 @@ def run_roots(leaves: Digests, groups: Groups, first: Rows, size: Rows, sides: D
     return nodes
 
 
+def sides_of_each(
+    leaves: Digests, groups: Groups, first: Rows, size: Rows, sides: Digests, side_counts: Rows
+) -> tuple[Rows, Digests, Rows]:
+    """Return proofs of the single leaves of runs, made from the runs and their sides (as ``run_roots`` takes them).
+
+    Returns each leaf's place in its tree, the digests beside the leaves joined, and how many each leaf has. Raises as
+    ``run_roots`` does.
+    """
+    run_roots(leaves, groups, first, size, sides, side_counts)  # what does not fit is found before anything is used
+    first, size = first.astype(np.int64), size.astype(np.int64)
+    place = groups.spread(first) + groups.ranks()
+    own = side_places(place, np.ones(len(place), dtype=np.int64), groups.spread(size))
+    runs = side_places(first, groups.counts, size)
+    digests = np.empty((len(own.run), DIGEST_BYTES), dtype=np.uint8)
+    run_of_leaf = groups.spread(np.arange(len(groups)))
+    nodes, counts, low = leaves, groups.counts, first
+    for level in range(int(own.level.max()) + 1 if len(own.level) else 0):
+        rows = np.flatnonzero(runs.level == level)
+        left = runs.run[rows[~runs.right[rows]]]
+        nodes, counts = _with_sides(nodes, counts, runs.run[rows], runs.right[rows], sides[rows])
+        low = low.copy()
+        low[left] -= 1
+        asked = np.flatnonzero(own.level == level)
+        run = run_of_leaf[own.run[asked]]
+        digests[asked] = nodes[_starts(counts)[run] + own.node[asked] - low[run]]
+        nodes, counts = level_up(nodes, counts)
+        low = low // 2
+    return place, digests, own.counts(len(place))
+
+
 def _with_sides(nodes: Digests, counts: Rows, run: Rows, right: Mask, sides: Digests) -> tuple[Digests, Rows]:
     """Return the nodes of each run with the sides of one level put before and after them."""
     if len(run) == 0:
@@ -146,4 +176,4 @@ def _starts(counts: Rows) -> Rows:
     return np.cumsum(counts) - counts
 
 
-__all__ = ["Forest", "SidePlaces", "run_roots", "side_places"]
+__all__ = ["Forest", "SidePlaces", "run_roots", "side_places", "sides_of_each"]
