@@ -1,0 +1,204 @@
+"""The IBC messaging queue in plain numbers, dicts and sets: the oracle.
+
+It restates the published text step by step, the slow and obvious way, so that a reader can hold it beside the text.
+Section numbers ("3.3", "D-1", "X-2") are those of the implementer's reference. It imports nothing of causeway, and only
+tests import it.
+
+| file | sections |
+|---|---|
+| options, errors | 4 and 5, 3.6 |
+| keys, values | 2.1, 2.3, 2.4, D-5 |
+| queue, tree | 2.2, 2.6 |
+| headers | 2.5 headers and proofs, X-4 |
+| zone | 2.5 chain state, 3.1, X-3, X-11 |
+| calls | 3.2, 3.3, 3.4, X-6, X-9, X-10 |
+| beyond | X-1, X-2, X-5 |
+| programs, relayers, network | programs as modules, 3.5, blocks of several zones |
+| events, invariants | 1.1, 1.2 |
+"""
+
+from .beyond import IBCcleanup, IBCtimeout, close, disconnect, shut_down
+from .calls import IBCreceipt, IBCreceive, IBCsend, IBCwrite
+from .errors import (
+    AdvanceBackwards,
+    AlreadyRegistered,
+    CleanupBackwards,
+    ClientExpired,
+    ConnectionFrozen,
+    DelayNotElapsed,
+    HandlerFault,
+    InvalidChainId,
+    InvalidHeader,
+    InvalidPacket,
+    InvalidProof,
+    MalformedKey,
+    MissingHeader,
+    MustBeReceipt,
+    MustBeSend,
+    MustBeSendQueue,
+    NeedIntermediateHeader,
+    NotAHeadProof,
+    NotATailProof,
+    NotClosable,
+    OnlyMessageProofs,
+    OutOfOrder,
+    PermissionDenied,
+    ReceiptExists,
+    SlotNotOpen,
+    SpecError,
+    TimeoutNotReached,
+    UnregisteredDestination,
+    UnregisteredSender,
+    UnsupportedType,
+    WrongChain,
+)
+from .events import (
+    Abandoned,
+    Acked,
+    Cleaned,
+    Failed,
+    Frozen,
+    HeaderAdded,
+    Received,
+    Refused,
+    Rejected,
+    Root,
+    Row,
+    Sent,
+    TimedOut,
+    Written,
+)
+from .headers import Header, Proof, bisect, signed_header, valid_by_validators, validators_hash
+from .keys import HEAD, TAIL, key, key_b, parse, readings_b
+from .network import Network
+from .options import Options
+from .programs import Answer, Call, Ingress, Reply, Request, RequestKey
+from .queue import Queue
+from .relayers import Relayer, Submission, View
+from .tree import simple_root
+from .values import (
+    Packet,
+    Receipt,
+    decode_packet,
+    decode_receipt,
+    decode_state,
+    encode_packet,
+    encode_receipt,
+    encode_state,
+)
+from .zone import (
+    LATER,
+    NOOP,
+    Arrived,
+    Handler,
+    Zone,
+    begin_block,
+    commit_block,
+    freeze,
+    registerChain,
+    submitEvidence,
+    unfreeze,
+    updateHeader,
+)
+
+__all__ = [
+    "HEAD",
+    "LATER",
+    "NOOP",
+    "TAIL",
+    "Abandoned",
+    "Acked",
+    "AdvanceBackwards",
+    "AlreadyRegistered",
+    "Answer",
+    "Arrived",
+    "Call",
+    "Cleaned",
+    "CleanupBackwards",
+    "ClientExpired",
+    "ConnectionFrozen",
+    "DelayNotElapsed",
+    "Failed",
+    "Frozen",
+    "Handler",
+    "HandlerFault",
+    "Header",
+    "HeaderAdded",
+    "IBCcleanup",
+    "IBCreceipt",
+    "IBCreceive",
+    "IBCsend",
+    "IBCtimeout",
+    "IBCwrite",
+    "Ingress",
+    "InvalidChainId",
+    "InvalidHeader",
+    "InvalidPacket",
+    "InvalidProof",
+    "MalformedKey",
+    "MissingHeader",
+    "MustBeReceipt",
+    "MustBeSend",
+    "MustBeSendQueue",
+    "NeedIntermediateHeader",
+    "Network",
+    "NotAHeadProof",
+    "NotATailProof",
+    "NotClosable",
+    "OnlyMessageProofs",
+    "Options",
+    "OutOfOrder",
+    "Packet",
+    "PermissionDenied",
+    "Proof",
+    "Queue",
+    "Receipt",
+    "ReceiptExists",
+    "Received",
+    "Refused",
+    "Rejected",
+    "Relayer",
+    "Reply",
+    "Request",
+    "RequestKey",
+    "Root",
+    "Row",
+    "Sent",
+    "SlotNotOpen",
+    "SpecError",
+    "Submission",
+    "TimedOut",
+    "TimeoutNotReached",
+    "UnregisteredDestination",
+    "UnregisteredSender",
+    "UnsupportedType",
+    "View",
+    "Written",
+    "WrongChain",
+    "Zone",
+    "begin_block",
+    "bisect",
+    "close",
+    "commit_block",
+    "decode_packet",
+    "decode_receipt",
+    "decode_state",
+    "disconnect",
+    "encode_packet",
+    "encode_receipt",
+    "encode_state",
+    "freeze",
+    "key",
+    "key_b",
+    "parse",
+    "readings_b",
+    "registerChain",
+    "shut_down",
+    "signed_header",
+    "simple_root",
+    "submitEvidence",
+    "unfreeze",
+    "updateHeader",
+    "valid_by_validators",
+    "validators_hash",
+]

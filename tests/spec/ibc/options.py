@@ -1,0 +1,36 @@
+"""The options of section 4 and 5 that this oracle follows; the default is the reference's."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Switch = Literal["off", "on"]
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options.
+
+    `delay`: X-11, ns between adding a header and using it. `unbonding`: X-4, ns after which a trusted header is
+    unusable; None: never. `max_data`: of a packet, at send. `app_hash_lag`, `production`, `local` are for the
+    composition (network).
+    """
+
+    app_hash_lag: Literal[0, 1] = 0
+    redundant: Literal["error", "noop"] = "error"
+    expiry: Literal["strict", "inclusive"] = "strict"
+    order: Literal["ordered", "unordered"] = "ordered"
+    timeouts: Switch = "off"
+    cleanup: Switch = "off"
+    asynchronous: Switch = "on"
+    delay: int = 0
+    unbonding: int | None = None
+    max_data: int = 2**20
+    production: Literal["by_input", "by_program"] = "by_input"
+    """Calls of a block are sent in the order of the inputs that made them, or program by program."""
+    local: Literal["by_substream", "by_production"] = "by_substream"
+    """A block takes local requests first and then local replies, or both as they were made."""
+
+    def __post_init__(self) -> None:
+        if (self.order, self.timeouts, self.asynchronous) == ("unordered", "on", "on"):
+            # An unwritten slot looks like a packet that never came: it could time out and be executed both.
+            raise ValueError("unordered queues with timeouts need asynchronous = off")
