@@ -64,8 +64,8 @@ def test_a_pruned_tree_says_the_same_of_its_paths(content: dict[bytes, object], 
         steps = path_steps(pruned, path)
         assert steps[-1].result == digest(tree)
     # Whatever else it shows is true.
-    for path, value in leaves(pruned):
-        assert look(content, list(path)) == (Status.FOUND, value)
+    for shown, value in leaves(pruned):
+        assert look(content, list(shown)) == (Status.FOUND, value)
     for path in [[label] for label in content]:
         assert lookup(pruned, path).status in (Status.UNKNOWN, look(content, path)[0])
 

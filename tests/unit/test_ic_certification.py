@@ -7,6 +7,7 @@ vectors of its signature scheme.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from py_arkworks_bls12381 import G1Point, G2Point
@@ -181,7 +182,6 @@ def test_lookup(nodes: list[HashTree], asked: bytes, status: Status) -> None:
 
 def test_a_subtree_is_found_as_such() -> None:
     tree = build_tree({b"a": {b"b": b"c"}})
-    assert lookup_subtree(tree, [b"a"]).subtree == labeled(b"b") or lookup(tree, [b"a"]).status is Status.ERROR
     assert lookup_subtree(tree, [b"a"]).subtree == Labeled(b"b", Leaf(b"c"))
     assert lookup_subtree(tree, [b"z"]).status is Status.ABSENT
     with pytest.raises(PathNotProven):
@@ -264,7 +264,7 @@ def test_merging_prunings_of_different_trees_is_refused() -> None:
 
 
 def outside_subgroup(read: Callable[[bytes], Any], length: int) -> bytes:
-    """The first point that lies on the curve and not in the subgroup, which nearly all with small coordinates do."""
+    """A point that lies on the curve and not in the subgroup, as nearly all do that were not made from it."""
     for at in range(1, 100):
         data = b"\x80" + at.to_bytes(length - 1, "big")
         try:
@@ -381,10 +381,8 @@ def test_sharings_that_do_not_fit_together() -> None:
     # 2 - 1 * 2 is nobody's share.
     with pytest.raises(InvalidInput):
         deal(bls.SecretKey(2), 2, 2, [bls.SecretKey(bls.ORDER - 1)])
-    mine, theirs = (
-        deal(SUBNET, 2, 3, seeded_coefficients(b"a", 2)).key,
-        deal(OTHER, 2, 3, seeded_coefficients(b"b", 2)).key,
-    )
+    mine = deal(SUBNET, 2, 3, seeded_coefficients(b"a", 2)).key
+    theirs = deal(OTHER, 2, 3, seeded_coefficients(b"b", 2)).key
     mine.require_consistent()
     for mixed in (
         type(mine)(2, theirs.public_key, mine.share_keys),
