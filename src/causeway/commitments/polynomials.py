@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from causeway.commitments.galois import Elements, Field
+from causeway.commitments.keccak import keccak256
 
 Polynomial = list[int]
 
@@ -25,13 +26,24 @@ def distinct_roots(field: Field, polynomial: Polynomial) -> list[int] | None:
     if powers is None:
         return None
     factors = [monic]
-    # Of two different roots, some element of the basis 1, x, x^2, ... has multiples with different traces.
-    for place in range(field.bits):
+    # Of two different roots, some element of the basis s, sx, sx^2, ... has multiples with different traces.
+    multiple = _start(field, monic)
+    for _ in range(field.bits):
         if all(len(factor) == 2 for factor in factors):
             break
-        trace = _trace(field, powers, 1 << place)
+        trace = _trace(field, powers, multiple)
         factors = [part for factor in factors for part in _split(field, factor, trace)]
+        multiple = field.reduce(multiple << 1)
     return [factor[0] for factor in factors]
+
+
+def _start(field: Field, monic: Polynomial) -> int:
+    """Return an element other than 0 that follows from the polynomial and cannot be foreseen.
+
+    With a basis known beforehand, a set could be made whose elements come apart one round at a time, the slowest way.
+    """
+    digest = keccak256(b"".join([coefficient.to_bytes(8, "little") for coefficient in monic]))
+    return int.from_bytes(digest, "little") % ((1 << field.bits) - 1) + 1
 
 
 def _monic(field: Field, polynomial: Polynomial) -> Polynomial:
