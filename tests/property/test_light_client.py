@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 
@@ -302,10 +303,8 @@ def test_abi_values_have_one_encoding(value: tuple[object, ...], data: st.DataOb
     position = data.draw(st.integers(0, len(encoded) * 8 - 1))
     flipped = bytearray(encoded)
     flipped[position // 8] ^= 1 << position % 8
-    try:
+    with suppress(MalformedProof):
         assert abi.decode(abi.PACKET_V2, bytes(flipped)) != value
-    except MalformedProof:
-        pass
     for wrong in (encoded[:-1], encoded[:-32], encoded + bytes(32)):
         with pytest.raises(MalformedProof):
             abi.decode(abi.PACKET_V2, wrong)
@@ -316,10 +315,10 @@ def test_abi_values_have_one_encoding(value: tuple[object, ...], data: st.DataOb
 def test_packet_keys_are_taken_apart(client: str, sequence: int) -> None:
     key = packet_receipt_key_v2(client, sequence)
     assert parse_packet_key_v2(key) == PacketKey(client, KeyKind.RECEIPT, sequence)
-    for wrong in (key[:-9] + b"\x04" + key[-8:], key[-9:], key[:-8] + bytes(8), b":" + key, key[:-9] * 65 + key[-9:]):
-        if (wrong != key and len(wrong) != len(key[:-9] * 65 + key[-9:])) or len(wrong) > 137:
-            with pytest.raises(MalformedProof):
-                parse_packet_key_v2(wrong)
+    too_long = b"c" * 129 + key[-9:]
+    for wrong in (key[:-9] + b"\x04" + key[-8:], key[-9:], key[:-8] + bytes(8), b":" + key, too_long):
+        with pytest.raises(MalformedProof):
+            parse_packet_key_v2(wrong)
 
 
 def test_power_of_no_signer_is_counted_for_another() -> None:
