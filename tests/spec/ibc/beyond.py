@@ -3,6 +3,7 @@
 from .calls import DISCONNECT, push_packet, settle
 from .errors import (
     CleanupBackwards,
+    InvalidProof,
     MustBeReceipt,
     MustBeSendQueue,
     NotAHeadProof,
@@ -13,7 +14,7 @@ from .errors import (
     TimeoutNotReached,
 )
 from .events import Abandoned, Cleaned, TimedOut
-from .headers import Proof
+from .headers import Proof, proves
 from .keys import HEAD, TAIL, parse
 from .values import TIMEOUT, Packet, Receipt, decode_packet, decode_state
 from .zone import (
@@ -35,13 +36,13 @@ def IBCtimeout(S: Zone, A: str, M: Proof, relayer: str = "") -> str:
     ensure(purpose == "receipt", MustBeReceipt())
     for_this_chain(S, d)  # 3
     header = trusted_header(S, connection, M.height)  # 4
-    check_proof(S, header, M)  # 5
     if S.options.order == "ordered":
-        ensure(p == TAIL and M.value is not None, NotATailProof())  # 6
-        assert M.value is not None
+        value = check_proof(S, header, M)  # 5
+        ensure(p == TAIL, NotATailProof())  # 6
         i = connection.send.head()
-        ensure(decode_state(M.value) <= i, ReceiptExists())  # 7
+        ensure(decode_state(value) <= i, ReceiptExists())  # 7
     else:
+        ensure(proves(header, M, S.stores), InvalidProof())
         if isinstance(p, str):
             raise OnlyMessageProofs
         i = p
@@ -63,8 +64,7 @@ def IBCcleanup(S: Zone, A: str, M: Proof, relayer: str = "") -> str:
     for_this_chain(S, d)  # 3
     ensure(p == HEAD, NotAHeadProof())  # 4
     header = trusted_header(S, connection, M.height)  # 5
-    check_proof(S, header, M)  # 6
-    v = decode_state(M.value if M.value is not None else b"")
+    v = decode_state(check_proof(S, header, M))  # 6
     begin = connection.receipt.head()
     ensure(v > begin, CleanupBackwards())  # 7
     connection.receipt.advance(v)  # 8

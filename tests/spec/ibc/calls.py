@@ -103,8 +103,7 @@ def IBCreceive(A: Zone, S: str, M: Proof, relayer: str = "") -> str:
     else:
         ensure(not is_received(A, connection, p), OutOfOrder(None, p))
     header = trusted_header(A, connection, M.height)  # 6
-    check_proof(A, header, M)  # 7
-    packet = decode_packet(M.value if M.value is not None else b"")  # 8
+    packet = decode_packet(check_proof(A, header, M))  # 7, 8
     ensure(not packet.limited or A.options.timeouts == "on", InvalidPacket("a limit without timeouts"))
     arrived = Arrived(S, p, packet.type, packet.data)
     tx, place = A.next_tx(), len(A.log)
@@ -184,7 +183,7 @@ def IBCreceipt(S: Zone, A: str, M: Proof, relayer: str = "") -> str:
     ensure(purpose == "receipt", MustBeReceipt())
     for_this_chain(S, d)  # 3
     header = trusted_header(S, connection, M.height)  # 4
-    check_proof(S, header, M)  # 5
+    value = check_proof(S, header, M)  # 5
     if isinstance(p, str):  # 6
         raise OnlyMessageProofs
     pending = connection.send.get(p) is not None
@@ -193,7 +192,7 @@ def IBCreceipt(S: Zone, A: str, M: Proof, relayer: str = "") -> str:
     if S.options.order == "ordered":
         ensure(p == connection.send.head(), OutOfOrder(connection.send.head(), p))
     ensure(pending, OutOfOrder(connection.send.head(), p))
-    receipt = decode_receipt(M.value if M.value is not None else b"")  # 8
+    receipt = decode_receipt(value)  # 8
     tx, place = S.next_tx(), len(S.log)
     packet = settle(S, connection, p, receipt)  # 8, 9
     outcome_ = "commit" if receipt.code == SUCCESS else "rollback"

@@ -228,8 +228,11 @@ def trusted_header(zone: Zone, connection: Connection, h: int) -> Header:
     return found[0]
 
 
-def check_proof(zone: Zone, header: Header, M: Proof) -> None:
-    ensure(proves(header, M, zone.stores), InvalidProof())
+def check_proof(zone: Zone, header: Header, M: Proof) -> bytes:
+    """valid(H_h, M); gives the value. Only existence is proven (2.5), but for the time-outs of X-6."""
+    if M.value is None or not proves(header, M, zone.stores):
+        raise InvalidProof
+    return M.value
 
 
 def expired(zone: Zone, height: int, time: int, packet: Packet) -> bool:

@@ -1,0 +1,324 @@
+"""The IBC oracle beyond the seed: time-outs, cleanups, forks, headers, late and unordered receipts, disconnection."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tests.spec import ibc
+from tests.spec.ibc import invariants
+from tests.unit.test_spec_ibc import SECOND, TIMEOUTS, Chains
+
+
+def timeout(chains: Chains) -> str:
+    return ibc.IBCtimeout(chains["A"], "B", chains.proof("B", "A", "receipt", ibc.TAIL))
+
+
+def cleanup(chains: Chains) -> str:
+    return ibc.IBCcleanup(chains["B"], "A", chains.proof("A", "B", "send", ibc.HEAD))
+
+
+# ---- X-1, X-2
+
+
+def test_hazard_16_17_time_out_needs_the_remote_header() -> None:
+    chains = Chains(options=TIMEOUTS)
+    limit = chains["B"].height
+    chains.send(max_height=limit)
+    chains.send(max_height=limit)
+    chains.commit("A", seconds=10**6)
+    with pytest.raises(ibc.NotATailProof, match=r"^must be a tail proof$"):
+        ibc.IBCtimeout(
+            chains["A"], "B", replace(chains.proof("B", "A", "receipt", ibc.HEAD, 2), height=chains.show("B", "A"))
+        )
+    assert chains["B"].height - 1 == limit
+    with pytest.raises(ibc.TimeoutNotReached, match=r"^message timeout not yet reached$"):
+        timeout(chains)
+    chains.show("B", "A")
+    assert [timeout(chains), timeout(chains)] == ["Success"] * 2
+    with pytest.raises(ibc.TimeoutNotReached):
+        timeout(chains)
+    assert chains["A"].app == {"coins": 100, "escrow": 0, "outcomes": [("rollback", 0), ("rollback", 1)]}
+
+
+def test_hazard_16_received_in_the_last_block() -> None:
+    chains = Chains(options=TIMEOUTS)
+    limit = chains["B"].height
+    chains.send(max_height=limit)
+    chains.show("A", "B")
+    assert chains.receive(0) == "Success"
+    chains.show("B", "A")
+    with pytest.raises(ibc.ReceiptExists, match=r"^receipt exists, no timeout proof$"):
+        timeout(chains)
+    chains.show("B", "A")
+    with pytest.raises(ibc.ReceiptExists):
+        timeout(chains)
+    assert chains.receipt(0) == "Success"
+    assert chains["A"].app["outcomes"] == [("commit", 0)]
+
+
+@pytest.mark.parametrize(("expiry", "code"), [("strict", 0), ("inclusive", 2)])
+@pytest.mark.parametrize("limit", ["max_height", "max_time"])
+def test_expiry(expiry: Any, code: int, limit: str) -> None:
+    chains = Chains(options=replace(TIMEOUTS, expiry=expiry))
+    now = chains["B"].height if limit == "max_height" else chains["B"].time
+    for at in (now, now - 1, now + 1):
+        ibc.IBCsend(chains["A"], "B", "coin", b"", "bank", **{limit: at})
+    chains.show("A", "B")
+    for i in range(3):
+        chains.receive(i)
+    assert [receipt.code for receipt in chains.receipts_at()] == [code, 2, 0]
+
+
+def test_hazard_18_19_20_old_proof_and_cleanup_after_time_outs() -> None:
+    chains = Chains(options=TIMEOUTS)
+    limit = chains["B"].height
+    for _ in range(3):
+        chains.send(max_height=limit)
+    old = chains.show("A", "B")
+    chains.commit("B")
+    chains.show("B", "A")
+    for _ in range(3):
+        timeout(chains)
+    fresh = chains.send()
+    chains.show("A", "B")
+    with pytest.raises(ibc.OutOfOrder):
+        chains.receive(fresh)
+    assert chains.receive(0, height=old) == "Success"
+    assert chains.receipts_at() == [ibc.Receipt(b"", 2)] and chains["B"].app["coins"] == 100
+    assert cleanup(chains) == "Success"
+    assert chains.queue("B", "A", "receipt") == [3, 3]
+    with pytest.raises(ibc.CleanupBackwards, match=r"^cleanup must go forward$"):
+        cleanup(chains)
+    assert chains.receive(fresh) == "Success"
+    log = [*chains["A"].log, *chains["B"].log]
+    assert invariants.g1_exactly_once_in_order(log) == invariants.g4_atomic(log) == []
+
+
+def test_hazard_21_cleanup_leaves_what_is_not_acknowledged() -> None:
+    chains = Chains(options=TIMEOUTS)
+    for _ in range(4):
+        chains.send()
+    chains.show("A", "B")
+    for i in range(3):
+        chains.receive(i)
+    with pytest.raises(ibc.CleanupBackwards):
+        cleanup(chains)
+    chains.show("B", "A")
+    chains.receipt(0)
+    chains.receipt(1)
+    chains.show("A", "B")
+    cleanup(chains)
+    assert chains.queue("B", "A", "receipt") == [2, 3] and len(chains.receipts_at()) == 1
+    assert chains.queue("A", "B", "send") == [2, 4]
+
+
+# ---- X-3, X-4, X-11
+
+
+def test_hazard_08_two_headers_for_one_height_freeze() -> None:
+    chains = Chains(valid=lambda trust, header: True)
+    chains.send()
+    height = chains.show("A", "B")
+    good = chains.headers["A", height]
+    fork = replace(good, root=bytes(32))
+    assert ibc.updateHeader(chains["B"], "A", fork, "watcher") == "Success"
+    assert chains["B"].connections["A"].frozen
+    proof = chains.proof("A", "B", "send", 0)
+    calls: list[tuple[Any, Any]] = [
+        (ibc.IBCreceive, proof),
+        (ibc.IBCreceipt, proof),
+        (ibc.IBCtimeout, proof),
+        (ibc.IBCcleanup, proof),
+        (ibc.updateHeader, good),
+    ]
+    for call, argument in calls:
+        with pytest.raises(ibc.ConnectionFrozen):
+            call(chains["B"], "A", argument)
+    with pytest.raises(ibc.ConnectionFrozen):
+        chains.send(to="A", by="B")
+    ibc.unfreeze(chains["B"], "A", good)
+    assert ibc.IBCreceive(chains["B"], "A", proof) == "Success"
+    ibc.submitEvidence(chains["B"], "A", good, fork)
+    assert chains["B"].connections["A"].frozen
+    with pytest.raises(ibc.UnregisteredSender):
+        ibc.submitEvidence(chains["B"], "X", good, fork)
+
+
+def validator_chains(*sets: tuple[dict[str, int], set[str]]) -> tuple[Chains, list[ibc.Header]]:
+    """A chain R whose headers 1, 2, ... have these validator sets and signers; A trusts the first."""
+    chains = Chains(valid=ibc.valid_by_validators)
+    made = [
+        ibc.signed_header(ibc.Header("R", height, height * SECOND, bytes(32)), validators, signers)
+        for height, (validators, signers) in enumerate(sets, start=1)
+    ]
+    ibc.registerChain(chains["A"], "R", made[0])
+    return chains, made
+
+
+def outcome(chains: Chains, header: ibc.Header) -> str:
+    try:
+        return ibc.updateHeader(chains["A"], "R", header)
+    except ibc.SpecError as error:
+        return error.name
+
+
+def test_valid_with_the_same_set_needs_more_than_two_thirds() -> None:
+    six = dict.fromkeys("abcdef", 1)
+    chains, made = validator_chains((six, set(six)), (six, set("abcd")), (six, set("abcde")), (six, set("xyzvw")))
+    assert [outcome(chains, header) for header in made[1:]] == ["InvalidHeader", "Success", "InvalidHeader"]
+    assert outcome(chains, made[2]) == "Success"
+    assert outcome(chains, replace(made[2], validators_hash=bytes(32))) == "InvalidHeader"
+
+
+def test_hazard_23_skipping_too_much_needs_intermediate_headers() -> None:
+    sets = [dict.fromkeys("abcdef"[i : i + 3], 1) for i in range(4)]
+    chains, made = validator_chains(*[(one, set(one)) for one in sets])
+    assert outcome(chains, made[3]) == "NeedIntermediateHeader"
+
+    def submit(height: int) -> bool | None:
+        return {"Success": True, "NeedIntermediateHeader": None}.get(outcome(chains, made[height - 1]), False)
+
+    assert ibc.bisect(1, 4, submit) == [2, 3, 4]
+    assert {height for height, _ in chains["A"].connections["R"].T} == {1, 2, 3, 4}
+
+
+def test_hazard_24_a_set_replaced_at_once() -> None:
+    old, new = dict.fromkeys("abc", 1), dict.fromkeys("xyz", 1)
+    chains, made = validator_chains((old, set(old)), (new, set(new)), (new, set("xyzab")))
+    assert outcome(chains, made[1]) == "InvalidHeader"
+    assert outcome(chains, made[2]) == "Success"
+
+
+def test_hazard_23_expired_client_and_delay() -> None:
+    chains = Chains(options=ibc.Options(unbonding=10 * SECOND, delay=3 * SECOND))
+    chains.send()
+    chains.show("A", "B")
+    with pytest.raises(ibc.DelayNotElapsed):
+        chains.receive(0)
+    chains.commit("B", seconds=3)
+    chains.receive(0)
+    chains.send()
+    chains.show("A", "B")
+    chains.commit("B", seconds=20)
+    with pytest.raises(ibc.ClientExpired):
+        chains.receive(1)
+    with pytest.raises(ibc.ClientExpired):
+        chains.send(to="A", by="B")
+    with pytest.raises(ibc.ClientExpired):
+        ibc.updateHeader(chains["B"], "A", chains.commit("A"))
+
+
+# ---- X-6, X-9
+
+
+def test_late_receipts() -> None:
+    chains = Chains()
+    chains.send(b"later")
+    chains.send(b"later")
+    chains.send(b"now")
+    chains.show("A", "B")
+    for i in range(3):
+        chains.receive(i)
+    assert chains.queue("B", "A", "receipt") == [0, 3] and len(chains.receipts_at()) == 1
+    chains.show("B", "A")
+    with pytest.raises(ibc.InvalidProof):
+        ibc.IBCreceipt(
+            chains["A"],
+            "B",
+            replace(chains.proof("B", "A", "receipt", 0), value=ibc.encode_receipt(ibc.Receipt(b"", 0))),
+        )
+    with pytest.raises(ibc.OutOfOrder):
+        chains.receipt(2)
+    ibc.IBCwrite(chains["B"], "A", 1, b"late", 0)
+    ibc.IBCwrite(chains["B"], "A", 0, b"no", 16)
+    for slot in (0, 2, 3):
+        with pytest.raises(ibc.SlotNotOpen):
+            ibc.IBCwrite(chains["B"], "A", slot, b"", 0)
+    chains.show("B", "A")
+    assert [chains.receipt(i) for i in range(3)] == ["Success"] * 3
+    assert chains["A"].app["outcomes"] == [("rollback", 0), ("commit", 1), ("commit", 2)]
+
+
+@pytest.mark.parametrize("redundant", ["error", "noop"])
+def test_unordered_queues(redundant: Any) -> None:
+    chains = Chains(options=ibc.Options(order="unordered", redundant=redundant, cleanup="on"))
+    for data in (b"1", b"later", b"3", b"4"):
+        chains.send(data)
+    chains.show("A", "B")
+    for i in (3, 1, 0):
+        assert chains.receive(i) == "Success"
+    for i in (3, 1, 0):
+        if redundant == "noop":
+            assert chains.receive(i) == ibc.NOOP
+        else:
+            with pytest.raises(ibc.OutOfOrder):
+                chains.receive(i)
+    chains.show("B", "A")
+    assert [chains.receipt(3), chains.receipt(0)] == ["Success"] * 2
+    assert chains.queue("A", "B", "send") == [1, 4]
+    chains.show("A", "B")
+    assert cleanup(chains) == "Success"
+    assert chains.queue("B", "A", "receipt") == [1, 4]
+    ibc.IBCwrite(chains["B"], "A", 1, b"", 0)
+    assert chains.receive(2) == "Success"
+    chains.show("B", "A")
+    assert [chains.receipt(2), chains.receipt(1)] == ["Success"] * 2
+    assert chains.queue("A", "B", "send") == [4, 4]
+    assert chains["A"].app["escrow"] == 0
+
+
+def test_unordered_time_outs_are_proven_by_absence() -> None:
+    with pytest.raises(ValueError, match="asynchronous"):
+        ibc.Options(order="unordered", timeouts="on")
+    chains = Chains(options=ibc.Options(order="unordered", timeouts="on", asynchronous="off"))
+    limit = chains["B"].height
+    for _ in range(3):
+        chains.send(max_height=limit)
+    chains.show("A", "B")
+    chains.receive(1)
+    chains.commit("B")
+    chains.show("B", "A")
+
+    def absent(i: int) -> str:
+        return ibc.IBCtimeout(chains["A"], "B", chains.proof("B", "A", "receipt", i))
+
+    with pytest.raises(ibc.ReceiptExists):
+        absent(1)
+    with pytest.raises(ibc.OnlyMessageProofs):
+        ibc.IBCtimeout(chains["A"], "B", chains.proof("B", "A", "receipt", ibc.TAIL))
+    with pytest.raises(ibc.InvalidProof):
+        ibc.IBCtimeout(chains["A"], "B", replace(chains.proof("B", "A", "receipt", 1), value=None))
+    assert [absent(2), absent(0)] == ["Success"] * 2
+    with pytest.raises(ibc.TimeoutNotReached):
+        absent(2)
+    assert chains.receipt(1) == "Success"
+    assert chains["A"].app["escrow"] == 0 and chains.queue("A", "B", "send") == [3, 3]
+
+
+# ---- X-5
+
+
+def test_disconnect_and_shut_down() -> None:
+    chains = Chains()
+    chains.send()
+    assert ibc.disconnect(chains["A"], "B") == 1
+    with pytest.raises(ibc.ConnectionFrozen):
+        chains.send()
+    with pytest.raises(ibc.NotClosable):
+        ibc.close(chains["A"], "B")
+    chains.send(by="B", to="A")
+    chains.show("B", "A")
+    assert chains.receive(0, at="A", of="B") == "Success"
+    assert chains.receipts_at("A", "B") == [ibc.Receipt(b"", 1)]
+    chains.show("A", "B")
+    assert [chains.receive(0), chains.receive(1)] == ["Success"] * 2
+    assert chains["B"].connections["A"].disconnecting
+    chains.show("B", "A")
+    assert [chains.receipt(0), chains.receipt(1)] == ["Success"] * 2
+    ibc.close(chains["A"], "B")
+    with pytest.raises(ibc.InvalidHeader):
+        ibc.updateHeader(chains["A"], "B", chains.commit("B"))
+    ibc.shut_down(chains["B"], "A")
+    assert chains.queue("B", "A", "send") == [1, 1]
+    assert chains["B"].app["outcomes"] == [("rollback", 0)]
