@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from causeway.commitments.substrate.xdm_types import XDM_TYPES
+from causeway.model.errors import InvalidInput
 
 MAX_MESSAGE_BYTES = 5 << 20
 """Longest message that is decoded, in bytes: no carrier of XDM takes more."""
@@ -120,6 +121,8 @@ class Message:
         Raises:
             InvalidInput: a number does not fit its type, or the payload is none of its version.
         """
+        if self.version == 1 and isinstance(self.payload, ChannelOpen) and self.payload.relay_fee is not None:
+            raise InvalidInput("a ChannelOpen of payload version 1 has no relay fee")
         return XDM_TYPES.encode(
             "Message",
             {

@@ -33,6 +33,7 @@ from causeway.commitments.substrate.xdm_messages import (
     unhexed,
 )
 from causeway.commitments.substrate.xdm_types import XDM_TYPES
+from causeway.model.errors import InvalidInput
 
 PALLET = "Messenger"
 OUTBOX = "Outbox"
@@ -211,7 +212,7 @@ def channel_storage_key(foreign: ChainId, channel_id: int) -> bytes:
 
 def receipt_storage_key(domain: int) -> bytes:
     """Return the key under which the consensus chain keeps a domain's latest confirmed execution receipt."""
-    return storage_key("Domains", "LatestConfirmedDomainExecutionReceipt", (identity, domain.to_bytes(4, "little")))
+    return storage_key("Domains", "LatestConfirmedDomainExecutionReceipt", (identity, XDM_TYPES.encode("u32", domain)))
 
 
 def open_envelope(
@@ -253,6 +254,8 @@ def open_envelope(
 
 
 def _number(value: int) -> bytes:
+    if not 0 <= value < 1 << 8 * NUMBER_BYTES:
+        raise InvalidInput(f"channel ids and nonces are numbers of 256 bits, not {value}")
     return value.to_bytes(NUMBER_BYTES, "little")
 
 

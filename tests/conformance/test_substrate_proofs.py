@@ -1,0 +1,75 @@
+"""Storage proofs of a real genesis state, and of everything that can be done to them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from causeway.commitments.errors import ProofError
+from causeway.commitments.substrate.errors import InvalidProof, MissingValue, UnusedNodesInTheProof
+from causeway.commitments.substrate.node import StateVersion, decode_node, encode_node
+from causeway.commitments.substrate.proof import Status, read_storage_proof, read_value, verify_storage_proof
+from tests.conformance.substrate_vectors import unhex, vectors
+
+Case = tuple[bytes, list[bytes], list[dict[str, str]]]
+
+
+@pytest.fixture
+def case(shared_folder: Path) -> Case:
+    (found,) = vectors(shared_folder, "storage_proofs.json")["cases"]
+    return bytes.fromhex(found["state_root"]), unhex(found["proof_nodes"]), found["checks"]
+
+
+def test_each_key_is_stored_absent_or_undecided(case: Case) -> None:
+    root, nodes, checks = case
+    reads = read_storage_proof(root, nodes, [bytes.fromhex(check["key"]) for check in checks])
+    for read, check in zip(reads, checks, strict=True):
+        assert read.status is Status(check["result"])
+        assert (None if read.value is None else read.value.hex()) == check.get("value")
+    assert [step.operation for step in reads[0].steps] == ["leaf"] + 5 * ["branch"]
+    assert reads[0].steps[-1].result == root
+
+
+def test_a_value_is_read_when_every_node_is_needed(case: Case) -> None:
+    root, nodes, checks = case
+    key = bytes.fromhex(checks[0]["key"])
+    value, steps = read_value(root, nodes, key, StateVersion.V0)
+    assert value.hex() == checks[0]["value"]
+    assert len(steps) == len(nodes)
+    assert verify_storage_proof(root, nodes, {key: value, bytes.fromhex(checks[1]["key"]): None})
+    with pytest.raises(MissingValue):
+        read_value(root, nodes, bytes.fromhex(checks[1]["key"]))
+    with pytest.raises(InvalidProof):
+        read_value(root, nodes, bytes.fromhex(checks[2]["key"]))
+
+
+def test_one_node_more_less_or_twice_is_refused(case: Case) -> None:
+    root, nodes, checks = case
+    key = bytes.fromhex(checks[0]["key"])
+    for place in range(len(nodes)):
+        with pytest.raises(InvalidProof):
+            read_value(root, nodes[:place] + nodes[place + 1 :], key)
+        with pytest.raises(UnusedNodesInTheProof):
+            read_value(root, [*nodes, nodes[place]], key)
+    with pytest.raises(UnusedNodesInTheProof):
+        read_value(root, [*nodes, b"\x00"], key)
+
+
+def test_no_flipped_bit_goes_unnoticed(case: Case) -> None:
+    root, nodes, checks = case
+    key = bytes.fromhex(checks[0]["key"])
+    for place, part in enumerate(nodes):
+        for bit in range(0, 8 * len(part), 7):
+            changed = bytearray(part)
+            changed[bit // 8] ^= 1 << bit % 8
+            with pytest.raises(ProofError):
+                read_value(root, [*nodes[:place], bytes(changed), *nodes[place + 1 :]], key)
+
+
+def test_real_nodes_are_written_as_they_were_read(case: Case) -> None:
+    for part in case[1]:
+        decoded = decode_node(part)
+        assert decoded is not None
+        children = None if decoded.is_leaf else decoded.children
+        assert encode_node(decoded.partial, decoded.value, children, StateVersion.V0) == part

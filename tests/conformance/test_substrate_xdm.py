@@ -1,0 +1,192 @@
+"""The public cross-domain envelopes: every byte decoded, the proofs followed to the message."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.commitments.errors import ProofError
+from causeway.commitments.substrate.errors import BadProof, FailedToDecode, UnusedNodesInTheProof
+from causeway.commitments.substrate.xdm_messages import (
+    ChainId,
+    ChannelClose,
+    ChannelOpen,
+    Message,
+    ProtocolResponse,
+)
+from causeway.commitments.substrate.xdm_proofs import (
+    CrossDomainMessage,
+    ExecutionReceipt,
+    message_storage_key,
+    open_envelope,
+    receipt_storage_key,
+)
+from tests.conformance.substrate_vectors import unhex, vectors
+
+NAMES = (
+    "from_consensus_relay_message_channel_open",
+    "from_consensus_relay_message_response",
+    "from_domains_relay_message",
+    "from_domains_relay_message_channel_open",
+    "between_domains_relay_message",
+)
+ROOT_BYTES = 32
+
+
+@pytest.fixture
+def cases(shared_folder: Path) -> dict[str, Any]:
+    content = vectors(shared_folder, "xdm_fixtures.json")
+    lists = [value for value in content.values() if isinstance(value, list)]
+    return {case["name"]: case for cases in lists for case in cases if isinstance(case, dict)}
+
+
+@pytest.fixture(params=NAMES)
+def case(request: pytest.FixtureRequest, cases: dict[str, Any]) -> Any:
+    return cases[request.param]
+
+
+def chain(plain: Any) -> ChainId:
+    return ChainId(None if plain == "consensus" else plain["domain"])
+
+
+def opened(case: Any, envelope: CrossDomainMessage | None = None, root: bytes | None = None) -> Message:
+    """Follow the proofs of a fixture, or of what has become of it."""
+    fixture = bytes.fromhex(case["fixture_hex"])
+    message, _ = open_envelope(
+        fixture[:ROOT_BYTES] if root is None else root,
+        CrossDomainMessage.decode(fixture[ROOT_BYTES:]) if envelope is None else envelope,
+        response=case["decoded"]["storage_item"] == "InboxResponses",
+        # The one that carries a proof of the kind Consensus with a domain as its source.
+        strict_envelope=case["name"] != "between_domains_relay_message",
+    )
+    return message
+
+
+def test_every_byte_is_decoded(case: Any) -> None:
+    data = bytes.fromhex(case["fixture_hex"])[ROOT_BYTES:]
+    envelope, expected = CrossDomainMessage.decode(data), case["decoded"]
+    assert envelope.encode() == data
+    assert envelope.src_chain_id == chain(expected["src_chain"])
+    assert envelope.dst_chain_id == chain(expected["dst_chain"])
+    assert (envelope.channel_id, envelope.nonce) == (expected["channel_id"], expected["nonce"])
+    assert envelope.proof.kind == expected["proof_kind"]
+    assert list(envelope.proof.message_proof) == unhex(expected["message_proof_nodes"])
+    domain_nodes = expected["domain_proof_nodes"]
+    assert envelope.proof.domain_proof == (None if domain_nodes is None else tuple(unhex(domain_nodes)))
+    assert envelope.weight_tag.kind == expected["weight_tag"]
+    mmr, expected_mmr = envelope.proof.consensus_chain_mmr_proof, expected["consensus_chain_mmr_proof"]
+    assert mmr.consensus_block_number == expected_mmr["block_number"]
+    assert mmr.consensus_block_hash.hex() == expected_mmr["block_hash"]
+    assert (mmr.leaf_indices, mmr.leaf_count, mmr.items) == ((), 0, ())
+
+
+def test_the_proofs_lead_to_the_message(case: Any) -> None:
+    expected = case["decoded"]
+    message = opened(case)
+    assert message.encode().hex() == expected["message_hex"]
+    assert Message.decode(bytes.fromhex(expected["message_hex"])) == message
+    key = message_storage_key(expected["storage_item"], message.dst_chain_id, message.channel_id, message.nonce)
+    assert key.hex() == expected["message_storage_key"]
+    plain = expected["message"]
+    assert message.version == plain["version"]
+    assert message.last_delivered_message_response_nonce == plain["last_delivered_message_response_nonce"]
+    if plain["payload"] == "Protocol/Response":
+        assert message.payload == ProtocolResponse(None)
+    elif plain["request"] == "ChannelClose":
+        assert message.payload == ChannelClose()
+    else:
+        assert message.payload == ChannelOpen(plain["request"]["max_outgoing_messages"])
+
+
+def test_a_domains_root_comes_from_its_receipt(cases: dict[str, Any]) -> None:
+    for case in cases.values():
+        expected = case["decoded"]
+        if expected["proof_kind"] != "Domain":
+            assert expected["message_root"] == expected["state_root"]
+            continue
+        assert receipt_storage_key(expected["src_chain"]["domain"]).hex() == expected["receipt_storage_key"]
+        receipt_value = max(unhex(expected["domain_proof_nodes"]), key=len)
+        receipt = ExecutionReceipt.decode(receipt_value)
+        assert receipt.final_state_root.hex() == expected["message_root"]
+        assert receipt.encode() == receipt_value
+
+
+def test_the_envelope_must_be_what_the_proof_holds(case: Any) -> None:
+    envelope = CrossDomainMessage.decode(bytes.fromhex(case["fixture_hex"])[ROOT_BYTES:])
+    for change in (
+        {"src_chain_id": ChainId(3)},
+        {"dst_chain_id": ChainId(3)},
+        {"channel_id": envelope.channel_id + 1},
+        {"nonce": envelope.nonce + (1 << 64)},
+    ):
+        with pytest.raises(ProofError):
+            opened(case, dataclasses.replace(envelope, **change))
+
+
+def test_a_domain_with_a_proof_of_the_kind_consensus_is_refused(cases: dict[str, Any]) -> None:
+    case = cases["between_domains_relay_message"]
+    fixture = bytes.fromhex(case["fixture_hex"])
+    envelope = CrossDomainMessage.decode(fixture[ROOT_BYTES:])
+    with pytest.raises(BadProof):
+        open_envelope(fixture[:ROOT_BYTES], envelope, response=False)
+
+
+def test_a_request_is_no_response(case: Any) -> None:
+    other = dict(case, decoded=dict(case["decoded"]))
+    items = {"Outbox": "InboxResponses", "InboxResponses": "Outbox"}
+    other["decoded"]["storage_item"] = items[case["decoded"]["storage_item"]]
+    with pytest.raises(ProofError):
+        opened(other)
+
+
+def test_no_flipped_bit_goes_unnoticed(case: Any) -> None:
+    """Only what no proof covers may change: the placeholder of the mountain range, and the weight tag."""
+    fixture = bytes.fromhex(case["fixture_hex"])
+    good = CrossDomainMessage.decode(fixture[ROOT_BYTES:])
+    for bit in range(0, 8 * len(fixture), 11):
+        changed = bytearray(fixture)
+        changed[bit // 8] ^= 1 << bit % 8
+        try:
+            envelope = CrossDomainMessage.decode(bytes(changed[ROOT_BYTES:]))
+            opened(case, envelope, bytes(changed[:ROOT_BYTES]))
+        except ProofError:
+            continue
+        mmr = envelope.proof.consensus_chain_mmr_proof
+        proof = dataclasses.replace(good.proof, consensus_chain_mmr_proof=mmr)
+        assert envelope == dataclasses.replace(good, proof=proof, weight_tag=envelope.weight_tag)
+        assert envelope != good or changed[:ROOT_BYTES] == fixture[:ROOT_BYTES]
+
+
+def test_no_byte_more_or_less_goes_unnoticed(case: Any) -> None:
+    data = bytes.fromhex(case["fixture_hex"])[ROOT_BYTES:]
+    for end in range(0, len(data), 7):
+        with pytest.raises(FailedToDecode):
+            CrossDomainMessage.decode(data[:end])
+    with pytest.raises(FailedToDecode):
+        CrossDomainMessage.decode(data + b"\x00")
+    message = bytes.fromhex(case["decoded"]["message_hex"])
+    for end in range(len(message)):
+        with pytest.raises(FailedToDecode):
+            Message.decode(message[:end])
+    with pytest.raises(FailedToDecode):
+        Message.decode(message + b"\x00")
+
+
+def test_an_envelopes_nodes_are_a_set_and_all_are_needed(case: Any) -> None:
+    envelope = CrossDomainMessage.decode(bytes.fromhex(case["fixture_hex"])[ROOT_BYTES:])
+    nodes = envelope.proof.message_proof
+
+    def with_nodes(*given: bytes) -> CrossDomainMessage:
+        return dataclasses.replace(envelope, proof=dataclasses.replace(envelope.proof, message_proof=given))
+
+    with pytest.raises(FailedToDecode):
+        CrossDomainMessage.decode(with_nodes(nodes[0], *nodes).encode())
+    with pytest.raises(FailedToDecode):
+        CrossDomainMessage.decode(with_nodes(*reversed(nodes)).encode())
+    with pytest.raises(UnusedNodesInTheProof):
+        opened(case, with_nodes(*nodes, nodes[-1]))
+    with pytest.raises(UnusedNodesInTheProof):
+        opened(case, with_nodes(*nodes, b"\xff" * 40))

@@ -1,0 +1,119 @@
+"""The deployed trie, built for the browser, and scalecodec against ours: roots, proofs, encodings."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scalecodec.base import RuntimeConfigurationObject
+
+from causeway.commitments.substrate.compact import compact_column, encode_compact
+from causeway.commitments.substrate.node import StateVersion
+from causeway.commitments.substrate.ordered import ordered_key, ordered_root
+from causeway.commitments.substrate.proof import prove, read_storage_proof
+from causeway.commitments.substrate.trie import Trie
+from tests.conformance.substrate_vectors import vectors
+
+SCRIPT = "substrate.mjs"
+Node = Callable[[str, Any], Any]
+Entries = list[tuple[bytes, bytes]]
+
+
+def random_entries(seed: int) -> Entries:
+    """Keys that share long and short beginnings, values around the bounds of inlining and hashing."""
+    chance = random.Random(seed)
+    prefixes = [b"", chance.randbytes(1), chance.randbytes(32), chance.randbytes(40)]
+    keys = {chance.choice(prefixes) + chance.randbytes(chance.choice([0, 1, 2, 3, 64])) for _ in range(60)}
+    lengths = [0, 1, 3, 20, 31, 32, 33, 34, 63, 64, 200, 20_000]
+    return [(key, chance.randbytes(chance.choice(lengths))) for key in sorted(keys)]
+
+
+def build(entries: Entries, version: StateVersion) -> Trie:
+    return Trie.build([key for key, _ in entries], [value for _, value in entries], version)
+
+
+def written(data: bytes) -> str:
+    return "0x" + data.hex()
+
+
+def test_its_roots_are_ours(node: Node, shared_folder: Path) -> None:
+    cases: list[tuple[Entries, StateVersion, bytes]] = []
+    for seed in range(12):
+        entries = random_entries(seed)
+        for version in StateVersion:
+            cases.append((entries, version, build(entries, version).root))
+    for run in vectors(shared_folder, "state_trie_roots.json")["runs"]:
+        entries = [(bytes.fromhex(key), bytes.fromhex(value)) for key, value in run["pairs_hex"]]
+        for version in StateVersion:
+            cases.append((entries, version, bytes.fromhex(run[f"root_v{version}"])))
+    messages = [random.Random(index).randbytes(index % 50) for index in range(300)]
+    queue = [(ordered_key(index), message) for index, message in enumerate(messages)]
+    cases += [(queue, version, ordered_root(messages, version)) for version in StateVersion]
+
+    asked = [
+        {"entries": [[written(key), written(value)] for key, value in entries], "version": int(version)}
+        for entries, version, _ in cases
+    ]
+    answers = node(SCRIPT, {"roots": asked})["roots"]
+    assert answers == [{"ok": written(root)} for _, _, root in cases]
+
+
+def test_it_reads_our_proofs_and_nothing_from_tampered_ones(node: Node) -> None:
+    chance = random.Random(7)
+    asked: list[dict[str, Any]] = []
+    expected = []
+    for seed in range(8):
+        for version in StateVersion:
+            entries = random_entries(seed)
+            trie = build(entries, version)
+            proven = chance.sample(entries, 3)
+            parts = prove(trie, [key for key, _ in proven])
+            asked.append({"root": written(trie.root), "nodes": [written(part) for part in parts]})
+            expected.append(proven)
+    good = node(SCRIPT, {"proofs": asked})["proofs"]
+    for answer, proven in zip(good, expected, strict=True):
+        found = dict(map(tuple, answer["ok"]))
+        assert all(found[written(key)] == written(value) for key, value in proven)
+
+    tampered = []
+    for case in asked:
+        for place, part in enumerate(case["nodes"]):
+            changed = bytearray.fromhex(part[2:])
+            changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+            nodes = [*case["nodes"][:place], written(bytes(changed)), *case["nodes"][place + 1 :]]
+            tampered.append({"root": case["root"], "nodes": nodes})
+    owners = [index for index, case in enumerate(asked) for _ in case["nodes"]]
+    for owner, answer in zip(owners, node(SCRIPT, {"proofs": tampered})["proofs"], strict=True):
+        found = dict(map(tuple, answer.get("ok", [])))
+        assert any(found.get(written(key)) != written(value) for key, value in expected[owner])
+
+
+def test_we_read_the_proofs_that_it_makes(node: Node) -> None:
+    asked, expected = [], []
+    for seed in range(8):
+        # It makes a trie of the entries that a proof shows, in the older layout, and proves what is updated.
+        entries = random_entries(seed)
+        trie = build(entries, StateVersion.V0)
+        (key, _), fresh = random.Random(seed).choice(entries), b"another value"
+        nodes = prove(trie, [key for key, _ in entries])
+        asked.append({"nodes": [written(part) for part in nodes], "updates": [[written(key), written(fresh)]]})
+        trie.insert(key, fresh)
+        expected.append((trie.root, key, fresh))
+    for answer, (root, key, fresh) in zip(node(SCRIPT, {"created": asked})["created"], expected, strict=True):
+        their_root, their_nodes = answer["ok"]
+        assert their_root == written(root)
+        (read,) = read_storage_proof(root, [bytes.fromhex(part[2:]) for part in their_nodes], [key])
+        assert read.value == fresh
+
+
+@pytest.mark.parametrize("exponent", [0, 5, 6, 7, 13, 14, 15, 29, 30, 31, 32, 39, 40, 63])
+def test_scalecodec_writes_our_compact_integers(exponent: int) -> None:
+    configuration = RuntimeConfigurationObject()
+    numbers = [max(0, (1 << exponent) + step) for step in (-1, 0, 1)]
+    theirs = [bytes(configuration.create_scale_object("Compact<u64>").encode(number).data) for number in numbers]
+    assert [encode_compact(number) for number in numbers] == theirs
+    assert compact_column(np.array(numbers, dtype=np.uint64)).to_pylist() == theirs
