@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from causeway.commitments.errors import MalformedProof
-from causeway.commitments.ic import errors
+from causeway.commitments.ic import errors, hash_tree
 from causeway.commitments.ic.bls import SecretKey
 from causeway.commitments.ic.certificate_errors import InvalidSignature
-from causeway.commitments.ic.errors import EncodeError
+from causeway.commitments.ic.errors import DecodeError, EncodeError
 from causeway.commitments.ic.hash_tree import build_tree, digest
 from causeway.commitments.ic.labeled_tree import (
     LabeledTree,
@@ -364,3 +364,31 @@ def test_a_slice_can_be_made_of_a_stream_tree() -> None:
         assert payload == payload_tree(OWN, tree.header, {i: STREAM[i - 5] for i in range(begin, end)})
         assert recompute_digest(payload, witness) == digest(build_tree({b"streams": streams_tree(roots)}))
     assert CURRENT == CertificationVersion.V25
+
+
+def test_splitting_a_hash_tree_leaves_a_minimal_witness() -> None:
+    gone = hash_tree.Pruned(bytes(32))
+    padded = hash_tree.Fork(
+        hash_tree.Labeled(b"a", hash_tree.Leaf(b"1")), hash_tree.Fork(hash_tree.Labeled(b"b", gone), gone)
+    )
+    payload, witness = split_hash_tree(padded)
+    assert payload == subtree(a=Leaf(b"1"))
+    assert isinstance(witness, Fork) and isinstance(witness.right, Pruned)
+    assert recompute_digest(payload, witness) == digest(padded)
+    empty = hash_tree.Labeled(b"a", hash_tree.Empty())
+    assert split_hash_tree(empty) == (subtree(a=subtree()), Node(b"a", KNOWN))
+
+
+@pytest.mark.parametrize(
+    "tree",
+    [
+        hash_tree.Pruned(bytes(32)),
+        hash_tree.Fork(hash_tree.Leaf(b""), hash_tree.Pruned(bytes(32))),
+        hash_tree.Fork(hash_tree.Labeled(b"a", hash_tree.Leaf(b"")), hash_tree.Empty()),
+        hash_tree.Fork(hash_tree.Labeled(b"b", hash_tree.Leaf(b"")), hash_tree.Labeled(b"a", hash_tree.Leaf(b""))),
+        hash_tree.Fork(hash_tree.Labeled(b"a", hash_tree.Leaf(b"")), hash_tree.Labeled(b"a", hash_tree.Leaf(b""))),
+    ],
+)
+def test_what_is_no_hash_tree_of_maps_is_not_split(tree: hash_tree.HashTree) -> None:
+    with pytest.raises(DecodeError):
+        split_hash_tree(tree)
