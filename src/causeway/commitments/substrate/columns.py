@@ -36,6 +36,7 @@ from causeway.commitments.substrate.node import (
     StateVersion,
     encode_header,
     encode_node,
+    reference_of,
 )
 from causeway.commitments.substrate.structure import Structure, build_structure
 from causeway.model.errors import InvalidInput
@@ -43,6 +44,9 @@ from causeway.model.order import Groups, Rows
 
 PIECE = 1 << 16
 """Nodes are encoded in pieces of this many, so that what is written and hashed is still in the cache."""
+
+FEW = 16
+"""Nodes of one height are written one by one while there are no more of them than this: columns have a fixed cost."""
 
 _REFERENCE_BYTES = 1 + DIGEST_BYTES
 """A reference as it stands in its parent: a length, and up to 32 bytes."""
@@ -167,6 +171,12 @@ Encoder = Callable[[TrieColumns, Rows], pa.LargeBinaryArray]
 
 def _refer(columns: TrieColumns, nodes: Rows, encode: Encoder) -> None:
     """Write the references of nodes whose children have theirs."""
+    if len(nodes) <= FEW:
+        for node in nodes.tolist():
+            reference = reference_of(columns.encoding(node))
+            columns.references[node, 0] = len(reference) << 2
+            columns.references[node, 1 : 1 + len(reference)] = np.frombuffer(reference, dtype=np.uint8)
+        return
     encodings = encode(columns, nodes)
     lengths = np.diff(offsets_of(encodings))
     short = lengths < DIGEST_BYTES

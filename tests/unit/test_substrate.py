@@ -1,0 +1,384 @@
+"""Facts of Substrate's tries and of XDM that need no vector files, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from causeway.commitments.errors import MalformedProof, OverLimit, ProofRefused
+from causeway.commitments.substrate.compact import compact_column, compact_order, decode_compact, encode_compact
+from causeway.commitments.substrate.egress import (
+    block_ingress_roots,
+    egress_queue_roots,
+    egress_root,
+    queue_topic,
+    verify_queue,
+)
+from causeway.commitments.substrate.errors import (
+    FailedToDecode,
+    HeadMismatch,
+    InvalidProof,
+    MissingValue,
+    RootMismatch,
+    UnusedNodesInTheProof,
+)
+from causeway.commitments.substrate.hashing import (
+    blake2_128,
+    blake2_128_concat,
+    blake2_256,
+    identity,
+    twox_64_concat,
+    twox_128,
+    twox_256,
+)
+from causeway.commitments.substrate.message_queue_chain import (
+    FIRST_HEAD,
+    QueuedMessage,
+    heads,
+    verify_channels,
+    verify_message_queue_chain,
+)
+from causeway.commitments.substrate.node import (
+    EMPTY_NODE,
+    EMPTY_ROOT,
+    WIDTH,
+    StateVersion,
+    decode_node,
+    encode_node,
+)
+from causeway.commitments.substrate.ordered import OrderedTrie, ordered_root
+from causeway.commitments.substrate.proof import Status, prove, read_storage_proof, read_value, verify_storage_proof
+from causeway.commitments.substrate.storage_keys import storage_key, storage_key_column, storage_prefix
+from causeway.commitments.substrate.trie import Trie
+from causeway.commitments.substrate.xdm_channels import Channel
+from causeway.commitments.substrate.xdm_messages import (
+    CONSENSUS,
+    ChainId,
+    ChannelOpen,
+    CollectedFee,
+    DispatchError,
+    EndpointRequest,
+    EndpointResponse,
+    Message,
+    Payload,
+    ProtocolResponse,
+)
+from causeway.commitments.substrate.xdm_proofs import (
+    OUTBOX,
+    MmrLeaf,
+    message_storage_key,
+    message_storage_keys,
+)
+from causeway.model.errors import InvalidInput
+
+V0, V1 = StateVersion
+
+
+def test_the_references_check_values() -> None:
+    """ICMP reference 2.3 and 2.4."""
+    assert EMPTY_ROOT.hex() == "03170a2e7597b7b7e3d84c05391d139a62b157e78786d8c082f29dcf4c111314"
+    two = Trie(V0)
+    two.insert(bytes.fromhex("4819"), b"\xfe")
+    two.insert(bytes.fromhex("1314"), b"\xff")
+    assert prove(two, [b""]) == [bytes.fromhex("80 1200 14 4303 14 04ff 14 4308 19 04fe")]
+    roots = {
+        (b"\x01\x02\x03", b"\x07\x08\x09"): "81d071a81ce63ac147f3367a088fa8ab33e76ad259b9dce75d8914f01bd61450",
+        (b"\x01\x02\x03", b"\x04\x05\x06"): "7635f6bf2095206f4b6a23ff8b2cdda8b0b09812d23c35950eecfc26c7cfbe82",
+        (
+            b"static",
+            b"even-keeled",
+            b"Future-proofed",
+        ): "d847b86d0219a384d11458e829e9f4f4cce7e3cc2e6dcd0e8a6ad6f12c64a737",
+    }
+    for messages, root in roots.items():
+        assert egress_root(messages).hex() == root
+    topic = queue_topic(egress_root([b"\x01\x02\x03", b"\x07\x08\x09"]))
+    assert topic.hex() == "39c7440fbc6a7a5e5e2bab6cd5fd38ef96ca61d49b8cd17e224a4664ea399d01"
+
+
+def test_storage_prefixes_of_the_messenger() -> None:
+    """XDM reference 2.4."""
+    messenger = "19bc6099459d33e46fffbc8449a0e701"
+    for item, hashed in {
+        "Outbox": "2c21e4b0f37ac179db1f62b4785c1ed8",
+        "InboxResponses": "b2ed8354857ed27f97e3281ace1f074a",
+        "Channels": "7759ccc18de172078306ca5973251a7b",
+    }.items():
+        assert storage_prefix("Messenger", item).hex() == messenger + hashed
+    receipt = storage_prefix("Domains", "LatestConfirmedDomainExecutionReceipt").hex()
+    assert receipt == "0b41d0c7f7b4485bd7be1d66066b00ad78eb157453dd150fae6ca26d23f578bd"
+
+
+def test_hashers_and_keys_of_maps() -> None:
+    assert twox_128(b"System").hex() == "26aa394eea5630e07c48ae0c9558cef7"
+    assert twox_128(b"Account").hex() == "b99d880ec681799c0cf30e8886371da9"
+    assert twox_256(b"abc")[:16] == twox_128(b"abc")
+    assert twox_64_concat(b"abc") == twox_128(b"abc")[:8] + b"abc"
+    assert blake2_256(b"").hex() == "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8"
+    assert blake2_128_concat(b"abc") == blake2_128(b"abc") + b"abc"
+    key = storage_key("System", "Account", (blake2_128_concat, b"\x01" * 32))
+    assert key == twox_128(b"System") + twox_128(b"Account") + blake2_128(b"\x01" * 32) + b"\x01" * 32
+    double = storage_key("A", "B", (twox_64_concat, b"x"), (identity, b"y"))
+    assert double == storage_prefix("A", "B") + twox_64_concat(b"x") + b"y"
+    assert storage_key_column(storage_prefix("A", "B")).to_pylist() == [storage_prefix("A", "B")]
+    nonces = np.array([0, 255, 256, 1 << 63], dtype=np.uint64)
+    many = message_storage_keys(OUTBOX, ChainId(7), 1 << 200, nonces).to_pylist()
+    assert many == [message_storage_key(OUTBOX, ChainId(7), 1 << 200, int(nonce)) for nonce in nonces]
+    with pytest.raises(InvalidInput):
+        message_storage_key(OUTBOX, CONSENSUS, 1 << 256, 0)
+
+
+def test_compact_integers() -> None:
+    """XDM reference 2.3; ICMP reference 2.3: 0 -> 00, 1 -> 04, 63 -> fc, 64 -> 0101."""
+    known = {
+        0: "00",
+        1: "04",
+        63: "fc",
+        64: "0101",
+        16_383: "fdff",
+        16_384: "02000100",
+        (1 << 30) - 1: "feffffff",
+        1 << 30: "0300000040",
+        (1 << 32) - 1: "03ffffffff",
+        1 << 32: "070000000001",
+        (1 << 64) - 1: "13ffffffffffffffff",
+    }
+    for number, encoding in known.items():
+        assert encode_compact(number).hex() == encoding
+        assert decode_compact(bytes.fromhex(encoding), 0, "it") == (number, len(encoding) // 2)
+    assert compact_column(np.array(list(known), dtype=np.uint64)).to_pylist() == [
+        bytes.fromhex(encoding) for encoding in known.values()
+    ]
+    order = compact_order(20_000).tolist()
+    assert order == sorted(range(20_000), key=encode_compact)
+    largest = (1 << 536) - 1
+    assert decode_compact(encode_compact(largest), 0, "it")[0] == largest
+    for number in (-1, largest + 1):
+        with pytest.raises(InvalidInput):
+            encode_compact(number)
+
+
+@pytest.mark.parametrize("encoding", ["", "01", "0100", "fd00", "02000000", "0300000000", "03ffffff3f", "070000004000"])
+def test_compact_integers_have_one_form(encoding: str) -> None:
+    with pytest.raises(FailedToDecode):
+        decode_compact(bytes.fromhex(encoding), 0, "it")
+
+
+@pytest.mark.parametrize("count", [0, 1, 14, 15, 16, 30, 31, 32, 62, 63, 64, 317, 318, 319, 65_534])
+@pytest.mark.parametrize("length", [0, 32, 33])
+def test_headers_of_long_partial_keys(count: int, length: int) -> None:
+    partial, value = bytes(index % 16 for index in range(count)), bytes(length)
+    for version in StateVersion:
+        for children in (None, [b"\x41\x01\x04\x01", *[None] * (WIDTH - 2), bytes(32)]):
+            data = encode_node(partial, value, children, version)
+            node = decode_node(data)
+            assert node is not None
+            assert node.partial == partial
+            hashed = version == V1 and length >= 33
+            assert (node.value, node.value_digest) == ((None, blake2_256(value)) if hashed else (value, None))
+            assert node.is_leaf == (children is None)
+            with pytest.raises(InvalidProof):
+                decode_node(data + b"\x00")
+            with pytest.raises(InvalidProof):
+                decode_node(data[:-1])
+
+
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        "",
+        "01",
+        "0f",
+        "0000",
+        "411104",  # padding of an odd partial key
+        "4101",  # no value
+        "410101",  # a length that is not in its shortest form
+        "4101080a",  # a value that is cut off
+        "80000000",  # no children
+        "800100040a",  # one child
+        "8003000004",  # a child of no bytes
+        "c00000040a",  # a value, no children
+        "7fff",  # a count without its end
+        "7f" + "ff" * 257 + "00",  # a count above 65,535
+        "2101" + "00" * 31,  # a hash that is cut off
+        "8003000400" + "84" + "00" * 33,  # a reference of more than 32 bytes
+    ],
+)
+def test_no_nodes(encoding: str) -> None:
+    with pytest.raises(InvalidProof):
+        decode_node(bytes.fromhex(encoding))
+
+
+def test_values_of_33_bytes_are_hashed_from_v1_on() -> None:
+    for length, same in ((32, True), (33, False)):
+        roots = {Trie.build([b"key"], [bytes(length)], version).root for version in StateVersion}
+        assert (len(roots) == 1) == same
+
+
+def test_tries_without_entries() -> None:
+    trie = Trie()
+    assert trie.root == EMPTY_ROOT == ordered_root([]) == Trie.build([], []).root
+    assert prove(trie, [b"key"]) == [EMPTY_NODE]
+    assert verify_storage_proof(EMPTY_ROOT, [EMPTY_NODE], {b"key": None})
+    assert verify_storage_proof(EMPTY_ROOT, [], {b"": None})
+    assert not trie.delete(b"key")
+    assert trie.clear_prefix(b"") == 0
+    trie.insert(b"", b"value of the empty key")
+    assert trie.get(b"") == b"value of the empty key"
+    assert verify_storage_proof(trie.root, prove(trie, [b""]), {b"": b"value of the empty key"})
+    assert trie.delete(b"")
+    assert trie.root == EMPTY_ROOT
+
+
+def test_a_proof_says_no_more_than_its_nodes() -> None:
+    trie = Trie.build([b"aa", b"ab", b"b"], [b"1" * 40, b"2" * 40, b"3" * 40], V1)
+    proof = prove(trie, [b"aa"])
+    assert verify_storage_proof(trie.root, proof, {b"aa": b"1" * 40})
+    with pytest.raises(ProofRefused, match="another one should be"):
+        verify_storage_proof(trie.root, proof, {b"aa": b"1" * 41})
+    with pytest.raises(ProofRefused, match="nothing should be"):
+        verify_storage_proof(trie.root, proof, {b"aa": None})
+    with pytest.raises(InvalidProof, match="not enough nodes"):
+        verify_storage_proof(trie.root, proof, {b"ab": b"2" * 40})
+    with pytest.raises(MissingValue):
+        verify_storage_proof(trie.root, prove(trie, [b"ac"]), {b"ac": b""})
+    with pytest.raises(UnusedNodesInTheProof):
+        read_value(trie.root, prove(trie, [b"aa", b"b"]), b"aa")
+    # Without the node of the value itself it is undecided, not absent.
+    short = [part for part in proof if part != b"1" * 40]
+    assert read_storage_proof(trie.root, short, [b"aa"])[0].status is Status.INCOMPLETE
+    with pytest.raises(InvalidProof):
+        read_value(trie.root, proof, b"aa", V0)
+    with pytest.raises(InvalidProof, match="not enough nodes"):
+        read_value(bytes(32), proof, b"aa")
+    with pytest.raises(MalformedProof):
+        read_value(b"", proof, b"aa")
+
+
+def test_limits_of_proofs_and_keys() -> None:
+    with pytest.raises(OverLimit):
+        read_value(bytes(32), [bytes((8 << 20) + 1)], b"")
+    with pytest.raises(OverLimit):
+        read_value(bytes(32), [b""] * ((1 << 17) + 1), b"")
+    with pytest.raises(OverLimit):
+        read_value(bytes(32), [], bytes(1 << 15))
+    with pytest.raises(InvalidInput):
+        Trie().insert(bytes(1 << 15), b"")
+    with pytest.raises(InvalidInput):
+        Trie.build([bytes(1 << 15)], [b""])
+    with pytest.raises(InvalidInput):
+        Trie.build([b"a", b"b"], [b""])
+
+
+def test_queues_that_grow_and_are_trimmed() -> None:
+    messages = [bytes([index % 7]) * (index % 70) for index in range(200)]
+    queue = OrderedTrie(V0)
+    for index in range(0, 200, 50):
+        queue.append(messages[index : index + 50])
+        assert queue.root == ordered_root(messages[: index + 50])
+    before = queue.trie.snapshot()
+    queue.truncate(70)
+    assert queue.root == ordered_root(messages[:70])
+    queue.trim(70)
+    assert (queue.root, len(queue)) == (EMPTY_ROOT, 0)
+    assert before.root == ordered_root(messages)
+    with pytest.raises(InvalidInput):
+        queue.trim(71)
+
+
+def test_a_changed_queue_has_another_root() -> None:
+    messages = [b"a", b"b", b"c"]
+    root = egress_root(messages)
+    assert verify_queue(root, messages)
+    for changed in ([b"b", b"a", b"c"], [b"a", b"b"], [*messages, b"c"], [], [b"a", b"b", b"d"]):
+        with pytest.raises(RootMismatch):
+            verify_queue(root, changed)
+
+
+def test_egress_and_ingress_by_block() -> None:
+    """ICMP reference 2.1, 3.4: a root per recipient with messages, in ascending order; order stays within a queue."""
+    posted = egress_queue_roots([(9, b"x"), (2, b"y"), (9, b"z")])
+    assert posted == [(2, egress_root([b"y"])), (9, egress_root([b"x", b"z"]))]
+    by_sender = {5: posted, 3: [(9, egress_root([b"w"]))], 9: [(9, egress_root([b"self"]))], 4: [(9, EMPTY_ROOT)]}
+    assert block_ingress_roots(by_sender, 9) == [(3, egress_root([b"w"])), (5, egress_root([b"x", b"z"]))]
+
+
+def test_message_queue_chains() -> None:
+    """ICMP reference, X-6."""
+    messages = [QueuedMessage(3, b"\x01\x02\x03"), QueuedMessage(4, b"\x04\x05\x06")]
+    found = heads(messages)
+    assert found[-1].hex() == "a964fd3b4f3d3ce92a0e25e576b87590d92bb5cb7031909c7f29050e1f04a375"
+    assert verify_message_queue_chain(FIRST_HEAD, [], FIRST_HEAD) == ()
+    for wrong in (messages[::-1], messages[:1], [QueuedMessage(2, messages[0].data), messages[1]]):
+        with pytest.raises(HeadMismatch):
+            verify_message_queue_chain(FIRST_HEAD, wrong, found[-1])
+    with pytest.raises(MalformedProof):
+        verify_message_queue_chain(FIRST_HEAD, [QueuedMessage(1 << 32, b"")], FIRST_HEAD)
+    with pytest.raises(MalformedProof):
+        verify_message_queue_chain(b"", messages, found[-1])
+
+
+def test_channels_of_one_receiver() -> None:
+    first, second = QueuedMessage(1, b"a"), QueuedMessage(2, b"b")
+    proven = {7: heads([first, second])[-1], 8: heads([second])[-1], 9: FIRST_HEAD}
+    received = [(7, first), (7, second), (8, second)]
+    assert len(verify_channels({}, received, proven)) == 3
+    assert verify_channels(proven, [], proven) == ()
+    with pytest.raises(HeadMismatch):
+        verify_channels({}, received[:2], proven)
+    with pytest.raises(HeadMismatch):
+        verify_channels({}, [*received, (10, second)], proven)
+    with pytest.raises(MalformedProof):
+        verify_channels({}, [received[1], received[0], received[2]], proven)
+
+
+def test_the_references_open_message() -> None:
+    """XDM reference 2.3: ChannelOpen(25) from Domain 1 to Domain 0, 83 bytes."""
+    message = Message(ChainId(1), ChainId(0), 0, 0, ChannelOpen(25))
+    assert message.encode().hex() == "0101000000" + "0100000000" + "00" * 64 + "0100000019000000" + "00"
+    assert len(message.encode()) == 83
+
+
+PAYLOADS: list[tuple[int, Payload]] = [
+    (0, ChannelOpen(25, relay_fee=10**18)),
+    (0, EndpointRequest(1, (1 << 64) - 1, b"0x41")),
+    (1, EndpointRequest(1, 2, b"", CollectedFee((1 << 128) - 1, 0))),
+    (1, ProtocolResponse(DispatchError("Module", b"\x01\x02\x00\x00\x00"))),
+    (1, ProtocolResponse(DispatchError("Arithmetic", "Overflow"))),
+    (0, EndpointResponse(b"text")),
+    (1, EndpointResponse(b"\xff\x00")),
+    (1, EndpointResponse(DispatchError("BadOrigin"))),
+]
+
+
+@pytest.mark.parametrize(("version", "payload"), PAYLOADS)
+def test_messages_come_back_as_they_were(version: int, payload: Payload) -> None:
+    message = Message(CONSENSUS, ChainId((1 << 32) - 1), 1 << 255, 1 << 64, payload, 5, version)
+    assert Message.decode(message.encode()) == message
+    assert message.is_response == isinstance(payload, ProtocolResponse | EndpointResponse)
+
+
+def test_payloads_of_the_wrong_version() -> None:
+    for version, payload in ((1, ChannelOpen(25, relay_fee=1)), (0, ChannelOpen(25)), (1, EndpointRequest(1, 2, b""))):
+        with pytest.raises(InvalidInput):
+            Message(CONSENSUS, ChainId(1), 0, 0, payload, None, version).encode()
+    good = bytearray(Message(CONSENSUS, ChainId(1), 0, 0, ChannelOpen(25)).encode())
+    good[70] = 2
+    with pytest.raises(FailedToDecode):
+        Message.decode(bytes(good))
+
+
+def test_channels_and_leaves_come_back_as_they_were() -> None:
+    for channel in (
+        Channel(0),
+        Channel(1 << 255, "Closed", 1, 2, 3, 4, None, b"\x01" * 32, 5),
+        Channel(1, "Open", relay_fee=7),
+    ):
+        assert Channel.decode(channel.encode(), version=int(channel.relay_fee is None)) == channel
+    short = Channel(1, maybe_owner=b"\x02" * 20)
+    assert Channel.decode(short.encode(), account_bytes=20) == short
+    leaf = MmrLeaf(7, b"\x01" * 32, b"\x02" * 32, b"\x03" * 32)
+    assert len(leaf.encode()) == 101
+    assert MmrLeaf.decode(leaf.encode()) == leaf
+    with pytest.raises(FailedToDecode):
+        MmrLeaf.decode(leaf.encode()[:-1])
