@@ -7,7 +7,14 @@ from hashlib import sha256
 import pytest
 
 from causeway.commitments.errors import MalformedProof, OverLimit, ProofRefused
-from causeway.commitments.ics23.batch import batch_verify_membership, combine_proofs, compress, decompress
+from causeway.commitments.ics23.batch import (
+    batch_verify_membership,
+    batch_verify_non_membership,
+    combine_proofs,
+    compress,
+    decompress,
+)
+from causeway.commitments.ics23.chained import verify_chained_non_membership
 from causeway.commitments.ics23.errors import (
     EmptyOperand,
     KeyMismatch,
@@ -20,7 +27,6 @@ from causeway.commitments.ics23.errors import (
     ValueMismatch,
 )
 from causeway.commitments.ics23.existence import calculate, existence_of, verify_existence
-from causeway.commitments.ics23.many import verify_many
 from causeway.commitments.ics23.non_existence import (
     Absence,
     get_padding,
@@ -41,7 +47,10 @@ from causeway.commitments.ics23.operations import (
 )
 from causeway.commitments.ics23.proof_specs import IAVL_SPEC, SMT_SPEC, TENDERMINT_SPEC, rules_of
 from causeway.commitments.ics23.verify import verify_membership, verify_non_membership
+from causeway.commitments.wire.ibc_merkle_proof_pb2 import MerkleProof
 from causeway.commitments.wire.ics23_pb2 import (
+    BatchEntry,
+    BatchProof,
     CommitmentProof,
     ExistenceProof,
     HashOp,
@@ -49,9 +58,9 @@ from causeway.commitments.wire.ics23_pb2 import (
     InnerSpec,
     LeafOp,
     LengthOp,
+    NonExistenceProof,
     ProofSpec,
 )
-from causeway.model.errors import InvalidInput
 from tests.property.ics23_trees import build_simple
 
 IAVL, TENDERMINT, SMT = rules_of(IAVL_SPEC), rules_of(TENDERMINT_SPEC), rules_of(SMT_SPEC)
@@ -315,6 +324,13 @@ def test_nothing_is_an_empty_branch_where_the_spec_has_no_empty_child() -> None:
     assert left_branches_are_empty(SMT, step) and not left_branches_are_empty(TENDERMINT, step)
 
 
+def test_a_sibling_past_the_end_is_no_empty_branch() -> None:
+    inner = InnerSpec(child_order=[2, 1, 0], child_size=20, min_prefix_length=1, max_prefix_length=4)
+    rules = rules_of(ProofSpec(leaf_spec=TENDERMINT_SPEC.leaf_spec, inner_spec=inner))
+    step = InnerOp(prefix=bytes(21), suffix=bytes(20))
+    assert order_from_padding(rules, step) == 1 and not right_branches_are_empty(rules, step)
+
+
 def batch_of_two() -> tuple[bytes, CommitmentProof, dict[bytes, bytes]]:
     stored = {bytes([key]): b"value" for key in b"bdfhj"}
     tree = build_simple(stored)
@@ -353,6 +369,23 @@ def test_an_entry_that_nobody_asks_about_must_hold_too() -> None:
         compress(plain)
 
 
+def test_absence_in_a_batch_is_between_neighbors() -> None:
+    tree = build_simple({bytes([key]): b"value" for key in b"bdfhj"})
+    for named in (b"c", b""):
+        gap = NonExistenceProof(key=named, left=tree.proofs[0], right=tree.proofs[2])
+        batch = CommitmentProof(batch=BatchProof(entries=[BatchEntry(nonexist=gap)]))
+        with pytest.raises(NotNeighbors):
+            batch_verify_non_membership(TENDERMINT_SPEC, tree.root, batch, [b"c"])
+
+
+def test_absence_in_a_chain_of_one_store_is_under_the_root() -> None:
+    tree = build_simple({b"b": b"value", b"f": b"value"})
+    proof = MerkleProof(proofs=[tree.non_existence(b"c")])
+    verify_chained_non_membership([TENDERMINT_SPEC], tree.root, proof, [b"c"])
+    with pytest.raises(RootMismatch):
+        verify_chained_non_membership([TENDERMINT_SPEC], HASH, proof, [b"c"])
+
+
 def test_a_small_batch_that_would_grow_large_is_not_written_out() -> None:
     bomb = CommitmentProof()
     bomb.compressed.lookup_inners.add(prefix=bytes(1 << 16))
@@ -364,32 +397,9 @@ def test_a_small_batch_that_would_grow_large_is_not_written_out() -> None:
         verify_membership(TENDERMINT_SPEC, HASH, bomb, b"key", b"value")
 
 
-def test_paths_are_no_longer_than_the_spec_allows() -> None:
-    step = InnerOp(hash=HashOp.SHA256, prefix=b"\x01", suffix=HASH)
-    for spec, longest in ((TENDERMINT_SPEC, 128), (SMT_SPEC, 256)):
-        for depth in (longest, longest + 1):
-            proof = CommitmentProof(
-                exist=ExistenceProof(key=b"k", value=b"v", leaf=spec.leaf_spec, path=[step] * depth)
-            )
-            root = calculate(existence_of(proof.exist))
-            encoded = proof.SerializeToString()
-            if depth == longest:
-                verify_membership(spec, root, encoded, b"k", b"v")
-                assert verify_many(spec, root, [b"k"], [b"v"], [encoded]) == {}
-            else:
-                with pytest.raises(SpecMismatch, match=f"^innerOps depth too long: {depth}$"):
-                    verify_membership(spec, root, encoded, b"k", b"v")
-                assert list(verify_many(spec, root, [b"k"], [b"v"], [encoded])) == [0]
-
-
 def test_a_spec_without_a_depth_has_the_usual_one_and_a_negative_one_has_none() -> None:
     spec = ProofSpec.FromString(TENDERMINT_SPEC.SerializeToString())
     spec.max_depth = 0
     assert rules_of(spec).max_depth == 128 and rules_of(spec).is_tendermint
     spec.max_depth = -5
     assert rules_of(spec).max_depth == -1
-
-
-def test_columns_of_different_length_are_the_callers_mistake() -> None:
-    with pytest.raises(InvalidInput, match="equally many"):
-        verify_many(TENDERMINT_SPEC, HASH, [b"k"], [b"v"], [])

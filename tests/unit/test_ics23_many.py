@@ -1,0 +1,104 @@
+"""ICS-23 proofs in columns: the same verdicts as one by one, where a right root alone would not tell."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import pytest
+
+from causeway.commitments.ics23.errors import SpecMismatch
+from causeway.commitments.ics23.existence import calculate, existence_of
+from causeway.commitments.ics23.many import verify_many
+from causeway.commitments.ics23.proof_specs import IAVL_SPEC, SMT_SPEC, TENDERMINT_SPEC
+from causeway.commitments.ics23.verify import verify_membership
+from causeway.commitments.wire.ics23_pb2 import (
+    CommitmentProof,
+    ExistenceProof,
+    HashOp,
+    InnerOp,
+    LeafOp,
+    LengthOp,
+    ProofSpec,
+)
+from causeway.model.errors import InvalidInput
+
+HASH = sha256(b"").digest()
+NUMBERS = b"\x04\x06\x28"
+LEFT_IAVL, RIGHT_IAVL = (b"\x20", b"\x20" + HASH), (b"\x20" + HASH + b"\x20", b"")
+
+
+@pytest.mark.parametrize(
+    ("spec", "leaf_prefix", "steps", "holds"),
+    [
+        (IAVL_SPEC, b"\x00\x02\x28", [(NUMBERS + RIGHT_IAVL[0], RIGHT_IAVL[1])], True),
+        (IAVL_SPEC, b"\x00\x02\xa8\x80\x01", [(NUMBERS + LEFT_IAVL[0], LEFT_IAVL[1])] * 2, True),
+        (IAVL_SPEC, b"\x00\x02\x28", [(b"\x80\x02" + NUMBERS[1:] + LEFT_IAVL[0], LEFT_IAVL[1])], True),
+        (IAVL_SPEC, b"\x00\x02\x28", [(NUMBERS + LEFT_IAVL[0], LEFT_IAVL[1])] * 3, False),
+        (IAVL_SPEC, b"\x00\x02\x29", [], False),
+        (IAVL_SPEC, b"\x00\x02\x28\x02", [], False),
+        (IAVL_SPEC, b"\x00\x04\x28", [], False),
+        (IAVL_SPEC, b"\x02\x02\x28", [], False),
+        (IAVL_SPEC, b"\x00\x02\x80", [], False),
+        (IAVL_SPEC, b"\x00\x02", [], False),
+        (IAVL_SPEC, b"\x00\x02\x28", [(b"\x04\x07\x28" + RIGHT_IAVL[0], RIGHT_IAVL[1])], False),
+        (IAVL_SPEC, b"\x00\x02\x28", [(b"\x04\x06\x29" + LEFT_IAVL[0], LEFT_IAVL[1])], False),
+        (IAVL_SPEC, b"\x00\x02\x28", [(NUMBERS + b"\x02" + LEFT_IAVL[0], LEFT_IAVL[1])], False),
+        (IAVL_SPEC, b"\x00\x02\x28", [(NUMBERS + b"\x02" + RIGHT_IAVL[0], RIGHT_IAVL[1])], False),
+        (IAVL_SPEC, b"\x00\x02\x28", [(b"\x04\x06\xa8" + LEFT_IAVL[0], LEFT_IAVL[1])], False),
+        (IAVL_SPEC, b"\x00\x02\x28", [(b"\x04\x86\x28" + RIGHT_IAVL[0], RIGHT_IAVL[1])], False),
+        (TENDERMINT_SPEC, b"\x00", [(b"\x01", HASH), (b"\x01" + HASH, b"")], True),
+        (TENDERMINT_SPEC, b"\x00\x07", [(b"\x01", HASH + HASH), (b"\x01\x02", b"")], True),
+        (TENDERMINT_SPEC, b"\x01", [], False),
+        (TENDERMINT_SPEC, b"\x00", [(b"\x02", HASH)], False),
+        (TENDERMINT_SPEC, b"\x00", [(b"\x01" + HASH, HASH)], False),
+        (TENDERMINT_SPEC, b"\x00", [(b"\x01", HASH + b"\x01")], False),
+    ],
+)
+def test_columns_and_single_proofs_agree_where_the_root_alone_would_not_tell(
+    spec: ProofSpec, leaf_prefix: bytes, steps: list[tuple[bytes, bytes]], holds: bool
+) -> None:
+    leaf = LeafOp(hash=HashOp.SHA256, prehash_value=HashOp.SHA256, length=LengthOp.VAR_PROTO, prefix=leaf_prefix)
+    path = [InnerOp(hash=HashOp.SHA256, prefix=prefix, suffix=suffix) for prefix, suffix in steps]
+    proof = CommitmentProof(exist=ExistenceProof(key=b"k", value=b"v", leaf=leaf, path=path))
+    root, encoded = calculate(existence_of(proof.exist)), proof.SerializeToString()
+    alone = None
+    try:
+        verify_membership(spec, root, encoded, b"k", b"v")
+    except SpecMismatch as error:
+        alone = str(error)
+    assert (alone is None) == holds
+    refused = verify_many(spec, root, [b"k"] * 2, [b"v"] * 2, [encoded] * 2)
+    assert [str(refused[row]) for row in sorted(refused)] == ([] if alone is None else [alone] * 2)
+
+
+def test_a_length_with_padding_is_refused_in_columns_too() -> None:
+    proof = CommitmentProof(exist=ExistenceProof(key=b"k", value=b"v", leaf=TENDERMINT_SPEC.leaf_spec))
+    root, inner = calculate(existence_of(proof.exist)), proof.exist.SerializeToString()
+    padded = inner.replace(b"\x0a\x01k", b"\x0a\x81\x00k")
+    encoded = b"\x0a" + bytes([len(padded)]) + padded
+    assert CommitmentProof.FromString(encoded) == proof
+    refused = verify_many(TENDERMINT_SPEC, root, [b"k"], [b"v"], [encoded])
+    assert "not in the canonical encoding" in str(refused[0])
+
+
+def test_paths_are_no_longer_than_the_spec_allows() -> None:
+    step = InnerOp(hash=HashOp.SHA256, prefix=b"\x01", suffix=HASH)
+    for spec, longest in ((TENDERMINT_SPEC, 128), (SMT_SPEC, 256)):
+        for depth in (longest, longest + 1):
+            proof = CommitmentProof(
+                exist=ExistenceProof(key=b"k", value=b"v", leaf=spec.leaf_spec, path=[step] * depth)
+            )
+            root = calculate(existence_of(proof.exist))
+            encoded = proof.SerializeToString()
+            if depth == longest:
+                verify_membership(spec, root, encoded, b"k", b"v")
+                assert verify_many(spec, root, [b"k"], [b"v"], [encoded]) == {}
+            else:
+                with pytest.raises(SpecMismatch, match=f"^innerOps depth too long: {depth}$"):
+                    verify_membership(spec, root, encoded, b"k", b"v")
+                assert list(verify_many(spec, root, [b"k"], [b"v"], [encoded])) == [0]
+
+
+def test_columns_of_different_length_are_the_callers_mistake() -> None:
+    with pytest.raises(InvalidInput, match="equally many"):
+        verify_many(TENDERMINT_SPEC, HASH, [b"k"], [b"v"], [])
