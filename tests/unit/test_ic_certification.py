@@ -190,6 +190,12 @@ def test_a_subtree_is_found_as_such() -> None:
         path_steps(Fork(HIDDEN, labeled(b"b")), [b"a"])
 
 
+def test_an_empty_node_is_not_hidden_where_its_fork_is_shown() -> None:
+    tree = Fork(labeled(b"a"), EMPTY)
+    assert prune(tree, [[b"a"]]) == tree
+    assert prune(Fork(tree, labeled(b"b")), [[b"b"]]) == Fork(Pruned(digest(tree)), labeled(b"b"))
+
+
 @pytest.mark.parametrize(
     "tree",
     [

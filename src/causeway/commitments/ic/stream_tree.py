@@ -105,8 +105,7 @@ class MessagesTree:
         kept = min(aligned, len(self._levels) - 1)
         for level in range(kept + 1):
             self._levels[level].drop(dropped >> level)
-        single = next((level for level in range(kept) if len(self._levels[level]) <= 1), kept)
-        self._fork_again(single, 0)
+        self._fork_again(kept, 0)
 
     def witness(self, begin: int, end: int, messages: Messages) -> HashTree:
         """Return the subtree with the messages [begin, end), all others pruned; a run of none is pruned as a whole.
