@@ -13,7 +13,7 @@ from .errors import MalformedKey, SpecError
 from .events import Abandoned, Acked, Cleaned, Received, Refused, Root, Row, Sent, TimedOut, Written, digest
 from .keys import parse
 from .network import Network
-from .programs import Reply, Request, decode_envelope, decode_result
+from .programs import Reply, decode_envelope, decode_result
 from .queue import Queue, Store
 from .values import decode_packet, decode_receipt, decode_state
 
@@ -304,9 +304,8 @@ def conserved(network: Network) -> list[str]:
     total = 0
     for name, zone in network.zones.items():
         total += sum(zone.app.balances.values())
-        for _, message in zone.app.local:
-            total += message.refund if isinstance(message, Reply) else message.key.cycles
-        total += sum(cycles for cycles in held_locally(zone.app.programs))
+        total += sum(key.cycles for key in zone.app.open_local)
+        total += sum(message.refund for _, message in zone.app.local if isinstance(message, Reply))
         for remote in zone.connections:
             for index in Queue(zone.store, remote, "send").indices():
                 value = zone.store[Queue(zone.store, remote, "send").key(index)]
@@ -319,15 +318,6 @@ def conserved(network: Network) -> list[str]:
                 total += cycles if receipt is None else decode_result(receipt.result, cycles)[0]
     installed = sum(len(here) for here in network.programs.values()) * network.balance
     return [] if total == installed else [f"G4: {total} cycles of {installed}"]
-
-
-def held_locally(programs: dict[int, Any]) -> Iterator[int]:
-    """Cycles of local requests that programs keep unanswered in their `held`."""
-    for program in programs.values():
-        for held in getattr(program, "held", ()):
-            key = held.key if isinstance(held, Request) else held
-            if key.zone is None:
-                yield key.cycles
 
 
 def violations(network: Network) -> list[str]:

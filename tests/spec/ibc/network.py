@@ -166,6 +166,7 @@ class Network:
             to = self.directory.get(call.receiver)
             if to == zone.chain_id:
                 key = RequestKey(None, 0, one.program, one.callback, call.cycles)
+                zone.app.open_local.add(key)
                 zone.app.made.append((call.receiver, Request(key, call.receiver, call.method, call.payload)))
                 continue
             limits = call.max_height, call.max_time
@@ -234,6 +235,12 @@ class Network:
                 for name, zone in self.zones.items()
                 for remote, connection in zone.connections.items()
             },
+            frozenset(
+                (name, remote)
+                for name, zone in self.zones.items()
+                for remote, connection in zone.connections.items()
+                if connection.frozen
+            ),
             self.options,
         )
 
@@ -261,6 +268,7 @@ def answer(zone: Zone) -> None:
     zone.app.answers = []
     for to, receipt in answers:
         if to.zone is None:
+            zone.app.open_local.remove(to)
             refund, payload = decode_result(receipt.result, to.cycles)
             zone.app.made.append((to.sender, Reply(to.callback, receipt.code, payload, refund)))
     position = {name: at for at, name in enumerate(zone.connections)}

@@ -108,7 +108,8 @@ class Outgoing:
 @dataclass
 class App:
     """The state of a zone's modules. `calls`, `answers`, `made`: of this block. `local`: the local lane's messages of
-    the block before, in the order of production; each is (program, Request or Reply)."""
+    the block before, in the order of production; each is (program, Request or Reply). `open_local`: local requests that
+    have no answer yet."""
 
     programs: dict[int, Any]
     balances: dict[int, int]
@@ -117,6 +118,7 @@ class App:
     answers: list[tuple[RequestKey, Receipt]] = field(default_factory=list)
     local: list[tuple[int, Request | Reply]] = field(default_factory=list)
     made: list[tuple[int, Request | Reply]] = field(default_factory=list)
+    open_local: set[RequestKey] = field(default_factory=set)
 
 
 # ---- the envelope and the result

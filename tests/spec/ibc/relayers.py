@@ -27,7 +27,7 @@ class Submission:
 @dataclass(frozen=True)
 class View:
     """What relayers see at `height`: everything committed at the height before. `proven`: the store that the zone's
-    header shows, `own`: the newest store, `unwritten`: (zone, remote) -> slots without value."""
+    header shows, `own`: the newest store, `unwritten`: (zone, remote) -> slots without value, `frozen`: (zone, remote)."""
 
     height: int
     order: tuple[str, ...]
@@ -35,6 +35,7 @@ class View:
     proven: Mapping[str, Store]
     own: Mapping[str, Store]
     unwritten: Mapping[tuple[str, str], frozenset[int]]
+    frozen: frozenset[tuple[str, str]]
     options: Options
 
 
@@ -80,7 +81,7 @@ class Relayer:
             return []
         submitted: list[Submission] = []
         for remote in view.order:
-            if remote not in zone.connections or zone.connections[remote].frozen:
+            if remote not in zone.connections or (zone.chain_id, remote) in view.frozen:
                 continue
             calls = [
                 Submission(zone.chain_id, call, remote, proof, self.name, self.fee)
