@@ -251,6 +251,16 @@ def test_range_proofs_name_what_is_wrong_with_them() -> None:
             store.range_proof(first, last)
 
 
+@pytest.mark.parametrize(("last", "steps"), [(1, b"\x02"), (4, b"\x00\x02\x00"), (4, b"\x00\x00\x02")])
+def test_a_run_at_the_right_edge_has_nothing_on_its_right(last, steps) -> None:
+    # A pair is complete without a digest, and a node that has moved up was the last of its level.
+    store = SimpleStore.over(entries(queue(0, 12)))
+    message = RangeProof.FromString(store.range_proof(0, last))
+    message.steps, message.right = steps, bytes(32)
+    with pytest.raises(MalformedProof, match="where the tree has none"):
+        verify_range_proof(store.root, message.SerializeToString(deterministic=True))
+
+
 def test_the_third_of_three_and_the_second_of_two_have_proofs_of_one_shape() -> None:
     # Why a range proof has no positions in it.
     three = SimpleStore.over(entries({b"a": b"1", b"b": b"2", b"c": b"3"}))
