@@ -128,19 +128,6 @@ def fork_together(nodes: list[HashTree]) -> HashTree:
     return level[0] if level else EMPTY
 
 
-def flatten_forks(tree: HashTree) -> list[HashTree]:
-    """Return the nodes of one map in their order: what the forks at the top of ``tree`` hold, without empty nodes."""
-    nodes: list[HashTree] = []
-    stack: list[HashTree] = [tree]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Fork):
-            stack += (node.right, node.left)
-        elif not isinstance(node, Empty):
-            nodes.append(node)
-    return nodes
-
-
 def require_well_formed(tree: HashTree, max_depth: int = MAX_DEPTH) -> None:
     """Refuse a tree that no map has: labels that do not ascend strictly, or a leaf that hangs on a fork.
 

@@ -52,7 +52,10 @@ class SubtreeLookup:
 
 
 def lookup(tree: HashTree, path: Sequence[bytes]) -> Lookup:
-    """Return what ``tree``, well formed, shows of the leaf at ``path``."""
+    """Return what ``tree``, well formed, shows of the leaf at ``path``.
+
+    Each lookup reads the maps on its way from end to end; for all leaves at once there is ``hash_tree.leaves``.
+    """
     found = lookup_subtree(tree, path)
     node = found.subtree
     if node is None:
@@ -68,7 +71,7 @@ def lookup_subtree(tree: HashTree, path: Sequence[bytes]) -> SubtreeLookup:
     """Return what ``tree``, well formed, shows of the subtree at ``path``; a leaf or a pruned node is one, too."""
     node = tree
     for label in path:
-        place = place_of(map_nodes(node), label)
+        place = MapNodes(node).place(label)
         if place.found is None:
             return SubtreeLookup(Status.ABSENT if place.proves_absence else Status.UNKNOWN)
         node = place.found.subtree
@@ -110,7 +113,7 @@ def path_steps(tree: HashTree, path: Sequence[bytes]) -> tuple[Step, ...]:
     way: list[list[Step]] = []
     first: Step | None = None
     for at, label in enumerate(path):
-        place = place_of(map_nodes(node), label)
+        place = MapNodes(node).place(label)
         if place.found is None:
             if not place.proves_absence:
                 raise PathNotProven(f"the tree shows nothing of {name_of(path)}: {_explain(Status.UNKNOWN)}")
@@ -134,23 +137,6 @@ def name_of(path: Sequence[bytes]) -> str:
     )
 
 
-MapNodes = list[tuple[int, HashTree]]
-"""The nodes of one map in ascending order, each with its position: 1 the top, 2p and 2p + 1 left and right below p."""
-
-
-def map_nodes(tree: HashTree) -> MapNodes:
-    """Return what the forks at the top of ``tree`` hold."""
-    nodes: MapNodes = []
-    stack = [(1, tree)]
-    while stack:
-        position, node = stack.pop()
-        if isinstance(node, Fork):
-            stack += ((2 * position + 1, node.right), (2 * position, node.left))
-        else:
-            nodes.append((position, node))
-    return nodes
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a label is in a map, or would be.
@@ -166,19 +152,39 @@ class Place:
     positions: tuple[int, ...]
 
 
-def place_of(nodes: MapNodes, label: bytes) -> Place:
-    """Find ``label`` among ``nodes``."""
-    shown = [(at, node) for at, (_, node) in enumerate(nodes) if isinstance(node, Labeled)]
-    rank = bisect_left(shown, label, key=lambda entry: entry[1].label)
-    if rank < len(shown) and shown[rank][1].label == label:
-        at, found = shown[rank]
-        return Place(found, False, (nodes[at][0],))
-    before = shown[rank - 1][0] if rank else 0
-    after = shown[rank][0] if rank < len(shown) else len(nodes) - 1
-    around = nodes[before : after + 1]
-    # Between the two stands nothing, or pruned nodes that could hold the label; empty nodes and leaves hold none.
-    hidden = any(isinstance(node, Pruned) for _, node in around)
-    return Place(None, not hidden, tuple(position for position, _ in around))
+class MapNodes:
+    """What the forks at the top of ``tree`` hold: the nodes of one map, to find any number of labels in.
+
+    A node's position is 1 at the top, and below a fork at p it is 2p on the left and 2p + 1 on the right.
+    """
+
+    def __init__(self, tree: HashTree) -> None:
+        self._nodes: list[tuple[int, HashTree]] = []
+        self._labels: list[bytes] = []
+        # Where among the nodes each label is.
+        self._shown: list[int] = []
+        stack = [(1, tree)]
+        while stack:
+            position, node = stack.pop()
+            if isinstance(node, Fork):
+                stack += ((2 * position + 1, node.right), (2 * position, node.left))
+                continue
+            if isinstance(node, Labeled):
+                self._labels.append(node.label)
+                self._shown.append(len(self._nodes))
+            self._nodes.append((position, node))
+
+    def place(self, label: bytes) -> Place:
+        """Find ``label``."""
+        rank = bisect_left(self._labels, label)
+        after = self._shown[rank] if rank < len(self._shown) else len(self._nodes) - 1
+        position, node = self._nodes[after]
+        if isinstance(node, Labeled) and node.label == label:
+            return Place(node, False, (position,))
+        around = self._nodes[self._shown[rank - 1] if rank else 0 : after + 1]
+        # Between the two stands nothing, or pruned nodes that could hold it; empty nodes and leaves hold none.
+        hidden = any(isinstance(node, Pruned) for _, node in around)
+        return Place(None, not hidden, tuple(position for position, _ in around))
 
 
 def _steps_up(top: HashTree, found: Labeled, position: int) -> list[Step]:

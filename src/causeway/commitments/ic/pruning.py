@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from causeway.commitments.ic.certificate_errors import PathNotProven
 from causeway.commitments.ic.hash_tree import Empty, Fork, HashTree, Labeled, Pruned, digest
-from causeway.commitments.ic.lookup import map_nodes, name_of, place_of
+from causeway.commitments.ic.lookup import MapNodes, name_of
 
 
 @dataclass(slots=True)
@@ -79,11 +79,11 @@ def _sort_out(paths: Iterable[Sequence[bytes]]) -> _Wanted:
 
 
 def _open_map(top: HashTree, below: dict[bytes, _Wanted]) -> _Map:
-    nodes = map_nodes(top)
+    nodes = MapNodes(top)
     kept: set[int] = set()
     wanted: dict[int, _Wanted] = {}
     for label, part in below.items():
-        place = place_of(nodes, label)
+        place = nodes.place(label)
         if place.found is not None:
             wanted[place.positions[0]] = part
         elif not place.proves_absence:
