@@ -357,7 +357,7 @@ def test_hazard_07_altered_body() -> None:
         ibc.IBCreceive(chains["B"], "A", altered)
 
 
-def test_hazard_09_10_14_errors_are_results() -> None:
+def test_hazard_09_10_14_31_errors_are_results() -> None:
     chains = Chains()
     chains["A"].handlers["odd"] = ibc.Handler(lambda _: (b"", None))
     chains["A"].permissions["odd"] = {"bank"}

@@ -27,7 +27,8 @@ class Submission:
 @dataclass(frozen=True)
 class View:
     """What relayers see at `height`: everything committed at the height before. `proven`: the store that the zone's
-    header shows, `own`: the newest store, `unwritten`: (zone, remote) -> slots without value, `frozen`: (zone, remote)."""
+    header shows, `own`: the newest store, `unwritten`: (zone, remote) -> slots without value, `frozen`: pairs
+    (zone, remote)."""
 
     height: int
     order: tuple[str, ...]
