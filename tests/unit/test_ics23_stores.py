@@ -30,6 +30,7 @@ from causeway.commitments.ics23.simple_store import SimpleStore
 from causeway.commitments.ics23.smt import SmtStore
 from causeway.commitments.ics23.verify import verify_membership, verify_non_membership
 from causeway.commitments.wire.range_proof_pb2 import RangeProof
+from causeway.model.errors import InvalidInput
 
 NAME = b"ibc:B:send"
 HEAD, TAIL = NAME + b"\x00", NAME + b"\x7f"
@@ -114,7 +115,7 @@ def test_stores_without_entries_have_the_roots_of_nothing_and_prove_nothing() ->
     [
         ([b"", b"a"], [b"1", b"2"], EmptyKey),
         ([b"a", b"b"], [b"1", b""], EmptyValue),
-        ([b"a", None], [b"1", b"2"], (EmptyKey, UnsortedKeys)),
+        ([b"a", None], [b"1", b"2"], EmptyKey),
         ([b"a", b"b"], [b"1", None], EmptyValue),
         ([b"b", b"a"], [b"1", b"2"], UnsortedKeys),
         ([b"a", b"a"], [b"1", b"2"], UnsortedKeys),
@@ -124,6 +125,17 @@ def test_stores_without_entries_have_the_roots_of_nothing_and_prove_nothing() ->
 def test_entries_that_no_proof_could_show_are_refused(keys, values, error) -> None:
     with pytest.raises(error):
         Entries.of(pa.array(keys, pa.binary()), pa.array(values, pa.binary()))
+
+
+def test_columns_of_another_kind_or_too_long_are_refused() -> None:
+    store = SimpleStore.over(entries(queue(0, 3)))
+    for wrong in (pa.array([b"a"], pa.large_binary()), pa.array(["a"]), pa.array([None], pa.binary())):
+        with pytest.raises((InvalidInput, EmptyKey)):
+            Entries.of(wrong, column(b"1"))
+        with pytest.raises(InvalidInput):
+            store.updated(Entries.none(), wrong)
+    with pytest.raises(InvalidInput, match="take fewer rows at once"):
+        joined(column(*[b"row"] * 1000), bytes(3_000_000))
 
 
 def test_changes_that_contradict_the_store_or_themselves_are_refused_and_change_nothing() -> None:

@@ -31,13 +31,22 @@ def joined(*parts: Part) -> pa.BinaryArray:
     """
     rows = next(len(part) for part in parts if not isinstance(part, bytes))
     total = sum(rows * len(part) if isinstance(part, bytes) else data_bytes(part) for part in parts)
-    if total > MAX_COLUMN_BYTES:
-        raise InvalidInput(f"{total} bytes do not go into one column of {MAX_COLUMN_BYTES}: ask for fewer rows at once")
+    require_room(total)
     if len(parts) == 1:
         return parts[0]
     return pc.binary_join_element_wise(
         *(pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts), b""
     )
+
+
+def require_room(total: int) -> None:
+    """Refuse to make a column of ``total`` bytes when that is more than ``MAX_COLUMN_BYTES``.
+
+    Raises:
+        InvalidInput: it is.
+    """
+    if total > MAX_COLUMN_BYTES:
+        raise InvalidInput(f"{total} bytes do not go into one column of {MAX_COLUMN_BYTES}: take fewer rows at once")
 
 
 def data_bytes(column: pa.BinaryArray) -> int:
@@ -47,7 +56,15 @@ def data_bytes(column: pa.BinaryArray) -> int:
 
 
 def offsets_of(column: pa.BinaryArray) -> npt.NDArray[np.int32]:
-    """Return where the values begin in the column's buffer, and where the last one ends, shape (n + 1,)."""
+    """Return where the values begin in the column's buffer, and where the last one ends, shape (n + 1,).
+
+    Raises:
+        InvalidInput: it is no bytes column with 32-bit offsets, or has nulls.
+    """
+    if not isinstance(column, pa.BinaryArray):
+        raise InvalidInput(f"a column must be an Arrow array of type binary, not {type(column).__name__}")
+    if column.null_count:
+        raise InvalidInput(f"{column.null_count} values of a bytes column are null, none may be")
     if len(column) == 0:
         return np.zeros(1, dtype=np.int32)
     buffer = column.buffers()[1]

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.commitments.ics23.columns import Mask, lengths_of
+from causeway.commitments.ics23.columns import Mask, data_bytes, lengths_of, offsets_of, require_room
 from causeway.commitments.ics23.levels import Positions
 from causeway.model.errors import CausewayError
 
@@ -73,12 +73,13 @@ class Entries:
             EmptyKey: a key is empty.
             EmptyValue: a value is empty.
             UnsortedKeys: a key is not greater than the one before it.
+            InvalidInput: a column is not of type binary.
         """
         if len(keys) != len(values):
             raise StoreError(f"{len(keys)} keys, but {len(values)} values")
-        require_ascending(keys)
         refuse_empty(keys, EmptyKey, "key")
         refuse_empty(values, EmptyValue, "value")
+        require_ascending(keys)
         return cls(keys, values)
 
     @classmethod
@@ -117,7 +118,9 @@ def require_ascending(keys: pa.BinaryArray) -> None:
 
     Raises:
         UnsortedKeys: a key is not greater than the one before it; the message names the first such position.
+        InvalidInput: they are no bytes column, or there are nulls.
     """
+    offsets_of(keys)
     if len(keys) < 2:
         return
     ascending = as_mask(pc.less(keys[:-1], keys[1:]))
@@ -230,13 +233,18 @@ def plan_change(old: Entries, upserts: Entries, deletions: pa.BinaryArray) -> Ch
 
 
 def apply_change(old: Entries, upserts: Entries, change: Change) -> Entries:
-    """Return the entries that ``change`` makes of ``old`` and ``upserts``."""
+    """Return the entries that ``change`` makes of ``old`` and ``upserts``.
+
+    Raises:
+        InvalidInput: keys or values, old and new, have more than ``MAX_COLUMN_BYTES`` together.
+    """
     keys = old.keys if change.replaced is not None else _changed(old.keys, upserts.keys, change)
     return Entries(keys, _changed(old.values, upserts.values, change))
 
 
 def _changed(old: pa.BinaryArray, new: pa.BinaryArray, change: Change) -> pa.BinaryArray:
     source = change.source
+    require_room(data_bytes(old) + data_bytes(new))
     # The upserts' rows are numbered behind the old ones: a run that goes from one into the other breaks there, too.
     breaks = np.flatnonzero((np.diff(source) != 1) | (source[1:] == len(old))) + 1
     if len(breaks) > MANY_RUNS:

@@ -44,7 +44,7 @@ RIGHT_SIBLING = CHILD_HEAD + b"\x1a\x21" + CHILD_HEAD
 
 
 class IavlStore:
-    """All versions of one tree that are kept.
+    """All versions of one tree that are kept; for one thread at a time, its versions included.
 
     Attributes:
         version: the last committed version, 0 before the first commit.

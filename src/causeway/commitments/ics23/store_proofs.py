@@ -16,11 +16,13 @@ import pyarrow.compute as pc
 from causeway.commitments.ics23.columns import (
     Mask,
     Part,
+    data_bytes,
     data_of,
     delimited,
     from_lengths,
     joined,
     lengths_of,
+    require_room,
     spread,
     uvarint,
     uvarints,
@@ -86,7 +88,11 @@ class ProvableStore(ABC):
         return keys
 
     def existence_proofs(self, positions: Positions) -> pa.BinaryArray:
-        """Return the encoded CommitmentProof of each entry at ``positions``."""
+        """Return the encoded CommitmentProof of each entry at ``positions``, which need no order.
+
+        Raises:
+            InvalidInput: the proofs do not go into one column, which holds some two million of small entries.
+        """
         return joined(EXIST, *delimited(_existence(self, positions)))
 
     def absence_proofs(self, keys: pa.BinaryArray) -> pa.BinaryArray:
@@ -234,6 +240,7 @@ def _compressed_leaves(store: ProvableStore, positions: Positions) -> tuple[pa.B
             KEY, *delimited(entries.keys), VALUE, *delimited(entries.values), LEAF, store.leaf_ops(positions)
         ), pa.array([], pa.binary())
     # Row after row, and within a row from leaf to root: the inner steps are numbered as they are first met.
+    require_room(sum(data_bytes(step) for step in steps))
     order = np.arange(len(steps) * len(positions)).reshape(len(steps), -1).T.reshape(-1)
     met = pa.concat_arrays(steps).take(pa.array(order))
     present = lengths_of(met) > 0
