@@ -141,6 +141,15 @@ class TrieMachine(RuleBasedStateMachine):
         self.trie.update([*state] * 30, [*state.values()] * 30)
         self.state.update(state)
 
+    @rule(keys=st.lists(KEYS, max_size=5), often=st.sampled_from([1, 200]), data=st.data())
+    def remove(self, keys: list[bytes], often: int, data: st.DataObject) -> None:
+        if self.state:
+            keys += data.draw(st.lists(st.sampled_from(sorted(self.state)), max_size=5))
+        gone = {key for key in keys if key in self.state}
+        assert self.trie.remove(keys * often) == len(gone)
+        for key in gone:
+            del self.state[key]
+
     @rule()
     def keep(self) -> None:
         self.kept.append((self.trie.snapshot(), dict(self.state)))

@@ -65,6 +65,8 @@ from causeway.commitments.substrate.xdm_messages import (
 )
 from causeway.commitments.substrate.xdm_proofs import (
     OUTBOX,
+    CrossDomainMessage,
+    ExecutionReceipt,
     MmrLeaf,
     message_storage_key,
     message_storage_keys,
@@ -268,6 +270,31 @@ def test_limits_of_proofs_and_keys() -> None:
         Trie.build([bytes(1 << 15)], [b""])
     with pytest.raises(InvalidInput):
         Trie.build([b"a", b"b"], [b""])
+
+
+def test_limits_of_lists_in_receipts_and_envelopes() -> None:
+    receipt = ExecutionReceipt.decode(bytes(256))
+    assert receipt.encode() == bytes(256)
+    many = bytes(137) + encode_compact(1025)
+    with pytest.raises(OverLimit):
+        ExecutionReceipt.decode(many + bytes(1 << 17))
+    with pytest.raises(OverLimit):
+        CrossDomainMessage.decode(bytes((5 << 20) + 1))
+    with pytest.raises(FailedToDecode):
+        ExecutionReceipt.decode(bytes(170) + encode_compact(60_000) + bytes(100))
+
+
+def test_maps_of_a_receipt_are_in_order() -> None:
+    amounts = [{"chain_id": "Consensus", "amount": 1}, {"chain_id": {"Domain": 7}, "amount": 2}]
+    fields = ExecutionReceipt.decode(bytes(256)).fields
+    for listed, good in ((amounts, True), (amounts[::-1], False), (amounts[:1] * 2, False)):
+        fields["transfers"]["transfers_in"] = listed
+        data = ExecutionReceipt(0, b"", 0, b"", b"", fields).encode()
+        if good:
+            assert ExecutionReceipt.decode(data).fields == fields
+            continue
+        with pytest.raises(FailedToDecode, match="do not ascend"):
+            ExecutionReceipt.decode(data)
 
 
 def test_queues_that_grow_and_are_trimmed() -> None:

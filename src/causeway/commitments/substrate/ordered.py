@@ -20,7 +20,7 @@ from causeway.commitments.substrate.trie import Trie
 from causeway.model.errors import IndexOverflow, InvalidInput
 from causeway.model.order import Groups, stable_order
 
-_FEW = 64
+_FEW = 128
 """Below this many values one after the other is faster than the fixed cost of columns."""
 
 
@@ -101,6 +101,8 @@ class OrderedTrie:
         end = self.end + len(column)
         if end > 1 << 64:
             raise IndexOverflow(f"a queue that ends at {self.end} has no room for {len(column)} values")
+        if not len(column):
+            return
         indexes = np.arange(len(column), dtype=np.uint64) + np.uint64(self.end)
         self.trie.update(compact_column(indexes), column)
         self.end = end
@@ -112,8 +114,7 @@ class OrderedTrie:
             InvalidInput: the queue does not reach there.
         """
         self._require(begin)
-        for index in range(self.begin, begin):
-            self.trie.delete(ordered_key(index))
+        self.trie.remove(compact_column(np.arange(self.begin, begin, dtype=np.uint64)))
         self.begin = begin
 
     def truncate(self, end: int) -> None:
@@ -123,8 +124,7 @@ class OrderedTrie:
             InvalidInput: the queue does not reach there.
         """
         self._require(end)
-        for index in range(end, self.end):
-            self.trie.delete(ordered_key(index))
+        self.trie.remove(compact_column(np.arange(end, self.end, dtype=np.uint64)))
         self.end = end
 
     def _require(self, index: int) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from causeway.commitments.substrate.byte_columns import byte_column
 from causeway.commitments.substrate.columns import TrieColumns, build_columns, sorted_entries
@@ -18,7 +19,7 @@ from causeway.commitments.substrate.nibbles import MAX_KEY_BYTES, common_length,
 from causeway.commitments.substrate.node import EMPTY_ROOT, WIDTH, StateVersion, encode_node, reference_of
 from causeway.model.errors import InvalidInput
 
-REBUILD_SHARE = 4
+REBUILD_SHARE = 20
 """Changes that are more than one entry in this many are made by building anew: columns are that much faster."""
 
 REBUILD_LEAST = 512
@@ -174,11 +175,25 @@ class Trie:
             InvalidInput: as for ``build``.
         """
         keys, values = byte_column(keys), byte_column(values)
-        if len(keys) >= max(REBUILD_LEAST, self._count // REBUILD_SHARE):
+        if len(keys) != len(values) or self._are_many(len(keys)):
             self._rebuild(keys, values)
             return
         for key, value in zip(keys.to_pylist(), values.to_pylist(), strict=True):
             self.insert(key, value)
+
+    def remove(self, keys: pa.Array | Iterable[bytes]) -> int:
+        """Remove the entries of many keys, as ``update`` stores them; return how many there were.
+
+        Raises:
+            InvalidInput: a key is null or no byte string.
+        """
+        before, keys = self._count, byte_column(keys)
+        if self._are_many(len(keys)):
+            self._rebuild(byte_column([]), byte_column([]), without=keys)
+        else:
+            for key in keys.to_pylist():
+                self.delete(key)
+        return before - self._count
 
     def parts(self, link: Link) -> tuple[bytes, bytes | None, list[Link | None] | None]:
         """Return a node's partial key (nibbles, one a byte), its value, and its children by nibble."""
@@ -306,12 +321,23 @@ class Trie:
             ]
             stack.extend(reversed(below))
 
-    def _rebuild(self, keys: pa.LargeBinaryArray, values: pa.LargeBinaryArray) -> None:
-        """Build the columns of what there is and of ``keys`` with ``values``, which come after it."""
+    def _are_many(self, changes: int) -> bool:
+        return changes >= max(REBUILD_LEAST, self._count // REBUILD_SHARE)
+
+    def _rebuild(
+        self, keys: pa.LargeBinaryArray, values: pa.LargeBinaryArray, without: pa.LargeBinaryArray | None = None
+    ) -> None:
+        """Build the columns of what is there, ``without`` some keys, and of ``keys`` with ``values`` after it."""
         parts = list(self._column_parts())
         if parts:
-            keys = pa.concat_arrays([*[part[0] for part in parts], keys])
-            values = pa.concat_arrays([*[part[1] for part in parts], values])
+            old_keys = pa.concat_arrays([part[0] for part in parts])
+            old_values = pa.concat_arrays([part[1] for part in parts])
+            if without is not None:
+                kept = pc.invert(pc.is_in(old_keys, value_set=without))
+                old_keys, old_values = old_keys.filter(kept), old_values.filter(kept)
+            if len(keys) or len(values):
+                old_keys, old_values = pa.concat_arrays([old_keys, keys]), pa.concat_arrays([old_values, values])
+            keys, values = old_keys, old_values
         keys, values = sorted_entries(keys, values)
         self._count = len(keys)
         self._columns = build_columns(keys, values, self.version) if len(keys) else None

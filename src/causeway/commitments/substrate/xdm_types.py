@@ -105,7 +105,7 @@ XDM_TYPES = ScaleTypes(
             for version in (0, 1)
             for accounts, owner in (("", "Option<[u8; 32]>"), ("Account20", "Option<[u8; 20]>"))
         },
-        "MmrProof": struct(("leaf_indices", "LimitedVec<u64>"), ("leaf_count", "u64"), ("items", "LimitedVec<H256>")),
+        "MmrProof": struct(("leaf_indices", "LimitedVec<u64>"), ("leaf_count", "u64"), ("items", "Hashes")),
         "ConsensusChainMmrLeafProof": struct(
             ("consensus_block_number", "u32"),
             ("consensus_block_hash", "H256"),
@@ -165,7 +165,7 @@ XDM_TYPES = ScaleTypes(
             ("consensus_block_hash", "H256"),
             ("inboxed_bundles", "LimitedVec<InboxedBundle>"),
             ("final_state_root", "H256"),
-            ("execution_trace", "LimitedVec<H256>"),
+            ("execution_trace", "Hashes"),
             ("execution_trace_root", "H256"),
             ("block_fees", "BlockFees"),
             ("transfers", "Transfers"),
@@ -180,7 +180,6 @@ XDM_TYPES = ScaleTypes(
         "Option<[u8; 20]>",
         "Option<[u8; 32]>",
         "LimitedVec<u64>",
-        "LimitedVec<H256>",
         "LimitedVec<ChainAmount>",
         "LimitedVec<InboxedBundle>",
     ),
