@@ -462,6 +462,18 @@ def test_header_from_the_future() -> None:
     client.update(chain.update(Wanted(3, 1, 1)), chain.time(3) - 5 * SECOND + 1)
 
 
+def test_header_that_is_not_later_than_the_trusted_one() -> None:
+    chain = steady(2)
+    for time, holds in ((chain.time(1) + 1, True), (chain.time(1), False), (chain.time(1) - 1, False)):
+        signed = sign_header(replace(chain.header(2), time=time), chain.sets[1], chain.keys)
+        update = replace(chain.update(Wanted(2, 1, 1)), signed_header=signed)
+        if holds:
+            chain.client().update(update, NOW)
+        else:
+            with pytest.raises(InvalidHeader, match="is not after"):
+                chain.client().update(update, NOW)
+
+
 def test_lower_height_missing_height_and_other_revision() -> None:
     chain = steady(3)
     client = chain.client(height=2)
