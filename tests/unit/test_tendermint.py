@@ -223,6 +223,14 @@ def test_header_must_have_every_part_that_deployed_encoders_write() -> None:
             decode_signed_header(message.SerializeToString(deterministic=True))
 
 
+@pytest.mark.parametrize(("seconds", "nanos"), [(1, 10**9), (1, -1), (253_402_300_800, 0), (-62_135_596_801, 0)])
+def test_time_in_another_form_or_outside_of_the_calendar(seconds: int, nanos: int) -> None:
+    message = wire.SignedHeader.FromString(steady(2).signed[1].encode())
+    message.header.time.seconds, message.header.time.nanos = seconds, nanos
+    with pytest.raises(MalformedProof, match="time of a header"):
+        decode_signed_header(message.SerializeToString(deterministic=True))
+
+
 def test_revision_is_the_number_after_the_last_hyphen() -> None:
     names = {"cosmoshub-4": 4, "simd-2": 2, "zone": 0, "zone-0": 0, "zone-01": 0, "-1": 0, "a--1": 0, "a-b-12": 12}
     assert {name: revision_of(name) for name in names} == names
@@ -628,6 +636,19 @@ def test_json_of_a_node_is_read() -> None:
     in_json, validators = as_json(signed, chain.sets[1])
     assert signed_header_from_json(json.loads(json.dumps(in_json))) == signed
     assert validators_from_json(validators).hash == chain.sets[1].hash
+
+
+def test_base64_has_one_form() -> None:
+    chain = steady(2)
+    in_json, _ = as_json(chain.signed[1], chain.sets[1])
+    entry = in_json["commit"]["signatures"][0]
+    right = entry["signature"]
+    # The last letter before the padding holds four bits that belong to nothing.
+    last = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".index(right[-3])
+    entry["signature"] = right[:-3] + "BRhx"["AQgw".index(right[-3])] + "=="
+    assert last % 16 == 0 and base64.b64decode(entry["signature"]) == base64.b64decode(right)
+    with pytest.raises(MalformedProof, match="canonical"):
+        signed_header_from_json(in_json)
 
 
 @pytest.mark.parametrize(
