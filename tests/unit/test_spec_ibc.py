@@ -302,7 +302,7 @@ def test_hazard_04_headers_of_the_right_chain() -> None:
 
 
 def test_hazard_05_keys_of_another_kind_and_the_order_of_checks() -> None:
-    chains = Chains(("A", "B", "C"))
+    chains = Chains(("A", "B", "C"), options=TIMEOUTS)
     chains.send()
     chains.send(to="C")
     chains.show("A", "B")

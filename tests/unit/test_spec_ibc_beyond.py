@@ -113,11 +113,18 @@ def test_hazard_21_cleanup_leaves_what_is_not_acknowledged() -> None:
     assert chains.queue("A", "B", "send") == [2, 4]
 
 
+def test_calls_that_are_not_offered() -> None:
+    chains = Chains()
+    for one in (timeout, cleanup):
+        with pytest.raises(ibc.CallNotOffered):
+            one(chains)
+
+
 # ----
 
 
 def test_hazard_08_two_headers_for_one_height_freeze() -> None:
-    chains = Chains(valid=lambda trust, header: True)
+    chains = Chains(valid=lambda trust, header: True, options=TIMEOUTS)
     chains.send()
     height = chains.show("A", "B")
     good = chains.headers["A", height]

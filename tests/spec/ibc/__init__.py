@@ -22,6 +22,7 @@ from .calls import IBCreceipt, IBCreceive, IBCsend, IBCwrite
 from .errors import (
     AdvanceBackwards,
     AlreadyRegistered,
+    CallNotOffered,
     CleanupBackwards,
     ClientExpired,
     ConnectionFrozen,
@@ -113,6 +114,7 @@ __all__ = [
     "Answer",
     "Arrived",
     "Call",
+    "CallNotOffered",
     "Cleaned",
     "CleanupBackwards",
     "ClientExpired",

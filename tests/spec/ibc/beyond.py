@@ -2,6 +2,7 @@
 
 from .calls import DISCONNECT, push_packet, settle
 from .errors import (
+    CallNotOffered,
     CleanupBackwards,
     InvalidProof,
     MustBeReceipt,
@@ -31,6 +32,7 @@ from .zone import (
 
 def IBCtimeout(S: Zone, A: str, M: Proof, relayer: str = "") -> str:
     """X-1: M proves the tail of A's receipt queue for us; in unordered queues, the absence of one receipt (X-6)."""
+    ensure(S.options.timeouts == "on", CallNotOffered("IBCtimeout"))
     connection = registered(S, A)  # 1
     d, purpose, p = parse(M.key)  # 2
     ensure(purpose == "receipt", MustBeReceipt())
@@ -58,6 +60,7 @@ def IBCtimeout(S: Zone, A: str, M: Proof, relayer: str = "") -> str:
 
 def IBCcleanup(S: Zone, A: str, M: Proof, relayer: str = "") -> str:
     """X-2: M proves the head of A's send queue for us."""
+    ensure(S.options.cleanup == "on", CallNotOffered("IBCcleanup"))
     connection = registered(S, A)  # 1
     d, purpose, p = parse(M.key)
     ensure(purpose == "send", MustBeSendQueue())  # 2

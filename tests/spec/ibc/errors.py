@@ -166,5 +166,9 @@ class SlotNotOpen(SpecError):
     """X-9: the receipt slot is written, cleaned up or was never allocated. This oracle's own name."""
 
 
+class CallNotOffered(SpecError):
+    """A time-out or cleanup where the option is off. This oracle's own name."""
+
+
 class NotClosable(SpecError):
     """X-5: receipts are outstanding. This oracle's own name."""
