@@ -22,7 +22,8 @@ PIPE_CLOSED = 141
 DEBUG = "CAUSEWAY_DEBUG"
 
 EPILOG = (
-    "Exit codes: 0 done and all guarantees hold, 1 a guarantee is broken, 2 bad input, 3 unexpected. "
+    "Exit codes: 0 done and all guarantees hold, 1 a guarantee is broken or a proof is false, 2 bad input, "
+    "3 unexpected. "
     f"{DEBUG}=1 shows the trace of an error."
 )
 

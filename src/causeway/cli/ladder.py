@@ -1,0 +1,76 @@
+"""The path of a proof, drawn as a ladder: one rung a step, from what is claimed down to what is trusted."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+if TYPE_CHECKING:
+    from causeway.commitments.documents.document import Track
+    from causeway.commitments.documents.verdict import Verdict
+    from causeway.commitments.steps import Step
+
+MOST_TRACKS = 20
+"""Ways that are drawn; of a long batch the others are only counted."""
+
+_HEAD = 16
+_TAIL = 4
+_LONG_HEX = re.compile(rf"[0-9a-f]{{{_HEAD + _TAIL + 4},}}")
+_OPERATION = 10
+_DETAIL = 64
+
+
+def ladder(verdict: Verdict) -> Iterator[Text]:
+    """Yield the lines of the drawing."""
+    for track in verdict.tracks[:MOST_TRACKS]:
+        yield from _rungs(verdict, track)
+    left = len(verdict.tracks) - MOST_TRACKS
+    if left > 0:
+        yield Text(f"... and {left} more ways; --json has them all", style="dim")
+    if verdict.error is not None:
+        where = "after these steps" if verdict.tracks else "before any step"
+        yield Text(f"✗ {where}: {verdict.error.name}", style="bold red")
+
+
+def _rungs(verdict: Verdict, track: Track) -> Iterator[Text]:
+    yield Text(f"● {readable(track.title)}", style="bold")
+    for step in track.steps:
+        yield _rung(step)
+    target = verdict.trust.target
+    reached = track.steps[-1].result if track.steps else b""
+    if verdict.valid:
+        yield Text(f"╰ = {_trusted(verdict)}", style="green")
+    elif reached and len(reached) == len(target) and reached != target:
+        yield Text(f"╰ ≠ {_trusted(verdict)}", style="red")
+    elif reached == target:
+        yield Text(f"╰ = {_trusted(verdict)}", style="green")
+    else:
+        yield Text(f"╰ ? {_trusted(verdict)}", style="red")
+
+
+def _rung(step: Step) -> Text:
+    detail = readable(step.detail)
+    line = Text("│ ", style="dim")
+    line.append(f"{readable(step.operation):<{_OPERATION}} ", style="cyan")
+    line.append(f"{detail:<{_DETAIL}} " if step.result else detail)
+    if step.result:
+        line.append(short(step.result.hex()), style="dim")
+    return line
+
+
+def _trusted(verdict: Verdict) -> str:
+    return f"{readable(verdict.trust.subject)}, trusted"
+
+
+def short(digits: str) -> str:
+    """Return hexadecimal digits, the middle of long ones left out."""
+    return digits if len(digits) <= _HEAD + _TAIL else f"{digits[:_HEAD]}…{digits[-_TAIL:]}"
+
+
+def readable(text: str) -> str:
+    """Return a text from a proof on one line: long digests shortened, nothing in it that a terminal would act on."""
+    shortened = _LONG_HEX.sub(lambda found: short(found[0]), text)
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in shortened)

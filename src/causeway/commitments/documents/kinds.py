@@ -1,0 +1,26 @@
+"""Every kind of document by its name."""
+
+from __future__ import annotations
+
+from causeway.commitments.documents.document import ProofDocument
+from causeway.commitments.documents.ic import IcCertificate, IcStreamSlice
+from causeway.commitments.documents.ics23 import Ics23, Ics23Batch, Ics23Chained, Ics23Range
+from causeway.commitments.documents.mmr import Mmr, MmrAncestry, MmrLeaf
+from causeway.commitments.documents.substrate import HrmpQueue, SubstrateOrderedRoot, SubstrateStorage
+from causeway.commitments.documents.tendermint import TendermintUpdate
+
+KINDS: dict[str, type[ProofDocument]] = {
+    "ic_certificate": IcCertificate,
+    "ic_stream_slice": IcStreamSlice,
+    "ics23": Ics23,
+    "ics23_batch": Ics23Batch,
+    "ics23_chained": Ics23Chained,
+    "ics23_range": Ics23Range,
+    "tendermint_update": TendermintUpdate,
+    "substrate_storage": SubstrateStorage,
+    "substrate_ordered_root": SubstrateOrderedRoot,
+    "hrmp_queue": HrmpQueue,
+    "mmr_leaf": MmrLeaf,
+    "mmr_ancestry": MmrAncestry,
+    "mmr": Mmr,
+}

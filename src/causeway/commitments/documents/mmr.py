@@ -1,0 +1,172 @@
+"""Documents of Merkle mountain ranges: leaves in a range, a range as the beginning of a later one, and whole ranges."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+from pydantic import BeforeValidator, Field
+
+from causeway.commitments.documents.document import ProofDocument, Track, hexed
+from causeway.commitments.documents.trust import RootTrust, Trust
+from causeway.commitments.documents.validation import EITHER, PARTS, PLAIN
+from causeway.commitments.documents.values import Bytes, Digest, Number, Section, bytes_of, digest_of
+from causeway.commitments.hashing import DIGEST_BYTES
+from causeway.commitments.mmr.ancestry import AncestryProof, verify_ancestry_proof
+from causeway.commitments.mmr.errors import RootMismatch
+from causeway.commitments.mmr.mountain_range import MountainRange, bag_peaks, leaf_hash
+from causeway.commitments.mmr.proof import LeafProof, require_root, verify_leaf_proof
+from causeway.commitments.steps import Step
+from causeway.model.errors import InvalidInput
+
+
+def _leaf_of(value: object) -> bytes:
+    """Return a leaf's hash: given as such, or of the SCALE encoding of the leaf in ``data``."""
+    if not isinstance(value, dict):
+        return digest_of(value)
+    if set(value) != {"data"}:
+        raise ValueError('must be a hash of 32 bytes, or {"data": ...} with the encoded leaf')
+    return leaf_hash(bytes_of(value["data"]))
+
+
+LeafHash = Annotated[bytes, BeforeValidator(_leaf_of)]
+
+
+class LeafProofParts(Section):
+    """A leaf proof by its parts, as the pallet has them."""
+
+    leaf_indices: list[Number]
+    leaf_count: Number
+    items: list[Digest]
+
+    def proof(self) -> LeafProof:
+        """Return the proof."""
+        return LeafProof(tuple(self.leaf_indices), self.leaf_count, tuple(self.items))
+
+
+class AncestryItem(Section):
+    """A node of the later range: its position and its hash."""
+
+    position: Number
+    hash: Digest
+
+
+class AncestryProofParts(Section):
+    """An ancestry proof by its parts."""
+
+    prev_peaks: list[Digest]
+    prev_leaf_count: Number
+    leaf_count: Number
+    items: list[AncestryItem]
+
+    def proof(self) -> AncestryProof:
+        """Return the proof."""
+        items = tuple((item.position, item.hash) for item in self.items)
+        return AncestryProof(tuple(self.prev_peaks), self.prev_leaf_count, self.leaf_count, items)
+
+
+class MmrLeaf(ProofDocument):
+    """Leaves in a range: ``proof`` is a LeafProof in SCALE, or its parts; ``leaves`` in the order of its indices."""
+
+    kind: Literal["mmr_leaf"]
+    leaves: Annotated[list[LeafHash], Field(min_length=1)]
+    proof: Annotated[Annotated[Bytes, PLAIN] | Annotated[LeafProofParts, PARTS], EITHER]
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
+
+    def claim(self) -> str:
+        """Return what is claimed, in one line."""
+        if len(self.leaves) == 1:
+            return f"the leaf {hexed(self.leaves[0])} is in the range"
+        return f"these {len(self.leaves)} leaves are in the range"
+
+    def verify(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the way to the root; errors as of ``verify_leaf_proof``."""
+        root = _range_root(trust)
+        steps = verify_leaf_proof(self._proof(), self.leaves, root.root, root.leaf_count)
+        return (Track(self.claim(), steps),)
+
+    def sketch(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the leaves: the verifier gives no steps of a proof that does not hold."""
+        named = zip(self._proof().leaf_indices, self.leaves, strict=False)
+        return (Track(self.claim(), tuple(Step("leaf", f"leaf {index}", leaf) for index, leaf in named)),)
+
+    def _proof(self) -> LeafProof:
+        return LeafProof.decode(self.proof) if isinstance(self.proof, bytes) else self.proof.proof()
+
+
+class MmrAncestry(ProofDocument):
+    """A range, known by its root ``prev_root``, as the beginning of the trusted later one.
+
+    ``proof`` is an AncestryProof in SCALE, or its parts.
+    """
+
+    kind: Literal["mmr_ancestry"]
+    prev_root: Digest
+    proof: Annotated[Annotated[Bytes, PLAIN] | Annotated[AncestryProofParts, PARTS], EITHER]
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
+
+    def claim(self) -> str:
+        """Return what is claimed, in one line."""
+        return f"the range with root {hexed(self.prev_root)} is the beginning of the later one"
+
+    def verify(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the way to the later root; errors as of ``verify_ancestry_proof``."""
+        root = _range_root(trust)
+        steps = verify_ancestry_proof(self._proof(), root.root, self.prev_root, root.leaf_count)
+        return (Track(self.claim(), steps),)
+
+    def sketch(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the root of the earlier range that the proof's peaks lead to."""
+        proof = self._proof()
+        earlier = bag_peaks(proof.prev_peaks)
+        return (Track(self.claim(), (Step("root", f"of the first {proof.prev_leaf_count} leaves", earlier),)),)
+
+    def _proof(self) -> AncestryProof:
+        return AncestryProof.decode(self.proof) if isinstance(self.proof, bytes) else self.proof.proof()
+
+
+class Mmr(ProofDocument):
+    """A whole range: all its leaves, in order, under its root."""
+
+    kind: Literal["mmr"]
+    leaves: Annotated[list[LeafHash], Field(min_length=1)]
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
+
+    def claim(self) -> str:
+        """Return what is claimed, in one line."""
+        return f"the range has exactly these {len(self.leaves)} leaves, in this order"
+
+    def verify(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the way from the peaks to the root.
+
+        Raises:
+            RootMismatch: the leaves have another root, or are not as many as the trusted range has.
+        """
+        root = _range_root(trust)
+        if root.leaf_count not in (None, len(self.leaves)):
+            raise RootMismatch(f"{len(self.leaves)} leaves are given, the range has {root.leaf_count}")
+        peaks = self._peaks()
+        steps = _peak_steps(peaks)
+        require_root(peaks, root.root, steps)
+        return (Track(self.claim(), tuple(steps)),)
+
+    def sketch(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the peaks, and the root that they lead to."""
+        peaks = self._peaks()
+        steps = [*_peak_steps(peaks), Step("root", "of the leaves given", bag_peaks(peaks))]
+        return (Track(self.claim(), tuple(steps)),)
+
+    def _peaks(self) -> list[bytes]:
+        grown = MountainRange()
+        grown.extend(np.frombuffer(b"".join(self.leaves), dtype=np.uint8).reshape(-1, DIGEST_BYTES))
+        return grown.peaks()
+
+
+def _peak_steps(peaks: list[bytes]) -> list[Step]:
+    return [Step("peak", f"mountain {place} from the left", peak) for place, peak in enumerate(peaks)]
+
+
+def _range_root(trust: Trust) -> RootTrust:
+    if not isinstance(trust, RootTrust):
+        raise InvalidInput(f"trust: is of the kind {trust.kind}; for this proof give {RootTrust.wanted}")
+    return trust

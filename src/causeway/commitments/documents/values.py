@@ -1,0 +1,202 @@
+"""Values as documents write them: bytes, labels, ids, numbers, times and durations.
+
+Bytes are hexadecimal digits, with or without ``0x``. A prefix says that a text is something else: ``base64:``,
+``text:`` (UTF-8) or ``principal:``. Labels are the other way round: a text is itself unless a prefix, ``0x`` among
+them, says that it is not. So nothing that is written can be read in two ways.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from typing import Annotated
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from causeway.commitments.errors import ProofError
+from causeway.commitments.hashing import DIGEST_BYTES
+from causeway.commitments.tendermint.rpc import time_from_text
+
+U64_MAX = 2**64 - 1
+
+MAX_PRINCIPAL_BYTES = 29
+_CHECKSUM_BYTES = 4
+_GROUP = 5
+
+_HEX = re.compile(r"(?:0x)?((?:[0-9A-Fa-f]{2})*)", re.ASCII)
+_DIGITS = re.compile(r"0|[1-9][0-9]{0,29}", re.ASCII)
+_DURATION = re.compile(r"([1-9][0-9]{0,18})(ns|s|m|h|d)", re.ASCII)
+_NANOSECONDS = {"ns": 1, "s": 10**9, "m": 60 * 10**9, "h": 3_600 * 10**9, "d": 86_400 * 10**9}
+
+_BYTES_RULE = "must be hexadecimal digits, two a byte, or begin with base64:, text: or principal:"
+_LABEL_RULE = "must be text, or begin with 0x, base64:, text: or principal:"
+_ID_RULE = "must be an id as text, such as aaaaa-aa, or hexadecimal digits, at most 29 bytes"
+
+
+class Section(BaseModel):
+    """A JSON object of a document: it has the fields that are declared, and no others."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+def principal_to_text(principal: bytes) -> str:
+    """Return the text of a principal (an id of the Internet Computer): base32 with a checksum, in groups of five."""
+    checked = zlib.crc32(principal).to_bytes(_CHECKSUM_BYTES, "big") + principal
+    letters = base64.b32encode(checked).decode().rstrip("=").lower()
+    return "-".join(letters[start : start + _GROUP] for start in range(0, len(letters), _GROUP))
+
+
+def principal_from_text(text: str) -> bytes:
+    """Return the principal of its text.
+
+    Raises:
+        ValueError: it is no such text, or its checksum is another.
+    """
+    letters = text.replace("-", "").upper()
+    try:
+        checked = base64.b32decode(letters + "=" * (-len(letters) % 8))
+    except ValueError:
+        raise ValueError(_ID_RULE) from None
+    principal = checked[_CHECKSUM_BYTES:]
+    if len(principal) > MAX_PRINCIPAL_BYTES or principal_to_text(principal) != text:
+        raise ValueError("is no id: its checksum, its dashes or its letters are not those of one")
+    return principal
+
+
+def bytes_of(value: object) -> bytes:
+    """Return the bytes that a text stands for; what was read from a binary file is returned as it is.
+
+    Raises:
+        ValueError: it stands for none.
+    """
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        raise ValueError(_BYTES_RULE)
+    prefixed = _prefixed(value)
+    if prefixed is not None:
+        return prefixed
+    digits = _HEX.fullmatch(value)
+    if digits is None:
+        raise ValueError(_BYTES_RULE)
+    return bytes.fromhex(digits[1])
+
+
+def label_of(value: object) -> bytes:
+    """Return the bytes of a label: a text is itself unless it has a prefix.
+
+    Raises:
+        ValueError: what follows the prefix is not what it says.
+    """
+    if not isinstance(value, str):
+        raise ValueError(_LABEL_RULE)
+    if value.startswith("0x"):
+        return bytes_of(value)
+    prefixed = _prefixed(value)
+    return _utf8(value) if prefixed is None else prefixed
+
+
+def id_of(value: object) -> bytes:
+    """Return the id of a canister or subnet, from its text or from hexadecimal digits.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not isinstance(value, str):
+        raise ValueError(_ID_RULE)
+    found = principal_from_text(value) if "-" in value else bytes_of(value)
+    if len(found) > MAX_PRINCIPAL_BYTES:
+        raise ValueError(_ID_RULE)
+    return found
+
+
+def number_of(value: object) -> int:
+    """Return a whole number of 64 bits, from a JSON number or from decimal digits.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if isinstance(value, str) and _DIGITS.fullmatch(value):
+        value = int(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= U64_MAX:
+        raise ValueError("must be a whole number from 0 to 2**64 - 1")
+    return value
+
+
+def time_of(value: object) -> int:
+    """Return nanoseconds since 1970, from a number of them or from a time in UTC.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if isinstance(value, str) and not _DIGITS.fullmatch(value):
+        try:
+            time = time_from_text(value, "it")
+        except ProofError:
+            raise ValueError("must be nanoseconds since 1970, or a time in UTC as 2019-11-02T15:04:10Z") from None
+        if time >= 0:
+            return time
+        raise ValueError("must not be before 1970")
+    return number_of(value)
+
+
+def duration_of(value: object) -> int:
+    """Return nanoseconds, from a number of them or from a whole number with a unit: ns, s, m, h or d.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    match = _DURATION.fullmatch(value) if isinstance(value, str) else None
+    if match is not None:
+        return number_of(int(match[1]) * _NANOSECONDS[match[2]])
+    if isinstance(value, str) and not _DIGITS.fullmatch(value):
+        raise ValueError("must be nanoseconds, or a whole number and a unit: 90s, 5m, 2h, 14d")
+    return number_of(value)
+
+
+def digest_of(value: object) -> bytes:
+    """Return bytes as ``bytes_of``, 32 of them.
+
+    Raises:
+        ValueError: they are not so many.
+    """
+    found = bytes_of(value)
+    if len(found) != DIGEST_BYTES:
+        raise ValueError(f"has {len(found)} bytes, must have {DIGEST_BYTES}")
+    return found
+
+
+def _prefixed(value: str) -> bytes | None:
+    """Return what a text with a prefix stands for, None where there is none."""
+    prefix, separator, rest = value.partition(":")
+    if not separator:
+        return None
+    if prefix == "base64":
+        return _base64(rest)
+    if prefix == "text":
+        return _utf8(rest)
+    return principal_from_text(rest) if prefix == "principal" else None
+
+
+def _base64(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise ValueError("is not base64 behind base64:") from None
+
+
+def _utf8(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("is no text in Unicode") from None
+
+
+Bytes = Annotated[bytes, BeforeValidator(bytes_of)]
+Digest = Annotated[bytes, BeforeValidator(digest_of)]
+Label = Annotated[bytes, BeforeValidator(label_of)]
+PrincipalId = Annotated[bytes, BeforeValidator(id_of)]
+Number = Annotated[int, BeforeValidator(number_of)]
+Time = Annotated[int, BeforeValidator(time_of)]
+Duration = Annotated[int, BeforeValidator(duration_of)]
