@@ -267,6 +267,13 @@ def test_unordered_queues(redundant: Any) -> None:
     chains.show("A", "B")
     assert cleanup(chains) == "Success"
     assert chains.queue("B", "A", "receipt") == [1, 4]
+    old = chains.proof("A", "B", "send", 0, 3)
+    assert old.value is not None
+    if redundant == "noop":
+        assert ibc.IBCreceive(chains["B"], "A", old) == ibc.NOOP
+    else:
+        with pytest.raises(ibc.OutOfOrder):
+            ibc.IBCreceive(chains["B"], "A", old)
     ibc.IBCwrite(chains["B"], "A", 1, b"", 0)
     assert chains.receive(2) == "Success"
     chains.show("B", "A")
