@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
@@ -10,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from causeway.commitments.errors import ProofError
-from causeway.commitments.substrate.columns import build_columns
+from causeway.commitments.substrate import columns
 from causeway.commitments.substrate.compact import decode_compact, encode_compact
 from causeway.commitments.substrate.errors import InvalidProof, UnusedNodesInTheProof
 from causeway.commitments.substrate.message_queue_chain import QueuedMessage, heads, verify_message_queue_chain
@@ -49,9 +51,14 @@ def one_by_one(state: dict[bytes, bytes], version: StateVersion) -> Trie:
 
 
 @FEW
-@given(STATES, VERSIONS)
-def test_columns_and_single_entries_come_to_one_root(state: dict[bytes, bytes], version: StateVersion) -> None:
-    built = Trie.build(state.keys(), state.values(), version)
+@given(STATES, VERSIONS, st.booleans())
+def test_columns_and_single_entries_come_to_one_root(
+    state: dict[bytes, bytes], version: StateVersion, always_by_columns: bool
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        if always_by_columns:
+            patch.setattr(columns, "FEW", 0)
+        built = Trie.build(state.keys(), state.values(), version)
     slow = one_by_one(state, version)
     assert built.root == slow.root
     assert dict(built.items()) == dict(slow.items()) == state
@@ -210,14 +217,26 @@ def test_deep_tries_need_no_recursion() -> None:
     assert trie.root == Trie.build(keys[:600] + keys[601:], values[:600] + values[601:]).root
 
 
+@pytest.mark.parametrize("version", StateVersion)
+def test_thousands_of_entries_by_columns(version: StateVersion) -> None:
+    chance = random.Random(3)
+    beginnings = [chance.randbytes(length) for length in (0, 0, 1, 2, 17, 32)]
+    keys = {chance.choice(beginnings) + chance.randbytes(chance.randrange(4)) for _ in range(4_000)}
+    state = {key: chance.randbytes(chance.choice([0, 1, 5, 30, 31, 32, 33, 70])) for key in sorted(keys)}
+    built = Trie.build(state.keys(), state.values(), version)
+    assert built.root == one_by_one(state, version).root
+    some = {key: state.get(key) for key in [*chance.sample(sorted(state), 50), *beginnings, b"absent"]}
+    assert verify_storage_proof(built.root, prove(built, some), some, version)
+
+
 def test_forests_are_tries_side_by_side() -> None:
     keys = pa.array([b"a", b"ab", b"b", b"a", b"", b"a", b"ab"], pa.large_binary())
     values = pa.array([b"1", b"2", b"3", b"4", b"5" * 40, b"6", b"7"], pa.large_binary())
     groups = Groups(np.array([0, 3, 4]), np.array([3, 1, 3]), 7)
     for version in StateVersion:
-        columns = build_columns(keys, values, version, groups)
+        built = columns.build_columns(keys, values, version, groups)
         for start, stop, root in ((0, 3, 0), (3, 4, 1), (4, 7, 2)):
-            assert bytes(columns.roots[root]) == Trie.build(keys[start:stop], values[start:stop], version).root
+            assert bytes(built.roots[root]) == Trie.build(keys[start:stop], values[start:stop], version).root
 
 
 @FEW

@@ -15,6 +15,7 @@ from causeway.commitments.substrate.egress import (
     verify_queue,
 )
 from causeway.commitments.substrate.errors import (
+    BadProof,
     FailedToDecode,
     HeadMismatch,
     InvalidProof,
@@ -46,7 +47,7 @@ from causeway.commitments.substrate.node import (
     decode_node,
     encode_node,
 )
-from causeway.commitments.substrate.ordered import OrderedTrie, ordered_root
+from causeway.commitments.substrate.ordered import OrderedTrie, ordered_root, ordered_roots
 from causeway.commitments.substrate.proof import Status, prove, read_storage_proof, read_value, verify_storage_proof
 from causeway.commitments.substrate.storage_keys import storage_key, storage_key_column, storage_prefix
 from causeway.commitments.substrate.trie import Trie
@@ -62,16 +63,21 @@ from causeway.commitments.substrate.xdm_messages import (
     Message,
     Payload,
     ProtocolResponse,
+    WeightTag,
 )
 from causeway.commitments.substrate.xdm_proofs import (
     OUTBOX,
+    ConsensusChainMmrProof,
     CrossDomainMessage,
     ExecutionReceipt,
     MmrLeaf,
+    Proof,
     message_storage_key,
     message_storage_keys,
+    open_envelope,
 )
-from causeway.model.errors import InvalidInput
+from causeway.model.errors import IndexOverflow, InvalidInput
+from causeway.model.order import Groups
 
 V0, V1 = StateVersion
 
@@ -192,7 +198,7 @@ def test_headers_of_long_partial_keys(count: int, length: int) -> None:
         "01",
         "0f",
         "0000",
-        "411104",  # padding of an odd partial key
+        "411104aa",  # padding of an odd partial key
         "4101",  # no value
         "410101",  # a length that is not in its shortest form
         "4101080a",  # a value that is cut off
@@ -297,6 +303,53 @@ def test_maps_of_a_receipt_are_in_order() -> None:
             ExecutionReceipt.decode(data)
 
 
+def test_what_a_root_of_ones_own_cannot_make_readable() -> None:
+    """Nodes that no trie has are refused although their hashes fit."""
+    short_value = b"value"
+    stored_by_hash = bytes([0x20]) + blake2_256(short_value)
+    with pytest.raises(InvalidProof, match="never are"):
+        read_value(blake2_256(stored_by_hash), [stored_by_hash, short_value], b"")
+    above = bytes.fromhex("80 0300 04 00 0c 40 04 01")
+    with pytest.raises(InvalidProof, match="empty node"):
+        read_value(blake2_256(above), [above], b"\x00")
+
+
+def test_values_on_branches_beside_values_that_are_hashed() -> None:
+    keys = [b"", *[bytes([index, byte]) for index in range(40) for byte in (1, 2)], *[bytes([i]) for i in range(9)]]
+    values = [b"long" * 20, *[bytes([number]) * (number % 50) for number in range(len(keys) - 1)]]
+    for version in StateVersion:
+        slow = Trie(version)
+        for key, value in zip(keys, values, strict=True):
+            slow.insert(key, value)
+        assert Trie.build(keys, values, version).root == slow.root
+
+
+def test_an_outbox_holds_requests() -> None:
+    chain = ChainId(1)
+    key = message_storage_key(OUTBOX, CONSENSUS, 0, 0)
+    mmr = ConsensusChainMmrProof(0, bytes(32), b"", (), 0, ())
+    for payload, good in ((ChannelOpen(1), True), (ProtocolResponse(), False)):
+        message = Message(chain, CONSENSUS, 0, 0, payload)
+        outbox = Trie.build([key], [message.encode()])
+        envelope = CrossDomainMessage(chain, CONSENSUS, 0, 0, Proof(mmr, tuple(prove(outbox, [key]))), WeightTag())
+        if good:
+            assert open_envelope(outbox.root, envelope, response=False, strict_envelope=False)[0] == message
+            continue
+        with pytest.raises(BadProof):
+            open_envelope(outbox.root, envelope, response=False, strict_envelope=False)
+
+
+def test_only_the_canonical_form_is_read() -> None:
+    message = Message(CONSENSUS, ChainId(1), 0, 0, ChannelOpen(1), 5).encode()
+    assert Message.decode(message).last_delivered_message_response_nonce == 5
+    option = len(message) - 33
+    with pytest.raises(FailedToDecode, match="canonical"):
+        Message.decode(message[:option] + b"\x02" + message[option + 1 :])
+    empty = Message(CONSENSUS, ChainId(1), 0, 0, EndpointResponse(b"")).encode()
+    with pytest.raises(FailedToDecode, match="canonical"):
+        Message.decode(empty[:-2] + b"\x01\x00" + empty[-1:])
+
+
 def test_queues_that_grow_and_are_trimmed() -> None:
     messages = [bytes([index % 7]) * (index % 70) for index in range(200)]
     queue = OrderedTrie(V0)
@@ -311,6 +364,13 @@ def test_queues_that_grow_and_are_trimmed() -> None:
     assert before.root == ordered_root(messages)
     with pytest.raises(InvalidInput):
         queue.trim(71)
+    with pytest.raises(InvalidInput):
+        ordered_roots(messages, Groups(np.array([0]), np.array([199]), 199))
+    last = OrderedTrie(begin=(1 << 64) - 1)
+    last.append([b"x"])
+    last.append([])
+    with pytest.raises(IndexOverflow):
+        last.append([b"y"])
 
 
 def test_a_changed_queue_has_another_root() -> None:
