@@ -315,7 +315,9 @@ def test_what_a_root_of_ones_own_cannot_make_readable() -> None:
 
 
 def test_values_on_branches_beside_values_that_are_hashed() -> None:
-    keys = [b"", *[bytes([index, byte]) for index in range(40) for byte in (1, 2)], *[bytes([i]) for i in range(9)]]
+    # Forty branches of one height, of which every other one has a value.
+    keys = [b"", *[bytes([index, byte]) for index in range(40) for byte in (0x01, 0x02, 0x11)]]
+    keys += [bytes([index]) for index in range(0, 40, 2)]
     values = [b"long" * 20, *[bytes([number]) * (number % 50) for number in range(len(keys) - 1)]]
     for version in StateVersion:
         slow = Trie(version)
