@@ -379,13 +379,15 @@ def test_a_bad_message_harms_itself_only_whoever_shares_the_call(bad: set[int]) 
     with named(picky=Picky):
         runner = programs(installed)
         accounts, states = runner.genesis(np.array(sorted(installed), dtype=np.uint64))
-        parts = []
-        for one in messages:
+        parts, origins = [], []
+        for place, one in enumerate(messages):
             alone = runner.run(frame(one), accounts, states)
             accounts, states = alone.accounts, dict(alone.programs)
             parts.append(alone.produced)
-    apart = Execution(concat(parts), together.failures, accounts, states)
+            origins += [place] * len(alone.produced)
+    apart = Execution(concat(parts), np.array(origins), together.failures, accounts, states)
     assert outcome(apart) == outcome(together)
+    assert together.origins.tolist() == origins
 
 
 def test_a_bad_message_is_found_by_halving() -> None:

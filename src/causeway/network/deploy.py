@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import psutil
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from pyspark.sql import SparkSession
 
 from causeway.model.errors import InvalidInput
@@ -22,11 +22,15 @@ from causeway.pipeline.schemas import TableSchemas
 from causeway.programs.own import give_to_workers, look_beside
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import Kernel
+from causeway.protocols.ibc.kernel import IbcKernel
+from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.ic.options import IcOptions
-from causeway.protocols.ic.registry import subnet_positions
 
 NANOSECONDS = 1_000_000_000
+
+KERNELS: Mapping[str, tuple[Any, type[BaseModel]]] = {"ic": (IcKernel, IcOptions), "ibc": (IbcKernel, IbcOptions)}
+"""Each protocol's kernel and its options."""
 
 MOST_CHAINS = 65_535
 """Chains are 16-bit positions where lanes are packed into keys."""
@@ -58,11 +62,11 @@ def deploy(
     if topology.chains.num_rows > MOST_CHAINS:
         raise InvalidInput(f"chains: {topology.chains.num_rows} chains, at most {MOST_CHAINS} are allowed")
     folder = look_beside(scenario.path)
-    kernel = ic_kernel(scenario, topology)
+    kernel = kernel_of(scenario, topology)
     installed = topology.programs["program"].drop_null().unique().to_pylist()
     if session is not None and any(":" in name for name in installed):
         give_to_workers(session, folder)
-    numbers = subnet_positions(topology)
+    numbers = kernel.numbers()
     if buckets is None:
         buckets = cut(topology, numbers, scenario.network.partitions or cores)
     about = {
@@ -78,25 +82,30 @@ def deploy(
     return Deployed(Deployment(kernel, traffic, buckets, numbers), topology, about)
 
 
-def ic_kernel(scenario: Scenario, topology: Topology) -> IcKernel:
-    """Return the kernel of an ``ic`` scenario; raises ``InvalidInput`` naming the option at fault."""
-    try:
-        options = IcOptions(**scenario.options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(["options", *(str(part) for part in first["loc"])])
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(sorted(IcOptions.model_fields))
-            raise InvalidInput(f"{scenario.path}: {place}: unknown option; allowed: {known}") from None
-        raise InvalidInput(f"{scenario.path}: {place} = {first['input']!r}: {first['msg']}") from None
-    return IcKernel(
+def kernel_of(scenario: Scenario, topology: Topology) -> Kernel:
+    """Return the kernel of a scenario's protocol; raises ``InvalidInput`` naming the option at fault."""
+    kernel, options = KERNELS[scenario.network.protocol]
+    made: Kernel = kernel(
         topology=topology,
         programs=Programs(topology),
-        options=options,
+        options=_options(scenario, options),
         seed=scenario.network.seed,
         tick_ns=round(scenario.network.seconds_per_tick * NANOSECONDS),
         faults=scenario.faults(topology),
     )
+    return made
+
+
+def _options(scenario: Scenario, model: type[BaseModel]) -> Any:
+    try:
+        return model(**scenario.options)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(["options", *(str(part) for part in first["loc"])])
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(sorted(model.model_fields))
+            raise InvalidInput(f"{scenario.path}: {place}: unknown option; allowed: {known}") from None
+        raise InvalidInput(f"{scenario.path}: {place} = {first['input']!r}: {first['msg']}") from None
 
 
 def cut(topology: Topology, numbers: np.ndarray, count: int) -> tuple[tuple[int, int], ...]:

@@ -36,7 +36,7 @@ from causeway.network.traffic_settings import GeneratedSection, NoTrafficSection
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-PROTOCOLS = frozenset({"ic"})
+PROTOCOLS = frozenset({"ic", "ibc"})
 """The protocols that run when the caller of ``load_scenario`` does not say."""
 
 _PATHS = (("network", "lake"), ("traffic", "path"), ("traffic", "channels", "file"))

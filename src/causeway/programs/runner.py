@@ -134,4 +134,5 @@ class Programs:
             accounts, after[name] = outcome.accounts, outcome.state
             outputs.append(outcome.outputs)
             failed.append(outcome.failures)
-        return Execution(by_production(outputs).select(MESSAGE_COLUMNS), concat(failed), accounts, after)
+        produced = by_production(outputs)
+        return Execution(produced.select(MESSAGE_COLUMNS), produced["row"], concat(failed), accounts, after)

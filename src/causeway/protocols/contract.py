@@ -23,11 +23,13 @@ class Execution:
     """What running the programs gave.
 
     ``produced``: messages in the order of production for each program (the protocol's message columns; ``sender`` is
-    the program). ``failures``: a frame (``row`` of the input, ``text``) of handlers that raised on an input that has
-    no answer. ``accounts`` and ``programs``: the states after.
+    the program). ``origins``: the row of the input that each of them was produced for. ``failures``: a frame (``row``
+    of the input, ``text``) of handlers that raised on an input that has no answer. ``accounts`` and ``programs``: the
+    states after.
     """
 
     produced: Frame
+    origins: npt.NDArray[np.int64]
     failures: Frame
     accounts: Frame
     programs: Mapping[str, Frame]
@@ -144,6 +146,10 @@ class Kernel(Protocol):
 
     def chains(self) -> Sequence[str]:
         """Return the chains' names by position."""
+        ...
+
+    def numbers(self) -> U64:
+        """Return the chains' numbers in the topology by position."""
         ...
 
     def state_tables(self) -> Mapping[str, StateTable]:

@@ -102,6 +102,10 @@ class IcKernel:
         names = dict(zip(numbers, self.topology.chains["name"].to_pylist(), strict=True))
         return [names[number] for number in self._subnets.tolist()]
 
+    def numbers(self) -> U64:
+        """Return the subnets' numbers by position."""
+        return self._subnets
+
     def state_tables(self) -> Mapping[str, StateTable]:
         """Return every table that a state has, those of the programs in use included, by name."""
         return state_tables(self.programs.schemas())

@@ -1,0 +1,221 @@
+"""Light clients in bulk: what zones certify, and how the headers of others come to be trusted (IBC reference 3.1, X-3,
+X-4).
+
+The rule itself is the light client's of ``commitments/tendermint``; here are the trust sets of many connections as
+columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.commitments.hashing import DIGEST_BYTES, Digests
+from causeway.commitments.tendermint.building import make_header, sign_header, validators_of
+from causeway.commitments.tendermint.errors import ClientExpired, InvalidHeader, NeedIntermediateHeader
+from causeway.commitments.tendermint.keys import SigningKey
+from causeway.commitments.tendermint.trust import TrustedHeader, TrustOptions, verify_header
+from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
+from causeway.commitments.tendermint.validators import ValidatorSet
+from causeway.model.frame import Frame, concat
+from causeway.model.order import lane_codes, stable_order
+from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.errors import Refusal
+from causeway.protocols.ibc.state import FROZEN, TRUST_SCHEMA, State, connection_positions
+
+POWER = 10
+"""Voting power of each validator of a zone."""
+
+SECOND = 1_000_000_000
+
+NO_ROOT = bytes(DIGEST_BYTES)
+"""The root of the root of trust: it vouches for validators, nothing is proved at height 0."""
+
+
+@lru_cache(maxsize=4096)
+def validators(seed: int, chain_id: str, count: int) -> tuple[ValidatorSet, dict[bytes, SigningKey]]:
+    """Return a zone's validators and their keys, which follow from the network's seed and the chain id."""
+    keys = {SigningKey.from_name(f"causeway/{seed}/{chain_id}/{number}"): POWER for number in range(count)}
+    return validators_of(keys)
+
+
+def validators_of_zone(chain: int, context: Context) -> tuple[ValidatorSet, dict[bytes, SigningKey]]:
+    """Return the validators of the zone at a position."""
+    return validators(context.seed, context.zones.names[chain], context.options.validators)
+
+
+def genesis_trust(chains: Any, context: Context) -> Frame:
+    """Return the trust sets of ``chains`` at genesis: for each connection the root of trust of the remote zone."""
+    chain, remote = context.zones.connections
+    mine = np.isin(chain, chains)
+    chain, remote = chain[mine], remote[mine]
+    hashes = [validators_of_zone(position, context)[0].hash for position in np.unique(remote).tolist()]
+    known = np.frombuffer(b"".join(hashes), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+    of_row = known[np.searchsorted(np.unique(remote), remote)]
+    nothing = np.zeros((len(chain), DIGEST_BYTES), dtype=np.uint8)
+    zero = np.zeros(len(chain), dtype=np.uint64)
+    return Frame(
+        {
+            "chain": chain,
+            "remote": remote,
+            "height": zero,
+            "time": zero,
+            "added": zero,
+            "root": nothing,
+            "validators_hash": of_row,
+            "next_validators_hash": of_row,
+            "header_hash": nothing,
+        },
+        len(chain),
+    )
+
+
+def certify(roots: Digests, context: Context) -> pa.BinaryArray:
+    """Return what certifies the roots of ``context.chains``: each zone's signed header, with its validators."""
+    return pa.array(
+        [
+            _certified(chain, root.tobytes(), context)
+            for chain, root in zip(context.chains.tolist(), roots, strict=True)
+        ],
+        pa.binary(),
+    )
+
+
+def _certified(chain: int, root: bytes, context: Context) -> bytes:
+    own, keys = validators_of_zone(chain, context)
+    header = make_header(context.zones.names[chain], context.height, context.time, root, own)
+    signed = sign_header(header, own, keys)
+    return HeaderUpdate.on(max(context.height - 1, 0), own, signed, own).encode()
+
+
+_decoded = lru_cache(maxsize=1024)(decode_header_update)
+
+
+class Clients:
+    """The trust sets of a block's zones as updates move them on."""
+
+    def __init__(self, state: State, context: Context) -> None:
+        self._context = context
+        self._trust = state.trust
+        self._connections = state.connections
+        self._codes = lane_codes(state.trust["chain"], state.trust["remote"])
+        self._period = round(context.options.unbonding_seconds * SECOND)
+        self._added: dict[tuple[int, int], list[TrustedHeader]] = {}
+        self._frozen: set[tuple[int, int]] = set()
+
+    def root(self, chain: int, remote: int, height: int) -> bytes | None:
+        """Return the root of a trusted header, None where none of that height is trusted."""
+        found = self._trusted(chain, remote, height)
+        return None if found is None else found.root
+
+    def update(self, chain: int, remote: int, certification: bytes) -> Refusal:
+        """Update the client of ``remote`` on ``chain`` (``updateHeader``, 3.1).
+
+        Returns ``ACCEPTED``; ``NoOp`` for a header that is trusted already; or why the header is refused.
+        ``ConnectionFrozen`` also when this header contradicts a trusted one, which freezes the connection (X-3).
+        """
+        place = int(connection_positions(self._connections, np.array([chain]), np.array([remote]))[0])
+        if place < 0:
+            return Refusal.UnregisteredSender
+        if self._connections["frozen"][place] == FROZEN or (chain, remote) in self._frozen:
+            return Refusal.ConnectionFrozen
+        offered = _decoded(certification)
+        base = self._below(chain, remote, offered.height)
+        own, _ = validators_of_zone(remote, self._context)
+        update = HeaderUpdate.on(base.height, own, offered.signed_header, offered.validators)
+        options = TrustOptions(self._context.zones.names[remote], self._period)
+        try:
+            verify_header(base, update, options, self._context.time)
+        except (ClientExpired, InvalidHeader, NeedIntermediateHeader) as error:
+            return Refusal[error.name]
+        found = TrustedHeader.of(update.signed_header.header, self._context.time, self._context.height)
+        known = self._trusted(chain, remote, found.height)
+        if known is None:
+            self._added.setdefault((chain, remote), []).append(found)
+            return Refusal.ACCEPTED
+        if known.agrees_with(found):
+            return Refusal.NoOp
+        self._frozen.add((chain, remote))
+        return Refusal.ConnectionFrozen
+
+    def after(self) -> tuple[Frame, Frame]:
+        """Return ``trust`` and ``connections`` after the block; headers too old to build on are forgotten, but for the
+        newest of each."""
+        trust, connections = self._trust, self._connections
+        if self._added:
+            trust = concat(
+                [trust, _rows((lane, header) for lane, headers in self._added.items() for header in headers)]
+            )
+            trust = trust.take(stable_order(trust["chain"], trust["remote"], trust["height"]))
+            codes = lane_codes(trust["chain"], trust["remote"])
+            last = np.append(codes[1:] != codes[:-1], True)
+            old = trust["time"] + np.uint64(self._period) <= np.uint64(self._context.time)
+            trust = trust.filter(last | ~old)
+            place = connection_positions(connections, *(np.array(column) for column in zip(*self._added, strict=True)))
+            latest = connections["latest"].copy()
+            latest[place] = [max(header.height for header in headers) for headers in self._added.values()]
+            connections = connections.with_columns(latest=latest)
+        if self._frozen:
+            place = connection_positions(connections, *(np.array(column) for column in zip(*self._frozen, strict=True)))
+            frozen = connections["frozen"].copy()
+            frozen[place] = FROZEN
+            connections = connections.with_columns(frozen=frozen)
+        return trust, connections
+
+    def _rows_of(self, chain: int, remote: int) -> tuple[int, int]:
+        code = lane_codes(np.array([chain]), np.array([remote]))
+        start = int(np.searchsorted(self._codes, code)[0])
+        return start, int(np.searchsorted(self._codes, code, side="right")[0])
+
+    def _trusted(self, chain: int, remote: int, height: int) -> TrustedHeader | None:
+        for header in self._added.get((chain, remote), []):
+            if header.height == height:
+                return header
+        start, stop = self._rows_of(chain, remote)
+        row = start + int(np.searchsorted(self._trust["height"][start:stop], height))
+        return self._header(row) if row < stop and int(self._trust["height"][row]) == height else None
+
+    def _below(self, chain: int, remote: int, height: int) -> TrustedHeader:
+        """Return the highest trusted header below a height; the root of trust is below all."""
+        newest = [header for header in self._added.get((chain, remote), []) if header.height < height]
+        if newest:
+            return newest[-1]
+        start, stop = self._rows_of(chain, remote)
+        return self._header(start + int(np.searchsorted(self._trust["height"][start:stop], height)) - 1)
+
+    def _header(self, row: int) -> TrustedHeader:
+        trust = self._trust
+        return TrustedHeader(
+            height=int(trust["height"][row]),
+            time=int(trust["time"][row]),
+            root=trust["root"][row].tobytes(),
+            next_validators_hash=trust["next_validators_hash"][row].tobytes(),
+            validators_hash=trust["validators_hash"][row].tobytes(),
+            header_hash=trust["header_hash"][row].tobytes(),
+            added_height=int(trust["added"][row]),
+        )
+
+
+def _rows(added: Iterable[tuple[tuple[int, int], TrustedHeader]]) -> Frame:
+    rows = list(added)
+
+    def digests(values: Iterable[bytes]) -> Digests:
+        return np.frombuffer(b"".join(values), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+
+    headers = [header for _, header in rows]
+    columns: dict[str, Any] = {
+        "chain": np.array([chain for (chain, _), _ in rows], dtype=np.uint32),
+        "remote": np.array([remote for (_, remote), _ in rows], dtype=np.uint32),
+        "height": np.array([header.height for header in headers], dtype=np.uint64),
+        "time": np.array([header.time for header in headers], dtype=np.uint64),
+        "added": np.array([header.added_height for header in headers], dtype=np.uint64),
+        "root": digests(header.root for header in headers),
+        "validators_hash": digests(header.validators_hash for header in headers),
+        "next_validators_hash": digests(header.next_validators_hash for header in headers),
+        "header_hash": digests(header.header_hash for header in headers),
+    }
+    return Frame(columns, len(rows)).select(TRUST_SCHEMA.names)

@@ -1,0 +1,149 @@
+"""Entries of queues as leaves of a zone's store (IBC reference 2.3, 2.4, 2.6): from messages to leaf hashes.
+
+A leaf's hash is SHA256(00 || uvarint(len key) || key || 20 || SHA256(value)), as ICS-23's Tendermint spec has it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.commitments.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
+from causeway.model.frame import Frame
+from causeway.model.order import U64
+from causeway.protocols.ibc.envelope import answer_column, call_column
+from causeway.protocols.ibc.keys import HEAD_KEY, INDEX_BYTES, TAIL_KEY
+from causeway.protocols.ibc.options import IbcOptions
+from causeway.protocols.ibc.state import RECEIPT, SEND
+from causeway.protocols.ibc.values import packet_column, receipt_column
+from causeway.protocols.ibc.zones import Zones
+
+LEAF_PREFIX = b"\x00"
+
+
+def type_codes(messages: Frame, zones: Zones) -> npt.NDArray[np.int32]:
+    """Return the type of the packet that each request becomes, as its place in ``zones.types``.
+
+    It is the request's method, if that is a declared type, else ``call``.
+    """
+    method = messages["method"]
+    known = {name: code for code, name in enumerate(zones.types)}
+    codes = [known.get(name, 0) for name in method.dictionary.to_pylist()]
+    found: npt.NDArray[np.int32] = np.array(codes, dtype=np.int32)[method.indices.to_numpy(zero_copy_only=False)]
+    return found
+
+
+def limits_of(sent_height: U64, sent_time: U64, options: IbcOptions) -> tuple[U64, U64]:
+    """Return the receiving chain's height and time (ns) after which packets sent at these have expired."""
+    none = np.uint64(2**64 - 1)
+    height = (
+        sent_height + np.uint64(options.timeout_blocks) if options.timeout_blocks else np.full_like(sent_height, none)
+    )
+    seconds = np.uint64(round(options.timeout_seconds * 1e9))
+    return height, sent_time + seconds if seconds else np.full_like(sent_time, none)
+
+
+def values_of(messages: Frame, substream: int, zones: Zones, tick_ns: int) -> pa.BinaryArray:
+    """Return V_send (``substream`` SEND) or V_receipt of each message.
+
+    ``messages``: the message columns, for packets with limits also ``sent_height`` and ``sent_tick``.
+    """
+    if substream == RECEIPT:
+        return receipt_column(messages["code"], answer_column(messages))
+    codes = type_codes(messages, zones)
+    types = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(zones.types, pa.string()))
+    data = call_column(messages)
+    if zones.options.timeouts == "off":
+        return packet_column(types, data)
+    sent_time = messages["sent_tick"] * np.uint64(tick_ns)
+    return packet_column(types, data, *limits_of(messages["sent_height"], sent_time, zones.options))
+
+
+def entry_leaves(messages: Frame, owner: Any, zones: Zones, tick_ns: int) -> Digests:
+    """Return the leaf hash of each message as an entry of the queue ``substream`` that its zone keeps for ``owner``.
+
+    ``messages``: message columns with ``substream`` and ``index``; ``owner``: positions of the remote zones that the
+    queues are named by.
+    """
+    length = len(messages)
+    substream, index = messages["substream"], messages["index"]
+    digests = np.empty((length, DIGEST_BYTES), dtype=np.uint8)
+    for kind in (RECEIPT, SEND):
+        rows = np.flatnonzero(substream == kind)
+        if len(rows) == length:
+            return _leaves_of_kind(messages, kind, owner, index, zones, tick_ns)
+        if len(rows):
+            digests[rows] = _leaves_of_kind(messages.take(rows), kind, owner[rows], index[rows], zones, tick_ns)
+    return digests
+
+
+def _leaves_of_kind(messages: Frame, kind: int, owner: Any, index: U64, zones: Zones, tick_ns: int) -> Digests:
+    names = pa.array([_index_prefix(name) for name in zones.queue_names[kind]], pa.binary())
+
+    def values(start: int, stop: int) -> pa.BinaryArray:
+        return values_of(messages.slice(start, stop), kind, zones, tick_ns)
+
+    hashed = sha256_in_pieces(len(messages), values)
+
+    def preimages(start: int, stop: int) -> pa.BinaryArray:
+        tails = np.empty((stop - start, INDEX_BYTES + 1 + DIGEST_BYTES), dtype=np.uint8)
+        tails[:, :INDEX_BYTES] = index[start:stop].astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES)
+        tails[:, INDEX_BYTES] = DIGEST_BYTES
+        tails[:, INDEX_BYTES + 1 :] = hashed[start:stop]
+        prefixes = names.take(pa.array(owner[start:stop]))
+        return pc.binary_join_element_wise(prefixes, binary_rows(tails), pa.scalar(b"", pa.binary()))
+
+    return sha256_in_pieces(len(messages), preimages)
+
+
+def position_leaves(queues: Frame, part: bytes, positions: U64, zones: Zones) -> Digests:
+    """Return the leaf hash of the head (``part`` HEAD_KEY) or tail of each queue, whose value is its position."""
+    hashed = sha256_in_pieces(
+        len(queues),
+        lambda start, stop: binary_rows(positions[start:stop].astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES)),
+    )
+    zone_count = len(zones.names)
+    names = pa.array(
+        [
+            LEAF_PREFIX + _uvarint(len(name) + len(part)) + name + part + bytes([DIGEST_BYTES])
+            for of_kind in zones.queue_names
+            for name in of_kind
+        ],
+        pa.binary(),
+    )
+    choice = queues["substream"].astype(np.int64) * zone_count + queues["remote"].astype(np.int64)
+    return sha256_in_pieces(
+        len(queues),
+        lambda start, stop: pc.binary_join_element_wise(
+            names.take(pa.array(choice[start:stop])), binary_rows(hashed[start:stop]), pa.scalar(b"", pa.binary())
+        ),
+    )
+
+
+def leaf_of(key: bytes, value: bytes) -> bytes:
+    """Return the leaf hash of one entry of a store."""
+    head = LEAF_PREFIX + _uvarint(len(key)) + key + bytes([DIGEST_BYTES])
+    return hashlib.sha256(head + hashlib.sha256(value).digest()).digest()
+
+
+def _index_prefix(name: bytes) -> bytes:
+    return LEAF_PREFIX + _uvarint(len(name) + INDEX_BYTES) + name
+
+
+def _uvarint(number: int) -> bytes:
+    encoded = bytearray()
+    while number >= 0x80:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+__all__ = [
+    "HEAD_KEY", "TAIL_KEY", "entry_leaves", "leaf_of", "limits_of", "position_leaves", "type_codes", "values_of",
+]  # fmt: skip

@@ -1,0 +1,102 @@
+"""What the proofs in submissions amount to: the roots under which runs of entries, or single entries, are in a store.
+
+Every entry is hashed again from the message as it came, so nothing is believed of the relayer but what leads to a
+trusted root (IBC reference 2.6, step 7 of 3.3 and step 5 of 3.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from causeway.commitments.forest import run_roots, sides_of_each
+from causeway.commitments.hashing import DIGEST_BYTES, Digests
+from causeway.model.frame import Frame
+from causeway.model.order import Groups, Rows, pair_codes
+from causeway.protocols.ibc.keys import Part
+from causeway.protocols.ibc.relay import Alteration
+from causeway.protocols.ibc.state import keys_of
+from causeway.protocols.ibc.values import binary_lengths
+
+NO_PROOF = -1
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """The roots that proofs amount to.
+
+    ``roots``: one a run (range proofs) or one an entry (single proofs, ``single``). ``place``: of each submission, the
+    row of ``roots`` for its first entry, or for its run; ``NO_PROOF`` where there is none.
+    """
+
+    roots: Digests
+    single: bool
+    place: Rows
+
+    def proven_until(self, submission: int, skip: int, count: int, root: bytes) -> int:
+        """Return how many entries a submission proves under ``root``, of the ``count`` that come after ``skip``."""
+        place = int(self.place[submission])
+        if place == NO_PROOF:
+            return 0
+        if not self.single:
+            return count if self.roots[place].tobytes() == root else 0
+        found = self.roots[place + skip : place + skip + count]
+        wrong = (found != np.frombuffer(root, dtype=np.uint8)).any(axis=1)
+        return int(np.argmax(wrong)) if wrong.any() else count
+
+
+def weigh(rows: Frame, proofs: Frame, messages: Frame, leaves: Digests, single: bool) -> Evidence:
+    """Return what submissions prove.
+
+    ``rows``: submissions; ``proofs``: what they refer to; ``messages``: all entries that the proofs cover, by lane and
+    index, with their ``leaves``; ``single``: whether every entry is proved alone.
+    """
+    proof = _shown_proof(rows, proofs)
+    covered = np.flatnonzero(proof != NO_PROOF)
+    tampered = (rows["alteration"][covered] == Alteration.TAMPERED).astype(np.int64)
+    used, of_row = np.unique(proof[covered] * 2 + tampered, return_inverse=True)
+    runs = proofs.take(used // 2)
+    counts = runs["count"].astype(np.int64)
+    groups = Groups(np.cumsum(counts) - counts, counts, int(counts.sum()))
+    own, asked = pair_codes((keys_of(messages), messages["index"]), (keys_of(runs), runs["first"]))
+    shown = leaves[np.repeat(np.searchsorted(own, asked), counts) + groups.ranks()]
+    shown[groups.starts[used % 2 == 1], 0] ^= 1
+    sides, side_counts = _sides(runs)
+    place = np.full(len(rows), NO_PROOF, dtype=np.int64)
+    if not single:
+        place[covered] = of_row
+        return Evidence(run_roots(shown, groups, runs["place"], runs["size"], sides, side_counts), single, place)
+    own_place, own_sides, own_counts = sides_of_each(shown, groups, runs["place"], runs["size"], sides, side_counts)
+    each = Groups(np.arange(len(shown)), np.ones(len(shown), dtype=np.int64), len(shown))
+    size = groups.spread(runs["size"].astype(np.int64))
+    first = np.maximum(rows["begin"][covered], runs["first"][of_row]) - runs["first"][of_row]
+    place[covered] = groups.starts[of_row] + first.astype(np.int64)
+    return Evidence(run_roots(shown, each, own_place, size, own_sides, own_counts), single, place)
+
+
+def _shown_proof(rows: Frame, proofs: Frame) -> Rows:
+    """Return the proof that each submission carries, ``NO_PROOF`` where it covers not all of what is submitted.
+
+    A foreign one is the first that another chain offers to the same zone.
+    """
+    proof: Rows = rows["proof"].copy()
+    if len(proofs) == 0:
+        return np.full(len(rows), NO_PROOF, dtype=np.int64)
+    run = np.maximum(proof, 0)
+    stop = proofs["first"][run] + proofs["count"][run]
+    proof[(rows["begin"] < proofs["first"][run]) | (rows["end"] > stop)] = NO_PROOF
+    for row in np.flatnonzero(rows["alteration"] == Alteration.FOREIGN).tolist():
+        others = (proofs["chain"] == rows["chain"][row]) & (proofs["remote"] != rows["remote"][row])
+        others &= (proofs["part"] == Part.INDEX) & (proofs["count"] >= rows["end"][row] - rows["begin"][row])
+        found = np.flatnonzero(others)
+        proof[row] = found[0] if len(found) else NO_PROOF
+    return proof
+
+
+def _sides(runs: Frame) -> tuple[Digests, Rows]:
+    """Return the digests beside runs, joined, and how many each has."""
+    column = runs["sides"]
+    lengths = binary_lengths(column)
+    joined = b"".join(column.to_pylist())
+    return np.frombuffer(joined, dtype=np.uint8).reshape(-1, DIGEST_BYTES), lengths // DIGEST_BYTES

@@ -1,0 +1,153 @@
+"""What a block's accepted submissions, local messages and ingress mean for the programs (IBC reference 3.3, 3.4).
+
+A packet is for a handler, or has its receipt at once: of a type that the zone does not handle, from a sender that does
+not live where the packet comes from, for a program that is not here, or expired. A receipt is the answer to the packet
+at the same index of our send queue, whose identity is taken from our own packet, never from the relayer.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.frame import Frame, from_table, repeated, repeated_text
+from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
+from causeway.model.order import groups_of, positions_in, stable_order
+from causeway.protocols.events import EventLog, event_rows
+from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.entries import limits_of, type_codes
+from causeway.protocols.ibc.state import State
+from causeway.protocols.messages import LANE_COLUMNS, MESSAGE_COLUMNS
+
+CHAIN_HALTED = "ChainHalted"
+"""Why what users send to a zone that makes no block is refused."""
+
+
+class Code(IntEnum):
+    """Codes of receipts: those that the protocol reserves (reference 2.4), and those of calls between programs."""
+
+    SUCCESS = 0
+    UNKNOWN_TYPE = 1
+    TIMEOUT = 2
+    HANDLER_FAILED = 3
+    PERMISSION = 4
+    REJECTED = 16
+    NO_PROGRAM = 17
+
+
+TEXTS = {
+    Code.UNKNOWN_TYPE: "unknown type",
+    Code.TIMEOUT: "timed out",
+    Code.PERMISSION: "the sender does not live on the chain that the packet comes from",
+    Code.NO_PROGRAM: "no such program on this chain",
+}
+"""What a receipt says that the protocol itself makes."""
+
+ARRIVAL_COLUMNS = [*LANE_COLUMNS, *MESSAGE_COLUMNS, "via"]
+"""What a program is given and how it came: ``chain`` takes, ``remote`` is where it is from (``NO_CHAIN``: a user)."""
+
+
+def judge_packets(packets: Frame, state: State, context: Context) -> np.ndarray:
+    """Return the ``Code`` of the receipt that each packet has at once, 0 for those that a program handles.
+
+    ``packets``: messages with their lane; ``chain`` takes.
+    """
+    length = len(packets)
+    code = np.zeros(length, dtype=np.uint8)
+    if length == 0:
+        return code
+    zones = context.zones
+    here = zones.host_of(packets["receiver"]) == packets["chain"].view(np.int32)
+    installed = positions_in(state.canisters["canister"], packets["receiver"]) >= 0
+    code[~(here & installed)] = Code.NO_PROGRAM
+    code[zones.host_of(packets["sender"]) != packets["remote"].view(np.int32)] = Code.PERMISSION
+    types = type_codes(packets, zones)
+    code[~zones.handled[types, packets["chain"]]] = Code.UNKNOWN_TYPE
+    if context.options.timeouts == "on":
+        code[_expired(packets, context)] = Code.TIMEOUT
+    return code
+
+
+def _expired(packets: Frame, context: Context) -> np.ndarray:
+    sent_time = (packets["sent_tick"] + np.uint64(1)) * np.uint64(context.tick_ns)
+    max_height, max_time = limits_of(packets["sent_height"], sent_time, context.options)
+    return is_expired(max_height, max_time, context.height, context.time, context)
+
+
+def is_expired(max_height: np.ndarray, max_time: np.ndarray, height: int, time: int, context: Context) -> np.ndarray:
+    """Return which limits a chain's height and time (ns) are past: strictly, or already when equal (``expiry``)."""
+    if context.options.expiry == "strict":
+        passed: np.ndarray = (np.uint64(height) > max_height) | (np.uint64(time) > max_time)
+    else:
+        passed = (np.uint64(height) >= max_height) | (np.uint64(time) >= max_time)
+    return passed
+
+
+def with_own_identity(receipts: Frame, packets: Frame) -> Frame:
+    """Return receipts as the answers that programs are given: who asked whom is taken from our own ``packets``.
+
+    Both have the same lanes and indices, row by row.
+    """
+    return receipts.with_columns(
+        kind=repeated(np.uint8(Kind.RESPONSE), len(receipts)),
+        sender=packets["receiver"],
+        receiver=packets["sender"],
+        callback=packets["callback"],
+        deadline=repeated(np.uint32(0), len(receipts)),
+        method=repeated_text("", len(receipts)),
+    )
+
+
+def ingress_arrivals(ingress: pa.Table, state: State, context: Context, log: EventLog) -> Frame:
+    """Return messages from users as arrivals.
+
+    Those for programs that are not on their zone, and for zones that make no block now, are refused with an event. A
+    message's number (``callback``) is made of the height and its place in what came to the zone in this block.
+    """
+    length = ingress.num_rows
+    rows = from_table(ingress.select(["chain", "receiver", "sender", "method", "payload"]))
+    by_number = np.argsort(context.zones.numbers, kind="stable")
+    chain = by_number[np.searchsorted(context.zones.numbers[by_number], rows["chain"])].astype(np.uint32)
+    zero = repeated(np.uint64(0), length)
+    place = _places(chain)
+    messages = Frame(
+        {
+            "chain": chain,
+            "remote": repeated(np.uint32(NO_CHAIN), length),
+            "substream": zero,
+            "index": place,
+            "kind": repeated(np.uint8(Kind.INGRESS), length),
+            "sender": rows["sender"],
+            "receiver": rows["receiver"],
+            "callback": (np.uint64(context.height) << np.uint64(32)) + place,
+            "cycles_high": zero,
+            "cycles_low": zero,
+            "code": repeated(np.uint8(0), length),
+            "deadline": repeated(np.uint32(0), length),
+            "method": rows["method"].dictionary_encode(),
+            "payload": rows["payload"],
+            "via": repeated(np.uint8(Via.INGRESS), length),
+        },
+        length,
+    )
+    running = np.isin(chain, context.chains)
+    here = context.zones.host_of(messages["receiver"]) == chain.view(np.int32)
+    here &= positions_in(state.canisters["canister"], messages["receiver"]) >= 0
+    for mask, code, reason in (
+        (running & ~here, Code.NO_PROGRAM, Code.NO_PROGRAM.name),
+        (~running, Code.REJECTED, CHAIN_HALTED),
+    ):
+        refused = messages.filter(mask).with_columns(callback=place[mask]) if mask.any() else messages.slice(0, 0)
+        where = {"chain": refused["chain"], "index": refused["index"], "via": Via.INGRESS}
+        log.add(event_rows(refused, Event.REJECTED, code=code, reason=reason, **where))
+    return messages.filter(running & here)
+
+
+def _places(chain: np.ndarray) -> np.ndarray:
+    """Return the place of each row among those of its chain, from 1, in row order."""
+    order = stable_order(chain)
+    places = np.empty(len(chain), dtype=np.uint64)
+    places[order] = groups_of(chain[order]).ranks().astype(np.uint64) + np.uint64(1)
+    return places

@@ -1,0 +1,169 @@
+"""What becomes of submissions: ``IBCreceive``, ``IBCreceipt`` over runs of entries (IBC reference 3.3, 3.4, X-6, X-10).
+
+The checks of the reference in its order, for a whole run at once where its entries share the answer. What a run's first
+refused entry is refused for is said once; the entries behind it in an ordered queue are out of order by that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from causeway.model.frame import Frame
+from causeway.model.order import U64, groups_of
+from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.errors import Refusal
+from causeway.protocols.ibc.evidence import Evidence
+from causeway.protocols.ibc.relay import Alteration, Call
+from causeway.protocols.ibc.state import (
+    FROZEN,
+    RECEIPT,
+    SEND,
+    State,
+    connection_positions,
+    keys_of,
+    lane_keys,
+    lane_positions,
+)
+
+
+@dataclass
+class Verdicts:
+    """What was accepted and refused, in the order of processing: (submission, begin, end) and, refused, why."""
+
+    accepted: list[tuple[int, int, int]] = field(default_factory=list)
+    refused: list[tuple[int, int, int, Refusal]] = field(default_factory=list)
+
+    def accept(self, submission: int, begin: int, end: int) -> None:
+        """Note that entries of a submission take effect."""
+        if end > begin:
+            self.accepted.append((submission, begin, end))
+
+    def refuse(self, submission: int, begin: int, end: int, why: Refusal) -> None:
+        """Note that entries of a submission have no effect, for the reason ``why``."""
+        if end > begin:
+            self.refused.append((submission, begin, end, why))
+
+
+Roots = Callable[[int, int, int], bytes | None]
+"""(chain, remote, height) -> the root of the trusted header, None where none is trusted."""
+
+Lane = tuple[int, int]
+Parts = list[tuple[int, int, Refusal]]
+
+
+def judge(state: State, rows: Frame, evidence: Evidence, roots: Roots, context: Context) -> Verdicts:
+    """Return what becomes of submissions RECEIVE and RECEIPT (``SUBMISSIONS_SCHEMA``), which are in their order."""
+    judging = _Judging(state, evidence, roots, context)
+    connections = connection_positions(state.connections, rows["chain"], rows["remote"])
+    columns = [rows[name].tolist() for name in ("chain", "remote", "call", "begin", "end", "alteration")]
+    for submission, (chain, remote, call, begin, end, alteration) in enumerate(zip(*columns, strict=True)):
+        place = int(connections[submission])
+        if place < 0:
+            judging.verdicts.refuse(submission, begin, end, Refusal.UnregisteredSender)
+        elif state.connections["frozen"][place] == FROZEN:
+            judging.verdicts.refuse(submission, begin, end, Refusal.ConnectionFrozen)
+        else:
+            height = context.height - 1 - int(alteration == Alteration.STALE_HEADER)
+            judging.decide(submission, call, (chain, remote), begin, end, height)
+    return judging.verdicts
+
+
+class _Judging:
+    """The progress of a block's queues as submissions move them on."""
+
+    def __init__(self, state: State, evidence: Evidence, roots: Roots, context: Context) -> None:
+        self.verdicts = Verdicts()
+        self._state = state
+        self._evidence = evidence
+        self._roots = roots
+        self._ordered = context.options.order == "ordered"
+        self._again = Refusal.NoOp if context.options.redundant == "noop" else Refusal.OutOfOrder
+        self._next: dict[tuple[Lane, int], int] = {}
+        self._taken: dict[tuple[Lane, int], list[tuple[int, int]]] = {}
+
+    def decide(self, submission: int, call: int, lane: Lane, begin: int, end: int, height: int) -> None:
+        """Judge one run; remember what of it was accepted."""
+        receive = call == Call.RECEIVE
+        refuse = self.verdicts.refuse
+        root = self._roots(*lane, height)
+        if not receive:
+            # A receipt is looked at only once its proof holds.
+            if root is None:
+                return refuse(submission, begin, end, Refusal.MissingHeader)
+            proven = begin + self._evidence.proven_until(submission, 0, end - begin, root)
+            refuse(submission, proven, end, Refusal.InvalidProof)
+            end = proven
+        for first, stop, why in self._in_order(lane, call, begin, end):
+            if why != Refusal.ACCEPTED:
+                refuse(submission, first, stop, why)
+                continue
+            if receive and root is None:
+                refuse(submission, first, stop, Refusal.MissingHeader)
+                continue
+            proven = stop
+            if receive and root is not None:
+                proven = first + self._evidence.proven_until(submission, first - begin, stop - first, root)
+                refuse(submission, proven, stop, Refusal.InvalidProof)
+            if proven > first:
+                self.verdicts.accept(submission, first, proven)
+                self._next[lane, call] = proven
+                self._taken.setdefault((lane, call), []).append((first, proven))
+        return None
+
+    def _in_order(self, lane: Lane, call: int, begin: int, end: int) -> Parts:
+        """Cut a run at what is expected: what was processed before, what can be now, what comes too early."""
+        if not self._ordered:
+            return self._unseen(lane, call, begin, end)
+        expected = self._expected(lane, call)
+        if begin > expected:
+            return [(begin, end, Refusal.OutOfOrder)]
+        parts = [(begin, min(end, expected), self._again), (max(begin, expected), end, Refusal.ACCEPTED)]
+        return [part for part in parts if part[1] > part[0]]
+
+    def _expected(self, lane: Lane, call: int) -> int:
+        found = self._next.get((lane, call))
+        if found is None:
+            substream, column = (RECEIPT, "next_index") if call == Call.RECEIVE else (SEND, "begin")
+            row = self._queue(lane, substream)
+            found = self._next[lane, call] = int(self._state.queues[column][row])
+        return found
+
+    def _queue(self, lane: Lane, substream: int) -> int:
+        chain, remote = (np.array([position]) for position in lane)
+        return int(lane_positions(self._state.queues, chain, remote, substream)[0])
+
+    def _unseen(self, lane: Lane, call: int, begin: int, end: int) -> Parts:
+        """Cut a run of an unordered queue: into what was processed before, and what was not (X-6)."""
+        substream = RECEIPT if call == Call.RECEIVE else SEND
+        row = self._queue(lane, substream)
+        queues = self._state.queues
+        head, tail = int(queues["begin"][row]), int(queues["next_index"][row])
+        indices = np.arange(begin, end, dtype=np.uint64)
+        held = np.isin(indices, self._held(lane, substream))
+        done = held | (indices < head) if call == Call.RECEIVE else ~held & (indices < tail)
+        for first, stop in self._taken.get((lane, call), []):
+            done |= (indices >= first) & (indices < stop)
+        known = indices < tail if call == Call.RECEIPT else np.ones(len(indices), dtype=bool)
+        verdicts = np.where(done, self._again, np.where(known, Refusal.ACCEPTED, Refusal.OutOfOrder))
+        parts = groups_of(verdicts)
+        return [
+            (begin + start, begin + start + count, Refusal(int(verdicts[start])))
+            for start, count in zip(parts.starts.tolist(), parts.counts.tolist(), strict=True)
+        ]
+
+    def _held(self, lane: Lane, substream: int) -> U64:
+        """Return the indices that a queue holds entries or unanswered places of."""
+        leaves, slots = self._state.leaves, self._state.slots
+        chain, remote = (np.array([position]) for position in lane)
+        key = lane_keys(chain, remote, substream)
+        keys = keys_of(leaves)
+        own: U64 = leaves["index"][
+            int(np.searchsorted(keys, key[0])) : int(np.searchsorted(keys, key[0], side="right"))
+        ]
+        if substream == RECEIPT and len(slots):
+            mine = (slots["chain"] == lane[0]) & (slots["remote"] == lane[1])
+            own = np.concatenate([own, slots["index"][mine]])
+        return own

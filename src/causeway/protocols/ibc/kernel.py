@@ -1,0 +1,222 @@
+"""The IBC messaging queue behind the kernel contract: one block of any set of zones as a pure function."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.errors import InvalidInput
+from causeway.model.faults import Faults
+from causeway.model.frame import Frame, empty_frame, repeated_bytes
+from causeway.model.ledger import EVENTS_SCHEMA
+from causeway.model.order import U64
+from causeway.model.topology import Topology
+from causeway.protocols.contract import Offers, Plan, ProgramRunner, RoundResult, StateTable, Tick
+from causeway.protocols.events import EventLog
+from causeway.protocols.ibc.block import process_block
+from causeway.protocols.ibc.client import certify, genesis_trust
+from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.options import IbcOptions
+from causeway.protocols.ibc.partition import part, union
+from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
+from causeway.protocols.ibc.relay import Seen, submissions, wanted_ranges
+from causeway.protocols.ibc.state import (
+    CONNECTIONS_SCHEMA,
+    PROGRAM_TABLE,
+    QUEUES_SCHEMA,
+    RECEIPT,
+    SEND,
+    STATE_TABLES,
+    State,
+    from_tables,
+    parts,
+    state_tables,
+)
+from causeway.protocols.ibc.store import commit, pending_runs
+from causeway.protocols.ibc.submitting import RelayPlan
+from causeway.protocols.ibc.zones import Zones
+from causeway.protocols.interference import Interference
+
+MAX_TICK_NS = 2**62
+
+
+@dataclass(frozen=True)
+class IbcKernel:
+    """The state machine of a network of zones.
+
+    ``programs``: the modules; ``tick_ns``: nanoseconds of block time a tick; ``faults``: what goes wrong on purpose.
+    """
+
+    topology: Topology
+    programs: ProgramRunner
+    options: IbcOptions = field(default_factory=IbcOptions)
+    seed: int = 0
+    tick_ns: int = 1_000_000_000
+    faults: Faults = field(default_factory=Faults)
+
+    name: ClassVar[str] = "ibc"
+    outbound_schema: ClassVar[pa.Schema] = ENTRIES_SCHEMA
+    offer_tables: ClassVar[tuple[str, str, str]] = ("queues", "proofs", "runs")
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tick_ns <= MAX_TICK_NS:
+            raise InvalidInput(f"seconds_per_tick: {self.tick_ns} nanoseconds a tick; allowed: 1 to {MAX_TICK_NS}")
+        # What the options name must be there before anything runs.
+        _ = self.zones.connections, self.zones.handled, self.zones.permitted
+
+    @cached_property
+    def zones(self) -> Zones:
+        """Return the fixed parts of the network."""
+        return Zones(self.topology, self.options)
+
+    @cached_property
+    def interference(self) -> Interference:
+        """Return the scenario's faults."""
+        return Interference(self.faults, self.zones.numbers, self.seed)
+
+    def context(self, chains: npt.NDArray[np.uint32], tick: Tick) -> Context:
+        """Return what a block of ``chains`` at ``tick`` may know."""
+        return Context(tick.height, tick.tick, self.tick_ns, self.seed, chains, self.zones, self.options, self.programs)
+
+    def chains(self) -> Sequence[str]:
+        """Return the chain ids by position."""
+        return self.zones.names
+
+    def numbers(self) -> U64:
+        """Return the zones' numbers in the topology by position."""
+        return self.zones.numbers
+
+    def state_tables(self) -> Mapping[str, StateTable]:
+        """Return every table that a state has, those of the programs in use included, by name."""
+        return state_tables(self.programs.schemas())
+
+    def genesis(self, chains: npt.NDArray[np.uint32]) -> State:
+        """Return the state of ``chains`` at height 0: all registered, queues empty, programs as they begin."""
+        own = self.zones.programs[np.isin(self.zones.host_of(self.zones.programs), chains.astype(np.int32))]
+        accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
+        empty = {name: empty_frame(table.schema) for name, table in STATE_TABLES.items()}
+        state = State(**{**empty, "canisters": accounts}, programs=programs)
+        chain, remote = self.zones.connections
+        mine = np.isin(chain, chains)
+        zero = np.zeros(int(mine.sum()), dtype=np.uint64)
+        connections = Frame(
+            {
+                "chain": chain[mine],
+                "remote": remote[mine],
+                "latest": zero,
+                "frozen": zero.astype(np.uint8),
+                "peer_received": zero,
+                "peer_done": zero,
+            },
+            len(zero),
+        ).select(CONNECTIONS_SCHEMA.names)
+        trust = genesis_trust(chains, self.context(chains, Tick(0, 0)))
+        return replace(state, connections=connections, trust=trust, queues=_queues(connections, chains))
+
+    def parts(self, state: State) -> Mapping[str, Any]:
+        """Return the state's parts by table name."""
+        return parts(state)
+
+    def table(self, name: str, part: Any) -> pa.Table:
+        """Return a part of a state as an Arrow table."""
+        if name.startswith(PROGRAM_TABLE):
+            return part.to_table(self.programs.schemas()[name.removeprefix(PROGRAM_TABLE)])
+        return part.to_table(STATE_TABLES[name].schema)
+
+    def state(self, tables: Mapping[str, pa.Table]) -> State:
+        """Return the state that ``tables`` gave."""
+        return from_tables(tables, self.programs.schemas())
+
+    def rehomed(self, before: int, tick: int) -> bool:
+        """Return False: programs stay on their zones."""
+        return False
+
+    def part(self, state: State, chains: npt.NDArray[np.uint32], tick: int) -> State:
+        """Return the part of a state that belongs to ``chains``."""
+        return part(state, chains, self.zones)
+
+    def abandoned(self, state: State, tick: int) -> Frame:
+        """Return no events: no program leaves."""
+        return empty_frame(EVENTS_SCHEMA)
+
+    def union(self, states: Sequence[State]) -> State:
+        """Return the states of disjoint sets of zones as one."""
+        return union(states)
+
+    def idle(self, state: State) -> bool:
+        """Return whether no packet waits for its receipt, and no local lane holds a message."""
+        queues = state.queues
+        waiting = (queues["substream"] == SEND) | (queues["chain"] == queues["remote"])
+        return not bool((waiting & (queues["next_index"] > queues["begin"])).any())
+
+    def headers(self, state: State, chains: npt.NDArray[np.uint32], tick: Tick) -> Frame:
+        """Return the headers of ``chains``: the roots of their stores, signed from height 1 on."""
+        context = self.context(chains, tick)
+        roots = commit(state, context).roots()
+        signed = certify(roots, context) if tick.height else repeated_bytes(b"", len(chains))
+        return Frame({"chain": chains, "root": roots, "certification": signed}, len(chains))
+
+    def next_planned(self, tick: int) -> int | None:
+        """Return the first tick at or after ``tick`` at which a fault acts of itself, None if none is left."""
+        return min(self.interference.planned(tick), default=None)
+
+    def settled(self, tick: int) -> bool:
+        """Return whether nothing that is planned (faults' ends) can still come after ``tick``."""
+        return tick >= self.interference.last_change
+
+    def plan(self, state: State, chains: npt.NDArray[np.uint32], offers: Offers, tick: Tick) -> Plan:
+        """Let the relayers look at both sides of every connection, and submit what they will."""
+        running = self.interference.running(chains, tick.tick)
+        context = self.context(running, tick)
+        seen = Seen.of(offers, context)
+        rows = submissions(state, seen, self.interference, context)
+        wanted, recalled = wanted_ranges(rows, state, seen, context)
+        return RelayPlan(rows, seen.proofs, wanted, recalled, empty_frame(EVENTS_SCHEMA), seen)
+
+    def round(
+        self,
+        state: State,
+        chains: npt.NDArray[np.uint32],
+        plan: Plan,
+        messages: Frame,
+        recalled: Frame,
+        ingress: pa.Table,
+        tick: Tick,
+    ) -> RoundResult:
+        """Run one block of ``chains`` and commit its stores; a halted zone keeps its state."""
+        if not isinstance(plan, RelayPlan):
+            raise TypeError(f"plan is a {type(plan).__name__}, allowed: RelayPlan")
+        running = self.interference.running(chains, tick.tick)
+        context = self.context(running, tick)
+        halted = None
+        if len(running) < len(chains):
+            halted = part(state, np.setdiff1d(chains, running), self.zones)
+            state = part(state, running, self.zones)
+        log = EventLog()
+        after, outbound = process_block(state, plan, messages, recalled, ingress, context, log)
+        if halted is not None:
+            after = union([after, halted])
+        everyone = replace(context, chains=chains)
+        store = commit(after, everyone)
+        roots = store.roots()
+        headers = Frame({"chain": chains, "root": roots, "certification": certify(roots, everyone)}, len(chains))
+        proofs = store.prove_runs(pending_runs(after))
+        return RoundResult(replace(after, proofs=proofs), outbound, log.events(), log.collected_ranges(), headers)
+
+
+def _queues(connections: Frame, chains: npt.NDArray[np.uint32]) -> Frame:
+    """Return the queues of connections and the local lanes of ``chains``, all empty."""
+    chain = np.concatenate([connections["chain"], chains]).repeat(2)
+    remote = np.concatenate([connections["remote"], chains]).repeat(2)
+    substream = np.tile(np.array([RECEIPT, SEND], dtype=np.uint64), len(chain) // 2)
+    order = np.lexsort((substream, remote, chain))
+    zero = np.zeros(len(chain), dtype=np.uint64)
+    columns = {"chain": chain, "remote": remote, "substream": substream}
+    rows = {name: column[order] for name, column in columns.items()}
+    return Frame({**rows, "begin": zero, "next_index": zero, "ready": zero}, len(chain)).select(QUEUES_SCHEMA.names)

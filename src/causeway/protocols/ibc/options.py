@@ -1,0 +1,111 @@
+"""The options of the IBC messaging queue: names, values and defaults of the reference, section 4."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic_core import PydanticCustomError
+
+from causeway.protocols.ibc.keys import valid_identifier
+
+LARGEST = 2**62
+"""No number of an option is above this, so that sums and doubles of them fit a signed word."""
+
+CALL_TYPE = "call"
+"""The type of packets between programs whose method is no declared type: request and reply."""
+
+DEPLOYED: Mapping[str, Any] = {"redundant": "noop", "expiry": "inclusive", "order": "unordered", "timeouts": "on"}
+"""What ``profile = deployed`` changes: the values marked (d) in the reference, as far as they exist here."""
+
+
+def _only(value: Any, why: str) -> BeforeValidator:
+    """Return a validator of an option that has one value in this version."""
+
+    def check(given: object) -> object:
+        if given != value:
+            raise PydanticCustomError("only", "{text}", {"text": f"only {value!r} in this version: {why}"})
+        return given
+
+    return BeforeValidator(check)
+
+
+class Section(BaseModel):
+    """A part of the options."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class PacketType(Section):
+    """A declared packet type: the zones whose programs handle it, and the modules that may send it (none: all)."""
+
+    chains: tuple[str, ...] | None = None
+    modules: tuple[str, ...] | None = None
+
+
+class RelayOptions(Section):
+    """How relayers work (reference 3.5, X-13): when they submit, and how much at once."""
+
+    min_batch: int = Field(default=1, ge=1, le=LARGEST)
+    max_wait: int = Field(default=0, ge=0, le=LARGEST)
+    max_packets: int = Field(default=0, ge=0, le=LARGEST)
+    proofs_per_header: int = Field(default=0, ge=0, le=LARGEST)
+    proofs: Literal["range", "single"] = "range"
+    coordination: Literal["none", "leader", "partition"] = "none"
+    header_fee: int = Field(default=100, ge=0, le=LARGEST)
+    proof_fee: int = Field(default=20, ge=0, le=LARGEST)
+
+
+class IbcOptions(Section):
+    """Options of the IBC messaging queue; ``docs/protocols/ibc.md`` says what each does."""
+
+    profile: Literal["seed", "deployed"] = "seed"
+    key_codec: Annotated[Literal["plain"], _only("plain", "the other cannot be a store's format (D-5)")] = "plain"
+    value_codec: Annotated[Literal["plain"], _only("plain", "the other has unprovable values (D-5)")] = "plain"
+    proof: Annotated[Literal["simple"], _only("simple", "the zones' stores are simple trees")] = "simple"
+    app_hash_lag: Annotated[Literal[0], _only(0, "a header carries the root of its own block")] = 0
+    commitment: Annotated[Literal["full"], _only("full", "whole packets stay until they are answered")] = "full"
+    redundant: Literal["error", "noop"] = "error"
+    expiry: Literal["strict", "inclusive"] = "strict"
+    order: Literal["ordered", "unordered"] = "ordered"
+    timeouts: Literal["off", "on"] = "off"
+    timeout_blocks: int = Field(default=0, ge=0, le=LARGEST)
+    timeout_seconds: float = Field(default=0.0, ge=0, le=1e9)
+    cleanup: Literal["off", "on"] = "off"
+    acknowledgements: Literal["asynchronous", "synchronous"] = "asynchronous"
+    connections: tuple[tuple[str, str], ...] | None = None
+    types: Mapping[str, PacketType] = Field(default_factory=dict)
+    max_data_bytes: int = Field(default=262_144, ge=0, le=2**31 - 2**16)
+    validators: int = Field(default=4, ge=1, le=1_000)
+    unbonding_seconds: float = Field(default=21 * 86_400.0, gt=0, le=1e9)
+    delay_blocks: int = Field(default=0, ge=0, le=LARGEST)
+    relay: RelayOptions = RelayOptions()
+    relayers: tuple[str, ...] = Field(default=("relayer",), min_length=1, max_length=1_000)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_profile(cls, data: Any) -> Any:
+        """Take the defaults of the profile; keys that are given win."""
+        if isinstance(data, Mapping) and data.get("profile") == "deployed":
+            return {**DEPLOYED, **data}
+        return data
+
+    @field_validator("types")
+    @classmethod
+    def _known_names(cls, types: Mapping[str, PacketType]) -> Mapping[str, PacketType]:
+        for name in types:
+            if not valid_identifier(name) or name == CALL_TYPE:
+                raise PydanticCustomError(
+                    "name",
+                    "{text}",
+                    {"text": f"{name!r} is no type of its own: 1 to 64 of A-Z a-z 0-9 . _ + - # [ ] < >"},
+                )
+        return types
+
+    @field_validator("relayers")
+    @classmethod
+    def _distinct(cls, relayers: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(relayers)) < len(relayers):
+            raise PydanticCustomError("distinct", "two relayers have one name")
+        return relayers

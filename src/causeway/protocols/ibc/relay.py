@@ -1,0 +1,258 @@
+"""Relayers in bulk: what each of them submits to a zone in one block (IBC reference 3.5, X-13).
+
+Relayers read committed heights of both chains and nothing else: how far the zone has received and been answered, how
+far the remote chain has sent and answered, the proofs and the header that it offers. What they submit may be wrong in
+every way: ``judge`` says what becomes of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.frame import Frame, concat, repeated
+from causeway.model.order import Rows, groups_of, pair_codes, stable_order
+from causeway.protocols.contract import Offers
+from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.keys import Part
+from causeway.protocols.ibc.state import LANE_FIELDS, RECEIPT, SEND, State, keys_of, lane_positions
+from causeway.protocols.interference import Interference
+
+
+class Call(IntEnum):
+    """What a submission asks of the zone, in the order in which one relayer's submissions about one chain are made."""
+
+    RECEIVE = 0
+    RECEIPT = 1
+    TIMEOUT = 2
+    CLEANUP = 3
+
+
+class Alteration(IntEnum):
+    """What a malicious relayer did to a submission."""
+
+    NONE = 0
+    TAMPERED = 1
+    STALE_HEADER = 2
+    FOREIGN = 3
+
+
+SUBMISSIONS_SCHEMA = pa.schema(
+    [
+        *LANE_FIELDS,
+        pa.field("relayer", pa.uint32(), nullable=False),
+        pa.field("call", pa.uint8(), nullable=False),
+        pa.field("begin", pa.uint64(), nullable=False),
+        pa.field("end", pa.uint64(), nullable=False),
+        pa.field("alteration", pa.uint8(), nullable=False),
+        pa.field("proof", pa.int64(), nullable=False),
+    ]
+)
+"""One row a run that a relayer submits to ``chain``: entries ``begin`` to ``end`` - 1 of the queue ``substream`` that
+``remote`` keeps for ``chain``. ``proof``: the row of the plan's proofs that covers it."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What relayers see for the zones that make a block: the rows offered to them, named from the taking zone's side.
+
+    ``lanes``: the remote chains' queues (``chain`` takes, ``remote`` keeps it). ``proofs``: what they prove.
+    ``headers``: one row a remote chain: its position, root and certification.
+    """
+
+    lanes: Frame
+    proofs: Frame
+    headers: Frame
+
+    @classmethod
+    def of(cls, offers: Offers, context: Context) -> Seen:
+        """Return what is offered to ``context.chains``."""
+        return cls(_turned(offers.lanes, context), _turned(offers.details, context), offers.headers)
+
+    def positions(self, chain: Any, remote: Any, substream: int) -> tuple[Any, Any]:
+        """Return head and tail of the queues that ``remote`` keeps for ``chain``; 0 where none is offered."""
+        rows = lane_positions(self.lanes, chain, remote, substream)
+        found = [np.zeros(len(rows), dtype=np.uint64) for _ in range(2)]
+        for column, name in zip(found, ("begin", "next_index"), strict=True):
+            column[rows >= 0] = self.lanes[name][rows[rows >= 0]]
+        return found[0], found[1]
+
+
+def _turned(rows: Frame, context: Context) -> Frame:
+    apart = (rows["chain"] != rows["remote"]) & np.isin(rows["remote"], context.chains)
+    rows = rows.filter(apart)
+    rows = rows.with_columns(chain=rows["remote"], remote=rows["chain"])
+    order = stable_order(keys_of(rows), *([rows["first"]] if "first" in rows else []))
+    return rows.take(order)
+
+
+def submissions(state: State, seen: Seen, faults: Interference, context: Context) -> Frame:
+    """Return what all relayers submit in a block: rows of ``SUBMISSIONS_SCHEMA``.
+
+    In the order in which the zones process them: by zone, relayer, remote chain, call and index.
+    """
+    everything = _with_progress(state, seen, context)
+    lanes = _pending(everything, seen, context)
+    lanes = lanes.filter(~faults.skipped(lanes["chain"], lanes["remote"], context.height))
+    pieces = [
+        _pieces(_share(lanes, relayer, context), seen, relayer) for relayer in range(len(context.options.relayers))
+    ]
+    rows = concat(pieces)
+    for fault in faults.acting(context.tick):
+        rows = _with_fault(rows, everything, seen, fault, faults, context)
+    return rows.take(stable_order(rows["chain"], rows["relayer"], rows["remote"], rows["call"], rows["begin"]))
+
+
+def _with_progress(state: State, seen: Seen, context: Context) -> Frame:
+    """Return the offered queues with ``expected``, the index that comes next, and ``stop``, where they end."""
+    lanes = seen.lanes
+    sent = lanes["substream"] == SEND
+    own = np.where(sent, RECEIPT, SEND).astype(np.uint64)
+    row = lane_positions(state.queues, lanes["chain"], lanes["remote"], own)
+    expected = np.where(sent, state.queues["next_index"][row], state.queues["begin"][row])
+    stop = lanes["ready"] if context.options.order == "ordered" else lanes["next_index"]
+    return lanes.with_columns(expected=expected, stop=stop).filter(row >= 0)
+
+
+def _pending(lanes: Frame, seen: Seen, context: Context) -> Frame:
+    """Return the queues from which something is to be relayed now.
+
+    Those are left out that have too little for a batch and can wait (``min_batch``, ``max_wait``); of others no more
+    than ``max_packets`` are taken.
+    """
+    options = context.options.relay
+    lanes = lanes.filter(lanes["stop"] > lanes["expected"])
+    if options.min_batch > 1 and len(lanes):
+        waiting = lanes["stop"] - lanes["expected"] < np.uint64(options.min_batch)
+        patient = np.uint64(context.height - 1) - _oldest(lanes, seen.proofs) < np.uint64(options.max_wait)
+        lanes = lanes.filter(~(waiting & patient))
+    if options.max_packets:
+        stop = np.minimum(lanes["stop"], lanes["expected"] + np.uint64(options.max_packets))
+        lanes = lanes.with_columns(stop=stop)
+    return lanes
+
+
+def _oldest(lanes: Frame, proofs: Frame) -> Any:
+    """Return the height at which the first entry of each lane that is to be relayed was pushed."""
+    own, asked = pair_codes((keys_of(proofs), proofs["first"]), (keys_of(lanes), lanes["expected"]))
+    rows = np.maximum(np.searchsorted(own, asked, side="right") - 1, 0)
+    return proofs["pushed"][rows]
+
+
+def _share(lanes: Frame, relayer: int, context: Context) -> Frame:
+    """Return the part of what is pending that a relayer submits (``coordination``)."""
+    count, coordination = len(context.options.relayers), context.options.relay.coordination
+    if coordination == "none" or count == 1:
+        return lanes
+    if coordination == "leader":
+        return lanes if relayer == 0 else lanes.slice(0, 0)
+    length = lanes["stop"] - lanes["expected"]
+    begin = lanes["expected"] + length * np.uint64(relayer) // np.uint64(count)
+    stop = lanes["expected"] + length * np.uint64(relayer + 1) // np.uint64(count)
+    return lanes.with_columns(expected=begin, stop=stop).filter(stop > begin)
+
+
+def _pieces(lanes: Frame, seen: Seen, relayer: int) -> Frame:
+    """Return the ranges ``expected`` to ``stop`` - 1 of lanes, cut at the proofs that cover them."""
+    proofs = seen.proofs
+    own = keys_of(lanes)
+    lane = np.searchsorted(own, keys_of(proofs))
+    known = (lane < len(own)) & (proofs["part"] == Part.INDEX)
+    known[known] &= own[lane[known]] == keys_of(proofs)[known]
+    rows = np.flatnonzero(known)
+    lane = lane[rows]
+    begin = np.maximum(proofs["first"][rows], lanes["expected"][lane])
+    end = np.minimum((proofs["first"] + proofs["count"])[rows], lanes["stop"][lane])
+    kept = end > begin
+    return _rows(lanes, lane[kept], begin[kept], end[kept], rows[kept], relayer)
+
+
+def _rows(lanes: Frame, lane: Rows, begin: Any, end: Any, proof: Rows, relayer: int) -> Frame:
+    taken = lanes.select(["chain", "remote", "substream"]).take(lane)
+    call = np.where(taken["substream"] == SEND, Call.RECEIVE, Call.RECEIPT).astype(np.uint8)
+    return taken.with_columns(
+        relayer=repeated(np.uint32(relayer), len(lane)),
+        call=call,
+        begin=begin,
+        end=end,
+        alteration=repeated(np.uint8(Alteration.NONE), len(lane)),
+        proof=proof.astype(np.int64),
+    )
+
+
+def _processed(lanes: Frame, seen: Seen, relayer: int) -> Frame:
+    """Return what was processed already and is still offered with a proof, as a relayer would submit it again."""
+    before = lanes.with_columns(stop=lanes["expected"], expected=np.uint64(0))
+    return _pieces(before, seen, relayer)
+
+
+def _with_fault(
+    rows: Frame, lanes: Frame, seen: Seen, fault: dict[str, Any], faults: Interference, context: Context
+) -> Frame:
+    """Return the submissions as a fault leaves them: of the relayer it names, or of all."""
+    hit = faults.hit(fault, rows["chain"], rows["remote"])
+    names = context.options.relayers
+    if fault["relayer"] is not None:
+        hit &= rows["relayer"] == names.index(fault["relayer"])
+    kind, honest, altered = fault["kind"], rows.filter(~hit), rows.filter(hit)
+    if kind == "drop":
+        return honest
+    if kind in ALTERATIONS:
+        return concat([honest, altered.with_columns(alteration=np.uint8(ALTERATIONS[kind]))])
+    if kind == "gap":
+        begin = altered["begin"] + np.uint64(1)
+        return concat([honest, altered.with_columns(begin=begin, end=np.maximum(altered["end"], begin + np.uint64(1)))])
+    relayers = range(len(names)) if fault["relayer"] is None else [names.index(fault["relayer"])]
+    again = [_processed(lanes, seen, relayer) for relayer in relayers]
+    return concat([rows, *(part.filter(faults.hit(fault, part["chain"], part["remote"])) for part in again)])
+
+
+ALTERATIONS = {
+    "tamper": Alteration.TAMPERED,
+    "stale": Alteration.STALE_HEADER,
+    "foreign": Alteration.FOREIGN,
+}
+"""Faults that change what a submission carries."""
+
+
+def wanted_ranges(rows: Frame, state: State, seen: Seen, context: Context) -> tuple[Frame, Frame]:
+    """Return the ranges of entries that a block must see, and those of its zones' own packets (``Plan``'s columns).
+
+    Wanted: every run of which a submission uses the proof, whole, and what the local lanes hold. Own: the packets to
+    which receipts are submitted.
+    """
+    used = np.unique(rows["proof"][rows["proof"] >= 0])
+    runs = seen.proofs.take(used)
+    foreign = Frame(
+        {
+            "chain": runs["remote"],
+            "remote": runs["chain"],
+            "substream": runs["substream"],
+            "begin": runs["first"],
+            "end": runs["first"] + runs["count"],
+        },
+        len(runs),
+    )
+    queues = state.queues
+    local = (queues["chain"] == queues["remote"]) & (queues["next_index"] > queues["begin"])
+    local &= np.isin(queues["chain"], context.chains)
+    held = queues.filter(local)
+    inside = held.with_columns(end=held["next_index"]).select(foreign.names)
+    receipts = rows.filter((rows["call"] == Call.RECEIPT) & (rows["proof"] >= 0))
+    own = receipts.with_columns(substream=np.uint64(SEND)).select(foreign.names)
+    lane = lane_positions(queues, own["chain"], own["remote"], SEND)
+    begin = np.maximum(own["begin"], queues["begin"][lane])
+    end = np.minimum(own["end"], queues["next_index"][lane])
+    own = own.with_columns(begin=begin, end=end).filter(end > begin)
+    return concat([foreign, inside]), _merged(own)
+
+
+def _merged(ranges: Frame) -> Frame:
+    """Return ranges of lanes without those that several relayers ask for."""
+    order = stable_order(keys_of(ranges), ranges["begin"], ranges["end"])
+    ranges = ranges.take(order)
+    return ranges.take(groups_of(keys_of(ranges), ranges["begin"], ranges["end"]).starts)

@@ -1,0 +1,152 @@
+"""What is fixed in a network of zones: their order, which are connected, where programs live, what types they handle.
+
+Zones are positions here and in every column of the kernel: the row of a zone in the order of their chain ids as they
+stand in the keys of a store, so that ascending positions are ascending keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.model.errors import InvalidInput
+from causeway.model.order import U64
+from causeway.model.topology import Topology
+from causeway.protocols.ibc.keys import Purpose, queue_name, valid_identifier
+from causeway.protocols.ibc.options import CALL_TYPE, IbcOptions
+
+NO_HOST = -1
+MAX_ZONES = 2**16
+"""A pair of positions fits one word of 32 bits."""
+
+Hosts = npt.NDArray[np.int32]
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Zones:
+    """The zones of a topology under the protocol's options. Raises ``InvalidInput`` when a name is no chain id, when
+    programs move, or when the options name what is not there.
+    """
+
+    topology: Topology
+    options: IbcOptions
+
+    def __post_init__(self) -> None:
+        for name in self.topology.chains["name"].to_pylist():
+            if not valid_identifier(name):
+                allowed = "1 to 64 of A-Z a-z 0-9 . _ + - # [ ] < >"
+                raise InvalidInput(f"chains: {name!r} is no chain id under ibc; allowed: {allowed}")
+        if self.topology.chains.num_rows > MAX_ZONES:
+            raise InvalidInput(f"chains: {self.topology.chains.num_rows}; at most {MAX_ZONES} are allowed")
+        if self.topology.moves.num_rows:
+            raise InvalidInput("moves: under ibc programs stay on their zone; leave them out")
+
+    @cached_property
+    def _order(self) -> list[tuple[str, int]]:
+        rows = zip(self.topology.chains["name"].to_pylist(), self.topology.chains["number"].to_pylist(), strict=True)
+        return sorted(rows, key=lambda row: row[0].encode() + b":")
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Return the chain ids by position."""
+        return [name for name, _ in self._order]
+
+    @cached_property
+    def numbers(self) -> U64:
+        """Return the zones' numbers in the topology by position."""
+        return np.array([number for _, number in self._order], dtype=np.uint64)
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """Return the position of each chain id."""
+        return {name: position for position, name in enumerate(self.names)}
+
+    @cached_property
+    def _programs(self) -> tuple[U64, Hosts]:
+        numbers: U64 = self.topology.programs["number"].to_numpy().astype(np.uint64)
+        by_number = {int(number): position for position, number in enumerate(self.numbers)}
+        hosts = [
+            NO_HOST if chain is None else by_number[chain] for chain in self.topology.programs["chain"].to_pylist()
+        ]
+        order = np.argsort(numbers, kind="stable")
+        return numbers[order], np.array(hosts, dtype=np.int32)[order]
+
+    @property
+    def programs(self) -> U64:
+        """Return the numbers of all programs, ascending."""
+        return self._programs[0]
+
+    def host_of(self, programs: U64) -> Hosts:
+        """Return the zone of each program, ``NO_HOST`` for one that is on none."""
+        known, hosts = self._programs
+        if len(known) == 0:
+            return np.full(len(programs), NO_HOST, dtype=np.int32)
+        places = np.minimum(np.searchsorted(known, programs), len(known) - 1)
+        return np.where(known[places] == programs, hosts[places], np.int32(NO_HOST))
+
+    @cached_property
+    def connections(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+        """Return both ends of every connection as (chain, remote), ascending: each is registered on both chains."""
+        zones = len(self.names)
+        if self.options.connections is None:
+            chain, remote = np.divmod(np.arange(zones * zones, dtype=np.uint32), np.uint32(zones))
+            apart = chain != remote
+            return chain[apart], remote[apart]
+        pairs: set[tuple[int, int]] = set()
+        for first, second in self.options.connections:
+            for name in (first, second):
+                if name not in self.positions:
+                    raise InvalidInput(f"options.connections: no chain {name!r}")
+            if first == second:
+                raise InvalidInput(f"options.connections: InvalidChainId: {first!r} is connected with itself")
+            if (self.positions[first], self.positions[second]) in pairs:
+                raise InvalidInput(f"options.connections: AlreadyRegistered: {first!r} and {second!r} twice")
+            pairs |= {(self.positions[first], self.positions[second]), (self.positions[second], self.positions[first])}
+        columns = np.array(sorted(pairs), dtype=np.uint32).reshape(-1, 2)
+        return columns[:, 0], columns[:, 1]
+
+    @cached_property
+    def queue_names(self) -> list[list[bytes]]:
+        """Return the names of the queues that others keep for each zone: by substream, then by the zone's position."""
+        return [[queue_name(name, purpose) for name in self.names] for purpose in (Purpose.RECEIPT, Purpose.SEND)]
+
+    @cached_property
+    def types(self) -> list[str]:
+        """Return the packet types: ``call``, then the declared ones."""
+        return [CALL_TYPE, *sorted(self.options.types)]
+
+    @cached_property
+    def handled(self) -> Mask:
+        """Return which types have a handler on which zones, shape (types, zones)."""
+        table = np.ones((len(self.types), len(self.names)), dtype=bool)
+        for row, name in enumerate(self.types[1:], start=1):
+            chains = self.options.types[name].chains
+            if chains is not None:
+                unknown = sorted(set(chains) - set(self.names))
+                if unknown:
+                    raise InvalidInput(f"options.types.{name}.chains: no chain {unknown[0]!r}")
+                table[row] = [zone in chains for zone in self.names]
+        return table
+
+    @cached_property
+    def permitted(self) -> list[U64 | None]:
+        """Return the programs that may send each type, None for all."""
+        found: list[U64 | None] = [None]
+        names = self.topology.programs["name"].to_pylist()
+        classes = self.topology.programs["program"].to_pylist()
+        numbers = self.topology.programs["number"].to_pylist()
+        for name in self.types[1:]:
+            modules = self.options.types[name].modules
+            if modules is None:
+                found.append(None)
+                continue
+            unknown = sorted(set(modules) - set(names) - set(classes))
+            if unknown:
+                raise InvalidInput(f"options.types.{name}.modules: no program or class of programs {unknown[0]!r}")
+            rows = zip(numbers, names, classes, strict=True)
+            found.append(np.array([n for n, own, kind in rows if own in modules or kind in modules], dtype=np.uint64))
+        return found
