@@ -18,6 +18,7 @@ from causeway.commitments.documents.values import (
     Section,
     Time,
     principal_to_text,
+    when,
 )
 from causeway.commitments.errors import ProofError
 from causeway.commitments.ic.certificate import Certificate, decode_certificate, root_of
@@ -101,9 +102,9 @@ class IcCertificate(ProofDocument):
         if self.subnet_id is not None:
             claims.append(f"subnet {principal_to_text(self.subnet_id)} has signed")
         if self.time is not None:
-            claims.append(f"the time is {self.time}")
+            claims.append(f"its time is {when(self.time)}")
         if self.freshness is not None:
-            claims.append(f"it is at most {self.freshness.max_age} ns old at {self.freshness.now}")
+            claims.append(f"it is at most {self.freshness.max_age / 10**9:g} s old at {when(self.freshness.now)}")
         return "; ".join(claims) or "a state is certified"
 
     def verify(self, trust: Trust) -> tuple[Track, ...]:
@@ -120,11 +121,11 @@ class IcCertificate(ProofDocument):
             freshness=None if self.freshness is None else self.freshness.rule,
         )
         if self.time is not None and self.time != verified.time:
-            raise ClaimMismatch(f"the certificate is of {verified.time}, claimed is {self.time}")
+            raise ClaimMismatch(f"the certificate is of {when(verified.time)}, claimed is {when(self.time)}")
         for claim in self.paths:
             _require_shown(verified, claim)
         tracks = [Track(claim.text, verified.explain(claim.path)) for claim in self.paths]
-        return tuple(tracks) or (Track(f"a state of {verified.time}", verified.steps),)
+        return tuple(tracks) or (Track(f"a state of {when(verified.time)}", verified.steps),)
 
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
         """Return the way of the paths that the tree shows to its root, and the key that the delegation shows."""

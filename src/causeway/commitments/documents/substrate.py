@@ -27,6 +27,8 @@ from causeway.model.errors import InvalidInput
 
 U32_MAX = 2**32 - 1
 
+CLAIMS_SHOWN = 4
+
 NODES = ScaleTypes({})
 """Knows lists of byte strings: the form in which a chain's programs write a proof."""
 
@@ -60,6 +62,16 @@ class StorageEntry(Section):
     storage: StorageItem | None = None
     value: Bytes | None
 
+    @property
+    def text(self) -> str:
+        """Return what is claimed, in one line."""
+        if self.storage is None:
+            return stored(self.key or b"", self.value)
+        item = self.storage
+        keys = ", ".join(hexed(part.key) for part in item.keys)
+        where = f"{item.pallet}.{item.item}" + (f"({keys})" if keys else "")
+        return f"nothing is stored in {where}" if self.value is None else f"{hexed(self.value)} is stored in {where}"
+
 
 class SubstrateStorage(ProofDocument):
     """Storage under a state root: ``proof`` is a list of trie nodes, as ``state_getReadProof`` answers with.
@@ -76,20 +88,26 @@ class SubstrateStorage(ProofDocument):
 
     def claim(self) -> str:
         """Return what is claimed, in one line."""
-        return "; ".join(stored(key, value) for key, value in self._claimed().items())
+        if len(self.entries) <= CLAIMS_SHOWN:
+            return "; ".join(entry.text for entry in self.entries)
+        there = sum(entry.value is not None for entry in self.entries)
+        return f"{there} values are stored, {len(self.entries) - there} keys are absent"
 
     def verify(self, trust: Trust) -> tuple[Track, ...]:
         """Return the way of every key to the root; errors as of ``verify_storage_proof``."""
         root, nodes, claimed = root_in(trust), self._nodes(), self._claimed()
         verify_storage_proof(root, nodes, claimed, self._version())
         reads = read_storage_proof(root, nodes, claimed, self._version())
-        return tuple(Track(stored(read.key, read.value), read.steps) for read in reads)
+        return tuple(Track(entry.text, read.steps) for entry, read in zip(self.entries, reads, strict=True))
 
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
         """Return the nodes that the way down from the root meets, as far as the proof has them."""
         reader = ProofReader(root_in(trust), self._nodes(), self._version())
         reads = [reader.read(key) for key in self._claimed()]
-        return tuple(Track(f"{hexed(read.key)}: {read.status.value}", read.steps) for read in reads)
+        return tuple(
+            Track(f"{entry.text} (in the proof: {read.status.value})", read.steps)
+            for entry, read in zip(self.entries, reads, strict=True)
+        )
 
     def _version(self) -> StateVersion | None:
         return None if self.state_version is None else StateVersion(self.state_version)

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from causeway.commitments.documents.document import ProofDocument, Track, expect, hexed
 from causeway.commitments.documents.errors import ClaimMismatch
 from causeway.commitments.documents.trust import TendermintTrust, Trust
-from causeway.commitments.documents.values import Bytes, Number, Time
+from causeway.commitments.documents.values import Bytes, Number, Time, when
 from causeway.commitments.steps import Step
 from causeway.commitments.tendermint.commit import signed_power
 from causeway.commitments.tendermint.trust import verify_header
@@ -35,7 +35,7 @@ class TendermintUpdate(ProofDocument):
         for name, value in (("app_hash", self.app_hash), ("header_hash", self.header_hash)):
             if value is not None:
                 text += f" with {name} {hexed(value)}"
-        return f"{text} is the chain's, at {self.now}"
+        return f"{text} is the chain's, at {when(self.now)}"
 
     def verify(self, trust: Trust) -> tuple[Track, ...]:
         """Return the steps from the trusted header to the new one; errors: ``verify_header``'s, ``ClaimMismatch``."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import re
 import zlib
+from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
@@ -27,6 +28,7 @@ _GROUP = 5
 _HEX = re.compile(r"(?:0x)?((?:[0-9A-Fa-f]{2})*)", re.ASCII)
 _DIGITS = re.compile(r"0|[1-9][0-9]{0,29}", re.ASCII)
 _DURATION = re.compile(r"([1-9][0-9]{0,18})(ns|s|m|h|d)", re.ASCII)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NANOSECONDS = {"ns": 1, "s": 10**9, "m": 60 * 10**9, "h": 3_600 * 10**9, "d": 86_400 * 10**9}
 
 _BYTES_RULE = "must be hexadecimal digits, two a byte, or begin with base64:, text: or principal:"
@@ -139,6 +141,13 @@ def time_of(value: object) -> int:
             return time
         raise ValueError("must not be before 1970")
     return number_of(value)
+
+
+def when(time: int) -> str:
+    """Return nanoseconds since 1970 as a time in UTC for a reader."""
+    seconds, rest = divmod(time, 10**9)
+    text = (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S")
+    return f"{text}.{rest:09d}Z" if rest else f"{text}Z"
 
 
 def duration_of(value: object) -> int:

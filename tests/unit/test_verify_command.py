@@ -1,0 +1,622 @@
+"""``causeway verify``: proofs of every kind, true and false; what is trusted; what is drawn; one line for bad input."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+import logging
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.cli import main
+from causeway.commitments.documents.kinds import KINDS
+from causeway.commitments.documents.reading import document_of
+from causeway.commitments.documents.trust import IC_MAINNET_KEY
+from causeway.commitments.documents.verdict import judge
+from causeway.commitments.ic.bls import public_key_to_der
+from causeway.commitments.ic.certification import root_subnet_of
+from causeway.commitments.substrate.compact import encode_compact
+from causeway.commitments.tendermint.states import decode_consensus_state
+from causeway.commitments.wire.ibc_merkle_proof_pb2 import MerkleProof
+from tests.unit.proof_documents import (
+    OTHER,
+    ROOT_KEY,
+    SUBNET_KEY,
+    Document,
+    canister,
+    documents,
+    ic_certificate,
+    ic_key,
+    ics23,
+    ics23_chained,
+    mmr_leaf,
+    root,
+    substrate_storage,
+    tendermint_update,
+)
+
+Result = tuple[int, str, str]
+Run = Callable[..., Result]
+
+DOCUMENTS = documents()
+NAMES = list(DOCUMENTS)
+
+
+@pytest.fixture
+def verify(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Give a function that runs ``causeway verify`` in a folder of its own; what is no text becomes a file there."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(document: Any, *arguments: Any) -> Result:
+        given = [_placed(f"{place}.json", argument) for place, argument in enumerate((document, *arguments))]
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main(["verify", *given])
+        out, err = capfd.readouterr()
+        code = ended.value.code
+        assert isinstance(code, int)
+        return code, out, err
+
+    yield run
+    logging.disable(logging.NOTSET)
+
+
+def _placed(name: str, argument: Any) -> str:
+    if isinstance(argument, str):
+        return argument
+    Path(name).write_bytes(argument if isinstance(argument, bytes) else json.dumps(argument).encode())
+    return name
+
+
+def changed(name: str, *steps: str | int, to: Any) -> Document:
+    """Return the document of a name with another value at a place."""
+    document = copy.deepcopy(DOCUMENTS[name])
+    node: Any = document
+    for step in steps[:-1]:
+        node = node[step]
+    node[steps[-1]] = to
+    return document
+
+
+def without(name: str, field: str) -> Document:
+    return {key: value for key, value in DOCUMENTS[name].items() if key != field}
+
+
+# ---- true ----------------------------------------------------------------------------------------
+
+
+def test_every_kind_is_tested_here() -> None:
+    assert {name.split()[0] for name in NAMES} == set(KINDS)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_true_under_what_the_file_itself_names(verify: Run, name: str) -> None:
+    code, out, err = verify(DOCUMENTS[name])
+    assert (code, err) == (0, "")
+    first, claimed, under = out.splitlines()
+    assert first == "0.json: true"
+    assert claimed.startswith("  claimed: ") and under.startswith("  under:   the ")
+    assert under.endswith("that the file itself names: give one that you trust with --trust")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_true_under_what_is_trusted_elsewhere(verify: Run, name: str) -> None:
+    document = copy.deepcopy(DOCUMENTS[name])
+    trust = document.pop("trust")
+    code, out, _ = verify(document, "--trust", trust, "--json")
+    verdict = json.loads(out)
+    assert code == 0 and verdict["valid"] is True and verdict["error"] is None
+    assert verdict["kind"] == document["kind"] and verdict["trust"]["named_by_document"] is False
+    assert verdict["steps"]
+    for place in {step["track"] for step in verdict["steps"]}:
+        last = [step for step in verdict["steps"] if step["track"] == place][-1]["result"]
+        # Stores of a chain lead to the root of the next one, everything else to what is trusted.
+        if trust["kind"] == "root" and document["kind"] != "ics23_chained":
+            assert last == trust["root"]
+        if trust["kind"] == "ic_public_key":
+            assert last == trust["key"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_proof_without_any_trust_says_which_it_needs(verify: Run, name: str) -> None:
+    code, out, err = verify(without(name, "trust"))
+    assert (code, out) == (2, "")
+    assert err.startswith("causeway: 0.json: trust: missing; a proof of the kind ") and '{"kind": ' in err
+    assert err.count("\n") == 1
+
+
+# ---- false ---------------------------------------------------------------------------------------
+
+
+def other_trust(trust: Document) -> Document:
+    if trust["kind"] == "root":
+        return {**trust, "root": "11" * 32}
+    if trust["kind"] == "ic_public_key":
+        return {**trust, "key": IC_MAINNET_KEY.hex()}
+    return {**trust, "chain_id": "zone-2"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_false_under_another_trust_which_wins_over_the_files_own(verify: Run, name: str) -> None:
+    document = DOCUMENTS[name]
+    code, out, err = verify(document, "--trust", other_trust(document["trust"]), "--explain")
+    assert (code, err) == (1, "")
+    assert re.match(r"0\.json: false - [A-Z]\w+: .", out)
+    assert out.splitlines()[2].endswith("(--trust)")
+    assert re.search(r"^✗ (after these steps|before any step): [A-Z]\w+$", out, re.M)
+
+
+def proofs(document: Document) -> Iterator[tuple[str | int, ...]]:
+    """Yield the places of texts with hexadecimal digits in a document's proof."""
+    stack: list[tuple[tuple[str | int, ...], Any]] = [(("proof",), document.get("proof"))]
+    while stack:
+        place, value = stack.pop()
+        if isinstance(value, str):
+            yield place
+        elif isinstance(value, dict):
+            stack += [((*place, key), below) for key, below in value.items()]
+        elif isinstance(value, list):
+            stack += [((*place, at), below) for at, below in enumerate(value)]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_flipped_bit_of_a_proof_goes_unnoticed(name: str) -> None:
+    for place in proofs(DOCUMENTS[name]):
+        value: Any = DOCUMENTS[name]
+        for step in place:
+            value = value[step]
+        for at in range(0, len(value) // 2, max(1, len(value) // 12)):
+            data = bytearray(bytes.fromhex(value))
+            data[at] ^= 1 << at % 8
+            verdict = judge(document_of(changed(name, *place, to=data.hex()), name))
+            assert verdict.error is not None, (place, at)
+
+
+FALSE = {
+    "another value": ("ic_certificate", ("paths", 0, "value"), "text:steady", "ClaimMismatch", 'claimed is "steady"'),
+    "absent, and it is there": (
+        "ic_certificate",
+        ("paths", 0),
+        {"path": ["canister", "0x" + canister(101).hex(), "certified_data"], "absent": True},
+        "PathNotProven",
+        "it is there",
+    ),
+    "pruned away": (
+        "ic_certificate",
+        ("paths", 0, "path", 1),
+        "0x" + canister(103).hex(),
+        "PathNotProven",
+        "pruned away",
+    ),
+    "too old": ("ic_certificate", ("freshness", "max_age"), "10s", "CertificateTooOld", "280000000000 ns ago"),
+    "another time": ("ic_certificate", ("time",), 5, "ClaimMismatch", "1970-01-01T00:00:00.000000005Z"),
+    "another subnet": ("ic_certificate", ("subnet_id",), "aaaaa-aa", "WrongSubnet", "has signed"),
+    "a canister of another subnet": (
+        "ic_certificate delegated",
+        ("paths", 0),
+        {"path": ["canister", "0x" + canister(500).hex(), "certified_data"], "value": "text:ready"},
+        "CanisterOutOfRange",
+        canister(500).hex(),
+    ),
+    "an absent canister of another subnet": (
+        "ic_certificate delegated",
+        ("paths", 1),
+        {"path": ["canister", "0x" + canister(501).hex()], "absent": True},
+        "CanisterOutOfRange",
+        canister(501).hex(),
+    ),
+    "another source": ("ic_stream_slice", ("source",), OTHER.hex(), "WrongSubnet", "the key is of subnet fscpm"),
+    "another destination": ("ic_stream_slice", ("destination",), "aaaaa-aa", "InvalidDestination", "leads to subnet"),
+    "another header": ("ic_stream_slice", ("header", "end"), 7, "ClaimMismatch", "header: end is 6 in the slice"),
+    "other messages": ("ic_stream_slice", ("messages", "begin"), 3, "ClaimMismatch", "messages: begin is 4"),
+    "stored with another value": ("ics23 iavl", ("value",), "text:21", "ValueMismatch", "provided value"),
+    "stored under another key": ("ics23 smt", ("key",), "text:bib", "KeyMismatch", "provided key"),
+    "another spec": ("ics23 iavl", ("spec",), "tendermint", "SpecMismatch", ""),
+    "absent, and the proof shows it": ("ics23 iavl", ("value",), None, "NoProofForKey", "one of existence"),
+    "there, and the proof shows its absence": ("ics23 smt absent", ("value",), "01", "NoProofForKey", "non-existence"),
+    "another value in a batch": ("ics23_batch", ("items", 0, "value"), "00", "ValueMismatch", ""),
+    "not in the batch": ("ics23_batch", ("items", 1, "key"), "text:cora", "NoProofForKey", ""),
+    "another path": ("ics23_chained", ("path", 0), "ibc", "KeyMismatch", "proof 1"),
+    "too few specs": ("ics23_chained", ("specs",), ["iavl"], "ChainMismatch", "1 specs, 2 proofs"),
+    "one entry less": ("ics23_range", ("entries",), [{"key": "00", "value": "00"}], "ClaimMismatch", "2 entries"),
+    "another entry": ("ics23_range", ("entries", 1, "value"), "00", "ClaimMismatch", "entry 1 of the proof says"),
+    "not the beginning": ("ics23_range", ("begins_store",), True, "ClaimMismatch", "shows false, claimed is true"),
+    "another height": ("tendermint_update", ("height",), 8, "ClaimMismatch", "has height 9"),
+    "another root": ("tendermint_update", ("app_hash",), "00", "ClaimMismatch", "app_hash is 0909"),
+    "trusted too long ago": ("tendermint_update", ("now",), "2024-01-01T00:00:00Z", "ClientExpired", "ns old"),
+    "from the future": ("tendermint_update", ("now",), "2023-11-14T22:13:00Z", "InvalidHeader", "ns ahead"),
+    "another value in the trie": ("substrate_storage", ("entries", 2, "value"), "08", "ProofRefused", "4 bytes is"),
+    "absent in the trie": ("substrate_storage", ("entries", 1, "value"), "08", "MissingValue", "nothing is stored"),
+    "hashed in layout V0": ("substrate_storage", ("state_version",), 0, "InvalidProof", "layout V0"),
+    "a node too many": ("substrate_storage", ("proof",), ["00"], "InvalidProof", "not enough nodes"),
+    "one value less": ("substrate_ordered_root", ("values",), [], "RootMismatch", "0 messages"),
+    "another block": ("hrmp_queue", ("messages", 0, "sent_at"), 2, "HeadMismatch", "2 messages lead"),
+    "another head before": ("hrmp_queue", ("previous",), "11" * 32, "HeadMismatch", ""),
+    "another leaf": ("mmr_leaf", ("leaves", 0, "data"), "05", "RootMismatch", "the proof leads to the root"),
+    "another count": ("mmr_leaf", ("trust", "leaf_count"), 8, "RootMismatch", "range of 7 leaves"),
+    "another index": ("mmr_leaf", ("proof", "leaf_indices"), [7], "CorruptedProof", "leaf index 7"),
+    "another beginning": ("mmr_ancestry", ("prev_root",), "11" * 32, "RootMismatch", ""),
+    "no peaks": ("mmr_ancestry", ("proof", "prev_peaks"), [], "CorruptedProof", "0 peaks"),
+    "one leaf less": ("mmr", ("leaves",), ["11" * 32], "RootMismatch", "leads to the root"),
+    "another number of leaves": ("mmr", ("trust", "leaf_count"), 4, "RootMismatch", "the range has 4"),
+    "no proof at all": ("ics23 iavl", ("proof",), "00ff", "MalformedProof", "no protobuf message"),
+}
+
+
+@pytest.mark.parametrize("case", FALSE)
+def test_false_by_the_name_of_its_error(verify: Run, case: str) -> None:
+    name, place, value, error, text = FALSE[case]
+    document = changed(name, *place, to=value)
+    code, out, err = verify(document, "--json")
+    verdict = json.loads(out)
+    assert (code, err) == (1, "")
+    assert verdict["valid"] is False and verdict["error"]["name"] == error
+    assert text in verdict["error"]["text"]
+    code, out, _ = verify(document)
+    assert code == 1 and out.startswith(f"0.json: false - {error}: ")
+
+
+def test_the_steps_of_a_false_proof_are_those_that_can_be_made(verify: Run) -> None:
+    _, out, _ = verify(changed("ics23 tendermint", "trust", "root", to="11" * 32), "--json")
+    steps = json.loads(out)["steps"]
+    assert [step["operation"] for step in steps] == ["leaf", "inner", "inner", "inner"]
+    assert steps[-1]["result"] == DOCUMENTS["ics23 tendermint"]["trust"]["root"]
+    _, out, _ = verify(changed("hrmp_queue", "messages", 1, "data", to="ff"), "--json")
+    assert [step["operation"] for step in json.loads(out)["steps"]] == ["link", "link"]
+    _, out, _ = verify(changed("substrate_storage", "entries", 2, "value", to="08"), "--json")
+    titles = list(dict.fromkeys(step["title"] for step in json.loads(out)["steps"]))
+    assert [title.rpartition(" (in the proof: ")[2] for title in titles] == ["value)", "absent)", "value)"]
+    _, out, _ = verify(changed("ics23 iavl", "proof", to="00"), "--explain")
+    assert out.splitlines()[-1] == "✗ before any step: MalformedProof"
+
+
+# ---- drawing -------------------------------------------------------------------------------------
+
+
+def test_the_path_is_drawn_from_the_leaf_to_what_is_trusted(verify: Run) -> None:
+    document = ics23("tendermint")
+    _, out, _ = verify(document, "--explain")
+    lines = out.splitlines()[3:]
+    digest = document["trust"]["root"]
+    short = f"{digest[:16]}…{digest[-4:]}"
+    assert lines[0] == '● "20" is stored under "bob"'
+    assert re.match(r"│ leaf       key 626f62, value of 2 bytes +[0-9a-f]{16}…[0-9a-f]{4}$", lines[1])
+    assert re.match(r"│ inner      layer 1, sibling on the left \([0-9a-f]{16}\.\.\.\) ", lines[2])
+    assert lines[4].endswith(short)
+    assert lines[5:] == [f"╰ = root {short}, trusted"]
+
+
+def test_the_drawing_says_where_a_false_proof_ends(verify: Run) -> None:
+    _, out, _ = verify(changed("ics23 tendermint", "trust", "root", to="11" * 32), "--explain")
+    assert out.splitlines()[-2:] == [
+        "╰ ≠ root 1111111111111111…1111, trusted",
+        "✗ after these steps: RootMismatch",
+    ]
+
+
+def test_a_long_batch_is_drawn_in_part(verify: Run) -> None:
+    document = changed("hrmp_queue", "messages", to=[])
+    assert verify(document, "--trust", "00" * 32)[0] == 0
+    batch = copy.deepcopy(DOCUMENTS["substrate_storage"])
+    batch["entries"] += [{"key": f"ff{number:02x}", "value": None} for number in range(30)]
+    code, out, _ = verify(batch, "--explain")
+    assert code == 0 and out.count("●") == 20
+    assert out.splitlines()[-1] == "... and 13 more ways; --json has them all"
+    assert "2 values are stored, 31 keys are absent" in out
+
+
+def test_nothing_from_a_proof_reaches_the_terminal_as_a_command(verify: Run) -> None:
+    document = ics23_chained()
+    document["path"] = ["bank\x1b[2J", "[red]bob"]
+    code, out, _ = verify(document, "--explain")
+    assert code == 1
+    assert "\x1b" not in out and "\\x1b[2J" in out and "[red]bob" in out
+
+
+# ---- forms of files ------------------------------------------------------------------------------
+
+
+def test_bytes_are_written_in_several_ways(verify: Run) -> None:
+    document = ics23()
+    proof = bytes.fromhex(document["proof"])
+    for value in ("0x" + document["proof"].upper(), "base64:" + base64.b64encode(proof).decode()):
+        assert verify({**document, "proof": value.replace("0X", "0x"), "key": "0x626f62"})[0] == 0
+    chained = ics23_chained()
+    assert verify({**chained, "path": ["0x" + b"bank".hex(), "text:bob"], "value": "base64:MjA="})[0] == 0
+
+
+def test_a_binary_certificate_is_known_by_its_tag(verify: Run) -> None:
+    document = ic_certificate()
+    proof = bytes.fromhex(document["proof"])
+    code, out, _ = verify(proof, "--trust", ic_key(ROOT_KEY))
+    assert code == 0 and "claimed: a state is certified" in out
+    paths = json.dumps(document["paths"])
+    code, out, _ = verify(proof, "--trust", ic_key(ROOT_KEY), "--claim", f"paths={paths}", "--claim", "time=1")
+    assert code == 1 and "ClaimMismatch" in out
+    assert verify(proof)[0] == 2
+
+
+def test_other_binary_proofs_are_known_by_their_kind(verify: Run) -> None:
+    document = ics23("smt")
+    proof = bytes.fromhex(document["proof"])
+    given = ("--kind", "ics23", "--spec", "smt", "--claim", "key=text:bob", "--claim", "value=text:20")
+    assert verify(proof, *given, "--trust", document["trust"]["root"])[0] == 0
+    assert verify(proof, *given[:-1], "value=null", "--trust", document["trust"]["root"])[0] == 1
+    code, _, err = verify(proof, "--trust", document["trust"]["root"])
+    assert code == 2 and "kind: missing (name it in the file or with --kind): must be one of ic_certificate" in err
+    storage = substrate_storage()
+    nodes = [bytes.fromhex(node) for node in storage["proof"]]
+    encoded = encode_compact(len(nodes)) + b"".join(encode_compact(len(node)) + node for node in nodes)
+    Path("nodes.scale").write_bytes(encoded)
+    assert verify({**{k: v for k, v in storage.items() if k != "proof"}, "proof_file": "nodes.scale"})[0] == 0
+
+
+def test_a_document_may_name_the_binary_proof_beside_it(verify: Run, tmp_path: Path) -> None:
+    document = ics23()
+    (tmp_path / "proofs").mkdir()
+    (tmp_path / "proofs" / "bob.bin").write_bytes(bytes.fromhex(document.pop("proof")))
+    assert verify({**document, "proof_file": "proofs/bob.bin"})[0] == 0
+    for name in ("/etc/hostname", "../bob.bin", "", 5):
+        code, _, err = verify({**document, "proof_file": name})
+        assert code == 2 and "must be the name of a file beside the document" in err
+    assert verify({**document, "proof_file": "absent.bin"})[2] == "causeway: absent.bin: no such file\n"
+    code, _, err = verify({**document, "proof_file": "bob.bin", "proof": "00"})
+    assert code == 2 and "does not go together with proof" in err
+
+
+def test_the_form_of_the_public_vectors(verify: Run) -> None:
+    document = ics23("iavl", absent=True)
+    upstream = {"key": b"bill".hex(), "value": "", "root": document["trust"]["root"], "proof": document["proof"]}
+    code, out, _ = verify(upstream, "--kind", "ics23", "--spec", "iavl")
+    assert code == 0 and 'nothing is stored under "bill"' in out and "the file itself names" in out
+    code, _, err = verify({**upstream, "kind": "mmr"}, "--kind", "ics23", "--spec", "iavl")
+    assert (code, err) == (2, 'causeway: 0.json: kind: is "mmr", asked for is "ics23"\n')
+    code, _, err = verify({**upstream, "trust": document["trust"]}, "--kind", "ics23", "--spec", "iavl")
+    assert code == 2 and "root: does not go together with trust" in err
+
+
+def test_proofs_of_a_query_may_come_as_a_list(verify: Run) -> None:
+    document = ics23_chained()
+    proofs = [
+        proof.SerializeToString(deterministic=True)
+        for proof in MerkleProof.FromString(bytes.fromhex(document["proof"])).proofs
+    ]
+    listed = ["base64:" + base64.b64encode(proof).decode() for proof in proofs]
+    assert verify({**document, "proof": listed})[0] == 0
+    assert verify({**document, "proof": listed[::-1]})[0] == 1
+
+
+def test_keys_in_der_and_pem(verify: Run, tmp_path: Path) -> None:
+    document = without("ic_certificate", "trust")
+    der = public_key_to_der(ROOT_KEY.public_key())
+    assert verify(document, "--trust", der)[0] == 0
+    body = base64.encodebytes(der).decode()
+    pem = f"-----BEGIN PUBLIC KEY-----\n{body}-----END PUBLIC KEY-----\n".encode()
+    assert verify(document, "--trust", pem)[0] == 0
+    assert verify(document, "--trust", {"kind": "ic_public_key", "key": der.hex()})[0] == 0
+    assert verify(document, "--trust", "ic-mainnet")[0] == 1
+    assert "the root key of the Internet Computer" in verify(document, "--trust", "ic-mainnet")[1]
+    assert verify({**document, "trust": "ic-mainnet"})[0] == 1
+    for broken, text in (
+        (der[:-1], "133 bytes"),
+        (der[:-1] + bytes([der[-1] ^ 1]), "no point"),
+        (b"\xff", "must be a"),
+    ):
+        code, _, err = verify(document, "--trust", broken)
+        assert code == 2 and text in err
+
+
+def test_a_key_is_of_the_subnet_that_follows_from_it_or_that_is_named(verify: Run) -> None:
+    document = without("ic_stream_slice", "trust")
+    key = ic_key(SUBNET_KEY)
+    assert verify(document, "--trust", key)[0] == 1
+    derived = root_subnet_of(SUBNET_KEY.public_key())
+    assert verify({**document, "source": derived.hex()}, "--trust", key)[0] == 0
+
+
+def test_roots_in_files_and_on_the_line(verify: Run, tmp_path: Path) -> None:
+    document = ics23()
+    digest = document.pop("trust")["root"]
+    assert verify(document, "--trust", digest)[0] == 0
+    (tmp_path / "root.txt").write_text(f"0x{digest}\n")
+    assert verify(document, "--trust", "root.txt")[0] == 0
+    code, _, err = verify(document, "--trust", "absent.json")
+    assert code == 2 and "absent.json: no such file, and neither ic-mainnet nor a root" in err
+
+
+RPC_HEADER = {
+    "version": {"block": "11"},
+    "chain_id": "zone-1",
+    "height": "7",
+    "time": "2023-11-14T22:13:20Z",
+    "last_block_id": {"hash": "", "parts": {"total": 0, "hash": ""}},
+    "last_commit_hash": "E3B0C44298FC1C149AFBF4C8996FB92427AE41E4649B934CA495991B7852B855",
+    "data_hash": "",
+    "consensus_hash": "",
+    "last_results_hash": "",
+    "evidence_hash": "",
+    "validators_hash": "",
+    "next_validators_hash": "",
+    "app_hash": "07" * 32,
+    "proposer_address": "00" * 20,
+}
+
+
+def test_the_forms_of_a_trusted_header(verify: Run) -> None:
+    document = tendermint_update()
+    trust = document.pop("trust")
+    trusted = decode_consensus_state(bytes.fromhex(trust.pop("consensus_state")), 7)
+    validators = trusted.next_validators_hash.hex()
+    fields = {"time": trusted.time, "root": trusted.root.hex(), "next_validators_hash": validators}
+    assert verify(document, "--trust", {**trust, **fields})[0] == 0
+    reference = {key: value for key, value in trust.items() if key != "trust_level"} | {"rule": "reference"}
+    assert verify(document, "--trust", {**reference, **fields, "validators_hash": validators})[0] == 0
+    header = {**RPC_HEADER, "validators_hash": validators, "next_validators_hash": validators}
+    answer = {"jsonrpc": "2.0", "result": {"signed_header": {"header": header, "commit": {}}}}
+    assert verify(document, "--trust", answer)[0] == 0
+    code, out, _ = verify(
+        document, "--trust", {**answer, "result": {"signed_header": {"header": {**header, "height": 8}}}}
+    )
+    assert code == 1 and "InvalidHeader: header builds on height 1-7, the trusted one is 1-8" in out
+
+
+def test_a_trusted_header_is_a_root_for_proofs_of_its_state(verify: Run) -> None:
+    document = ics23_chained()
+    digest = document.pop("trust")["root"]
+    trust = {
+        "kind": "tendermint_trust",
+        "chain_id": "zone-1",
+        "height": 9,
+        "time": 1,
+        "root": digest,
+        "next_validators_hash": "00" * 32,
+    }
+    code, out, _ = verify(document, "--trust", trust)
+    assert code == 0 and "under:   the header 9 of zone-1 (--trust)" in out
+
+
+# ---- bad input -----------------------------------------------------------------------------------
+
+BAD = {
+    "no JSON": (b"{", (), "0.json: not valid JSON"),
+    "a list": (b"[]", (), "kind: missing"),
+    "no text": (b'{"kind": "\xff"}', (), "0.json: not UTF-8 text (byte 10)"),
+    "a key twice": (b'{"kind": "mmr", "kind": "mmr"}', (), '"kind" stands twice in one object'),
+    "nested": (b'{"a":' * 100_000, (), "0.json: is nested too deeply"),
+    "a fraction": (b'{"kind": 1.5}', (), "1.5 is not a whole number"),
+    "no kind": ({}, (), "kind: missing (name it in the file or with --kind): must be one of ic_certificate, "),
+    "another kind": ({"kind": "ics24"}, (), 'kind: "ics24": must be one of ic_certificate, '),
+    "a kind that is none": ({"kind": ["ics23"]}, (), 'kind: ["ics23"]: must be one of'),
+    "a field missing": (without("ics23 iavl", "key"), (), "key: missing"),
+    "a field too many": (changed("mmr", "colour", to=1), (), "colour: no such field; there are kind, leaves"),
+    "a field too many below": (changed("ic_certificate", "paths", 0, "x", to=1), (), "paths[0].x: no such field"),
+    "no digits": (changed("ics23 iavl", "key", to="bob"), (), 'key: "bob": must be hexadecimal digits, two a byte'),
+    "odd digits": (changed("ics23 iavl", "key", to="123"), (), 'key: "123": must be hexadecimal digits'),
+    "a number for bytes": (changed("ics23 iavl", "key", to=12), (), "key: 12: must be hexadecimal digits"),
+    "no base64": (changed("ics23 iavl", "key", to="base64:?"), (), "is not base64 behind base64:"),
+    "no Unicode": (
+        b'{"kind": "ics23_chained", "path": ["\\ud800"], "value": "", "proof": "", "root": ""}',
+        (),
+        "root: ",
+    ),
+    "half a letter": (changed("ics23_chained", "path", to=["\ud800"]), (), 'path[0]: "\\ud800": is no text in Unicode'),
+    "no id": (changed("ic_certificate", "canister_id", to="aaaaa-ab"), (), 'canister_id: "aaaaa-ab": is no id'),
+    "a long id": (changed("ic_certificate", "canister_id", to="00" * 30), (), "at most 29 bytes"),
+    "no spec": (
+        changed("ics23 iavl", "spec", to="patricia"),
+        (),
+        "spec: \"patricia\": must be 'iavl', 'tendermint' or",
+    ),
+    "a spec of a list": (changed("ics23_chained", "specs", 1, to="x"), (), 'specs[1]: "x": must be'),
+    "a path without claim": (changed("ic_certificate", "paths", 0, to={"path": ["time"]}), (), "paths[0]: give either"),
+    "a path with two claims": (
+        changed("ic_certificate", "paths", 0, "absent", to=True),
+        (),
+        "0.json: paths[0]: give either a value, or absent",
+    ),
+    "a request without its canister": (
+        changed("ic_certificate", "paths", 0, "path", to=["request_status", "0x00"]),
+        (),
+        "canister_id: missing; /request_status in paths[0]",
+    ),
+    "no time": (changed("tendermint_update", "now", to="now"), (), 'now: "now": must be nanoseconds since 1970'),
+    "before 1970": (changed("tendermint_update", "now", to="1969-01-01T00:00:00Z"), (), "must not be before 1970"),
+    "no duration": (changed("ic_certificate", "freshness", "max_age", to="5 min"), (), 'freshness.max_age: "5 min"'),
+    "a negative number": (
+        changed("hrmp_queue", "messages", 0, "sent_at", to=-1),
+        (),
+        "messages[0].sent_at: -1: must be",
+    ),
+    "no block number": (changed("hrmp_queue", "messages", 0, "sent_at", to=2**32), (), "must be at most 4294967295"),
+    "no version": (changed("ic_stream_slice", "version", to=7), (), "version: 7: must be from 19 to 26"),
+    "signals of messages": (changed("ic_stream_slice", "messages", "signals_end", to=7), (), "only a header has it"),
+    "no state version": (changed("substrate_storage", "state_version", to=2), (), "state_version: 2: must be 0 or 1"),
+    "no hasher": (
+        changed("substrate_storage", "entries", 0, "storage", "keys", 0, "hasher", to="md5"),
+        (),
+        "entries[0].storage.keys[0].hasher: \"md5\": must be 'Identity'",
+    ),
+    "neither key nor item": (
+        changed("substrate_storage", "entries", 0, to={"value": None}),
+        (),
+        "entries[0]: give eith",
+    ),
+    "a key twice in the claims": (
+        changed("ics23_batch", "items", 1, "key", to="text:bob"),
+        (),
+        'items[1]: key "bob" is there twice',
+    ),
+    "nothing claimed": (changed("ics23_batch", "items", to=[]), (), "items: []: List should have at least 1 item"),
+    "no leaf": (changed("mmr_leaf", "leaves", 0, to="00"), (), 'leaves[0]: "00": has 1 bytes, must have 32'),
+    "another leaf form": (changed("mmr", "leaves", 0, to={"hash": ""}), (), 'or {"data": ...} with the encoded leaf'),
+    "an unknown part of a proof": (changed("mmr_leaf", "proof", "x", to=1), (), "proof.x: no such field"),
+    "a trust that is none": (changed("mmr", "trust", to=5), (), "trust: 5: must be a JSON object with a kind"),
+    "a trust of no kind": (
+        changed("mmr", "trust", to={}),
+        (),
+        "trust: kind: missing: must be one of root, ic_public_key",
+    ),
+    "a short root": (changed("mmr", "trust", "root", to="00"), (), 'trust: root: "00": has 1 bytes, must have 32'),
+    "a key for a root": (DOCUMENTS["mmr"], ("--trust", "ic-mainnet"), "trust: is of the kind ic_public_key; for this"),
+    "a root for a key": (
+        DOCUMENTS["ic_certificate"],
+        ("--trust", "00" * 32),
+        "is of the kind root; for this proof give",
+    ),
+    "leaves of no range": (changed("ics23 iavl", "trust", "leaf_count", to=1), (), "only the root of a mountain range"),
+    "an identity for a key": (
+        changed("ic_certificate", "trust", "key", to="c0" + "00" * 95),
+        (),
+        "trust: c0000000",
+    ),
+    "two forms of a header": (
+        changed("tendermint_update", "trust", "time", to=1),
+        (),
+        "time: does not go together with",
+    ),
+    "a header without chain": (
+        changed("tendermint_update", "trust", "chain_id", to=None),
+        (),
+        "trust: chain_id: missing",
+    ),
+    "a trust level that is none": (
+        changed("tendermint_update", "trust", "trust_level", to="1/4"),
+        (),
+        "trust level is 1/4, 1/3 to 1 is allowed",
+    ),
+    "a fraction that is none": (changed("tendermint_update", "trust", "trust_level", to="half"), (), '"half": must be'),
+    "a claim that is none": (DOCUMENTS["mmr"], ("--claim", "x"), "--claim x: write KEY=VALUE"),
+    "a claim of no JSON": (DOCUMENTS["mmr"], ("--claim", "leaves=["), "--claim leaves: not valid JSON"),
+    "a proof twice": (bytes.fromhex(ic_certificate()["proof"]), ("--claim", "proof=00"), "given a second time"),
+    "a proof that has none": (b"\x00", ("--kind", "mmr"), "proof: no such field; there are kind, leaves"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_told_in_one_line(verify: Run, case: str) -> None:
+    document, arguments, text = BAD[case]
+    code, out, err = verify(document, *arguments)
+    assert (code, out) == (2, ""), err
+    assert err.startswith("causeway: ") and err.count("\n") == 1
+    assert text in err
+
+
+def test_only_files_of_some_length_are_read(verify: Run, tmp_path: Path) -> None:
+    assert verify(".")[2] == "causeway: .: is no file\n"
+    os.mkfifo(tmp_path / "pipe")
+    assert verify("pipe")[2] == "causeway: pipe: is no file\n"
+    with (tmp_path / "long").open("wb") as file:
+        file.truncate((32 << 20) + 1)
+    assert verify("long") == (2, "", "causeway: long: is longer than 33554432 bytes, more are not read\n")
+    assert verify(bytes(9 << 20), "--kind", "ics23")[2].startswith("causeway: 0.json: has 9437184 bytes, of a binary")
+    assert verify("absent")[2] == "causeway: absent: no such file\n"
+    assert (
+        verify(mmr_leaf(), "--trust", "long")[2] == "causeway: long: is longer than 1048576 bytes, more are not read\n"
+    )
+    assert root(bytes(32))["kind"] == "root"
