@@ -12,12 +12,12 @@ from typing import TypeVar
 from google.protobuf.message import DecodeError, EncodeError, Message
 
 from causeway.commitments.errors import MalformedProof
-from causeway.commitments.limits import MAX_PROOF_BYTES, require_length
+from causeway.commitments.limits import MAX_MESSAGE_BYTES, require_length
 
 M = TypeVar("M", bound=Message)
 
 
-def parse_canonical(message_type: type[M], data: bytes, what: str, limit: int = MAX_PROOF_BYTES) -> M:
+def parse_canonical(message_type: type[M], data: bytes, what: str, limit: int = MAX_MESSAGE_BYTES) -> M:
     """Return the message that ``data`` is the canonical encoding of: fields ascending, no unknown ones, no padding.
 
     Raises:

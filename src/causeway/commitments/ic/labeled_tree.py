@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from causeway.commitments.ic.errors import DecodeError, EncodeError, path_text
+from causeway.commitments.limits import MAX_PROOF_BYTES
 from causeway.commitments.protobuf import parse_canonical
 from causeway.commitments.wire import xnet_pb2
 
@@ -73,7 +74,7 @@ def decode_labeled_tree(data: bytes) -> LabeledTree:
         OverLimit: ``data`` is too long.
         MalformedProof: it is no tree, its labels do not ascend, or it is not the form that encoders write.
     """
-    message = parse_canonical(xnet_pb2.LabeledTree, data, "LabeledTree")
+    message = parse_canonical(xnet_pb2.LabeledTree, data, "LabeledTree", MAX_PROOF_BYTES)
     # Parents before children; built from the back, so that a node's children are there when it is made.
     found: list[tuple[xnet_pb2.LabeledTree, int, bytes]] = [(message, -1, b"")]
     for place, (node, _, _) in enumerate(found):

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from causeway.commitments.hashing import DIGEST_BYTES
 from causeway.commitments.ic.errors import DecodeError, EncodeError
+from causeway.commitments.limits import MAX_PROOF_BYTES
 from causeway.commitments.protobuf import parse_canonical
 from causeway.commitments.wire import xnet_pb2
 
@@ -80,7 +81,7 @@ def decode_witness(data: bytes) -> Witness:
         OverLimit: ``data`` is too long.
         MalformedProof: it is no witness, or not the form that encoders write.
     """
-    message = parse_canonical(xnet_pb2.Witness, data, "Witness")
+    message = parse_canonical(xnet_pb2.Witness, data, "Witness", MAX_PROOF_BYTES)
     # Parents before children, left before right; built from the back.
     found = [message]
     for node in found:

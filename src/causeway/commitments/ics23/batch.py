@@ -45,7 +45,10 @@ Proof = bytes | CommitmentProof
 def message_of(proof: Proof) -> CommitmentProof:
     """Return the message that ``proof`` is, decoded from its canonical encoding where it is bytes.
 
+    Who trusts the source of a longer batch may decode it with a limit of his own, and give the message.
+
     Raises:
+        OverLimit: the bytes are more than ``MAX_MESSAGE_BYTES``.
         MalformedProof: the bytes are no such encoding.
     """
     return parse_canonical(CommitmentProof, proof, "proof") if isinstance(proof, bytes) else proof

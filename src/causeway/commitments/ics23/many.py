@@ -20,6 +20,7 @@ from causeway.commitments.errors import ProofError
 from causeway.commitments.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_each, sha256_in_pieces, sha256_rows
 from causeway.commitments.ics23.proof_specs import SpecRules, rules_of
 from causeway.commitments.ics23.verify import verify_membership
+from causeway.commitments.limits import MAX_MESSAGE_BYTES
 from causeway.commitments.wire.ics23_pb2 import ProofSpec
 from causeway.model.errors import InvalidInput
 
@@ -151,7 +152,7 @@ def _verify_piece(rules: SpecRules, root: bytes, keys: pa.Array, values: pa.Arra
     cursor = _Cursor(data, begins.copy(), np.ones(len(proofs), dtype=np.bool_))
     cursor.expect(FIRST_FIELD)
     whole = cursor.length()
-    cursor.good &= cursor.at + whole == ends
+    cursor.good &= (cursor.at + whole == ends) & (ends - begins <= MAX_MESSAGE_BYTES)
     for column, tag in ((keys, FIRST_FIELD), (values, SECOND_FIELD)):
         cursor.expect(tag)
         found = cursor.length()

@@ -91,6 +91,8 @@ def encode_range_proof(run: Entries, tree: Levels, first: int) -> bytes:
 def verify_range_proof(root: bytes, proof: bytes, limit: int = MAX_PROOF_BYTES) -> VerifiedRun:
     """Check that ``proof`` shows a run of neighbouring entries in the simple store with ``root``, and return it.
 
+    A run may be longer than other messages: it has no parts that would take the parser many times their length.
+
     Raises:
         OverLimit: the proof has more than ``limit`` bytes or more than ``MAX_DEPTH`` steps.
         MalformedProof: it is not a canonical RangeProof, an entry is empty or out of order, or the steps are not those

@@ -39,6 +39,9 @@ PRECOMMIT = 2
 
 MAX_ROUND = 2**31 - 1
 
+MAX_SIGNED_HEADER_BYTES = 5 << 18
+"""Longest signed header in protobuf form: ``MAX_VALIDATORS`` entries of at most 111 bytes, and the header."""
+
 
 class Flag(IntEnum):
     """What a validator voted for: nothing (no vote came), the block, or no block."""
@@ -301,9 +304,10 @@ def decode_signed_header(data: bytes) -> SignedHeader:
     """Return the signed header of its protobuf form.
 
     Raises:
+        OverLimit: it is longer than ``MAX_SIGNED_HEADER_BYTES``.
         MalformedProof: it is none, or not in the canonical encoding.
     """
-    return signed_header_of(parse_canonical(wire.SignedHeader, data, "signed header"))
+    return signed_header_of(parse_canonical(wire.SignedHeader, data, "signed header", MAX_SIGNED_HEADER_BYTES))
 
 
 def _signature_of(message: wire.CommitSig) -> CommitSignature:

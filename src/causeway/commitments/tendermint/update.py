@@ -5,11 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from causeway.commitments.protobuf import parse_canonical
-from causeway.commitments.tendermint.commit import SignedHeader, signed_header_of
+from causeway.commitments.tendermint.commit import MAX_SIGNED_HEADER_BYTES, SignedHeader, signed_header_of
 from causeway.commitments.tendermint.encoding import bytes_field, message_field, number_field
 from causeway.commitments.tendermint.header import require_parts, revision_of
-from causeway.commitments.tendermint.validators import ValidatorSet, validator_set_of
+from causeway.commitments.tendermint.validators import MAX_VALIDATOR_SET_BYTES, ValidatorSet, validator_set_of
 from causeway.commitments.wire import ibc_tendermint_pb2 as wire
+
+MAX_HEADER_UPDATE_BYTES = MAX_SIGNED_HEADER_BYTES + 2 * MAX_VALIDATOR_SET_BYTES
+"""Longest header update in protobuf form: 10,000 validators each twice, and their commit, take 2.4 to 2.8 MB."""
+
+MAX_MISBEHAVIOUR_BYTES = 2 * MAX_HEADER_UPDATE_BYTES
 
 
 @dataclass(frozen=True)
@@ -99,17 +104,19 @@ def decode_header_update(data: bytes) -> HeaderUpdate:
     """Return the update of its protobuf form.
 
     Raises:
+        OverLimit: it is longer than ``MAX_HEADER_UPDATE_BYTES``, or has more than 10,000 validators or votes.
         MalformedProof: it is none, or not in the canonical encoding.
     """
-    return header_update_of(parse_canonical(wire.Header, data, "header update"))
+    return header_update_of(parse_canonical(wire.Header, data, "header update", MAX_HEADER_UPDATE_BYTES))
 
 
 def decode_misbehaviour(data: bytes) -> Misbehaviour:
     """Return the two headers of their protobuf form.
 
     Raises:
+        OverLimit: it is longer than ``MAX_MISBEHAVIOUR_BYTES``, or has more than 10,000 validators or votes.
         MalformedProof: it is none, or not in the canonical encoding.
     """
-    message = parse_canonical(wire.Misbehaviour, data, "misbehaviour")
+    message = parse_canonical(wire.Misbehaviour, data, "misbehaviour", MAX_MISBEHAVIOUR_BYTES)
     require_parts(message, "misbehaviour", "header_1", "header_2")
     return Misbehaviour(header_update_of(message.header_1), header_update_of(message.header_2), message.client_id)

@@ -17,6 +17,9 @@ from causeway.commitments.wire import tendermint_types_pb2 as wire
 MAX_VALIDATORS = 10_000
 """As deployed: more votes than this are never read."""
 
+MAX_VALIDATOR_SET_BYTES = 1 << 20
+"""Longest validator set in protobuf form: ``MAX_VALIDATORS`` and a proposer of at most 84 bytes each."""
+
 MAX_TOTAL_POWER = (2**63 - 1) // 8
 """As deployed: sums of power stay below it."""
 
@@ -157,6 +160,7 @@ def decode_validator_set(data: bytes) -> ValidatorSet:
     """Return the validator set of its protobuf form.
 
     Raises:
+        OverLimit: it has more than 10,000 validators, or more than ``MAX_VALIDATOR_SET_BYTES`` bytes.
         MalformedProof: see ``validator_set_of``; or it is not the canonical encoding of one.
     """
-    return validator_set_of(parse_canonical(wire.ValidatorSet, data, "validator set"))
+    return validator_set_of(parse_canonical(wire.ValidatorSet, data, "validator set", MAX_VALIDATOR_SET_BYTES))
