@@ -17,9 +17,10 @@ import pytest
 from causeway.cli import main
 from causeway.commitments.documents.kinds import KINDS
 from causeway.commitments.documents.reading import document_of
-from causeway.commitments.documents.trust import IC_MAINNET_KEY
+from causeway.commitments.documents.trust import IC_MAINNET_KEY, TRUST_KINDS
 from causeway.commitments.documents.verdict import judge
 from causeway.commitments.ic.bls import public_key_to_der
+from causeway.commitments.ic.cbor_reader import MAP, SELF_DESCRIBED, cbor_bytes, cbor_head, cbor_text
 from causeway.commitments.ic.certification import root_subnet_of
 from causeway.commitments.substrate.compact import encode_compact
 from causeway.commitments.tendermint.states import decode_consensus_state
@@ -340,6 +341,10 @@ def test_a_binary_certificate_is_known_by_its_tag(verify: Run) -> None:
     code, out, _ = verify(proof, "--trust", ic_key(ROOT_KEY), "--claim", f"paths={paths}", "--claim", "time=1")
     assert code == 1 and "ClaimMismatch" in out
     assert verify(proof)[0] == 2
+    answer = SELF_DESCRIBED + cbor_head(MAP, 1) + cbor_text("certificate") + cbor_bytes(proof)
+    assert verify(answer, "--trust", ic_key(ROOT_KEY))[0] == 0
+    code, out, _ = verify(answer + b"\x00", "--trust", ic_key(ROOT_KEY))
+    assert code == 1 and "MalformedCertificate" in out
 
 
 def test_other_binary_proofs_are_known_by_their_kind(verify: Run) -> None:
@@ -489,6 +494,8 @@ BAD = {
     "no text": (b'{"kind": "\xff"}', (), "0.json: not UTF-8 text (byte 10)"),
     "a key twice": (b'{"kind": "mmr", "kind": "mmr"}', (), '"kind" stands twice in one object'),
     "nested": (b'{"a":' * 100_000, (), "0.json: is nested too deeply"),
+    "many fields": (json.dumps({str(at): at for at in range(65)}).encode(), (), "an object has 65 fields, at most 64"),
+    "many faults": (changed("mmr", "leaves", to=["x"] * 100_000), (), 'leaves[0]: "x": must be hexadecimal digits'),
     "a fraction": (b'{"kind": 1.5}', (), "1.5 is not a whole number"),
     "no kind": ({}, (), "kind: missing (name it in the file or with --kind): must be one of ic_certificate, "),
     "another kind": ({"kind": "ics24"}, (), 'kind: "ics24": must be one of ic_certificate, '),
@@ -612,11 +619,36 @@ def test_only_files_of_some_length_are_read(verify: Run, tmp_path: Path) -> None
     os.mkfifo(tmp_path / "pipe")
     assert verify("pipe")[2] == "causeway: pipe: is no file\n"
     with (tmp_path / "long").open("wb") as file:
-        file.truncate((32 << 20) + 1)
-    assert verify("long") == (2, "", "causeway: long: is longer than 33554432 bytes, more are not read\n")
+        file.truncate((24 << 20) + 1)
+    assert verify("long") == (2, "", "causeway: long: is longer than 25165824 bytes, more are not read\n")
     assert verify(bytes(9 << 20), "--kind", "ics23")[2].startswith("causeway: 0.json: has 9437184 bytes, of a binary")
     assert verify("absent")[2] == "causeway: absent: no such file\n"
     assert (
         verify(mmr_leaf(), "--trust", "long")[2] == "causeway: long: is longer than 1048576 bytes, more are not read\n"
     )
     assert root(bytes(32))["kind"] == "root"
+
+
+# ---- the page about it ---------------------------------------------------------------------------
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "verify-a-proof.md").read_text()
+EXAMPLES = dict(re.findall(r"^`([\w-]+\.json)`:\n\n```json\n(.*?)```$", PAGE, re.S | re.M))
+COMMANDS = re.findall(r"^```\n\$ causeway verify (.*?)\n(.*?)```$", PAGE, re.S | re.M)
+
+
+def test_the_page_has_an_example_of_every_kind_and_every_field() -> None:
+    assert {json.loads(example)["kind"] for example in EXAMPLES.values()} == set(KINDS)
+    assert {arguments.split()[0] for arguments, _ in COMMANDS} == set(EXAMPLES)
+    assert re.findall(r"^### `(.+)`$", PAGE, re.M) == list(KINDS)
+    for model in (*KINDS.values(), *TRUST_KINDS.values()):
+        for field in model.model_fields:
+            assert f"`{field}`" in PAGE or f'"{field}"' in PAGE, field
+
+
+@pytest.mark.parametrize(("arguments", "output"), COMMANDS, ids=lambda text: text.split()[0])
+def test_the_examples_of_the_page_say_what_it_says(verify: Run, arguments: str, output: str) -> None:
+    for name, example in EXAMPLES.items():
+        Path(name).write_text(example)
+    code, out, err = verify(*arguments.split())
+    assert out + err == output
+    assert code == (2 if err else 0)

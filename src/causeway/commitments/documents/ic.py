@@ -13,6 +13,7 @@ from causeway.commitments.documents.values import (
     Bytes,
     Duration,
     Label,
+    Listed,
     Number,
     PrincipalId,
     Section,
@@ -21,8 +22,9 @@ from causeway.commitments.documents.values import (
     when,
 )
 from causeway.commitments.errors import ProofError
+from causeway.commitments.ic.cbor_reader import MAP, SELF_DESCRIBED, CborReader, cbor_head, cbor_text
 from causeway.commitments.ic.certificate import Certificate, decode_certificate, root_of
-from causeway.commitments.ic.certificate_errors import WrongSubnet
+from causeway.commitments.ic.certificate_errors import MalformedCertificate, WrongSubnet
 from causeway.commitments.ic.certification import Freshness, VerifiedCertificate, verify_certificate
 from causeway.commitments.ic.hash_tree import HashTree
 from causeway.commitments.ic.lookup import name_of, path_steps
@@ -41,11 +43,13 @@ from causeway.model.errors import InvalidInput
 CANISTER = b"canister"
 REQUEST_STATUS = b"request_status"
 
+_ANSWER = cbor_head(MAP, 1) + cbor_text("certificate")
+
 
 class PathClaim(Section):
     """What stands at a path of the state: a value, or nothing (``absent`` true)."""
 
-    path: Annotated[list[Label], Field(min_length=1, max_length=MAX_DEPTH)]
+    path: Annotated[Listed[Label], Field(min_length=1, max_length=MAX_DEPTH)]
     value: Bytes | None = None
     absent: bool = False
 
@@ -79,14 +83,15 @@ class StreamBounds(Section):
 
 
 class IcCertificate(ProofDocument):
-    """A certificate: ``proof`` is its CBOR form; ``paths`` are what it is to show of the state.
+    """A certificate: ``proof`` is its CBOR form, or a node's answer to ``read_state``.
 
-    ``canister_id`` and ``subnet_id`` say whose word it must be. Of a path below ``canister``, the canister it names
-    must be one of the subnet's in any case; below ``request_status`` only ``canister_id`` says which one that is.
+    ``paths`` are what it is to show of the state, ``canister_id`` and ``subnet_id`` say whose word it must be. Of a
+    path below ``canister``, the canister it names must be one of the subnet's in any case; below ``request_status``
+    only ``canister_id`` says which one that is.
     """
 
     kind: Literal["ic_certificate"]
-    paths: list[PathClaim] = Field(default_factory=list)
+    paths: Listed[PathClaim] = Field(default_factory=list)
     canister_id: PrincipalId | None = None
     subnet_id: PrincipalId | None = None
     time: Time | None = None
@@ -113,7 +118,7 @@ class IcCertificate(ProofDocument):
         assert isinstance(trust, IcPublicKey)
         self._require_complete()
         verified = verify_certificate(
-            self.proof,
+            self.certificate,
             trust.raw,
             canister_id=self.canister_id,
             subnet_id=self.subnet_id,
@@ -129,7 +134,7 @@ class IcCertificate(ProofDocument):
 
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
         """Return the way of the paths that the tree shows to its root, and the key that the delegation shows."""
-        certificate = decode_certificate(self.proof)
+        certificate = decode_certificate(self.certificate)
         signed = _signed_steps(certificate)
         tracks = []
         for claim in self.paths:
@@ -137,6 +142,23 @@ class IcCertificate(ProofDocument):
             if way:
                 tracks.append(Track(claim.text, way + signed))
         return tuple(tracks) or (Track("the certificate", signed),)
+
+    @property
+    def certificate(self) -> bytes:
+        """Return the certificate, taken out of the answer of a node to ``read_state`` where ``proof`` is that.
+
+        Raises:
+            MalformedCertificate: the answer has more in it, or is not in the shortest CBOR.
+        """
+        if not self.proof.removeprefix(SELF_DESCRIBED).startswith(_ANSWER):
+            return self.proof
+        reader = CborReader(self.proof, "the answer to read_state", MalformedCertificate)
+        reader.skip_self_description()
+        reader.head(MAP)
+        reader.text()
+        certificate = reader.byte_string()
+        reader.end()
+        return certificate
 
     def _require_complete(self) -> None:
         for place, claim in enumerate(self.paths):

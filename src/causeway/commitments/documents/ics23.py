@@ -11,7 +11,7 @@ from causeway.commitments.documents.document import ProofDocument, Track, distin
 from causeway.commitments.documents.errors import ClaimMismatch
 from causeway.commitments.documents.trust import RootTrust, TendermintTrust, Trust
 from causeway.commitments.documents.validation import EITHER, PARTS, PLAIN
-from causeway.commitments.documents.values import Bytes, Label, Section
+from causeway.commitments.documents.values import Bytes, Label, Listed, Section
 from causeway.commitments.ics23.batch import VerifiedBatch, entries_of, message_of
 from causeway.commitments.ics23.chained import verify_chained_membership, verify_chained_non_membership
 from causeway.commitments.ics23.errors import NoProofForKey
@@ -90,7 +90,7 @@ class Ics23Batch(ProofDocument):
 
     kind: Literal["ics23_batch"]
     spec: SpecName
-    items: Annotated[list[Item], Field(min_length=1)]
+    items: Annotated[Listed[Item], Field(min_length=1)]
     proof: Bytes
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust, TendermintTrust)
 
@@ -120,10 +120,10 @@ class Ics23Chained(ProofDocument):
     """
 
     kind: Literal["ics23_chained"]
-    specs: list[SpecName] = Field(default_factory=_deployed_specs, min_length=1, max_length=MAX_DEPTH)
-    path: Annotated[list[Label], Field(min_length=1, max_length=MAX_DEPTH)]
+    specs: Listed[SpecName] = Field(default_factory=_deployed_specs, min_length=1, max_length=MAX_DEPTH)
+    path: Annotated[Listed[Label], Field(min_length=1, max_length=MAX_DEPTH)]
     value: Bytes | None
-    proof: Annotated[Annotated[Bytes, PLAIN] | Annotated[list[Bytes], PARTS], EITHER]
+    proof: Annotated[Annotated[Bytes, PLAIN] | Annotated[Listed[Bytes], PARTS], EITHER]
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust, TendermintTrust)
 
     def claim(self) -> str:
@@ -170,7 +170,7 @@ class Ics23Range(ProofDocument):
     """
 
     kind: Literal["ics23_range"]
-    entries: Annotated[list[Entry], Field(min_length=1)]
+    entries: Annotated[Listed[Entry], Field(min_length=1)]
     begins_store: bool | None = None
     ends_store: bool | None = None
     proof: Bytes

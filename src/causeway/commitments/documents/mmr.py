@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field
 from causeway.commitments.documents.document import ProofDocument, Track, hexed
 from causeway.commitments.documents.trust import RootTrust, Trust
 from causeway.commitments.documents.validation import EITHER, PARTS, PLAIN
-from causeway.commitments.documents.values import Bytes, Digest, Number, Section, bytes_of, digest_of
+from causeway.commitments.documents.values import Bytes, Digest, Listed, Number, Section, bytes_of, digest_of
 from causeway.commitments.hashing import DIGEST_BYTES
 from causeway.commitments.mmr.ancestry import AncestryProof, verify_ancestry_proof
 from causeway.commitments.mmr.errors import RootMismatch
@@ -35,9 +35,9 @@ LeafHash = Annotated[bytes, BeforeValidator(_leaf_of)]
 class LeafProofParts(Section):
     """A leaf proof by its parts, as the pallet has them."""
 
-    leaf_indices: list[Number]
+    leaf_indices: Listed[Number]
     leaf_count: Number
-    items: list[Digest]
+    items: Listed[Digest]
 
     def proof(self) -> LeafProof:
         """Return the proof."""
@@ -54,10 +54,10 @@ class AncestryItem(Section):
 class AncestryProofParts(Section):
     """An ancestry proof by its parts."""
 
-    prev_peaks: list[Digest]
+    prev_peaks: Listed[Digest]
     prev_leaf_count: Number
     leaf_count: Number
-    items: list[AncestryItem]
+    items: Listed[AncestryItem]
 
     def proof(self) -> AncestryProof:
         """Return the proof."""
@@ -69,7 +69,7 @@ class MmrLeaf(ProofDocument):
     """Leaves in a range: ``proof`` is a LeafProof in SCALE, or its parts; ``leaves`` in the order of its indices."""
 
     kind: Literal["mmr_leaf"]
-    leaves: Annotated[list[LeafHash], Field(min_length=1)]
+    leaves: Annotated[Listed[LeafHash], Field(min_length=1)]
     proof: Annotated[Annotated[Bytes, PLAIN] | Annotated[LeafProofParts, PARTS], EITHER]
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
@@ -129,7 +129,7 @@ class Mmr(ProofDocument):
     """A whole range: all its leaves, in order, under its root."""
 
     kind: Literal["mmr"]
-    leaves: Annotated[list[LeafHash], Field(min_length=1)]
+    leaves: Annotated[Listed[LeafHash], Field(min_length=1)]
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:

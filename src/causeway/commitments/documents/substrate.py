@@ -9,7 +9,7 @@ from pydantic import Field
 from causeway.commitments.documents.document import ProofDocument, Track, distinct, hexed, root_in, stored
 from causeway.commitments.documents.trust import RootTrust, Trust
 from causeway.commitments.documents.validation import EITHER, PARTS, PLAIN
-from causeway.commitments.documents.values import Bytes, Digest, Number, Section
+from causeway.commitments.documents.values import Bytes, Digest, Listed, Number, Section
 from causeway.commitments.limits import MAX_PROOF_BYTES
 from causeway.commitments.steps import Step
 from causeway.commitments.substrate.egress import egress_root, verify_queue
@@ -47,7 +47,7 @@ class StorageItem(Section):
 
     pallet: str
     item: str
-    keys: list[MapKey] = Field(default_factory=list)
+    keys: Listed[MapKey] = Field(default_factory=list)
 
     @property
     def key(self) -> bytes:
@@ -81,9 +81,9 @@ class SubstrateStorage(ProofDocument):
     """
 
     kind: Literal["substrate_storage"]
-    entries: Annotated[list[StorageEntry], Field(min_length=1)]
+    entries: Annotated[Listed[StorageEntry], Field(min_length=1)]
     state_version: Literal[0, 1] | None = None
-    proof: Annotated[Annotated[Bytes, PLAIN] | Annotated[list[Bytes], PARTS], EITHER]
+    proof: Annotated[Annotated[Bytes, PLAIN] | Annotated[Listed[Bytes], PARTS], EITHER]
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:
@@ -132,7 +132,7 @@ class SubstrateOrderedRoot(ProofDocument):
     """A whole list under its root (R of the ICMP reference): extrinsics of a block, messages of an egress queue."""
 
     kind: Literal["substrate_ordered_root"]
-    values: list[Bytes]
+    values: Listed[Bytes]
     state_version: Literal[0, 1] = 0
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
@@ -166,7 +166,7 @@ class HrmpQueue(ProofDocument):
 
     kind: Literal["hrmp_queue"]
     previous: Digest = FIRST_HEAD
-    messages: list[HrmpMessage]
+    messages: Listed[HrmpMessage]
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
 
     def claim(self) -> str:

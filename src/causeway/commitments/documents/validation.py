@@ -13,8 +13,11 @@ from pydantic import BaseModel, Discriminator, Tag, ValidationError
 from causeway.commitments.errors import ProofError
 from causeway.model.errors import InvalidInput
 
-MAX_DOCUMENT_BYTES = 32 << 20
+MAX_DOCUMENT_BYTES = 24 << 20
 """Longest document that is read: a proof of 8 MiB in hexadecimal digits, and room for its claims."""
+
+MAX_FIELDS = 64
+"""Most fields that an object may have: more than any kind of document has."""
 
 _SHOWN_CHARACTERS = 60
 _TAG = "~"
@@ -64,7 +67,7 @@ def parse_object(data: bytes, where: str) -> JsonObject:
     """Return the JSON object that ``data`` is; ``where`` names it.
 
     Raises:
-        InvalidInput: it is none, nested too deeply, or has a key twice.
+        InvalidInput: it is none, nested too deeply, or has an object with too many fields or with one twice.
     """
     try:
         value = json.loads(
@@ -109,6 +112,8 @@ def shown(value: object) -> str:
 
 
 def _object_of(pairs: list[tuple[str, Any]]) -> JsonObject:
+    if len(pairs) > MAX_FIELDS:
+        raise ValueError(f"an object has {len(pairs)} fields, at most {MAX_FIELDS} are read")
     found = dict(pairs)
     if len(found) != len(pairs):
         seen: set[str] = set()

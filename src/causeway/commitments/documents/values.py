@@ -11,9 +11,9 @@ import base64
 import re
 import zlib
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from causeway.commitments.errors import ProofError
 from causeway.commitments.hashing import DIGEST_BYTES
@@ -34,6 +34,12 @@ _NANOSECONDS = {"ns": 1, "s": 10**9, "m": 60 * 10**9, "h": 3_600 * 10**9, "d": 8
 _BYTES_RULE = "must be hexadecimal digits, two a byte, or begin with base64:, text: or principal:"
 _LABEL_RULE = "must be text, or begin with 0x, base64:, text: or principal:"
 _ID_RULE = "must be an id as text, such as aaaaa-aa, or hexadecimal digits, at most 29 bytes"
+
+
+Item = TypeVar("Item")
+
+Listed = Annotated[list[Item], Field(fail_fast=True)]
+"""A list of which only the first fault is told: a long one may have as many as entries."""
 
 
 class Section(BaseModel):

@@ -1,0 +1,63 @@
+"""Documents of proofs and of what is trusted under any bytes: whatever is wrong is bad input, or a false proof."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+from causeway.commitments.documents.reading import document_of
+from causeway.commitments.documents.trust import trust_of
+from causeway.commitments.documents.validation import parse_object
+from causeway.commitments.documents.verdict import judge
+from causeway.model.errors import InvalidInput
+from tests.unit.proof_documents import documents
+
+_DOCUMENTS = documents()
+_WITH_PROOF = [name for name, found in _DOCUMENTS.items() if isinstance(found.get("proof"), str)]
+
+
+def document(data: bytes) -> None:
+    try:
+        reading = document_of(parse_object(data, "file"), "file")
+        verdict = judge(reading)
+    except InvalidInput:
+        return
+    json.dumps(verdict.as_json())
+
+
+def document_with_proof(data: bytes) -> None:
+    """The first byte tells the document, the others are its proof."""
+    if not data:
+        return
+    name = _WITH_PROOF[data[0] % len(_WITH_PROOF)]
+    try:
+        verdict = judge(document_of({**_DOCUMENTS[name], "proof": data[1:]}, name))
+    except InvalidInput:
+        return
+    assert verdict.valid == (data[1:] == _proof(name))
+    json.dumps(verdict.as_json())
+
+
+def _proof(name: str) -> bytes:
+    return bytes.fromhex(_DOCUMENTS[name]["proof"])
+
+
+def trust(data: bytes) -> None:
+    try:
+        found = trust_of(parse_object(data, "file"), "file")
+    except InvalidInput:
+        return
+    assert found.subject and found.target is not None
+
+
+TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
+    "document": (document, [json.dumps(found).encode() for found in _DOCUMENTS.values()]),
+    "document_with_proof": (
+        document_with_proof,
+        [bytes([place]) + _proof(name) for place, name in enumerate(_WITH_PROOF)],
+    ),
+    "trust_document": (
+        trust,
+        [json.dumps(_DOCUMENTS[name]["trust"]).encode() for name in ("mmr", "ic_certificate", "tendermint_update")],
+    ),
+}
