@@ -27,6 +27,7 @@ from causeway.commitments.ics23.errors import (
     ValueMismatch,
 )
 from causeway.commitments.ics23.existence import calculate, existence_of, verify_existence
+from causeway.commitments.ics23.many import verify_many
 from causeway.commitments.ics23.non_existence import (
     Absence,
     get_padding,
@@ -221,7 +222,7 @@ def test_an_existence_proof_says_what_does_not_match() -> None:
         verify_existence(proof, TENDERMINT, QUEUE_ROOT, b"another", value)
     with pytest.raises(ValueMismatch, match=r"^provided value doesn't match proof$"):
         verify_existence(proof, TENDERMINT, QUEUE_ROOT, key, b"another")
-    with pytest.raises(RootMismatch, match=r"^calculcated root doesn't match provided root$"):
+    with pytest.raises(RootMismatch, match=r"^calculated root doesn't match provided root$"):
         verify_existence(proof, TENDERMINT, bytes(32), key, value)
     empty = proof._replace(value=b"")
     with pytest.raises(EmptyOperand, match=r"^error calculating root, leaf, leaf op needs value$"):
@@ -256,7 +257,7 @@ def test_absence_says_what_does_not_hold() -> None:
             Absence(b"k", last._replace(value=b"."), None),
             b"k",
             RootMismatch,
-            "left proof, calculcated root doesn't match provided root",
+            "left proof, calculated root doesn't match provided root",
         ),
         (
             Absence(b"a", None, first._replace(leaf=None)),
@@ -397,9 +398,14 @@ def test_a_small_batch_that_would_grow_large_is_not_written_out() -> None:
         verify_membership(TENDERMINT_SPEC, HASH, bomb, b"key", b"value")
 
 
-def test_a_spec_without_a_depth_has_the_usual_one_and_a_negative_one_has_none() -> None:
+def test_a_spec_without_a_depth_has_the_usual_one_and_under_a_negative_one_nothing_holds() -> None:
     spec = ProofSpec.FromString(TENDERMINT_SPEC.SerializeToString())
     spec.max_depth = 0
     assert rules_of(spec).max_depth == 128 and rules_of(spec).is_tendermint
+    tree = build_simple({b"b": b"value"})
+    proof = tree.existence(b"b").SerializeToString()
+    assert verify_many(spec, tree.root, [b"b"], [b"value"], [proof]) == {}
     spec.max_depth = -5
-    assert rules_of(spec).max_depth == -1
+    with pytest.raises(SpecMismatch, match=r"^innerOps depth too long: 0$"):
+        verify_membership(spec, tree.root, proof, b"b", b"value")
+    assert list(verify_many(spec, tree.root, [b"b"], [b"value"], [proof])) == [0]

@@ -61,7 +61,7 @@ def check_against_spec(proof: Existence, rules: SpecRules) -> None:
     depth = len(path)
     if depth < rules.min_depth:
         raise SpecMismatch(f"innerOps depth too short: {depth}")
-    if depth > rules.max_depth >= 0:
+    if depth > rules.max_depth:
         raise SpecMismatch(f"innerOps depth too long: {depth}")
     try:
         for layer, inner in enumerate(path, start=1):
@@ -122,7 +122,7 @@ def verify_existence(proof: Existence, rules: SpecRules, root: bytes, key: bytes
         ProofRefused: as ``prove_existence``.
     """
     if prove_existence(proof, rules, key, value) != root:
-        raise RootMismatch("calculcated root doesn't match provided root")
+        raise RootMismatch("calculated root doesn't match provided root")
 
 
 def existence_steps(proof: Existence) -> tuple[Step, ...]:

@@ -173,10 +173,10 @@ def _verify_piece(rules: SpecRules, root: bytes, keys: pa.Array, values: pa.Arra
     depth = 0
     while len(rows):
         done = at == ends
-        if depth >= rules.min_depth:
+        if rules.min_depth <= depth <= rules.max_depth:
             holds[rows[done]] = (nodes[done] == trusted).all(axis=1)
         going = np.flatnonzero(~done)
-        if depth == rules.max_depth:
+        if depth >= rules.max_depth:
             break
         depth += 1
         read, good, hashed = step(windows[at[going]], nodes[going], depth)

@@ -64,7 +64,7 @@ class SpecRules:
         leaf_hash, prehash_key, prehash_value, length, leaf_prefix: what a leaf operation must be.
         inner_hash, child_order, child_size, min_prefix_length, max_prefix_length, empty_child: what an inner step must
             be.
-        max_depth: longest path; -1 where the spec sets no bound.
+        max_depth: longest path; negative where the spec allows none at all, as the reference reads it.
         min_depth: shortest path; 0 where the spec sets no bound.
         prehash_key_before_comparison: neighbours are ordered by the prehashed key.
         longest_prefix: bytes of an inner prefix with all siblings but the child on its left.
@@ -151,7 +151,7 @@ def _rules_of_bytes(encoded: bytes) -> SpecRules:
         min_prefix_length=inner.min_prefix_length,
         max_prefix_length=inner.max_prefix_length,
         empty_child=inner.empty_child,
-        max_depth=max(spec.max_depth, -1) or DEFAULT_MAX_DEPTH,
+        max_depth=spec.max_depth or DEFAULT_MAX_DEPTH,
         min_depth=max(spec.min_depth, 0),
         prehash_key_before_comparison=spec.prehash_key_before_comparison,
         longest_prefix=inner.max_prefix_length + (len(inner.child_order) - 1) * inner.child_size,
