@@ -383,6 +383,22 @@ def test_unchanged_set_is_followed_over_any_distance() -> None:
         assert list(client.heights) == [1, 100, 200]
 
 
+def test_a_high_trust_level_also_binds_an_unchanged_set_that_skips_heights() -> None:
+    chain = steady(5)
+    voters = dict(list(chain.keys.items())[1:])
+    three_of_four = [sign_header(signed.header, chain.sets[0], voters) for signed in chain.signed]
+    for level, skips in (((1, 3), True), ((2, 3), True), ((3, 4), False), ((1, 1), False)):
+        client = chain.client(deployed_rule(*level))
+        skipping = replace(chain.update(client.wanted(5)), signed_header=three_of_four[4])
+        if skips:
+            client.update(skipping, NOW)
+            continue
+        with pytest.raises(NeedIntermediateHeader, match="30 of 40 of the power trusted at height 1 signed"):
+            client.update(skipping, NOW)
+        # To the next height, the validators that were named answer for themselves.
+        client.update(replace(chain.update(client.wanted(2)), signed_header=three_of_four[1]), NOW)
+
+
 def test_third_of_the_set_can_be_skipped_over_more_needs_a_header_between() -> None:
     chain = Chain([{1: 1, 2: 1, 3: 1}, {1: 1, 2: 1, 4: 1}, {1: 1, 4: 1, 5: 1}, {4: 1, 5: 1, 6: 1}])
     client = chain.client()
