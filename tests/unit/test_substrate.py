@@ -312,6 +312,12 @@ def test_what_a_root_of_ones_own_cannot_make_readable() -> None:
     above = bytes.fromhex("80 0300 04 00 0c 40 04 01")
     with pytest.raises(InvalidProof, match="empty node"):
         read_value(blake2_256(above), [above], b"\x00")
+    # The same by the empty node's hash, which needs no node in the proof; and a short leaf by its hash.
+    leaf = bytes.fromhex("40 04 01")
+    for short, given, what in ((EMPTY_NODE, [], "empty node"), (leaf, [leaf], "by its hash, not inside it")):
+        above = bytes.fromhex("80 0300 80") + blake2_256(short) + bytes.fromhex("0c 40 04 01")
+        with pytest.raises(InvalidProof, match=what):
+            read_storage_proof(blake2_256(above), [above, *given], [b"\x00"])
 
 
 def test_values_on_branches_beside_values_that_are_hashed() -> None:

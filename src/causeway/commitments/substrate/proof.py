@@ -157,9 +157,12 @@ class ProofReader:
             return self._decoded[reference]
         self._unused.discard(reference)
         inline = len(reference) < DIGEST_BYTES
-        node = decode_node(reference if inline else self._nodes.get(reference, EMPTY_NODE))
-        if node is None and reference != EMPTY_ROOT:
+        encoding = reference if inline else self._nodes.get(reference, EMPTY_NODE)
+        node = decode_node(encoding)
+        if node is None and reference != self._root:
             raise InvalidProof("the empty node hangs below another node")
+        if not inline and len(encoding) < DIGEST_BYTES and reference != self._root:
+            raise InvalidProof(f"a node of {len(encoding)} bytes hangs below another one by its hash, not inside it")
         if node is not None and node.value_digest is not None and self._version == StateVersion.V0:
             raise InvalidProof("a node stores its value by its hash, which layout V0 does not")
         self._decoded[reference] = node
