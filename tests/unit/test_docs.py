@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,25 @@ def test_the_documentation_index_names_every_page() -> None:
     for page in (ROOT / "docs").rglob("*.md"):
         place = page.relative_to(ROOT / "docs").as_posix()
         assert place == "README.md" or f"({place})" in index, place
+
+
+def test_every_dependency_has_its_reason() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    page = (ROOT / "docs" / "dependencies.md").read_text()
+    for group in (project["dependencies"], *project["optional-dependencies"].values()):
+        for requirement in group:
+            package = re.split(r"[ ;<>=!~]", requirement)[0]
+            assert f"`{package}`" in page, package
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "commitments").glob("*.md")), ids=lambda page: page.stem)
+def test_the_examples_of_commitments_say_what_they_say(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The blocks of a page are one program; what it prints stands behind each ``print``."""
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
+    program = "\n".join(blocks)
+    exec(compile(program, page.name, "exec"), {"__name__": "example"})
+    promised = [line.partition("  # ")[2] for line in program.splitlines() if line.lstrip().startswith("print(")]
+    assert promised and capsys.readouterr().out.splitlines() == promised
 
 
 SCENARIO = """
