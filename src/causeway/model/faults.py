@@ -24,11 +24,18 @@ CARRIER_SCHEMA = pa.schema(
         pa.field("destination", pa.uint64()),
         pa.field("from", pa.uint64(), nullable=False),
         pa.field("until", pa.uint64(), nullable=False),
+        pa.field("relayer", pa.string()),
     ]
 )
 """What carriers do to the messages from ``source`` to ``destination`` (null: any) in the ticks ``from`` to ``until``,
 both included: ``drop`` (nothing is offered), ``replay`` (old messages are offered again), ``gap`` (the offer starts
-one too high), ``tamper`` (the offer's root is altered)."""
+one too high), ``tamper`` (the offer's root, or its proof, is altered); under ``ibc`` also ``stale`` (proofs are for a
+header of the height before), ``foreign`` (proofs are another chain's). ``relayer``: who does it (null: all)."""
+
+FORKS_SCHEMA = pa.schema(
+    [pa.field("chain", pa.uint64(), nullable=False), pa.field("tick", pa.uint64(), nullable=False)]
+)
+"""The validators of a chain sign a second header for its height before ``tick``, and it is shown to all others."""
 
 HALTS_SCHEMA = pa.schema(
     [
@@ -48,4 +55,5 @@ class Faults:
     forged: pa.Table = field(default_factory=FORGED_SCHEMA.empty_table)
     carriers: pa.Table = field(default_factory=CARRIER_SCHEMA.empty_table)
     halts: pa.Table = field(default_factory=HALTS_SCHEMA.empty_table)
+    forks: pa.Table = field(default_factory=FORKS_SCHEMA.empty_table)
     skip: float = 0.0

@@ -12,10 +12,18 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.model.faults import CARRIER_SCHEMA, FORGED_SCHEMA, HALTS_SCHEMA, Faults
+from causeway.model.faults import CARRIER_SCHEMA, FORGED_SCHEMA, FORKS_SCHEMA, HALTS_SCHEMA, Faults
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.network.document import shown
-from causeway.network.faults import EVERY, DropSection, FaultSection, ForgeSection, HaltSection, SliceSection
+from causeway.network.faults import (
+    EVERY,
+    DropSection,
+    FaultSection,
+    ForgeSection,
+    ForkSection,
+    HaltSection,
+    SliceSection,
+)
 from causeway.network.settings import (
     NOTHING_INSTALLED,
     U64_MAX,
@@ -81,23 +89,27 @@ class Directory:
         forged: list[dict[str, Any]] = []
         carriers: list[dict[str, Any]] = []
         halts: list[dict[str, Any]] = []
+        forks: list[dict[str, Any]] = []
         for position, section in enumerate(sections):
             key = f"faults[{position}]"
             if isinstance(section, ForgeSection):
                 forged.append(self._forged(section, key))
             elif isinstance(section, HaltSection):
                 halts.append({"chain": self.chain(section.chain, f"{key}.chain"), **_span(section)})
+            elif isinstance(section, ForkSection):
+                forks.append({"chain": self.chain(section.chain, f"{key}.chain"), "tick": section.tick})
             else:
                 source = self._any_chain(section.source, f"{key}.source")
                 destination = self._any_chain(section.destination, f"{key}.destination")
                 if source == destination and source is not None:
                     raise self.fail(f"{key}.destination", f"{shown(section.destination)}: must differ from source")
                 lane = {"kind": section.kind, "source": source, "destination": destination}
-                carriers.append({**lane, **_span(section)})
+                carriers.append({**lane, **_span(section), "relayer": section.relayer})
         return Faults(
             pa.Table.from_pylist(forged, schema=FORGED_SCHEMA),
             pa.Table.from_pylist(carriers, schema=CARRIER_SCHEMA),
             pa.Table.from_pylist(halts, schema=HALTS_SCHEMA),
+            pa.Table.from_pylist(forks, schema=FORKS_SCHEMA),
             skip,
         )
 
@@ -150,7 +162,7 @@ def programs_table(
 def _span(section: DropSection | SliceSection | HaltSection) -> dict[str, int]:
     """Return first and last tick of a fault."""
     if isinstance(section, SliceSection):
-        return {"from": section.tick, "until": section.tick}
+        return {"from": section.tick, "until": section.tick if section.until is None else section.until}
     return {"from": section.from_tick, "until": U64_MAX if section.until is None else section.until}
 
 

@@ -38,18 +38,36 @@ class DropSection(_SpanSection):
     kind: Literal["drop"] = Field(..., description="This fault.")
     source: str = Field(EVERY, description='Name of the offering chain, `"*"` for every one.')
     destination: str = Field(EVERY, description='Name of the fetching chain, `"*"` for every one.')
+    relayer: str | None = Field(None, description="Under `ibc`: the relayer that does it; without it, all do.")
 
 
 class SliceSection(Section):
-    """``kind = "replay" | "gap" | "tamper"``: a carrier offers a false slice of a stream at one tick.
+    """``kind = "replay" | "gap" | "tamper" | "stale" | "foreign"``: a carrier or relayer offers what is false.
 
-    Replay: an old slice again. Gap: a slice that starts one index too high. Tamper: a slice whose root was altered.
+    Replay: what was taken before, again. Gap: what starts one index too high. Tamper: a root or proof that was altered.
+    Under ``ibc`` also, stale: proofs for the header before; foreign: another chain's proofs.
     """
 
-    kind: Literal["replay", "gap", "tamper"] = Field(..., description="This fault.")
-    source: str = Field(..., description="Name of the chain whose stream it is.")
-    destination: str = Field(..., description="Name of the chain it is offered to.")
-    tick: Tick = Field(..., description="When it is offered.")
+    kind: Literal["replay", "gap", "tamper", "stale", "foreign"] = Field(..., description="This fault.")
+    source: str = Field(EVERY, description='Name of the chain whose messages they are, `"*"` for every one.')
+    destination: str = Field(EVERY, description='Name of the chain they are offered to, `"*"` for every one.')
+    tick: Tick = Field(..., description="When it is offered first.")
+    until: Tick | None = Field(None, description="The last tick of it; without it, `tick` alone.")
+    relayer: str | None = Field(None, description="Under `ibc`: the relayer that does it; without it, all do.")
+
+    @model_validator(mode="after")
+    def _forward(self) -> Self:
+        if self.until is not None and self.until < self.tick:
+            raise ValueError(f"until = {self.until} must not be below tick = {self.tick}")
+        return self
+
+
+class ForkSection(Section):
+    """``kind = "fork"``: under `ibc`, the validators of a chain sign two headers for one height."""
+
+    kind: Literal["fork"] = Field(..., description="This fault.")
+    chain: str = Field(..., description="Name of the chain.")
+    tick: Tick = Field(..., description="The round in which the others see both.")
 
 
 class HaltSection(_SpanSection):
@@ -59,4 +77,6 @@ class HaltSection(_SpanSection):
     chain: str = Field(..., description="Name of the chain.")
 
 
-FaultSection = Annotated[ForgeSection | DropSection | SliceSection | HaltSection, Field(discriminator="kind")]
+FaultSection = Annotated[
+    ForgeSection | DropSection | SliceSection | HaltSection | ForkSection, Field(discriminator="kind")
+]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from causeway.network.document import shown
-from causeway.network.faults import DropSection, ForgeSection, HaltSection, SliceSection
+from causeway.network.faults import DropSection, ForgeSection, ForkSection, HaltSection, SliceSection
 from causeway.network.settings import (
     ChainSection,
     MoveSection,
@@ -37,8 +37,9 @@ SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ("[[moves]]", MoveSection),
     ('[[faults]] with kind = "forge"', ForgeSection),
     ('[[faults]] with kind = "drop"', DropSection),
-    ('[[faults]] with kind = "replay", "gap" or "tamper"', SliceSection),
+    ('[[faults]] with kind = "replay", "gap", "tamper", "stale" or "foreign"', SliceSection),
     ('[[faults]] with kind = "halt"', HaltSection),
+    ('[[faults]] with kind = "fork"', ForkSection),
     ('[traffic] with source = "none"', NoTrafficSection),
     ('[traffic] with source = "script"', ScriptSection),
     ("[[traffic.send]]", SendSection),

@@ -29,19 +29,26 @@ class Interference:
         self._seed = seed
         self._carriers = faults.carriers.to_pylist()
         self._halts = faults.halts.to_pylist()
+        self._forks = faults.forks.to_pylist()
 
     @property
     def last_change(self) -> int:
         """Return the last tick at which a fault begins or ends; faults that last for ever have no end."""
         spans = [tick for row in (*self._carriers, *self._halts) for tick in (row["from"], row["until"])]
         forged = self._faults.forged["tick"].to_pylist()
-        return max((tick for tick in (*spans, *forged) if tick < FOR_EVER), default=0)
+        forks = [row["tick"] for row in self._forks]
+        return max((tick for tick in (*spans, *forged, *forks) if tick < FOR_EVER), default=0)
 
     def planned(self, tick: int) -> list[int]:
-        """Return ticks from ``tick`` on at which a fault acts of itself, the next of each: forgery, false slice."""
+        """Return ticks from ``tick`` on at which a fault acts of itself: forgeries, forks, what carriers offer falsely."""
         forged = [due for due in self._faults.forged["tick"].to_pylist() if due >= tick]
         acting = [row for row in self._carriers if row["kind"] != "drop" and row["until"] >= tick]
-        return [*forged, *(max(tick, row["from"]) for row in acting)]
+        forks = [row["tick"] for row in self._forks if row["tick"] >= tick]
+        return [*forged, *forks, *(max(tick, row["from"]) for row in acting)]
+
+    def forking(self, tick: int) -> list[int]:
+        """Return the chains of which a second header is shown at ``tick``."""
+        return sorted(self._positions[row["chain"]] for row in self._forks if row["tick"] == tick)
 
     def running(self, chains: npt.NDArray[np.uint32], tick: int) -> npt.NDArray[np.uint32]:
         """Return the chains that run a round at ``tick``."""

@@ -11,55 +11,50 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.frame import Frame, concat, repeated, repeated_text
+from causeway.model.frame import Frame, concat, repeated, repeated_bytes
 from causeway.model.ledger import COLLECTED_MESSAGES, Event, Kind, Via
 from causeway.model.order import groups_of, pair_codes, positions_in, stable_order
-from causeway.protocols.events import EventLog, event_rows, names_column
+from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ibc.context import Context
-from causeway.protocols.ibc.execute import execute
-from causeway.protocols.ibc.inputs import (
-    ARRIVAL_COLUMNS,
-    TEXTS,
-    Code,
-    ingress_arrivals,
-    judge_packets,
-    with_own_identity,
-)
+from causeway.protocols.ibc.execute import PUSHED, Handled, as_answers, run_handlers
+from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, ingress_arrivals, with_own_identity
 from causeway.protocols.ibc.outputs import answers_by_slot, receipt_codes, send
 from causeway.protocols.ibc.pushing import push, with_ready, without_finished
 from causeway.protocols.ibc.state import RECEIPT, SEND, SLOTS_SCHEMA, State, keys_of, lane_keys
 from causeway.protocols.ibc.submitting import RelayPlan, take_submissions, turned
-from causeway.protocols.messages import MESSAGE_COLUMNS
-
-PUSHED = ["chain", "remote", "substream", *MESSAGE_COLUMNS, "of_program"]
+from causeway.protocols.messages import NO_QUEUE
 
 
 def process_block(
-    state: State, plan: RelayPlan, messages: Frame, recalled: Frame, ingress: pa.Table, context: Context, log: EventLog
+    state: State,
+    plan: RelayPlan,
+    messages: Frame,
+    recalled: Frame,
+    ingress: pa.Table,
+    forged: Frame,
+    context: Context,
+    log: EventLog,
 ) -> tuple[State, Frame]:
     """Return the state after a block, its stores not yet committed, and what is outbound (``ENTRIES_SCHEMA``).
 
-    ``messages``: what the plan wanted; ``recalled``: our own packets to which receipts came; ``ingress``: from users.
+    ``messages``: what the plan wanted; ``recalled``: our own packets that end now; ``ingress``: from users;
+    ``forged``: packets (``PUSHED``) that byzantine zones put into their own queues.
     """
     inside = messages["chain"] == messages["remote"]
     local = messages.filter(inside)
     state, accepted = take_submissions(state, plan, turned(messages.filter(~inside)), context, log)
-    is_packet = accepted["substream"] == SEND
-    packets, receipts = accepted.filter(is_packet), accepted.filter(~is_packet)
-    state = _with_tails(state, packets)
-    state, own = _popped(state, receipts, recalled, log)
+    entries = accepted.entries
+    packets = entries.filter(entries["substream"] == SEND)
+    state = _cleaned(_with_tails(state, packets), accepted.cleaned)
+    answers = _answers(entries.filter(entries["substream"] == RECEIPT), accepted.expired, recalled, log)
     state = _without_local(state, local)
-    codes = judge_packets(packets, state, context)
-    immediate = _immediate_receipts(packets.filter(codes > 0), codes[codes > 0], log)
-    handled = packets.filter(codes == 0)
-    order = np.concatenate([np.flatnonzero(is_packet)[codes == 0], np.flatnonzero(~is_packet)])
-    from_afar = concat([part.select(ARRIVAL_COLUMNS[:-1]) for part in (handled, with_own_identity(receipts, own))])
-    from_afar = from_afar.take(np.argsort(order, kind="stable")).with_columns(via=np.uint8(Via.XNET))
     users = ingress_arrivals(ingress, state, context, log)
-    arrivals = concat([part.select(ARRIVAL_COLUMNS) for part in (from_afar, _local_arrivals(local), users)])
-    state, produced = execute(state, arrivals, context, log)
-    sent, receipts, slots = _outgoing(state, handled, produced, context, log)
-    state, outbound = push(state, sent, concat([immediate, receipts]), context)
+    calls, unserved = _local_arrivals(local, state)
+    taken = run_handlers(state, packets, answers, calls, users, context, log)
+    state = _popped(taken.state, taken.settled, log)
+    sent, receipts, slots = _outgoing(state, taken, context, log)
+    sent = concat([sent, unserved, forged.select(sent.names)])
+    state, outbound = push(state, sent, concat([taken.immediate, receipts]), context)
     state = with_ready(replace(state, slots=slots))
     return without_finished(_with_knowledge(state, plan)), outbound
 
@@ -78,23 +73,77 @@ def _with_tails(state: State, packets: Frame) -> State:
     return replace(state, queues=state.queues.with_columns(next_index=tails))
 
 
-def _popped(state: State, receipts: Frame, recalled: Frame, log: EventLog) -> tuple[State, Frame]:
-    """Return the state without the packets that were answered, and those packets, one a receipt in its order."""
-    own, asked = pair_codes(
-        (keys_of(recalled), recalled["index"]),
-        (lane_keys(receipts["chain"], receipts["remote"], SEND), receipts["index"]),
+def _cleaned(state: State, cleaned: Frame) -> State:
+    """Return the state without receipts below the new heads (``end``) of their queues; a tail below follows (X-2)."""
+    if len(cleaned) == 0:
+        return state
+    lanes = lane_keys(cleaned["chain"], cleaned["remote"], RECEIPT)
+    rows = np.searchsorted(keys_of(state.queues), lanes)
+    heads, tails = state.queues["begin"].copy(), state.queues["next_index"].copy()
+    heads[rows] = np.maximum(heads[rows], cleaned["end"])
+    tails[rows] = np.maximum(tails[rows], cleaned["end"])
+    queues = state.queues.with_columns(begin=heads, next_index=tails)
+    return replace(
+        state,
+        queues=queues,
+        leaves=_from_heads(state.leaves, keys_of(state.leaves), queues),
+        slots=_from_heads(state.slots, lane_keys(state.slots["chain"], state.slots["remote"], RECEIPT), queues),
     )
+
+
+def _from_heads(rows: Frame, lanes: np.ndarray, queues: Frame) -> Frame:
+    """Return the rows whose ``index`` is not below the head of their queue."""
+    head = queues["begin"][np.searchsorted(keys_of(queues), lanes)]
+    return rows.filter(rows["index"] >= head)
+
+
+def _answers(receipts: Frame, expired: Frame, recalled: Frame, log: EventLog) -> Frame:
+    """Return what programs are given for packets that ended, with ``sequence``: receipts, and time-outs (code 2).
+
+    Who asked whom is taken from our own packets, ``recalled``.
+    """
+    counts = (expired["end"] - expired["begin"]).astype(np.int64)
+    offset = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    index = np.repeat(expired["begin"], counts) + offset.astype(np.uint64)
+    lanes = expired.select(["chain", "remote", "sequence"]).take(np.repeat(np.arange(len(expired)), counts))
+    timed_out = own_packets(recalled, lanes["chain"], lanes["remote"], index)
+    if len(timed_out):
+        log.add(event_rows(timed_out, Event.TIMED_OUT, chain=timed_out["chain"], queue_index=index, code=Code.TIMEOUT))
+    late = timed_out.with_columns(
+        code=repeated(np.uint8(Code.TIMEOUT), len(index)),
+        payload=repeated_bytes(b"", len(index)),
+        sequence=lanes["sequence"],
+        via=repeated(np.uint8(Via.TIMEOUT), len(index)),
+    )
+    own = own_packets(recalled, receipts["chain"], receipts["remote"], receipts["index"])
+    parts = [
+        with_own_identity(receipts.with_columns(via=repeated(np.uint8(Via.XNET), len(receipts))), own),
+        with_own_identity(late, timed_out),
+    ]
+    return concat([part.select([*ARRIVAL_COLUMNS, "sequence"]) for part in parts])
+
+
+def own_packets(recalled: Frame, chain: np.ndarray, remote: np.ndarray, index: np.ndarray) -> Frame:
+    """Return our own packets at these places of our send queues, row by row."""
+    if len(index) == 0:
+        return recalled.slice(0, 0)
+    own, asked = pair_codes((keys_of(recalled), recalled["index"]), (lane_keys(chain, remote, SEND), index))
     order = np.argsort(own, kind="stable")
-    packets = recalled.take(order[np.searchsorted(own[order], asked)]) if len(receipts) else recalled.slice(0, 0)
-    if len(receipts) == 0:
-        return state, packets
+    return recalled.take(order[np.searchsorted(own[order], asked)])
+
+
+def _popped(state: State, answers: Frame, log: EventLog) -> State:
+    """Return the state without the packets that ended: a row of ``answers`` for each."""
+    if len(answers) == 0:
+        return state
+    packets = answers.select(["chain", "remote", "index"]).with_columns(substream=np.uint64(SEND))
     leaves = state.leaves
     known, gone = pair_codes((keys_of(leaves), leaves["index"]), (keys_of(packets), packets["index"]))
     kept = np.ones(len(leaves), dtype=bool)
     kept[positions_in(known, gone)] = False
     state = replace(state, leaves=leaves.filter(kept))
     _log_collected(packets, log)
-    return replace(state, queues=_with_heads(state, np.unique(keys_of(packets)))), packets
+    return replace(state, queues=_with_heads(state, np.unique(keys_of(packets))))
 
 
 def _with_heads(state: State, lanes: np.ndarray) -> Frame:
@@ -130,39 +179,24 @@ def _without_local(state: State, local: Frame) -> State:
     return replace(state, queues=queues.with_columns(begin=heads))
 
 
-def _local_arrivals(local: Frame) -> Frame:
-    """Return what the local lanes hold: calls before answers, in the order of pushing."""
+def _local_arrivals(local: Frame, state: State) -> tuple[Frame, Frame]:
+    """Return what the local lanes hold for programs: calls before answers, in the order of pushing; and the answers
+    (``PUSHED``) to calls of programs that are not there."""
     order = stable_order(local["chain"], np.uint64(SEND) - local["substream"], local["index"])
-    rejected = local["queue_index"] == np.uint64(2**64 - 1)
+    rejected = local["queue_index"] == np.uint64(NO_QUEUE)
     via = np.where(rejected, np.uint8(Via.SYNTHETIC), np.uint8(Via.LOOPBACK))
-    return local.with_columns(via=via).take(order)
+    arrivals = local.with_columns(via=via).take(order)
+    installed = positions_in(state.canisters["canister"], arrivals["receiver"]) >= 0
+    nobody = ~installed & (arrivals["kind"] == Kind.REQUEST)
+    unserved = arrivals.filter(nobody) if nobody.any() else arrivals.slice(0, 0)
+    codes = np.full(len(unserved), Code.NO_PROGRAM, dtype=np.uint8)
+    answers = as_answers(unserved, codes)
+    return arrivals.filter(~nobody), answers.select(PUSHED)
 
 
-def _immediate_receipts(packets: Frame, codes: np.ndarray, log: EventLog) -> Frame:
-    """Return the receipts of packets that no program handles; each leaves an event with the reason."""
-    length = len(packets)
-    names = names_column([code.name for code in Code], np.searchsorted(np.array(list(Code)), codes))
-    where = {"chain": packets["chain"], "code": codes, "via": Via.XNET, "reason": names}
-    bits = np.full(length, int(Event.RECEIVED | Event.REJECTED), dtype=np.uint16)
-    log.add(event_rows(packets, bits, on_lane=True, queue_index=packets["index"], **where))
-    texts = pa.array([TEXTS.get(code, "").encode() for code in Code], pa.binary())
-    receipts = packets.with_columns(
-        substream=repeated(np.uint64(RECEIPT), length),
-        kind=repeated(np.uint8(Kind.RESPONSE), length),
-        sender=packets["receiver"],
-        receiver=packets["sender"],
-        code=codes.astype(np.uint8),
-        method=repeated_text("", length),
-        payload=texts.take(pa.array(np.searchsorted(np.array(list(Code)), codes))),
-        of_program=repeated(np.bool_(False), length),
-    )
-    return receipts.select([*PUSHED, "index"])
-
-
-def _outgoing(
-    state: State, handled: Frame, produced: Frame, context: Context, log: EventLog
-) -> tuple[Frame, Frame, Frame]:
+def _outgoing(state: State, taken: Handled, context: Context, log: EventLog) -> tuple[Frame, Frame, Frame]:
     """Return packets and local messages to push, receipts with their places, and the places still without an answer."""
+    produced = taken.produced
     requests = produced.filter(produced["kind"] == Kind.REQUEST)
     answers = produced.filter(produced["kind"] == Kind.RESPONSE)
     zones = context.zones
@@ -174,8 +208,8 @@ def _outgoing(
     rejected = sent["kind"] == Kind.RESPONSE
     sent = sent.with_columns(of_program=~rejected)
     local = local.with_columns(of_program=np.ones(len(local), dtype=bool))
-    waiting = concat([state.slots, handled.select(SLOTS_SCHEMA.names)])
-    receipts, slots = answers_by_slot(answers.filter(~inside), waiting, context)
+    waiting = concat([state.slots, taken.handled.select(SLOTS_SCHEMA.names)])
+    receipts, slots = answers_by_slot(answers.filter(~inside), waiting, context, log)
     receipts = receipts.with_columns(
         code=receipt_codes(receipts["code"]), of_program=np.ones(len(receipts), dtype=bool)
     )

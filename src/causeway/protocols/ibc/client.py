@@ -86,13 +86,30 @@ def certify(roots: Digests, context: Context) -> pa.BinaryArray:
 
 
 def _certified(chain: int, root: bytes, context: Context) -> bytes:
+    return _signed(chain, context.height, context.time, root, context)
+
+
+def _signed(chain: int, height: int, time: int, root: bytes, context: Context) -> bytes:
     own, keys = validators_of_zone(chain, context)
-    header = make_header(context.zones.names[chain], context.height, context.time, root, own)
+    header = make_header(context.zones.names[chain], height, time, root, own)
     signed = sign_header(header, own, keys)
-    return HeaderUpdate.on(max(context.height - 1, 0), own, signed, own).encode()
+    return HeaderUpdate.on(max(height - 1, 0), own, signed, own).encode()
+
+
+def second_header(certification: bytes, chain: int, context: Context) -> bytes:
+    """Return another header of the same zone and height, with another root: what validators sign that fork."""
+    first = _decoded(certification).signed_header.header
+    root = bytes([first.app_hash[0] ^ 1]) + first.app_hash[1:]
+    return _signed(chain, first.height, first.time, root, context)
 
 
 _decoded = lru_cache(maxsize=1024)(decode_header_update)
+
+
+def header_times(headers: Frame) -> dict[int, int]:
+    """Return the time (ns) of each zone's offered header, by its position; none for what is not signed."""
+    signed = zip(headers["chain"].tolist(), headers["certification"].to_pylist(), strict=True)
+    return {chain: _decoded(data).signed_header.header.time for chain, data in signed if data}
 
 
 class Clients:

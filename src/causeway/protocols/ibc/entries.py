@@ -58,9 +58,9 @@ def values_of(messages: Frame, substream: int, zones: Zones, tick_ns: int) -> pa
     codes = type_codes(messages, zones)
     types = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(zones.types, pa.string()))
     data = call_column(messages)
-    if zones.options.timeouts == "off":
+    if not zones.options.limited:
         return packet_column(types, data)
-    sent_time = messages["sent_tick"] * np.uint64(tick_ns)
+    sent_time = (messages["sent_tick"] + np.uint64(1)) * np.uint64(tick_ns)
     return packet_column(types, data, *limits_of(messages["sent_height"], sent_time, zones.options))
 
 

@@ -47,12 +47,23 @@ def call_column(messages: Frame) -> pa.BinaryArray:
     )
 
 
+WITHOUT_RESULT = (1, 2)
+"""Codes of receipts whose result is empty: unknown type, timed out (IBC reference 3.3). Everything comes back."""
+
+
 def answer_column(messages: Frame) -> pa.BinaryArray:
     """Return the result of a receipt for each response."""
     fixed = np.empty((len(messages), ANSWER_BYTES), dtype=np.uint8)
     fixed[:, :8] = _words(messages["cycles_high"])
     fixed[:, 8:] = _words(messages["cycles_low"])
-    return pc.binary_join_element_wise(binary_rows(fixed), messages["payload"], pa.scalar(b"", pa.binary()))
+    results = pc.binary_join_element_wise(binary_rows(fixed), messages["payload"], pa.scalar(b"", pa.binary()))
+    empty = without_result(messages["code"])
+    return pc.if_else(pa.array(empty), pa.scalar(b"", pa.binary()), results) if empty.any() else results
+
+
+def without_result(codes: Any) -> Any:
+    """Return which receipts, by their codes, have an empty result."""
+    return (codes == WITHOUT_RESULT[0]) | (codes == WITHOUT_RESULT[1])
 
 
 def decode_call(data: bytes) -> dict[str, Any]:

@@ -14,8 +14,10 @@ from causeway.commitments.forest import run_roots, sides_of_each
 from causeway.commitments.hashing import DIGEST_BYTES, Digests
 from causeway.model.frame import Frame
 from causeway.model.order import Groups, Rows, pair_codes
-from causeway.protocols.ibc.keys import Part
-from causeway.protocols.ibc.relay import Alteration
+from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.entries import position_leaves
+from causeway.protocols.ibc.keys import HEAD_KEY, TAIL_KEY, Part
+from causeway.protocols.ibc.seen import Alteration, Call
 from causeway.protocols.ibc.state import keys_of
 from causeway.protocols.ibc.values import binary_lengths
 
@@ -27,12 +29,14 @@ class Evidence:
     """The roots that proofs amount to.
 
     ``roots``: one a run (range proofs) or one an entry (single proofs, ``single``). ``place``: of each submission, the
-    row of ``roots`` for its first entry, or for its run; ``NO_PROOF`` where there is none.
+    row of ``roots`` for its first entry, or for its run; ``NO_PROOF`` where there is none. ``position_roots``: of the
+    submissions that prove a head or tail, by submission.
     """
 
     roots: Digests
     single: bool
     place: Rows
+    position_roots: dict[int, bytes]
 
     def proven_until(self, submission: int, skip: int, count: int, root: bytes) -> int:
         """Return how many entries a submission proves under ``root``, of the ``count`` that come after ``skip``."""
@@ -46,13 +50,15 @@ class Evidence:
         return int(np.argmax(wrong)) if wrong.any() else count
 
 
-def weigh(rows: Frame, proofs: Frame, messages: Frame, leaves: Digests, single: bool) -> Evidence:
+def weigh(rows: Frame, proofs: Frame, messages: Frame, leaves: Digests, context: Context) -> Evidence:
     """Return what submissions prove.
 
     ``rows``: submissions; ``proofs``: what they refer to; ``messages``: all entries that the proofs cover, by lane and
-    index, with their ``leaves``; ``single``: whether every entry is proved alone.
+    index, with their ``leaves``. Whether every entry is proved alone is an option.
     """
+    single = context.options.relay.proofs == "single"
     proof = _shown_proof(rows, proofs)
+    positions = _position_roots(rows, proofs, context)
     covered = np.flatnonzero(proof != NO_PROOF)
     tampered = (rows["alteration"][covered] == Alteration.TAMPERED).astype(np.int64)
     used, of_row = np.unique(proof[covered] * 2 + tampered, return_inverse=True)
@@ -66,13 +72,32 @@ def weigh(rows: Frame, proofs: Frame, messages: Frame, leaves: Digests, single: 
     place = np.full(len(rows), NO_PROOF, dtype=np.int64)
     if not single:
         place[covered] = of_row
-        return Evidence(run_roots(shown, groups, runs["place"], runs["size"], sides, side_counts), single, place)
+        roots = run_roots(shown, groups, runs["place"], runs["size"], sides, side_counts)
+        return Evidence(roots, single, place, positions)
     own_place, own_sides, own_counts = sides_of_each(shown, groups, runs["place"], runs["size"], sides, side_counts)
     each = Groups(np.arange(len(shown)), np.ones(len(shown), dtype=np.int64), len(shown))
     size = groups.spread(runs["size"].astype(np.int64))
     first = np.maximum(rows["begin"][covered], runs["first"][of_row]) - runs["first"][of_row]
     place[covered] = groups.starts[of_row] + first.astype(np.int64)
-    return Evidence(run_roots(shown, each, own_place, size, own_sides, own_counts), single, place)
+    roots = run_roots(shown, each, own_place, size, own_sides, own_counts)
+    return Evidence(roots, single, place, positions)
+
+
+def _position_roots(rows: Frame, proofs: Frame, context: Context) -> dict[int, bytes]:
+    """Return the root to which the proof of a head or tail amounts, for each submission that has one."""
+    asking = np.flatnonzero((rows["call"] >= Call.TIMEOUT) & (rows["proof"] >= 0))
+    if len(asking) == 0:
+        return {}
+    shown = proofs.take(rows["proof"][asking])
+    named = shown.with_columns(remote=shown["chain"])  # the queue is the remote zone's, and named by ours
+    leaves = np.empty((len(asking), DIGEST_BYTES), dtype=np.uint8)
+    for part, key in ((Part.HEAD, HEAD_KEY), (Part.TAIL, TAIL_KEY)):
+        mine = np.flatnonzero(shown["part"] == part)
+        leaves[mine] = position_leaves(named.take(mine), key, shown["first"][mine], context.zones)
+    leaves[rows["alteration"][asking] == Alteration.TAMPERED, 0] ^= 1
+    each = Groups(np.arange(len(asking)), np.ones(len(asking), dtype=np.int64), len(asking))
+    roots = run_roots(leaves, each, shown["place"], shown["size"], *_sides(shown))
+    return {int(submission): root.tobytes() for submission, root in zip(asking, roots, strict=True)}
 
 
 def _shown_proof(rows: Frame, proofs: Frame) -> Rows:
@@ -86,7 +111,9 @@ def _shown_proof(rows: Frame, proofs: Frame) -> Rows:
     run = np.maximum(proof, 0)
     stop = proofs["first"][run] + proofs["count"][run]
     proof[(rows["begin"] < proofs["first"][run]) | (rows["end"] > stop)] = NO_PROOF
-    for row in np.flatnonzero(rows["alteration"] == Alteration.FOREIGN).tolist():
+    proof[rows["call"] >= Call.TIMEOUT] = NO_PROOF
+    foreign = (rows["alteration"] == Alteration.FOREIGN) & (rows["call"] < Call.TIMEOUT)
+    for row in np.flatnonzero(foreign).tolist():
         others = (proofs["chain"] == rows["chain"][row]) & (proofs["remote"] != rows["remote"][row])
         others &= (proofs["part"] == Part.INDEX) & (proofs["count"] >= rows["end"][row] - rows["begin"][row])
         found = np.flatnonzero(others)

@@ -1,42 +1,161 @@
-"""The handlers of a block: each program runs over what it is given, in the block's order (IBC reference 3.3, 3.4)."""
+"""The handlers of a block: each program runs over what it is given, in the block's order (IBC reference 3.3, 3.4).
+
+Outcomes for a packet: its receipt at once, without a program; handled, with an answer now or later; handled, and undone
+because it failed (G10), or because it has no answer where that is not allowed. For an answer: its packet ends; or its
+handler failed, and nothing of it happened (``HandlerFault``).
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from causeway.model.frame import Frame
-from causeway.model.ledger import NO_CHAIN, Event, Kind
-from causeway.model.order import stable_order
-from causeway.protocols.events import EventLog, event_rows
+from causeway.model.frame import Frame, concat, repeated, repeated_text
+from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
+from causeway.model.order import Rows, groups_of, lane_codes, stable_order
+from causeway.protocols.contract import Execution
+from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.ibc.context import Context
-from causeway.protocols.ibc.inputs import Code
-from causeway.protocols.ibc.state import State
+from causeway.protocols.ibc.errors import Refusal
+from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, judge_packets, receipt_texts
+from causeway.protocols.ibc.state import RECEIPT, State
+from causeway.protocols.ibc.submitting import control_rows
 from causeway.protocols.messages import MESSAGE_COLUMNS
 
+PUSHED = ["chain", "remote", "substream", *MESSAGE_COLUMNS, "of_program"]
+"""What is pushed to a queue, and whether a program made it."""
 
-def execute(state: State, arrivals: Frame, context: Context, log: EventLog) -> tuple[State, Frame]:
-    """Return the state after the handlers, and what they produced, in the order of the arrivals that it came of.
+CODES = np.array(list(Code))
+NAMES = [code.name for code in Code]
 
-    ``arrivals``: message columns with their lane and ``via``; a handler that raises changes nothing, and answers a
-    request with a failure (G10).
+
+@dataclass(frozen=True)
+class Handled:
+    """What came of the handlers.
+
+    ``state``: with the programs after. ``produced``: message columns, in the order of the arrivals that they came of.
+    ``handled``: packets that programs have taken; ``immediate``: receipts (``PUSHED`` and ``index``) of the others.
+    ``settled``: answers whose packets have ended.
     """
-    if len(arrivals) == 0:
-        return state, arrivals.select(MESSAGE_COLUMNS)
-    order = stable_order(arrivals["receiver"])
-    inputs = arrivals.take(order)
-    outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state.canisters, state.programs)
-    _log(arrivals, inputs.take(outcome.failures["row"]), outcome.failures, log)
+
+    state: State
+    produced: Frame
+    handled: Frame
+    immediate: Frame
+    settled: Frame
+
+
+def run_handlers(
+    state: State, packets: Frame, answers: Frame, local: Frame, users: Frame, context: Context, log: EventLog
+) -> Handled:
+    """Run the programs over a block's packets and answers by ``sequence``, then local messages, then those of users.
+
+    A handler of an answer that raises undoes the whole call: the packet stays, and in an ordered queue what comes
+    behind it must come again. The handlers then run without those, from the same state: they are pure.
+    """
+    codes = judge_packets(packets, state, context)
+    while True:
+        handled = packets.filter(codes == 0).with_columns(via=np.uint8(Via.XNET))
+        from_afar = concat([part.select([*ARRIVAL_COLUMNS, "sequence"]) for part in (handled, answers)])
+        from_afar = from_afar.take(stable_order(from_afar["sequence"].view(np.uint64)))
+        arrivals = concat([part.select(ARRIVAL_COLUMNS) for part in (from_afar, local, users)])
+        order = stable_order(arrivals["receiver"])
+        inputs = arrivals.take(order)
+        outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state.canisters, state.programs)
+        failed = order[outcome.failures["row"]]
+        kept = _without_faults(answers, arrivals.take(failed), context)
+        if len(kept) < len(answers):
+            _log_faults(answers, kept, log)
+            answers = kept
+            continue
+        silent = _silent(handled, outcome, context)
+        if silent.any():
+            codes[np.flatnonzero(codes == 0)[silent]] = Code.HANDLER_FAILED
+            continue
+        break
+    _log(arrivals, failed, outcome, log)
     produced = outcome.produced.take(stable_order(order[outcome.origins].astype(np.uint64)))
-    return state.with_programs(outcome.accounts, outcome.programs), produced
+    after = state.with_programs(outcome.accounts, outcome.programs)
+    return Handled(after, produced, handled, _immediate_receipts(packets, codes, log), answers)
 
 
-def _log(arrivals: Frame, failed: Frame, failures: Frame, log: EventLog) -> None:
+def _without_faults(answers: Frame, failed: Frame, context: Context) -> Frame:
+    """Return the answers that stand when the handlers of ``failed`` arrivals raised."""
+    faults = failed.filter((failed["kind"] == Kind.RESPONSE) & (failed["chain"] != failed["remote"]))
+    if len(faults) == 0:
+        return answers
+    lanes, index = lane_codes(answers["chain"], answers["remote"]), answers["index"]
+    stands = np.ones(len(answers), dtype=bool)
+    for chain, remote, fault in zip(*(faults[name].tolist() for name in ("chain", "remote", "index")), strict=True):
+        mine = lanes == lane_codes(np.array([chain]), np.array([remote]))[0]
+        behind = index >= fault if context.options.order == "ordered" else index == fault
+        stands &= ~(mine & behind)
+    return answers.filter(stands)
+
+
+def _log_faults(answers: Frame, kept: Frame, log: EventLog) -> None:
+    """Leave one event for each queue whose answers were undone: at the first of them."""
+    gone = answers.filter(
+        ~np.isin(
+            answers["sequence"] * 2**32 + answers["index"].astype(np.int64),
+            kept["sequence"] * 2**32 + kept["index"].astype(np.int64),
+        )
+    )
+    gone = gone.take(stable_order(gone["chain"], gone["remote"], gone["index"]))
+    first = gone.take(groups_of(gone["chain"], gone["remote"]).starts)
+    why = np.full(len(first), Refusal.HandlerFault, dtype=np.int32)
+    substream = np.full(len(first), RECEIPT, dtype=np.uint64)
+    log.add(control_rows(first["chain"], first["remote"], substream, first["index"], why))
+
+
+def _silent(handled: Frame, outcome: Execution, context: Context) -> np.ndarray:
+    """Return which packets have no answer where they must have one (``acknowledgements = synchronous``)."""
+    silent = np.zeros(len(handled), dtype=bool)
+    if context.options.acknowledgements == "asynchronous" or len(handled) == 0:
+        return silent
+    given = outcome.produced.filter(outcome.produced["kind"] == Kind.RESPONSE)
+    keys = ("receiver", "sender", "callback")
+    own = set(zip(*(given[name].tolist() for name in keys), strict=True))
+    asked = zip(*(handled[name].tolist() for name in ("sender", "receiver", "callback")), strict=True)
+    return np.array([identity not in own for identity in asked], dtype=bool)
+
+
+def _log(arrivals: Frame, failed: Rows, outcome: Execution, log: EventLog) -> None:
     bits = np.full(len(arrivals), int(Event.RECEIVED | Event.EXECUTED), dtype=np.uint16)
     bits[arrivals["kind"] == Kind.RESPONSE] |= int(Event.ANSWERED)
     place = np.where(arrivals["remote"] == NO_CHAIN, arrivals["callback"], arrivals["index"])
     where = {"chain": arrivals["chain"], "via": arrivals["via"], "code": arrivals["code"]}
-    log.add(event_rows(arrivals, bits, on_lane=True, queue_index=place, **where))
+    # A time-out came over no lane: it is what the absence of a receipt means.
+    remote = np.where(arrivals["via"] == Via.TIMEOUT, np.uint32(NO_CHAIN), arrivals["remote"])
+    log.add(event_rows(arrivals.with_columns(remote=remote), bits, on_lane=True, queue_index=place, **where))
     if len(failed):
-        reason = failures["text"].dictionary_encode()
-        where = {"chain": failed["chain"], "code": Code.HANDLER_FAILED, "reason": reason}
-        log.add(event_rows(failed, Event.REJECTED, queue_index=failed["index"], **where))
+        rows = arrivals.take(failed)
+        reason = outcome.failures["text"].dictionary_encode()
+        where = {"chain": rows["chain"], "code": Code.HANDLER_FAILED, "reason": reason}
+        log.add(event_rows(rows, Event.REJECTED, queue_index=rows["index"], **where))
+
+
+def _immediate_receipts(packets: Frame, codes: np.ndarray, log: EventLog) -> Frame:
+    """Return the receipts of packets that no program handles (``codes`` not 0); each leaves an event that says why."""
+    packets, codes = packets.filter(codes > 0), codes[codes > 0]
+    names = names_column(NAMES, np.searchsorted(CODES, codes))
+    where = {"chain": packets["chain"], "code": codes, "via": Via.XNET, "reason": names}
+    bits = np.full(len(packets), int(Event.RECEIVED | Event.REJECTED), dtype=np.uint16)
+    log.add(event_rows(packets, bits, on_lane=True, queue_index=packets["index"], **where))
+    return as_answers(packets, codes).select([*PUSHED, "index"])
+
+
+def as_answers(requests: Frame, codes: np.ndarray) -> Frame:
+    """Return the answers that the protocol itself gives to requests; all that was attached goes back."""
+    length = len(requests)
+    return requests.with_columns(
+        substream=repeated(np.uint64(RECEIPT), length),
+        kind=repeated(np.uint8(Kind.RESPONSE), length),
+        sender=requests["receiver"],
+        receiver=requests["sender"],
+        code=codes.astype(np.uint8),
+        method=repeated_text("", length),
+        payload=receipt_texts(requests, codes),
+        of_program=repeated(np.bool_(False), length),
+    )

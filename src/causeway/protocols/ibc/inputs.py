@@ -8,9 +8,11 @@ at the same index of our send queue, whose identity is taken from our own packet
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from causeway.model.frame import Frame, from_table, repeated, repeated_text
 from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
@@ -18,6 +20,7 @@ from causeway.model.order import groups_of, positions_in, stable_order
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import limits_of, type_codes
+from causeway.protocols.ibc.envelope import without_result
 from causeway.protocols.ibc.state import State
 from causeway.protocols.messages import LANE_COLUMNS, MESSAGE_COLUMNS
 
@@ -37,13 +40,22 @@ class Code(IntEnum):
     NO_PROGRAM = 17
 
 
-TEXTS = {
-    Code.UNKNOWN_TYPE: "unknown type",
-    Code.TIMEOUT: "timed out",
-    Code.PERMISSION: "the sender does not live on the chain that the packet comes from",
-    Code.NO_PROGRAM: "no such program on this chain",
-}
-"""What a receipt says that the protocol itself makes."""
+NOT_AT_ONCE = "asynchronous receipts are off"
+"""What a receipt says of a handler that did not answer at once (``acknowledgements = synchronous``)."""
+
+
+def receipt_texts(packets: Frame, codes: np.ndarray) -> pa.BinaryArray:
+    """Return what the receipts say that the protocol itself makes: nothing for those without a result."""
+    texts = pa.array([_TEXTS.get(code, b"") for code in Code], pa.binary())
+    column = texts.take(pa.array(np.searchsorted(np.array(list(Code)), codes)))
+    nobody = np.flatnonzero(codes == Code.NO_PROGRAM)
+    if len(nobody) == 0:
+        return column
+    named = pa.array([f"no program {number}".encode() for number in packets["receiver"][nobody].tolist()], pa.binary())
+    return pc.replace_with_mask(column, pa.array(codes == Code.NO_PROGRAM), named)
+
+
+_TEXTS = {Code.PERMISSION: b"PermissionDenied", Code.HANDLER_FAILED: NOT_AT_ONCE.encode()}
 
 ARRIVAL_COLUMNS = [*LANE_COLUMNS, *MESSAGE_COLUMNS, "via"]
 """What a program is given and how it came: ``chain`` takes, ``remote`` is where it is from (``NO_CHAIN``: a user)."""
@@ -62,10 +74,11 @@ def judge_packets(packets: Frame, state: State, context: Context) -> np.ndarray:
     here = zones.host_of(packets["receiver"]) == packets["chain"].view(np.int32)
     installed = positions_in(state.canisters["canister"], packets["receiver"]) >= 0
     code[~(here & installed)] = Code.NO_PROGRAM
+    # The last of these that holds is the first that the reference asks for.
     code[zones.host_of(packets["sender"]) != packets["remote"].view(np.int32)] = Code.PERMISSION
     types = type_codes(packets, zones)
     code[~zones.handled[types, packets["chain"]]] = Code.UNKNOWN_TYPE
-    if context.options.timeouts == "on":
+    if context.options.limited:
         code[_expired(packets, context)] = Code.TIMEOUT
     return code
 
@@ -73,24 +86,27 @@ def judge_packets(packets: Frame, state: State, context: Context) -> np.ndarray:
 def _expired(packets: Frame, context: Context) -> np.ndarray:
     sent_time = (packets["sent_tick"] + np.uint64(1)) * np.uint64(context.tick_ns)
     max_height, max_time = limits_of(packets["sent_height"], sent_time, context.options)
-    return is_expired(max_height, max_time, context.height, context.time, context)
+    return is_expired(max_height, max_time, np.uint64(context.height), np.uint64(context.time), context)
 
 
-def is_expired(max_height: np.ndarray, max_time: np.ndarray, height: int, time: int, context: Context) -> np.ndarray:
+def is_expired(max_height: np.ndarray, max_time: np.ndarray, height: Any, time: Any, context: Context) -> np.ndarray:
     """Return which limits a chain's height and time (ns) are past: strictly, or already when equal (``expiry``)."""
     if context.options.expiry == "strict":
-        passed: np.ndarray = (np.uint64(height) > max_height) | (np.uint64(time) > max_time)
+        passed: np.ndarray = (height > max_height) | (time > max_time)
     else:
-        passed = (np.uint64(height) >= max_height) | (np.uint64(time) >= max_time)
+        passed = (height >= max_height) | (time >= max_time)
     return passed
 
 
 def with_own_identity(receipts: Frame, packets: Frame) -> Frame:
     """Return receipts as the answers that programs are given: who asked whom is taken from our own ``packets``.
 
-    Both have the same lanes and indices, row by row.
+    Both have the same lanes and indices, row by row. A receipt without a result gives back all that was attached.
     """
+    whole = without_result(receipts["code"])
     return receipts.with_columns(
+        cycles_high=np.where(whole, packets["cycles_high"], receipts["cycles_high"]),
+        cycles_low=np.where(whole, packets["cycles_low"], receipts["cycles_low"]),
         kind=repeated(np.uint8(Kind.RESPONSE), len(receipts)),
         sender=packets["receiver"],
         receiver=packets["sender"],

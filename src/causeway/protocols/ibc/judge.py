@@ -1,4 +1,5 @@
-"""What becomes of submissions: ``IBCreceive``, ``IBCreceipt`` over runs of entries (IBC reference 3.3, 3.4, X-6, X-10).
+"""What becomes of submissions: ``IBCreceive``, ``IBCreceipt`` over runs of entries, ``IBCtimeout``, ``IBCcleanup`` (IBC
+reference 3.3, 3.4, X-1, X-2, X-6, X-10).
 
 The checks of the reference in its order, for a whole run at once where its entries share the answer. What a run's first
 refused entry is refused for is said once; the entries behind it in an ordered queue are out of order by that.
@@ -16,7 +17,7 @@ from causeway.model.order import U64, groups_of
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.evidence import Evidence
-from causeway.protocols.ibc.relay import Alteration, Call
+from causeway.protocols.ibc.seen import Alteration, Call
 from causeway.protocols.ibc.state import (
     FROZEN,
     RECEIPT,
@@ -50,13 +51,20 @@ class Verdicts:
 Roots = Callable[[int, int, int], bytes | None]
 """(chain, remote, height) -> the root of the trusted header, None where none is trusted."""
 
+Expired = Callable[[int, int], int]
+"""(chain, remote) -> the end of our packets in that queue that have expired by the remote header of the proofs."""
+
 Lane = tuple[int, int]
 Parts = list[tuple[int, int, Refusal]]
 
 
-def judge(state: State, rows: Frame, evidence: Evidence, roots: Roots, context: Context) -> Verdicts:
-    """Return what becomes of submissions RECEIVE and RECEIPT (``SUBMISSIONS_SCHEMA``), which are in their order."""
-    judging = _Judging(state, evidence, roots, context)
+def judge(
+    state: State, rows: Frame, proofs: Frame, evidence: Evidence, roots: Roots, expired: Expired, context: Context
+) -> Verdicts:
+    """Return what becomes of submissions (``SUBMISSIONS_SCHEMA``), which are in their order."""
+    judging = _Judging(state, evidence, roots, expired, context)
+    value = proofs["first"] if len(proofs) else np.zeros(1, dtype=np.uint64)
+    shown = value[np.maximum(rows["proof"], 0)].tolist()
     connections = connection_positions(state.connections, rows["chain"], rows["remote"])
     columns = [rows[name].tolist() for name in ("chain", "remote", "call", "begin", "end", "alteration")]
     for submission, (chain, remote, call, begin, end, alteration) in enumerate(zip(*columns, strict=True)):
@@ -67,18 +75,25 @@ def judge(state: State, rows: Frame, evidence: Evidence, roots: Roots, context: 
             judging.verdicts.refuse(submission, begin, end, Refusal.ConnectionFrozen)
         else:
             height = context.height - 1 - int(alteration == Alteration.STALE_HEADER)
-            judging.decide(submission, call, (chain, remote), begin, end, height)
+            lane = (chain, remote)
+            if call <= Call.RECEIPT:
+                judging.decide(submission, call, lane, begin, end, height)
+            elif call == Call.TIMEOUT:
+                judging.time_out(submission, lane, end - begin, height, shown[submission])
+            else:
+                judging.clean_up(submission, lane, height, shown[submission])
     return judging.verdicts
 
 
 class _Judging:
     """The progress of a block's queues as submissions move them on."""
 
-    def __init__(self, state: State, evidence: Evidence, roots: Roots, context: Context) -> None:
+    def __init__(self, state: State, evidence: Evidence, roots: Roots, expired: Expired, context: Context) -> None:
         self.verdicts = Verdicts()
         self._state = state
         self._evidence = evidence
         self._roots = roots
+        self._expired = expired
         self._ordered = context.options.order == "ordered"
         self._again = Refusal.NoOp if context.options.redundant == "noop" else Refusal.OutOfOrder
         self._next: dict[tuple[Lane, int], int] = {}
@@ -112,6 +127,41 @@ class _Judging:
                 self._next[lane, call] = proven
                 self._taken.setdefault((lane, call), []).append((first, proven))
         return None
+
+    def time_out(self, submission: int, lane: Lane, calls: int, height: int, tail: int) -> None:
+        """Judge ``calls`` time-outs of packets at the head of a queue, by the ``tail`` of the remote receipt queue."""
+        head = self._expected(lane, Call.RECEIPT)
+        why = self._position_refused(submission, lane, height)
+        if why is None and tail > head:
+            why = Refusal.ReceiptExists
+        if why is not None:
+            return self.verdicts.refuse(submission, head, head + calls, why)
+        stop = max(head, min(head + calls, self._expired(*lane)))
+        self.verdicts.accept(submission, head, stop)
+        self.verdicts.refuse(submission, stop, head + calls, Refusal.TimeoutNotReached)
+        self._next[lane, Call.RECEIPT] = stop
+        return None
+
+    def clean_up(self, submission: int, lane: Lane, height: int, head: int) -> None:
+        """Judge a cleanup of a receipt queue, by the ``head`` of the remote send queue."""
+        own = int(self._state.queues["begin"][self._queue(lane, RECEIPT)])
+        own = max([own, *(stop for _, stop in self._taken.get((lane, Call.CLEANUP), []))])
+        why = self._position_refused(submission, lane, height)
+        if why is None and head <= own:
+            why = Refusal.CleanupBackwards
+        if why is not None:
+            return self.verdicts.refuse(submission, own, own + 1, why)
+        self.verdicts.accept(submission, own, head)
+        self._taken.setdefault((lane, Call.CLEANUP), []).append((own, head))
+        self._next[lane, Call.RECEIVE] = max(self._expected(lane, Call.RECEIVE), head)
+        return None
+
+    def _position_refused(self, submission: int, lane: Lane, height: int) -> Refusal | None:
+        root = self._roots(*lane, height)
+        if root is None:
+            return Refusal.MissingHeader
+        proven = self._evidence.position_roots.get(submission) == root
+        return None if proven else Refusal.InvalidProof
 
     def _in_order(self, lane: Lane, call: int, begin: int, end: int) -> Parts:
         """Cut a run at what is expected: what was processed before, what can be now, what comes too early."""

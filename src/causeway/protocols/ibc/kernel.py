@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.faults import Faults
-from causeway.model.frame import Frame, empty_frame, repeated_bytes
-from causeway.model.ledger import EVENTS_SCHEMA
-from causeway.model.order import U64
+from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes, repeated_text
+from causeway.model.ledger import EVENTS_SCHEMA, Kind
+from causeway.model.order import U64, lane_codes, stable_order
 from causeway.model.topology import Topology
 from causeway.protocols.contract import Offers, Plan, ProgramRunner, RoundResult, StateTable, Tick
 from causeway.protocols.events import EventLog
@@ -25,7 +25,8 @@ from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.partition import part, union
 from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
-from causeway.protocols.ibc.relay import Seen, submissions, wanted_ranges
+from causeway.protocols.ibc.relay import submissions, wanted_ranges
+from causeway.protocols.ibc.seen import Seen
 from causeway.protocols.ibc.state import (
     CONNECTIONS_SCHEMA,
     PROGRAM_TABLE,
@@ -35,11 +36,13 @@ from causeway.protocols.ibc.state import (
     STATE_TABLES,
     State,
     from_tables,
+    keys_of,
     parts,
     state_tables,
 )
 from causeway.protocols.ibc.store import commit, pending_runs
 from causeway.protocols.ibc.submitting import RelayPlan
+from causeway.protocols.ibc.upkeep import asked_positions
 from causeway.protocols.ibc.zones import Zones
 from causeway.protocols.interference import Interference
 
@@ -67,6 +70,10 @@ class IbcKernel:
     def __post_init__(self) -> None:
         if not 0 < self.tick_ns <= MAX_TICK_NS:
             raise InvalidInput(f"seconds_per_tick: {self.tick_ns} nanoseconds a tick; allowed: 1 to {MAX_TICK_NS}")
+        for name in self.faults.carriers["relayer"].to_pylist():
+            if name is not None and name not in self.options.relayers:
+                known = ", ".join(self.options.relayers)
+                raise InvalidInput(f"faults: relayer: {name!r}: no such relayer; options.relayers are {known}")
         # What the options name must be there before anything runs.
         _ = self.zones.connections, self.zones.handled, self.zones.permitted
 
@@ -177,7 +184,8 @@ class IbcKernel:
         seen = Seen.of(offers, context)
         rows = submissions(state, seen, self.interference, context)
         wanted, recalled = wanted_ranges(rows, state, seen, context)
-        return RelayPlan(rows, seen.proofs, wanted, recalled, empty_frame(EVENTS_SCHEMA), seen)
+        forks = tuple(self.interference.forking(tick.tick))
+        return RelayPlan(rows, seen.proofs, wanted, recalled, empty_frame(EVENTS_SCHEMA), seen, forks)
 
     def round(
         self,
@@ -199,7 +207,8 @@ class IbcKernel:
             halted = part(state, np.setdiff1d(chains, running), self.zones)
             state = part(state, running, self.zones)
         log = EventLog()
-        after, outbound = process_block(state, plan, messages, recalled, ingress, context, log)
+        forged = self._forged(running, context)
+        after, outbound = process_block(state, plan, messages, recalled, ingress, forged, context, log)
         if halted is not None:
             after = union([after, halted])
         everyone = replace(context, chains=chains)
@@ -207,7 +216,43 @@ class IbcKernel:
         roots = store.roots()
         headers = Frame({"chain": chains, "root": roots, "certification": certify(roots, everyone)}, len(chains))
         proofs = store.prove_runs(pending_runs(after))
+        for position, lanes in asked_positions(after, plan.seen, everyone):
+            proofs = concat([proofs, store.prove_positions(lanes, position)])
+        proofs = proofs.take(stable_order(keys_of(proofs), proofs["part"], proofs["first"]))
         return RoundResult(replace(after, proofs=proofs), outbound, log.events(), log.collected_ranges(), headers)
+
+    def _forged(self, running: npt.NDArray[np.uint32], context: Context) -> Frame:
+        """Return the packets that byzantine zones among ``running`` put into their send queues in this block."""
+        rows = self.interference.forged(running, context.tick)
+        rows = rows.filter(connection_exists(rows["chain"], self.zones.host_of(rows["receiver"]), self.zones))
+        length = len(rows)
+        zero = np.zeros(length, dtype=np.uint64)
+        return Frame(
+            {
+                "chain": rows["chain"],
+                "remote": self.zones.host_of(rows["receiver"]).astype(np.uint32),
+                "substream": np.full(length, SEND, dtype=np.uint64),
+                "kind": np.full(length, Kind.REQUEST, dtype=np.uint8),
+                "sender": rows["sender"],
+                "receiver": rows["receiver"],
+                "callback": zero,
+                "cycles_high": zero,
+                "cycles_low": zero,
+                "code": zero.astype(np.uint8),
+                "deadline": zero.astype(np.uint32),
+                "method": repeated_text("forged", length),
+                "payload": rows["payload"] if length else repeated_bytes(b"", 0),
+                "of_program": np.zeros(length, dtype=bool),
+            },
+            length,
+        )
+
+
+def connection_exists(chain: npt.NDArray[Any], remote: npt.NDArray[Any], zones: Zones) -> npt.NDArray[np.bool_]:
+    """Return which pairs of zones are connected; ``remote`` may be ``NO_HOST``."""
+    known = lane_codes(*zones.connections)
+    found: npt.NDArray[np.bool_] = np.isin(lane_codes(chain, np.maximum(remote, 0)), known) & (remote >= 0)
+    return found
 
 
 def _queues(connections: Frame, chains: npt.NDArray[np.uint32]) -> Frame:

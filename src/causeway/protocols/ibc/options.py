@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -16,7 +16,7 @@ LARGEST = 2**62
 CALL_TYPE = "call"
 """The type of packets between programs whose method is no declared type: request and reply."""
 
-DEPLOYED: Mapping[str, Any] = {"redundant": "noop", "expiry": "inclusive", "order": "unordered", "timeouts": "on"}
+DEPLOYED: Mapping[str, Any] = {"redundant": "noop", "expiry": "inclusive", "order": "unordered"}
 """What ``profile = deployed`` changes: the values marked (d) in the reference, as far as they exist here."""
 
 
@@ -79,9 +79,20 @@ class IbcOptions(Section):
     max_data_bytes: int = Field(default=262_144, ge=0, le=2**31 - 2**16)
     validators: int = Field(default=4, ge=1, le=1_000)
     unbonding_seconds: float = Field(default=21 * 86_400.0, gt=0, le=1e9)
-    delay_blocks: int = Field(default=0, ge=0, le=LARGEST)
     relay: RelayOptions = RelayOptions()
     relayers: tuple[str, ...] = Field(default=("relayer",), min_length=1, max_length=1_000)
+
+    @property
+    def limited(self) -> bool:
+        """Whether packets carry limits after which they have expired."""
+        return self.timeouts == "on" and (self.timeout_blocks > 0 or self.timeout_seconds > 0)
+
+    @model_validator(mode="after")
+    def _provable(self) -> Self:
+        if self.order == "unordered" and self.timeouts == "on":
+            text = "need proofs of absence, which relayers in bulk do not make: use order = ordered"
+            raise PydanticCustomError("timeouts", "{text}", {"text": f"timeouts of unordered queues {text}"})
+        return self
 
     @model_validator(mode="before")
     @classmethod

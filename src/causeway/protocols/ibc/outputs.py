@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from causeway.model.errors import InvariantViolation
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.ledger import Event, Kind
 from causeway.model.order import Rows, groups_of, stable_order
@@ -24,6 +23,10 @@ from causeway.protocols.ibc.inputs import Code
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, connection_positions
 from causeway.protocols.ibc.zones import NO_HOST
 from causeway.protocols.messages import payload_lengths
+
+NO_SLOT = -1
+SLOT_GONE = "SlotNotOpen"
+"""Why an answer is dropped: a cleanup has passed the place of its receipt."""
 
 
 def send(requests: Frame, state: State, context: Context, log: EventLog) -> Frame:
@@ -87,11 +90,11 @@ def _refusals(requests: Frame, chain: np.ndarray, remote: np.ndarray, state: Sta
     return refusal
 
 
-def answers_by_slot(responses: Frame, waiting: Frame, context: Context) -> tuple[Frame, Frame]:
+def answers_by_slot(responses: Frame, waiting: Frame, context: Context, log: EventLog) -> tuple[Frame, Frame]:
     """Return responses to packets with the lane and index of their slots, and the slots that are still unanswered.
 
     ``waiting``: slots (``SLOTS_SCHEMA``) of all packets that programs have or had before them; ``sender`` called
-    ``receiver``. Raises ``InvariantViolation`` for an answer to nobody.
+    ``receiver``. An answer whose slot is gone, because a cleanup passed it, is dropped with an event.
     """
     asked, given = len(waiting), len(responses)
     if given == 0:
@@ -110,12 +113,15 @@ def answers_by_slot(responses: Frame, waiting: Frame, context: Context) -> tuple
         groups = groups_of(*(key[order] for key in keys))
         is_slot = order < asked
         # In a group the slots come first: its k-th answer is to its k-th slot.
-        slots_in = np.add.reduceat(is_slot, groups.starts)
-        if bool((groups.counts - slots_in > slots_in).any()):
-            raise InvariantViolation("a program answered a request that nobody made")
+        slots_in = np.add.reduceat(is_slot.astype(np.int64), groups.starts)
         answer = np.flatnonzero(~is_slot)
-        slot = np.empty(given, dtype=np.int64)
-        slot[order[answer] - asked] = order[answer - groups.spread(slots_in)[answer]]
+        late = groups.ranks()[answer] >= 2 * groups.spread(slots_in)[answer]
+        slot = np.full(given, NO_SLOT, dtype=np.int64)
+        slot[order[answer] - asked] = np.where(late, NO_SLOT, order[answer - groups.spread(slots_in)[answer]])
+        nowhere = slot == NO_SLOT
+        if nowhere.any():
+            _log_nowhere(responses.filter(nowhere), context, log)
+            responses, slot = responses.filter(~nowhere), slot[~nowhere]
     taken = waiting.select(["chain", "remote", "index"]).take(slot)
     open_still = np.ones(asked, dtype=bool)
     open_still[slot] = False
@@ -123,6 +129,11 @@ def answers_by_slot(responses: Frame, waiting: Frame, context: Context) -> tuple
         chain=taken["chain"], remote=taken["remote"], substream=np.uint64(RECEIPT), index=taken["index"]
     )
     return receipts, waiting.filter(open_still)
+
+
+def _log_nowhere(responses: Frame, context: Context, log: EventLog) -> None:
+    chain = context.zones.host_of(responses["sender"]).view(np.uint32)
+    log.add(event_rows(responses, Event.DROPPED, chain=chain, code=responses["code"], reason=SLOT_GONE))
 
 
 def receipt_codes(codes: np.ndarray) -> np.ndarray:

@@ -7,87 +7,18 @@ every way: ``judge`` says what becomes of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import IntEnum
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.order import Rows, groups_of, pair_codes, stable_order
-from causeway.protocols.contract import Offers
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.keys import Part
-from causeway.protocols.ibc.state import LANE_FIELDS, RECEIPT, SEND, State, keys_of, lane_positions
+from causeway.protocols.ibc.seen import Alteration, Call, Seen
+from causeway.protocols.ibc.state import FROZEN, RECEIPT, SEND, State, connection_positions, keys_of, lane_positions
+from causeway.protocols.ibc.upkeep import cleanups, timeouts
 from causeway.protocols.interference import Interference
-
-
-class Call(IntEnum):
-    """What a submission asks of the zone, in the order in which one relayer's submissions about one chain are made."""
-
-    RECEIVE = 0
-    RECEIPT = 1
-    TIMEOUT = 2
-    CLEANUP = 3
-
-
-class Alteration(IntEnum):
-    """What a malicious relayer did to a submission."""
-
-    NONE = 0
-    TAMPERED = 1
-    STALE_HEADER = 2
-    FOREIGN = 3
-
-
-SUBMISSIONS_SCHEMA = pa.schema(
-    [
-        *LANE_FIELDS,
-        pa.field("relayer", pa.uint32(), nullable=False),
-        pa.field("call", pa.uint8(), nullable=False),
-        pa.field("begin", pa.uint64(), nullable=False),
-        pa.field("end", pa.uint64(), nullable=False),
-        pa.field("alteration", pa.uint8(), nullable=False),
-        pa.field("proof", pa.int64(), nullable=False),
-    ]
-)
-"""One row a run that a relayer submits to ``chain``: entries ``begin`` to ``end`` - 1 of the queue ``substream`` that
-``remote`` keeps for ``chain``. ``proof``: the row of the plan's proofs that covers it."""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What relayers see for the zones that make a block: the rows offered to them, named from the taking zone's side.
-
-    ``lanes``: the remote chains' queues (``chain`` takes, ``remote`` keeps it). ``proofs``: what they prove.
-    ``headers``: one row a remote chain: its position, root and certification.
-    """
-
-    lanes: Frame
-    proofs: Frame
-    headers: Frame
-
-    @classmethod
-    def of(cls, offers: Offers, context: Context) -> Seen:
-        """Return what is offered to ``context.chains``."""
-        return cls(_turned(offers.lanes, context), _turned(offers.details, context), offers.headers)
-
-    def positions(self, chain: Any, remote: Any, substream: int) -> tuple[Any, Any]:
-        """Return head and tail of the queues that ``remote`` keeps for ``chain``; 0 where none is offered."""
-        rows = lane_positions(self.lanes, chain, remote, substream)
-        found = [np.zeros(len(rows), dtype=np.uint64) for _ in range(2)]
-        for column, name in zip(found, ("begin", "next_index"), strict=True):
-            column[rows >= 0] = self.lanes[name][rows[rows >= 0]]
-        return found[0], found[1]
-
-
-def _turned(rows: Frame, context: Context) -> Frame:
-    apart = (rows["chain"] != rows["remote"]) & np.isin(rows["remote"], context.chains)
-    rows = rows.filter(apart)
-    rows = rows.with_columns(chain=rows["remote"], remote=rows["chain"])
-    order = stable_order(keys_of(rows), *([rows["first"]] if "first" in rows else []))
-    return rows.take(order)
 
 
 def submissions(state: State, seen: Seen, faults: Interference, context: Context) -> Frame:
@@ -97,11 +28,12 @@ def submissions(state: State, seen: Seen, faults: Interference, context: Context
     """
     everything = _with_progress(state, seen, context)
     lanes = _pending(everything, seen, context)
-    lanes = lanes.filter(~faults.skipped(lanes["chain"], lanes["remote"], context.height))
-    pieces = [
-        _pieces(_share(lanes, relayer, context), seen, relayer) for relayer in range(len(context.options.relayers))
-    ]
+    pieces: list[Frame] = []
+    for relayer in range(len(context.options.relayers)):
+        mine = _pieces(_share(lanes, relayer, context), seen, relayer)
+        pieces += [mine, *_about_positions(state, seen, mine, everything, relayer, context)]
     rows = concat(pieces)
+    rows = rows.filter(~faults.skipped(rows["chain"], rows["remote"], context.height))
     for fault in faults.acting(context.tick):
         rows = _with_fault(rows, everything, seen, fault, faults, context)
     return rows.take(stable_order(rows["chain"], rows["relayer"], rows["remote"], rows["call"], rows["begin"]))
@@ -115,7 +47,14 @@ def _with_progress(state: State, seen: Seen, context: Context) -> Frame:
     row = lane_positions(state.queues, lanes["chain"], lanes["remote"], own)
     expected = np.where(sent, state.queues["next_index"][row], state.queues["begin"][row])
     stop = lanes["ready"] if context.options.order == "ordered" else lanes["next_index"]
-    return lanes.with_columns(expected=expected, stop=stop).filter(row >= 0)
+    lanes = lanes.with_columns(expected=expected, stop=stop)
+    # Of a frozen connection nothing is accepted, and while packets that are waited for are gone, nothing behind them.
+    place = connection_positions(state.connections, lanes["chain"], lanes["remote"])
+    open_still = (row >= 0) & (place >= 0) & (state.connections["frozen"][place] != FROZEN)
+    gone = (
+        sent & (lanes["begin"] > expected) if context.options.order == "ordered" else np.zeros(len(lanes), dtype=bool)
+    )
+    return lanes.with_columns(stop=np.where(gone, expected, stop)).filter(open_still)
 
 
 def _pending(lanes: Frame, seen: Seen, context: Context) -> Frame:
@@ -138,6 +77,7 @@ def _pending(lanes: Frame, seen: Seen, context: Context) -> Frame:
 
 def _oldest(lanes: Frame, proofs: Frame) -> Any:
     """Return the height at which the first entry of each lane that is to be relayed was pushed."""
+    proofs = proofs.filter(proofs["part"] == Part.INDEX)
     own, asked = pair_codes((keys_of(proofs), proofs["first"]), (keys_of(lanes), lanes["expected"]))
     rows = np.maximum(np.searchsorted(own, asked, side="right") - 1, 0)
     return proofs["pushed"][rows]
@@ -184,6 +124,18 @@ def _rows(lanes: Frame, lane: Rows, begin: Any, end: Any, proof: Rows, relayer: 
     )
 
 
+def _about_positions(
+    state: State, seen: Seen, mine: Frame, everything: Frame, relayer: int, context: Context
+) -> list[Frame]:
+    """Return the time-outs and cleanups that a relayer submits beside ``mine`` (X-1, X-2)."""
+    parts = []
+    if context.options.limited and (context.options.relay.coordination != "leader" or relayer == 0):
+        parts.append(timeouts(state, seen, mine, everything, relayer, context))
+    if context.options.cleanup == "on" and (context.options.relay.coordination != "leader" or relayer == 0):
+        parts.append(cleanups(state, seen, everything, relayer))
+    return parts
+
+
 def _processed(lanes: Frame, seen: Seen, relayer: int) -> Frame:
     """Return what was processed already and is still offered with a proof, as a relayer would submit it again."""
     before = lanes.with_columns(stop=lanes["expected"], expected=np.uint64(0))
@@ -227,6 +179,7 @@ def wanted_ranges(rows: Frame, state: State, seen: Seen, context: Context) -> tu
     """
     used = np.unique(rows["proof"][rows["proof"] >= 0])
     runs = seen.proofs.take(used)
+    runs = runs.filter(runs["part"] == Part.INDEX)
     foreign = Frame(
         {
             "chain": runs["remote"],
@@ -242,7 +195,8 @@ def wanted_ranges(rows: Frame, state: State, seen: Seen, context: Context) -> tu
     local &= np.isin(queues["chain"], context.chains)
     held = queues.filter(local)
     inside = held.with_columns(end=held["next_index"]).select(foreign.names)
-    receipts = rows.filter((rows["call"] == Call.RECEIPT) & (rows["proof"] >= 0))
+    asked = (rows["call"] == Call.RECEIPT) | (rows["call"] == Call.TIMEOUT)
+    receipts = rows.filter(asked & (rows["proof"] >= 0))
     own = receipts.with_columns(substream=np.uint64(SEND)).select(foreign.names)
     lane = lane_positions(queues, own["chain"], own["remote"], SEND)
     begin = np.maximum(own["begin"], queues["begin"][lane])

@@ -63,6 +63,18 @@ class Store:
         shown = runs.with_columns(part=np.uint8(Part.INDEX), pushed=runs["height"])
         return self._proofs(shown, lane, 1 + rank)
 
+    def prove_positions(self, lanes: Frame, part: Part) -> Frame:
+        """Return the proofs (``PROOFS_SCHEMA``) of the heads or tails of queues, which ``lanes`` names."""
+        if len(lanes) == 0:
+            return empty_frame(PROOFS_SCHEMA)
+        lane = np.searchsorted(keys_of(self.lanes), keys_of(lanes))
+        value = self.lanes["begin" if part == Part.HEAD else "next_index"][lane]
+        shown = lanes.with_columns(
+            part=np.uint8(part), pushed=np.uint64(0), first=value, count=np.ones(len(lanes), dtype=np.uint64)
+        )
+        offset = np.zeros(len(lanes), dtype=np.int64) if part == Part.HEAD else 1 + self.counts[lane]
+        return self._proofs(shown, lane, offset)
+
     def _proofs(self, runs: Frame, lane: Rows, offset: Rows) -> Frame:
         tree, place = self.owner[lane], self.heads[lane] + offset
         digests, sides = self.forest.sides(tree, place, runs["count"].astype(np.int64))

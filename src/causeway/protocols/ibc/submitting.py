@@ -13,22 +13,27 @@ from causeway.model.ledger import Event, Kind
 from causeway.model.order import groups_of, pair_codes, stable_order
 from causeway.protocols.contract import Plan
 from causeway.protocols.events import EventLog, event_rows, names_column
-from causeway.protocols.ibc.client import Clients
+from causeway.protocols.ibc.client import Clients, second_header
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import entry_leaves
 from causeway.protocols.ibc.errors import NAMES, Refusal
 from causeway.protocols.ibc.evidence import weigh
 from causeway.protocols.ibc.fees import Fees
-from causeway.protocols.ibc.judge import Verdicts, judge
-from causeway.protocols.ibc.relay import Seen
+from causeway.protocols.ibc.judge import Expired, Verdicts, judge
+from causeway.protocols.ibc.seen import Call, Seen
 from causeway.protocols.ibc.state import RECEIPT, State, keys_of
+from causeway.protocols.ibc.upkeep import expired_until
 
 
 @dataclass(frozen=True)
 class RelayPlan(Plan):
-    """A plan with what relayers saw: ``headers`` are their submissions, ``details`` the proofs they refer to."""
+    """A plan with what relayers saw: ``headers`` are their submissions, ``details`` the proofs they refer to.
+
+    ``forks``: zones of which somebody shows a second header for the height before.
+    """
 
     seen: Seen
+    forks: tuple[int, ...] = ()
 
 
 def turned(messages: Frame) -> Frame:
@@ -37,25 +42,52 @@ def turned(messages: Frame) -> Frame:
     return rows.take(stable_order(keys_of(rows), rows["index"]))
 
 
+@dataclass(frozen=True)
+class Accepted:
+    """What of the submissions takes effect, in the order of processing, which ``sequence`` counts over all frames.
+
+    ``entries``: packets and receipts, with ``chain`` the zone that takes them; ``expired``: ranges (``begin``, ``end``)
+    of our own packets that timed out; ``cleaned``: receipt queues and their new heads (``end``).
+    """
+
+    entries: Frame
+    expired: Frame
+    cleaned: Frame
+
+
 def take_submissions(
     state: State, plan: RelayPlan, messages: Frame, context: Context, log: EventLog
-) -> tuple[State, Frame]:
+) -> tuple[State, Accepted]:
     """Judge what relayers submitted: update clients, accept runs of entries, note what each relayer did.
 
     ``messages``: the entries that the proofs cover, as ``turned`` names them. Returns the state with its clients and
-    fee accounts after, and the entries accepted in the order of processing.
+    fee accounts after, and what takes effect.
     """
-    rows, options = plan.headers, context.options
+    rows = plan.headers
     leaves = entry_leaves(messages, messages["chain"], context.zones, context.tick_ns)
-    evidence = weigh(rows, plan.details, messages, leaves, options.relay.proofs == "single")
+    evidence = weigh(rows, plan.details, messages, leaves, context)
     clients, fees = Clients(state, context), Fees(context)
     _update_clients(rows, plan.seen, clients, fees, log, context)
-    verdicts = judge(state, rows, evidence, clients.root, context)
+    _show_forks(plan, state, clients, log, context)
+    expired = _expired(rows, state, plan.seen, context)
+    verdicts = judge(state, rows, plan.details, evidence, clients.root, expired, context)
     fees.settle(rows, verdicts)
     trust, connections = clients.after()
     state = replace(state, trust=trust, connections=connections, relayers=fees.after(state.relayers))
     _log_refusals(rows, verdicts, log)
     return state, _accepted(rows, verdicts, messages)
+
+
+def _expired(rows: Frame, state: State, seen: Seen, context: Context) -> Expired:
+    asking = rows.filter(rows["call"] == Call.TIMEOUT)
+    if len(asking) == 0:
+        return lambda chain, remote: 0
+    lanes = asking.take(groups_of(asking["chain"], asking["remote"]).starts)
+    lanes = lanes.take(stable_order(keys_of(lanes)))
+    ends = expired_until(state, lanes, seen, context)
+    pairs = zip(lanes["chain"].tolist(), lanes["remote"].tolist(), strict=True)
+    known = dict(zip(pairs, ends.tolist(), strict=True))
+    return lambda chain, remote: known.get((chain, remote), 0)
 
 
 def _update_clients(rows: Frame, seen: Seen, clients: Clients, fees: Fees, log: EventLog, context: Context) -> None:
@@ -75,9 +107,25 @@ def _update_clients(rows: Frame, seen: Seen, clients: Clients, fees: Fees, log: 
             log.add(control_row(chain, remote, RECEIPT, context.height - 1, outcome))
 
 
+def _show_forks(plan: RelayPlan, state: State, clients: Clients, log: EventLog, context: Context) -> None:
+    """Submit both headers of zones that fork to every zone that is connected with them."""
+    headers = dict(
+        zip(plan.seen.headers["chain"].tolist(), plan.seen.headers["certification"].to_pylist(), strict=True)
+    )
+    for remote in plan.forks:
+        if not headers.get(remote):
+            continue
+        connected = state.connections["chain"][state.connections["remote"] == remote]
+        for chain in connected[np.isin(connected, context.chains)].tolist():
+            for certification in (headers[remote], second_header(headers[remote], remote, context)):
+                outcome = clients.update(chain, remote, certification)
+            if outcome != Refusal.ACCEPTED:
+                log.add(control_row(chain, remote, RECEIPT, context.height - 1, outcome))
+
+
 def control_row(chain: int, remote: int, substream: int, index: int, why: Refusal) -> Frame:
     """Return the event of a refused submission."""
-    return _controls(
+    return control_rows(
         np.array([chain], dtype=np.uint32),
         np.array([remote], dtype=np.uint32),
         np.array([substream], dtype=np.uint64),
@@ -86,9 +134,10 @@ def control_row(chain: int, remote: int, substream: int, index: int, why: Refusa
     )
 
 
-def _controls(
+def control_rows(
     chain: np.ndarray, remote: np.ndarray, substream: np.ndarray, index: np.ndarray, why: np.ndarray
 ) -> Frame:
+    """Return one event a refused submission: whose, of which queue, from which index on, and why (``Refusal``)."""
     length = len(chain)
     zero = repeated(np.uint64(0), length)
     rows = Frame(
@@ -111,16 +160,22 @@ def _log_refusals(rows: Frame, verdicts: Verdicts, log: EventLog) -> None:
         return
     submission, begin, _, why = (np.array(column) for column in zip(*verdicts.refused, strict=True))
     taken = rows.select(["chain", "remote", "substream"]).take(submission)
-    log.add(_controls(taken["chain"], taken["remote"], taken["substream"], begin.astype(np.uint64), why))
+    log.add(control_rows(taken["chain"], taken["remote"], taken["substream"], begin.astype(np.uint64), why))
 
 
-def _accepted(rows: Frame, verdicts: Verdicts, messages: Frame) -> Frame:
-    """Return the accepted entries in the order of processing."""
-    if not verdicts.accepted:
-        return messages.slice(0, 0)
-    submission, begin, end = (np.array(column) for column in zip(*verdicts.accepted, strict=True))
-    lanes = rows.select(["chain", "remote", "substream"]).take(submission)
-    own, asked = pair_codes((keys_of(messages), messages["index"]), (keys_of(lanes), begin.astype(np.uint64)))
-    counts = (end - begin).astype(np.int64)
+def _accepted(rows: Frame, verdicts: Verdicts, messages: Frame) -> Accepted:
+    parts = np.array(verdicts.accepted, dtype=np.int64).reshape(-1, 3)
+    ranges = rows.select(["chain", "remote", "substream", "call"]).take(parts[:, 0])
+    ranges = ranges.with_columns(
+        begin=parts[:, 1].astype(np.uint64), end=parts[:, 2].astype(np.uint64), sequence=np.arange(len(parts))
+    )
+    runs = ranges.filter(ranges["call"] <= Call.RECEIPT)
+    own, asked = pair_codes((keys_of(messages), messages["index"]), (keys_of(runs), runs["begin"]))
+    counts = (runs["end"] - runs["begin"]).astype(np.int64)
     offset = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    return messages.take(np.repeat(np.searchsorted(own, asked), counts) + offset)
+    entries = messages.take(np.repeat(np.searchsorted(own, asked), counts) + offset)
+    return Accepted(
+        entries.with_columns(sequence=np.repeat(runs["sequence"], counts)),
+        ranges.filter(ranges["call"] == Call.TIMEOUT),
+        ranges.filter(ranges["call"] == Call.CLEANUP),
+    )

@@ -62,6 +62,13 @@ class IcKernel:
     offer_tables: ClassVar[tuple[str, str, str]] = ("lanes", "rejects", "runs")
 
     def __post_init__(self) -> None:
+        others = [kind for kind in self.faults.carriers["kind"].to_pylist() if kind in ("stale", "foreign")]
+        if others or self.faults.forks.num_rows:
+            raise InvalidInput(
+                f"faults: kind = {(others or ['fork'])[0]!r} is a fault of relayers and headers under ibc"
+            )
+        if self.faults.carriers["relayer"].null_count < self.faults.carriers.num_rows:
+            raise InvalidInput("faults: relayer: there are relayers under ibc only")
         if not 0 < self.tick_ns <= MAX_TICK_NS:
             raise InvalidInput(f"seconds_per_tick: {self.tick_ns} nanoseconds a tick; allowed: 1 to {MAX_TICK_NS}")
         if self.topology.chains.num_rows > MAX_CHAINS:
