@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -18,6 +20,7 @@ from causeway.commitments.substrate.errors import (
     BadProof,
     FailedToDecode,
     HeadMismatch,
+    InvalidCall,
     InvalidProof,
     MissingValue,
     RootMismatch,
@@ -343,8 +346,15 @@ def test_an_outbox_holds_requests() -> None:
         if good:
             assert open_envelope(outbox.root, envelope, response=False, strict_envelope=False)[0] == message
             continue
-        with pytest.raises(BadProof):
+        with pytest.raises(InvalidCall):
             open_envelope(outbox.root, envelope, response=False, strict_envelope=False)
+        other = dataclasses.replace(envelope, nonce=1)
+        moved = Trie.build([message_storage_key(OUTBOX, CONSENSUS, 0, 1)], [message.encode()])
+        other = dataclasses.replace(
+            other, proof=Proof(mmr, tuple(prove(moved, [message_storage_key(OUTBOX, CONSENSUS, 0, 1)])))
+        )
+        with pytest.raises(BadProof, match="nonce 1, the proof holds"):
+            open_envelope(moved.root, other, response=False, strict_envelope=False)
 
 
 def test_only_the_canonical_form_is_read() -> None:
@@ -461,6 +471,31 @@ def test_payloads_of_the_wrong_version() -> None:
     good[70] = 2
     with pytest.raises(FailedToDecode):
         Message.decode(bytes(good))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        DispatchError("Module", b""),
+        DispatchError("Module", bytes(4)),
+        DispatchError("Module"),
+        DispatchError("Module", "index"),
+        DispatchError("Token"),
+        DispatchError("Token", bytes(5)),
+        DispatchError("Token", "Elsewhere"),
+        DispatchError("Other", "said"),
+        DispatchError("Unheard"),
+    ],
+)
+def test_errors_that_no_call_fails_with(error: DispatchError) -> None:
+    with pytest.raises(InvalidInput):
+        Message(CONSENSUS, ChainId(1), 0, 0, ProtocolResponse(error)).encode()
+
+
+def test_weight_tags_have_an_endpoint_or_none() -> None:
+    for tag in (WeightTag("EndpointRequest"), WeightTag("None", 3), WeightTag("ProtocolChannelOpen", 0)):
+        with pytest.raises(InvalidInput):
+            tag.to_plain()
 
 
 def test_channels_and_leaves_come_back_as_they_were() -> None:

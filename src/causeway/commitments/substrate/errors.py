@@ -25,6 +25,10 @@ class BadProof(ProofRefused):
     """An envelope names another message than its proof holds, or has a proof that does not fit its source."""
 
 
+class InvalidCall(ProofRefused):
+    """A request comes where a response is due, or the other way round (XDM reference 3.4, step 8, and 3.5)."""
+
+
 class RootMismatch(ProofRefused):
     """The messages of a queue do not hash to the root that was stated for them (ICMP reference 3.7, 3.10)."""
 

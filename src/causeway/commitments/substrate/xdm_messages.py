@@ -164,7 +164,13 @@ class WeightTag:
     endpoint: int | None = None
 
     def to_plain(self) -> Any:
-        """Return the tag as scalecodec writes it."""
+        """Return the tag as scalecodec writes it.
+
+        Raises:
+            InvalidInput: there is an endpoint where the variant has none, or none where it has one.
+        """
+        if (self.endpoint is not None) != self.kind.startswith("Endpoint"):
+            raise InvalidInput(f"a weight tag {self.kind} does not come with the endpoint {self.endpoint}")
         return self.kind if self.endpoint is None else {self.kind: {"Id": self.endpoint}}
 
     @classmethod
@@ -272,7 +278,13 @@ _READERS = {
 }
 
 
+_DETAILED = {"Module", "Token", "Arithmetic", "Transactional", "Trie"}
+
+
 def _error_to_plain(error: DispatchError) -> Any:
+    fits = len(error.detail) == 5 if isinstance(error.detail, bytes) else isinstance(error.detail, str)
+    if (error.kind in _DETAILED) != fits or (error.kind == "Module") != isinstance(error.detail, bytes):
+        raise InvalidInput(f"a DispatchError of the kind {error.kind} does not come with the detail {error.detail!r}")
     if error.detail is None:
         return {"Err": error.kind}
     if isinstance(error.detail, bytes):

@@ -2,7 +2,7 @@
 
 An envelope has no message in it: the message is read out of the storage proof, under the source chain's root, which for
 a domain is itself read out of a storage proof under the consensus chain's root. Sources: XDM reference 2.4 and 3.4,
-steps 6 and 7; the Merkle mountain range that leads to the consensus chain's root is verified elsewhere.
+steps 6 to 8; the Merkle mountain range that leads to the consensus chain's root is verified elsewhere.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from causeway.commitments.steps import Step
 from causeway.commitments.substrate.byte_columns import rows_up_to
-from causeway.commitments.substrate.errors import BadProof, FailedToDecode
+from causeway.commitments.substrate.errors import BadProof, FailedToDecode, InvalidCall
 from causeway.commitments.substrate.hashing import identity
 from causeway.commitments.substrate.proof import read_value
 from causeway.commitments.substrate.storage_keys import storage_key, storage_key_column, storage_prefix
@@ -226,6 +226,7 @@ def open_envelope(
 
     Raises:
         BadProof: the kind of proof does not fit the source, or the message is not the one that the envelope names.
+        InvalidCall: it is a request where a response is due, or the other way round.
         InvalidProof, MissingValue, UnusedNodesInTheProof, OverLimit: as for ``read_value``.
         FailedToDecode: the receipt or the message is malformed.
     """
@@ -249,7 +250,7 @@ def open_envelope(
     if proven != named:
         raise BadProof(f"the envelope names the message {_describe(*named)}, the proof holds {_describe(*proven)}")
     if message.is_response != response:
-        raise BadProof(f"the proof holds a {'response' if message.is_response else 'request'} where the other is due")
+        raise InvalidCall(f"the proof holds a {'response' if message.is_response else 'request'}, the other is due")
     return message, (Step("message", _describe(*proven), value), *path, *steps)
 
 
