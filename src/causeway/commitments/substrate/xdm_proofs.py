@@ -2,7 +2,8 @@
 
 An envelope has no message in it: the message is read out of the storage proof, under the source chain's root, which for
 a domain is itself read out of a storage proof under the consensus chain's root. Sources: XDM reference 2.4 and 3.4,
-steps 6 to 8; the Merkle mountain range that leads to the consensus chain's root is verified elsewhere.
+steps 6 to 8; the Merkle mountain range that leads to the consensus chain's root is verified in
+``xdm_confirmation``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,124 @@
+"""Whole carriers: the public fixtures, whose mountain range is a placeholder, put under one of our own."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.commitments.errors import ProofError
+from causeway.commitments.mmr.mountain_range import MountainRange, leaf_hash
+from causeway.commitments.mmr.proof import prove_leaves
+from causeway.commitments.substrate.errors import BadProof
+from causeway.commitments.substrate.xdm_confirmation import verify_consensus_leaf, verify_cross_domain_message
+from causeway.commitments.substrate.xdm_proofs import CrossDomainMessage, MmrLeaf
+from tests.conformance.substrate_vectors import vectors
+
+ROOT_BYTES = 32
+BLOCKS = 11
+
+
+@pytest.fixture
+def cases(shared_folder: Path) -> list[dict[str, Any]]:
+    content = vectors(shared_folder, "xdm_fixtures.json")
+    found = [case for cases in content.values() if isinstance(cases, list) for case in cases if "fixture_hex" in case]
+    assert len(found) == 5
+    return found
+
+
+def confirmed(case: dict[str, Any], index: int) -> tuple[bytes, CrossDomainMessage]:
+    """Return the root of a range in which leaf ``index`` holds the fixture's state root, and the envelope under it."""
+    data = bytes.fromhex(case["fixture_hex"])
+    state_root, envelope = data[:ROOT_BYTES], CrossDomainMessage.decode(data[ROOT_BYTES:])
+    mountains = MountainRange()
+    for block in range(BLOCKS):
+        root = state_root if block == index else bytes([block]) * 32
+        leaf = MmrLeaf(block, bytes([block]) * 32, root, bytes(32)).encode()
+        mountains.append(leaf_hash(leaf))
+        if block == index:
+            proven = leaf
+    made = prove_leaves(mountains, [index])
+    mmr = dataclasses.replace(
+        envelope.proof.consensus_chain_mmr_proof,
+        opaque_mmr_leaf=proven,
+        leaf_indices=made.leaf_indices,
+        leaf_count=made.leaf_count,
+        items=made.items,
+    )
+    proof = dataclasses.replace(envelope.proof, consensus_chain_mmr_proof=mmr)
+    return mountains.root(), dataclasses.replace(envelope, proof=proof)
+
+
+def options(case: dict[str, Any]) -> dict[str, bool]:
+    return {
+        "response": case["decoded"]["storage_item"] == "InboxResponses",
+        "strict_envelope": case["name"] != "between_domains_relay_message",
+    }
+
+
+@pytest.mark.parametrize("index", [0, 3, 7, 8, 10])
+def test_from_the_mountain_range_to_the_message(cases: list[dict[str, Any]], index: int) -> None:
+    for case in cases:
+        root, envelope = confirmed(case, index)
+        again = CrossDomainMessage.decode(envelope.encode())
+        message, steps = verify_cross_domain_message(root, again, leaf_count=BLOCKS, **options(case))
+        assert message.encode().hex() == case["decoded"]["message_hex"]
+        operations = [step.operation for step in steps]
+        assert operations[0] == "message"
+        assert operations[operations.index("state") :][:2] == ["state", "leaf"]
+        assert (operations[-1], steps[-1].result) == ("root", root)
+
+
+def test_no_flipped_bit_of_the_whole_carrier_goes_unnoticed(cases: list[dict[str, Any]]) -> None:
+    """All that may change is the named block, which says which root to trust, and the weight tag."""
+    case = cases[0]
+    root, envelope = confirmed(case, 3)
+    data = envelope.encode()
+    for bit in range(0, 8 * len(data), 5):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        try:
+            found = CrossDomainMessage.decode(bytes(changed))
+            verify_cross_domain_message(root, found, leaf_count=BLOCKS, **options(case))
+        except ProofError:
+            continue
+        mmr = dataclasses.replace(
+            found.proof.consensus_chain_mmr_proof,
+            consensus_block_number=envelope.proof.consensus_chain_mmr_proof.consensus_block_number,
+            consensus_block_hash=envelope.proof.consensus_chain_mmr_proof.consensus_block_hash,
+        )
+        proof = dataclasses.replace(found.proof, consensus_chain_mmr_proof=mmr)
+        assert dataclasses.replace(found, proof=proof, weight_tag=envelope.weight_tag) == envelope
+
+
+def test_a_block_that_is_not_proven_is_a_bad_proof(cases: list[dict[str, Any]]) -> None:
+    root, envelope = confirmed(cases[0], 3)
+    good = envelope.proof.consensus_chain_mmr_proof
+    assert verify_consensus_leaf(root, good)[0].block_number == 3
+    (index,) = good.leaf_indices
+    for wrong in (
+        dataclasses.replace(good, leaf_indices=()),
+        dataclasses.replace(good, leaf_indices=(index, index + 1)),
+        dataclasses.replace(good, leaf_indices=(index - 1,)),
+        dataclasses.replace(good, leaf_count=0),
+        dataclasses.replace(good, items=good.items[:-1]),
+        dataclasses.replace(good, items=good.items[::-1]),
+        dataclasses.replace(good, opaque_mmr_leaf=good.opaque_mmr_leaf + b"\x00"),
+        dataclasses.replace(good, opaque_mmr_leaf=b""),
+    ):
+        with pytest.raises(BadProof):
+            verify_consensus_leaf(root, wrong)
+    with pytest.raises(BadProof):
+        verify_consensus_leaf(bytes(32), good)
+    with pytest.raises(BadProof):
+        verify_consensus_leaf(root, good, BLOCKS + 1)
+    # A leaf that hashes right and is none.
+    mountains = MountainRange()
+    mountains.append(leaf_hash(b"no leaf"))
+    with pytest.raises(BadProof, match="no SCALE encoding of MmrLeaf"):
+        verify_consensus_leaf(
+            mountains.root(),
+            dataclasses.replace(good, opaque_mmr_leaf=b"no leaf", leaf_indices=(0,), leaf_count=1, items=()),
+        )
