@@ -8,17 +8,21 @@ from causeway.model.errors import InvalidInput
 from causeway.programs.caller import Caller, PingPong
 from causeway.programs.echo import Echo, ScalarEcho
 from causeway.programs.fan_out import FanOut
+from causeway.programs.faulty import Faulty
 from causeway.programs.scalar import Program
 from causeway.programs.token_ledger import TokenLedger
+from causeway.programs.transfer import Transfer
 from causeway.programs.vector import VectorProgram
 
 PROGRAMS: dict[str, type[Program] | type[VectorProgram]] = {
     "caller": Caller,
     "echo": Echo,
     "fan_out": FanOut,
+    "faulty": Faulty,
     "ping_pong": PingPong,
     "scalar_echo": ScalarEcho,
     "token_ledger": TokenLedger,
+    "transfer": Transfer,
 }
 
 
