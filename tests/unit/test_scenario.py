@@ -146,6 +146,12 @@ def test_faults_become_tables(small: Path) -> None:
     source = "left"
     destination = "right-1"
     tick = 5
+    until = 6
+    relayer = "mallory"
+    [[faults]]
+    kind = "fork"
+    chain = "left"
+    tick = 9
     [[faults]]
     kind = "halt"
     chain = "right-0"
@@ -159,9 +165,10 @@ def test_faults_become_tables(small: Path) -> None:
     faults = scenario.faults(scenario.topology(scenario.traffic()))
     assert faults.forged.to_pylist() == [{"tick": 1, "chain": 0, "sender": 7, "receiver": 77, "payload": b"x"}]
     assert faults.carriers.to_pylist() == [
-        {"kind": "drop", "source": 0, "destination": None, "from": 2, "until": 4},
-        {"kind": "gap", "source": 0, "destination": 2, "from": 5, "until": 5},
+        {"kind": "drop", "source": 0, "destination": None, "from": 2, "until": 4, "relayer": None},
+        {"kind": "gap", "source": 0, "destination": 2, "from": 5, "until": 6, "relayer": "mallory"},
     ]
+    assert faults.forks.to_pylist() == [{"chain": 0, "tick": 9}]
     assert faults.halts.to_pylist() == [{"chain": 1, "from": 2, "until": 2**64 - 1}]
     assert faults.skip == 0.25
 

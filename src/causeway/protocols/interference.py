@@ -40,7 +40,7 @@ class Interference:
         return max((tick for tick in (*spans, *forged, *forks) if tick < FOR_EVER), default=0)
 
     def planned(self, tick: int) -> list[int]:
-        """Return ticks from ``tick`` on at which a fault acts of itself: forgeries, forks, what carriers offer falsely."""
+        """Return ticks from ``tick`` on at which a fault acts of itself: forgeries, forks, false offers of carriers."""
         forged = [due for due in self._faults.forged["tick"].to_pylist() if due >= tick]
         acting = [row for row in self._carriers if row["kind"] != "drop" and row["until"] >= tick]
         forks = [row["tick"] for row in self._forks if row["tick"] >= tick]
