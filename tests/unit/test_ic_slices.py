@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from causeway.commitments.errors import MalformedProof
+from causeway.commitments.errors import MalformedProof, OverLimit, ProofError
 from causeway.commitments.ic import errors, hash_tree
 from causeway.commitments.ic.bls import SecretKey
 from causeway.commitments.ic.certificate_errors import InvalidSignature
@@ -21,6 +21,7 @@ from causeway.commitments.ic.labeled_tree import (
     encode_labeled_tree,
     tree_at,
 )
+from causeway.commitments.ic.leb128 import encode_leb128
 from causeway.commitments.ic.messages import (
     Request,
     RequestMetadata,
@@ -35,7 +36,7 @@ from causeway.commitments.ic.slice import (
     decode_valid_certified_stream,
     encode_certified_stream_slice,
 )
-from causeway.commitments.ic.slice_certification import Certification
+from causeway.commitments.ic.slice_certification import Certification, height_tree
 from causeway.commitments.ic.slice_payload import index_label, payload_tree, read_payload
 from causeway.commitments.ic.stream_header import (
     RejectReason,
@@ -250,9 +251,58 @@ def test_a_slice_arrives_as_it_was_sent() -> None:
     assert decode_valid_certified_stream(OWN, data) == read
     with_extras = replace(whole, certification=replace(whole.certification, signer=b"", height_witness=b"\x01"))
     assert decode_certified_stream_slice(encode_certified_stream_slice(with_extras)) == with_extras
+    with pytest.raises(ProofError):
+        with_extras.verify_root()
     header_only = cut(7, 7)
     assert decode_certified_stream_slice(encode_certified_stream_slice(header_only)) == header_only
     header_only.verify_root()
+
+
+def with_height_witness(height: int = 300) -> CertifiedStreamSlice:
+    """Return a slice of a state that has its height in it, with the witness of that."""
+    contents = state()
+    assert isinstance(contents, SubTree)
+    metadata = subtree(height=Leaf(encode_leb128(height)), prev_state_hash=Leaf(bytes(32)))
+    full = digest_tree(SubTree({**contents.children, b"metadata": metadata}))
+    part = payload_tree(OWN, encode_stream_header(STREAM_HEADER), {7: STREAM[2]})
+    proven = encode_witness(build_witness(full, height_tree(height)))
+    unsigned = Certification(height, full.digest, b"", height_witness=proven)
+    certification = replace(unsigned, signature=KEY.sign(unsigned.signed_bytes()))
+    return CertifiedStreamSlice(read_payload(part), build_witness(full, part), certification)
+
+
+def test_a_height_with_a_witness_is_the_certified_one() -> None:
+    whole = with_height_witness()
+    data = encode_certified_stream_slice(whole)
+    assert [step.operation for step in whole.verify_root()] == ["payload", "witness", "height", "certified"]
+    decode_certified_stream(OWN, OTHER, data, KEY.public_key())
+    # What is left unsigned is nothing: no bit of the whole slice can be another.
+    for bit in range(0, 8 * len(data), 3):
+        changed = bytearray(data)
+        changed[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ProofError):
+            decode_certified_stream(OWN, OTHER, bytes(changed), KEY.public_key())
+
+    def changed_to(**parts: Any) -> CertifiedStreamSlice:
+        return replace(whole, certification=replace(whole.certification, **parts))
+
+    with pytest.raises(errors.RootHashMismatch, match=r"height 301 and its witness have the root"):
+        changed_to(height=301).verify_root()
+    with pytest.raises(errors.WitnessPruningFailed, match="height witness: "):
+        changed_to(height_witness=encode_witness(whole.witness)).verify_root()
+    with pytest.raises(ProofError):
+        changed_to(height_witness=b"").verify_root()
+
+
+def test_what_nothing_signs_carries_no_load() -> None:
+    whole = cut(7, 12)
+    for parts, text in (
+        ({"signer": bytes(257)}, "signer of a certification has 257 bytes, at most 256"),
+        ({"height_witness": bytes(1025)}, "height witness has 1025 bytes, at most 1024"),
+    ):
+        padded = replace(whole, certification=replace(whole.certification, **parts))
+        with pytest.raises(OverLimit, match=text):
+            decode_certified_stream_slice(encode_certified_stream_slice(padded))
 
 
 def test_a_slice_for_another_subnet_or_of_another_is_refused() -> None:

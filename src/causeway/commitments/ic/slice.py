@@ -87,19 +87,25 @@ class CertifiedStreamSlice:
     def verify_root(self) -> tuple[Step, ...]:
         """Check that payload and witness have the root that is certified; the signature is not looked at.
 
+        So has the height, where the certification has a witness of it.
+
         Raises:
             WitnessPruningFailed: they do not fit together.
             RootHashMismatch: their root is another.
+            MalformedProof: the height's witness is none.
         """
         root = self.root_digest()
         certified = self.certification.root_hash
         if root != certified:
             raise RootHashMismatch(f"the slice has the root {root.hex()}, certified is {certified.hex()}")
+        height = self.certification.height
+        proven = self.certification.verify_height()
         shown = f"header and {len(self.payload.messages)} messages of the stream to {self.payload.subnet_id.hex()}"
         return (
             Step("payload", shown, self.payload.header_bytes),
             Step("witness", "payload plugged in, pruned to the root", root),
-            Step("certified", f"root of the state at height {self.certification.height}", certified),
+            *([Step("height", f"height {height} plugged in, pruned to the root", root)] if proven else ()),
+            Step("certified", f"root of the state at height {height}", certified),
         )
 
     def decode_messages(self, version: CertificationVersion = CURRENT) -> StreamSlice:
