@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import tomllib
 from pathlib import Path
@@ -88,6 +89,15 @@ def test_the_examples_of_commitments_say_what_they_say(page: Path, capsys: pytes
     exec(compile(program, page.name, "exec"), {"__name__": "example"})
     promised = [line.partition("  # ")[2] for line in program.splitlines() if line.lstrip().startswith("print(")]
     assert promised and capsys.readouterr().out.splitlines() == promised
+
+
+def test_the_limits_of_commitments_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "commitments" / "README.md").read_text().split("## Limits", 1)[1]
+    rows = re.findall(r"^\| [^|]+ \| ([\d,]+) \| `([\w.]+)\.(\w+)` \|$", page, re.M)
+    assert len(rows) == page.count("\n| ") - 1
+    for value, module, name in rows:
+        declared = getattr(importlib.import_module(f"causeway.commitments.{module}"), name)
+        assert int(value.replace(",", "")) == declared, name
 
 
 SCENARIO = """
