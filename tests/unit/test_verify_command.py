@@ -513,6 +513,11 @@ BAD = {
         "root: ",
     ),
     "half a letter": (changed("ics23_chained", "path", to=["\ud800"]), (), 'path[0]: "\\ud800": is no text in Unicode'),
+    "half a letter in a name": (
+        changed("substrate_storage", "entries", 0, "storage", "item", to="\ud800"),
+        (),
+        'entries[0].storage.item: "\\ud800": is no text in Unicode',
+    ),
     "no id": (changed("ic_certificate", "canister_id", to="aaaaa-ab"), (), 'canister_id: "aaaaa-ab": is no id'),
     "a long id": (changed("ic_certificate", "canister_id", to="00" * 30), (), "at most 29 bytes"),
     "no spec": (

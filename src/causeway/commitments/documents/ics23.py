@@ -20,7 +20,7 @@ from causeway.commitments.ics23.non_existence import Absence, absence_of
 from causeway.commitments.ics23.proof_specs import PROOF_SPECS, rules_of
 from causeway.commitments.ics23.range_proof import verify_range_proof
 from causeway.commitments.ics23.verify import verify_membership, verify_non_membership
-from causeway.commitments.limits import MAX_DEPTH, MAX_PROOF_BYTES, require_length
+from causeway.commitments.limits import MAX_DEPTH, MAX_MESSAGE_BYTES, require_length
 from causeway.commitments.protobuf import parse_canonical
 from causeway.commitments.steps import Step
 from causeway.commitments.wire.ibc_merkle_proof_pb2 import MerkleProof
@@ -147,7 +147,7 @@ class Ics23Chained(ProofDocument):
     def _message(self) -> MerkleProof:
         if isinstance(self.proof, bytes):
             return parse_canonical(MerkleProof, self.proof, "proof")
-        require_length(b"".join(self.proof), "proof", MAX_PROOF_BYTES)
+        require_length(b"".join(self.proof), "proof", MAX_MESSAGE_BYTES)
         return MerkleProof(proofs=[parse_canonical(CommitmentProof, proof, "proof") for proof in self.proof])
 
     def _tracks(self, message: MerkleProof) -> tuple[Track, ...]:

@@ -9,7 +9,7 @@ from pydantic import Field
 from causeway.commitments.documents.document import ProofDocument, Track, distinct, hexed, root_in, stored
 from causeway.commitments.documents.trust import RootTrust, Trust
 from causeway.commitments.documents.validation import EITHER, PARTS, PLAIN
-from causeway.commitments.documents.values import Bytes, Digest, Listed, Number, Section
+from causeway.commitments.documents.values import Bytes, Digest, Listed, Number, Section, Text
 from causeway.commitments.limits import MAX_PROOF_BYTES
 from causeway.commitments.steps import Step
 from causeway.commitments.substrate.egress import egress_root, verify_queue
@@ -45,8 +45,8 @@ class MapKey(Section):
 class StorageItem(Section):
     """An item of a runtime's storage by its names; of a map, with a key for each of its hashers."""
 
-    pallet: str
-    item: str
+    pallet: Text
+    item: Text
     keys: Listed[MapKey] = Field(default_factory=list)
 
     @property

@@ -24,6 +24,7 @@ from causeway.commitments.documents.values import (
     Number,
     PrincipalId,
     Section,
+    Text,
     Time,
     digest_of,
     principal_to_text,
@@ -145,7 +146,7 @@ class TendermintTrust(Trust):
     """
 
     kind: Literal["tendermint_trust"]
-    chain_id: str | None = None
+    chain_id: Text | None = None
     height: Number | None = None
     time: Time | None = None
     root: Bytes | None = None
@@ -156,7 +157,7 @@ class TendermintTrust(Trust):
     client_state: Bytes | None = None
     header: dict[str, Any] | None = None
     rule: Literal["deployed", "reference"] | None = None
-    trust_level: str | None = None
+    trust_level: Text | None = None
     trusting_period: Duration | None = None
     max_clock_drift: Duration | None = None
     wanted: ClassVar[str] = 'a trusted header, {"kind": "tendermint_trust", ...}, or a node\'s answer to /commit'

@@ -13,7 +13,7 @@ import zlib
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from causeway.commitments.errors import ProofError
 from causeway.commitments.hashing import DIGEST_BYTES
@@ -170,6 +170,16 @@ def duration_of(value: object) -> int:
     return number_of(value)
 
 
+def text_of(value: str) -> str:
+    """Return a text as it is.
+
+    Raises:
+        ValueError: it has halves of letters in it, which JSON can write and nothing else can.
+    """
+    _utf8(value)
+    return value
+
+
 def digest_of(value: object) -> bytes:
     """Return bytes as ``bytes_of``, 32 of them.
 
@@ -208,6 +218,7 @@ def _utf8(text: str) -> bytes:
         raise ValueError("is no text in Unicode") from None
 
 
+Text = Annotated[str, AfterValidator(text_of)]
 Bytes = Annotated[bytes, BeforeValidator(bytes_of)]
 Digest = Annotated[bytes, BeforeValidator(digest_of)]
 Label = Annotated[bytes, BeforeValidator(label_of)]

@@ -1,0 +1,122 @@
+"""Documents with anything in any place: true, false by a name, or bad input in one line; never anything else."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from causeway.commitments.documents.reading import document_of
+from causeway.commitments.documents.trust import trust_of
+from causeway.commitments.documents.validation import parse_object
+from causeway.commitments.documents.values import (
+    bytes_of,
+    duration_of,
+    id_of,
+    label_of,
+    principal_from_text,
+    principal_to_text,
+    time_of,
+    when,
+)
+from causeway.commitments.documents.verdict import judge
+from causeway.model.errors import InvalidInput
+from tests.unit.proof_documents import Document, documents
+
+DOCUMENTS = documents()
+ODD: list[Any] = [
+    *(None, True, 0, 1, 3, 7, -1, 2**32, 2**63, 2**64 - 1, 2**64, 10**40),
+    *("", "00", "0x", "text:", "base64:AA==", "principal:aaaaa-aa", "aaaaa-aa", "11" * 32, "c0" + "00" * 95, "\ud800"),
+    *("1/3", "1d", "1970-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "iavl", "smt", "ic-mainnet"),
+    *([], {}, [[]], ["00"], [7, 8], {"data": "00"}, {"kind": "root"}),
+]
+
+Place = tuple[str | int, ...]
+
+
+def places(node: Any, place: Place = ()) -> Iterator[Place]:
+    if place:
+        yield place
+    if isinstance(node, dict):
+        for key, below in node.items():
+            yield from places(below, (*place, key))
+    elif isinstance(node, list):
+        for at, below in enumerate(node):
+            yield from places(below, (*place, at))
+
+
+PLACES = [(name, place) for name, document in DOCUMENTS.items() for place in places(document)]
+
+
+def with_change(document: Document, place: Place, value: Any, how: str) -> Document:
+    node: Any = document
+    for step in place[:-1]:
+        node = node[step]
+    if how == "delete":
+        del node[place[-1]]
+    elif how == "repeat" and isinstance(node, list):
+        node.append(copy.deepcopy(node[place[-1]]))  # type: ignore[call-overload]
+    else:
+        node[place[-1]] = value
+    return document
+
+
+@settings(deadline=None, derandomize=True, max_examples=1500)
+@given(st.sampled_from(PLACES), st.sampled_from(ODD), st.sampled_from(["put", "put", "put", "delete", "repeat"]))
+def test_anything_anywhere_is_judged_or_told_in_one_line(spot: tuple[str, Place], value: Any, how: str) -> None:
+    name, place = spot
+    document = with_change(copy.deepcopy(DOCUMENTS[name]), place, copy.deepcopy(value), how)
+    try:
+        verdict = judge(document_of(parse_object(json.dumps(document).encode(), name), name))
+    except InvalidInput as error:
+        text = str(error)
+        event = "\n" not in text and text.isascii() and text.startswith(f"{name}: ")
+        if not event:
+            raise
+        return
+    shown = json.loads(json.dumps(verdict.as_json()))
+    assert shown["valid"] is (shown["error"] is None)
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.recursive(st.none() | st.integers() | st.text() | st.booleans(), lambda x: st.lists(x, max_size=3)))
+def test_no_value_is_more_than_a_value_error(value: object) -> None:
+    for read in (bytes_of, label_of, id_of, time_of, duration_of):
+        try:
+            found = read(value)
+        except ValueError as error:
+            assert not isinstance(error, UnicodeError)
+        else:
+            assert isinstance(found, bytes | int)
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.binary(max_size=29))
+def test_ids_come_back_from_their_text(principal: bytes) -> None:
+    text = principal_to_text(principal)
+    assert principal_from_text(text) == id_of(text if "-" in text else principal.hex()) == principal
+    assert bytes_of(f"principal:{text}") == label_of(f"principal:{text}") == principal
+    assert (
+        bytes_of(principal.hex()) == bytes_of(f"0x{principal.hex()}") == label_of(f"0x{principal.hex()}") == principal
+    )
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.integers(0, 2**63 - 1))
+def test_times_come_back_from_what_is_shown(time: int) -> None:
+    assert time_of(when(time)) == time_of(time) == time_of(str(time)) == time
+
+
+def test_well_known_ids() -> None:
+    assert principal_to_text(b"") == "aaaaa-aa"
+    assert principal_from_text("2vxsx-fae") == b"\x04"
+    assert principal_from_text("rwlgt-iiaaa-aaaaa-aaaaa-cai").hex() == "00000000000000000101"
+
+
+def test_a_root_in_a_trust_document_is_what_it_says() -> None:
+    trust = trust_of({"kind": "root", "root": "0x" + "AB" * 32}, "here")
+    assert trust.target == b"\xab" * 32 and trust.subject == f"root {'ab' * 32}"
