@@ -59,13 +59,13 @@ def with_change(document: Document, place: Place, value: Any, how: str) -> Docum
     if how == "delete":
         del node[place[-1]]
     elif how == "repeat" and isinstance(node, list):
-        node.append(copy.deepcopy(node[place[-1]]))  # type: ignore[call-overload]
+        node.append(copy.deepcopy(node[int(place[-1])]))
     else:
         node[place[-1]] = value
     return document
 
 
-@settings(deadline=None, derandomize=True, max_examples=1500)
+@settings(deadline=None, derandomize=True, max_examples=800)
 @given(st.sampled_from(PLACES), st.sampled_from(ODD), st.sampled_from(["put", "put", "put", "delete", "repeat"]))
 def test_anything_anywhere_is_judged_or_told_in_one_line(spot: tuple[str, Place], value: Any, how: str) -> None:
     name, place = spot
@@ -73,13 +73,12 @@ def test_anything_anywhere_is_judged_or_told_in_one_line(spot: tuple[str, Place]
     try:
         verdict = judge(document_of(parse_object(json.dumps(document).encode(), name), name))
     except InvalidInput as error:
-        text = str(error)
-        event = "\n" not in text and text.isascii() and text.startswith(f"{name}: ")
-        if not event:
-            raise
+        told = str(error)
+    else:
+        shown = json.loads(json.dumps(verdict.as_json()))
+        assert shown["valid"] is (shown["error"] is None)
         return
-    shown = json.loads(json.dumps(verdict.as_json()))
-    assert shown["valid"] is (shown["error"] is None)
+    assert told.startswith(f"{name}: ") and told.isascii() and told.isprintable()
 
 
 @settings(deadline=None, derandomize=True)
@@ -88,10 +87,11 @@ def test_no_value_is_more_than_a_value_error(value: object) -> None:
     for read in (bytes_of, label_of, id_of, time_of, duration_of):
         try:
             found = read(value)
-        except ValueError as error:
-            assert not isinstance(error, UnicodeError)
-        else:
-            assert isinstance(found, bytes | int)
+        except UnicodeError:
+            raise
+        except ValueError:
+            continue
+        assert isinstance(found, bytes | int)
 
 
 @settings(deadline=None, derandomize=True)
@@ -100,9 +100,8 @@ def test_ids_come_back_from_their_text(principal: bytes) -> None:
     text = principal_to_text(principal)
     assert principal_from_text(text) == id_of(text if "-" in text else principal.hex()) == principal
     assert bytes_of(f"principal:{text}") == label_of(f"principal:{text}") == principal
-    assert (
-        bytes_of(principal.hex()) == bytes_of(f"0x{principal.hex()}") == label_of(f"0x{principal.hex()}") == principal
-    )
+    digits = principal.hex()
+    assert bytes_of(digits) == bytes_of(f"0x{digits}") == label_of(f"0x{digits}") == principal
 
 
 @settings(deadline=None, derandomize=True)
