@@ -5,6 +5,7 @@ R(E(B, x, y))                     root of the queue that x's block, included in 
 R(Ingress(B, p)) = { y -> R(E(B, y, p)) }
 queueTopic(h) = H(h || "message_queue")        h: the relay block of the queue, or the queue's root (topic_mode)
 attestation topic = H(relay parent || "attestations")
+from topic = H(block || "from" || x), to topic = H(block || "to" || y)        per sender and recipient (5.1, 3)
 ```
 """
 
@@ -14,16 +15,20 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 
+from causeway.commitments.errors import OverLimit
 from causeway.commitments.hashing import Digests
+from causeway.commitments.limits import MAX_PROOF_BYTES
 from causeway.commitments.steps import Step
 from causeway.commitments.substrate.errors import RootMismatch
 from causeway.commitments.substrate.hashing import blake2_256
 from causeway.commitments.substrate.node import EMPTY_ROOT, StateVersion
 from causeway.commitments.substrate.ordered import ordered_root, ordered_roots
+from causeway.model.errors import InvalidInput
 from causeway.model.order import Groups
 
 _QUEUE = b"message_queue"
 _ATTESTATIONS = b"attestations"
+_PARA_ID_BYTES = 4
 
 
 def egress_root(messages: Sequence[bytes], version: StateVersion = StateVersion.V0) -> bytes:
@@ -61,16 +66,34 @@ def block_ingress_roots(posted: Mapping[int, Sequence[tuple[int, bytes]]], recip
     ]
 
 
-def verify_queue(root: bytes, messages: Sequence[bytes], version: StateVersion = StateVersion.V0) -> tuple[Step, ...]:
+def verify_queue(
+    root: bytes,
+    messages: Sequence[bytes],
+    version: StateVersion = StateVersion.V0,
+    limit: int = MAX_PROOF_BYTES,
+) -> tuple[Step, ...]:
     """Return the step that shows that ``messages`` are the queue of ``root``.
 
     Raises:
         RootMismatch: they are not: one is changed, moved, missing or repeated, or there is one more.
+        OverLimit: they have more than ``limit`` bytes.
     """
+    require_size(messages, limit)
     found = egress_root(messages, version)
     if found != root:
         raise RootMismatch(f"{len(messages)} messages hash to the root {found.hex()}, not to {root.hex()}")
     return (Step("root", f"{len(messages)} messages in order", found),)
+
+
+def require_size(messages: Iterable[bytes], limit: int) -> None:
+    """Refuse messages of together more than ``limit`` bytes before anything is hashed.
+
+    Raises:
+        OverLimit: they have more.
+    """
+    size = sum(map(len, messages))
+    if size > limit:
+        raise OverLimit(f"the messages of a queue have {size} bytes, at most {limit} are read")
 
 
 def queue_topic(block_hash_or_root: bytes) -> bytes:
@@ -81,3 +104,19 @@ def queue_topic(block_hash_or_root: bytes) -> bytes:
 def attestation_topic(relay_parent: bytes) -> bytes:
     """Return the topic of attestations on a relay parent: H(hash || "attestations")."""
     return blake2_256(relay_parent + _ATTESTATIONS)
+
+
+def from_topic(block_hash: bytes, sender: int) -> bytes:
+    """Return the topic of what a parachain sends in a block: H(hash || "from" || u32le(x))."""
+    return _parachain_topic(block_hash, b"from", sender)
+
+
+def to_topic(block_hash: bytes, recipient: int) -> bytes:
+    """Return the topic of what a parachain receives in a block: H(hash || "to" || u32le(y))."""
+    return _parachain_topic(block_hash, b"to", recipient)
+
+
+def _parachain_topic(block_hash: bytes, side: bytes, parachain: int) -> bytes:
+    if not 0 <= parachain < 1 << 8 * _PARA_ID_BYTES:
+        raise InvalidInput(f"a ParaId is a number of 32 bits, not {parachain}")
+    return blake2_256(block_hash + side + parachain.to_bytes(_PARA_ID_BYTES, "little"))
