@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from causeway.model.ingress_call import CALL_METHOD, decode_calls
 from causeway.programs.scalar import Context, Ingress, Program, Reject, Reply, Request
 
 WAIT = "wait"
+MEND = "mend"
 
 
 class Faulty(Program):
@@ -23,24 +23,29 @@ class Faulty(Program):
     - ``reject_every``: rejected.
     - ``late_every``, ``late_by``: answered ``late_by`` calls to itself later (1, if absent); a call within a zone
       takes a block.
-    - ``raise_in_reply_every``: of its own calls, the handler of the answer raises after it has changed its state.
+    - ``raise_in_reply_every``: of its own calls, the handler of the answer raises after it has changed its state, until
+      a user sends ``mend``: under ``ibc`` the packet stays till then, and is answered again.
 
-    Ingress method ``call`` (``causeway.model.ingress_call``) makes a call. ``served``, ``rejected`` answers count what
-    lasts; ``undone`` stays 0, whatever fails.
+    Ingress method ``call`` (``causeway.model.ingress_call``) makes a call. ``served``, ``answered`` and ``rejected``
+    count requests answered and answers taken; ``undone`` stays 0, whatever fails.
     """
 
     def initial_state(self) -> dict[str, Any]:
         """Return that nothing has happened."""
-        return {"served": 0, "late": 0, "answered": 0, "rejected": 0, "undone": 0, "waiting": {}}
+        counts = dict.fromkeys(("served", "late", "answered", "rejected", "undone"), 0)
+        return {**counts, "mended": False, "waiting": {}}
 
     def on_ingress(self, message: Ingress, context: Context) -> None:
-        """Make the call that a user asks for."""
+        """Make the call that a user asks for, or let go of failing at answers."""
+        if message.method == MEND:
+            self.state["mended"] = True
+            return
         decoded = decode_calls(pa.array([message.payload], pa.binary()))
         if message.method != CALL_METHOD or not decoded.valid[0]:
             raise ValueError(f"method {message.method} with {len(message.payload)} bytes is no call")
         cycles = (int(decoded.cycles_high[0]) << 64) + int(decoded.cycles_low[0])
         body = decoded.bodies[0].as_py()
-        context.call(int(np.uint64(decoded.receivers[0])), decoded.methods[0].as_py(), body, cycles=cycles)
+        context.call(int(decoded.receivers[0]), decoded.methods[0].as_py(), body, cycles=cycles)
 
     def on_request(self, request: Request, context: Context) -> bytes | None:
         """Echo a request, or fail it."""
@@ -65,7 +70,7 @@ class Faulty(Program):
         """Count an answer, or fail at it."""
         if reply.note == WAIT:
             return
-        if self._due("raise_in_reply_every", reply.callback):
+        if not self.state["mended"] and self._due("raise_in_reply_every", reply.callback):
             self.state["undone"] += 1
             raise RuntimeError("on purpose")
         self.state["answered" if reply.ok else "rejected"] += 1
