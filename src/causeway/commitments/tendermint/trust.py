@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -177,8 +178,20 @@ def require_fresh(trusted: TrustedHeader, options: TrustOptions, now: int) -> No
         )
 
 
-def verify_header(trusted: TrustedHeader, update: HeaderUpdate, options: TrustOptions, now: int) -> tuple[Step, ...]:
+SignatureCheck = Callable[..., Step]
+"""``verify_signatures``, or a function like it that remembers the commits that it has verified."""
+
+
+def verify_header(
+    trusted: TrustedHeader,
+    update: HeaderUpdate,
+    options: TrustOptions,
+    now: int,
+    signatures: SignatureCheck = verify_signatures,
+) -> tuple[Step, ...]:
     """Verify the header of ``update`` by a trusted one below it, at the time ``now``; return the steps taken.
+
+    ``signatures``: verifies those of the commit; many clients of one chain see the same commit.
 
     Raises:
         ClientExpired: the trusted header is too old.
@@ -197,10 +210,15 @@ def verify_header(trusted: TrustedHeader, update: HeaderUpdate, options: TrustOp
             f"time of header {header.height} is {header.time - now} ns ahead, less than {options.max_clock_drift} is"
             " allowed"
         )
-    return verify_finality(trusted, update, options)
+    return verify_finality(trusted, update, options, signatures)
 
 
-def verify_finality(trusted: TrustedHeader, update: HeaderUpdate, options: TrustOptions) -> tuple[Step, ...]:
+def verify_finality(
+    trusted: TrustedHeader,
+    update: HeaderUpdate,
+    options: TrustOptions,
+    signatures: SignatureCheck = verify_signatures,
+) -> tuple[Step, ...]:
     """Verify all of ``verify_header`` that does not look at a clock.
 
     Raises:
@@ -244,7 +262,7 @@ def verify_finality(trusted: TrustedHeader, update: HeaderUpdate, options: Trust
             raise NeedIntermediateHeader(f"header {header.height}: {share}", trusted.height, between)
         if not unchanged:
             steps.append(Step("overlap", share))
-    steps.append(verify_signatures(signed.commit, options.chain_id, validators, first=believed))
+    steps.append(signatures(signed.commit, options.chain_id, validators, first=believed))
     return tuple(steps)
 
 

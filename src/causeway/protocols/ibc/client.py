@@ -15,10 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.commitments.hashing import DIGEST_BYTES, Digests
+from causeway.commitments.steps import Step
 from causeway.commitments.tendermint.building import make_header, sign_header, validators_of
+from causeway.commitments.tendermint.commit import Commit, verify_signatures
 from causeway.commitments.tendermint.errors import ClientExpired, InvalidHeader, NeedIntermediateHeader
 from causeway.commitments.tendermint.keys import SigningKey
-from causeway.commitments.tendermint.trust import TrustedHeader, TrustOptions, verify_header
+from causeway.commitments.tendermint.trust import SignatureCheck, TrustedHeader, TrustOptions, verify_header
 from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.commitments.tendermint.validators import ValidatorSet
 from causeway.model.frame import Frame, concat
@@ -106,6 +108,23 @@ def second_header(certification: bytes, chain: int, context: Context) -> bytes:
 _decoded = lru_cache(maxsize=1024)(decode_header_update)
 
 
+@lru_cache(maxsize=1024)
+def _verified(certification: bytes, chain_id: str) -> Step:
+    """Verify the signatures of a header under the validators that come with it."""
+    update = _decoded(certification)
+    return verify_signatures(update.signed_header.commit, chain_id, update.validators)
+
+
+def _remembering(certification: bytes) -> SignatureCheck:
+    """Return a check of a header's signatures that is made once, however many zones the header is submitted to."""
+
+    def check(commit: Commit, chain_id: str, own: ValidatorSet, first: ValidatorSet | None = None) -> Step:
+        del commit, own, first  # they are those of the certification
+        return _verified(certification, chain_id)
+
+    return check
+
+
 def header_times(headers: Frame) -> dict[int, int]:
     """Return the time (ns) of each zone's offered header, by its position; none for what is not signed."""
     signed = zip(headers["chain"].tolist(), headers["certification"].to_pylist(), strict=True)
@@ -146,7 +165,7 @@ class Clients:
         update = HeaderUpdate.on(base.height, own, offered.signed_header, offered.validators)
         options = TrustOptions(self._context.zones.names[remote], self._period)
         try:
-            verify_header(base, update, options, self._context.time)
+            verify_header(base, update, options, self._context.time, signatures=_remembering(certification))
         except (ClientExpired, InvalidHeader, NeedIntermediateHeader) as error:
             return Refusal[error.name]
         found = TrustedHeader.of(update.signed_header.header, self._context.time, self._context.height)
