@@ -504,6 +504,7 @@ BAD = {
     "a field too many": (changed("mmr", "colour", to=1), (), "colour: no such field; there are kind, leaves"),
     "a field too many below": (changed("ic_certificate", "paths", 0, "x", to=1), (), "paths[0].x: no such field"),
     "no digits": (changed("ics23 iavl", "key", to="bob"), (), 'key: "bob": must be hexadecimal digits, two a byte'),
+    "digits apart": (changed("ics23 iavl", "key", to="12 34"), (), 'key: "12 34": must be hexadecimal digits'),
     "odd digits": (changed("ics23 iavl", "key", to="123"), (), 'key: "123": must be hexadecimal digits'),
     "a number for bytes": (changed("ics23 iavl", "key", to=12), (), "key: 12: must be hexadecimal digits"),
     "no base64": (changed("ics23 iavl", "key", to="base64:?"), (), "is not base64 behind base64:"),

@@ -53,7 +53,8 @@ def _rungs(verdict: Verdict, track: Track) -> Iterator[Text]:
 
 def _rung(step: Step) -> Text:
     detail = readable(step.detail)
-    line = Text("│ ", style="dim")
+    line = Text()
+    line.append("│ ", style="dim")
     line.append(f"{readable(step.operation):<{_OPERATION}} ", style="cyan")
     line.append(f"{detail:<{_DETAIL}} " if step.result else detail)
     if step.result:

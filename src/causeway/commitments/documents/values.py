@@ -8,6 +8,7 @@ them, says that it is not. So nothing that is written can be read in two ways.
 from __future__ import annotations
 
 import base64
+import binascii
 import re
 import zlib
 from datetime import UTC, datetime, timedelta
@@ -25,7 +26,6 @@ MAX_PRINCIPAL_BYTES = 29
 _CHECKSUM_BYTES = 4
 _GROUP = 5
 
-_HEX = re.compile(r"(?:0x)?((?:[0-9A-Fa-f]{2})*)", re.ASCII)
 _DIGITS = re.compile(r"0|[1-9][0-9]{0,29}", re.ASCII)
 _DURATION = re.compile(r"([1-9][0-9]{0,18})(ns|s|m|h|d)", re.ASCII)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -85,10 +85,11 @@ def bytes_of(value: object) -> bytes:
     prefixed = _prefixed(value)
     if prefixed is not None:
         return prefixed
-    digits = _HEX.fullmatch(value)
-    if digits is None:
-        raise ValueError(_BYTES_RULE)
-    return bytes.fromhex(digits[1])
+    try:
+        # Unlike bytes.fromhex this takes no spaces, and unlike a regular expression it keeps nothing for each byte.
+        return binascii.unhexlify(value.removeprefix("0x"))
+    except ValueError:
+        raise ValueError(_BYTES_RULE) from None
 
 
 def label_of(value: object) -> bytes:
