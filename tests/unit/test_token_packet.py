@@ -1,0 +1,128 @@
+"""Packets and denominations of ICS-20: one meaning, few forms, and nothing else is let in."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from causeway.programs.flat_json import NotFlat, read_object
+from causeway.programs.token_packet import (
+    MAX_ADDRESS_BYTES,
+    MAX_AMOUNT,
+    MAX_DENOM_BYTES,
+    MAX_MEMO_BYTES,
+    MAX_PACKET_BYTES,
+    Refused,
+    TokenPacket,
+    decode_packet,
+    hop,
+    trace_of,
+)
+
+PLAIN = {"denom": "uatom", "amount": "5", "sender": "1", "receiver": "2"}
+
+
+def packet(**members: Any) -> bytes:
+    return json.dumps({name: value for name, value in {**PLAIN, **members}.items() if value is not None}).encode()
+
+
+def test_a_packet_is_what_ics_20_says() -> None:
+    known = TokenPacket("transfer/channel-7/uatom", 12, "1", "2")
+    encoded = b'{"amount":"12","denom":"transfer/channel-7/uatom","receiver":"2","sender":"1"}'
+    assert known.encode() == encoded and decode_packet(encoded) == known
+    noted = TokenPacket("uatom", MAX_AMOUNT, "1", "2", 'a "memo" \\ \n é')
+    assert b'"memo":"a \\"memo\\" \\\\ \\n \xc3\xa9"' in noted.encode()
+    assert decode_packet(noted.encode()) == noted
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        packet(memo=""),
+        b' { "receiver" : "2", "sender":"\\u0031" ,\n"denom":"u\\u0061tom","amount":"5"\t} ',
+        json.dumps(dict(reversed(PLAIN.items()))).encode(),
+    ],
+)
+def test_other_forms_of_one_packet(payload: bytes) -> None:
+    assert decode_packet(payload) == TokenPacket("uatom", 5, "1", "2")
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (b"", "InvalidPacket"),
+        (b"{}", "InvalidPacket"),
+        (b"[]", "InvalidPacket"),
+        (b"[" * MAX_PACKET_BYTES, "InvalidPacket"),
+        (b'{"denom":' * 20_000, "InvalidPacket"),
+        (b"{" + b'"a":"",' * 30_000, "InvalidPacket"),
+        (packet() + b"x", "InvalidPacket"),
+        (packet()[:-1], "InvalidPacket"),
+        (packet().replace(b'"uatom"', b'"uatom",'), "InvalidPacket"),
+        (packet().replace(b"}", b",}"), "InvalidPacket"),
+        (packet().replace(b"}", b', "denom": "b"}'), "InvalidPacket"),
+        (packet(more="x"), "InvalidPacket"),
+        (packet(denom=None), "InvalidPacket"),
+        (packet(amount=5), "InvalidPacket"),
+        (packet(receiver=["2"]), "InvalidPacket"),
+        (packet(sender=""), "InvalidPacket"),
+        (packet(sender="x" * (MAX_ADDRESS_BYTES + 1)), "InvalidPacket"),
+        (packet().replace(b"uatom", b"\xff"), "InvalidPacket"),
+        (packet().replace(b"uatom", b"\\ud800"), "InvalidPacket"),
+        (packet().replace(b"uatom", b"a\nb"), "InvalidPacket"),
+        (packet(memo="x" * MAX_PACKET_BYTES), "InvalidPacket"),
+        (packet(memo="x" * (MAX_MEMO_BYTES + 1)), "InvalidMemo"),
+        (packet(memo="é" * (MAX_MEMO_BYTES // 2 + 1)), "InvalidMemo"),
+        (packet(receiver=""), "InvalidReceiver"),
+        (packet(receiver="x" * (MAX_ADDRESS_BYTES + 1)), "InvalidReceiver"),
+        *((packet(amount=amount), "InvalidAmount") for amount in ("", "0", "-1", "+1", "01", "1.0", "1e3", " 1", "٣")),
+        (packet(amount=str(MAX_AMOUNT + 1)), "InvalidAmount"),
+        (packet(amount="9" * 5_000), "InvalidAmount"),
+        *((packet(denom=denom), "InvalidDenom") for denom in ("", "/a", "a b", "é", "transfer/channel-1/", "a" * 129)),
+        (packet(denom=hop(1) * 200 + "a"), "InvalidDenom"),
+    ],
+)
+def test_what_is_no_packet(payload: bytes, reason: str) -> None:
+    with pytest.raises(Refused) as refused:
+        decode_packet(payload)
+    assert refused.value.reason == reason
+    assert len(str(refused.value)) < 200 and "\n" not in str(refused.value)
+
+
+def test_bounds_are_allowed() -> None:
+    longest = hop(12) * ((MAX_DENOM_BYTES - 128) // len(hop(12)))
+    full = {"denom": longest + "a" * 128, "memo": "m" * MAX_MEMO_BYTES, "receiver": "r" * MAX_ADDRESS_BYTES}
+    decoded = decode_packet(packet(**full, amount=str(MAX_AMOUNT)))
+    assert (decoded.denom, decoded.memo, decoded.receiver, decoded.amount) == (*full.values(), MAX_AMOUNT)
+
+
+def test_traces() -> None:
+    assert trace_of("uatom") == ([], "uatom")
+    assert trace_of("gamm/pool/1") == ([], "gamm/pool/1")
+    assert trace_of("transfer/channel-3/transfer/channel-0/uatom") == ([3, 0], "uatom")
+    assert trace_of("transfer/channel-03/uatom") == ([], "transfer/channel-03/uatom")
+    assert trace_of(f"transfer/channel-{2**64}/u") == ([], f"transfer/channel-{2**64}/u")
+
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+
+@given(st.dictionaries(st.sampled_from(["denom", "memo", "to"]), texts, min_size=1), st.booleans())
+def test_flat_objects_are_read_as_json_has_them(given_members: dict[str, str], ascii_only: bool) -> None:
+    members: dict[str, Any] = {**given_members, "to": 2**64 - 1} if "to" in given_members else dict(given_members)
+    kinds: dict[str, type[str] | type[int]] = {"denom": str, "memo": str, "to": int}
+    data = json.dumps(members, ensure_ascii=ascii_only, indent=1).encode()
+    assert read_object(data, kinds, most_bytes=10_000) == members
+
+
+@given(st.binary(max_size=60) | texts.map(lambda text: ('{"denom":"' + text + '"}').encode()))
+def test_whatever_comes_is_read_or_refused(data: bytes) -> None:
+    try:
+        found = read_object(data, {"denom": str}, most_bytes=100)
+    except NotFlat:
+        return
+    assert json.loads(data) == found
