@@ -17,8 +17,8 @@ from causeway.commitments.ic.certificate_errors import (
     MalformedHashTree,
     NotWellFormed,
     PathNotProven,
-    TooDeepRecursion,
 )
+from causeway.commitments.ic.errors import TooDeepRecursion
 from causeway.commitments.ic.hash_tree import (
     EMPTY,
     Fork,
@@ -160,6 +160,9 @@ def test_depth_is_bounded() -> None:
             decode_tree(encode_tree(tree))
     with pytest.raises(TooDeepRecursion):
         decode_tree(b"\x83\x01" * 1_000_000)
+    with pytest.raises(TooDeepRecursion, match="more than 2 nodes deep, at /a/b$") as refused:
+        decode_tree(encode_tree(Labeled(b"a", Labeled(b"b", EMPTY))), max_depth=2)
+    assert refused.value.offending_path == (b"a", b"b")
     with pytest.raises(OverLimit):
         decode_tree(b"\x82\x03" + cbor_bytes(bytes(MAX_PROOF_BYTES)))
     with pytest.raises(OverLimit):

@@ -1,15 +1,11 @@
 """What can be wrong with a hash tree, a signature or a certificate, each with a name of its own.
 
-The reference names two of these (``TooDeepRecursion``, ``InconsistentPartialTree``); the others say what they are for.
+A tree that is nested too deeply has the name that the reference gives it, in ``errors``: ``TooDeepRecursion``.
 """
 
 from __future__ import annotations
 
-from causeway.commitments.errors import MalformedProof, OverLimit, ProofRefused
-
-
-class TooDeepRecursion(OverLimit):
-    """A hash tree is nested more deeply than is allowed (IC reference 2.9)."""
+from causeway.commitments.errors import MalformedProof, ProofRefused
 
 
 class MalformedHashTree(MalformedProof):

@@ -28,7 +28,7 @@ def path_text(path: Sequence[bytes]) -> str:
 
 
 class TreeHashError(ProofError):
-    """Root of what can be wrong between a labeled tree and a witness.
+    """Root of what can be wrong with a tree, or between a labeled tree and a witness.
 
     Attributes:
         offending_path: labels from the root to where it is wrong; empty for the root.
@@ -48,7 +48,7 @@ class NonMinimalWitness(TreeHashError, MalformedProof):
 
 
 class TooDeepRecursion(TreeHashError, OverLimit):
-    """The witness is nested more deeply than trees may be."""
+    """The witness or hash tree is nested more deeply than trees may be."""
 
 
 class CertifiedSliceError(ProofError):

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from causeway.commitments.errors import MalformedProof
-from causeway.commitments.ic.certificate_errors import InconsistentHashTrees, NotWellFormed, TooDeepRecursion
+from causeway.commitments.ic.certificate_errors import InconsistentHashTrees, NotWellFormed
 from causeway.commitments.ic.digests import EMPTY_DIGEST, fork_digest, labeled_digest, leaf_digest
+from causeway.commitments.ic.errors import TooDeepRecursion
 from causeway.commitments.limits import MAX_DEPTH
 
 DIGEST_BYTES = 32

@@ -7,7 +7,8 @@
 from __future__ import annotations
 
 from causeway.commitments.ic.cbor_reader import ARRAY, CborReader, cbor_bytes
-from causeway.commitments.ic.certificate_errors import MalformedHashTree, TooDeepRecursion
+from causeway.commitments.ic.certificate_errors import MalformedHashTree
+from causeway.commitments.ic.errors import TooDeepRecursion
 from causeway.commitments.ic.hash_tree import (
     DIGEST_BYTES,
     EMPTY,
@@ -71,7 +72,8 @@ def read_tree(reader: CborReader, max_depth: int = MAX_DEPTH) -> HashTree:
     above: list[bytes | list[HashTree]] = []
     while True:
         if len(above) >= max_depth:
-            raise TooDeepRecursion(f"the hash tree is nested more than {max_depth} nodes deep")
+            path = [label for label in above if isinstance(label, bytes)]
+            raise TooDeepRecursion(f"the hash tree is nested more than {max_depth} nodes deep", path)
         node = _read_node(reader, above)
         if node is None:
             continue
