@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from causeway.commitments.errors import MalformedProof, OverLimit, ProofError
 from causeway.commitments.galois import Field
+from causeway.commitments.keccak import keccak256
 from causeway.commitments.minisketch import MAX_CAPACITY, Minisketch, NotDecodable
 from causeway.commitments.polynomials import distinct_roots
 from causeway.model.errors import InvalidInput
@@ -62,6 +63,16 @@ def test_the_polynomials_are_irreducible(bits: int) -> None:
         if bits % prime == 0:
             difference = powers[bits // prime] ^ 2
             assert difference and field.multiply(difference, field.invert(difference)) == 1
+
+
+def test_the_polynomials_are_those_of_the_library() -> None:
+    """Fewest terms, then the smallest exponents: a search over all widths found these, and no earlier ones."""
+    tails = [Field(bits).modulus ^ 1 << bits for bits in WIDTHS]
+    assert {tail.bit_count() for tail in tails} == {2, 4}
+    assert (
+        keccak256(b"".join([tail.to_bytes(8, "big") for tail in tails])).hex()
+        == "1a0bf2f2ab9a6438d75a0548781c7d60e098e96ac2590c36799db484ab405819"
+    )
 
 
 @EXAMPLES
