@@ -160,7 +160,7 @@ def test_depth_is_bounded() -> None:
             decode_tree(encode_tree(tree))
     with pytest.raises(TooDeepRecursion):
         decode_tree(b"\x83\x01" * 1_000_000)
-    with pytest.raises(TooDeepRecursion, match="more than 2 nodes deep, at /a/b$") as refused:
+    with pytest.raises(TooDeepRecursion, match=r"more than 2 nodes deep, at /a/b$") as refused:
         decode_tree(encode_tree(Labeled(b"a", Labeled(b"b", EMPTY))), max_depth=2)
     assert refused.value.offending_path == (b"a", b"b")
     with pytest.raises(OverLimit):
