@@ -8,10 +8,11 @@ from typing import Any
 import cbor2
 import numpy as np
 
+from causeway.commitments.ic.stream_header import RejectReason
 from causeway.model.frame import Frame
 from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
 from causeway.model.queues import Counters
-from causeway.protocols.ic.messages import REASON_CODES, RejectReason
+from causeway.protocols.ic.messages import REASON_CODES
 from causeway.protocols.ic.state import State, parts
 from causeway.protocols.messages import NO_QUEUE
 from tests.property.ic_harness import TICK_NS, WORD, KernelRun, OracleRun

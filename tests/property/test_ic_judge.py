@@ -9,10 +9,11 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from causeway.commitments.ic.stream_header import RejectReason
 from causeway.model.frame import from_table
 from causeway.model.ledger import Kind
 from causeway.protocols.contract import Tick
-from causeway.protocols.ic.messages import RejectReason
+from causeway.protocols.ic.messages import ACCEPT
 from causeway.protocols.ic.pre_process import queue_index
 from causeway.protocols.ic.vsr import LostCause, vsr_check_xnet
 from causeway.protocols.messages import MESSAGE_COLUMNS, STREAMED_SCHEMA
@@ -93,8 +94,8 @@ def test_every_message_gets_the_verdict_of_the_text(scenario: Scenario, own: int
         expected = judge_by_the_text(state, oracle.registry, source, at, message, held.get(queue, 0), oracle.options)
         if expected.enqueued and isinstance(message, ic.Request):
             held[queue] = held.get(queue, 0) + 1
-        reason = RejectReason(int(verdicts.reason[place]))
-        found = None if reason == RejectReason.ACCEPT else reason.name
+        reason = int(verdicts.reason[place])
+        found = None if reason == ACCEPT else RejectReason(reason).name
         assert found == (None if expected.verdict.reason is None else expected.verdict.reason.name), (row, source)
         cause = LostCause(int(verdicts.cause[place]))
         assert (None if cause == LostCause.NOTHING else cause.name) == expected.dropped, (row, source)

@@ -10,12 +10,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from causeway.commitments.ic.messages import RejectCode
+from causeway.commitments.ic.stream_header import RejectReason
 from causeway.model.frame import Frame, concat
 from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import groups_of, stable_order
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.messages import NOT_FOUND, RejectCode, RejectReason, reject_responses
+from causeway.protocols.ic.messages import NO_REJECT, NOT_FOUND, reject_responses
 from causeway.protocols.ic.pre_process import Induction
 from causeway.protocols.ic.state import State
 from causeway.protocols.messages import MESSAGE_COLUMNS
@@ -105,13 +107,13 @@ def _without_missing(plan: Schedule, context: Context, log: EventLog) -> tuple[F
     hosts = context.host_of(rows["receiver"]).view(np.uint32)
     lost = rows["kind"] == Kind.RESPONSE
     for mask, event, code, reason in (
-        (~lost, Event.REJECTED, RejectCode.DESTINATION_INVALID, RejectReason.CanisterNotFound.name),
-        (lost, Event.DROPPED, RejectCode.NO_REJECT, "response_to_missing_canister"),
+        (~lost, Event.REJECTED, RejectCode.DestinationInvalid, RejectReason.CanisterNotFound.name),
+        (lost, Event.DROPPED, NO_REJECT, "response_to_missing_canister"),
     ):
         part = rows.filter(mask)
         log.add(event_rows(part, event, chain=hosts[mask], queue_index=part["index"], code=code, reason=reason))
     requests = rows.filter(rows["kind"] == Kind.REQUEST)
-    answers = reject_responses(requests, RejectCode.DESTINATION_INVALID, NOT_FOUND)
+    answers = reject_responses(requests, RejectCode.DestinationInvalid, NOT_FOUND)
     return plan.inputs.filter(~plan.missing), answers.select(MESSAGE_COLUMNS)
 
 
@@ -184,7 +186,7 @@ def _log_failures(inputs: Frame, failures: Frame, context: Context, log: EventLo
             Event.REJECTED,
             chain=context.host_of(rows["receiver"]).view(np.uint32),
             queue_index=rows["index"],
-            code=RejectCode.CANISTER_ERROR,
+            code=RejectCode.CanisterError,
             reason=failures["text"].dictionary_encode(),
         )
     )

@@ -2,50 +2,30 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
-
 import numpy as np
 import pyarrow as pa
 
+from causeway.commitments.ic.messages import RejectCode
+from causeway.commitments.ic.stream_header import RejectReason
 from causeway.model.frame import Frame, repeated, repeated_bytes, repeated_text
 from causeway.model.ledger import Kind
 from causeway.protocols.ic.ids import canister_texts
 from causeway.protocols.messages import payload_lengths
 
+NO_REJECT = 0
+"""The code of responses that carry data, beside each ``RejectCode``."""
 
-class RejectCode(IntEnum):
-    """Reject codes of responses (IC reference 2.4); 0 marks a response that carries data."""
-
-    NO_REJECT = 0
-    SYS_FATAL = 1
-    SYS_TRANSIENT = 2
-    DESTINATION_INVALID = 3
-    CANISTER_REJECT = 4
-    CANISTER_ERROR = 5
-    SYS_UNKNOWN = 6
-
-
-class RejectReason(IntEnum):
-    """Why a reject signal was given (IC reference 2.9); 0 is ACCEPT."""
-
-    ACCEPT = 0
-    CanisterMigrating = 1
-    CanisterNotFound = 2
-    CanisterStopped = 3
-    CanisterStopping = 4
-    QueueFull = 5
-    OutOfMemory = 6
-    Unknown = 7
-
+ACCEPT = 0
+"""The verdict beside each ``RejectReason``."""
 
 REASON_CODES = {
-    RejectReason.CanisterMigrating: RejectCode.SYS_TRANSIENT,
-    RejectReason.CanisterNotFound: RejectCode.DESTINATION_INVALID,
-    RejectReason.CanisterStopped: RejectCode.CANISTER_ERROR,
-    RejectReason.CanisterStopping: RejectCode.CANISTER_ERROR,
-    RejectReason.QueueFull: RejectCode.SYS_TRANSIENT,
-    RejectReason.OutOfMemory: RejectCode.CANISTER_ERROR,
-    RejectReason.Unknown: RejectCode.SYS_FATAL,
+    RejectReason.CanisterMigrating: RejectCode.SysTransient,
+    RejectReason.CanisterNotFound: RejectCode.DestinationInvalid,
+    RejectReason.CanisterStopped: RejectCode.CanisterError,
+    RejectReason.CanisterStopping: RejectCode.CanisterError,
+    RejectReason.QueueFull: RejectCode.SysTransient,
+    RejectReason.OutOfMemory: RejectCode.CanisterError,
+    RejectReason.Unknown: RejectCode.SysFatal,
 }
 
 REASON_TEXTS = {

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from causeway.commitments.ic.messages import RejectCode
 from causeway.model.errors import IndexOverflow
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.index import MAX_INDEX
@@ -21,7 +22,7 @@ from causeway.model.order import U64, Rows, groups_of, stable_order
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.arrivals import as_arrivals, push_arrivals
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.messages import NO_RECEIVER, NO_ROUTE, RejectCode, message_sizes, reject_responses
+from causeway.protocols.ic.messages import NO_RECEIVER, NO_REJECT, NO_ROUTE, message_sizes, reject_responses
 from causeway.protocols.ic.registry import NO_HOST
 from causeway.protocols.ic.state import State
 from causeway.protocols.messages import MESSAGE_COLUMNS, NO_QUEUE, QUEUED_SCHEMA, STREAMED_SCHEMA, payload_lengths
@@ -133,8 +134,8 @@ def non_existent_canister_replies(state: State, gone: Frame, context: Context, l
     request = gone["kind"] == Kind.REQUEST
     sent = np.where(gone["is_new"], np.uint16(Event.SENT), np.uint16(0))
     for mask, event, code, reason in (
-        (request, Event.REJECTED, RejectCode.DESTINATION_INVALID, NO_RECEIVER),
-        (~request, Event.DROPPED, RejectCode.NO_REJECT, "unroutable_response"),
+        (request, Event.REJECTED, RejectCode.DestinationInvalid, NO_RECEIVER),
+        (~request, Event.DROPPED, NO_REJECT, "unroutable_response"),
     ):
         rows = gone.filter(mask)
         bits = sent[mask] | np.uint16(event)
@@ -146,7 +147,7 @@ def non_existent_canister_replies(state: State, gone: Frame, context: Context, l
         # A response has no cycles of its own to give back: its refund is lost with it.
         own = {name: np.where(request, gone[name], np.uint64(0)) for name in ("cycles_high", "cycles_low")}
         answered = gone.with_columns(**own)
-    replies = reject_responses(answered, RejectCode.DESTINATION_INVALID, NO_ROUTE)
+    replies = reject_responses(answered, RejectCode.DestinationInvalid, NO_ROUTE)
     state, arrivals = push_arrivals(state, as_arrivals(replies, answered["chain"], Via.SYNTHETIC))
     log.add(
         event_rows(
@@ -169,9 +170,7 @@ def reject_oversized(state: State, queued: Frame, context: Context, log: EventLo
     """
     limit = context.options.limit.message_bytes
     lengths = payload_lengths(queued)
-    large = lengths > np.where(
-        queued["code"] == RejectCode.NO_REJECT, np.uint64(limit), np.uint64(max(limit, MAX_TEXT))
-    )
+    large = lengths > np.where(queued["code"] == NO_REJECT, np.uint64(limit), np.uint64(max(limit, MAX_TEXT)))
     if not large.any():
         return state, queued
     request = queued["kind"] == Kind.REQUEST
@@ -188,10 +187,10 @@ def _refuse_oversized(state: State, requests: Frame, lengths: U64, limit: int, l
     requests, lengths = requests.take(order), lengths[order]
     chain = requests["chain"]
     sent = np.where(requests["is_new"], np.uint16(Event.SENT), np.uint16(0)) | np.uint16(Event.REJECTED)
-    places = {"chain": chain, "queue_index": requests["queue_index"], "code": RejectCode.CANISTER_ERROR}
+    places = {"chain": chain, "queue_index": requests["queue_index"], "code": RejectCode.CanisterError}
     log.add(event_rows(requests, sent, reason=TOO_LARGE, **places))
     texts = [OVERSIZED.format("Request", length, limit).encode() for length in lengths.tolist()]
-    replies = reject_responses(requests, RejectCode.CANISTER_ERROR, "")
+    replies = reject_responses(requests, RejectCode.CanisterError, "")
     replies = replies.with_columns(payload=pa.array(texts, pa.binary()))
     state, arrivals = push_arrivals(state, as_arrivals(replies, chain, Via.SYNTHETIC))
     places = {"chain": arrivals["chain"], "queue_index": arrivals["queue_index"], "code": arrivals["code"]}
@@ -203,8 +202,8 @@ def _with_smaller(queued: Frame, rows: Rows, lengths: U64, limit: int, log: Even
     """Return what is queued with the payloads of the responses ``rows`` (few) made smaller."""
     large = queued.select([*MESSAGE_COLUMNS, "chain", "queue_index"]).take(rows)
     code = queued["code"].copy()
-    data = large["code"] == RejectCode.NO_REJECT
-    code[rows[data]] = RejectCode.CANISTER_ERROR
+    data = large["code"] == NO_REJECT
+    code[rows[data]] = RejectCode.CanisterError
     smaller = [
         OVERSIZED.format("Response", length, limit).encode() if is_data else _beginning(text, MAX_TEXT)
         for is_data, length, text in zip(data, lengths[rows].tolist(), large["payload"].to_pylist(), strict=True)

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from causeway.commitments.ic.messages import RejectCode
+from causeway.commitments.ic.stream_header import RejectReason
 from causeway.model.errors import InvariantViolation
 from causeway.model.frame import Frame, concat, empty_frame, from_table, repeated
 from causeway.model.ledger import Event, Kind, Via
@@ -29,7 +31,7 @@ from causeway.protocols.ic.arrivals import (
 from causeway.protocols.ic.batch import DecodedBatch
 from causeway.protocols.ic.context import Context, lifetime_ticks
 from causeway.protocols.ic.events import reason_names, reject_codes
-from causeway.protocols.ic.messages import CHAIN_HALTED, TIMED_OUT, RejectCode, RejectReason, reject_responses
+from causeway.protocols.ic.messages import CHAIN_HALTED, TIMED_OUT, reject_responses
 from causeway.protocols.ic.signals import collect, collect_loopback, handle_rejects
 from causeway.protocols.ic.state import State
 from causeway.protocols.ic.vsr import LostCause, Verdicts, vsr_check_ingress, vsr_check_xnet
@@ -100,11 +102,11 @@ def time_out_requests(state: State, context: Context, log: EventLog) -> tuple[St
             Event.TIMED_OUT,
             chain=hosts,
             queue_index=requests["index"],
-            code=RejectCode.SYS_TRANSIENT,
+            code=RejectCode.SysTransient,
             reason="RequestTimedOut",
         )
     )
-    responses = reject_responses(requests, RejectCode.SYS_TRANSIENT, TIMED_OUT)
+    responses = reject_responses(requests, RejectCode.SysTransient, TIMED_OUT)
     state = replace(state, output_queues=state.output_queues.keep(~expired))
     return state, as_arrivals(responses, hosts, Via.TIMEOUT)
 
@@ -221,8 +223,8 @@ def induct_ingress(state: State, ingress: pa.Table, context: Context, log: Event
     running = np.isin(messages["chain"], context.chains)
     accepted = running & vsr_check_ingress(state, messages, context)
     for mask, code, reason in (
-        (running & ~accepted, RejectCode.DESTINATION_INVALID, RejectReason.CanisterNotFound.name),
-        (~running, RejectCode.SYS_TRANSIENT, CHAIN_HALTED),
+        (running & ~accepted, RejectCode.DestinationInvalid, RejectReason.CanisterNotFound.name),
+        (~running, RejectCode.SysTransient, CHAIN_HALTED),
     ):
         if mask.any():
             place = _places_in_payload(messages)[mask]

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from causeway.commitments.ic.stream_header import RejectReason
 from causeway.model.errors import InvariantViolation
 from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.ledger import COLLECTED_MESSAGES, COLLECTED_SIGNALS, Event, Kind, Via
@@ -19,7 +20,7 @@ from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.arrivals import ARRIVAL_SCHEMA, OUTGOING_SCHEMA, as_arrivals
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.events import reason_names, reject_codes
-from causeway.protocols.ic.messages import RejectReason, induction_rejects
+from causeway.protocols.ic.messages import induction_rejects
 from causeway.protocols.ic.state import Lanes, State
 from causeway.protocols.messages import MESSAGE_COLUMNS
 
@@ -117,7 +118,7 @@ def handle_rejects(rejected: Frame, context: Context, log: EventLog) -> tuple[Fr
     request = rejected["kind"] == Kind.REQUEST
     answers = []
     for reason in RejectReason:
-        rows = np.flatnonzero(request & (rejected["reason"] == reason)) if reason else np.empty(0, dtype=np.int64)
+        rows = np.flatnonzero(request & (rejected["reason"] == reason))
         if len(rows):
             made = induction_rejects(rejected.take(rows), reason)
             answers.append(made.with_columns(row=rows, chain=rejected["chain"][rows], fresh=True))
