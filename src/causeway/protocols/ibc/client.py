@@ -148,6 +148,16 @@ class Clients:
         found = self._trusted(chain, remote, height)
         return None if found is None else found.root
 
+    def time(self, chain: int, remote: int, height: int) -> int:
+        """Return the time (ns) of a trusted header, 0 where none is trusted."""
+        found = self._trusted(chain, remote, height)
+        return 0 if found is None else found.time
+
+    def frozen(self, chain: int, remote: int) -> bool:
+        """Return whether a connection is frozen by now."""
+        place = int(connection_positions(self._connections, np.array([chain]), np.array([remote]))[0])
+        return (chain, remote) in self._frozen or bool(place >= 0 and self._connections["frozen"][place] == FROZEN)
+
     def update(self, chain: int, remote: int, certification: bytes) -> Refusal:
         """Update the client of ``remote`` on ``chain`` (``updateHeader``, 3.1).
 
@@ -157,7 +167,7 @@ class Clients:
         place = int(connection_positions(self._connections, np.array([chain]), np.array([remote]))[0])
         if place < 0:
             return Refusal.UnregisteredSender
-        if self._connections["frozen"][place] == FROZEN or (chain, remote) in self._frozen:
+        if self.frozen(chain, remote):
             return Refusal.ConnectionFrozen
         offered = _decoded(certification)
         base = self._below(chain, remote, offered.height)

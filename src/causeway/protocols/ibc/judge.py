@@ -19,7 +19,6 @@ from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.evidence import Evidence
 from causeway.protocols.ibc.seen import Alteration, Call
 from causeway.protocols.ibc.state import (
-    FROZEN,
     RECEIPT,
     SEND,
     State,
@@ -51,31 +50,28 @@ class Verdicts:
 Roots = Callable[[int, int, int], bytes | None]
 """(chain, remote, height) -> the root of the trusted header, None where none is trusted."""
 
-Expired = Callable[[int, int], int]
-"""(chain, remote) -> the end of our packets in that queue that have expired by the remote header of the proofs."""
+Frozen = Callable[[int, int], bool]
+"""(chain, remote) -> whether the connection is frozen by now."""
+
+Expired = Callable[[int, int, int], int]
+"""(chain, remote, height) -> the end of our packets in that queue that have expired by that trusted remote header."""
 
 Lane = tuple[int, int]
 Parts = list[tuple[int, int, Refusal]]
 
 
-def judge(
-    state: State, rows: Frame, proofs: Frame, evidence: Evidence, roots: Roots, expired: Expired, context: Context
-) -> Verdicts:
+def judge(judging: Judging, rows: Frame, proofs: Frame, context: Context) -> Verdicts:
     """Return what becomes of submissions (``SUBMISSIONS_SCHEMA``), which are in their order."""
-    judging = _Judging(state, evidence, roots, expired, context)
     value = proofs["first"] if len(proofs) else np.zeros(1, dtype=np.uint64)
     shown = value[np.maximum(rows["proof"], 0)].tolist()
-    connections = connection_positions(state.connections, rows["chain"], rows["remote"])
     columns = [rows[name].tolist() for name in ("chain", "remote", "call", "begin", "end", "alteration")]
     for submission, (chain, remote, call, begin, end, alteration) in enumerate(zip(*columns, strict=True)):
-        place = int(connections[submission])
-        if place < 0:
-            judging.verdicts.refuse(submission, begin, end, Refusal.UnregisteredSender)
-        elif state.connections["frozen"][place] == FROZEN:
-            judging.verdicts.refuse(submission, begin, end, Refusal.ConnectionFrozen)
+        lane = (chain, remote)
+        why = judging.connection_refused(lane)
+        if why is not None:
+            judging.verdicts.refuse(submission, begin, end, why)
         else:
             height = context.height - 1 - int(alteration == Alteration.STALE_HEADER)
-            lane = (chain, remote)
             if call <= Call.RECEIPT:
                 judging.decide(submission, call, lane, begin, end, height)
             elif call == Call.TIMEOUT:
@@ -85,19 +81,35 @@ def judge(
     return judging.verdicts
 
 
-class _Judging:
+class Judging:
     """The progress of a block's queues as submissions move them on."""
 
-    def __init__(self, state: State, evidence: Evidence, roots: Roots, expired: Expired, context: Context) -> None:
+    def __init__(
+        self, state: State, evidence: Evidence, roots: Roots, frozen: Frozen, expired: Expired, context: Context
+    ) -> None:
         self.verdicts = Verdicts()
         self._state = state
         self._evidence = evidence
         self._roots = roots
+        self._frozen = frozen
         self._expired = expired
         self._ordered = context.options.order == "ordered"
         self._again = Refusal.NoOp if context.options.redundant == "noop" else Refusal.OutOfOrder
         self._next: dict[tuple[Lane, int], int] = {}
         self._taken: dict[tuple[Lane, int], list[tuple[int, int]]] = {}
+
+    def connection_refused(self, lane: Lane) -> Refusal | None:
+        """Return why nothing that concerns a connection is taken: it does not exist, or it is frozen."""
+        chain, remote = (np.array([position]) for position in lane)
+        if int(connection_positions(self._state.connections, chain, remote)[0]) < 0:
+            return Refusal.UnregisteredSender
+        return Refusal.ConnectionFrozen if self._frozen(*lane) else None
+
+    def accept(self, submission: int, lane: Lane, call: int, begin: int, end: int) -> None:
+        """Note that entries of a submission take effect, and move the queue on."""
+        self.verdicts.accept(submission, begin, end)
+        self._next[lane, call] = end
+        self._taken.setdefault((lane, call), []).append((begin, end))
 
     def decide(self, submission: int, call: int, lane: Lane, begin: int, end: int, height: int) -> None:
         """Judge one run; remember what of it was accepted."""
@@ -111,7 +123,7 @@ class _Judging:
             proven = begin + self._evidence.proven_until(submission, 0, end - begin, root)
             refuse(submission, proven, end, Refusal.InvalidProof)
             end = proven
-        for first, stop, why in self._in_order(lane, call, begin, end):
+        for first, stop, why in self.in_order(lane, call, begin, end):
             if why != Refusal.ACCEPTED:
                 refuse(submission, first, stop, why)
                 continue
@@ -123,20 +135,18 @@ class _Judging:
                 proven = first + self._evidence.proven_until(submission, first - begin, stop - first, root)
                 refuse(submission, proven, stop, Refusal.InvalidProof)
             if proven > first:
-                self.verdicts.accept(submission, first, proven)
-                self._next[lane, call] = proven
-                self._taken.setdefault((lane, call), []).append((first, proven))
+                self.accept(submission, lane, call, first, proven)
         return None
 
     def time_out(self, submission: int, lane: Lane, calls: int, height: int, tail: int) -> None:
         """Judge ``calls`` time-outs of packets at the head of a queue, by the ``tail`` of the remote receipt queue."""
-        head = self._expected(lane, Call.RECEIPT)
+        head = self.expected(lane, Call.RECEIPT)
         why = self._position_refused(submission, lane, height)
         if why is None and tail > head:
             why = Refusal.ReceiptExists
         if why is not None:
             return self.verdicts.refuse(submission, head, head + calls, why)
-        stop = max(head, min(head + calls, self._expired(*lane)))
+        stop = max(head, min(head + calls, self._expired(*lane, height)))
         self.verdicts.accept(submission, head, stop)
         self.verdicts.refuse(submission, stop, head + calls, Refusal.TimeoutNotReached)
         self._next[lane, Call.RECEIPT] = stop
@@ -153,7 +163,7 @@ class _Judging:
             return self.verdicts.refuse(submission, own, own + 1, why)
         self.verdicts.accept(submission, own, head)
         self._taken.setdefault((lane, Call.CLEANUP), []).append((own, head))
-        self._next[lane, Call.RECEIVE] = max(self._expected(lane, Call.RECEIVE), head)
+        self._next[lane, Call.RECEIVE] = max(self.expected(lane, Call.RECEIVE), head)
         return None
 
     def _position_refused(self, submission: int, lane: Lane, height: int) -> Refusal | None:
@@ -163,17 +173,18 @@ class _Judging:
         proven = self._evidence.position_roots.get(submission) == root
         return None if proven else Refusal.InvalidProof
 
-    def _in_order(self, lane: Lane, call: int, begin: int, end: int) -> Parts:
+    def in_order(self, lane: Lane, call: int, begin: int, end: int) -> Parts:
         """Cut a run at what is expected: what was processed before, what can be now, what comes too early."""
         if not self._ordered:
             return self._unseen(lane, call, begin, end)
-        expected = self._expected(lane, call)
+        expected = self.expected(lane, call)
         if begin > expected:
             return [(begin, end, Refusal.OutOfOrder)]
         parts = [(begin, min(end, expected), self._again), (max(begin, expected), end, Refusal.ACCEPTED)]
         return [part for part in parts if part[1] > part[0]]
 
-    def _expected(self, lane: Lane, call: int) -> int:
+    def expected(self, lane: Lane, call: int) -> int:
+        """Return the index that comes next: the tail of a receipt queue (RECEIVE), the head of a send queue."""
         found = self._next.get((lane, call))
         if found is None:
             substream, column = (RECEIPT, "next_index") if call == Call.RECEIVE else (SEND, "begin")

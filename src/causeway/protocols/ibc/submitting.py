@@ -19,10 +19,10 @@ from causeway.protocols.ibc.entries import entry_leaves
 from causeway.protocols.ibc.errors import NAMES, Refusal
 from causeway.protocols.ibc.evidence import weigh
 from causeway.protocols.ibc.fees import Fees
-from causeway.protocols.ibc.judge import Expired, Verdicts, judge
+from causeway.protocols.ibc.judge import Judging, Verdicts, judge
 from causeway.protocols.ibc.seen import Call, Seen
 from causeway.protocols.ibc.state import RECEIPT, State, keys_of
-from causeway.protocols.ibc.upkeep import expired_until
+from causeway.protocols.ibc.upkeep import expiry
 
 
 @dataclass(frozen=True)
@@ -69,25 +69,13 @@ def take_submissions(
     clients, fees = Clients(state, context), Fees(context)
     _update_clients(rows, plan.seen, clients, fees, log, context)
     _show_forks(plan, state, clients, log, context)
-    expired = _expired(rows, state, plan.seen, context)
-    verdicts = judge(state, rows, plan.details, evidence, clients.root, expired, context)
+    judging = Judging(state, evidence, clients.root, clients.frozen, expiry(state, clients, context), context)
+    verdicts = judge(judging, rows, plan.details, context)
     fees.settle(rows, verdicts)
     trust, connections = clients.after()
     state = replace(state, trust=trust, connections=connections, relayers=fees.after(state.relayers))
     _log_refusals(rows, verdicts, log)
     return state, _accepted(rows, verdicts, messages)
-
-
-def _expired(rows: Frame, state: State, seen: Seen, context: Context) -> Expired:
-    asking = rows.filter(rows["call"] == Call.TIMEOUT)
-    if len(asking) == 0:
-        return lambda chain, remote: 0
-    lanes = asking.take(groups_of(asking["chain"], asking["remote"]).starts)
-    lanes = lanes.take(stable_order(keys_of(lanes)))
-    ends = expired_until(state, lanes, seen, context)
-    pairs = zip(lanes["chain"].tolist(), lanes["remote"].tolist(), strict=True)
-    known = dict(zip(pairs, ends.tolist(), strict=True))
-    return lambda chain, remote: known.get((chain, remote), 0)
 
 
 def _update_clients(rows: Frame, seen: Seen, clients: Clients, fees: Fees, log: EventLog, context: Context) -> None:

@@ -10,10 +10,11 @@ import numpy as np
 
 from causeway.model.frame import Frame, repeated
 from causeway.model.order import Rows, groups_of
-from causeway.protocols.ibc.client import header_times
+from causeway.protocols.ibc.client import Clients, header_times
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import limits_of
 from causeway.protocols.ibc.inputs import is_expired
+from causeway.protocols.ibc.judge import Expired
 from causeway.protocols.ibc.keys import Part
 from causeway.protocols.ibc.seen import Alteration, Call, Seen
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, keys_of, lane_keys, lane_positions
@@ -69,6 +70,25 @@ def expired_until(state: State, lanes: Frame, seen: Seen, context: Context) -> A
         known[known] &= keys[place[known]] == keys_of(late)[last][known]
         end[place[known]] = (late["first"] + late["count"])[last][known]
     return end
+
+
+def expiry(state: State, clients: Clients, context: Context) -> Expired:
+    """Return what says how far our packets in a queue have expired by a trusted header of the remote chain."""
+    keys = keys_of(state.runs)
+
+    def expired(chain: int, remote: int, height: int) -> int:
+        if not context.options.limited:
+            return 0
+        key = lane_keys(np.array([chain]), np.array([remote]), SEND)
+        start, stop = int(np.searchsorted(keys, key)[0]), int(np.searchsorted(keys, key, side="right")[0])
+        runs = state.runs.slice(start, stop)
+        times = (runs["tick"] + np.uint64(1)) * np.uint64(context.tick_ns)
+        limits = limits_of(runs["height"], times, context.options)
+        now = np.uint64(clients.time(chain, remote, height))
+        late = np.flatnonzero(is_expired(*limits, np.uint64(height), now, context))
+        return int(runs["first"][late[-1]] + runs["count"][late[-1]]) if len(late) else 0
+
+    return expired
 
 
 def cleanups(state: State, seen: Seen, everything: Frame, relayer: int) -> Frame:
