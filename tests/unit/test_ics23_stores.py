@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from causeway.commitments.errors import MalformedProof, OverLimit, ProofRefused
-from causeway.commitments.ics23.columns import joined, uvarint, uvarints, varints
+from causeway.commitments.ics23.columns import joined, uvarints, varints
 from causeway.commitments.ics23.entries import (
     ConflictingChange,
     EmptyKey,
@@ -22,13 +22,14 @@ from causeway.commitments.ics23.entries import (
 )
 from causeway.commitments.ics23.iavl_bulk import left_height
 from causeway.commitments.ics23.iavl_store import IavlStore
-from causeway.commitments.ics23.levels import EMPTY_ROOT
 from causeway.commitments.ics23.multi_store import MultiStore
 from causeway.commitments.ics23.proof_specs import IAVL_SPEC, TENDERMINT_SPEC
 from causeway.commitments.ics23.range_proof import verify_range_proof
 from causeway.commitments.ics23.simple_store import SimpleStore
 from causeway.commitments.ics23.smt import SmtStore
 from causeway.commitments.ics23.verify import verify_membership, verify_non_membership
+from causeway.commitments.merkle import EMPTY_ROOT
+from causeway.commitments.varints import uvarint
 from causeway.commitments.wire.range_proof_pb2 import RangeProof
 from causeway.model.errors import InvalidInput
 

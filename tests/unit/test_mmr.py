@@ -320,11 +320,13 @@ def test_encodings_that_are_refused() -> None:
         "ends at byte": whole[:9],
         "longer than what is left": whole[:-1],
         "1 bytes after its end": whole + b"\x00",
-        "shortest form": b"\x01\x00" + empty,
-        "shortest form, too": b"\x02\x00\x00\x00" + empty,
-        "length of 2\\^30 or more": b"\x03\x00\x00\x00\x00" + empty,
-        "shortest form, again": b"\x92\x01\x00\x00" + bytes(1000),
+        "in more bytes than it takes": b"\x01\x00" + empty,
+        "in more bytes than it takes, too": b"\x02\x00\x00\x00" + empty,
+        "in more bytes than it takes, too long": b"\x03\x00\x00\x00\x00" + empty,
+        "in more bytes than it takes, again": b"\x92\x01\x00\x00" + bytes(1000),
         "a list of 16383": b"\xfd\xff" + empty,
+        "a list of 1073741824": b"\x03\x00\x00\x00\x40" + empty,
+        "ends inside a compact integer": b"\x03\x00",
     }
     for message, data in refused.items():
         with pytest.raises(MalformedProof, match=message.partition(",")[0]):

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.commitments.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
 from causeway.commitments.ic.digests import EMPTY_DIGEST, FORK_DOMAIN, LABELED_DOMAIN, LEAF_DOMAIN
-from causeway.model.order import U64, Groups, Rows
+from causeway.commitments.merkle import level_up
+from causeway.model.order import U64, Groups
 
 INDEX_BYTES = 8
 
 _NO_SEPARATOR = pa.scalar(b"", pa.binary())
 _LEAF_PREFIX = pa.scalar(LEAF_DOMAIN, pa.binary())
 _LABELED_ROW = np.frombuffer(LABELED_DOMAIN, dtype=np.uint8)
-_FORK_ROW = np.frombuffer(FORK_DOMAIN, dtype=np.uint8)
 _EMPTY_ROW = np.frombuffer(EMPTY_DIGEST, dtype=np.uint8)
 
 
@@ -43,14 +42,6 @@ def indexed_digests(indexes: U64, subtrees: Digests) -> Digests:
     return sha256_in_pieces(len(indexes), preimages)
 
 
-def fork_digests(nodes: Digests) -> Digests:
-    """Return the level above ``nodes``, shape ((n + 1) // 2, 32): neighbours forked, an odd last node as it is."""
-    pairs = len(nodes) // 2
-    together = nodes[: 2 * pairs].reshape(pairs, 2 * DIGEST_BYTES)
-    forks = _fork_each(together, np.arange(pairs, dtype=np.int64))
-    return forks if len(nodes) == 2 * pairs else np.concatenate((forks, nodes[-1:]))
-
-
 def fork_roots(nodes: Digests, groups: Groups) -> Digests:
     """Return the root of each group of ``nodes`` (neighbouring rows), shape (len(groups), 32).
 
@@ -63,34 +54,6 @@ def fork_roots(nodes: Digests, groups: Groups) -> Digests:
     roots[~filled] = _EMPTY_ROW
     counts = counts[filled]
     while len(counts) and int(counts.max()) > 1:
-        nodes, counts = _level_up(np.ascontiguousarray(nodes), counts)
+        nodes, counts = level_up(np.ascontiguousarray(nodes), counts, FORK_DOMAIN)
     roots[filled] = nodes
     return roots
-
-
-def _level_up(nodes: Digests, counts: Rows) -> tuple[Digests, Rows]:
-    pairs, odd = counts // 2, counts % 2
-    firsts = np.cumsum(counts) - counts
-    above_firsts = np.cumsum(pairs + odd) - (pairs + odd)
-    within = np.arange(int(pairs.sum())) - np.repeat(np.cumsum(pairs) - pairs, pairs)
-    neighbours = np.lib.stride_tricks.as_strided(
-        nodes, (max(len(nodes) - 1, 0), 2 * DIGEST_BYTES), nodes.strides, writeable=False
-    )
-    above = np.empty((int((pairs + odd).sum()), DIGEST_BYTES), dtype=np.uint8)
-    above[np.repeat(above_firsts, pairs) + within] = _fork_each(neighbours, np.repeat(firsts, pairs) + 2 * within)
-    last = odd > 0
-    above[(above_firsts + pairs)[last]] = nodes[(firsts + counts - 1)[last]]
-    return above, pairs + odd
-
-
-def _fork_each(neighbours: npt.NDArray[np.uint8], rows: Rows) -> Digests:
-    """Return the digest of a fork of the two digests in each of ``rows`` of ``neighbours``, shape (len(rows), 32)."""
-    domain = len(FORK_DOMAIN)
-
-    def preimages(start: int, stop: int) -> pa.BinaryArray:
-        parts = np.empty((stop - start, domain + 2 * DIGEST_BYTES), dtype=np.uint8)
-        parts[:, :domain] = _FORK_ROW
-        parts[:, domain:] = neighbours[rows[start:stop]]
-        return binary_rows(parts)
-
-    return sha256_in_pieces(len(rows), preimages)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from causeway.commitments.ic.certificate_errors import MalformedTime
+from causeway.commitments.varints import uvarint
 
 _MAX_BYTES = 10
 _LIMIT = 1 << 64
@@ -12,12 +13,7 @@ def encode_leb128(value: int) -> bytes:
     """Return ``value``, an unsigned number, in LEB128."""
     if value < 0:
         raise OverflowError(f"{value} is not unsigned")
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
+    return uvarint(value)
 
 
 def decode_leb128(data: bytes) -> int:

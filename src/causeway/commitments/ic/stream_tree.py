@@ -22,14 +22,14 @@ import pyarrow as pa
 from causeway.commitments.hashing import DIGEST_BYTES, Digests
 from causeway.commitments.ic.digest_columns import (
     INDEX_BYTES,
-    fork_digests,
     fork_roots,
     indexed_digests,
     leaf_digests,
 )
-from causeway.commitments.ic.digests import EMPTY_DIGEST, fork_digest, labeled_digest, leaf_digest
+from causeway.commitments.ic.digests import EMPTY_DIGEST, FORK_DOMAIN, fork_digest, labeled_digest, leaf_digest
 from causeway.commitments.ic.hash_tree import Fork, HashTree, Labeled, Leaf, Pruned, build_tree, digest
 from causeway.commitments.ic.pruning import prune
+from causeway.commitments.merkle import level_above
 from causeway.model.errors import IndexOverflow, InvalidInput
 from causeway.model.order import U64, Groups
 
@@ -151,7 +151,7 @@ class MessagesTree:
                 self._levels.append(_GrowingRows())
             # A node that had moved up unpaired is not among these: rounding down leaves it out.
             valid //= 2
-            self._levels[level + 1].put(valid, fork_digests(self._levels[level].rows()[2 * valid :]))
+            self._levels[level + 1].put(valid, level_above(self._levels[level].rows()[2 * valid :], FORK_DOMAIN))
             level += 1
         del self._levels[level + 1 :]
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from causeway.commitments.varints import MORE, PAYLOAD_BITS
 from causeway.model.errors import InvalidInput
 
 Part = Any
@@ -16,9 +17,6 @@ Part = Any
 
 MAX_COLUMN_BYTES = 2**31 - 1
 """What the 32-bit offsets of one bytes column reach."""
-
-PAYLOAD_BITS = 7
-MORE = 0x80
 
 Mask = npt.NDArray[np.bool_]
 
@@ -141,13 +139,3 @@ def varints(values: npt.NDArray[Any]) -> pa.BinaryArray:
 def delimited(column: pa.BinaryArray) -> tuple[pa.BinaryArray, pa.BinaryArray]:
     """Return the parts of each value with its length in front, as unsigned varint."""
     return uvarints(lengths_of(column)), column
-
-
-def uvarint(value: int) -> bytes:
-    """Return one value (not negative) as an unsigned varint."""
-    out = bytearray()
-    while value >= MORE:
-        out.append(value & (MORE - 1) | MORE)
-        value >>= PAYLOAD_BITS
-    out.append(value)
-    return bytes(out)

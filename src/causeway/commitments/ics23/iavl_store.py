@@ -22,14 +22,15 @@ from causeway.commitments.ics23.columns import (
     joined,
     lengths_of,
     spread,
-    uvarint,
     varints,
 )
 from causeway.commitments.ics23.entries import ConflictingChange, Entries, StoreError, UnknownKey, require_ascending
 from causeway.commitments.ics23.iavl_bulk import ascending_tree
 from causeway.commitments.ics23.iavl_tree import NONE, IavlEditor, IavlNodes
-from causeway.commitments.ics23.levels import EMPTY_ROOT, Positions
+from causeway.commitments.ics23.levels import Positions
 from causeway.commitments.ics23.store_proofs import INNER_HEAD, PATH, ProvableStore
+from causeway.commitments.merkle import EMPTY_ROOT
+from causeway.commitments.varints import uvarint
 
 CHILD_HEAD = bytes([DIGEST_BYTES])
 """The length byte in front of every digest in a node."""

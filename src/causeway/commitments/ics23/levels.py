@@ -7,38 +7,13 @@ node moves up unchanged. That is the tree whose left part holds the largest powe
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from causeway.commitments.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
-from causeway.commitments.merkle import INNER_PREFIX
+from causeway.commitments.hashing import DIGEST_BYTES, Digests
+from causeway.commitments.merkle import EMPTY_ROOT, hash_pairs, level_above
 
 Positions = npt.NDArray[np.int64]
-
-EMPTY_ROOT = hashlib.sha256(b"").digest()
-"""Root of a tree without leaves."""
-
-
-def hash_pairs(pairs: Digests) -> Digests:
-    """Return SHA-256(01 || left || right) of each row left || right, shape (n, 64) -> (n, 32)."""
-
-    def preimages(start: int, stop: int) -> pa.BinaryArray:
-        rows = np.empty((stop - start, 1 + 2 * DIGEST_BYTES), dtype=np.uint8)
-        rows[:, 0] = INNER_PREFIX
-        rows[:, 1:] = pairs[start:stop]
-        return binary_rows(rows)
-
-    return sha256_in_pieces(len(pairs), preimages)
-
-
-def level_above(nodes: Digests) -> Digests:
-    """Return the level above ``nodes`` (n, 32): pairs hashed, an odd last node as it is."""
-    half = len(nodes) // 2
-    hashed = hash_pairs(nodes[: 2 * half].reshape(half, 2 * DIGEST_BYTES))
-    return np.concatenate([hashed, nodes[2 * half :]]) if len(nodes) % 2 else hashed
 
 
 class Levels:

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from causeway.commitments.errors import ProofError
 from causeway.commitments.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_each, sha256_in_pieces, sha256_rows
+from causeway.commitments.ics23.columns import uvarints
 from causeway.commitments.ics23.proof_specs import SpecRules, rules_of
 from causeway.commitments.ics23.verify import verify_membership
 from causeway.commitments.limits import MAX_MESSAGE_BYTES
@@ -297,21 +298,10 @@ def _leaves(keys: pa.Array, values: pa.Array, prefixes: pa.BinaryArray) -> Diges
     hashes = np.empty((len(keys), 1 + DIGEST_BYTES), dtype=np.uint8)
     hashes[:, 0] = LENGTH_OF_HASH
     hashes[:, 1:] = sha256_each(pc.cast(values, pa.binary()))
-    lengths = _uvarints(ends - begins)
+    lengths = uvarints(ends - begins)
     key = pc.cast(keys, pa.binary())
     preimages = pc.binary_join_element_wise(prefixes, lengths, key, binary_rows(hashes), pa.scalar(b"", pa.binary()))
     return sha256_each(preimages)
-
-
-def _uvarints(numbers: Places) -> pa.BinaryArray:
-    """Return numbers below 2**21 in groups of 7 bits, lowest first."""
-    width = 1 + (numbers >= 1 << 7) + (numbers >= 1 << 14)
-    groups = np.stack([numbers & 0x7F, numbers >> 7 & 0x7F, numbers >> 14], axis=1).astype(np.uint8)
-    place = np.arange(3)
-    groups |= np.where(place < width[:, None] - 1, 0x80, 0).astype(np.uint8)
-    offsets = np.concatenate([[0], np.cumsum(width)]).astype(np.int32)
-    flat = groups[place < width[:, None]]
-    return pa.BinaryArray.from_buffers(pa.binary(), len(numbers), [None, pa.py_buffer(offsets), pa.py_buffer(flat)])
 
 
 def _buffer(column: pa.Array, room: int = 0) -> tuple[Bytes, Places, Places]:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 
 import pyarrow as pa
 
-from causeway.commitments.ics23.columns import delimited, joined, uvarint
+from causeway.commitments.ics23.columns import delimited, joined
 from causeway.commitments.ics23.entries import UnknownKey, sorted_entries
 from causeway.commitments.ics23.levels import Positions
 from causeway.commitments.ics23.simple_store import SimpleStore
 from causeway.commitments.ics23.store_proofs import ProvableStore
+from causeway.commitments.varints import uvarint
 
 PROOFS = b"\x0a"
 """Tag of MerkleProof.proofs: the proof in the store first, then that of the store."""

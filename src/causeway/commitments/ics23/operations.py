@@ -15,6 +15,7 @@ from Crypto.Hash import keccak as _keccak
 from causeway.commitments.errors import ProofRefused
 from causeway.commitments.ics23.errors import EmptyOperand, SpecMismatch, UnsupportedOperation
 from causeway.commitments.ics23.proof_specs import SpecRules
+from causeway.commitments.varints import uvarint
 from causeway.commitments.wire.ics23_pb2 import HashOp, InnerOp, LeafOp, LengthOp
 
 # Looked up once: attributes of a generated enumeration are found slowly.
@@ -83,7 +84,7 @@ def do_length(length_op: LengthOp, data: bytes) -> bytes:
         SpecMismatch: it requires another length.
     """
     if length_op == VAR_PROTO:
-        return encode_uvarint(len(data)) + data
+        return uvarint(len(data)) + data
     if length_op == NO_PREFIX:
         return data
     if length_op == FIXED32_BIG:
@@ -100,16 +101,6 @@ def do_length(length_op: LengthOp, data: bytes) -> bytes:
             raise SpecMismatch(f"data was {len(data)} bytes, not {required}")
         return data
     raise UnsupportedOperation(f"unsupported lengthop: {length_op}")
-
-
-def encode_uvarint(number: int) -> bytes:
-    """Return ``number`` in groups of 7 bits, lowest first."""
-    encoded = bytearray()
-    while number >= 0x80:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
 
 
 def apply_leaf(leaf: LeafOp, key: bytes, value: bytes) -> bytes:

@@ -34,9 +34,10 @@ from causeway.commitments.errors import MalformedProof, OverLimit, ProofRefused
 from causeway.commitments.hashing import DIGEST_BYTES, Digests
 from causeway.commitments.ics23.columns import data_of, from_lengths, lengths_of
 from causeway.commitments.ics23.entries import Entries, StoreError
-from causeway.commitments.ics23.levels import Levels, level_above
+from causeway.commitments.ics23.levels import Levels
 from causeway.commitments.ics23.simple_leaves import leaf_digests
 from causeway.commitments.limits import MAX_DEPTH, MAX_PROOF_BYTES
+from causeway.commitments.merkle import level_above
 from causeway.commitments.protobuf import parse_canonical
 from causeway.commitments.steps import Step
 from causeway.commitments.wire.range_proof_pb2 import RangeProof

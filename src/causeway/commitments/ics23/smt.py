@@ -16,9 +16,10 @@ import pyarrow.compute as pc
 from causeway.commitments.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_each, sha256_rows
 from causeway.commitments.ics23.columns import Mask, Part, choice, sparse
 from causeway.commitments.ics23.entries import EmptyKey, EmptyValue, Entries, StoreError, ranks, refuse_empty
-from causeway.commitments.ics23.levels import Positions, hash_pairs
+from causeway.commitments.ics23.levels import Positions
 from causeway.commitments.ics23.simple_store import STEP_LEFT, STEP_RIGHT
 from causeway.commitments.ics23.store_proofs import ProvableStore
+from causeway.commitments.merkle import hash_pairs
 
 SMT_LEAF_OP = bytes.fromhex("09 0801 1001 1801 2a0100")
 """LeafOp of SmtSpec, its length in front."""

@@ -24,11 +24,11 @@ from causeway.commitments.ics23.columns import (
     lengths_of,
     require_room,
     spread,
-    uvarint,
     uvarints,
 )
 from causeway.commitments.ics23.entries import Entries, KnownKey, NothingToProve, UnknownKey
 from causeway.commitments.ics23.levels import Positions
+from causeway.commitments.varints import uvarint
 
 KEY = b"\x0a"
 VALUE = b"\x12"

@@ -15,8 +15,9 @@ from causeway.commitments.mmr.errors import CorruptedProof, LeafNotFound, RootMi
 from causeway.commitments.mmr.mountain_range import MountainRange, bag_peaks
 from causeway.commitments.mmr.positions import Node, node_to_position, peaks_of, require_leaf_count
 from causeway.commitments.mmr.proof import inner_step, require_root
-from causeway.commitments.mmr.scale import Reader, encode_compact, encode_u64
+from causeway.commitments.mmr.scale import Reader, encode_u64
 from causeway.commitments.steps import Step
+from causeway.commitments.substrate.compact import encode_compact
 
 _ITEM_BYTES = 8 + DIGEST_BYTES
 

@@ -16,8 +16,9 @@ from causeway.commitments.keccak import keccak256
 from causeway.commitments.mmr.errors import CorruptedProof, LeafNotFound, RootMismatch
 from causeway.commitments.mmr.mountain_range import MountainRange, bag_peaks
 from causeway.commitments.mmr.positions import MAX_LEAVES, Node, node_to_position, peaks_of
-from causeway.commitments.mmr.scale import Reader, encode_compact, encode_u64
+from causeway.commitments.mmr.scale import Reader, encode_u64
 from causeway.commitments.steps import Step
+from causeway.commitments.substrate.compact import encode_compact
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from causeway.commitments.errors import MalformedProof
 from causeway.commitments.hashing import DIGEST_BYTES
 from causeway.commitments.limits import require_length
+from causeway.commitments.substrate.compact import decode_compact
 
 _U64 = 8
 
@@ -12,15 +13,6 @@ _U64 = 8
 def encode_u64(value: int) -> bytes:
     """Return a fixed-width u64, little endian."""
     return value.to_bytes(_U64, "little")
-
-
-def encode_compact(value: int) -> bytes:
-    """Return a compact integer below 2^30: the two lowest bits tell the width, 1, 2 or 4 bytes."""
-    if value < 1 << 6:
-        return (value << 2).to_bytes(1, "little")
-    if value < 1 << 14:
-        return (value << 2 | 1).to_bytes(2, "little")
-    return (value << 2 | 2).to_bytes(4, "little")
 
 
 class Reader:
@@ -53,15 +45,7 @@ class Reader:
     def length(self, width: int) -> int:
         """Return the length of a list whose elements have ``width`` bytes each; they must all be there."""
         start = self._place
-        first = self.take(1)[0]
-        mode = first & 3
-        if mode == 3:
-            # Lengths of 2^30 and more, or padded ones: more than is ever read.
-            raise MalformedProof(f"{self._what} has at byte {start} a length of 2^30 or more")
-        rest = self.take((0, 1, 3)[mode])
-        value = (first | int.from_bytes(rest, "little") << 8) >> 2
-        if (mode == 1 and value < 1 << 6) or (mode == 2 and value < 1 << 14):
-            raise MalformedProof(f"{self._what} has at byte {start} a length that is not in its shortest form")
+        value, self._place = decode_compact(self._data, start, self._what)
         if value * width > len(self._data) - self._place:
             raise MalformedProof(f"{self._what} has at byte {start} a list of {value}, longer than what is left")
         return value

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from hashlib import sha256
 
+from causeway.commitments.merkle import EMPTY_ROOT
 from causeway.commitments.tendermint.commit import Commit, CommitSignature, Flag, SignedHeader, vote_sign_bytes
 from causeway.commitments.tendermint.encoding import number_field
 from causeway.commitments.tendermint.header import BlockId, Header
 from causeway.commitments.tendermint.keys import SigningKey
-from causeway.commitments.tendermint.simple_merkle import EMPTY_ROOT, simple_root
+from causeway.commitments.tendermint.simple_merkle import simple_root
 from causeway.commitments.tendermint.validators import Validator, ValidatorSet
 
 MAX_BLOCK_BYTES = 22_020_096

@@ -16,7 +16,6 @@ from causeway.commitments.tendermint.encoding import (
     message_field,
     number_field,
     sfixed64_field,
-    uvarint,
 )
 from causeway.commitments.tendermint.errors import InvalidHeader
 from causeway.commitments.tendermint.header import (
@@ -32,6 +31,7 @@ from causeway.commitments.tendermint.header import (
 from causeway.commitments.tendermint.keys import SIGNATURE_BYTES
 from causeway.commitments.tendermint.simple_merkle import simple_root
 from causeway.commitments.tendermint.validators import MAX_VALIDATORS, ValidatorSet
+from causeway.commitments.varints import uvarint
 from causeway.commitments.wire import tendermint_types_pb2 as wire
 
 PRECOMMIT = 2

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from causeway.commitments.errors import MalformedProof
+from causeway.commitments.varints import uvarint
 
 SECOND = 10**9
 
@@ -27,16 +28,6 @@ class SecondsAndNanos(Protocol):
 
     seconds: int
     nanos: int
-
-
-def uvarint(value: int) -> bytes:
-    """Return ``value`` (0 or more) in base 128, least significant digit first."""
-    digits = bytearray()
-    while value > 0x7F:
-        digits.append(value & 0x7F | 0x80)
-        value >>= 7
-    digits.append(value)
-    return bytes(digits)
 
 
 def number_field(number: int, value: int) -> bytes:

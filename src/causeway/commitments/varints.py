@@ -1,0 +1,17 @@
+"""Numbers in base 128, as protobuf, Tendermint, ICS-23 and LEB128 write them: seven bits a byte, the low ones first."""
+
+from __future__ import annotations
+
+PAYLOAD_BITS = 7
+MORE = 0x80
+"""Bit of every byte but the last."""
+
+
+def uvarint(value: int) -> bytes:
+    """Return ``value`` (0 or more) in its shortest form."""
+    encoded = bytearray()
+    while value >= MORE:
+        encoded.append(value & (MORE - 1) | MORE)
+        value >>= PAYLOAD_BITS
+    encoded.append(value)
+    return bytes(encoded)
