@@ -6,7 +6,7 @@ import contextlib
 import importlib.metadata
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,10 @@ import psutil
 PACKAGES = ("pyspark", "pyarrow", "numpy", "datafusion", "duckdb", "polars")
 
 
-def machine() -> dict[str, Any]:
-    """Return what the figures depend on: processor, cores, memory, versions."""
+def machine(packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
+    """Return what the figures depend on: processor, cores, memory, versions of ``packages``."""
     versions = {}
-    for package in PACKAGES:
+    for package in packages:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
     return {

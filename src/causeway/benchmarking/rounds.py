@@ -15,7 +15,8 @@ import psutil
 
 from causeway.benchmarking.comparing import differences, extract
 from causeway.benchmarking.machine import machine, peaks, processor_seconds
-from causeway.benchmarking.other import Other, call, check
+from causeway.benchmarking.other import Other, check
+from causeway.benchmarking.process import call
 from causeway.benchmarking.workload import Workload
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.executors import Executor, SparkExecutor

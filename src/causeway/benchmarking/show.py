@@ -8,12 +8,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from causeway.benchmarking.proofs.show import proofs
+
 MIB = 2**20
 
 
 def render(result: dict[str, Any]) -> RenderableType:
-    """Return what ``bench_rounds`` or ``bench_floor`` gave as something that rich prints."""
-    shown = _rounds(result) if result["benchmark"] == "rounds" else _floor(result)
+    """Return what ``bench_rounds``, ``bench_floor`` or ``bench_proofs`` gave as something that rich prints."""
+    shown = {"rounds": _rounds, "floor": _floor, "proofs": proofs}[result["benchmark"]](result)
     return Group(shown, Text(_machine(result), style="dim"))
 
 
@@ -72,7 +74,8 @@ def _machine(result: dict[str, Any]) -> str:
     about = result["machine"]
     packages = ", ".join(f"{name} {version}" for name, version in about["packages"].items())
     load = "" if about["load_before"] is None else f", load before {about['load_before']}"
+    master = f"; master {result['master']}" if "master" in result else ""
     return (
         f"{about['processor']}, {about['cores']} cores, {about['memory_bytes'] // 2**30} GiB, {about['system']}{load}; "
-        f"Python {about['python']}, {packages}; master {result['master']}"
+        f"Python {about['python']}, {packages}{master}"
     )

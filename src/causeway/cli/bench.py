@@ -1,4 +1,4 @@
-"""``causeway bench``: how fast rounds are on this machine, next to other tools that do the same."""
+"""``causeway bench``: how fast rounds and proofs are on this machine, next to other tools that do the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from causeway.cli import shell
 from causeway.cli.watch import notes, results
 from causeway.model.errors import InvalidInput
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Measure rounds on this machine.")
+app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Measure rounds and proofs on this machine.")
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Master = Annotated[str, typer.Option(help="Spark master, such as 'local[2]'.")]
@@ -48,7 +48,7 @@ def rounds(
     """
     from causeway.benchmarking import bench_rounds, render
 
-    sizes = [_number(text) for text in _names(messages)]
+    sizes = [_number(text, "messages") for text in _names(messages)]
     result = _watched(
         "Measuring rounds",
         lambda tell: bench_rounds(
@@ -103,6 +103,45 @@ def floor(
     return shell.OK
 
 
+@app.command("proofs", epilog=shell.EPILOG)
+def proofs(
+    size: Annotated[str, typer.Option(metavar="N", help="Messages of a queue that is committed to.")] = "1e6",
+    repeats: Annotated[
+        int, typer.Option(min=1, help="How often each is measured; what takes the whole queue, half as often.")
+    ] = 5,
+    family: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,NAME",
+            help="Of hashing, ic, ics23, tendermint, substrate, mmr; all of them by default.",
+            show_default=False,
+        ),
+    ] = "",
+    node: Annotated[
+        bool, typer.Option("--node", help="Take turns with other people's verifiers, which npm installs for the run.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Measure commitments and proofs: hashes, queues committed to, proofs made and verified.
+
+    Beside them plain loops, building anew, and verifiers by other people, on the same values in the same run.
+
+    [bold]Example[/bold]: causeway bench proofs --family ics23,ic --node
+    """
+    from causeway.benchmarking import bench_proofs, render
+    from causeway.benchmarking.proofs.bench import FAMILIES
+
+    messages = _number(size, "size")
+    result = _watched(
+        "Measuring proofs",
+        lambda tell: bench_proofs(
+            messages, repeats=repeats, families=_names(family) or FAMILIES, node=node, progress=tell
+        ),
+    )
+    _print(result, render, as_json)
+    return shell.OK
+
+
 def _watched(text: str, measure: Callable[[Callable[[str], None]], dict[str, Any]]) -> dict[str, Any]:
     console = notes()
     if not console.is_terminal:
@@ -122,11 +161,11 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _number(text: str) -> int:
+def _number(text: str, option: str) -> int:
     try:
         number = float(text)
         if number >= 1 and number == int(number):
             return int(number)
     except (ValueError, OverflowError):
         pass
-    raise InvalidInput(f"messages: {text} is not a number of messages; write for example 10000 or 1e6")
+    raise InvalidInput(f"{option}: {text} is not a number of messages; write for example 10000 or 1e6")

@@ -1,0 +1,54 @@
+"""Work in processes of its own: its memory is told apart, and goes with it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+from causeway.model.errors import CausewayError
+
+SPAWN = multiprocessing.get_context("spawn")
+
+
+class BenchmarkFailed(CausewayError):
+    """A process of the benchmark failed, or something measured did not do what it was measured for."""
+
+
+def call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return ``function(*arguments)``, run in a process of its own."""
+    ours, theirs = SPAWN.Pipe()
+    process = SPAWN.Process(target=_call, args=(theirs, function, arguments), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        return answer(ours)
+    except BaseException:
+        process.terminate()
+        raise
+    finally:
+        process.join()
+
+
+def _call(pipe: Connection, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    try:
+        pipe.send((True, function(*arguments)))
+    except Exception:  # told to the process that asked
+        pipe.send((False, traceback.format_exc()))
+
+
+def answer(pipe: Connection) -> Any:
+    """Return what the other process sends: (whether it went well, what came of it).
+
+    Raises:
+        BenchmarkFailed: it did not go well, or the process ended without a word.
+    """
+    try:
+        good, content = pipe.recv()
+    except EOFError:
+        raise BenchmarkFailed("a process of the benchmark ended early; did the machine run out of memory?") from None
+    if not good:
+        raise BenchmarkFailed(f"a process of the benchmark failed: {content.strip().splitlines()[-1]}")
+    return content
