@@ -194,6 +194,23 @@ def test_a_bulk_is_hashed_as_columns() -> None:
 # Proofs
 
 
+def test_proofs_of_many_leaves() -> None:
+    """Levels of which many nodes are computed, as columns, down to few."""
+    count = 3 * VECTOR_THRESHOLD + 7
+    mountains = grown(count)
+    for indices in (range(count), range(0, count, 2), range(1, count - 9, 2)):
+        proof = prove_leaves(mountains, indices)
+        shown = [leaf(index) for index in proof.leaf_indices]
+        steps = verify_leaf_proof(proof, shown, mountains.root(), count)
+        inner = {step.detail: step.result for step in steps if step.operation == "inner"}
+        for detail, result in inner.items():
+            assert mountains.node_at(int(detail.split()[1].rstrip(","))) == result
+        with pytest.raises(RootMismatch):
+            verify_leaf_proof(proof, [*shown[:-1], leaf(count)], mountains.root(), count)
+        with pytest.raises(CorruptedProof):
+            verify_leaf_proof(replace(proof, items=(*proof.items, bytes(32))), shown, mountains.root(), count)
+
+
 def test_steps_lead_from_the_leaf_to_the_root() -> None:
     mountains = grown(7)
     steps = verify_leaf_proof(prove_leaves(mountains, [2]), [leaf(2)], mountains.root())

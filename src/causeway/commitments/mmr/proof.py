@@ -11,8 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from causeway.commitments.hashing import DIGEST_BYTES
-from causeway.commitments.keccak import keccak256
+from causeway.commitments.keccak import VECTOR_THRESHOLD, keccak256, keccak256_rows
 from causeway.commitments.mmr.errors import CorruptedProof, LeafNotFound, RootMismatch
 from causeway.commitments.mmr.mountain_range import MountainRange, bag_peaks
 from causeway.commitments.mmr.positions import MAX_LEAVES, Node, node_to_position, peaks_of
@@ -185,23 +187,33 @@ def _by_mountain(indices: Sequence[int], leaf_count: int) -> Iterator[list[int]]
 def _climb(known: list[tuple[int, bytes]], peak: Node, items: Iterator[bytes], steps: list[Step]) -> bytes:
     """Return the peak over the known leaves, level by level; siblings that are not known are the next items."""
     for height in range(peak.height):
-        parents: list[tuple[int, bytes]] = []
+        parents: list[int] = []
+        pairs: list[bytes] = []
         place = 0
         while place < len(known):
             index, digest = known[place]
             place += 1
             if index & 1:
-                left, right = _next(items, "a left sibling"), digest
+                pair = _next(items, "a left sibling") + digest
             elif place < len(known) and known[place][0] == index + 1:
-                left, right = digest, known[place][1]
+                pair = digest + known[place][1]
                 place += 1
             else:
-                left, right = digest, _next(items, "a right sibling")
-            node = keccak256(left + right)
-            parents.append((index >> 1, node))
-            steps.append(inner_step(Node(height + 1, index >> 1), node))
-        known = parents
+                pair = digest + _next(items, "a right sibling")
+            parents.append(index >> 1)
+            pairs.append(pair)
+        known = list(zip(parents, _digests(pairs), strict=True))
+        steps.extend([inner_step(Node(height + 1, index), node) for index, node in known])
     return known[0][1]
+
+
+def _digests(pairs: list[bytes]) -> list[bytes]:
+    """Return the Keccak-256 digest of each of ``pairs``, 64 bytes each; many are hashed as columns."""
+    if len(pairs) < VECTOR_THRESHOLD:
+        return [keccak256(pair) for pair in pairs]
+    rows = np.frombuffer(b"".join(pairs), dtype=np.uint8).reshape(len(pairs), 2 * DIGEST_BYTES)
+    joined = keccak256_rows(rows).tobytes()
+    return [joined[start : start + DIGEST_BYTES] for start in range(0, len(joined), DIGEST_BYTES)]
 
 
 def inner_step(node: Node, digest: bytes) -> Step:
