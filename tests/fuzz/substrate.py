@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 
 from causeway.commitments.errors import ProofError
+from causeway.commitments.mmr.mountain_range import MountainRange, leaf_hash
+from causeway.commitments.mmr.proof import prove_leaves
 from causeway.commitments.substrate.compact import decode_compact, encode_compact
+from causeway.commitments.substrate.egress import egress_root
+from causeway.commitments.substrate.gossip import GossipedQueue, NeighborPacket, decode_gossip, verify_gossiped_queue
 from causeway.commitments.substrate.hashing import blake2_256
 from causeway.commitments.substrate.node import StateVersion, decode_node
 from causeway.commitments.substrate.proof import prove, read_storage_proof, verify_storage_proof
 from causeway.commitments.substrate.trie import Trie
 from causeway.commitments.substrate.xdm_channels import Channel
+from causeway.commitments.substrate.xdm_confirmation import verify_cross_domain_message
 from causeway.commitments.substrate.xdm_messages import (
     CONSENSUS,
     ChainId,
@@ -50,6 +56,22 @@ ENVELOPE = CrossDomainMessage(
     WeightTag("EndpointRequest", 7),
 )
 RECEIPT = bytes(256)
+QUEUE = (b"one", b"two" * 30, b"")
+QUEUE_ROOT = egress_root(QUEUE)
+
+
+def confirmed() -> tuple[bytes, CrossDomainMessage]:
+    """Return a root of a mountain range, and the envelope with the proof that its state's block is under it."""
+    leaves = [MmrLeaf(block, bytes(32), OUTBOX_STATE.root, bytes(32)).encode() for block in range(5)]
+    mountains = MountainRange()
+    for leaf in leaves:
+        mountains.append(leaf_hash(leaf))
+    made = prove_leaves(mountains, [2])
+    mmr = ConsensusChainMmrProof(1, bytes(32), leaves[2], made.leaf_indices, made.leaf_count, made.items)
+    return mountains.root(), replace(ENVELOPE, proof=replace(ENVELOPE.proof, consensus_chain_mmr_proof=mmr))
+
+
+MMR_ROOT, CARRIER = confirmed()
 
 
 def joined(parts: list[bytes]) -> bytes:
@@ -122,6 +144,26 @@ def envelopes(data: bytes) -> None:
     assert message == OPEN
 
 
+def carriers(data: bytes) -> None:
+    try:
+        envelope = CrossDomainMessage.decode(data)
+        message, _ = verify_cross_domain_message(MMR_ROOT, envelope, response=False, strict_envelope=False)
+    except ProofError:
+        return
+    assert message == OPEN
+
+
+def gossip(data: bytes) -> None:
+    try:
+        heard = decode_gossip(data)
+        assert heard.encode() == data
+        if isinstance(heard, GossipedQueue):
+            verify_gossiped_queue(heard, {QUEUE_ROOT})
+            assert heard.messages == QUEUE
+    except ProofError:
+        return
+
+
 def receipts(data: bytes) -> None:
     try:
         receipt = ExecutionReceipt.decode(data)
@@ -163,6 +205,11 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
         ],
     ),
     "xdm_envelopes": (envelopes, [ENVELOPE.encode()]),
+    "xdm_carriers": (carriers, [CARRIER.encode()]),
+    "icmp_gossip": (
+        gossip,
+        [NeighborPacket((bytes(32), b"\x01" * 32)).encode(), GossipedQueue(QUEUE_ROOT, QUEUE).encode()],
+    ),
     "xdm_receipts": (receipts, [RECEIPT]),
     "xdm_channels": (channels, [Channel(0).encode(), Channel(1, relay_fee=2, maybe_owner=bytes(32)).encode()]),
     "xdm_leaves": (leaves, [MmrLeaf(1, bytes(32), bytes(32), bytes(32)).encode()]),

@@ -5,7 +5,7 @@ A key is ``twox128(pallet) || twox128(item)``, followed for a map by each of its
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -33,7 +33,7 @@ HASHERS: dict[str, Hasher] = {
 """The hashers of storage maps, by the names they have in a runtime's metadata."""
 
 
-@cache
+@lru_cache(maxsize=1024)
 def storage_prefix(pallet: str, item: str) -> bytes:
     """Return the 32 bytes with which all keys of an item start; they are the whole key of a plain value."""
     return twox_128(pallet.encode()) + twox_128(item.encode())
