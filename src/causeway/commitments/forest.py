@@ -82,6 +82,17 @@ class Forest:
         nodes, starts = self._levels[-1]
         return nodes[starts]
 
+    def levels(self, tree: int) -> list[Digests]:
+        """Return the levels of one tree, the leaves first, its root last; none of an empty one."""
+        count, levels = int(self.sizes[tree]), []
+        for nodes, starts in self._levels:
+            if count == 0 or (levels and len(levels[-1]) == 1):
+                break
+            start = int(starts[tree])
+            levels.append(nodes[start : start + count])
+            count = (count + 1) // 2
+        return levels
+
     def sides(self, tree: Rows, first: Rows, count: Rows) -> tuple[Digests, Rows]:
         """Return the sides' digests of runs, joined, and how many each run has.
 

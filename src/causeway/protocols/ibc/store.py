@@ -7,6 +7,7 @@ of the zone's rows), then the queues by remote zone, the receipt queue first: it
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -16,10 +17,10 @@ from causeway.commitments.forest import Forest
 from causeway.commitments.hashing import DIGEST_BYTES, Digests
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.order import U64, Rows, lane_codes, pair_codes
-from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import leaf_of, position_leaves
 from causeway.protocols.ibc.keys import HEAD_KEY, TAIL_KEY, Part
 from causeway.protocols.ibc.state import PROGRAM_TABLE, PROOFS_SCHEMA, SEND, State, keys_of
+from causeway.protocols.ibc.zones import Zones
 from causeway.protocols.sections import section_digests
 
 APPLICATION_PREFIX = b"app/"
@@ -29,6 +30,20 @@ COMMITTED = ("canisters", "connections", "relayers", "slots", "trust")
 
 SEEN = ("peer_received", "peer_done")
 """Columns of ``connections`` that are the relayers' knowledge, not the zone's."""
+
+
+class Committing(Protocol):
+    """What a commitment needs to know; a block's ``Context`` says it."""
+
+    @property
+    def chains(self) -> npt.NDArray[np.uint32]:
+        """Return the positions of the zones whose stores are committed, ascending."""
+        ...
+
+    @property
+    def zones(self) -> Zones:
+        """Return the fixed parts of the network."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -87,7 +102,7 @@ class Store:
         ).select(PROOFS_SCHEMA.names)
 
 
-def commit(state: State, context: Context) -> Store:
+def commit(state: State, context: Committing) -> Store:
     """Return the stores of a block's zones."""
     chains, queues = context.chains, state.queues
     lanes = queues.filter((queues["chain"] != queues["remote"]) & np.isin(queues["chain"], chains))
@@ -112,7 +127,7 @@ def commit(state: State, context: Context) -> Store:
     return Store(Forest(leaves, sizes), chains, lanes, owner, heads, state.leaves, first_entry, counts)
 
 
-def application_entries(state: State, context: Context) -> list[dict[bytes, bytes]]:
+def application_entries(state: State, context: Committing) -> list[dict[bytes, bytes]]:
     """Return the entries of each zone's store that belong to no queue, keys ascending."""
     tables: dict[str, Frame] = {name: getattr(state, name) for name in COMMITTED}
     tables["connections"] = tables["connections"].select([name for name in state.connections.names if name not in SEEN])
@@ -127,7 +142,7 @@ def application_entries(state: State, context: Context) -> list[dict[bytes, byte
     return entries
 
 
-def _application_leaves(state: State, context: Context) -> Digests:
+def _application_leaves(state: State, context: Committing) -> Digests:
     """Return the leaf hashes of ``application_entries``, shape (zones, entries a zone, 32)."""
     entries = application_entries(state, context)
     hashed = b"".join(leaf_of(key, value) for zone in entries for key, value in zone.items())
@@ -157,4 +172,4 @@ def pending_runs(state: State) -> Frame:
     return runs.with_columns(first=first, count=runs["first"] + runs["count"] - first)
 
 
-__all__ = ["Store", "application_entries", "commit", "pending_runs"]
+__all__ = ["Committing", "Store", "application_entries", "commit", "pending_runs"]
