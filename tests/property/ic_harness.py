@@ -105,7 +105,7 @@ def _rows(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
 def faults(scenario: Scenario) -> Faults:
     return Faults(
         forged=_rows(FORGED_SCHEMA, scenario.forged),
-        carriers=_rows(CARRIER_SCHEMA, scenario.carriers),
+        carriers=_rows(CARRIER_SCHEMA, [(*row, None) for row in scenario.carriers]),
         halts=_rows(HALTS_SCHEMA, scenario.halts),
         skip=scenario.skip,
     )
@@ -169,7 +169,7 @@ class KernelRun:
                 rejects.filter(np.isin(rejects["remote"], group)),
                 self.headers,
             )
-            plan = self.kernel.plan(state, group, offers, tick)
+            plan = self.kernel.plan(state, group, offers, INGRESS_SCHEMA.empty_table(), tick)
             ingress = self._ingress(tick.tick, group)
             wanted, recalled = self._read(plan.wanted), self._read(plan.recalled)
             result = self.kernel.round(state, group, plan, wanted, recalled, ingress, tick)

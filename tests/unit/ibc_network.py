@@ -172,7 +172,7 @@ class Network:
             if len(self.groups) > 1:
                 mine = np.isin(ingress["chain"].to_numpy(), self.kernel.numbers()[group])
                 rows = ingress.filter(pa.array(mine))
-            plan = self.kernel.plan(state, group, offers, tick)
+            plan = self.kernel.plan(state, group, offers, rows, tick)
             wanted, recalled = self.outbox.read(plan.wanted), self.outbox.read(plan.recalled)
             self.results.append(self.kernel.round(state, group, plan, wanted, recalled, rows, tick))
         self.states = [result.state for result in self.results]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from causeway.model.frame import Frame, concat
+from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.protocols.contract import Offers, Plan, Tick
 from causeway.protocols.ic.expected_indexes import expected_indexes
 from causeway.protocols.ic.payload import SliceError, check_slices, get_streams
@@ -102,7 +103,9 @@ class Network:
 
     def plan(self, offers: Offers | None = None) -> Plan:
         tick = Tick(self.height + 1, self.height + 1)
-        return self.run.kernel.plan(self.state, self.run.groups[0], offers or self.offers(), tick)
+        return self.run.kernel.plan(
+            self.state, self.run.groups[0], offers or self.offers(), INGRESS_SCHEMA.empty_table(), tick
+        )
 
     def slices(self) -> Frame:
         """The slices that honest endpoints serve now."""

@@ -78,10 +78,10 @@ def run_bucket(deployment: Deployment, lake: Lake, bucket: int, tick: Tick, befo
     kernel, chains = deployment.kernel, deployment.chains(bucket)
     state, files, abandoned = _state(deployment, lake, bucket, tick, before)
     offers, runs = _offers(deployment, lake, bucket, chains, before, state)
-    plan = kernel.plan(state, chains, offers, tick)
+    ingress = deployment.traffic.rows(tick.tick, deployment.numbers[chains])
+    plan = kernel.plan(state, chains, offers, ingress, tick)
     messages = _read_ranges(deployment, lake, plan.wanted, runs, bucket)
     recalled = _read_ranges(deployment, lake, plan.recalled, _runs_of(kernel, state), None)
-    ingress = deployment.traffic.rows(tick.tick, deployment.numbers[chains])
     result = kernel.round(state, chains, plan, messages, recalled, ingress, tick)
     events = result.events if abandoned is None else concat([abandoned, result.events])
     logs = {"events": events, "collected": result.collected, "headers": result.headers}

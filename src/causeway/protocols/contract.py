@@ -204,8 +204,11 @@ class Kernel(Protocol):
         """Return whether nothing that is planned (moves, faults' ends, time-outs) can still come after ``tick``."""
         ...
 
-    def plan(self, state: Any, chains: npt.NDArray[np.uint32], offers: Offers, tick: Tick) -> Plan:
-        """Decide what ``chains`` take from what is offered to them; every refusal is an event with its error's name."""
+    def plan(self, state: Any, chains: npt.NDArray[np.uint32], offers: Offers, ingress: pa.Table, tick: Tick) -> Plan:
+        """Decide what ``chains`` take from what is offered to them; every refusal is an event with its error's name.
+
+        ``ingress``: what comes from users in this round; a protocol may have to look something up for it.
+        """
         ...
 
     def round(

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from causeway.model.frame import Frame, concat, repeated, repeated_bytes
 from causeway.model.ledger import COLLECTED_MESSAGES, Event, Kind, Via
@@ -17,6 +18,7 @@ from causeway.model.order import groups_of, pair_codes, positions_in, stable_ord
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.execute import PUSHED, Handled, as_answers, run_handlers
+from causeway.protocols.ibc.external import relayed
 from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, ingress_arrivals, with_own_identity
 from causeway.protocols.ibc.outputs import answers_by_slot, receipt_codes, send
 from causeway.protocols.ibc.pushing import push, with_ready, without_finished
@@ -42,7 +44,9 @@ def process_block(
     """
     inside = messages["chain"] == messages["remote"]
     local = messages.filter(inside)
-    state, accepted = take_submissions(state, plan, turned(messages.filter(~inside)), context, log)
+    outside = relayed(ingress)
+    transactions, ingress = ingress.filter(outside), ingress.filter(pc.invert(outside))
+    state, accepted = take_submissions(state, plan, turned(messages.filter(~inside)), transactions, context, log)
     entries = accepted.entries
     packets = entries.filter(entries["substream"] == SEND)
     state = _cleaned(_with_tails(state, packets), accepted.cleaned)

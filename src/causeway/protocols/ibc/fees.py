@@ -38,6 +38,15 @@ class Fees:
         if outcome != Refusal.ACCEPTED:
             counts["wasted"] += self._options.header_fee
 
+    def message(self, chain: int, relayer: int, why: Refusal) -> None:
+        """Count one message that was submitted alone."""
+        counts = self._counts[chain, relayer]
+        counts["submitted"] += 1
+        counts["fees"] += self._options.proof_fee
+        accepted = why == Refusal.ACCEPTED
+        counts["accepted" if accepted else "redundant" if why in REDUNDANT else "refused"] += 1
+        counts["wasted"] += 0 if accepted else self._options.proof_fee
+
     def settle(self, rows: Frame, verdicts: Verdicts) -> None:
         """Count the messages of submissions and what became of them."""
         chain, relayer = rows["chain"].tolist(), rows["relayer"].tolist()

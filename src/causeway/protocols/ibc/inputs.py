@@ -38,6 +38,7 @@ class Code(IntEnum):
     PERMISSION = 4
     REJECTED = 16
     NO_PROGRAM = 17
+    MALFORMED = 18
 
 
 NOT_AT_ONCE = "asynchronous receipts are off"
@@ -55,7 +56,11 @@ def receipt_texts(packets: Frame, codes: np.ndarray) -> pa.BinaryArray:
     return pc.replace_with_mask(column, pa.array(codes == Code.NO_PROGRAM), named)
 
 
-_TEXTS = {Code.PERMISSION: b"PermissionDenied", Code.HANDLER_FAILED: NOT_AT_ONCE.encode()}
+_TEXTS = {
+    Code.PERMISSION: b"PermissionDenied",
+    Code.HANDLER_FAILED: NOT_AT_ONCE.encode(),
+    Code.MALFORMED: b"no call between programs",
+}
 
 ARRIVAL_COLUMNS = [*LANE_COLUMNS, *MESSAGE_COLUMNS, "via"]
 """What a program is given and how it came: ``chain`` takes, ``remote`` is where it is from (``NO_CHAIN``: a user)."""
@@ -64,7 +69,7 @@ ARRIVAL_COLUMNS = [*LANE_COLUMNS, *MESSAGE_COLUMNS, "via"]
 def judge_packets(packets: Frame, state: State, context: Context) -> np.ndarray:
     """Return the ``Code`` of the receipt that each packet has at once, 0 for those that a program handles.
 
-    ``packets``: messages with their lane; ``chain`` takes.
+    ``packets``: messages with their lane; ``chain`` takes; ``forced``: the code of one that is no message.
     """
     length = len(packets)
     code = np.zeros(length, dtype=np.uint8)
@@ -80,7 +85,8 @@ def judge_packets(packets: Frame, state: State, context: Context) -> np.ndarray:
     code[~zones.handled[types, packets["chain"]]] = Code.UNKNOWN_TYPE
     if context.options.limited:
         code[_expired(packets, context)] = Code.TIMEOUT
-    return code
+    forced = packets["forced"]
+    return np.where(forced > 0, forced, code).astype(np.uint8)
 
 
 def _expired(packets: Frame, context: Context) -> np.ndarray:
@@ -89,7 +95,7 @@ def _expired(packets: Frame, context: Context) -> np.ndarray:
     return is_expired(max_height, max_time, np.uint64(context.height), np.uint64(context.time), context)
 
 
-def is_expired(max_height: np.ndarray, max_time: np.ndarray, height: Any, time: Any, context: Context) -> np.ndarray:
+def is_expired(max_height: Any, max_time: Any, height: Any, time: Any, context: Context) -> np.ndarray:
     """Return which limits a chain's height and time (ns) are past: strictly, or already when equal (``expiry``)."""
     if context.options.expiry == "strict":
         passed: np.ndarray = (height > max_height) | (time > max_time)
@@ -104,6 +110,11 @@ def with_own_identity(receipts: Frame, packets: Frame) -> Frame:
     Both have the same lanes and indices, row by row. A receipt without a result gives back all that was attached.
     """
     whole = without_result(receipts["code"])
+    # No more comes back than was attached, whatever the other chain says.
+    more = (receipts["cycles_high"] > packets["cycles_high"]) | (
+        (receipts["cycles_high"] == packets["cycles_high"]) & (receipts["cycles_low"] > packets["cycles_low"])
+    )
+    whole |= more
     return receipts.with_columns(
         cycles_high=np.where(whole, packets["cycles_high"], receipts["cycles_high"]),
         cycles_low=np.where(whole, packets["cycles_low"], receipts["cycles_low"]),

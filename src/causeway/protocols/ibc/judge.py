@@ -92,7 +92,7 @@ class Judging:
         self._evidence = evidence
         self._roots = roots
         self._frozen = frozen
-        self._expired = expired
+        self.expired = expired
         self._ordered = context.options.order == "ordered"
         self._again = Refusal.NoOp if context.options.redundant == "noop" else Refusal.OutOfOrder
         self._next: dict[tuple[Lane, int], int] = {}
@@ -146,7 +146,7 @@ class Judging:
             why = Refusal.ReceiptExists
         if why is not None:
             return self.verdicts.refuse(submission, head, head + calls, why)
-        stop = max(head, min(head + calls, self._expired(*lane, height)))
+        stop = max(head, min(head + calls, self.expired(*lane, height)))
         self.verdicts.accept(submission, head, stop)
         self.verdicts.refuse(submission, stop, head + calls, Refusal.TimeoutNotReached)
         self._next[lane, Call.RECEIPT] = stop
@@ -154,17 +154,25 @@ class Judging:
 
     def clean_up(self, submission: int, lane: Lane, height: int, head: int) -> None:
         """Judge a cleanup of a receipt queue, by the ``head`` of the remote send queue."""
-        own = int(self._state.queues["begin"][self._queue(lane, RECEIPT)])
-        own = max([own, *(stop for _, stop in self._taken.get((lane, Call.CLEANUP), []))])
+        own = self.cleaned(lane)
         why = self._position_refused(submission, lane, height)
         if why is None and head <= own:
             why = Refusal.CleanupBackwards
         if why is not None:
             return self.verdicts.refuse(submission, own, own + 1, why)
+        self.clean(submission, lane, own, head)
+        return None
+
+    def cleaned(self, lane: Lane) -> int:
+        """Return the head of a receipt queue by now."""
+        own = int(self._state.queues["begin"][self._queue(lane, RECEIPT)])
+        return max([own, *(stop for _, stop in self._taken.get((lane, Call.CLEANUP), []))])
+
+    def clean(self, submission: int, lane: Lane, own: int, head: int) -> None:
+        """Move the head of a receipt queue from ``own`` to ``head``, and its tail with it where that is lower."""
         self.verdicts.accept(submission, own, head)
         self._taken.setdefault((lane, Call.CLEANUP), []).append((own, head))
         self._next[lane, Call.RECEIVE] = max(self.expected(lane, Call.RECEIVE), head)
-        return None
 
     def _position_refused(self, submission: int, lane: Lane, height: int) -> Refusal | None:
         root = self._roots(*lane, height)

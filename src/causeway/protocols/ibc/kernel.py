@@ -22,10 +22,11 @@ from causeway.protocols.events import EventLog
 from causeway.protocols.ibc.block import process_block
 from causeway.protocols.ibc.client import certify, genesis_trust
 from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.external import recalled_for
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.partition import part, union
 from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
-from causeway.protocols.ibc.relay import submissions, wanted_ranges
+from causeway.protocols.ibc.relay import submissions, wanted_ranges, without_doubles
 from causeway.protocols.ibc.seen import Seen
 from causeway.protocols.ibc.state import (
     CONNECTIONS_SCHEMA,
@@ -177,13 +178,15 @@ class IbcKernel:
         """Return whether nothing that is planned (faults' ends) can still come after ``tick``."""
         return tick >= self.interference.last_change
 
-    def plan(self, state: State, chains: npt.NDArray[np.uint32], offers: Offers, tick: Tick) -> Plan:
+    def plan(self, state: State, chains: npt.NDArray[np.uint32], offers: Offers, ingress: pa.Table, tick: Tick) -> Plan:
         """Let the relayers look at both sides of every connection, and submit what they will."""
         running = self.interference.running(chains, tick.tick)
         context = self.context(running, tick)
         seen = Seen.of(offers, context)
         rows = submissions(state, seen, self.interference, context)
         wanted, recalled = wanted_ranges(rows, state, seen, context)
+        if ingress.num_rows:
+            recalled = without_doubles(concat([recalled, recalled_for(ingress, state, context)]))
         forks = tuple(self.interference.forking(tick.tick))
         return RelayPlan(rows, seen.proofs, wanted, recalled, empty_frame(EVENTS_SCHEMA), seen, forks)
 

@@ -202,10 +202,10 @@ def wanted_ranges(rows: Frame, state: State, seen: Seen, context: Context) -> tu
     begin = np.maximum(own["begin"], queues["begin"][lane])
     end = np.minimum(own["end"], queues["next_index"][lane])
     own = own.with_columns(begin=begin, end=end).filter(end > begin)
-    return concat([foreign, inside]), _merged(own)
+    return concat([foreign, inside]), without_doubles(own)
 
 
-def _merged(ranges: Frame) -> Frame:
+def without_doubles(ranges: Frame) -> Frame:
     """Return ranges of lanes without those that several relayers ask for."""
     order = stable_order(keys_of(ranges), ranges["begin"], ranges["end"])
     ranges = ranges.take(order)

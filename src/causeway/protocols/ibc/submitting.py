@@ -7,8 +7,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pyarrow as pa
 
-from causeway.model.frame import Frame, repeated
+from causeway.model.frame import Frame, concat, repeated
 from causeway.model.ledger import Event, Kind
 from causeway.model.order import groups_of, pair_codes, stable_order
 from causeway.protocols.contract import Plan
@@ -18,6 +19,7 @@ from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import entry_leaves
 from causeway.protocols.ibc.errors import NAMES, Refusal
 from causeway.protocols.ibc.evidence import weigh
+from causeway.protocols.ibc.external import Outsiders, transactions
 from causeway.protocols.ibc.fees import Fees
 from causeway.protocols.ibc.judge import Judging, Verdicts, judge
 from causeway.protocols.ibc.seen import Call, Seen
@@ -56,12 +58,12 @@ class Accepted:
 
 
 def take_submissions(
-    state: State, plan: RelayPlan, messages: Frame, context: Context, log: EventLog
+    state: State, plan: RelayPlan, messages: Frame, ingress: pa.Table, context: Context, log: EventLog
 ) -> tuple[State, Accepted]:
     """Judge what relayers submitted: update clients, accept runs of entries, note what each relayer did.
 
-    ``messages``: the entries that the proofs cover, as ``turned`` names them. Returns the state with its clients and
-    fee accounts after, and what takes effect.
+    ``messages``: the entries that the proofs cover, as ``turned`` names them; ``ingress``: transactions of relayers
+    from outside. Returns the state with its clients and fee accounts after, and what takes effect.
     """
     rows = plan.headers
     leaves = entry_leaves(messages, messages["chain"], context.zones, context.tick_ns)
@@ -72,10 +74,31 @@ def take_submissions(
     judging = Judging(state, evidence, clients.root, clients.frozen, expiry(state, clients, context), context)
     verdicts = judge(judging, rows, plan.details, context)
     fees.settle(rows, verdicts)
-    trust, connections = clients.after()
-    state = replace(state, trust=trust, connections=connections, relayers=fees.after(state.relayers))
     _log_refusals(rows, verdicts, log)
-    return state, _accepted(rows, verdicts, messages)
+    accepted = _accepted(rows, verdicts, messages)
+    if ingress.num_rows:
+        outsiders = Outsiders(clients, judging, fees, context, sequence=len(verdicts.accepted))
+        accepted = _with_outsiders(accepted, outsiders, ingress, log)
+    trust, connections = clients.after()
+    return replace(state, trust=trust, connections=connections, relayers=fees.after(state.relayers)), accepted
+
+
+def _with_outsiders(accepted: Accepted, outsiders: Outsiders, ingress: pa.Table, log: EventLog) -> Accepted:
+    """Return what takes effect with what transactions from outside add to it."""
+    for chain, user, transaction in transactions(ingress, outsiders.context):
+        if transaction is None:
+            outsiders.refused.append((chain, chain, RECEIPT, 0, Refusal.InvalidPacket))
+        else:
+            outsiders.run(chain, user, transaction)
+    if outsiders.refused:
+        columns = [np.array(column) for column in zip(*outsiders.refused, strict=True)]
+        kinds = (np.uint32, np.uint32, np.uint64, np.uint64, np.int32)
+        log.add(control_rows(*(column.astype(kind) for column, kind in zip(columns, kinds, strict=True))))
+    return Accepted(
+        concat([accepted.entries, outsiders.entry_rows().select(accepted.entries.names)]),
+        concat([accepted.expired, outsiders.range_rows(Call.TIMEOUT).select(accepted.expired.names)]),
+        concat([accepted.cleaned, outsiders.range_rows(Call.CLEANUP).select(accepted.cleaned.names)]),
+    )
 
 
 def _update_clients(rows: Frame, seen: Seen, clients: Clients, fees: Fees, log: EventLog, context: Context) -> None:
@@ -163,7 +186,7 @@ def _accepted(rows: Frame, verdicts: Verdicts, messages: Frame) -> Accepted:
     offset = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     entries = messages.take(np.repeat(np.searchsorted(own, asked), counts) + offset)
     return Accepted(
-        entries.with_columns(sequence=np.repeat(runs["sequence"], counts)),
+        entries.with_columns(sequence=np.repeat(runs["sequence"], counts), forced=repeated(np.uint8(0), len(entries))),
         ranges.filter(ranges["call"] == Call.TIMEOUT),
         ranges.filter(ranges["call"] == Call.CLEANUP),
     )

@@ -191,7 +191,7 @@ class IcKernel:
         waits = lifetime_ticks(self.options, self.tick_ns) + 1 if self.options.timeouts == "on" else 0
         return tick >= max([0, *self._move_ticks, self.carriers.last_change]) + waits
 
-    def plan(self, state: State, chains: npt.NDArray[np.uint32], offers: Offers, tick: Tick) -> Plan:
+    def plan(self, state: State, chains: npt.NDArray[np.uint32], offers: Offers, ingress: pa.Table, tick: Tick) -> Plan:
         """Build the payloads of ``chains``: the slices that pass the checks, and the refusals of those that do not."""
         running = self.carriers.running(chains, tick.tick)
         context = self.context(running, tick)
