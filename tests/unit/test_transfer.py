@@ -215,6 +215,7 @@ def test_what_cannot_be_credited_is_refunded(at: int, peer: int, receiver: str, 
     assert net.receipts() == ({} if code is None else {(A, 0, peer): code})
     net.settle()
     delivered = code == Code.SUCCESS
+    assert gold(net) == Supply(1000, 1000 - 100 * delivered, 0, 0, beyond=100 * delivered)
     after = books(net)[A]
     assert (after["delivered"], after["refunded"], after["open"]) == (int(delivered), int(not delivered), {})
     assert after["accounts"] == {"gold": {1: 1000 - 100 * delivered}}

@@ -5,7 +5,8 @@ Rules, at every height at which all zones have made a block, whatever is under w
 1. On each program, accounts and escrow of a denomination are its supply there.
 2. Vouchers are covered: what program Q holds in escrow for program P, less the vouchers that P has made for it, is
    what is under way between the two: at least nothing, and at most what their open transfers are about.
-3. So is the whole: accounts on all zones and what is under way are together the supply at home.
+3. So is the whole: accounts on all zones, what is under way and what is in escrow for strangers are together the supply
+   at home.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ class Supply:
     """Where the tokens of one denomination are, by its program at home.
 
     ``total``: the supply at home; ``home``: in accounts at home; ``abroad``: vouchers in accounts on other zones;
-    ``under_way``: in packets, or in receipts that are still to bring it back.
+    ``under_way``: in packets, or in receipts that are still to bring it back. ``beyond``: in escrow for programs whose
+    books are not among those seen.
     """
 
     total: int
     home: int
     abroad: int
     under_way: int
+    beyond: int = 0
 
 
 def books_of(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,24 +58,25 @@ def supply(books: Mapping[int, Books]) -> dict[tuple[int, str], Supply]:
     home: dict[tuple[int, str], int] = defaultdict(int)
     abroad: dict[tuple[int, str], int] = defaultdict(int)
     under_way: dict[tuple[int, str], int] = defaultdict(int)
+    beyond: dict[tuple[int, str], int] = defaultdict(int)
     for number, own in books.items():
         _require_balanced(number, own)
         for denom, accounts in own["accounts"].items():
             origin = _origin(number, denom, books)
             if origin is not None:
                 (abroad if trace_of(denom)[0] else home)[origin] += sum(accounts.values())
-    for holder, denom, gap in _gaps(books):
+    for holder, peer, denom, gap in _gaps(books):
         origin = _origin(holder, denom, books)
         if origin is not None:
-            under_way[origin] += gap
+            (under_way if peer in books else beyond)[origin] += gap
     found = {}
     for number, own in books.items():
         for denom, total in own["supply"].items():
             if trace_of(denom)[0]:
                 continue
             key = number, denom
-            found[key] = Supply(total, home[key], abroad[key], under_way[key])
-            if total != home[key] + abroad[key] + under_way[key]:
+            found[key] = Supply(total, home[key], abroad[key], under_way[key], beyond[key])
+            if total != home[key] + abroad[key] + under_way[key] + beyond[key]:
                 raise SupplyBroken(f"program {number}, {denom}: {found[key]} does not add up")
     return found
 
@@ -90,8 +94,8 @@ def _require_balanced(number: int, own: Books) -> None:
             raise SupplyBroken(f"program {number}, {denom}: accounts and escrow {held[denom]}, supply {stated}")
 
 
-def _gaps(books: Mapping[int, Books]) -> Iterator[tuple[int, str, int]]:
-    """Yield (holder, its denomination, escrow less vouchers) for each peer; raise where it cannot be."""
+def _gaps(books: Mapping[int, Books]) -> Iterator[tuple[int, int, str, int]]:
+    """Yield (holder, peer, denomination at the holder, escrow less vouchers); raise where it cannot be."""
     open_amounts: dict[tuple[int, int, str], int] = defaultdict(int)
     pairs: set[tuple[int, int, str]] = set()
     for number, own in books.items():
@@ -106,15 +110,16 @@ def _gaps(books: Mapping[int, Books]) -> Iterator[tuple[int, str, int]]:
             if peers and peers[0] in books:
                 pairs.add((peers[0], number, denom.removeprefix(hop(peers[0]))))
     for holder, peer, denom in sorted(pairs):
-        if peer not in books:
-            continue
         escrow = books[holder]["escrow"].get(peer, {}).get(denom, 0)
+        if peer not in books:
+            yield holder, peer, denom, escrow
+            continue
         vouchers = books[peer]["supply"].get(hop(holder) + denom, 0)
         most = open_amounts[holder, peer, denom]
         if not 0 <= escrow - vouchers <= most:
             text = f"program {holder}, {denom}: escrow for {peer} {escrow}, vouchers there {vouchers}, open {most}"
             raise SupplyBroken(text)
-        yield holder, denom, escrow - vouchers
+        yield holder, peer, denom, escrow - vouchers
 
 
 def _origin(number: int, denom: str, books: Mapping[int, Books]) -> tuple[int, str] | None:
