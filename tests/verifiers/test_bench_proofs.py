@@ -33,7 +33,7 @@ def test_they_take_turns_with_ours(folder: str) -> None:
 
 def test_what_they_refuse_fails_the_benchmark(folder: str) -> None:
     work = {"spec": "iavl", "root": "00" * 32, "claims": [["00", "00", ""]]}
-    with OtherVerifier(folder, "ics23", work) as other, pytest.raises(BenchmarkFailed, match="ics23 in Node: "):
-        other.measure()
+    with pytest.raises(BenchmarkFailed, match="ics23 in Node: "):
+        OtherVerifier(folder, "ics23", work)
     with pytest.raises(BenchmarkFailed, match="unheard_of in Node: "):
         OtherVerifier(folder, "unheard_of", {})
