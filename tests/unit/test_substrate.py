@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from causeway.commitments.errors import MalformedProof, OverLimit, ProofRefused
@@ -259,6 +262,28 @@ def test_limits_of_proofs_and_keys() -> None:
         Trie.build([bytes(1 << 15)], [b""])
     with pytest.raises(InvalidInput):
         Trie.build([b"a", b"b"], [b""])
+
+
+@pytest.mark.parametrize("column", [["ab"], [b"ab", "ab"], [None], [1], [b"ab", None]])
+def test_columns_hold_byte_strings_only(column: list[Any]) -> None:
+    """The digits of a key as text are another key than the key."""
+    with pytest.raises(InvalidInput):
+        Trie.build(column, [b""] * len(column))
+    with pytest.raises(InvalidInput):
+        ordered_root(column)
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        with pytest.raises(InvalidInput, match="text"):
+            ordered_root(pa.array(["ab"], kind))
+
+
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary(2), pa.binary_view()])
+def test_columns_of_every_kind_of_byte_string(kind: pa.DataType) -> None:
+    whole = pa.array([b"zz", b"ab", b"cd", b"ef", b"zz"], kind)
+    expected = Trie.build([b"ab", b"cd", b"ef"], [b"ab", b"cd", b"ef"]).root
+    part = whole[1:4]
+    pieces = pa.chunked_array([part[:1], part[1:]])
+    for column in (part, pieces):
+        assert Trie.build(column, column).root == expected
 
 
 def test_what_a_root_of_ones_own_cannot_make_readable() -> None:

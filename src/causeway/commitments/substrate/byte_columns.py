@@ -26,8 +26,13 @@ def byte_column(values: pa.Array | pa.ChunkedArray | Iterable[bytes]) -> pa.Larg
     """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
+    if not isinstance(values, pa.Array):
+        values = list(values)
+    # Text would be read as its bytes in UTF-8, which is wrong where it is hexadecimal.
+    if _is_text(values):
+        raise InvalidInput("a column of keys or values holds text, only byte strings are allowed")
     try:
-        column = values if isinstance(values, pa.Array) else pa.array(list(values), LARGE_BINARY)
+        column = values if isinstance(values, pa.Array) else pa.array(values, LARGE_BINARY)
         column = column.cast(LARGE_BINARY)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InvalidInput(f"a column of keys or values holds something else than byte strings: {error}") from error
@@ -93,3 +98,10 @@ def positions(starts: Rows, counts: Rows) -> Rows:
     """Return ``starts[i] + 0 .. starts[i] + counts[i] - 1`` for each i, one behind the other."""
     ends = np.cumsum(counts)
     return np.arange(int(ends[-1]) if len(ends) else 0, dtype=np.int64) + np.repeat(starts - ends + counts, counts)
+
+
+def _is_text(values: pa.Array | list[bytes]) -> bool:
+    if isinstance(values, list):
+        return any(issubclass(kind, str) for kind in set(map(type, values)))
+    kind = values.type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

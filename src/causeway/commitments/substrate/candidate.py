@@ -6,12 +6,11 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 import numpy as np
-import pyarrow as pa
 
 from causeway.commitments.errors import ProofError
 from causeway.commitments.limits import MAX_PROOF_BYTES
 from causeway.commitments.steps import Step
-from causeway.commitments.substrate.egress import egress_queue_roots, egress_roots, require_size
+from causeway.commitments.substrate.egress import egress_queue_roots, require_size
 from causeway.commitments.substrate.errors import (
     EgressRootMismatch,
     IngressChainMismatch,
@@ -20,6 +19,7 @@ from causeway.commitments.substrate.errors import (
     MissingEgressRoot,
     NotAPrefix,
 )
+from causeway.commitments.substrate.ordered import ordered_roots
 from causeway.model.order import Groups
 
 BlockRoots = tuple[int, Sequence[tuple[int, bytes]]]
@@ -116,9 +116,7 @@ def _require_roots(
     counts = np.array([len(queue) for queue in given], dtype=np.int64)
     queues = Groups(np.cumsum(counts) - counts, counts, len(messages))
     steps = []
-    for (block, sender, root), found in zip(
-        due, egress_roots(pa.array(messages, pa.large_binary()), queues), strict=True
-    ):
+    for (block, sender, root), found in zip(due, ordered_roots(messages, queues), strict=True):
         digest = found.tobytes()
         if digest != root:
             raise IngressRootMismatch(
