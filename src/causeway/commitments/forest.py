@@ -84,7 +84,8 @@ class Forest:
 
     def levels(self, tree: int) -> list[Digests]:
         """Return the levels of one tree, the leaves first, its root last; none of an empty one."""
-        count, levels = int(self.sizes[tree]), []
+        levels: list[Digests] = []
+        count = int(self.sizes[tree])
         for nodes, starts in self._levels:
             if count == 0 or (levels and len(levels[-1]) == 1):
                 break

@@ -1,0 +1,225 @@
+"""A network as its lake alone tells it: what there is without the scenario's file and without the programs' classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.errors import InvalidInput
+from causeway.model.frame import Frame, empty_frame, from_table
+from causeway.model.topology import Topology
+from causeway.network.directory import unknown
+from causeway.pipeline.lake import Lake, LakeError, Manifest
+from causeway.pipeline.storage import Storage
+from causeway.protocols.ibc.options import IbcOptions
+from causeway.protocols.ibc.zones import Zones
+
+NANOSECONDS = 1_000_000_000
+
+BATCH = 1 << 14
+"""Rows of a file that are in memory at once while some of them are looked for."""
+
+Mask = npt.NDArray[np.bool_]
+Chosen = Callable[[pa.RecordBatch], Mask]
+"""Says of a batch of rows which are wanted."""
+
+
+@dataclass(frozen=True)
+class OpenedLake:
+    """The network in a lake, for readers. Picklable.
+
+    Attributes:
+        lake: the lake; it may be one that is being written.
+        about: what the lake says of itself.
+        topology: the chains, the programs on them at genesis, and their moves.
+    """
+
+    lake: Lake
+    about: Mapping[str, Any]
+    topology: Topology
+
+    @property
+    def protocol(self) -> str:
+        """Return the name of the protocol."""
+        name: str = self.about["protocol"]
+        return name
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Return the protocol's options as the scenario gave them."""
+        options: Mapping[str, Any] = self.about["scenario"]["options"]
+        return options
+
+    @property
+    def seed(self) -> int:
+        """Return the network's seed."""
+        return int(self.about["scenario"]["network"]["seed"])
+
+    @property
+    def tick_ns(self) -> int:
+        """Return how many nanoseconds a tick has."""
+        return round(self.about["seconds_per_tick"] * NANOSECONDS)
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Return the chains' names by position."""
+        return [item["name"] for item in self.about["chains"]]
+
+    @cached_property
+    def program_names(self) -> dict[int, str]:
+        """Return the programs' names by number."""
+        programs = self.topology.programs
+        return dict(zip(programs["number"].to_pylist(), programs["name"].to_pylist(), strict=True))
+
+    @cached_property
+    def zones(self) -> Zones:
+        """Return the zones of a network under ``ibc``.
+
+        Raises:
+            InvalidInput: the network has another protocol.
+        """
+        if self.protocol != "ibc":
+            raise InvalidInput(
+                f"lake: {self.lake.storage.uri} is of the protocol {self.protocol}; only one of ibc has zones"
+            )
+        return Zones(self.topology, IbcOptions(**self.options))
+
+    def position(self, chain: str) -> int:
+        """Return the position of the chain of that name.
+
+        Raises:
+            InvalidInput: there is none.
+        """
+        if chain not in self._positions:
+            raise InvalidInput(f"chain: {unknown('chain', chain, self.names)}")
+        return self._positions[chain]
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: position for position, name in enumerate(self.names)}
+
+    def bucket(self, position: int) -> str:
+        """Return the bucket of the chain at a position, as manifests name it."""
+        ends = [end for _, end in self.about["buckets"]]
+        return str(int(np.searchsorted(np.array(ends), position, side="right")))
+
+    def last_height(self) -> int:
+        """Return the last committed height.
+
+        Raises:
+            LakeError: there is none yet.
+        """
+        heights = self.lake.heights()
+        if not heights:
+            raise LakeError(f"lake: {self.lake.storage.uri} has no committed height yet")
+        return heights[-1]
+
+    def manifest(self, height: int | None = None) -> Manifest:
+        """Return the manifest of a height, by default the last.
+
+        Raises:
+            LakeError: it is not committed.
+        """
+        return self.lake.manifest(self.last_height() if height is None else height)
+
+    def state_names(self) -> list[str]:
+        """Return the names of all state tables, those of the programs in use included."""
+        return [table["name"] for table in self.about["tables"]["state"]]
+
+    def state_rows(self, manifest: Manifest, table: str, position: int, schema: pa.Schema) -> Frame:
+        """Return the rows of a state table that belong to the chain at a position, in the table's order.
+
+        ``schema`` is the table's; its first column says whose a row is: a chain's, or a program's, whose chain's it is.
+        """
+        path = manifest.state.get(table, {}).get(self.bucket(position))
+        if path is None:
+            return empty_frame(schema)
+        owner = schema.names[0]
+
+        def mine(batch: pa.RecordBatch) -> Mask:
+            owners = batch[owner].to_numpy()
+            mask: Mask = (owners if owner == "chain" else self.zones.host_of(owners)) == position
+            return mask
+
+        return from_table(select(self.lake.storage, path, None, mine))
+
+    def log_rows(
+        self, table: str, height: int, position: int, columns: Sequence[str], chosen: Chosen, taker: int | None = None
+    ) -> pa.Table | None:
+        """Return the rows of a log table at a height, of the bucket of the chain at ``position``, that are ``chosen``.
+
+        Read is one file: the height's own, or the one into which it was compacted; None where there is none. ``taker``:
+        of transfers, the position of a chain that the rows are for; only what its bucket takes is read.
+        """
+        manifest = self.lake.manifest(height)
+        path = manifest.log.get(table, {}).get(self.bucket(position))
+        if path is None:
+            return None
+        groups = None
+        if taker is not None:
+            of_taker = manifest.row_groups[path].get(self.bucket(taker))
+            if of_taker is None:
+                return None
+            groups = [of_taker]
+        try:
+            return select(self.lake.storage, path, columns, chosen, groups)
+        except FileNotFoundError:
+            return self._compacted_rows(table, height, columns, chosen)
+
+    def _compacted_rows(self, table: str, height: int, columns: Sequence[str], chosen: Chosen) -> pa.Table:
+        own = np.uint64(height)
+        extended = [*columns, *(["height"] if "height" not in columns else [])]
+
+        def wanted(batch: pa.RecordBatch) -> Mask:
+            mask: Mask = batch["height"].to_numpy() == own
+            return mask & chosen(batch) if mask.any() else mask
+
+        files = self.lake.log_files(table, [height])
+        found = [select(self.lake.storage, path, extended, wanted) for path in files]
+        return pa.concat_tables(found).select(columns)
+
+
+def open_lake(uri: str) -> OpenedLake:
+    """Return the network in the lake at a path or URI.
+
+    Raises:
+        LakeError: there is no lake, or it is of another version.
+    """
+    lake = Lake.at(uri).identified()
+    tables = {name: lake.storage.read_table(f"{name}.parquet") for name in ("chains", "programs", "registry")}
+    return OpenedLake(lake, lake.about(), Topology(tables["chains"], tables["programs"], tables["registry"]))
+
+
+def select(
+    storage: Storage,
+    path: str,
+    columns: Sequence[str] | None,
+    chosen: Chosen,
+    row_groups: Collection[int] | None = None,
+) -> pa.Table:
+    """Return the rows of a Parquet file that are ``chosen``; the others are in memory a batch at a time.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+    """
+    with storage.open_parquet(path) as file:
+        groups = range(file.num_row_groups) if row_groups is None else row_groups
+        names = file.schema_arrow.names if columns is None else list(columns)
+        schema = pa.schema([file.schema_arrow.field(name) for name in names])
+        kept = []
+        for batch in file.iter_batches(BATCH, row_groups=[*groups], columns=names, use_threads=False):
+            mask = chosen(batch)
+            if mask.all():
+                kept.append(batch)
+            elif mask.any():
+                kept.append(batch.filter(pa.array(mask)))
+        return pa.Table.from_batches(kept, schema=schema) if kept else schema.empty_table()
+
+
+__all__ = ["OpenedLake", "open_lake", "select"]

@@ -1,0 +1,350 @@
+"""Proofs taken from a lake: the store of one zone under ``ibc`` at one committed height, ready to prove what is in it.
+
+    opened = open_lake("my-lake")
+    store = store_at(opened, "A")                        # the last height; store_at(opened, "A", 17) another
+    store.queues()                                       # which queues there are, and what is in them
+    key = store.key("B", Purpose.SEND, 3)
+    store.value(key), store.prove_existence(key)         # V_send, and an encoded ICS-23 CommitmentProof
+    store.run("B", Purpose.SEND, 3, 9)                   # entries 3 to 8, and one proof of all of them
+    store.certification, store.signed                    # the signed header whose root they are under
+
+Opening hashes the inner nodes of the zone's tree once, from the leaves' digests that the lake has. After that a proof
+costs the rows it names: no other entry is read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.commitments.hashing import binary_rows
+from causeway.commitments.ics23.columns import joined
+from causeway.commitments.ics23.entries import Entries
+from causeway.commitments.ics23.levels import Levels, Positions
+from causeway.commitments.ics23.range_proof import encode_range_proof
+from causeway.commitments.ics23.simple_leaves import leaf_digests
+from causeway.commitments.ics23.simple_store import SIMPLE_LEAF_OP, sibling_steps
+from causeway.commitments.ics23.store_proofs import ProvableStore
+from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
+from causeway.model.errors import InvalidInput
+from causeway.model.frame import Frame, empty_frame
+from causeway.model.order import U64
+from causeway.network.directory import unknown
+from causeway.network.opened import OpenedLake
+from causeway.network.pushed import PushedEntries
+from causeway.pipeline.lake import LakeError, Manifest
+from causeway.protocols.ibc.entries import values_of
+from causeway.protocols.ibc.keys import INDEX_BYTES, MAX_INDEX, Key, Part, Purpose, queue_name
+from causeway.protocols.ibc.state import (
+    CANISTERS_SCHEMA,
+    PROGRAM_TABLE,
+    PROOFS_SCHEMA,
+    RECEIPT,
+    RUNS_SCHEMA,
+    SEND,
+    STATE_TABLES,
+    State,
+)
+from causeway.protocols.ibc.store import application_entries, commit
+from causeway.protocols.ibc.values import encode_position
+from causeway.protocols.ibc.zones import Zones
+
+Mask = npt.NDArray[np.bool_]
+
+SUBSTREAMS = {Purpose.RECEIPT: RECEIPT, Purpose.SEND: SEND}
+PURPOSES = {substream: purpose for purpose, substream in SUBSTREAMS.items()}
+NOT_COMMITTED = {"runs": RUNS_SCHEMA, "proofs": PROOFS_SCHEMA}
+"""State tables of which a store holds nothing."""
+
+
+@dataclass(frozen=True)
+class OneZone:
+    """A zone whose store is committed to."""
+
+    chains: npt.NDArray[np.uint32]
+    zones: Zones
+
+
+@dataclass(frozen=True)
+class Queue:
+    """A queue of a zone: what its store says of it.
+
+    Attributes:
+        remote, purpose: whom it is kept for, and what it holds.
+        head, tail: where it begins, and the index that comes next.
+        indices: the entries that are in it, ascending; not every index from head to tail has one.
+    """
+
+    remote: str
+    purpose: Purpose
+    head: int
+    tail: int
+    indices: U64
+
+
+class ZoneStore(ProvableStore):
+    """The store of a zone at a height, with all levels of its tree. Entries are read from the lake when asked for.
+
+    Besides what is here: ``prove``, ``prove_existence``, ``existence_proofs``, ``absence_proofs``, ``batch_proof`` and
+    ``compressed_proof`` of ``ProvableStore``. Made by ``store_at``; reading of one store from several threads is safe.
+    """
+
+    def __init__(self, opened: OpenedLake, chain: str, manifest: Manifest) -> None:
+        position = opened.position(chain)
+        self.opened, self.chain, self.height, self.tick = opened, chain, manifest.height, manifest.tick
+        zone = OneZone(np.array([position], dtype=np.uint32), opened.zones)
+        state = _state(opened, position, manifest)
+        committed = commit(state, zone)
+        self.tree = Levels(committed.forest.levels(0))
+        self._application = list(application_entries(state, zone)[0].items())
+        self._lanes, self._heads = committed.lanes, np.asarray(committed.heads, dtype=np.int64)
+        self._first, self._counts = committed.first_entry, committed.counts
+        self._indices: U64 = committed.entries["index"]
+        self._names = [
+            queue_name(opened.names[remote], PURPOSES[substream])
+            for remote, substream in zip(
+                committed.lanes["remote"].tolist(), committed.lanes["substream"].tolist(), strict=True
+            )
+        ]
+        self._pushed = PushedEntries(opened, position, manifest)
+        self.certification = self._certified(position)
+
+    def _certified(self, position: int) -> bytes:
+        """Return what certifies the root; raises ``LakeError`` when the state does not have the root of the header."""
+
+        def mine(batch: pa.RecordBatch) -> Mask:
+            mask: Mask = batch["chain"].to_numpy() == position
+            return mask
+
+        rows = self.opened.log_rows("headers", self.height, position, ["chain", "root", "certification"], mine)
+        if rows is None or rows.num_rows != 1:
+            raise LakeError(f"lake: {self.opened.lake.storage.uri} has no header of {self.chain} at {self.height}")
+        root, certification = rows["root"][0].as_py(), rows["certification"][0].as_py()
+        if root != self.root:
+            raise LakeError(
+                f"lake: {self.opened.lake.storage.uri}: the state of {self.chain} at height {self.height} has root "
+                f"{self.root.hex()}, its header says {root.hex()}"
+            )
+        signed: bytes = certification
+        return signed
+
+    # ---- what there is
+
+    @property
+    def root(self) -> bytes:
+        """Return the root, 32 bytes."""
+        return self.tree.root
+
+    @cached_property
+    def signed(self) -> HeaderUpdate | None:
+        """Return the signed header with its validators, building on the height before; None at height 0, which nobody
+        signs.
+        """
+        return decode_header_update(self.certification) if self.certification else None
+
+    def queues(self) -> list[Queue]:
+        """Return the zone's queues in the order of their keys."""
+        return [self._queue(lane) for lane in range(len(self._lanes))]
+
+    def queue(self, remote: str, purpose: Purpose) -> Queue:
+        """Return the queue that the zone keeps for ``remote``.
+
+        Raises:
+            InvalidInput: there is none.
+        """
+        return self._queue(self._lane(remote, purpose))
+
+    def _queue(self, lane: int) -> Queue:
+        rows = self._lanes
+        return Queue(
+            self.opened.names[int(rows["remote"][lane])],
+            PURPOSES[int(rows["substream"][lane])],
+            int(rows["begin"][lane]),
+            int(rows["next_index"][lane]),
+            self._indices[self._first[lane] : self._first[lane] + self._counts[lane]],
+        )
+
+    def _lane(self, remote: str, purpose: Purpose) -> int:
+        known = [self.opened.names[place] for place in self._lanes["remote"][::2].tolist()]
+        if remote not in known:
+            self.opened.position(remote)  # a name that no chain has is told as such
+            raise InvalidInput(f"remote: {self.chain} is not connected with {unknown('connection', remote, known)}")
+        return 2 * known.index(remote) + SUBSTREAMS[purpose]
+
+    def key(self, remote: str, purpose: Purpose, index: int) -> bytes:
+        """Return the key of an entry of a queue, whether the entry is there or not."""
+        return Key(remote, purpose, Part.INDEX, index).encode()
+
+    def value(self, key: bytes) -> bytes | None:
+        """Return what is stored under a key, None if nothing is."""
+        places, there = self.locate(pa.array([key], pa.binary()))
+        if not there[0]:
+            return None
+        value: bytes = self.entries_at(places).values[0].as_py()
+        return value
+
+    def run(self, remote: str, purpose: Purpose, begin: int, end: int) -> tuple[Entries, bytes]:
+        """Return entries ``begin`` to ``end`` - 1 of a queue, and the encoded RangeProof of all of them.
+
+        Raises:
+            InvalidInput: there is no such queue, or it does not have all of them.
+        """
+        queue, lane = self.queue(remote, purpose), self._lane(remote, purpose)
+        count = end - begin
+        first = int(np.searchsorted(queue.indices, np.uint64(begin))) if 0 <= begin < end <= MAX_INDEX else -1
+        # Indices ascend, so these are all there if the last of as many is the one that is asked for.
+        if first < 0 or first + count > len(queue.indices) or int(queue.indices[first + count - 1]) != end - 1:
+            raise InvalidInput(f"indices: {begin}:{end}: not all of them are there; {described(queue)}")
+        start = int(self._heads[lane]) + 1 + first
+        return self.range_proof(start, start + count - 1)
+
+    def range_proof(self, first: int, last: int) -> tuple[Entries, bytes]:
+        """Return the entries at positions ``first`` to ``last`` of the store, and the encoded RangeProof of them."""
+        entries = self.entries_at(np.arange(first, last + 1, dtype=np.int64))
+        return entries, encode_range_proof(entries, self.tree, first)
+
+    # ---- a ``ProvableStore``
+
+    def __len__(self) -> int:
+        return len(self.tree)
+
+    def locate(self, keys: pa.BinaryArray) -> tuple[Positions, Mask]:
+        """Return for each key how many entries come before it, and whether the entry there is its own."""
+        found = [self._located(key) for key in keys.to_pylist()]
+        return np.array([place for place, _ in found], dtype=np.int64), np.array([there for _, there in found], bool)
+
+    def _located(self, key: bytes) -> tuple[int, bool]:
+        marks, places = self._marks
+        mark = bisect_left(marks, key)
+        if mark < len(marks) and marks[mark] == key:
+            return places[mark], True
+        between = mark - len(self._application)
+        if between < 0 or between % 2 == 0:  # before a head, or among the application's entries
+            return (places[mark] if mark < len(marks) else len(self)), False
+        lane = between // 2
+        # Between head and tail of a queue all keys begin with its name.
+        rest = key[len(self._names[lane]) :]
+        index = np.uint64(int.from_bytes(rest[:INDEX_BYTES].ljust(INDEX_BYTES, b"\0"), "big"))
+        own = self._indices[self._first[lane] : self._first[lane] + self._counts[lane]]
+        rank = int(np.searchsorted(own, index, side="right" if len(rest) > INDEX_BYTES else "left"))
+        there = len(rest) == INDEX_BYTES and rank < len(own) and own[rank] == index
+        return int(self._heads[lane]) + 1 + rank, bool(there)
+
+    @cached_property
+    def _marks(self) -> tuple[list[bytes], list[int]]:
+        """Return the keys of all that is no entry of a queue, ascending, with their positions."""
+        marks, places = [key for key, _ in self._application], list(range(len(self._application)))
+        for name, head, count in zip(self._names, self._heads.tolist(), self._counts.tolist(), strict=True):
+            remote_key = name + b"\x00", name + b"\x7f"
+            marks += remote_key
+            places += [head, head + 1 + count]
+        return marks, places
+
+    def entries_at(self, positions: Positions) -> Entries:
+        """Return the entries at ``positions``, in that order.
+
+        Raises:
+            LakeError: the lake's transfers are not what the zone has committed to.
+        """
+        positions = np.asarray(positions, dtype=np.int64)
+        lanes = np.searchsorted(self._heads, positions, side="right") - 1
+        parts: list[tuple[Any, pa.BinaryArray, pa.BinaryArray]] = []
+        for lane in np.unique(lanes).tolist():
+            rows = np.flatnonzero(lanes == lane)
+            parts += self._application_at(rows, positions) if lane < 0 else self._of_queue(lane, rows, positions)
+        if not parts:
+            return Entries.none()
+        order = pa.array(np.argsort(np.concatenate([rows for rows, _, _ in parts]), kind="stable"))
+        keys, values = (pa.concat_arrays([part[place] for part in parts]).take(order) for place in (1, 2))
+        entries = Entries(keys, values)
+        wrong = (leaf_digests(entries) != self.tree.levels[0][positions]).any(axis=1) if len(positions) else []
+        if np.any(wrong):
+            key = keys[int(np.argmax(wrong))].as_py()
+            raise LakeError(
+                f"lake: {self.opened.lake.storage.uri}: what it has for key {key.hex()} of {self.chain} at height "
+                f"{self.height} is not what the zone has committed to"
+            )
+        return entries
+
+    def _application_at(self, rows: Any, positions: Positions) -> list[tuple[Any, pa.BinaryArray, pa.BinaryArray]]:
+        entries = [self._application[position] for position in positions[rows].tolist()]
+        return [(rows, *(pa.array([entry[place] for entry in entries], pa.binary()) for place in (0, 1)))]
+
+    def _of_queue(self, lane: int, rows: Any, positions: Positions) -> list[tuple[Any, pa.BinaryArray, pa.BinaryArray]]:
+        """Return the keys and values of ``rows``, which are all of one queue."""
+        rank = positions[rows] - self._heads[lane] - 1
+        name, count = self._names[lane], int(self._counts[lane])
+        parts = []
+        for mask, part, column in ((rank < 0, b"\x00", "begin"), (rank >= count, b"\x7f", "next_index")):
+            if mask.any():
+                value = encode_position(int(self._lanes[column][lane]))
+                ends = (pa.array([item] * int(mask.sum()), pa.binary()) for item in (name + part, value))
+                parts.append((rows[mask], *ends))
+        inside = (rank >= 0) & (rank < count)
+        if inside.any():
+            index = self._indices[self._first[lane] + rank[inside]]
+            wanted, row_of = np.unique(index, return_inverse=True)
+            remote, substream = int(self._lanes["remote"][lane]), int(self._lanes["substream"][lane])
+            messages = self._pushed.rows(remote, substream, wanted).take(row_of)
+            values = values_of(messages, substream, self.opened.zones, self.opened.tick_ns)
+            numbers = index.astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES)
+            parts.append((rows[inside], joined(name, binary_rows(numbers)), values))
+        return parts
+
+    def leaf_ops(self, positions: Positions) -> bytes:
+        """Return the one LeafOp of the spec."""
+        return SIMPLE_LEAF_OP
+
+    def steps(self, positions: Positions) -> list[tuple[Any, ...]]:
+        """Return the steps from leaves to the root."""
+        return sibling_steps(self.tree.siblings(positions))
+
+
+def store_at(opened: OpenedLake, chain: str, height: int | None = None) -> ZoneStore:
+    """Return the store of a chain at a committed height, by default the last.
+
+    Raises:
+        InvalidInput: the lake is of another protocol, or has no such chain (``LakeError``: no such height, or a state
+            that does not have the root of its header).
+    """
+    _ = opened.zones  # what the protocol is, is told before anything else
+    opened.position(chain)
+    return ZoneStore(opened, chain, opened.manifest(height))
+
+
+def described(queue: Queue) -> str:
+    """Return in one line what is in a queue."""
+    name = f"{queue.purpose.name.lower()} queue for {queue.remote}"
+    if len(queue.indices) == 0:
+        return f"the {name} is empty (head {queue.head}, tail {queue.tail})"
+    first, last, count = int(queue.indices[0]), int(queue.indices[-1]), len(queue.indices)
+    whole = "" if last - first + 1 == count else f", {count} of them"
+    return f"the {name} holds {first} to {last}{whole}"
+
+
+def _state(opened: OpenedLake, position: int, manifest: Manifest) -> State:
+    """Return what a zone has committed to of its state at a height."""
+    own: dict[str, Frame] = {
+        name: empty_frame(table.schema)
+        if name in NOT_COMMITTED
+        else opened.state_rows(manifest, name, position, table.schema)
+        for name, table in STATE_TABLES.items()
+    }
+    programs = {
+        # Of a program's table only the first column is known here; a file has its own columns.
+        name.removeprefix(PROGRAM_TABLE): opened.state_rows(
+            manifest, name, position, pa.schema([CANISTERS_SCHEMA.field("canister")])
+        )
+        for name in opened.state_names()
+        if name.startswith(PROGRAM_TABLE)
+    }
+    return State(**own, programs=programs)
+
+
+__all__ = ["Queue", "ZoneStore", "described", "store_at"]
