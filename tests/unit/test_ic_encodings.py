@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from causeway.commitments.errors import OverLimit
+from causeway.commitments.ic.cbor import MAX_ITEM_BYTES
 from causeway.commitments.ic.columns import encode_in_pieces, encode_stream_messages
 from causeway.commitments.ic.cycles import decode_cycles, decode_funds, encode_cycles, encode_funds
 from causeway.commitments.ic.errors import DecodeError, EncodeError, NotCanonical
@@ -44,6 +45,7 @@ from causeway.commitments.ic.metadata import (
     encode_system_metadata,
 )
 from causeway.commitments.ic.stream_header import (
+    MAX_HEADER_BYTES,
     RejectReason,
     RejectSignal,
     StreamHeader,
@@ -290,7 +292,17 @@ def test_deep_nesting_and_huge_claims_are_refused_at_once() -> None:
         with pytest.raises(DecodeError):
             decode_stream_message(data)
     with pytest.raises(OverLimit):
-        decode_stream_message(bytes((8 << 20) + 1))
+        decode_stream_message(bytes(MAX_ITEM_BYTES + 1))
+    with pytest.raises(OverLimit):
+        decode_stream_header(bytes(MAX_HEADER_BYTES + 1))
+
+
+def test_header_with_as_many_signals_as_subnets_allow() -> None:
+    far = 1 << 60
+    signals = tuple([RejectSignal(number << 40, RejectReason.Unknown) for number in range(20_000)])
+    encoded = encode_stream_header(StreamHeader(0, 0, far, signals))
+    assert len(encoded) < MAX_HEADER_BYTES // 4
+    assert decode_stream_header(encoded).reject_signals == signals
 
 
 # Columns.

@@ -36,7 +36,7 @@ from causeway.commitments.ic.hash_tree_cbor import decode_tree, encode_tree
 from causeway.commitments.ic.lookup import Status, lookup, lookup_subtree, path_steps, require_absent, require_value
 from causeway.commitments.ic.pruning import prune
 from causeway.commitments.ic.stream_tree import MessagesTree, StreamTree, index_label, streams_tree, streams_witness
-from causeway.commitments.limits import MAX_DEPTH, MAX_PROOF_BYTES
+from causeway.commitments.limits import MAX_DEPTH, MAX_PROOF_BYTES, MAX_PROOF_NODES
 from causeway.model.errors import IndexOverflow, InvalidInput
 from tests.unit.ic_certification import (
     BEGIN,
@@ -153,7 +153,16 @@ def test_trees_that_no_map_has_are_refused(tree: HashTree) -> None:
         decode_tree(encode_tree(tree))
 
 
-def test_depth_is_bounded() -> None:
+def balanced(leaves: int) -> bytes:
+    """Return forks over empty nodes in CBOR; there is one fork less than leaves."""
+    level = [b"\x81\x00"] * leaves
+    while len(level) > 1:
+        paired = [b"\x83\x01" + level[at] + level[at + 1] for at in range(0, len(level) - 1, 2)]
+        level = paired + level[2 * len(paired) :]
+    return level[0]
+
+
+def test_depth_nodes_and_length_are_bounded() -> None:
     assert decode_tree(encode_tree(deep(MAX_DEPTH))) == deep(MAX_DEPTH)
     for tree in (deep(MAX_DEPTH + 1), deep(100_000)):
         with pytest.raises(TooDeepRecursion):
@@ -163,6 +172,9 @@ def test_depth_is_bounded() -> None:
     with pytest.raises(TooDeepRecursion, match=r"more than 2 nodes deep, at /a/b$") as refused:
         decode_tree(encode_tree(Labeled(b"a", Labeled(b"b", EMPTY))), max_depth=2)
     assert refused.value.offending_path == (b"a", b"b")
+    assert isinstance(decode_tree(balanced(MAX_PROOF_NODES // 2)), Fork)
+    with pytest.raises(OverLimit, match="more than 131072 nodes"):
+        decode_tree(balanced(MAX_PROOF_NODES // 2 + 1))
     with pytest.raises(OverLimit):
         decode_tree(b"\x82\x03" + cbor_bytes(bytes(MAX_PROOF_BYTES)))
     with pytest.raises(OverLimit):

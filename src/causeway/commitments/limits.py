@@ -14,6 +14,9 @@ Many empty parts of two bytes each take the parser about 38 times their length: 
 is also what deployed chains take as one transaction, so that no proof or update goes to them in a longer message.
 """
 
+MAX_PROOF_NODES = 1 << 17
+"""Most nodes of a tree in one proof: of the shortest ones, ``MAX_PROOF_BYTES`` would hold millions."""
+
 MAX_DEPTH = 128
 """Deepest nesting of a tree or message (IC reference 2.9: 128; ICS-23: 128 unless a proof spec says more)."""
 

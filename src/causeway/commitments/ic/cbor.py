@@ -14,7 +14,10 @@ from typing import Any, NoReturn
 import cbor2
 
 from causeway.commitments.ic.errors import DecodeError, EncodeError, NotCanonical
-from causeway.commitments.limits import MAX_PROOF_BYTES, require_length
+from causeway.commitments.limits import require_length
+
+MAX_ITEM_BYTES = 4 << 20
+"""Longest item, in bytes: no message is longer than a slice. The reader takes up to 64 times that for empty maps."""
 
 MAX_ITEM_DEPTH = 16
 """Nesting of items; the deepest leaf has five (message, request, payment, cycles, number)."""
@@ -37,14 +40,14 @@ _KNOWN_TAGS = (0, 1, 2, 3, 4, 5, 25, 28, 29, 30, 35, 36, 37, 52, 54, 100, 256, 2
 _NO_TAGS = MappingProxyType(dict.fromkeys(_KNOWN_TAGS, _refuse_tag))
 
 
-def read_item(data: bytes, what: str) -> Item:
+def read_item(data: bytes, what: str, limit: int = MAX_ITEM_BYTES) -> Item:
     """Return the item that ``data`` begins with; ``require_same`` finds out whether there is more.
 
     Raises:
-        OverLimit: ``data`` is longer than anything that is looked into.
+        OverLimit: ``data`` is longer than ``limit`` bytes.
         DecodeError: it is no CBOR, nested too deeply, or has a tag, an indefinite length or a repeated key.
     """
-    require_length(data, what, MAX_PROOF_BYTES)
+    require_length(data, what, limit)
     try:
         return cbor2.loads(
             data,

@@ -99,7 +99,8 @@ def decode_certificate(data: bytes, max_bytes: int = MAX_PROOF_BYTES) -> Certifi
     """Return the certificate that ``data`` is; its signature and delegation are still to be verified.
 
     Raises:
-        OverLimit: ``data`` is longer than ``max_bytes``, or (``TooDeepRecursion``) its tree is nested too deeply.
+        OverLimit: ``data`` is longer than ``max_bytes``, or its tree has too many nodes, or (``TooDeepRecursion``) is
+            nested too deeply.
         MalformedCertificate: it is no certificate, or not in the shortest CBOR.
         NotWellFormed: its tree is one that no state has.
     """

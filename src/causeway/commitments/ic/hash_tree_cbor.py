@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from causeway.commitments.errors import OverLimit
 from causeway.commitments.ic.cbor_reader import ARRAY, CborReader, cbor_bytes
 from causeway.commitments.ic.certificate_errors import MalformedHashTree
 from causeway.commitments.ic.errors import TooDeepRecursion
@@ -19,7 +20,7 @@ from causeway.commitments.ic.hash_tree import (
     Pruned,
     require_well_formed,
 )
-from causeway.commitments.limits import MAX_DEPTH, MAX_PROOF_BYTES, require_length
+from causeway.commitments.limits import MAX_DEPTH, MAX_PROOF_BYTES, MAX_PROOF_NODES, require_length
 
 EMPTY_KIND, FORK_KIND, LABELED_KIND, LEAF_KIND, PRUNED_KIND = range(5)
 _ITEMS = {EMPTY_KIND: 1, FORK_KIND: 3, LABELED_KIND: 3, LEAF_KIND: 2, PRUNED_KIND: 2}
@@ -53,7 +54,7 @@ def decode_tree(data: bytes, max_bytes: int = MAX_PROOF_BYTES, max_depth: int = 
     """Return the hash tree that ``data`` is, with or without the self-describing tag; it is well formed.
 
     Raises:
-        OverLimit: ``data`` is longer than ``max_bytes``.
+        OverLimit: ``data`` is longer than ``max_bytes``, or the tree has more than ``MAX_PROOF_NODES`` nodes.
         TooDeepRecursion: more than ``max_depth`` nodes lie on a way from the root to a node.
         MalformedHashTree: it is no tree, not in shortest CBOR, or goes on after its end.
         NotWellFormed: it is a tree that no map has.
@@ -70,7 +71,11 @@ def read_tree(reader: CborReader, max_depth: int = MAX_DEPTH) -> HashTree:
     """Read a hash tree where ``reader`` stands; it is well formed (errors as of ``decode_tree``)."""
     # What is open above the node being read: a label waiting for its subtree, or a fork with the left part, if read.
     above: list[bytes | list[HashTree]] = []
+    nodes = 0
     while True:
+        nodes += 1
+        if nodes > MAX_PROOF_NODES:
+            raise OverLimit(f"the hash tree has more than {MAX_PROOF_NODES} nodes")
         if len(above) >= max_depth:
             path = [label for label in above if isinstance(label, bytes)]
             raise TooDeepRecursion(f"the hash tree is nested more than {max_depth} nodes deep", path)

@@ -41,6 +41,9 @@ class StreamFlags(IntFlag):
     DEPRECATED_RESPONSES_ONLY = 1
 
 
+MAX_HEADER_BYTES = 1 << 20
+"""Longest header: over 100,000 reject signals, where deployed subnets allow 20,000 (X-5)."""
+
 SUPPORTED_FLAGS = int(StreamFlags.DEPRECATED_RESPONSES_ONLY)
 NO_FLAGS = StreamFlags(0)
 
@@ -104,7 +107,7 @@ def decode_stream_header(data: bytes, version: CertificationVersion = CURRENT) -
         OverLimit: ``data`` is too long.
         DecodeError: it is no such encoding; the text is the deployed decoder's where that has one.
     """
-    fields = Fields(read_item(data, "StreamHeader"), "StreamHeader", STREAM_HEADER)
+    fields = Fields(read_item(data, "StreamHeader", MAX_HEADER_BYTES), "StreamHeader", STREAM_HEADER)
     begin, end, signals_end = (fields.unsigned(name) for name in ("begin", "end", "signals_end"))
     if "reserved_3" in fields:
         raise DecodeError(f"StreamHeader: field index 3 is populated: {fields.unsigned('reserved_3')}")

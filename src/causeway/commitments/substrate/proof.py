@@ -13,7 +13,7 @@ from enum import Enum
 
 from causeway.commitments.errors import MalformedProof, OverLimit, ProofRefused
 from causeway.commitments.hashing import DIGEST_BYTES
-from causeway.commitments.limits import MAX_PROOF_BYTES
+from causeway.commitments.limits import MAX_PROOF_BYTES, MAX_PROOF_NODES
 from causeway.commitments.steps import Step
 from causeway.commitments.substrate.errors import InvalidProof, MissingValue, UnusedNodesInTheProof
 from causeway.commitments.substrate.hashing import blake2_256
@@ -27,9 +27,6 @@ from causeway.commitments.substrate.node import (
     decode_node,
 )
 from causeway.commitments.substrate.trie import Trie
-
-MAX_PROOF_NODES = 1 << 17
-"""Most nodes a proof may have."""
 
 
 class Status(Enum):
