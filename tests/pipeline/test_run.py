@@ -47,6 +47,56 @@ messages_per_tick = 120
 ticks = 12
 """
 
+BUSY_ZONES = """
+[network]
+protocol = "ibc"
+seed = 5
+master = "local[2]"
+
+[options]
+timeouts = "on"
+timeout_blocks = 4
+cleanup = "on"
+relayers = ["one", "two", "mallory"]
+
+[options.relay]
+max_packets = 60
+
+[transport]
+skip = 0.2
+
+[[faults]]
+kind = "tamper"
+relayer = "mallory"
+tick = 2
+until = 9
+
+[[faults]]
+kind = "drop"
+source = "s0"
+from = 4
+until = 10
+
+[[chains]]
+count = 6
+prefix = "s"
+
+[traffic]
+source = "generated"
+messages_per_tick = 120
+ticks = 12
+"""
+
+FORK = """
+[[faults]]
+kind = "fork"
+chain = "s5"
+tick = 8
+"""
+"""Freezes connections for good, with packets on their way."""
+
+PROTOCOLS = pytest.mark.parametrize("text", [BUSY, BUSY_ZONES + FORK], ids=["ic", "ibc"])
+
 
 def network(folder: Path, text: str, executor: str, partitions: int, **more: Any) -> Network:
     scenario = folder / "scenario.toml"
@@ -72,36 +122,38 @@ def uncompacted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("causeway.network.network.compact", lambda lake, last: None)
 
 
+@PROTOCOLS
 def test_the_same_roots_at_every_height_however_the_chains_are_cut_and_executed(
-    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     uncompacted(monkeypatch)
     found = {}
     for executor, partitions in (("in_process", 1), ("in_process", 4), ("spark", 2), ("spark", 6)):
-        net = network(tmp_path, BUSY, executor, partitions)
-        net.run()
+        net = network(tmp_path, text, executor, partitions)
+        net.run(ticks=20)
         found[executor, partitions] = roots(net.lake)
     first = found["in_process", 1]
     assert len(first) > 12
     assert all(other == first for other in found.values())
 
 
-def test_a_killed_run_goes_on_to_the_same_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@PROTOCOLS
+def test_a_killed_run_goes_on_to_the_same_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     uncompacted(monkeypatch)
-    whole = network(tmp_path, BUSY, "in_process", 2)
-    whole.run()
+    whole = network(tmp_path, text, "in_process", 2)
+    whole.run(ticks=20)
     folder = tmp_path / "killed"
     folder.mkdir()
     program = f"""
 from pathlib import Path
-from tests.pipeline.test_run import BUSY, network
+from tests.pipeline.test_run import network
 import causeway.network.network as module
 module.compact = lambda lake, last: None
-network(Path({str(folder)!r}), BUSY, "in_process", 2).run()
+network(Path({str(folder)!r}), {text!r}, "in_process", 2).run(ticks=20)
 """
     lake = Lake.at(str(folder / "lake-in_process-2"))
     for wanted in (3, 7):
-        resumed = program.replace("2).run()", "2, resume=True).run()") if lake.exists() else program
+        resumed = program.replace("2).run(", "2, resume=True).run(") if lake.exists() else program
         process = subprocess.Popen([sys.executable, "-c", resumed], cwd=Path(__file__).parents[2])
         deadline = time.monotonic() + 120
         while (not lake.exists() or not lake.heights() or lake.heights()[-1] < wanted) and time.monotonic() < deadline:
@@ -110,13 +162,14 @@ network(Path({str(folder)!r}), BUSY, "in_process", 2).run()
         process.wait()
     after_kill = lake.heights()[-1]
     (folder / "lake-in_process-2" / "heights" / f"{after_kill + 1:010d}").mkdir(exist_ok=True)
-    resumed_net = network(folder, BUSY, "in_process", 2, resume=True)
-    resumed_net.run()
+    resumed_net = network(folder, text, "in_process", 2, resume=True)
+    resumed_net.run(ticks=20)
     assert roots(resumed_net.lake) == roots(whole.lake)
 
 
-def test_compaction_loses_and_repeats_no_row(tmp_path: Path, spark: SparkSession) -> None:
-    text = BUSY.replace("ticks = 12", "ticks = 70").replace("messages_per_tick = 120", "messages_per_tick = 4")
+@pytest.mark.parametrize("text", [BUSY, BUSY_ZONES], ids=["ic", "ibc"])
+def test_compaction_loses_and_repeats_no_row(tmp_path: Path, spark: SparkSession, text: str) -> None:
+    text = text.replace("ticks = 12", "ticks = 70").replace("messages_per_tick = 120", "messages_per_tick = 4")
     net = network(tmp_path, text, "in_process", 2)
     net.run()
     assert net.lake.compactions()
@@ -219,7 +272,7 @@ def test_the_same_roots_on_a_standalone_cluster(tmp_path: Path, monkeypatch: pyt
     program = f"""
 from pathlib import Path
 from causeway.pipeline.cluster import LocalCluster
-from tests.pipeline.test_run import BUSY, network
+from tests.pipeline.test_run import network
 import causeway.network.network as module
 module.compact = lambda lake, last: None
 if __name__ == "__main__":
