@@ -3,7 +3,7 @@
     opened = open_lake("my-lake")
     store = store_at(opened, "A")                        # the last height; store_at(opened, "A", 17) another
     store.queues()                                       # which queues there are, and what is in them
-    key = store.key("B", Purpose.SEND, 3)
+    key = index_key("B", Purpose.SEND, 3)
     store.value(key), store.prove_existence(key)         # V_send, and an encoded ICS-23 CommitmentProof
     store.run("B", Purpose.SEND, 3, 9)                   # entries 3 to 8, and one proof of all of them
     store.certification, store.signed                    # the signed header whose root they are under
@@ -24,13 +24,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.commitments.hashing import binary_rows
-from causeway.commitments.ics23.columns import joined
+from causeway.commitments.ics23.columns import data_bytes, joined
 from causeway.commitments.ics23.entries import Entries
 from causeway.commitments.ics23.levels import Levels, Positions
 from causeway.commitments.ics23.range_proof import encode_range_proof
 from causeway.commitments.ics23.simple_leaves import leaf_digests
 from causeway.commitments.ics23.simple_store import SIMPLE_LEAF_OP, sibling_steps
 from causeway.commitments.ics23.store_proofs import ProvableStore
+from causeway.commitments.limits import MAX_PROOF_BYTES
 from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, empty_frame
@@ -40,7 +41,7 @@ from causeway.network.opened import OpenedLake
 from causeway.network.pushed import PushedEntries
 from causeway.pipeline.lake import LakeError, Manifest
 from causeway.protocols.ibc.entries import values_of
-from causeway.protocols.ibc.keys import INDEX_BYTES, MAX_INDEX, Key, Part, Purpose, queue_name
+from causeway.protocols.ibc.keys import HEAD_KEY, INDEX_BYTES, MAX_INDEX, TAIL_KEY, Purpose, queue_name
 from causeway.protocols.ibc.state import (
     CANISTERS_SCHEMA,
     PROGRAM_TABLE,
@@ -59,6 +60,10 @@ Mask = npt.NDArray[np.bool_]
 
 SUBSTREAMS = {Purpose.RECEIPT: RECEIPT, Purpose.SEND: SEND}
 PURPOSES = {substream: purpose for purpose, substream in SUBSTREAMS.items()}
+
+PIECE = 1 << 12
+"""Entries of a run that are read at once."""
+
 NOT_COMMITTED = {"runs": RUNS_SCHEMA, "proofs": PROOFS_SCHEMA}
 """State tables of which a store holds nothing."""
 
@@ -113,26 +118,12 @@ class ZoneStore(ProvableStore):
             )
         ]
         self._pushed = PushedEntries(opened, position, manifest)
-        self.certification = self._certified(position)
-
-    def _certified(self, position: int) -> bytes:
-        """Return what certifies the root; raises ``LakeError`` when the state does not have the root of the header."""
-
-        def mine(batch: pa.RecordBatch) -> Mask:
-            mask: Mask = batch["chain"].to_numpy() == position
-            return mask
-
-        rows = self.opened.log_rows("headers", self.height, position, ["chain", "root", "certification"], mine)
-        if rows is None or rows.num_rows != 1:
-            raise LakeError(f"lake: {self.opened.lake.storage.uri} has no header of {self.chain} at {self.height}")
-        root, certification = rows["root"][0].as_py(), rows["certification"][0].as_py()
+        root, self.certification = header_of(opened, chain, self.height)
         if root != self.root:
             raise LakeError(
-                f"lake: {self.opened.lake.storage.uri}: the state of {self.chain} at height {self.height} has root "
+                f"lake: {opened.lake.storage.uri}: the state of {chain} at height {self.height} has root "
                 f"{self.root.hex()}, its header says {root.hex()}"
             )
-        signed: bytes = certification
-        return signed
 
     # ---- what there is
 
@@ -177,9 +168,14 @@ class ZoneStore(ProvableStore):
             raise InvalidInput(f"remote: {self.chain} is not connected with {unknown('connection', remote, known)}")
         return 2 * known.index(remote) + SUBSTREAMS[purpose]
 
-    def key(self, remote: str, purpose: Purpose, index: int) -> bytes:
-        """Return the key of an entry of a queue, whether the entry is there or not."""
-        return Key(remote, purpose, Part.INDEX, index).encode()
+    def header_at(self, height: int) -> HeaderUpdate | None:
+        """Return the zone's signed header of another committed height; None at height 0.
+
+        Raises:
+            LakeError: the height is not committed.
+        """
+        _, certification = header_of(self.opened, self.chain, height)
+        return decode_header_update(certification) if certification else None
 
     def value(self, key: bytes) -> bytes | None:
         """Return what is stored under a key, None if nothing is."""
@@ -205,9 +201,25 @@ class ZoneStore(ProvableStore):
         return self.range_proof(start, start + count - 1)
 
     def range_proof(self, first: int, last: int) -> tuple[Entries, bytes]:
-        """Return the entries at positions ``first`` to ``last`` of the store, and the encoded RangeProof of them."""
-        entries = self.entries_at(np.arange(first, last + 1, dtype=np.int64))
-        return entries, encode_range_proof(entries, self.tree, first)
+        """Return the entries at positions ``first`` to ``last`` of the store, and the encoded RangeProof of them.
+
+        Raises:
+            InvalidInput: they have more bytes than a verifier reads; no more than that is read here, either.
+        """
+        parts, total = [Entries.none()], 0
+        for start in range(first, last + 1, PIECE):
+            part = self.entries_at(np.arange(start, min(start + PIECE, last + 1), dtype=np.int64))
+            total += data_bytes(part.keys) + data_bytes(part.values)
+            if total > MAX_PROOF_BYTES:
+                raise InvalidInput(f"a proof has at most {MAX_PROOF_BYTES} bytes, these entries have more: take fewer")
+            parts.append(part)
+        entries = Entries(
+            pa.concat_arrays([part.keys for part in parts]), pa.concat_arrays([part.values for part in parts])
+        )
+        proof = encode_range_proof(entries, self.tree, first)
+        if len(proof) > MAX_PROOF_BYTES:
+            raise InvalidInput(f"a proof has at most {MAX_PROOF_BYTES} bytes, this would have {len(proof)}: take fewer")
+        return entries, proof
 
     # ---- a ``ProvableStore``
 
@@ -241,8 +253,7 @@ class ZoneStore(ProvableStore):
         """Return the keys of all that is no entry of a queue, ascending, with their positions."""
         marks, places = [key for key, _ in self._application], list(range(len(self._application)))
         for name, head, count in zip(self._names, self._heads.tolist(), self._counts.tolist(), strict=True):
-            remote_key = name + b"\x00", name + b"\x7f"
-            marks += remote_key
+            marks += [name + HEAD_KEY, name + TAIL_KEY]
             places += [head, head + 1 + count]
         return marks, places
 
@@ -281,7 +292,7 @@ class ZoneStore(ProvableStore):
         rank = positions[rows] - self._heads[lane] - 1
         name, count = self._names[lane], int(self._counts[lane])
         parts = []
-        for mask, part, column in ((rank < 0, b"\x00", "begin"), (rank >= count, b"\x7f", "next_index")):
+        for mask, part, column in ((rank < 0, HEAD_KEY, "begin"), (rank >= count, TAIL_KEY, "next_index")):
             if mask.any():
                 value = encode_position(int(self._lanes[column][lane]))
                 ends = (pa.array([item] * int(mask.sum()), pa.binary()) for item in (name + part, value))
@@ -318,6 +329,25 @@ def store_at(opened: OpenedLake, chain: str, height: int | None = None) -> ZoneS
     return ZoneStore(opened, chain, opened.manifest(height))
 
 
+def header_of(opened: OpenedLake, chain: str, height: int) -> tuple[bytes, bytes]:
+    """Return the root of a chain at a committed height, and what certifies it (nothing at height 0).
+
+    Raises:
+        LakeError: the height is not committed.
+        InvalidInput: there is no such chain.
+    """
+    position = opened.position(chain)
+
+    def mine(batch: pa.RecordBatch) -> Mask:
+        mask: Mask = batch["chain"].to_numpy() == position
+        return mask
+
+    rows = opened.log_rows("headers", height, position, ["chain", "root", "certification"], mine)
+    if rows is None or rows.num_rows != 1:
+        raise LakeError(f"lake: {opened.lake.storage.uri} has no header of {chain} at height {height}")
+    return rows["root"][0].as_py(), rows["certification"][0].as_py()
+
+
 def described(queue: Queue) -> str:
     """Return in one line what is in a queue."""
     name = f"{queue.purpose.name.lower()} queue for {queue.remote}"
@@ -347,4 +377,4 @@ def _state(opened: OpenedLake, position: int, manifest: Manifest) -> State:
     return State(**own, programs=programs)
 
 
-__all__ = ["Queue", "ZoneStore", "described", "store_at"]
+__all__ = ["Queue", "ZoneStore", "described", "header_of", "store_at"]
