@@ -18,7 +18,7 @@ from causeway.commitments.ic.certificate_errors import (
     NotWellFormed,
     PathNotProven,
 )
-from causeway.commitments.ic.errors import TooDeepRecursion
+from causeway.commitments.ic.errors import TooDeepRecursion, path_text
 from causeway.commitments.ic.hash_tree import (
     EMPTY,
     Fork,
@@ -151,6 +151,17 @@ def test_trees_that_no_map_has_are_refused(tree: HashTree) -> None:
         require_well_formed(tree)
     with pytest.raises(NotWellFormed):
         decode_tree(encode_tree(tree))
+
+
+def test_messages_about_long_labels_stay_short() -> None:
+    long = b"\xff" * 100_000
+    with pytest.raises(NotWellFormed) as refused:
+        require_well_formed(Fork(Labeled(long, EMPTY), Labeled(long, EMPTY)))
+    assert str(refused.value).count("... (100000 bytes)") == 2 and len(str(refused.value)) < 400
+    with pytest.raises(PathNotProven) as absent:
+        require_value(Labeled(b"a", EMPTY), [b"x" * 100_000, b"b"])
+    assert len(str(absent.value)) < 300
+    assert path_text([b"a", b"", b"\x00", b"y" * 65]) == "/a//0x00/0x" + "79" * 64 + "... (65 bytes)"
 
 
 def balanced(leaves: int) -> bytes:

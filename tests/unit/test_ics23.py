@@ -398,6 +398,16 @@ def test_a_small_batch_that_would_grow_large_is_not_written_out() -> None:
         verify_membership(TENDERMINT_SPEC, HASH, bomb, b"key", b"value")
 
 
+def test_messages_stay_short_whatever_the_proof_is_about() -> None:
+    tree = build_simple({b"b": b"value", b"f": b"value"})
+    strange = tree.non_existence(b"c")
+    strange.nonexist.key = bytes(1 << 20)
+    with pytest.raises(NoProofForKey, match=r"^the proof names key (00){64}\.\.\. \(1048576 bytes\), not 63$"):
+        verify_non_membership(TENDERMINT_SPEC, tree.root, strange, b"c")
+    with pytest.raises(SpecMismatch, match=r"^expected inner op prefix: \[1\], got: \[(0 ){64}\.\.\. 1048576 bytes\]$"):
+        validate_tendermint_ops(bytes(1 << 20), HASH)
+
+
 def test_a_spec_without_a_depth_has_the_usual_one_and_under_a_negative_one_nothing_holds() -> None:
     spec = ProofSpec.FromString(TENDERMINT_SPEC.SerializeToString())
     spec.max_depth = 0

@@ -63,6 +63,13 @@ def test_validator_set_is_malformed(change: dict[str, Any], text: str) -> None:
         decode_validator_set(set_message(**change))
 
 
+def test_a_message_about_a_validator_stays_short() -> None:
+    message = wire.ValidatorSet.FromString(set_message())
+    message.validators[0].address = bytes(1 << 19)
+    with pytest.raises(MalformedProof, match=r"^address of a validator is (00){64}\.\.\. \(524288 bytes\), its"):
+        decode_validator_set(message.SerializeToString(deterministic=True))
+
+
 def test_validator_set_may_leave_out_its_sum_but_not_name_one_twice_or_a_stranger() -> None:
     decode_validator_set(set_message(total_voting_power=0))
     message = wire.ValidatorSet.FromString(set_message(total_voting_power=0))

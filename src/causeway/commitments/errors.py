@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from causeway.model.errors import CausewayError
 
+MOST_SHOWN_BYTES = 64
+"""What a message shows of a key, label or id from a stranger; longer ones are cut, the message stays one line."""
+
+
+def hex_text(data: bytes) -> str:
+    """Return ``data`` in hexadecimal for a message; of more than 64 bytes the first 64, and how many there are."""
+    more = f"... ({len(data)} bytes)" if len(data) > MOST_SHOWN_BYTES else ""
+    return data[:MOST_SHOWN_BYTES].hex() + more
+
 
 class ProofError(CausewayError):
     """Root of all that a decoder or verifier of proofs raises, whatever bytes it is given."""

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from causeway.commitments.errors import MalformedProof, OverLimit, ProofError, ProofRefused
+from causeway.commitments.errors import (
+    MOST_SHOWN_BYTES,
+    MalformedProof,
+    OverLimit,
+    ProofError,
+    ProofRefused,
+    hex_text,
+)
 from causeway.model.errors import CausewayError
 
 
@@ -23,7 +30,10 @@ class NotCanonical(DecodeError):
 def path_text(path: Sequence[bytes]) -> str:
     """Return a path in a labeled tree for people: ``/streams/0x00.../header``."""
     return "/" + "/".join(
-        label.decode("ascii") if all(32 <= byte < 127 for byte in label) else f"0x{label.hex()}" for label in path
+        label.decode("ascii")
+        if len(label) <= MOST_SHOWN_BYTES and all(32 <= byte < 127 for byte in label)
+        else f"0x{hex_text(label)}"
+        for label in path
     )
 
 

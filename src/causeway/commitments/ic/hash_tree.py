@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from causeway.commitments.errors import MalformedProof
+from causeway.commitments.errors import MalformedProof, hex_text
 from causeway.commitments.ic.certificate_errors import InconsistentHashTrees, NotWellFormed
 from causeway.commitments.ic.digests import EMPTY_DIGEST, fork_digest, labeled_digest, leaf_digest
 from causeway.commitments.ic.errors import TooDeepRecursion
@@ -152,7 +152,8 @@ def require_well_formed(tree: HashTree, max_depth: int = MAX_DEPTH) -> None:
                 level += ((node.right, at + 1), (node.left, at + 1))
             elif isinstance(node, Labeled):
                 if last is not None and node.label <= last:
-                    raise NotWellFormed(f"label {node.label.hex()} comes after {last.hex()}: labels ascend strictly")
+                    pair = f"{hex_text(node.label)} comes after {hex_text(last)}"
+                    raise NotWellFormed(f"label {pair}: labels ascend strictly")
                 last = node.label
                 stack.append((node.subtree, at + 1))
             elif isinstance(node, Leaf) and at != depth:

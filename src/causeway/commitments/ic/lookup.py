@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from causeway.commitments.errors import MOST_SHOWN_BYTES, hex_text
 from causeway.commitments.ic.certificate_errors import PathNotProven
 from causeway.commitments.ic.hash_tree import (
     Empty,
@@ -131,8 +132,8 @@ def name_of(path: Sequence[bytes]) -> str:
     """Return ``path`` for a reader: labels of printable letters as they are, others in hexadecimal."""
     return "/" + "/".join(
         label.decode("ascii")
-        if label.isascii() and label.decode("ascii").isprintable() and label
-        else "0x" + label.hex()
+        if 0 < len(label) <= MOST_SHOWN_BYTES and label.isascii() and label.decode("ascii").isprintable()
+        else "0x" + hex_text(label)
         for label in path
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 
-from causeway.commitments.errors import MalformedProof, OverLimit
+from causeway.commitments.errors import MalformedProof, OverLimit, hex_text
 from causeway.commitments.ics23.errors import KeyOutOfRange, NoProofForKey, ValueMismatch
 from causeway.commitments.ics23.existence import Existence, existence_of, verify_existence
 from causeway.commitments.ics23.non_existence import (
@@ -129,7 +129,7 @@ class VerifiedBatch:
             NoProofForKey: there is none.
         """
         if key not in self.present:
-            raise NoProofForKey(f"the batch has no existence proof for key {key.hex()}")
+            raise NoProofForKey(f"the batch has no existence proof for key {hex_text(key)}")
         return self.present[key]
 
     def absence(self, key: bytes) -> Absence:
@@ -145,7 +145,7 @@ class VerifiedBatch:
         # Gaps between neighbours of one tree do not overlap.
         before = bisect_right(self._starts, place)
         if not before:
-            raise NoProofForKey(f"the batch has no non-existence proof for key {key.hex()}")
+            raise NoProofForKey(f"the batch has no non-existence proof for key {hex_text(key)}")
         return self.gaps[before - 1]
 
     def _start(self, gap: Absence) -> bytes:
@@ -161,7 +161,7 @@ def require_name(proof: Absence, rules: SpecRules, key: bytes) -> None:
         NoProofForKey: it names another.
     """
     if proof.key != key and proof.key != key_for_comparison(rules, key):
-        raise NoProofForKey(f"the proof names key {proof.key.hex()}, not {key.hex()}")
+        raise NoProofForKey(f"the proof names key {hex_text(proof.key)}, not {hex_text(key)}")
 
 
 def verify_named_non_existence(proof: Absence, rules: SpecRules, root: bytes, key: bytes) -> None:

@@ -12,7 +12,7 @@ from Crypto.Hash import RIPEMD160 as _RIPEMD160
 from Crypto.Hash import SHA512 as _SHA512
 from Crypto.Hash import keccak as _keccak
 
-from causeway.commitments.errors import ProofRefused
+from causeway.commitments.errors import MOST_SHOWN_BYTES, ProofRefused
 from causeway.commitments.ics23.errors import EmptyOperand, SpecMismatch, UnsupportedOperation
 from causeway.commitments.ics23.proof_specs import SpecRules
 from causeway.commitments.varints import uvarint
@@ -259,5 +259,6 @@ def _read_varint(data: bytes, place: int, what: str) -> tuple[int, int]:
 
 
 def _decimal_bytes(data: bytes) -> str:
-    """Return bytes as Go prints them: decimal, in brackets."""
-    return "[" + " ".join(str(byte) for byte in data) + "]"
+    """Return bytes as Go prints them: decimal, in brackets; of very many only the first."""
+    more = f" ... {len(data)} bytes" if len(data) > MOST_SHOWN_BYTES else ""
+    return "[" + " ".join(str(byte) for byte in data[:MOST_SHOWN_BYTES]) + more + "]"

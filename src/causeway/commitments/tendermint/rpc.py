@@ -95,7 +95,7 @@ def validators_from_json(value: Any) -> ValidatorSet:
         key = _part(entry, "pub_key")
         kind = _KEY_TYPES.get(_text(key, "type"))
         if kind is None:
-            raise MalformedProof(f"type of a validator's key is {key['type']!r}, allowed: {', '.join(_KEY_TYPES)}")
+            raise MalformedProof(f"type of a validator's key is {key['type'][:64]!r}, allowed: {', '.join(_KEY_TYPES)}")
         priority = _number(entry, "proposer_priority") if "proposer_priority" in entry else 0
         validator = Validator(PublicKey(_base64(key, "value"), kind), _number(entry, "voting_power"), priority)
         if _hex(entry, "address") != validator.address:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
-from causeway.commitments.errors import MalformedProof, OverLimit
+from causeway.commitments.errors import MalformedProof, OverLimit, hex_text
 from causeway.commitments.protobuf import parse_canonical
 from causeway.commitments.tendermint.encoding import bytes_field, message_field, number_field
 from causeway.commitments.tendermint.header import require_parts
@@ -151,7 +151,7 @@ def validator_of(message: wire.Validator) -> Validator:
     validator = Validator(public_key_of(message.pub_key), message.voting_power, message.proposer_priority)
     if message.address != validator.address:
         raise MalformedProof(
-            f"address of a validator is {message.address.hex()}, its key belongs to {validator.address.hex()}"
+            f"address of a validator is {hex_text(message.address)}, its key belongs to {validator.address.hex()}"
         )
     return validator
 
