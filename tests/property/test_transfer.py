@@ -8,12 +8,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.model.faults import CARRIER_SCHEMA, HALTS_SCHEMA, Faults
+from causeway.model.ledger import Event
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.programs.token_supply import books_of, supply
 from tests.property.transfer_model import Model, Order, Token, books_of_model, denomination
@@ -136,7 +138,7 @@ def run(transfers: int, per_block: int, options: Mapping[str, Any], *, users: in
     net.block()
     minted = {key: value.total for key, value in supply(books(net)).items()}
     held = {zone: _held(own) for zone, own in books(net).items()}
-    most = unheard = 0
+    most = unheard = timed_out = 0
     for block in range(blocks):
         orders = []
         for _ in range(min(per_block, transfers - block * per_block)):
@@ -147,6 +149,7 @@ def run(transfers: int, per_block: int, options: Mapping[str, Any], *, users: in
             orders.append(Order(zone, user, "transfer", token, draw.randrange(1, 20), receiver, to))
         net.tell_all(rows_of(orders))
         net.block()
+        timed_out += int(((net.events()["events"] & np.uint16(Event.TIMED_OUT)) > 0).sum())
         unheard += net.refusals().count(("zone-1", "ChainHalted"))
         if block % 10 == 9:
             found = books(net)
@@ -164,6 +167,7 @@ def run(transfers: int, per_block: int, options: Mapping[str, Any], *, users: in
     for own in found.values():
         ended.update(delivered=own["delivered"], refunded=own["refunded"], refused=sum(own["refused"].values()))
     assert sum(ended.values()) == transfers - unheard + zones, "on each zone the blocked user's minting was refused"
+    assert (timed_out > 0) == (options.get("timeouts") == "on")
     return ended
 
 
