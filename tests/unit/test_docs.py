@@ -16,6 +16,7 @@ from causeway.pipeline.bucket import stamped_schema
 from causeway.pipeline.ledger import LEDGER_COLUMNS
 from causeway.pipeline.schemas import LOGS, TOPOLOGY_SCHEMAS
 from causeway.programs.scalar_runner import SCALAR_SCHEMA
+from causeway.protocols.ibc.state import STATE_TABLES
 from causeway.protocols.ic.state import STATE_SCHEMAS
 from causeway.protocols.messages import STREAMED_SCHEMA
 
@@ -47,6 +48,20 @@ def shown(kind: pa.DataType) -> str:
 def test_the_lake_page_lists_every_column(table: str) -> None:
     found = [(name, kind) for name, kind, _ in documented(table)]
     assert found == [(field.name, shown(field.type)) for field in DECLARED[table]]
+
+
+ZONES = (ROOT / "docs" / "lake-ibc.md").read_text()
+
+
+@pytest.mark.parametrize("table", STATE_TABLES)
+def test_the_page_of_zones_lists_every_column(table: str) -> None:
+    section = ZONES.split(f"\n## `{table}`\n", 1)[1].split("\n#", 1)[0]
+    listed = re.findall(r"^\| `([^`]+)` \| ([^|]+) \| .+ \|$", section, re.M)
+    assert listed == [(field.name, shown(field.type)) for field in STATE_TABLES[table].schema]
+
+
+def test_the_page_of_zones_has_no_other_tables() -> None:
+    assert re.findall(r"^## `(.+)`$", ZONES, re.M) == list(STATE_TABLES)
 
 
 def test_the_lake_page_has_no_other_tables() -> None:
