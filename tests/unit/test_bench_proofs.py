@@ -16,6 +16,7 @@ from causeway.benchmarking.proofs import bench, hashing, ic, ics23, mmr, node, s
 from causeway.benchmarking.proofs.queues import Queue, changed_at_a_time, measure_queue
 from causeway.benchmarking.proofs.timing import OURS, Row, compared, require_same, row, take_turns, timed
 from causeway.benchmarking.proofs.workload import payloads, some_of
+from causeway.cli import main
 from causeway.commitments.ics23.simple_store import SimpleStore
 from causeway.model.errors import InvalidInput
 
@@ -77,6 +78,27 @@ def test_without_node_there_is_a_line_and_the_rest(monkeypatch: pytest.MonkeyPat
     result = bench_proofs(SIZE, repeats=1, families=("mmr",), node=True)
     assert result["others_left_out"] == "node and npm are not on PATH"
     assert result["families"][0]["rows"]
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_the_command(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["bench", "proofs", "--size", "1e2", "--repeats", "1", "--family", "mmr"]
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--json"] if as_json else arguments)
+    assert ended.value.code == 0
+    printed = capsys.readouterr().out
+    if as_json:
+        result = json.loads(printed)
+        assert (result["benchmark"], result["size"], len(result["families"])) == ("proofs", 100, 1)
+    else:
+        assert "mountain range: 100 committed" in printed
+
+
+def test_the_command_refuses_a_size_that_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", "proofs", "--size", "2.5"])
+    assert ended.value.code == 2
+    assert "size: 2.5 is not a number of messages" in capsys.readouterr().err
 
 
 def test_what_cannot_be_measured_is_one_line() -> None:
