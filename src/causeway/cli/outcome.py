@@ -111,7 +111,7 @@ def outcome_of(
         peak_memory_bytes=peak_memory_bytes,
         lake=lake or network.scenario.network.lake,
         stalled=network.stalled,
-        finished=network.stalled or network.next_tick() is None,
+        finished=(network.stalled or network.next_tick() is None) and not network.has_external,
         lost_because=summary["lost_because"],
     )
 

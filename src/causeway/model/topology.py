@@ -39,8 +39,13 @@ MOVES_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class Topology:
-    """The chains of a network, the programs on them at genesis, and the changes that follow."""
+    """The chains of a network, the programs on them at genesis, and the changes that follow.
+
+    ``external``: numbers of chains that another lake runs; this one knows their names and programs, and makes no block
+    of theirs.
+    """
 
     chains: pa.Table
     programs: pa.Table
     moves: pa.Table = field(default_factory=MOVES_SCHEMA.empty_table)
+    external: tuple[int, ...] = ()

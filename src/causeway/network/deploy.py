@@ -75,7 +75,8 @@ def deploy(
         "seconds_per_tick": scenario.network.seconds_per_tick,
         "buckets": [list(bucket) for bucket in buckets],
         "chains": [
-            {"number": int(number), "name": name} for number, name in zip(numbers, kernel.chains(), strict=True)
+            {"number": int(number), "name": name, "external": int(number) in topology.external}
+            for number, name in zip(numbers, kernel.chains(), strict=True)
         ],
         "tables": TableSchemas.of(kernel).encoded(),
     }

@@ -128,15 +128,16 @@ class Directory:
 
 def own_topology(chains: Sequence[ChainSection], programs: Sequence[ProgramSection], path: str) -> Topology:
     """Return the chains and programs that the file itself declares; ``InvalidInput`` names the key that is wrong."""
-    table = _chains(chains, path)
-    return Topology(table, _programs(programs, table, path))
+    table, external = _chains(chains, path)
+    return Topology(table, _programs(programs, table, path), external=external)
 
 
 def merged(first: Topology, second: Topology, moves: pa.Table | None = None) -> Topology:
     """Return the chains and programs of both, by number."""
     chains = pa.concat_tables([first.chains, second.chains]).sort_by("number")
     programs = pa.concat_tables([first.programs, second.programs]).sort_by("number")
-    return Topology(chains, programs, MOVES_SCHEMA.empty_table() if moves is None else moves)
+    external = tuple(sorted({*first.external, *second.external}))
+    return Topology(chains, programs, MOVES_SCHEMA.empty_table() if moves is None else moves, external)
 
 
 def programs_table(
@@ -170,9 +171,11 @@ def _index(table: pa.Table) -> dict[str, int]:
     return dict(zip(table["name"].to_pylist(), table["number"].to_pylist(), strict=True))
 
 
-def _chains(sections: Sequence[ChainSection], path: str) -> pa.Table:
+def _chains(sections: Sequence[ChainSection], path: str) -> tuple[pa.Table, tuple[int, ...]]:
+    """Return the chains of all sections, and the numbers of those that another lake runs."""
     names: dict[str, int] = {}
     numbers: set[int] = set()
+    external: list[int] = []
     following = 0
     for position, section in enumerate(sections):
         first = following if section.number is None else section.number
@@ -187,9 +190,11 @@ def _chains(sections: Sequence[ChainSection], path: str) -> pa.Table:
                 raise InvalidInput(f"{path}: chains[{position}].number: {first + place} is taken")
             names[name] = first + place
             numbers.add(first + place)
+            if section.external:
+                external.append(first + place)
         following = first + size
     columns = [pa.array(list(names.values()), pa.uint64()), pa.array(list(names), pa.string())]
-    return pa.Table.from_arrays(columns, schema=CHAINS_SCHEMA)
+    return pa.Table.from_arrays(columns, schema=CHAINS_SCHEMA), tuple(sorted(external))
 
 
 def _programs(sections: Sequence[ProgramSection], chains: pa.Table, path: str) -> pa.Table:

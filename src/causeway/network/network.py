@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+from causeway.model.topology import Topology
+from causeway.model.traffic import Traffic
 from causeway.network.deploy import Deployed, cores_of, deploy
 from causeway.network.instances import program_state
 from causeway.network.scenario import Scenario, load_scenario
@@ -34,7 +37,15 @@ class Network:
     moves it on; ``ledger`` and ``state`` give Spark DataFrames over all that happened.
     """
 
-    def __init__(self, scenario: Scenario, lake: str | None = None, *, resume: bool = False) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        lake: str | None = None,
+        *,
+        resume: bool = False,
+        outside: Callable[[Traffic, Lake], Traffic] | None = None,
+    ) -> None:
+        """``outside``: adds to the scenario's traffic what comes from elsewhere, such as a server's mempool."""
         self.scenario = scenario
         self._temporary = None
         self.stalled = False
@@ -49,6 +60,10 @@ class Network:
             session = self.spark if scenario.network.executor == "spark" else None
             cores = cores_of(scenario.network.master, session)
             self._deployed: Deployed = deploy(scenario, place, session, cores, made)
+            if outside is not None:
+                traffic = outside(self._deployed.deployment.traffic, self.lake)
+                deployment = replace(self._deployed.deployment, traffic=traffic)
+                self._deployed = replace(self._deployed, deployment=deployment)
             self._before = self._open(resume)
         except BaseException:
             self.close()
@@ -149,9 +164,8 @@ class Network:
         limit = ticks if ticks is not None else self.scenario.network.ticks
         quiet = 0
         while (tick := self.next_tick()) is not None and (limit is None or tick < limit) and quiet < STALLED:
-            self._before = run_tick(self._executor, self.lake, self._before, tick)
+            self.step(tick)
             quiet = quiet + 1 if self._nothing_moves(tick) else 0
-            compact(self.lake, self._before)
             if progress is not None:
                 progress(self._before)
         self.stalled = quiet >= STALLED
@@ -161,6 +175,27 @@ class Network:
         deployment = self._deployed.deployment
         expecting = not deployment.kernel.settled(tick) or deployment.traffic.next_tick(tick + 1) is not None
         return not expecting and not moved(self._before)
+
+    @property
+    def has_external(self) -> bool:
+        """Return whether another lake runs some of the chains, so that relay processes may always bring something."""
+        return bool(self._deployed.topology.external)
+
+    def step(self, tick: int) -> Manifest:
+        """Run one tick, ``tick`` above the last one's, and commit it as the next height; return its manifest."""
+        self._before = run_tick(self._executor, self.lake, self._before, tick)
+        compact(self.lake, self._before)
+        return self._before
+
+    @property
+    def topology(self) -> Topology:
+        """Return the chains, the programs on them at genesis, and their moves."""
+        return self._deployed.topology
+
+    @property
+    def before(self) -> Manifest:
+        """Return the manifest of the last committed height."""
+        return self._before
 
     def last_traffic_tick(self) -> int | None:
         """Return the last tick that brings traffic from outside, None when there is none."""

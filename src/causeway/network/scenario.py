@@ -166,7 +166,18 @@ def _check(scenario: Scenario, protocols: Collection[str], programs: Collection[
     if not scenario.document.chains and not isinstance(traffic, RecordedSection):
         what = "generated traffic needs" if isinstance(traffic, GeneratedSection) else "a network has"
         raise InvalidInput(f"{scenario.path}: chains: missing; {what} at least one chain, as [[chains]]")
+    _check_external(scenario)
     own_topology(scenario.document.chains, scenario.document.programs, scenario.path)
+
+
+def _check_external(scenario: Scenario) -> None:
+    sections = scenario.document.chains
+    places = [place for place, section in enumerate(sections) if section.external]
+    if places and scenario.network.protocol != "ibc":
+        key = f"chains[{places[0]}].external"
+        raise InvalidInput(f"{scenario.path}: {key}: only under ibc can a chain be another lake's")
+    if places and len(places) == len(sections):
+        raise InvalidInput(f"{scenario.path}: chains: all are external; a lake runs at least one chain of its own")
 
 
 def _from_folder(document: dict[str, Any], keys: tuple[str, ...], folder: Path) -> None:

@@ -140,6 +140,10 @@ class ChainSection(Section):
     number: U64 | None = Field(
         None, description="Number of the (first) chain; without it, one more than the chain before, from 0."
     )
+    external: bool = Field(
+        False,
+        description="Under `ibc`: another lake runs this chain; relay processes carry what goes there and comes back.",
+    )
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:

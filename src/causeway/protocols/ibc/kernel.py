@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from causeway.model.errors import InvalidInput
 from causeway.model.faults import Faults
@@ -106,6 +107,7 @@ class IbcKernel:
 
     def genesis(self, chains: npt.NDArray[np.uint32]) -> State:
         """Return the state of ``chains`` at height 0: all registered, queues empty, programs as they begin."""
+        chains = self._own(chains)
         own = self.zones.programs[np.isin(self.zones.host_of(self.zones.programs), chains.astype(np.int32))]
         accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
         empty = {name: empty_frame(table.schema) for name, table in STATE_TABLES.items()}
@@ -157,14 +159,30 @@ class IbcKernel:
         """Return the states of disjoint sets of zones as one."""
         return union(states)
 
+    def _own(self, chains: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+        """Return which of ``chains`` are run here; of those that another lake runs there is no state and no header."""
+        return chains[np.isin(chains, self.zones.own)]
+
+    def _ingress(self, ingress: pa.Table) -> pa.Table:
+        """Return the messages from users to zones that are run here; the others come in at their own lake."""
+        if not self.topology.external or not ingress.num_rows:
+            return ingress
+        foreign = pc.is_in(ingress["chain"], pa.array(self.topology.external, pa.uint64()))
+        return ingress.filter(pc.invert(foreign))
+
     def idle(self, state: State) -> bool:
-        """Return whether no packet waits for its receipt, and no local lane holds a message."""
+        """Return whether no packet waits for its receipt, and no local lane holds a message.
+
+        A packet to a zone of another lake is none of these: only a relay process, from outside, moves it.
+        """
         queues = state.queues
         waiting = (queues["substream"] == SEND) | (queues["chain"] == queues["remote"])
+        waiting &= np.isin(queues["remote"], self.zones.own)
         return not bool((waiting & (queues["next_index"] > queues["begin"])).any())
 
     def headers(self, state: State, chains: npt.NDArray[np.uint32], tick: Tick) -> Frame:
         """Return the headers of ``chains``: the roots of their stores, signed from height 1 on."""
+        chains = self._own(chains)
         context = self.context(chains, tick)
         roots = commit(state, context).roots()
         signed = certify(roots, context) if tick.height else repeated_bytes(b"", len(chains))
@@ -180,7 +198,8 @@ class IbcKernel:
 
     def plan(self, state: State, chains: npt.NDArray[np.uint32], offers: Offers, ingress: pa.Table, tick: Tick) -> Plan:
         """Let the relayers look at both sides of every connection, and submit what they will."""
-        running = self.interference.running(chains, tick.tick)
+        running = self.interference.running(self._own(chains), tick.tick)
+        ingress = self._ingress(ingress)
         context = self.context(running, tick)
         seen = Seen.of(offers, context)
         rows = submissions(state, seen, self.interference, context)
@@ -203,6 +222,7 @@ class IbcKernel:
         """Run one block of ``chains`` and commit its stores; a halted zone keeps its state."""
         if not isinstance(plan, RelayPlan):
             raise TypeError(f"plan is a {type(plan).__name__}, allowed: RelayPlan")
+        chains, ingress = self._own(chains), self._ingress(ingress)
         running = self.interference.running(chains, tick.tick)
         context = self.context(running, tick)
         halted = None
@@ -218,7 +238,9 @@ class IbcKernel:
         store = commit(after, everyone)
         roots = store.roots()
         headers = Frame({"chain": chains, "root": roots, "certification": certify(roots, everyone)}, len(chains))
-        proofs = store.prove_runs(pending_runs(after))
+        # What goes to a zone of another lake is proved when a relay process asks for it.
+        offered = pending_runs(after)
+        proofs = store.prove_runs(offered.filter(np.isin(offered["remote"], self.zones.own)))
         for position, lanes in asked_positions(after, plan.seen, everyone):
             proofs = concat([proofs, store.prove_positions(lanes, position)])
         proofs = proofs.take(stable_order(keys_of(proofs), proofs["part"], proofs["first"]))

@@ -85,15 +85,18 @@ def take_submissions(
 
 def _with_outsiders(accepted: Accepted, outsiders: Outsiders, ingress: pa.Table, log: EventLog) -> Accepted:
     """Return what takes effect with what transactions from outside add to it."""
+    senders: list[int] = []
     for chain, user, transaction in transactions(ingress, outsiders.context):
         if transaction is None:
             outsiders.refused.append((chain, chain, RECEIPT, 0, Refusal.InvalidPacket))
         else:
             outsiders.run(chain, user, transaction)
+        senders += [user] * (len(outsiders.refused) - len(senders))
     if outsiders.refused:
         columns = [np.array(column) for column in zip(*outsiders.refused, strict=True)]
         kinds = (np.uint32, np.uint32, np.uint64, np.uint64, np.int32)
-        log.add(control_rows(*(column.astype(kind) for column, kind in zip(columns, kinds, strict=True))))
+        rows = [column.astype(kind) for column, kind in zip(columns, kinds, strict=True)]
+        log.add(control_rows(*rows, sender=np.array(senders, dtype=np.uint64)))
     return Accepted(
         concat([accepted.entries, outsiders.entry_rows().select(accepted.entries.names)]),
         concat([accepted.expired, outsiders.range_rows(Call.TIMEOUT).select(accepted.expired.names)]),
@@ -146,9 +149,17 @@ def control_row(chain: int, remote: int, substream: int, index: int, why: Refusa
 
 
 def control_rows(
-    chain: np.ndarray, remote: np.ndarray, substream: np.ndarray, index: np.ndarray, why: np.ndarray
+    chain: np.ndarray,
+    remote: np.ndarray,
+    substream: np.ndarray,
+    index: np.ndarray,
+    why: np.ndarray,
+    sender: np.ndarray | None = None,
 ) -> Frame:
-    """Return one event a refused submission: whose, of which queue, from which index on, and why (``Refusal``)."""
+    """Return one event a refused submission: whose, of which queue, from which index on, and why (``Refusal``).
+
+    ``sender``: the users whose transactions they were in, for submissions from outside.
+    """
     length = len(chain)
     zero = repeated(np.uint64(0), length)
     rows = Frame(
@@ -157,7 +168,7 @@ def control_rows(
             "remote": remote,
             "substream": substream,
             "index": index,
-            "sender": zero,
+            "sender": zero if sender is None else sender,
             "receiver": zero,
             "callback": zero,
         },

@@ -61,6 +61,12 @@ class Zones:
         return np.array([number for _, number in self._order], dtype=np.uint64)
 
     @cached_property
+    def own(self) -> npt.NDArray[np.uint32]:
+        """Return the positions of the zones that are not another lake's, ascending."""
+        mine = ~np.isin(self.numbers, np.array(self.topology.external, dtype=np.uint64))
+        return np.flatnonzero(mine).astype(np.uint32)
+
+    @cached_property
     def positions(self) -> dict[str, int]:
         """Return the position of each chain id."""
         return {name: position for position, name in enumerate(self.names)}
