@@ -221,6 +221,21 @@ def test_what_cannot_be_credited_is_refunded(at: int, peer: int, receiver: str, 
     assert after["accounts"] == {"gold": {1: 1000 - 100 * delivered}}
 
 
+def test_of_transfers_in_one_block_each_has_its_own_outcome() -> None:
+    net = network()
+    for amount, receiver in ((1, "2"), (10, "nobody"), (100, "2"), (1_000, "2"), (200, "66")):
+        move(net, A, B, amount, receiver=receiver)
+    net.settle()
+    move(net, A, B, 20, receiver="nobody")
+    net.block()
+    assert books(net)[A]["open"] == {4: [1, B, "gold", 20]}
+    net.settle()
+    after = books(net)
+    assert (after[A]["delivered"], after[A]["refunded"], after[A]["refused"]) == (2, 3, {"InsufficientFunds": 1})
+    assert after[B]["accounts"] == {hop(A) + "gold": {2: 101}}
+    assert gold(net) == Supply(1000, 899, 101, 0)
+
+
 def test_a_type_that_the_other_zone_does_not_handle_is_refunded() -> None:
     net = network({"types": {"transfer": {"chains": ["A", "C"]}}})
     move(net, A, B, 100)
