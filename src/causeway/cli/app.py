@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import causeway
-from causeway.cli import demo, run, state, verify
+from causeway.cli import demo, prove, run, state, verify
 from causeway.cli.shell import EPILOG
 
 OPTIONAL = {"bench": "causeway.cli.bench"}
@@ -48,6 +48,7 @@ def build() -> typer.Typer:
     app.command("demo", epilog=EPILOG)(demo.command)
     app.command("run", epilog=EPILOG)(run.command)
     app.command("state", epilog=EPILOG)(state.command)
+    app.command("prove", epilog=EPILOG)(prove.command)
     app.command("verify", epilog=EPILOG)(verify.command)
     for name, module in OPTIONAL.items():
         if importlib.util.find_spec(module) is not None:

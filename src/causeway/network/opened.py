@@ -132,6 +132,24 @@ class OpenedLake:
         """Return the names of all state tables, those of the programs in use included."""
         return [table["name"] for table in self.about["tables"]["state"]]
 
+    def header(self, chain: str, height: int) -> tuple[bytes, bytes]:
+        """Return the root of a chain at a committed height, and what certifies it (nothing at height 0).
+
+        Raises:
+            LakeError: the height is not committed.
+            InvalidInput: there is no such chain.
+        """
+        position = self.position(chain)
+
+        def mine(batch: pa.RecordBatch) -> Mask:
+            mask: Mask = batch["chain"].to_numpy() == position
+            return mask
+
+        rows = self.log_rows("headers", height, position, ["chain", "root", "certification"], mine)
+        if rows is None or rows.num_rows != 1:
+            raise LakeError(f"lake: {self.lake.storage.uri} has no header of {chain} at height {height}")
+        return rows["root"][0].as_py(), rows["certification"][0].as_py()
+
     def state_rows(self, manifest: Manifest, table: str, position: int, schema: pa.Schema) -> Frame:
         """Return the rows of a state table that belong to the chain at a position, in the table's order.
 

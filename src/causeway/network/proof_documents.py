@@ -24,9 +24,7 @@ def existence_document(store: ZoneStore, key: bytes) -> Document:
     Raises:
         UnknownKey: it is not there.
     """
-    proof = store.prove_existence(key)
-    value = store.value(key)
-    assert value is not None
+    value, proof = store.proved(key)
     return _of_store(store, "ics23", spec="tendermint", key=key.hex(), value=value.hex(), proof=proof.hex())
 
 

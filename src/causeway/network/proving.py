@@ -33,10 +33,11 @@ from causeway.commitments.ics23.simple_store import SIMPLE_LEAF_OP, sibling_step
 from causeway.commitments.ics23.store_proofs import ProvableStore
 from causeway.commitments.limits import MAX_PROOF_BYTES
 from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
+from causeway.commitments.wire.ics23_pb2 import CommitmentProof
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.order import U64
-from causeway.network.directory import unknown
+from causeway.network.document import shown
 from causeway.network.opened import OpenedLake
 from causeway.network.pushed import PushedEntries
 from causeway.pipeline.lake import LakeError, Manifest
@@ -63,6 +64,9 @@ PURPOSES = {substream: purpose for purpose, substream in SUBSTREAMS.items()}
 
 PIECE = 1 << 12
 """Entries of a run that are read at once."""
+
+LISTED = 8
+"""Names that an error lists."""
 
 NOT_COMMITTED = {"runs": RUNS_SCHEMA, "proofs": PROOFS_SCHEMA}
 """State tables of which a store holds nothing."""
@@ -118,7 +122,7 @@ class ZoneStore(ProvableStore):
             )
         ]
         self._pushed = PushedEntries(opened, position, manifest)
-        root, self.certification = header_of(opened, chain, self.height)
+        root, self.certification = opened.header(chain, self.height)
         if root != self.root:
             raise LakeError(
                 f"lake: {opened.lake.storage.uri}: the state of {chain} at height {self.height} has root "
@@ -164,8 +168,9 @@ class ZoneStore(ProvableStore):
     def _lane(self, remote: str, purpose: Purpose) -> int:
         known = [self.opened.names[place] for place in self._lanes["remote"][::2].tolist()]
         if remote not in known:
-            self.opened.position(remote)  # a name that no chain has is told as such
-            raise InvalidInput(f"remote: {self.chain} is not connected with {unknown('connection', remote, known)}")
+            raise InvalidInput(
+                f"remote: {shown(remote)}: {self.chain} keeps no queue for it; it does for {_listed(known)}"
+            )
         return 2 * known.index(remote) + SUBSTREAMS[purpose]
 
     def header_at(self, height: int) -> HeaderUpdate | None:
@@ -174,7 +179,7 @@ class ZoneStore(ProvableStore):
         Raises:
             LakeError: the height is not committed.
         """
-        _, certification = header_of(self.opened, self.chain, height)
+        _, certification = self.opened.header(self.chain, height)
         return decode_header_update(certification) if certification else None
 
     def value(self, key: bytes) -> bytes | None:
@@ -184,6 +189,15 @@ class ZoneStore(ProvableStore):
             return None
         value: bytes = self.entries_at(places).values[0].as_py()
         return value
+
+    def proved(self, key: bytes) -> tuple[bytes, bytes]:
+        """Return what is stored under a key, and the encoded CommitmentProof of it: one reading for both.
+
+        Raises:
+            UnknownKey: nothing is.
+        """
+        proof = self.prove_existence(key)
+        return CommitmentProof.FromString(proof).exist.value, proof
 
     def run(self, remote: str, purpose: Purpose, begin: int, end: int) -> tuple[Entries, bytes]:
         """Return entries ``begin`` to ``end`` - 1 of a queue, and the encoded RangeProof of all of them.
@@ -228,10 +242,11 @@ class ZoneStore(ProvableStore):
 
     def locate(self, keys: pa.BinaryArray) -> tuple[Positions, Mask]:
         """Return for each key how many entries come before it, and whether the entry there is its own."""
-        found = [self._located(key) for key in keys.to_pylist()]
+        found = [self.locate_one(key) for key in keys.to_pylist()]
         return np.array([place for place, _ in found], dtype=np.int64), np.array([there for _, there in found], bool)
 
-    def _located(self, key: bytes) -> tuple[int, bool]:
+    def locate_one(self, key: bytes) -> tuple[int, bool]:
+        """Return how many entries come before a key, and whether the entry there is its own."""
         marks, places = self._marks
         mark = bisect_left(marks, key)
         if mark < len(marks) and marks[mark] == key:
@@ -329,25 +344,6 @@ def store_at(opened: OpenedLake, chain: str, height: int | None = None) -> ZoneS
     return ZoneStore(opened, chain, opened.manifest(height))
 
 
-def header_of(opened: OpenedLake, chain: str, height: int) -> tuple[bytes, bytes]:
-    """Return the root of a chain at a committed height, and what certifies it (nothing at height 0).
-
-    Raises:
-        LakeError: the height is not committed.
-        InvalidInput: there is no such chain.
-    """
-    position = opened.position(chain)
-
-    def mine(batch: pa.RecordBatch) -> Mask:
-        mask: Mask = batch["chain"].to_numpy() == position
-        return mask
-
-    rows = opened.log_rows("headers", height, position, ["chain", "root", "certification"], mine)
-    if rows is None or rows.num_rows != 1:
-        raise LakeError(f"lake: {opened.lake.storage.uri} has no header of {chain} at height {height}")
-    return rows["root"][0].as_py(), rows["certification"][0].as_py()
-
-
 def described(queue: Queue) -> str:
     """Return in one line what is in a queue."""
     name = f"{queue.purpose.name.lower()} queue for {queue.remote}"
@@ -356,6 +352,12 @@ def described(queue: Queue) -> str:
     first, last, count = int(queue.indices[0]), int(queue.indices[-1]), len(queue.indices)
     whole = "" if last - first + 1 == count else f", {count} of them"
     return f"the {name} holds {first} to {last}{whole}"
+
+
+def _listed(names: list[str]) -> str:
+    if len(names) > LISTED:
+        return f"{', '.join(names[:LISTED])} and {len(names) - LISTED} more"
+    return ", ".join(names) or "none"
 
 
 def _state(opened: OpenedLake, position: int, manifest: Manifest) -> State:
@@ -377,4 +379,4 @@ def _state(opened: OpenedLake, position: int, manifest: Manifest) -> State:
     return State(**own, programs=programs)
 
 
-__all__ = ["Queue", "ZoneStore", "described", "header_of", "store_at"]
+__all__ = ["Queue", "ZoneStore", "described", "store_at"]

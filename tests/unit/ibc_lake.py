@@ -1,0 +1,84 @@
+"""A small network under ibc on a lake, made in this process: packets, receipts, and receipts that come late.
+
+Zone ``A`` asks echo programs of ``B`` and ``C``, and one on ``B`` that asks ``C`` before it answers. Zone ``D`` is
+connected with ``A`` only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from causeway.network.network import Network
+
+TICKS = 12
+
+SCENARIO = """
+[network]
+protocol = "ibc"
+seed = 3
+executor = "in_process"
+partitions = 2
+seconds_per_tick = 6.0
+
+[options]
+connections = [["A", "B"], ["A", "C"], ["B", "C"], ["A", "D"]]
+order = "{order}"
+
+[options.types.ask]
+
+[[chains]]
+name = "A"
+[[chains]]
+name = "B"
+[[chains]]
+name = "C"
+[[chains]]
+name = "D"
+
+[[programs]]
+name = "caller"
+chain = "A"
+program = "caller"
+balance = 1_000_000
+[[programs]]
+name = "echo"
+chain = "B"
+program = "echo"
+[[programs]]
+name = "late"
+chain = "B"
+program = "fan_out"
+options = {{ targets = [3] }}
+[[programs]]
+name = "far"
+chain = "C"
+program = "echo"
+
+[traffic]
+source = "script"
+"""
+
+SENDS = (("late", "ask", 1, 7), ("echo", "ask", 3, 0), ("far", "echo", 2, 0))
+
+
+def scenario(ticks: int = TICKS, order: str = "ordered") -> str:
+    """Return the scenario's file: what users tell ``caller`` to ask, over ``ticks`` ticks."""
+    sends = [
+        f'[[traffic.send]]\ntick = {tick}\nto = "caller"\ncount = {count}\n'
+        f'call = {{ receiver = "{receiver}", method = "{method}", text = "tick {tick}", cycles = {cycles} }}\n'
+        for tick in range(ticks)
+        for receiver, method, count, cycles in SENDS
+    ]
+    return SCENARIO.format(order=order) + "".join(sends)
+
+
+def make_lake(folder: Path, *, ticks: int = TICKS, order: str = "ordered", until: int | None = None) -> str:
+    """Run the scenario in ``folder``, to its end or to tick ``until``; return where its lake is."""
+    path = folder / "scenario.toml"
+    path.write_text(scenario(ticks, order))
+    network = Network.from_scenario(path, lake=str(folder / "lake"))
+    try:
+        network.run(until)
+    finally:
+        network.close()
+    return str(folder / "lake")

@@ -1,0 +1,365 @@
+"""``causeway prove``: every kind of proof from a lake, true before ``causeway verify`` and false when altered; what a
+person reads; one line for whatever is asked wrongly."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from causeway.cli import main
+from causeway.commitments.documents.reading import document_of
+from causeway.commitments.documents.trust import trust_of
+from causeway.commitments.documents.verdict import judge
+from causeway.commitments.ics23.proof_specs import PROOF_SPECS
+from causeway.commitments.ics23.simple_store import SimpleStore
+from causeway.commitments.ics23.verify import verify_membership
+from causeway.model.errors import InvalidInput
+from causeway.network import pushed
+from causeway.network.network import Network
+from causeway.network.opened import OpenedLake, open_lake
+from causeway.network.proof_documents import (
+    absence_document,
+    existence_document,
+    header_document,
+    run_document,
+    trust_document,
+)
+from causeway.network.proving import store_at
+from causeway.pipeline.lake import LakeError
+from causeway.protocols.ibc.inputs import Code
+from causeway.protocols.ibc.keys import Key, Part, Purpose, index_key, parse_key
+from causeway.protocols.ibc.values import decode_packet, decode_receipt
+from tests.unit.ibc_lake import TICKS, make_lake
+
+Result = tuple[int, str, str]
+Run = Callable[..., Result]
+HEIGHT = 5
+"""At this height queues of every kind hold something: entries sent lately, receipts old and new, a gap."""
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return make_lake(tmp_path_factory.mktemp("ordered"))
+
+
+@pytest.fixture(scope="module")
+def opened(lake: str) -> OpenedLake:
+    return open_lake(lake)
+
+
+@pytest.fixture
+def cli(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """Give a function that runs the command line in a folder of its own."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> Result:
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main([str(argument) for argument in arguments])
+        out, err = capfd.readouterr()
+        assert isinstance(ended.value.code, int)
+        return ended.value.code, out, err
+
+    yield run
+    logging.disable(logging.NOTSET)
+
+
+@pytest.fixture
+def prove(cli: Run, lake: str) -> Run:
+    """Give a function that proves something of ``B`` at ``HEIGHT``, or where the arguments say."""
+
+    def run(*arguments: object) -> Result:
+        given = [*arguments]
+        for name, value in (("--chain", "B"), ("--remote", "A"), ("--queue", "receipt"), ("--height", HEIGHT)):
+            if name not in given:
+                given += [name, value]
+        return cli("prove", lake, *given)
+
+    return run
+
+
+# ---- proofs that verify --------------------------------------------------------------------------
+
+KINDS: dict[str, tuple[list[object], str]] = {
+    "packet": (["--chain", "A", "--remote", "B", "--queue", "send", "--index", 6], "ibc:B:send/6 is stored"),
+    "receipt": (["--index", 3], "ibc:A:receipt/3 is stored"),
+    "late receipt": (["--index", 0], "ibc:A:receipt/0 is stored"),
+    "receipt at the end": (["--index", 12, "--height", TICKS + 4], "ibc:A:receipt/12 is stored"),
+    "head": (["--chain", "A", "--remote", "B", "--queue", "send", "--head"], "ibc:B:send/head is 4"),
+    "tail": (["--tail"], "ibc:A:receipt/tail is 16"),
+    "absent after the end": (["--index", 16, "--absent"], "nothing is stored under ibc:A:receipt/16"),
+    "absent in a gap": (["--index", 8, "--absent"], "nothing is stored under ibc:A:receipt/8"),
+    "absent in an empty queue": (["--queue", "send", "--index", 0, "--absent"], "nothing is stored under ibc:A:send/0"),
+    "run": (["--indices", "9:12"], "entries 9 to 11 of ibc:A:receipt are stored"),
+    "run of one": (["--indices", "0:1"], "entries 0 to 0 of ibc:A:receipt are stored"),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_proved_is_true_and_altered_it_is_false(cli: Run, prove: Run, kind: str) -> None:
+    arguments, told = KINDS[kind]
+    code, out, err = prove(*arguments, "--out", "proof.json", "--trust-out", "trust.json")
+    assert (code, err) == (0, "")
+    assert told in out
+    assert "signed by 4 validators" in out
+    assert "Next: causeway verify proof.json --trust trust.json\n" in out
+    code, out, _ = cli("verify", "proof.json", "--trust", "trust.json")
+    assert (code, out.splitlines()[0]) == (0, "proof.json: true")
+    proof = json.loads(Path("proof.json").read_text())
+    for place in range(0, len(proof["proof"]), 14):
+        digit = "1" if proof["proof"][place] == "0" else "0"
+        altered = {**proof, "proof": proof["proof"][:place] + digit + proof["proof"][place + 1 :]}
+        trust = trust_of(json.loads(Path("trust.json").read_text()), "trust")
+        assert not judge(document_of(altered, "altered"), trust).valid, f"digit {place}"
+    Path("altered.json").write_text(json.dumps(altered))
+    assert cli("verify", "altered.json", "--trust", "trust.json")[0] == 1
+
+
+def test_the_proof_is_printed_as_it_is_written(prove: Run) -> None:
+    code, out, _ = prove("--index", 3, "--json", "--out", "proof.json")
+    assert code == 0
+    document = json.loads(out)
+    assert document == json.loads(Path("proof.json").read_text())
+    assert set(document) == {"kind", "root", "spec", "key", "value", "proof"}
+    assert document["key"] == b"ibc:A:receipt".hex() + f"{3:016x}"
+
+
+def test_without_a_file_nothing_is_kept(prove: Run) -> None:
+    code, out, _ = prove("--head")
+    assert (code, list(Path().iterdir())) == (0, [])
+    assert "Nothing is kept: --out FILE writes the proof, --json prints it." in out
+
+
+def test_the_signed_header_makes_the_root_trusted(cli: Run, prove: Run) -> None:
+    prove("--tail", "--header-out", "header.json", "--trust-out", "trust.json")
+    prove("--tail", "--height", HEIGHT - 1, "--trust-out", "before.json")
+    assert cli("verify", "header.json")[0] == 0
+    assert cli("verify", "header.json", "--trust", "before.json")[0] == 0
+    header, trust = (json.loads(Path(name).read_text()) for name in ("header.json", "trust.json"))
+    assert header["app_hash"] == trust["root"]
+    assert (header["height"], header["now"]) == (HEIGHT, HEIGHT * 6_000_000_000)
+    Path("header.json").write_text(json.dumps({**header, "app_hash": "00" * 32}))
+    assert cli("verify", "header.json")[0] == 1
+
+
+def test_a_packet_and_its_receipt_are_told_in_words(prove: Run) -> None:
+    _, out, _ = prove(*KINDS["packet"][0])
+    told = "packet of type ask, 50 bytes of data: caller calls ask of echo, payload of 6 bytes"
+    assert told in out
+    _, out, _ = prove("--chain", "A", "--remote", "B", "--queue", "send", "--index", 4)
+    assert "calls ask of late, payload of 6 bytes, 7 units" in out
+    _, out, _ = prove("--index", 3)
+    assert "receipt with code 0 (success), 22 bytes of result: answer of 6 bytes" in out
+    _, out, _ = prove("--indices", "0:12", "--height", TICKS + 4)
+    assert "\n  ... and 4 more\n" in out
+
+
+# ---- the store -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("order", ["ordered", "unordered"])
+def test_every_store_at_every_height_is_the_one_of_its_entries(tmp_path: Path, order: str) -> None:
+    opened = open_lake(make_lake(tmp_path, order=order))
+    for height in opened.lake.heights():
+        for chain in opened.names:
+            store = store_at(opened, chain, height)
+            entries = store.entries_at(np.arange(len(store)))
+            known = SimpleStore.of(entries.keys, entries.values)
+            assert known.root == store.root == opened.header(chain, height)[0]
+            keys = entries.keys.to_pylist()
+            places, there = store.locate(entries.keys)
+            assert there.all()
+            assert places.tolist() == list(range(len(store)))
+            near = [key + b"\0" for key in keys] + [key[:-1] for key in keys] + [key[:-1] + b"\xff" for key in keys]
+            asked = pa.array(sorted({b"a", b"z", b"ibc:A:zend", *near} - set(keys)), pa.binary())
+            for one, other in zip(store.locate(asked), known.locate(asked), strict=True):
+                assert one.tolist() == other.tolist()
+            some = np.array([len(store) - 1, 0, len(store) // 2, 0])
+            assert store.existence_proofs(some).equals(known.existence_proofs(some))
+            assert store.compressed_proof(entries.keys) == known.compressed_proof(entries.keys)
+            assert store.absence_proofs(asked[:5]).equals(known.absence_proofs(asked[:5]))
+
+
+def test_entries_are_what_programs_sent_and_answered(opened: OpenedLake) -> None:
+    packets = store_at(opened, "A", 2)
+    queue = packets.queue("B", Purpose.SEND)
+    values = [packets.value(index_key("B", Purpose.SEND, index)) for index in queue.indices.tolist()]
+    data = [decode_packet(value).data for value in values if value is not None]
+    assert [text[-6:] for text in data] == [b"tick 0"] * 4 + [b"tick 1"] * 4
+    receipts = store_at(opened, "B")
+    for index in receipts.queue("A", Purpose.RECEIPT).indices.tolist():
+        receipt = decode_receipt(receipts.value(index_key("A", Purpose.RECEIPT, index)) or b"")
+        assert receipt.code == Code.SUCCESS
+        assert receipt.result[16:] == f"tick {index // 4}".encode()
+    assert receipts.value(b"app/trust") is not None
+    assert receipts.value(b"app/nothing") is None
+
+
+def test_one_reading_of_the_state_serves_many_proofs(opened: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_at(opened, "B")
+    monkeypatch.setattr(OpenedLake, "state_rows", None)
+    known = {index_key("A", Purpose.RECEIPT, 47), Key("C", Purpose.SEND, Part.TAIL).encode(), b"app/relayers"}
+    for key in known:
+        value, proof = store.proved(key)
+        verify_membership(PROOF_SPECS["tendermint"], store.root, proof, key, value)
+
+
+def test_a_late_receipt_is_found_where_it_was_written(opened: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    searched = []
+    first = pushed.PushedEntries._first_with_entry
+
+    def noted(self: pushed.PushedEntries, remote: int, substream: int, index: int, since: int) -> int:
+        searched.append((index, first(self, remote, substream, index, since)))
+        return searched[-1][1]
+
+    monkeypatch.setattr(pushed.PushedEntries, "_first_with_entry", noted)
+    store = store_at(opened, "B")
+    store.run("A", Purpose.RECEIPT, 0, 48)
+    assert searched, "the runs of early receipts are forgotten by the end"
+    assert all(index % 4 == 0 for index, _ in searched), "only the program that asks others answers late"
+    for index, height in searched:
+        before, then = (store_at(opened, "B", at).queue("A", Purpose.RECEIPT) for at in (height - 1, height))
+        assert index not in before.indices
+        assert index in then.indices
+
+
+def test_documents_of_the_api(opened: OpenedLake) -> None:
+    store = store_at(opened, "A", 1)
+    trust = trust_of(trust_document(store), "trust")
+    key = index_key("B", Purpose.SEND, 0)
+    documents = [
+        existence_document(store, key),
+        absence_document(store, key + b"."),
+        run_document(store, "B", Purpose.SEND, 0, 4),
+    ]
+    assert all(judge(document_of(document, "it"), trust).valid for document in documents)
+    for base in (None, 0):
+        assert judge(document_of(header_document(store, base), "it")).valid
+    later = store_at(opened, "A", 9)
+    for base in range(9):
+        header = header_document(later, base)
+        own = trust_of(trust_document(store_at(opened, "A", base)), "it") if base else None
+        assert judge(document_of(header, "it"), own).valid
+    with pytest.raises(InvalidInput, match="trusted height: 9: allowed are 0 to 8"):
+        header_document(later, 9)
+
+
+def test_height_0_has_a_root_that_nobody_signed(opened: OpenedLake) -> None:
+    store = store_at(opened, "A", 0)
+    assert store.signed is None
+    assert trust_document(store) == {"kind": "root", "root": store.root.hex()}
+    document = existence_document(store, Key("B", Purpose.SEND, Part.TAIL).encode())
+    assert judge(document_of(document, "it")).valid
+    with pytest.raises(InvalidInput, match="signed by nobody"):
+        header_document(store)
+
+
+def test_keys_are_those_of_the_reference(opened: OpenedLake) -> None:
+    store = store_at(opened, "B")
+    keys = [key for key in store.entries_at(np.arange(len(store))).keys.to_pylist() if not key.startswith(b"app/")]
+    parsed = [parse_key(key) for key in keys]
+    assert {(key.remote, key.purpose) for key in parsed} == {(queue.remote, queue.purpose) for queue in store.queues()}
+
+
+def test_a_run_that_no_verifier_reads_is_not_made(opened: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = store_at(opened, "B")
+    monkeypatch.setattr("causeway.network.proving.PIECE", 7)
+    entries, proof = store.run("A", Purpose.RECEIPT, 0, 48)
+    assert len(entries) == 48
+    for limit in (len(proof) - 1, 1_000):
+        monkeypatch.setattr("causeway.network.proving.MAX_PROOF_BYTES", limit)
+        with pytest.raises(InvalidInput, match=f"a proof has at most {limit} bytes"):
+            store.run("A", Purpose.RECEIPT, 0, 48)
+
+
+# ---- what is wrong -------------------------------------------------------------------------------
+
+WRONG: dict[str, tuple[list[object], str]] = {
+    "chain": (["--chain", "E", "--tail"], 'chain: "E": no such chain; there are 4: A, B, C, D'),
+    "near chain": (["--chain", "b", "--tail"], 'chain: "b"'),
+    "remote": (["--remote", "E", "--tail"], 'remote: "E": B keeps no queue for it; it does for A, C'),
+    "no connection": (["--remote", "D", "--tail"], 'remote: "D": B keeps no queue for it; it does for A, C'),
+    "itself": (["--remote", "B", "--tail"], 'remote: "B": B keeps no queue for it; it does for A, C'),
+    "queue": (["--queue", "post", "--tail"], "'post' is not one of 'send', 'receipt'"),
+    "index": (
+        ["--index", 16],
+        "--index: 16: is not there (--absent proves that); at height 5 the receipt queue for A holds 0 to 15, 14 of",
+    ),
+    "empty queue": (["--queue", "send", "--index", 0], "the send queue for A is empty (head 0, tail 0)"),
+    "there": (["--index", 3, "--absent"], "--index: 3: is there; leave --absent out"),
+    "negative": (["--index", -1], "--index: -1: allowed are 0 to 9151314442816847871"),
+    "huge": (["--index", 2**70, "--absent"], "allowed are 0 to 9151314442816847871"),
+    "gap": (["--indices", "7:10"], "indices: 7:10: not all of them are there; the receipt queue for A holds 0 to 15"),
+    "beyond": (["--indices", "9:17"], "indices: 9:17: not all of them are there"),
+    "no bounds": (["--indices", "9"], "--indices: 9: write M:N, two whole numbers"),
+    "signs": (["--indices", "-1:4"], "--indices: -1:4: write M:N"),
+    "backwards": (["--indices", "4:4"], "--indices: 4:4: M must be below N"),
+    "enormous": (["--indices", f"0:{10**30}"], "not all of them are there"),
+    "nothing": ([], "what to prove: name one of --index N, --indices M:N, --head, --tail"),
+    "two things": (["--head", "--tail"], "what to prove: name one of"),
+    "absent alone": (["--tail", "--absent"], "--absent: name the index"),
+    "height": (["--tail", "--height", 99], "height: 99 is not committed; committed are 0 to 16"),
+    "negative height": (["--tail", "--height", -1], "height: -1 is not committed"),
+    "one file": (["--tail", "--out", "a", "--trust-out", "a"], "--out, --trust-out, --header-out: name a file of its"),
+    "no folder": (["--tail", "--out", "none/a.json"], "none/a.json: No such file or directory"),
+    "unsigned": (["--tail", "--height", 0, "--header-out", "h"], "height: 0: its header is signed by nobody"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_asked_wrongly_is_told_in_one_line(prove: Run, case: str) -> None:
+    arguments, told = WRONG[case]
+    code, out, err = prove(*arguments)
+    assert (code, out) == (2, "")
+    assert re.fullmatch(r"causeway: .+\n", err)
+    assert told in err
+
+
+def test_only_ibc_has_such_proofs(cli: Run, tmp_path: Path) -> None:
+    (tmp_path / "ic.toml").write_text('[network]\nexecutor = "in_process"\n[[chains]]\ncount = 2\nprefix = "s"\n')
+    network = Network.from_scenario(tmp_path / "ic.toml", lake=str(tmp_path / "ic"))
+    network.close()
+    place = ("--chain", "s0", "--remote", "s1", "--queue", "send", "--tail")
+    assert cli("prove", "ic", *place) == (
+        2,
+        "",
+        "causeway: lake: ic is of the protocol ic; only one of ibc has zones\n",
+    )
+    assert cli("prove", "none", *place) == (2, "", "causeway: lake: none holds no lake (no lake.json)\n")
+
+
+def _rewritten(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(path)
+    pq.write_table(change(table), path)
+
+
+def _with(table: pa.Table, name: str, value: Any) -> pa.Table:
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(name), pa.array([value] * len(table), table.schema.types[place]))
+
+
+def test_a_lake_that_was_tampered_with_proves_nothing(cli: Run, tmp_path: Path) -> None:
+    lake = tmp_path / "tampered"
+    lake.mkdir()
+    place = make_lake(lake, until=2)
+    opened = open_lake(place)
+    transfers = opened.manifest(2).log["transfers"][opened.bucket(0)]
+    _rewritten(Path(place) / transfers, lambda table: _with(table, "payload", b"other"))
+    store = store_at(opened, "A", 2)
+    with pytest.raises(LakeError, match="is not what the zone has committed to"):
+        store.prove(index_key("B", Purpose.SEND, 5))
+    queues = opened.manifest(2).state["queues"][opened.bucket(0)]
+    _rewritten(Path(place) / queues, lambda table: _with(table, "next_index", 9))
+    code, _, err = cli("prove", place, "--chain", "A", "--remote", "B", "--queue", "send", "--tail", "--height", 2)
+    assert code == 2
+    assert "the state of A at height 2 has root" in err
