@@ -50,12 +50,13 @@ def process_block(
     entries = accepted.entries
     packets = entries.filter(entries["substream"] == SEND)
     state = _cleaned(_with_tails(state, packets), accepted.cleaned)
-    answers = _answers(entries.filter(entries["substream"] == RECEIPT), accepted.expired, recalled, log)
+    answers = _answers(entries.filter(entries["substream"] == RECEIPT), accepted.expired, recalled)
     state = _without_local(state, local)
     users = ingress_arrivals(ingress, state, context, log)
     calls, unserved = _local_arrivals(local, state)
     taken = run_handlers(state, packets, answers, calls, users, context, log)
     state = _popped(taken.state, taken.settled, log)
+    _log_timed_out(taken.settled, log)
     sent, receipts, slots = _outgoing(state, taken, context, log)
     sent = concat([sent, unserved, forged.select(sent.names)])
     state, outbound = push(state, sent, concat([taken.immediate, receipts]), context)
@@ -101,7 +102,7 @@ def _from_heads(rows: Frame, lanes: np.ndarray, queues: Frame) -> Frame:
     return rows.filter(rows["index"] >= head)
 
 
-def _answers(receipts: Frame, expired: Frame, recalled: Frame, log: EventLog) -> Frame:
+def _answers(receipts: Frame, expired: Frame, recalled: Frame) -> Frame:
     """Return what programs are given for packets that ended, with ``sequence``: receipts, and time-outs (code 2).
 
     Who asked whom is taken from our own packets, ``recalled``.
@@ -111,8 +112,6 @@ def _answers(receipts: Frame, expired: Frame, recalled: Frame, log: EventLog) ->
     index = np.repeat(expired["begin"], counts) + offset.astype(np.uint64)
     lanes = expired.select(["chain", "remote", "sequence"]).take(np.repeat(np.arange(len(expired)), counts))
     timed_out = own_packets(recalled, lanes["chain"], lanes["remote"], index)
-    if len(timed_out):
-        log.add(event_rows(timed_out, Event.TIMED_OUT, chain=timed_out["chain"], queue_index=index, code=Code.TIMEOUT))
     late = timed_out.with_columns(
         code=repeated(np.uint8(Code.TIMEOUT), len(index)),
         payload=repeated_bytes(b"", len(index)),
@@ -163,6 +162,17 @@ def _with_heads(state: State, lanes: np.ndarray) -> Frame:
     return queues.with_columns(begin=heads)
 
 
+def _log_timed_out(answers: Frame, log: EventLog) -> None:
+    """Leave an event for each of our packets that ended without a receipt."""
+    late = answers.filter(answers["via"] == Via.TIMEOUT)
+    packets = late.with_columns(
+        kind=repeated(np.uint8(Kind.REQUEST), len(late)), sender=late["receiver"], receiver=late["sender"]
+    )
+    if len(late):
+        where = {"chain": late["chain"], "queue_index": late["index"]}
+        log.add(event_rows(packets, Event.TIMED_OUT, code=Code.TIMEOUT, **where))
+
+
 def _log_collected(packets: Frame, log: EventLog) -> None:
     rows = packets.take(stable_order(keys_of(packets), packets["index"]))
     index = rows["index"]
@@ -207,7 +217,9 @@ def _outgoing(state: State, taken: Handled, context: Context, log: EventLog) -> 
     home = zones.host_of(answers["sender"]).view(np.uint32)
     inside = zones.host_of(answers["receiver"]).view(np.uint32) == home
     own = answers.filter(inside)
-    local = own.with_columns(chain=home[inside], remote=home[inside], substream=np.uint64(RECEIPT))
+    local = own.with_columns(
+        chain=home[inside], remote=home[inside], substream=np.uint64(RECEIPT), code=receipt_codes(own["code"])
+    )
     sent = send(requests, state, context, log)
     rejected = sent["kind"] == Kind.RESPONSE
     sent = sent.with_columns(of_program=~rejected)

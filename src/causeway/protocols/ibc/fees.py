@@ -15,6 +15,7 @@ from causeway.model.order import lane_codes, stable_order
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.judge import Verdicts
+from causeway.protocols.ibc.seen import Call
 from causeway.protocols.ibc.state import RELAYERS_SCHEMA
 
 COUNTS = ("headers", "submitted", "accepted", "redundant", "refused", "fees", "wasted")
@@ -50,18 +51,21 @@ class Fees:
     def settle(self, rows: Frame, verdicts: Verdicts) -> None:
         """Count the messages of submissions and what became of them."""
         chain, relayer = rows["chain"].tolist(), rows["relayer"].tolist()
+        cleanup = (rows["call"] == Call.CLEANUP).tolist()
         fee = self._options.proof_fee
         for submission, begin, end in verdicts.accepted:
             counts = self._counts[chain[submission], relayer[submission]]
-            counts["submitted"] += end - begin
-            counts["accepted"] += end - begin
-            counts["fees"] += fee * (end - begin)
+            messages = 1 if cleanup[submission] else end - begin  # a cleanup has one proof, however much it clears
+            counts["submitted"] += messages
+            counts["accepted"] += messages
+            counts["fees"] += fee * messages
         for submission, begin, end, why in verdicts.refused:
             counts = self._counts[chain[submission], relayer[submission]]
-            counts["submitted"] += end - begin
-            counts["redundant" if why in REDUNDANT else "refused"] += end - begin
-            counts["fees"] += fee * (end - begin)
-            counts["wasted"] += fee * (end - begin)
+            messages = 1 if cleanup[submission] else end - begin
+            counts["submitted"] += messages
+            counts["redundant" if why in REDUNDANT else "refused"] += messages
+            counts["fees"] += fee * messages
+            counts["wasted"] += fee * messages
 
     def after(self, accounts: Frame) -> Frame:
         """Return the accounts (``RELAYERS_SCHEMA``) with this block's counts added."""
