@@ -1,7 +1,7 @@
 """A small network under ibc on a lake, made in this process: packets, receipts, and receipts that come late.
 
 Zone ``A`` asks echo programs of ``B`` and ``C``, and one on ``B`` that asks ``C`` before it answers. Zone ``D`` is
-connected with ``A`` only.
+connected with ``A`` only, and run by another lake.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ name = "B"
 name = "C"
 [[chains]]
 name = "D"
+external = true
 
 [[programs]]
 name = "caller"

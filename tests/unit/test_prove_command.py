@@ -168,8 +168,8 @@ def test_a_packet_and_its_receipt_are_told_in_words(prove: Run) -> None:
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 def test_every_store_at_every_height_is_the_one_of_its_entries(tmp_path: Path, order: str) -> None:
     opened = open_lake(make_lake(tmp_path, order=order))
-    for height in opened.lake.heights():
-        for chain in opened.names:
+    for height in opened.lake.heights()[:: 1 if order == "ordered" else 4]:
+        for chain in "ABC":
             store = store_at(opened, chain, height)
             entries = store.entries_at(np.arange(len(store)))
             known = SimpleStore.of(entries.keys, entries.values)
@@ -284,6 +284,7 @@ def test_a_run_that_no_verifier_reads_is_not_made(opened: OpenedLake, monkeypatc
 
 WRONG: dict[str, tuple[list[object], str]] = {
     "chain": (["--chain", "E", "--tail"], 'chain: "E": no such chain; there are 4: A, B, C, D'),
+    "chain of another lake": (["--chain", "D", "--tail"], 'chain: "D": is run by another lake, which has its store'),
     "near chain": (["--chain", "b", "--tail"], 'chain: "b"'),
     "remote": (["--remote", "E", "--tail"], 'remote: "E": B keeps no queue for it; it does for A, C'),
     "no connection": (["--remote", "D", "--tail"], 'remote: "D": B keeps no queue for it; it does for A, C'),

@@ -22,6 +22,9 @@ from causeway.protocols.ibc.zones import Zones
 
 NANOSECONDS = 1_000_000_000
 
+TOPOLOGY = ("chains", "programs", "registry")
+"""Tables of the lake that say what the network consists of."""
+
 BATCH = 1 << 14
 """Rows of a file that are in memory at once while some of them are looked for."""
 
@@ -210,8 +213,10 @@ def open_lake(uri: str) -> OpenedLake:
         LakeError: there is no lake, or it is of another version.
     """
     lake = Lake.at(uri).identified()
-    tables = {name: lake.storage.read_table(f"{name}.parquet") for name in ("chains", "programs", "registry")}
-    return OpenedLake(lake, lake.about(), Topology(tables["chains"], tables["programs"], tables["registry"]))
+    about = lake.about()
+    chains, programs, moves = (lake.storage.read_table(f"{name}.parquet") for name in TOPOLOGY)
+    external = tuple(int(item["number"]) for item in about["chains"] if item.get("external"))
+    return OpenedLake(lake, about, Topology(chains, programs, moves, external))
 
 
 def select(

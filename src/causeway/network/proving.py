@@ -339,8 +339,9 @@ def store_at(opened: OpenedLake, chain: str, height: int | None = None) -> ZoneS
         InvalidInput: the lake is of another protocol, or has no such chain (``LakeError``: no such height, or a state
             that does not have the root of its header).
     """
-    _ = opened.zones  # what the protocol is, is told before anything else
-    opened.position(chain)
+    own = opened.zones.own  # what the protocol is, is told before anything else
+    if opened.position(chain) not in own:
+        raise InvalidInput(f"chain: {shown(chain)}: is run by another lake, which has its store")
     return ZoneStore(opened, chain, opened.manifest(height))
 
 
