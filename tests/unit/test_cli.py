@@ -24,7 +24,7 @@ from causeway.network.network import Network
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TWO = str(EXAMPLES / "two_subnets.toml")
-COMMANDS = ["demo", "run", "state", "verify"]
+COMMANDS = ["demo", "run", "state", "prove", "verify"]
 
 Result = tuple[int, str, str]
 Run = Callable[..., Result]

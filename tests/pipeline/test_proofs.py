@@ -1,0 +1,99 @@
+"""Proofs from a lake with a long history: at old heights, after the log was compacted, while a run goes on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from causeway.commitments.ics23.proof_specs import PROOF_SPECS
+from causeway.commitments.ics23.range_proof import verify_range_proof
+from causeway.commitments.ics23.verify import verify_membership
+from causeway.network.network import Network
+from causeway.network.opened import open_lake
+from causeway.network.proving import ZoneStore, store_at
+from causeway.pipeline.compaction import compact
+from causeway.protocols.ibc.keys import Purpose, index_key
+from tests.unit.ibc_lake import make_lake, scenario
+
+TICKS = 20
+RUN = 4
+
+
+@pytest.fixture
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compact four heights at a time."""
+    monkeypatch.setattr("causeway.pipeline.compaction.RUN", RUN)
+
+
+def everything(store: ZoneStore) -> list[tuple[bytes, bytes]]:
+    """Return all entries of a store with their proofs, after a check of one proof of every queue."""
+    for queue in store.queues():
+        if len(queue.indices):
+            key = index_key(queue.remote, queue.purpose, int(queue.indices[-1]))
+            value, proof = store.proved(key)
+            verify_membership(PROOF_SPECS["tendermint"], store.root, proof, key, value)
+    places = np.arange(len(store))
+    return list(zip(store.entries_at(places).keys.to_pylist(), store.existence_proofs(places).to_pylist(), strict=True))
+
+
+def test_compaction_changes_no_proof_of_any_height(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, often: None
+) -> None:
+    monkeypatch.setattr("causeway.network.network.compact", lambda lake, last: None)
+    place = make_lake(tmp_path, ticks=TICKS)
+    opened = open_lake(place)
+    heights = opened.lake.heights()[::3]
+    before = {(chain, at): everything(store_at(opened, chain, at)) for chain in "ABC" for at in heights}
+    monkeypatch.undo()
+    monkeypatch.setattr("causeway.pipeline.compaction.RUN", RUN)
+    old = store_at(opened, "B", 6)
+    last = opened.last_height()
+    compact(opened.lake, opened.manifest(last - last % RUN))
+    opened.lake.tidy()
+    kept = [height for height in opened.lake.heights() if opened.lake.manifest(height).log.get("transfers")]
+    gone = [
+        path
+        for height in kept
+        for path in opened.lake.manifest(height).log["transfers"].values()
+        if not opened.lake.storage.exists(path)
+    ]
+    assert len(gone) > 20
+    after = {(chain, at): everything(store_at(open_lake(place), chain, at)) for chain in "ABC" for at in heights}
+    assert after == before
+    assert everything(old) == before["B", 6], "a store that was open before goes on"
+
+
+def test_a_lake_is_proved_from_while_it_is_written(tmp_path: Path, often: None) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text(scenario(TICKS))
+    network = Network.from_scenario(path, lake=str(tmp_path / "lake"))
+    try:
+        network.run(6)
+        opened = open_lake(str(tmp_path / "lake"))
+        early = store_at(opened, "B")
+        assert early.height == network.height
+        packets = early.queue("A", Purpose.RECEIPT).indices
+        network.run(TICKS)
+        assert store_at(opened, "B").height == network.height
+        assert store_at(opened, "B", early.height).root == early.root
+        first, count = int(packets[-1]) - 2, 3
+        entries, proof = early.run("A", Purpose.RECEIPT, first, first + count)
+        assert len(entries) == count
+        assert verify_range_proof(early.root, proof).entries.keys == entries.keys
+    finally:
+        network.close()
+
+
+def test_however_a_network_is_cut_its_proofs_are_the_same(tmp_path: Path) -> None:
+    found = []
+    for partitions in (1, 3):
+        path = tmp_path / "scenario.toml"
+        path.write_text(scenario(6).replace("partitions = 2", f"partitions = {partitions}"))
+        place = str(tmp_path / f"lake-{partitions}")
+        network = Network.from_scenario(path, lake=place)
+        network.run()
+        network.close()
+        found.append({chain: everything(store_at(open_lake(place), chain, 7)) for chain in "ABC"})
+    assert found[0] == found[1]
