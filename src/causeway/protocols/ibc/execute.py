@@ -18,7 +18,7 @@ from causeway.protocols.contract import Execution
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
-from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, judge_packets, receipt_texts
+from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, at_home, judge_packets, receipt_texts
 from causeway.protocols.ibc.state import RECEIPT, State
 from causeway.protocols.ibc.submitting import control_rows
 from causeway.protocols.messages import MESSAGE_COLUMNS
@@ -52,13 +52,16 @@ def run_handlers(
     """Run the programs over a block's packets and answers by ``sequence``, then local messages, then those of users.
 
     A handler of an answer that raises undoes the whole call: the packet stays, and in an ordered queue what comes
-    behind it must come again. The handlers then run without those, from the same state: they are pure.
+    behind it must come again. The handlers then run without those, from the same state: they are pure. The answer to a
+    packet that the zone has forged in the name of a program that it does not have ends the packet, and nobody hears it.
     """
     codes = judge_packets(packets, state, context)
     while True:
         handled = packets.filter(codes == 0).with_columns(via=np.uint8(Via.XNET))
-        from_afar = concat([part.select([*ARRIVAL_COLUMNS, "sequence"]) for part in (handled, answers)])
-        from_afar = from_afar.take(stable_order(from_afar["sequence"].view(np.uint64)))
+        heard = answers.filter(at_home(answers, state, context))
+        from_afar = concat([part.select([*ARRIVAL_COLUMNS, "sequence"]) for part in (handled, heard)])
+        by_sequence = stable_order(from_afar["sequence"].view(np.uint64))
+        from_afar = from_afar.take(by_sequence)
         arrivals = concat([part.select(ARRIVAL_COLUMNS) for part in (from_afar, local, users)])
         order = stable_order(arrivals["receiver"])
         inputs = arrivals.take(order)
@@ -69,12 +72,13 @@ def run_handlers(
             _log_faults(answers, kept, log)
             answers = kept
             continue
-        silent = _silent(handled, outcome, context)
+        silent = _silent(handled, np.argsort(by_sequence)[: len(handled)], outcome, order, context)
         if silent.any():
             codes[np.flatnonzero(codes == 0)[silent]] = Code.HANDLER_FAILED
             continue
         break
     _log(arrivals, failed, outcome, log)
+    _log_unheard(answers.filter(~at_home(answers, state, context)), log)
     produced = outcome.produced.take(stable_order(order[outcome.origins].astype(np.uint64)))
     after = state.with_programs(outcome.accounts, outcome.programs)
     return Handled(after, produced, handled, _immediate_receipts(packets, codes, log), answers)
@@ -109,16 +113,25 @@ def _log_faults(answers: Frame, kept: Frame, log: EventLog) -> None:
     log.add(control_rows(first["chain"], first["remote"], substream, first["index"], why))
 
 
-def _silent(handled: Frame, outcome: Execution, context: Context) -> np.ndarray:
-    """Return which packets have no answer where they must have one (``acknowledgements = synchronous``)."""
-    silent = np.zeros(len(handled), dtype=bool)
+def _silent(handled: Frame, place: Rows, outcome: Execution, order: Rows, context: Context) -> np.ndarray:
+    """Return which packets have no answer where they must have one at once (``acknowledgements = synchronous``).
+
+    ``place``: of each packet among the arrivals; ``order``: of each input. Only an answer that the packet's own run
+    made counts: a later one is late, in the same block too.
+    """
     if context.options.acknowledgements == "asynchronous" or len(handled) == 0:
-        return silent
-    given = outcome.produced.filter(outcome.produced["kind"] == Kind.RESPONSE)
-    keys = ("receiver", "sender", "callback")
-    own = set(zip(*(given[name].tolist() for name in keys), strict=True))
-    asked = zip(*(handled[name].tolist() for name in ("sender", "receiver", "callback")), strict=True)
-    return np.array([identity not in own for identity in asked], dtype=bool)
+        return np.zeros(len(handled), dtype=bool)
+    packet = np.full(len(order), -1, dtype=np.int64)
+    packet[place] = np.arange(len(handled))
+    packet = packet[order[outcome.origins]]
+    given = np.flatnonzero((outcome.produced["kind"] == Kind.RESPONSE) & (packet >= 0))
+    asked = packet[given]
+    for one, other in (("receiver", "sender"), ("sender", "receiver"), ("callback", "callback")):
+        own = outcome.produced[one][given] == handled[other][asked]
+        given, asked = given[own], asked[own]
+    silent = np.ones(len(handled), dtype=bool)
+    silent[asked] = False
+    return silent
 
 
 def _log(arrivals: Frame, failed: Rows, outcome: Execution, log: EventLog) -> None:
@@ -134,6 +147,14 @@ def _log(arrivals: Frame, failed: Rows, outcome: Execution, log: EventLog) -> No
         reason = outcome.failures["text"].dictionary_encode()
         where = {"chain": rows["chain"], "code": Code.HANDLER_FAILED, "reason": reason}
         log.add(event_rows(rows, Event.REJECTED, queue_index=rows["index"], **where))
+
+
+def _log_unheard(answers: Frame, log: EventLog) -> None:
+    """Leave an event for each answer to a packet that no program here sent: the zone itself has forged it."""
+    bits = np.full(len(answers), int(Event.RECEIVED | Event.DROPPED), dtype=np.uint16)
+    where = {"chain": answers["chain"], "code": answers["code"], "via": answers["via"]}
+    reason = Code.NO_PROGRAM.name
+    log.add(event_rows(answers, bits, on_lane=True, queue_index=answers["index"], reason=reason, **where))
 
 
 def _immediate_receipts(packets: Frame, codes: np.ndarray, log: EventLog) -> Frame:

@@ -66,6 +66,13 @@ ARRIVAL_COLUMNS = [*LANE_COLUMNS, *MESSAGE_COLUMNS, "via"]
 """What a program is given and how it came: ``chain`` takes, ``remote`` is where it is from (``NO_CHAIN``: a user)."""
 
 
+def at_home(messages: Frame, state: State, context: Context) -> np.ndarray:
+    """Return which messages are for a program that is installed on the zone that takes them (``chain``)."""
+    here = context.zones.host_of(messages["receiver"]) == messages["chain"].view(np.int32)
+    mine: np.ndarray = here & (positions_in(state.canisters["canister"], messages["receiver"]) >= 0)
+    return mine
+
+
 def judge_packets(packets: Frame, state: State, context: Context) -> np.ndarray:
     """Return the ``Code`` of the receipt that each packet has at once, 0 for those that a program handles.
 
@@ -76,9 +83,7 @@ def judge_packets(packets: Frame, state: State, context: Context) -> np.ndarray:
     if length == 0:
         return code
     zones = context.zones
-    here = zones.host_of(packets["receiver"]) == packets["chain"].view(np.int32)
-    installed = positions_in(state.canisters["canister"], packets["receiver"]) >= 0
-    code[~(here & installed)] = Code.NO_PROGRAM
+    code[~at_home(packets, state, context)] = Code.NO_PROGRAM
     # The last of these that holds is the first that the reference asks for.
     code[zones.host_of(packets["sender"]) != packets["remote"].view(np.int32)] = Code.PERMISSION
     types = type_codes(packets, zones)
@@ -160,8 +165,7 @@ def ingress_arrivals(ingress: pa.Table, state: State, context: Context, log: Eve
         length,
     )
     running = np.isin(chain, context.chains)
-    here = context.zones.host_of(messages["receiver"]) == chain.view(np.int32)
-    here &= positions_in(state.canisters["canister"], messages["receiver"]) >= 0
+    here = at_home(messages, state, context)
     for mask, code, reason in (
         (running & ~here, Code.NO_PROGRAM, Code.NO_PROGRAM.name),
         (~running, Code.REJECTED, CHAIN_HALTED),
