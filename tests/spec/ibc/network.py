@@ -264,8 +264,8 @@ class Network:
 
 def answer(zone: Zone) -> None:
     """Answers are pushed as receipts, ascending; those to local requests go to the local lane."""
-    answers = zone.app.answers
-    zone.app.answers = []
+    answers = [*zone.app.answers, *zone.app.unserved]
+    zone.app.answers, zone.app.unserved = [], []
     for to, receipt in answers:
         if to.zone is None:
             zone.app.open_local.remove(to)

@@ -109,13 +109,15 @@ class Outgoing:
 class App:
     """The state of a zone's modules. `calls`, `answers`, `made`: of this block. `local`: the local lane's messages of
     the block before, in the order of production; each is (program, Request or Reply). `open_local`: local requests that
-    have no answer yet."""
+    have no answer yet. `unserved`: answers to local requests for programs that are not there; they go out behind those
+    that programs made (composition)."""
 
     programs: dict[int, Any]
     balances: dict[int, int]
     callbacks: dict[int, int] = field(default_factory=dict)
     calls: list[Outgoing] = field(default_factory=list)
     answers: list[tuple[RequestKey, Receipt]] = field(default_factory=list)
+    unserved: list[tuple[RequestKey, Receipt]] = field(default_factory=list)
     local: list[tuple[int, Request | Reply]] = field(default_factory=list)
     made: list[tuple[int, Request | Reply]] = field(default_factory=list)
     open_local: set[RequestKey] = field(default_factory=set)
@@ -195,6 +197,8 @@ def program_handler(zone: Zone, directory: Mapping[int, str]) -> Handler:
 
     def settle(arrived: Arrived, code: int, result: bytes) -> None:
         sender, callback, call = decode_envelope(arrived.data)
+        if sender not in zone.app.programs:
+            return  # the zone itself has forged the packet: there is nothing to commit or to roll back
         refund, payload = decode_result(result, call.cycles)
         zone.app.balances[sender] += refund
         run(zone.app, sender, "on_reply", Reply(callback, code, payload, refund))
@@ -248,7 +252,7 @@ def take_local(zone: Zone, in_substreams: bool) -> None:
         cycles = message.key.cycles
         if program not in zone.app.programs:
             refusal = Receipt(encode_result(cycles, no_such_program(program)), NO_SUCH_PROGRAM)
-            zone.app.answers.append((message.key, refusal))
+            zone.app.unserved.append((message.key, refusal))
             continue
         text = run_alone(zone, program, "on_request", message)
         if text is not None:
