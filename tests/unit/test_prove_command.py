@@ -364,3 +364,27 @@ def test_a_lake_that_was_tampered_with_proves_nothing(cli: Run, tmp_path: Path) 
     code, _, err = cli("prove", place, "--chain", "A", "--remote", "B", "--queue", "send", "--tail", "--height", 2)
     assert code == 2
     assert "the state of A at height 2 has root" in err
+
+
+# ---- the page about it ---------------------------------------------------------------------------
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "prove-and-verify.md").read_text()
+
+
+def without_digests(text: str) -> str:
+    """Return a text without its digests: they change with whatever a zone's state is made of."""
+    return re.sub(r"(0x)?[0-9a-f]{16,}(…[0-9a-f]{4}|\.\.\.)?", "#", text)
+
+
+def test_the_examples_of_the_page_say_what_it_says(cli: Run, tmp_path: Path) -> None:
+    (tmp_path / "two-zones.toml").write_text(re.findall(r"^```toml\n(.*?)```$", PAGE, re.S | re.M)[0])
+    network = Network.from_scenario("two-zones.toml", lake="my-lake")
+    network.run()
+    network.close()
+    commands = re.findall(r"^```\n\$ causeway (.*?)\n(.*?)```$", PAGE, re.S | re.M)
+    assert len(commands) == 7
+    for arguments, output in commands:
+        _, out, err = cli(*arguments.split())
+        assert without_digests(out + err) == without_digests(output)
+    python = re.findall(r"^```python\n(.*?)```$", PAGE, re.S | re.M)[0]
+    exec(compile(python, "prove-and-verify.md", "exec"), {})

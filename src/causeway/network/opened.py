@@ -171,12 +171,21 @@ class OpenedLake:
         return from_table(select(self.lake.storage, path, None, mine))
 
     def log_rows(
-        self, table: str, height: int, position: int, columns: Sequence[str], chosen: Chosen, taker: int | None = None
+        self,
+        table: str,
+        height: int,
+        position: int,
+        columns: Sequence[str],
+        chosen: Chosen,
+        *,
+        taker: int | None = None,
+        most: int | None = None,
     ) -> pa.Table | None:
         """Return the rows of a log table at a height, of the bucket of the chain at ``position``, that are ``chosen``.
 
         Read is one file: the height's own, or the one into which it was compacted; None where there is none. ``taker``:
-        of transfers, the position of a chain that the rows are for; only what its bucket takes is read.
+        of transfers, the position of a chain that the rows are for; only what its bucket takes is read. ``most``: as of
+        ``select``.
         """
         manifest = self.lake.manifest(height)
         path = manifest.log.get(table, {}).get(self.bucket(position))
@@ -189,11 +198,13 @@ class OpenedLake:
                 return None
             groups = [of_taker]
         try:
-            return select(self.lake.storage, path, columns, chosen, groups)
+            return select(self.lake.storage, path, columns, chosen, groups, most)
         except FileNotFoundError:
-            return self._compacted_rows(table, height, columns, chosen)
+            return self._compacted_rows(table, height, columns, chosen, most)
 
-    def _compacted_rows(self, table: str, height: int, columns: Sequence[str], chosen: Chosen) -> pa.Table:
+    def _compacted_rows(
+        self, table: str, height: int, columns: Sequence[str], chosen: Chosen, most: int | None
+    ) -> pa.Table:
         own = np.uint64(height)
         extended = [*columns, *(["height"] if "height" not in columns else [])]
 
@@ -202,7 +213,7 @@ class OpenedLake:
             return mask & chosen(batch) if mask.any() else mask
 
         files = self.lake.log_files(table, [height])
-        found = [select(self.lake.storage, path, extended, wanted) for path in files]
+        found = [select(self.lake.storage, path, extended, wanted, most=most) for path in files]
         return pa.concat_tables(found).select(columns)
 
 
@@ -225,8 +236,11 @@ def select(
     columns: Sequence[str] | None,
     chosen: Chosen,
     row_groups: Collection[int] | None = None,
+    most: int | None = None,
 ) -> pa.Table:
     """Return the rows of a Parquet file that are ``chosen``; the others are in memory a batch at a time.
+
+    ``most``: when so many are found, the rest is not read.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -235,13 +249,17 @@ def select(
         groups = range(file.num_row_groups) if row_groups is None else row_groups
         names = file.schema_arrow.names if columns is None else list(columns)
         schema = pa.schema([file.schema_arrow.field(name) for name in names])
-        kept = []
+        kept: list[pa.RecordBatch] = []
+        found = 0
         for batch in file.iter_batches(BATCH, row_groups=[*groups], columns=names, use_threads=False):
             mask = chosen(batch)
             if mask.all():
                 kept.append(batch)
             elif mask.any():
                 kept.append(batch.filter(pa.array(mask)))
+            found += int(mask.sum())
+            if most is not None and found >= most:
+                break
         return pa.Table.from_batches(kept, schema=schema) if kept else schema.empty_table()
 
 

@@ -93,7 +93,7 @@ class PushedEntries:
                 mask &= batch[name].to_numpy() == value
             return mask
 
-        rows = opened.log_rows("transfers", height, own, ENTRIES_SCHEMA.names, chosen, taker=remote)
+        rows = opened.log_rows("transfers", height, own, ENTRIES_SCHEMA.names, chosen, taker=remote, most=len(indices))
         if rows is None or rows.num_rows == 0:
             return empty_frame(ENTRIES_SCHEMA)
         frame = from_table(rows)
