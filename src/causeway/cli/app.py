@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 import causeway
-from causeway.cli import demo, prove, run, state, verify
+from causeway.cli import demo, prove, relay, run, serve, state, verify
 from causeway.cli.shell import EPILOG
 
 OPTIONAL = {"bench": "causeway.cli.bench"}
@@ -50,6 +50,8 @@ def build() -> typer.Typer:
     app.command("state", epilog=EPILOG)(state.command)
     app.command("prove", epilog=EPILOG)(prove.command)
     app.command("verify", epilog=EPILOG)(verify.command)
+    app.command("serve", epilog=EPILOG)(serve.command)
+    app.command("relay", epilog=EPILOG)(relay.command)
     for name, module in OPTIONAL.items():
         if importlib.util.find_spec(module) is not None:
             app.add_typer(importlib.import_module(module).app, name=name)

@@ -64,7 +64,7 @@ def command(
     """
     from causeway.network.document import quoted
 
-    overrides = dict(_setting(text) for text in settings or ())
+    overrides = dict(setting(text) for text in settings or ())
     for key, value in (
         ("network.protocol", protocol),
         ("network.master", master),
@@ -152,7 +152,8 @@ def _how_to_go_on(network: Network | None, lake: str | None) -> str:
     return f"{where}; go on with the same command and --resume"
 
 
-def _setting(text: str) -> tuple[str, str]:
+def setting(text: str) -> tuple[str, str]:
+    """Return key and value of ``--set KEY=VALUE``."""
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
         raise InvalidInput(f"--set {text}: write KEY=VALUE, for example network.seed=3")

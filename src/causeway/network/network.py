@@ -149,9 +149,14 @@ class Network:
         following = self._before.tick + (1 if self._before.height else 0)
         if not self._before.idle:
             return following
+        return self.next_event(following)
+
+    def next_event(self, tick: int) -> int | None:
+        """Return the first tick at or after ``tick`` for which the scenario has traffic or something planned, or
+        None."""
         deployment = self._deployed.deployment
-        coming = (deployment.traffic.next_tick(following), deployment.kernel.next_planned(following))
-        return min((tick for tick in coming if tick is not None), default=None)
+        coming = (deployment.traffic.next_tick(tick), deployment.kernel.next_planned(tick))
+        return min((found for found in coming if found is not None), default=None)
 
     def run(self, ticks: int | None = None, progress: Progress | None = None) -> int:
         """Run until nothing is left to do, at most to tick ``ticks`` (exclusive; default: the scenario's). Returns the

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from causeway.model.errors import InvalidInput
 from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes, repeated_text
-from causeway.model.ledger import EVENTS_SCHEMA, Kind
+from causeway.model.ledger import COLLECTED_SCHEMA, EVENTS_SCHEMA, Kind
 from causeway.model.order import U64, lane_codes, stable_order
 from causeway.model.topology import Topology
-from causeway.protocols.contract import Offers, Plan, ProgramRunner, RoundResult, StateTable, Tick
+from causeway.protocols.contract import HEADERS_SCHEMA, Offers, Plan, ProgramRunner, RoundResult, StateTable, Tick
 from causeway.protocols.events import EventLog
 from causeway.protocols.ibc.block import process_block
 from causeway.protocols.ibc.client import certify, genesis_trust
@@ -183,6 +183,8 @@ class IbcKernel:
     def headers(self, state: State, chains: npt.NDArray[np.uint32], tick: Tick) -> Frame:
         """Return the headers of ``chains``: the roots of their stores, signed from height 1 on."""
         chains = self._own(chains)
+        if len(chains) == 0:
+            return empty_frame(HEADERS_SCHEMA)
         context = self.context(chains, tick)
         roots = commit(state, context).roots()
         signed = certify(roots, context) if tick.height else repeated_bytes(b"", len(chains))
@@ -223,6 +225,9 @@ class IbcKernel:
         if not isinstance(plan, RelayPlan):
             raise TypeError(f"plan is a {type(plan).__name__}, allowed: RelayPlan")
         chains, ingress = self._own(chains), self._ingress(ingress)
+        if len(chains) == 0:
+            schemas = (ENTRIES_SCHEMA, EVENTS_SCHEMA, COLLECTED_SCHEMA, HEADERS_SCHEMA)
+            return RoundResult(state, *map(empty_frame, schemas))
         running = self.interference.running(chains, tick.tick)
         context = self.context(running, tick)
         halted = None

@@ -1,0 +1,104 @@
+"""``causeway serve``: a lake behind HTTP, which makes blocks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from causeway.cli import shell
+from causeway.cli.run import setting
+from causeway.cli.watch import notes, waiting
+from causeway.model.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from causeway.network.scenario import Scenario
+    from causeway.pipeline.lake import Manifest
+
+
+def command(
+    lake: Annotated[str, typer.Argument(help="Folder or URI of the lake; made when absent.", show_default=False)],
+    scenario: Annotated[
+        Path | None,
+        typer.Option(help="Scenario file (TOML); a lake that exists knows its own.", show_default=False),
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0: one that is free.")] = 8420,
+    block_seconds: Annotated[
+        float, typer.Option(min=0, max=86_400, help="Seconds from block to block; 0: only on demand.")
+    ] = 1.0,
+    on_demand: Annotated[bool, typer.Option("--on-demand", help="Make a block as soon as one has work.")] = False,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="A key of the scenario; may be repeated.", show_default=False),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a block, after one of the address.")
+    ] = False,
+) -> int:
+    """Serve a lake of zones under ibc over HTTP, and make its blocks.
+
+    It answers what relay processes and others ask: headers, queues, proofs, accounts, metrics (/metrics). Stop it with
+    Ctrl-C or SIGTERM; what is committed stays, and the same command goes on.
+
+    [bold]Example[/bold]: causeway serve left-lake --scenario examples/relay_left.toml --port 8421
+    """
+    from causeway.service.node import Node, Pace
+    from causeway.service.serving import address, bound, serve
+
+    if not block_seconds and not on_demand:
+        raise InvalidInput("--block-seconds: 0 makes blocks on demand only; add --on-demand")
+    listening = bound(host, port)
+    try:
+        with waiting("Opening the lake"):
+            network = _scenario(lake, scenario, dict(setting(text) for text in settings or ()))
+            node = Node(network, lake, Pace(block_seconds, on_demand))
+        with node:
+            where = address(listening)
+            if as_json:
+                print(json.dumps({"url": where, "height": node.network.height}), flush=True)
+            else:
+                shell.tell(f"serving {lake} at {where}, height {node.network.height}; Ctrl-C stops")
+            console = notes()
+            status = console.status("") if console.is_terminal and not as_json else None
+
+            def committed(manifest: Manifest) -> None:
+                if as_json:
+                    content = {"height": manifest.height, "tick": manifest.tick, "rows": dict(manifest.rows)}
+                    print(json.dumps(content), flush=True)
+                elif status is not None:
+                    status.update(f"height {manifest.height}, tick {manifest.tick}, {len(node.pool)} waiting")
+
+            if status is not None:
+                status.start()
+            try:
+                serve(node, listening, committed)
+            finally:
+                if status is not None:
+                    status.stop()
+            if not as_json:
+                shell.tell(f"stopped at height {node.network.height}")
+    finally:
+        listening.close()
+    return shell.OK
+
+
+def _scenario(lake: str, path: Path | None, overrides: dict[str, str]) -> Scenario:
+    """Return the scenario of a file, or the one that a lake says it was made by; run in this process unless it says
+    otherwise."""
+    from causeway.network.document import quoted, validated
+    from causeway.network.scenario import Scenario, ScenarioDocument, load_scenario
+    from causeway.pipeline.lake import Lake
+
+    overrides = {"network.executor": quoted("in_process"), **overrides}
+    if path is not None:
+        return load_scenario(path, overrides)
+    if len(overrides) > 1:
+        raise InvalidInput("--set: changes keys of a scenario file; name it with --scenario")
+    content = Lake.at(lake).about()["scenario"]
+    if content["traffic"].get("source") == "recorded":
+        raise InvalidInput("--scenario: missing; the lake does not keep where its recorded traffic is")
+    content["network"]["executor"] = "in_process"
+    return Scenario(lake, validated(ScenarioDocument, content, f"{lake}/lake.json"))

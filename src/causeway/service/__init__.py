@@ -1,0 +1,1 @@
+"""A lake behind HTTP, and the processes that carry messages between lakes."""

@@ -1,0 +1,269 @@
+"""A lake that makes blocks: at a pace, on demand, or both; the memory between blocks is the lake's alone.
+
+Time on its chains is the lake's own: a block a tick. A header of another lake's zone that was signed later than that by
+its zone's clock moves the clock on, so that whatever has an effect here has its time after its cause: the next block's
+tick is the first whose time is not below the header's. What signs a header is checked before the clock believes it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from causeway.commitments.errors import ProofError
+from causeway.commitments.protobuf import parse_canonical
+from causeway.commitments.tendermint.commit import (
+    MORE_THAN_TWO_THIRDS,
+    check_signed_header,
+    require_power,
+    verify_signatures,
+)
+from causeway.commitments.tendermint.update import decode_header_update
+from causeway.commitments.wire import ibc_queue_pb2 as wire
+from causeway.model.errors import InvalidInput
+from causeway.network.directory import Directory, unknown
+from causeway.network.document import validated
+from causeway.network.network import Network, moved
+from causeway.network.opened import OpenedLake, open_lake
+from causeway.network.scenario import Scenario
+from causeway.network.script import scripted_traffic
+from causeway.network.traffic_settings import ScriptSection
+from causeway.pipeline.lake import Lake, Manifest
+from causeway.protocols.ibc.client import validators
+from causeway.protocols.ibc.external import OUTSIDER, RELAY_PORT
+from causeway.service.mempool import MOST_WAITING, Mempool, Message, forget, pooled, record
+
+MAX_TRANSACTION_BYTES = 4 << 20
+"""Longest transaction in bytes; a header of a chain with 10,000 validators alone has up to 2.8 MB."""
+
+MAX_CALLS = 200
+"""Calls in a transaction."""
+
+QUIET = 1_000
+"""After so many blocks on demand in which nothing happened no more are made until something comes: what is left, no
+block moves."""
+
+REMEMBERED = 10_000
+"""Messages of which it is remembered in which block they were."""
+
+
+@dataclass(frozen=True)
+class Pace:
+    """When blocks are made.
+
+    Attributes:
+        block_seconds: from one block to the next; 0 = none of themselves.
+        on_demand: at once, when there is something to do.
+    """
+
+    block_seconds: float = 1.0
+    on_demand: bool = False
+
+
+class Node:
+    """The network of a scenario on a lake, which takes transactions and messages and makes blocks.
+
+    Reading the lake needs nothing of this: readers see committed heights, whatever is being made.
+    """
+
+    def __init__(self, scenario: Scenario, lake: str, pace: Pace | None = None) -> None:
+        """Open the lake, or create it, and claim it.
+
+        Raises:
+            InvalidInput: the scenario is not under ``ibc``; it, or the lake, cannot be used (``LakeError``).
+        """
+        if scenario.network.protocol != "ibc":
+            raise InvalidInput(f"{scenario.path}: network.protocol: {scenario.network.protocol}: only ibc is served")
+        self.scenario, self.pace = scenario, pace or Pace()
+        resume = Lake.at(lake).exists()
+        self.network = Network(scenario, lake, resume=resume, outside=pooled)
+        forget(self.network.lake, self._following())
+        self.opened: OpenedLake = open_lake(lake)
+        self.external = frozenset(self.network.topology.external)
+        self._directory = Directory(self.network.topology, "message")
+        numbers, names = (self.network.topology.chains[name].to_pylist() for name in ("number", "name"))
+        self.chains: dict[str, int] = dict(zip(names, numbers, strict=True))
+        self.pool = Mempool()
+        self._tickets = itertools.count(1)
+        self._done: OrderedDict[int, int] = OrderedDict()
+        self._changed = threading.Condition()
+        self._stopping = False
+        self._quiet = 0
+        self.failure: BaseException | None = None
+
+    # ---- what users bring
+
+    def submit(self, chain: str, user: int, transaction: bytes) -> int:
+        """Let a relayer's transaction (protobuf ``causeway.ibc.Transaction``) wait for a block; return its ticket.
+
+        Raises:
+            InvalidInput: no such chain, a user's number that is none, or not a transaction.
+            MempoolFull: too many wait already.
+        """
+        number = self.number_of(chain)
+        if not 0 <= user < OUTSIDER:
+            raise InvalidInput(f"relayer: {user}: allowed are numbers from 0 to {OUTSIDER - 1}")
+        if len(transaction) > MAX_TRANSACTION_BYTES:
+            raise InvalidInput(f"transaction: {len(transaction)} bytes; at most {MAX_TRANSACTION_BYTES} are allowed")
+        try:
+            content = parse_canonical(wire.Transaction, transaction, "transaction")
+        except ProofError as error:
+            raise InvalidInput(f"transaction: {error}") from None
+        if not 0 < len(content.calls) <= MAX_CALLS:
+            raise InvalidInput(f"transaction: {len(content.calls)} calls; allowed: 1 to {MAX_CALLS}")
+        first = self._tick_of(content)
+        return self._let_wait(Message(number, RELAY_PORT, user, "", transaction, len(content.calls), first))
+
+    def send(self, send: dict[str, Any]) -> int:
+        """Let a user's message to a program wait for a block; return its ticket.
+
+        ``send``: the keys of ``[[traffic.send]]`` in a scenario, but for ``tick``.
+
+        Raises:
+            InvalidInput: a key, name or value is not what it must be.
+            MempoolFull: too many messages wait already.
+        """
+        if "tick" in send:
+            raise InvalidInput("tick: a message comes in with the next block; leave it out")
+        section = validated(ScriptSection, {"source": "script", "send": [{"tick": 0, **send}]}, "message")
+        if section.send[0].count > MOST_WAITING:
+            raise InvalidInput(f"count: {section.send[0].count}; at most {MOST_WAITING} are allowed")
+        topology = self.network.topology
+        script = scripted_traffic(section, topology, topology.moves, self._directory)
+        row = script.sends.to_pylist()[0]
+        if row["chain"] in self.external:
+            raise InvalidInput(f"to: {send.get('to')} lives on a chain that another lake runs; send it there")
+        if row["receiver"] == RELAY_PORT:
+            raise InvalidInput(f"to: {RELAY_PORT} takes transactions of relayers; submit them as such")
+        message = Message(*(row[name] for name in ("chain", "receiver", "sender", "method", "payload")))
+        for _ in range(row["count"]):
+            ticket = self._let_wait(message)
+        return ticket
+
+    def number_of(self, chain: str) -> int:
+        """Return the number of a chain that this lake runs.
+
+        Raises:
+            InvalidInput: there is none of this name, or another lake runs it.
+        """
+        if chain not in self.chains:
+            raise InvalidInput(f"chain: {unknown('chain', chain, list(self.chains))}")
+        if self.chains[chain] in self.external:
+            raise InvalidInput(f"chain: another lake runs {chain}")
+        return self.chains[chain]
+
+    def _let_wait(self, message: Message) -> int:
+        ticket = next(self._tickets)
+        self.pool.add(Message(**{**message.__dict__, "ticket": ticket}))
+        with self._changed:
+            self._changed.notify_all()
+        return ticket
+
+    def _tick_of(self, transaction: wire.Transaction) -> int:
+        """Return the first tick in whose block the headers in a transaction are none of the future."""
+        first = 0
+        for call in transaction.calls:
+            if call.WhichOneof("call") == "update" and self.chains.get(call.update.remote) in self.external:
+                first = max(first, -(-self._signed_time(call.update) // self.opened.tick_ns) - 1)
+        return first
+
+    def _signed_time(self, update: wire.UpdateHeader) -> int:
+        """Return the time (ns) of a header that its zone's validators signed, 0 for any other."""
+        own, _ = validators(self.opened.seed, update.remote, self.opened.zones.options.validators)
+        try:
+            offered = decode_header_update(update.header)
+            if offered.validators.hash != own.hash:
+                return 0
+            check_signed_header(offered.signed_header, update.remote, own)
+            require_power(offered.signed_header.commit, own, MORE_THAN_TWO_THIRDS)
+            verify_signatures(offered.signed_header.commit, update.remote, own)
+        except ProofError:
+            return 0
+        return offered.signed_header.header.time
+
+    # ---- blocks
+
+    def _following(self) -> int:
+        before = self.network.before
+        return before.tick + 1 if before.height else before.tick
+
+    def _next_tick(self) -> int:
+        """Return the tick of the next block: the next one, or as late as a header wants it, but past nothing that the
+        scenario has planned."""
+        following = self._following()
+        wanted = max(following, self.pool.not_before())
+        planned = self.network.next_event(following)
+        return wanted if planned is None else min(wanted, max(planned, following))
+
+    def produce(self) -> Manifest:
+        """Make one block of all chains and commit it."""
+        tick = self._next_tick()
+        messages = self.pool.take(tick)
+        if messages:
+            record(self.network.lake, tick, messages)
+        manifest = self.network.step(tick)
+        self._quiet = 0 if messages or moved(manifest) else self._quiet + 1
+        with self._changed:
+            for message in messages:
+                self._done[message.ticket] = manifest.height
+            while len(self._done) > REMEMBERED:
+                self._done.popitem(last=False)
+            self._changed.notify_all()
+        return manifest
+
+    @property
+    def has_work(self) -> bool:
+        """Return whether a block would do something: messages wait, or the scenario is not at its end."""
+        return bool(self.pool) or (self.network.next_tick() is not None and self._quiet < QUIET)
+
+    def run(self, committed: Callable[[Manifest], None] | None = None) -> None:
+        """Make blocks at the node's pace until ``stop``; a block that is being made is finished."""
+        due = time.monotonic()
+        try:
+            while self._wait_for(due):
+                due = time.monotonic() + self.pace.block_seconds
+                manifest = self.produce()
+                if committed is not None:
+                    committed(manifest)
+        except BaseException as failure:
+            self.failure = failure
+            with self._changed:
+                self._changed.notify_all()
+            raise
+
+    def _wait_for(self, due: float) -> bool:
+        """Wait until a block is to be made; return whether one is, not so when the node stops."""
+        with self._changed:
+            while not self._stopping:
+                left = due - time.monotonic() if self.pace.block_seconds else None
+                if (left is not None and left <= 0) or (self.pace.on_demand and self.has_work):
+                    return True
+                self._changed.wait(left)
+        return False
+
+    def stop(self) -> None:
+        """Let ``run`` end after the block that is being made."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+
+    def height_of(self, ticket: int, seconds: float = 0.0) -> int | None:
+        """Return the height of the block that has a message, None when none has it after ``seconds``."""
+        with self._changed:
+            self._changed.wait_for(lambda: ticket in self._done or self._stopping or self.failure, seconds)
+            return self._done.get(ticket)
+
+    def close(self) -> None:
+        """Let go of the lake."""
+        self.network.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()

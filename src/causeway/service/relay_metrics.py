@@ -1,0 +1,95 @@
+"""What Prometheus is told by a relay process (IBC reference X-14).
+
+The backlog is computed from both chains, and what became of what was submitted is read from the fee account on the
+chain: neither is lost with the process. What only the process itself did is counted from its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from causeway.model.errors import InvalidInput
+from causeway.service.relaying import Relaying
+
+GAUGES = {
+    "backlog": "Packets and receipts that are to be brought, by both chains.",
+    "oldest_age": "Age of the oldest of them in blocks of the chain it is from.",
+    "moved_at": "Height of the last block of the target that has what this process submitted.",
+    "expires_in": "Block time until the target's client expires, in seconds.",
+}
+COUNTERS = {
+    "passes": "Looks at both chains.",
+    "transactions": "Transactions handed over.",
+    "messages": "Messages with proofs handed over.",
+    "headers": "Header updates handed over.",
+    "without_header": "Passes that needed no header update of their own.",
+}
+BY_NAME = {"errors": "Errors of requests.", "refused": "Calls that the target refused."}
+
+
+class RelayCollector(Collector):
+    """The metrics of a relay process."""
+
+    def __init__(self, relaying: Relaying) -> None:
+        self._relaying = relaying
+
+    def collect(self) -> Iterable[Metric]:
+        """Yield the metrics."""
+        everything = [(str(item.direction), item) for item in self._relaying.progress]
+        for name, text in GAUGES.items():
+            gauge = GaugeMetricFamily(f"causeway_relay_{name}", text, labels=["direction"])
+            for way, item in everything:
+                gauge.add_metric([way], getattr(item, name))
+            yield gauge
+        oldest = GaugeMetricFamily("causeway_relay_oldest_index", "Index of the oldest of them.", labels=["direction"])
+        for way, item in everything:
+            if item.oldest_index is not None:
+                oldest.add_metric([way], item.oldest_index)
+        yield oldest
+        for name, text in COUNTERS.items():
+            counter = CounterMetricFamily(f"causeway_relay_{name}", text, labels=["direction"])
+            for way, item in everything:
+                counter.add_metric([way], getattr(item, name))
+            yield counter
+        for name, text in BY_NAME.items():
+            named = CounterMetricFamily(f"causeway_relay_{name}", text, labels=["direction", "error"])
+            for way, item in everything:
+                for error, count in getattr(item, name).items():
+                    named.add_metric([way, error], count)
+            yield named
+        account = CounterMetricFamily(
+            "causeway_relay_account", "The fee account on the target.", labels=["direction", "relayer", "what"]
+        )
+        for way, item in everything:
+            for what, count in item.account.items():
+                account.add_metric([way, self._relaying.name, what], count)
+        yield account
+
+
+@contextmanager
+def serve_metrics(relaying: Relaying, port: int | None) -> Iterator[None]:
+    """Serve a relay process's metrics at a port of this machine while the body runs; nothing without a port.
+
+    Raises:
+        InvalidInput: the port cannot be had.
+    """
+    if port is None:
+        yield
+        return
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(RelayCollector(relaying))
+    try:
+        server, thread = start_http_server(port, addr="127.0.0.1", registry=registry)
+    except OSError as error:
+        raise InvalidInput(f"--metrics-port: {port} cannot be had: {error.strerror or error}") from None
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

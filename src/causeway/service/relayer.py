@@ -1,0 +1,293 @@
+"""The relay loop as a state machine: it asks questions and hands over transactions, and knows no socket and no clock
+(IBC reference 3.5, X-13).
+
+    steps = relay(Direction("a", "left", "right"), rules, settings)
+    step = next(steps)
+    ... step = steps.send(answer to step) ... until StopIteration, whose value is a ``Passed``
+
+Whoever runs it may stop at any step and never come back: the next pass finds out by itself what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from causeway.commitments.tendermint.errors import ClientExpired, ConnectionFrozen, InvalidHeader, MissingHeader
+from causeway.commitments.tendermint.light_client import LightClient, Wanted, bisection
+from causeway.commitments.tendermint.trust import TrustOptions
+from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
+from causeway.commitments.wire import ibc_queue_pb2 as wire
+from causeway.protocols.ibc.errors import IbcError
+from causeway.protocols.ibc.keys import Key, Part, Purpose, index_key
+from causeway.protocols.ibc.values import decode_packet
+from causeway.service.lanes import LaneView, Rules
+from causeway.service.relay_plan import RelaySettings, Work, proving_height, work_between
+
+
+@dataclass(frozen=True)
+class Direction:
+    """From chain ``source`` on the lake at one ``end`` ("a" or "b") to chain ``target`` on that at the other."""
+
+    end: str
+    source: str
+    target: str
+
+    @property
+    def other(self) -> str:
+        """Return the end that ``target`` is at."""
+        return "b" if self.end == "a" else "a"
+
+    def __str__(self) -> str:
+        return f"{self.source}>{self.target}"
+
+
+@dataclass(frozen=True)
+class ReadLane:
+    """Asks for the ``LaneView`` of a chain for ``remote``, at its last height."""
+
+    end: str
+    chain: str
+    remote: str
+
+
+@dataclass(frozen=True)
+class ReadHeader:
+    """Asks for the signed header of a chain at a height, as bytes."""
+
+    end: str
+    chain: str
+    height: int
+
+
+@dataclass(frozen=True)
+class ReadProofs:
+    """Asks for (value, proof) of each key in a chain's store at a height; None for a key with nothing under it."""
+
+    end: str
+    chain: str
+    height: int
+    keys: tuple[bytes, ...]
+
+
+@dataclass(frozen=True)
+class ReadPackets:
+    """Asks for the values of the packets that a chain has for ``remote`` from an index on, ``count`` at most."""
+
+    end: str
+    chain: str
+    remote: str
+    height: int
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Submit:
+    """Hands over a transaction for a chain. The answer is not looked at; ``last``: no more come in this pass."""
+
+    end: str
+    chain: str
+    transaction: bytes
+    headers: int
+    messages: int
+    last: bool
+
+
+Step = ReadLane | ReadHeader | ReadProofs | ReadPackets | Submit
+
+
+class State(Enum):
+    """How a pass ended."""
+
+    IDLE = "idle"
+    """There was nothing to do."""
+    WAITING = "waiting"
+    """There is something, which waits for more (``min_batch``)."""
+    SUBMITTED = "submitted"
+    FROZEN = "frozen"
+    """The target's client saw two headers of one height, or is being disconnected: nothing is taken."""
+    EXPIRED = "expired"
+    """The target's client was without a new header for too long: nothing is taken."""
+    REFUSED = "refused"
+    """The source's headers are not what the target would trust."""
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What a pass found and did. ``source``, ``target``: both ends as it saw them; ``why``: of what it could not do."""
+
+    state: State
+    source: LaneView
+    target: LaneView
+    work: Work = field(default_factory=Work)
+    headers: int = 0
+    messages: int = 0
+    transactions: int = 0
+    why: str = ""
+
+
+_NO_WAY = {ClientExpired: State.EXPIRED, ConnectionFrozen: State.FROZEN}
+
+
+def relay(direction: Direction, rules: Rules, settings: RelaySettings) -> Generator[Step, Any, Passed]:
+    """Make one pass in one direction: look at both ends, and bring what there is to bring."""
+    # The target is looked at first: what it receives meanwhile is then sent already by what the source says.
+    target: LaneView = yield ReadLane(direction.other, direction.target, direction.source)
+    source: LaneView = yield ReadLane(direction.end, direction.source, direction.target)
+    if target.state != "active":
+        return Passed(State.FROZEN, source, target, why=f"the client of {direction.source} is {target.state}")
+    work = work_between(source, target, rules, settings)
+    expired: tuple[int, ...] = ()
+    if work.time_outs:
+        expired = yield from _expired(direction, source, target, rules, work, settings)
+    if not (work.packets or work.receipts or work.cleanup or work.refresh or expired):
+        return Passed(State.WAITING if work.patient else State.IDLE, source, target, work)
+    now = max(target.time, source.time)  # the target's clock moves on with the header that it is given
+    client = LightClient(TrustOptions(direction.source, rules.unbonding_ns), target.trusted)
+    height, header = proving_height(source, target, work, bool(expired))
+    updates: list[HeaderUpdate] = []
+    if header:
+        try:
+            updates = yield from _headers(client, direction, max(height, source.height), now)
+        except (ClientExpired, ConnectionFrozen, InvalidHeader, MissingHeader) as error:
+            return Passed(_NO_WAY.get(type(error), State.REFUSED), source, target, work, why=str(error))
+    batches = _Batches(direction, settings)
+    for update in updates:
+        yield from batches.add(_update(direction, update), header=True)
+    for chunk in _chunks(_messages(direction, target, work, expired), settings.chunk):
+        keys = tuple(key for _, key in chunk)
+        found = yield ReadProofs(direction.end, direction.source, height, tuple(dict.fromkeys(keys)))
+        shown = dict(zip(dict.fromkeys(keys), found, strict=True))
+        for kind, key in chunk:
+            if shown[key] is not None:
+                yield from batches.add(_submission(direction, kind, key, shown[key], height))
+    yield from batches.finish()
+    counts = (batches.headers, batches.messages, batches.transactions)
+    return Passed(State.SUBMITTED if batches.transactions else State.IDLE, source, target, work, *counts)
+
+
+def _expired(
+    direction: Direction, source: LaneView, target: LaneView, rules: Rules, work: Work, settings: RelaySettings
+) -> Generator[Step, Any, tuple[int, ...]]:
+    """Return the target's packets that have expired by the source's header, and that it has not received."""
+    first = max(target.send.head + len(work.receipts), source.receipt.tail)
+    place = (direction.other, direction.target, direction.source)
+    values = yield ReadPackets(*place, target.height, first, settings.chunk)
+    found: list[int] = []
+    for index, value in enumerate(values, start=first):
+        try:
+            packet = decode_packet(value)
+        except IbcError:
+            break
+        more = 0 if rules.inclusive else 1
+        if source.height < packet.max_height + more and source.time < packet.max_time + more:
+            break
+        found.append(index)
+    return tuple(found)
+
+
+def _headers(
+    client: LightClient, direction: Direction, height: int, now: int
+) -> Generator[Step, Any, list[HeaderUpdate]]:
+    """Return the updates that bring the target's client to trust a height, those in between first (X-4)."""
+    updates: dict[int, HeaderUpdate] = {}
+    search = bisection(client, height, now)
+    try:
+        wanted = next(search)
+        while True:
+            update = yield from _header(client, direction, wanted)
+            updates[wanted.height] = update
+            wanted = search.send(update)
+    except StopIteration:
+        return [updates[known] for known in sorted(updates)]
+
+
+def _header(client: LightClient, direction: Direction, wanted: Wanted) -> Generator[Step, Any, HeaderUpdate]:
+    """Return the header that is wanted, built on what the target trusts."""
+    place = (direction.end, direction.source)
+    offered = decode_header_update((yield ReadHeader(*place, wanted.height)))
+    base = client.trusted(wanted.trusted_height)
+    believed = offered.validators
+    if believed.hash != base.anchor_hash(client.options.rule) and wanted.validators_height > 0:
+        believed = decode_header_update((yield ReadHeader(*place, wanted.validators_height))).validators
+    return HeaderUpdate.on(base.height, believed, offered.signed_header, offered.validators)
+
+
+def _messages(
+    direction: Direction, target: LaneView, work: Work, expired: tuple[int, ...]
+) -> Iterator[tuple[str, bytes]]:
+    """Yield (call, key) of all that is submitted besides headers, in the order in which the target takes it."""
+    mine = direction.target
+    if work.cleanup:
+        yield "cleanup", Key(mine, Purpose.SEND, Part.HEAD).encode()
+    for index in work.packets:
+        yield "receive", index_key(mine, Purpose.SEND, index)
+    for index in work.receipts:
+        yield "receipt", index_key(mine, Purpose.RECEIPT, index)
+    for _ in expired:
+        yield "timeout", Key(mine, Purpose.RECEIPT, Part.TAIL).encode()
+
+
+def _chunks(messages: Iterator[tuple[str, bytes]], size: int) -> Iterator[list[tuple[str, bytes]]]:
+    chunk: list[tuple[str, bytes]] = []
+    for message in messages:
+        chunk.append(message)
+        if len(chunk) == size:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def _update(direction: Direction, update: HeaderUpdate) -> wire.Call:
+    return wire.Call(update=wire.UpdateHeader(remote=direction.source, header=update.encode()))
+
+
+def _submission(direction: Direction, kind: str, key: bytes, shown: tuple[bytes, bytes], height: int) -> wire.Call:
+    value, proof = shown
+    submit = wire.Submit(remote=direction.source, key=key, value=value, proof=proof, height=height)
+    call = wire.Call()
+    getattr(call, kind).CopyFrom(submit)
+    return call
+
+
+class _Batches:
+    """Calls, cut into transactions; one is kept back until it is known whether it is the last."""
+
+    def __init__(self, direction: Direction, settings: RelaySettings) -> None:
+        self._direction, self._settings = direction, settings
+        self._calls: list[wire.Call] = []
+        self._bytes = self._headers = 0
+        self._kept: Submit | None = None
+        self.headers = self.messages = self.transactions = 0
+
+    def add(self, call: wire.Call, *, header: bool = False) -> Generator[Step, Any, None]:
+        """Add a call; hand over what is full before it."""
+        size = call.ByteSize() + 8
+        full = len(self._calls) >= self._settings.max_calls or self._bytes + size > self._settings.max_bytes
+        if self._calls and full:
+            yield from self._cut()
+        self._calls.append(call)
+        self._bytes += size
+        self._headers += header
+
+    def finish(self) -> Generator[Step, Any, None]:
+        """Hand over all that is left."""
+        if self._calls:
+            yield from self._cut()
+        if self._kept is not None:
+            yield Submit(**{**self._kept.__dict__, "last": True})
+
+    def _cut(self) -> Generator[Step, Any, None]:
+        if self._kept is not None:
+            yield self._kept
+        data = wire.Transaction(calls=self._calls).SerializeToString(deterministic=True)
+        messages = len(self._calls) - self._headers
+        place = (self._direction.other, self._direction.target)
+        self._kept = Submit(*place, data, self._headers, messages, last=False)
+        self.headers, self.messages = self.headers + self._headers, self.messages + messages
+        self.transactions += 1
+        self._calls, self._bytes, self._headers = [], 0, 0

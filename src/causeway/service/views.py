@@ -1,0 +1,284 @@
+"""What a served lake says of itself: headers, queues, proofs, accounts, as objects that JSON can hold.
+
+Bytes are hexadecimal, times are nanoseconds of block time. All is read from committed heights, by any number of
+threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.commitments.tendermint.update import decode_header_update
+from causeway.model.errors import InvalidInput
+from causeway.model.frame import Frame
+from causeway.model.ledger import Event, Kind
+from causeway.model.order import groups_of
+from causeway.network.opened import OpenedLake
+from causeway.network.proving import ZoneStore, store_at
+from causeway.pipeline.lake import Manifest
+from causeway.protocols.ibc.external import OUTSIDER
+from causeway.protocols.ibc.fees import COUNTS
+from causeway.protocols.ibc.keys import Purpose, index_key
+from causeway.protocols.ibc.options import IbcOptions
+from causeway.protocols.ibc.state import RECEIPT, SEND, STATE_TABLES
+
+KEPT_STORES = 8
+KEPT_TABLES = 64
+
+MOST_KEYS = 100
+"""Keys that one request may ask proofs for, and entries that it may read."""
+
+MOST_RANGES = 1_000
+"""Ranges of entries that are told of one queue; the first ones."""
+
+SHOWN_TRUST = 16
+"""Trusted headers that are told of one client; the newest ones."""
+
+CLIENT_STATES = ("active", "frozen", "disconnecting")
+
+
+class Views:
+    """The views of one lake."""
+
+    def __init__(self, opened: OpenedLake) -> None:
+        self.opened = opened
+        self.options = IbcOptions(**opened.options)
+        own = set(opened.zones.own.tolist())
+        self.external = frozenset(name for position, name in enumerate(opened.names) if position not in own)
+        self._store = lru_cache(maxsize=KEPT_STORES)(self._read_store)
+        self._table = lru_cache(maxsize=KEPT_TABLES)(self._read_table)
+        self._manifest = lru_cache(maxsize=KEPT_TABLES)(opened.lake.manifest)
+
+    def own(self) -> list[str]:
+        """Return the names of the chains that this lake runs."""
+        return [name for name in self.opened.names if name not in self.external]
+
+    def height(self) -> int:
+        """Return the last committed height."""
+        return self.opened.last_height()
+
+    def time(self, height: int) -> int:
+        """Return the block time of a height in nanoseconds."""
+        manifest = self._manifest(height)
+        return (manifest.tick + 1) * self.opened.tick_ns if height else 0
+
+    def status(self) -> dict[str, Any]:
+        """Return what the network is, and how far it has come."""
+        height = self.height()
+        zones, options = self.opened.zones, self.options
+        ends = zip(*(end.tolist() for end in zones.connections), strict=True)
+        pairs = [(zones.names[one], zones.names[other]) for one, other in ends]
+        return {
+            "protocol": "ibc",
+            "lake": self.opened.lake.identity,
+            "height": height,
+            "tick": self._manifest(height).tick,
+            "time": self.time(height),
+            "tick_ns": self.opened.tick_ns,
+            "chains": [{"name": name, "external": name in self.external} for name in self.opened.names],
+            "connections": [list(pair) for pair in pairs if pair[0] not in self.external],
+            "options": {
+                "order": options.order,
+                "redundant": options.redundant,
+                "timeouts": options.timeouts,
+                "expiry": options.expiry,
+                "cleanup": options.cleanup,
+                "unbonding_ns": round(options.unbonding_seconds * 1e9),
+                "header_fee": options.relay.header_fee,
+                "proof_fee": options.relay.proof_fee,
+            },
+        }
+
+    def header(self, chain: str, height: int | None) -> dict[str, Any]:
+        """Return the header of a chain at a height, signed from height 1 on, and what it says.
+
+        Raises:
+            InvalidInput: there is no such chain here (``LakeError``: no such height).
+        """
+        height = self._known(chain, height)
+        root, certification = self.opened.header(chain, height)
+        found = {"chain": chain, "height": height, "time": self.time(height), "root": root.hex()}
+        if not certification:
+            return {**found, "signed_header": None}
+        header = decode_header_update(certification).signed_header.header
+        return {
+            **found,
+            "time": header.time,
+            "hash": header.hash.hex(),
+            "validators_hash": header.validators_hash.hex(),
+            "next_validators_hash": header.next_validators_hash.hex(),
+            "signed_header": certification.hex(),
+        }
+
+    def lane(self, chain: str, remote: str, height: int | None) -> dict[str, Any]:
+        """Return both queues that a chain keeps for ``remote`` at a height, and its client of it.
+
+        Raises:
+            InvalidInput: there is no such chain here, or it is not connected (``LakeError``: no such height).
+        """
+        height = self._known(chain, height)
+        return {
+            "chain": chain,
+            "remote": remote,
+            "height": height,
+            "time": self.time(height),
+            "send": self._queue(chain, remote, height, SEND),
+            "receipt": self._queue(chain, remote, height, RECEIPT),
+            "client": self._client(chain, remote, height),
+        }
+
+    def _queue(self, chain: str, remote: str, height: int, substream: int) -> dict[str, Any]:
+        queues = self._of_lane("queues", chain, remote, height, substream)
+        if not len(queues):
+            raise InvalidInput(f"remote: {chain} is not connected with {remote}")
+        entries = self._of_lane("leaves", chain, remote, height, substream)["index"]
+        pushed = self._pushed(entries, self._of_lane("runs", chain, remote, height, substream))
+        index = np.arange(len(entries), dtype=np.uint64)
+        groups = groups_of(entries - index, pushed)
+        rows = zip(entries[groups.starts].tolist(), groups.counts.tolist(), pushed[groups.starts].tolist(), strict=True)
+        found: dict[str, Any] = {
+            "head": int(queues["begin"][0]),
+            "tail": int(queues["next_index"][0]),
+            "entries": [[*row[:2], row[2] or None] for row in list(rows)[:MOST_RANGES]],
+        }
+        if substream == RECEIPT:
+            waiting = self._of_lane("slots", chain, remote, height)["index"]
+            found["ready"] = int(queues["ready"][0])
+            found["waiting"] = waiting.tolist()[:MOST_RANGES]
+        return found
+
+    def _pushed(self, entries: Any, runs: Frame) -> Any:
+        """Return at which height each entry was pushed, 0 where that is not kept."""
+        if not len(runs):
+            return np.zeros(len(entries), dtype=np.uint64)
+        row = np.maximum(np.searchsorted(runs["first"], entries, side="right") - 1, 0)
+        inside = (entries >= runs["first"][row]) & (entries - runs["first"][row] < runs["count"][row])
+        return np.where(inside, runs["height"][row], np.uint64(0))
+
+    def _client(self, chain: str, remote: str, height: int) -> dict[str, Any]:
+        connection = self._of_lane("connections", chain, remote, height)
+        trust = self._of_lane("trust", chain, remote, height)
+        rows = trust.slice(max(len(trust) - SHOWN_TRUST, 0), len(trust))
+        names = ("height", "time", "added")
+        digests = ("root", "validators_hash", "next_validators_hash", "header_hash")
+        trusted = [
+            {
+                **{name: int(rows[name][row]) for name in names},
+                **{name: rows[name][row].tobytes().hex() for name in digests},
+            }
+            for row in range(len(rows))
+        ]
+        period = round(self.options.unbonding_seconds * 1e9)
+        return {
+            "state": CLIENT_STATES[int(connection["frozen"][0])],
+            "latest": trusted[-1]["height"],
+            "expires_in": max(trusted[-1]["time"] + period - self.time(height), 0),
+            "trusted": trusted,
+        }
+
+    def entries(
+        self, chain: str, remote: str, purpose: Purpose, first: int, count: int, height: int | None
+    ) -> dict[str, Any]:
+        """Return entries of a queue from index ``first`` on, ``count`` at most, with their values.
+
+        Raises:
+            InvalidInput: there is no such queue here, or more than ``MOST_KEYS`` are wanted (``LakeError``: no such
+                height).
+        """
+        height = self._known(chain, height)
+        if not 0 < count <= MOST_KEYS:
+            raise InvalidInput(f"count: {count}; allowed: 1 to {MOST_KEYS}")
+        store = self._store(chain, height)
+        queue = store.queue(remote, purpose)
+        start = int(np.searchsorted(queue.indices, np.uint64(first)))
+        indices = queue.indices[start : start + count]
+        keys = [index_key(remote, purpose, index) for index in indices.tolist()]
+        places, _ = store.locate(pa.array(keys, pa.binary()))
+        values = store.entries_at(places).values.to_pylist()
+        rows = zip(indices.tolist(), keys, values, strict=True)
+        shown = [{"index": index, "key": key.hex(), "value": value.hex()} for index, key, value in rows]
+        return {"chain": chain, "remote": remote, "height": height, "entries": shown}
+
+    def proofs(self, chain: str, keys: Sequence[bytes], height: int | None) -> dict[str, Any]:
+        """Return what lies under each key in a chain's store, with its ICS-23 proof; None where nothing does.
+
+        Raises:
+            InvalidInput: there is no such chain here, or too many keys (``LakeError``: no such height).
+        """
+        height = self._known(chain, height)
+        if not 0 < len(keys) <= MOST_KEYS:
+            raise InvalidInput(f"keys: {len(keys)}; allowed: 1 to {MOST_KEYS}")
+        store = self._store(chain, height)
+        column = pa.array(keys, pa.binary())
+        places, there = store.locate(column)
+        present: Iterator[tuple[str, str]] = iter(())
+        if there.any():
+            values = store.entries_at(places[there]).values.to_pylist()
+            proofs = store.existence_proofs(places[there])
+            present = iter([(value.hex(), bytes(proof).hex()) for value, proof in zip(values, proofs, strict=True)])
+        shown = []
+        for key, found in zip(keys, there.tolist(), strict=True):
+            value, proof = next(present) if found else (None, None)
+            shown.append({"key": key.hex(), "value": value, "proof": proof})
+        return {"chain": chain, "height": height, "root": store.root.hex(), "proofs": shown}
+
+    def relayers(self, chain: str, height: int | None) -> dict[str, Any]:
+        """Return the fee accounts of relayers with a chain, by number; those of the scenario with their names.
+
+        Raises:
+            InvalidInput: there is no such chain here (``LakeError``: no such height).
+        """
+        height = self._known(chain, height)
+        rows = self._table(chain, height, "relayers")
+        accounts = []
+        for row in range(len(rows)):
+            number = int(rows["relayer"][row])
+            inside = number < OUTSIDER
+            who = {"name": self.options.relayers[number]} if inside else {"number": number - OUTSIDER}
+            accounts.append({**who, **{name: int(rows[name][row]) for name in COUNTS}})
+        return {"chain": chain, "height": height, "relayers": accounts}
+
+    def refusals(self, chain: str, height: int, relayer: int | None = None) -> dict[str, Any]:
+        """Return how many calls were refused in the block of a height, by the error's name; of one relayer, or of all.
+
+        Raises:
+            InvalidInput: there is no such chain here (``LakeError``: no such height).
+        """
+        self._known(chain, height)
+        position = self.opened.position(chain)
+
+        def chosen(batch: pa.RecordBatch) -> Any:
+            mask = (batch["chain"].to_numpy() == position) & (batch["kind"].to_numpy() == Kind.CONTROL)
+            mask &= (batch["events"].to_numpy() & int(Event.REJECTED)) > 0
+            return mask if relayer is None else mask & (batch["sender"].to_numpy() == relayer)
+
+        names = ["chain", "kind", "events", "sender", "reason"]
+        rows = self.opened.log_rows("events", height, position, names, chosen)
+        counts: dict[str, int] = {}
+        for reason in rows["reason"].to_pylist() if rows is not None else ():
+            counts[reason] = counts.get(reason, 0) + 1
+        return {"chain": chain, "height": height, "refused": counts}
+
+    def _known(self, chain: str, height: int | None) -> int:
+        """Return ``height``, or the last; of a chain that is here."""
+        self.opened.position(chain)
+        if chain in self.external:
+            raise InvalidInput(f"chain: another lake runs {chain}; ask it there")
+        return self.height() if height is None else self._manifest(height).height
+
+    def _of_lane(self, table: str, chain: str, remote: str, height: int, substream: int | None = None) -> Frame:
+        rows = self._table(chain, height, table)
+        mask = rows["remote"] == self.opened.position(remote)
+        return rows.filter(mask if substream is None else mask & (rows["substream"] == substream))
+
+    def _read_table(self, chain: str, height: int, table: str) -> Frame:
+        manifest: Manifest = self._manifest(height)
+        return self.opened.state_rows(manifest, table, self.opened.position(chain), STATE_TABLES[table].schema)
+
+    def _read_store(self, chain: str, height: int) -> ZoneStore:
+        return store_at(self.opened, chain, height)
