@@ -18,12 +18,11 @@ from causeway.commitments.documents.values import (
     duration_of,
     id_of,
     label_of,
-    principal_from_text,
-    principal_to_text,
     time_of,
     when,
 )
 from causeway.commitments.documents.verdict import judge
+from causeway.commitments.ic.principals import principal_from_text, principal_to_text
 from causeway.model.errors import InvalidInput
 from tests.unit.proof_documents import Document, documents
 

@@ -8,7 +8,8 @@ from base64 import b32decode
 import numpy as np
 import pytest
 
-from causeway.protocols.ic.ids import canister_id, canister_texts, principal_text, subnet_id, subnet_order
+from causeway.commitments.ic.principals import principal_to_text
+from causeway.protocols.ic.ids import canister_id, canister_texts, subnet_id, subnet_order
 
 
 @pytest.mark.parametrize(
@@ -25,12 +26,12 @@ def test_texts_of_known_canisters(number: int, text: str) -> None:
 
 
 def test_the_management_canister_is_the_empty_principal() -> None:
-    assert principal_text(b"") == "aaaaa-aa"
+    assert principal_to_text(b"") == "aaaaa-aa"
 
 
 @pytest.mark.parametrize("principal", [b"", b"\x04", bytes(range(10)), b"\xff" * 29])
 def test_a_text_is_checksum_and_bytes_in_base32(principal: bytes) -> None:
-    text = principal_text(principal)
+    text = principal_to_text(principal)
     groups = text.split("-")
     assert all(len(group) == 5 for group in groups[:-1])
     assert text == text.lower()

@@ -18,7 +18,6 @@ from causeway.commitments.documents.values import (
     PrincipalId,
     Section,
     Time,
-    principal_to_text,
     when,
 )
 from causeway.commitments.errors import ProofError
@@ -28,6 +27,7 @@ from causeway.commitments.ic.certificate_errors import MalformedCertificate, Wro
 from causeway.commitments.ic.certification import Freshness, VerifiedCertificate, verify_certificate
 from causeway.commitments.ic.hash_tree import HashTree
 from causeway.commitments.ic.lookup import name_of, path_steps
+from causeway.commitments.ic.principals import principal_to_text
 from causeway.commitments.ic.ranges import require_in_ranges
 from causeway.commitments.ic.slice import (
     CertifiedStreamSlice,

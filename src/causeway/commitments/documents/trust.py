@@ -27,10 +27,10 @@ from causeway.commitments.documents.values import (
     Text,
     Time,
     digest_of,
-    principal_to_text,
 )
 from causeway.commitments.ic.bls import DER_PREFIX, PUBLIC_KEY_BYTES, key_point, public_key_from_der
 from causeway.commitments.ic.certification import root_subnet_of
+from causeway.commitments.ic.principals import principal_to_text
 from causeway.commitments.tendermint.rpc import header_from_json
 from causeway.commitments.tendermint.states import ClientState, decode_client_state, decode_consensus_state
 from causeway.commitments.tendermint.trust import (

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-import zlib
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, TypeVar
 
@@ -18,13 +17,10 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from causeway.commitments.errors import ProofError
 from causeway.commitments.hashing import DIGEST_BYTES
+from causeway.commitments.ic.principals import ID_RULE, MAX_PRINCIPAL_BYTES, principal_from_text
 from causeway.commitments.tendermint.rpc import time_from_text
 
 U64_MAX = 2**64 - 1
-
-MAX_PRINCIPAL_BYTES = 29
-_CHECKSUM_BYTES = 4
-_GROUP = 5
 
 _DIGITS = re.compile(r"0|[1-9][0-9]{0,29}", re.ASCII)
 _DURATION = re.compile(r"([1-9][0-9]{0,18})(ns|s|m|h|d)", re.ASCII)
@@ -33,7 +29,6 @@ _NANOSECONDS = {"ns": 1, "s": 10**9, "m": 60 * 10**9, "h": 3_600 * 10**9, "d": 8
 
 _BYTES_RULE = "must be hexadecimal digits, two a byte, or begin with base64:, text: or principal:"
 _LABEL_RULE = "must be text, or begin with 0x, base64:, text: or principal:"
-_ID_RULE = "must be an id as text, such as aaaaa-aa, or hexadecimal digits, at most 29 bytes"
 
 
 Item = TypeVar("Item")
@@ -46,30 +41,6 @@ class Section(BaseModel):
     """A JSON object of a document: it has the fields that are declared, and no others."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-def principal_to_text(principal: bytes) -> str:
-    """Return the text of a principal (an id of the Internet Computer): base32 with a checksum, in groups of five."""
-    checked = zlib.crc32(principal).to_bytes(_CHECKSUM_BYTES, "big") + principal
-    letters = base64.b32encode(checked).decode().rstrip("=").lower()
-    return "-".join(letters[start : start + _GROUP] for start in range(0, len(letters), _GROUP))
-
-
-def principal_from_text(text: str) -> bytes:
-    """Return the principal of its text.
-
-    Raises:
-        ValueError: it is no such text, or its checksum is another.
-    """
-    letters = text.replace("-", "").upper()
-    try:
-        checked = base64.b32decode(letters + "=" * (-len(letters) % 8))
-    except ValueError:
-        raise ValueError(_ID_RULE) from None
-    principal = checked[_CHECKSUM_BYTES:]
-    if len(principal) > MAX_PRINCIPAL_BYTES or principal_to_text(principal) != text:
-        raise ValueError("is no id: its checksum, its dashes or its letters are not those of one")
-    return principal
 
 
 def bytes_of(value: object) -> bytes:
@@ -113,10 +84,10 @@ def id_of(value: object) -> bytes:
         ValueError: it is none.
     """
     if not isinstance(value, str):
-        raise ValueError(_ID_RULE)
+        raise ValueError(ID_RULE)
     found = principal_from_text(value) if "-" in value else bytes_of(value)
     if len(found) > MAX_PRINCIPAL_BYTES:
-        raise ValueError(_ID_RULE)
+        raise ValueError(ID_RULE)
     return found
 
 

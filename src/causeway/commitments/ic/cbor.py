@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import cbor2
 
 from causeway.commitments.ic.errors import DecodeError, EncodeError, NotCanonical
+from causeway.commitments.ic.principals import MAX_PRINCIPAL_BYTES
 from causeway.commitments.limits import require_length
 
 MAX_ITEM_BYTES = 4 << 20
@@ -24,8 +25,6 @@ MAX_ITEM_DEPTH = 16
 
 U64_LIMIT = 1 << 64
 U128_LIMIT = 1 << 128
-
-MAX_PRINCIPAL_BYTES = 29
 
 Item = Any
 """What cbor2 makes of bytes: int, bytes, str, list, dict, and other things which are all refused."""

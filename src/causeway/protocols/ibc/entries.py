@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.commitments.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
+from causeway.commitments.varints import uvarint
 from causeway.model.frame import Frame
 from causeway.model.order import U64
 from causeway.protocols.ibc.envelope import answer_column, call_column
@@ -110,7 +111,7 @@ def position_leaves(queues: Frame, part: bytes, positions: U64, zones: Zones) ->
     zone_count = len(zones.names)
     names = pa.array(
         [
-            LEAF_PREFIX + _uvarint(len(name) + len(part)) + name + part + bytes([DIGEST_BYTES])
+            LEAF_PREFIX + uvarint(len(name) + len(part)) + name + part + bytes([DIGEST_BYTES])
             for of_kind in zones.queue_names
             for name in of_kind
         ],
@@ -127,21 +128,12 @@ def position_leaves(queues: Frame, part: bytes, positions: U64, zones: Zones) ->
 
 def leaf_of(key: bytes, value: bytes) -> bytes:
     """Return the leaf hash of one entry of a store."""
-    head = LEAF_PREFIX + _uvarint(len(key)) + key + bytes([DIGEST_BYTES])
+    head = LEAF_PREFIX + uvarint(len(key)) + key + bytes([DIGEST_BYTES])
     return hashlib.sha256(head + hashlib.sha256(value).digest()).digest()
 
 
 def _index_prefix(name: bytes) -> bytes:
-    return LEAF_PREFIX + _uvarint(len(name) + INDEX_BYTES) + name
-
-
-def _uvarint(number: int) -> bytes:
-    encoded = bytearray()
-    while number >= 0x80:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+    return LEAF_PREFIX + uvarint(len(name) + INDEX_BYTES) + name
 
 
 __all__ = [

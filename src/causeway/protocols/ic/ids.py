@@ -1,12 +1,10 @@
-"""Identifiers of the Internet Computer: byte forms, their order, and principal texts (IC reference 2.9)."""
+"""Identifiers of the Internet Computer: byte forms, their order, and their texts (IC reference 2.9)."""
 
 from __future__ import annotations
 
-import base64
-import binascii
-
 import numpy as np
 
+from causeway.commitments.ic.principals import principal_to_text
 from causeway.model.order import U64
 
 CANISTER_SUFFIX = b"\x01\x01"
@@ -28,15 +26,8 @@ def subnet_order(numbers: U64) -> U64:
     return numbers.astype("<u8").byteswap()
 
 
-def principal_text(principal: bytes) -> str:
-    """Return the text of a principal: base32 of CRC-32 and bytes, lower case, groups of five joined by dashes."""
-    checksum = binascii.crc32(principal).to_bytes(4, "big")
-    text = base64.b32encode(checksum + principal).decode().rstrip("=").lower()
-    return "-".join(text[start : start + 5] for start in range(0, len(text), 5))
-
-
 def canister_texts(numbers: U64) -> list[str]:
     """Return the principal text of each canister; meant for the few messages that quote one."""
     distinct, inverse = np.unique(numbers, return_inverse=True)
-    texts = [principal_text(canister_id(int(number))) for number in distinct]
+    texts = [principal_to_text(canister_id(int(number))) for number in distinct]
     return [texts[position] for position in inverse]
