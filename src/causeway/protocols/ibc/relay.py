@@ -156,8 +156,10 @@ def _with_fault(
     if kind in ALTERATIONS:
         return concat([honest, altered.with_columns(alteration=np.uint8(ALTERATIONS[kind]))])
     if kind == "gap":
-        begin = altered["begin"] + np.uint64(1)
-        return concat([honest, altered.with_columns(begin=begin, end=np.maximum(altered["end"], begin + np.uint64(1)))])
+        # A time-out or a cleanup names no index that could be another.
+        gap = (altered["call"] <= Call.RECEIPT).astype(np.uint64)
+        begin = altered["begin"] + gap
+        return concat([honest, altered.with_columns(begin=begin, end=np.maximum(altered["end"], begin + gap))])
     relayers = range(len(names)) if fault["relayer"] is None else [names.index(fault["relayer"])]
     again = [_processed(lanes, seen, relayer) for relayer in relayers]
     return concat([rows, *(part.filter(faults.hit(fault, part["chain"], part["remote"])) for part in again)])
