@@ -1,0 +1,474 @@
+"""Drives the IBC kernel and the oracle through one scenario and gives what is comparable of both after every block.
+
+A ``Scenario`` is plain values. ``KernelRun`` plays it in the kernel, cut into any number of calls; ``OracleRun`` in the
+oracle, whose zones get the kernel's application entries into their stores, so that roots must be equal, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import cbor2
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.faults import CARRIER_SCHEMA, FORGED_SCHEMA, FORKS_SCHEMA, HALTS_SCHEMA, Faults
+from causeway.model.frame import Frame, concat
+from causeway.model.ledger import Event, Kind
+from causeway.model.traffic import INGRESS_SCHEMA
+from causeway.protocols.contract import Tick
+from causeway.protocols.ibc import keys, values
+from causeway.protocols.ibc.entries import leaf_of, limits_of
+from causeway.protocols.ibc.envelope import answer_column, call_column
+from causeway.protocols.ibc.state import FROZEN, RECEIPT, SEND
+from causeway.protocols.ibc.store import application_entries
+from tests.property.ibc_programs import SPEC_PROGRAMS
+from tests.property.ibc_relays import CALLS, CLEANUP, TIMEOUT, ForkShower, OneRelayer, Relays, Run, RunSubmission
+from tests.spec import ibc
+from tests.spec.ibc.calls import push_packet
+from tests.spec.ibc.programs import App, encode_envelope
+from tests.spec.ibc.queue import Queue
+from tests.unit.ibc_network import Network
+
+TICK_NS = 1_000_000_000
+HEADER_FEE, PROOF_FEE = 100, 20
+"""What relayers pay by default."""
+View = dict[str, dict[str, Any]]
+"""Zone -> section -> content."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """An ingress message."""
+
+    zone: str
+    receiver: int
+    user: int
+    method: str
+    payload: bytes
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """A network and what happens to it. Zones are numbered in the order given; block ``h`` is made at tick
+    ``ticks[h - 1]``."""
+
+    zones: Mapping[str, Mapping[int, str | None]]
+    options: Mapping[str, Any] = field(default_factory=dict)
+    balance: int = 1000
+    ticks: Sequence[int] = tuple(range(8))
+    ingress: Mapping[int, Sequence[Call]] = field(default_factory=dict)
+    """By height."""
+    carriers: Sequence[tuple[str, str | None, str | None, int, int, str | None]] = ()
+    """(kind, source, destination, from, until, relayer)."""
+    halts: Sequence[tuple[str, int, int]] = ()
+    forged: Sequence[tuple[int, str, int, int, bytes]] = ()
+    """(tick, zone, sender, receiver, payload)."""
+    forks: Sequence[tuple[str, int]] = ()
+    skip: float = 0.0
+    seed: int = 0
+
+    @property
+    def relay(self) -> Mapping[str, Any]:
+        relay: Mapping[str, Any] = self.options.get("relay", {})
+        return relay
+
+    @property
+    def relayers(self) -> Sequence[str]:
+        relayers: Sequence[str] = self.options.get("relayers", ("relayer",))
+        return relayers
+
+    def number(self, zone: str) -> int:
+        return list(self.zones).index(zone)
+
+    def order(self) -> list[str]:
+        """The zones by position: as their ids stand in keys."""
+        return sorted(self.zones, key=lambda name: f"{name}:".encode())
+
+    def halted(self, tick: int) -> set[str]:
+        return {zone for zone, begin, end in self.halts if begin <= tick <= end}
+
+
+# ---- the kernel
+
+
+def faults(scenario: Scenario) -> Faults:
+    def chain(name: str | None) -> int | None:
+        return None if name is None else scenario.number(name)
+
+    def table(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.Table:
+        return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
+
+    return Faults(
+        forged=table(FORGED_SCHEMA, [(row[0], chain(row[1]), *row[2:]) for row in scenario.forged]),
+        carriers=table(CARRIER_SCHEMA, [(row[0], chain(row[1]), chain(row[2]), *row[3:]) for row in scenario.carriers]),
+        halts=table(HALTS_SCHEMA, [(chain(row[0]), *row[1:]) for row in scenario.halts]),
+        forks=table(FORKS_SCHEMA, [(chain(row[0]), row[1]) for row in scenario.forks]),
+        skip=scenario.skip,
+    )
+
+
+class KernelRun(Network):
+    """The kernel, its zones cut into ``cuts`` calls; ``via_tables``: every state goes through the lake's tables."""
+
+    def __init__(self, scenario: Scenario, cuts: int = 1, *, via_tables: bool = False) -> None:
+        super().__init__(
+            scenario.zones,
+            options=scenario.options,
+            balance=scenario.balance,
+            seed=scenario.seed,
+            tick_ns=TICK_NS,
+            faults=faults(scenario),
+        )
+        self.scenario = scenario
+        self.via_tables = via_tables
+        everything = np.arange(len(scenario.zones), dtype=np.uint32)
+        self.groups = [group for group in (everything[cut::cuts] for cut in range(cuts)) if len(group)]
+        self.states = [self.kernel.genesis(group) for group in self.groups]
+        self.names = self.kernel.chains()
+        self.tick = Tick(0, 0)
+        self.contents: dict[tuple[int, int, int, int], tuple[bytes, bytes]] = {}
+        """Lane and index -> key and value, of everything that was ever pushed."""
+        self.accounts: dict[tuple[int, int], Counter[str]] = {}
+
+    def play(self, height: int) -> None:
+        """Make one block."""
+        self.height = height
+        self.tick = Tick(height, self.scenario.ticks[height - 1])
+        self.accounts = self._accounts()
+        rows = [
+            (self.scenario.number(one.zone), one.receiver, one.user, one.method, one.payload)
+            for one in self.scenario.ingress.get(height, ())
+        ]
+        columns = [list(column) for column in zip(*rows, strict=True)]
+        if rows:
+            self.tell_all(pa.table(columns, schema=INGRESS_SCHEMA))
+        self._block(self.tick)
+        if self.via_tables:
+            self.states = [self._through_tables(state) for state in self.states]
+        for result in self.results:
+            self._keep(result.outbound)
+
+    def _through_tables(self, state: Any) -> Any:
+        tables = {name: self.kernel.table(name, part) for name, part in self.kernel.parts(state).items()}
+        return self.kernel.state({name: table for name, table in tables.items() if table.num_rows})
+
+    def _keep(self, outbound: Frame) -> None:
+        """Keep what was pushed, as the reference encodes it."""
+        rows = outbound.filter(outbound["chain"] != outbound["remote"])
+        options = self.kernel.options
+        for substream in (RECEIPT, SEND):
+            mine = rows.filter(rows["substream"] == substream)
+            lanes = list(zip(*(mine[name].tolist() for name in ("chain", "remote", "index")), strict=True))
+            bodies = (call_column(mine) if substream == SEND else answer_column(mine)).to_pylist()
+            time = (mine["sent_tick"] + np.uint64(1)) * np.uint64(TICK_NS)
+            limits = [column.tolist() for column in limits_of(mine["sent_height"], time, options)]
+            methods, codes = mine["method"].to_pylist(), mine["code"].tolist()
+            for row, (chain, remote, index) in enumerate(lanes):
+                purpose = keys.Purpose.SEND if substream == SEND else keys.Purpose.RECEIPT
+                key = keys.index_key(self.names[remote], purpose, index)
+                if substream == SEND:
+                    kind = methods[row] if methods[row] in options.types else "call"
+                    bounds = limits[0][row], limits[1][row]
+                    value = values.Packet(kind, bodies[row], *bounds, limited=options.limited).encode()
+                else:
+                    value = values.Receipt(codes[row], bodies[row]).encode()
+                assert (chain, remote, substream, index) not in self.contents, "an index is written once (G5)"
+                self.contents[chain, remote, substream, index] = key, value
+
+    def application(self) -> dict[str, dict[bytes, bytes]]:
+        """The entries of each zone's store that belong to no queue."""
+        everyone = np.arange(len(self.names), dtype=np.uint32)
+        found = application_entries(self.state, self.kernel.context(everyone, self.tick))
+        return dict(zip(self.names, found, strict=True))
+
+    def entries(self) -> dict[str, dict[bytes, bytes]]:
+        """The queues' entries of each zone's store; every leaf is what its key and value hash to."""
+        found: dict[str, dict[bytes, bytes]] = {name: {} for name in self.names}
+        state = self.state
+        lanes = ("chain", "remote", "substream")
+        for *lane, begin, end in zip(
+            *(state.queues[name].tolist() for name in (*lanes, "begin", "next_index")), strict=True
+        ):
+            chain, remote, substream = lane
+            if chain == remote:
+                continue
+            purpose = keys.Purpose.SEND if substream == SEND else keys.Purpose.RECEIPT
+            for part, position in ((keys.Part.HEAD, begin), (keys.Part.TAIL, end)):
+                key = keys.Key(self.names[remote], purpose, part).encode()
+                found[self.names[chain]][key] = values.encode_position(position)
+        rows = zip(*(state.leaves[name].tolist() for name in (*lanes, "index")), state.leaves["digest"], strict=True)
+        for chain, remote, substream, index, digest in rows:
+            key, value = self.contents[chain, remote, substream, index]
+            assert leaf_of(key, value) == bytes(digest), f"leaf of {key!r}"
+            found[self.names[chain]][key] = value
+        return found
+
+    def _accounts(self) -> dict[tuple[int, int], Counter[str]]:
+        frame = self.state.relayers
+        names = ("headers", "fees", "submitted", "accepted")
+        rows = zip(
+            *(frame[name].tolist() for name in ("chain", "relayer", *names, "redundant", "refused")), strict=True
+        )
+        return {
+            (chain, relayer): Counter(dict(zip((*names, "failed"), (*counts, redundant + refused), strict=True)))
+            for chain, relayer, *counts, redundant, refused in rows
+        }
+
+    def view(self) -> View:
+        """Everything comparable, by zone."""
+        entries, roots, state = self.entries(), self.roots(), self.state
+        found: View = {
+            name: {"entries": entries[name], "root": roots[name], "programs": {}, "trust": {}, "frozen": set()}
+            | {"unwritten": set(), "balances": {}, "callbacks": {}}
+            for name in self.names
+        }
+        connections = zip(*(state.connections[name].tolist() for name in ("chain", "remote", "frozen")), strict=True)
+        for chain, remote, frozen in connections:
+            if frozen == FROZEN:
+                found[self.names[chain]]["frozen"].add(self.names[remote])
+        for chain, remote, height in zip(
+            *(state.trust[name].tolist() for name in ("chain", "remote", "height")), strict=True
+        ):
+            found[self.names[chain]]["trust"].setdefault(self.names[remote], []).append(height)
+        for chain, remote, index in zip(
+            *(state.slots[name].tolist() for name in ("chain", "remote", "index")), strict=True
+        ):
+            found[self.names[chain]]["unwritten"].add((self.names[remote], index))
+        accounts = state.canisters
+        names = ("canister", "next_callback", "balance_over", "balance_high", "balance_low")
+        for number, callback, over, high, low in zip(*(accounts[name].tolist() for name in names), strict=True):
+            sections = found[self.names[int(self.kernel.zones.host_of(np.array([number], dtype=np.uint64))[0])]]
+            sections["balances"][number] = (over << 128) + (high << 64) + low
+            sections["callbacks"][number] = callback
+            sections["programs"][number] = self._program(number)
+        return found
+
+    def _program(self, number: int) -> dict[str, Any]:
+        for frame in self.state.programs.values():
+            row = np.flatnonzero(frame["canister"] == number)
+            if len(row) and "state" in frame:
+                state, _, still_open = cbor2.loads(frame["state"][int(row[0])].as_py())
+                return {"state": state, "open": {tuple(key): count for key, count in still_open.items()}}
+            if len(row):
+                return {name: int(frame[name][row[0]]) for name in frame.names if name != "canister"}
+        return {}
+
+    def happened(self) -> dict[str, Any]:
+        """What the last block's events and counts say."""
+        rows = self.events()
+        names = ("chain", "remote", "substream", "index", "kind", "events", "sender", "callback", "queue_index")
+        columns = zip(*(rows[name].tolist() for name in names), rows["reason"].to_pylist(), strict=True)
+        refused: Counter[Any] = Counter()
+        rejected: Counter[Any] = Counter()
+        timed_out: Counter[Any] = Counter()
+        for chain, remote, substream, index, kind, events, sender, callback, queue_index, reason in columns:
+            zone = self.names[chain]
+            if kind == Kind.CONTROL:
+                refused[zone, self.names[remote], substream, index, reason] += 1
+            elif events == Event.SENT | Event.REJECTED:
+                rejected[zone, sender, callback, reason] += 1
+            elif events & Event.TIMED_OUT:
+                timed_out[zone, queue_index] += 1
+        collected = concat([result.collected for result in self.results])
+        lanes = zip(*(collected[name].tolist() for name in ("chain", "remote", "begin", "end")), strict=True)
+        settled = {
+            (self.names[chain], self.names[remote], index)
+            for chain, remote, begin, end in lanes
+            for index in range(begin, end)
+        }
+        before = self.accounts
+        counts: defaultdict[str, Counter[Any]] = defaultdict(Counter)
+        for (chain, relayer), now in self._accounts().items():
+            then = before.get((chain, relayer), Counter())
+            for name in now:
+                if now[name] > then[name]:
+                    counts[self.names[chain]][relayer, name] = now[name] - then[name]
+        return {
+            "refused": refused,
+            "rejected": rejected,
+            "timed_out": timed_out,
+            "settled": settled,
+            "counts": dict(counts),
+        }
+
+
+# ---- the oracle
+
+
+class SpecNetwork(ibc.Network):
+    """The oracle's network; keeps the outcome of every submission, and lets zones forge packets."""
+
+    scenario: Scenario
+    tick: int = 0
+
+    def __post_init__(self) -> None:
+        self.outcomes: list[tuple[ibc.Submission, str, int]] = []
+        super().__post_init__()
+
+    def declared(self) -> set[str]:
+        return set(self.scenario.options.get("types", {}))
+
+    def submit(self, submission: ibc.Submission) -> str:
+        zone = self.zones[submission.zone]
+        purpose = "receipt" if submission.call == "IBCcleanup" else "send"
+        head = Queue(zone.store, submission.remote, purpose).head()
+        outcome = super().submit(submission)
+        self.outcomes.append((submission, outcome, head))
+        return outcome
+
+    def _send(self, zone: ibc.Zone) -> None:
+        super()._send(zone)
+        for tick, chain, sender, receiver, payload in self.scenario.forged:
+            remote = self.directory.get(receiver)
+            if tick == self.tick and chain == zone.chain_id and remote in zone.connections:
+                limits = self.limits(chain, zone.height, zone.time)
+                envelope = encode_envelope(sender, 0, ibc.Call(receiver, "forged", payload))
+                push_packet(zone, zone.connections[remote], ibc.Packet("call", envelope, *limits), "forged")
+
+
+class OracleRun:
+    """The oracle on the same scenario."""
+
+    def __init__(self, scenario: Scenario, application: dict[str, dict[bytes, bytes]]) -> None:
+        self.scenario = scenario
+        self.application = application
+        options = scenario.options
+        chosen = ibc.Options(
+            asynchronous="off" if options.get("acknowledgements") == "synchronous" else "on",
+            max_data=options.get("max_data_bytes", 262_144),
+            unbonding=round(options["unbonding_seconds"] * 10**9) if "unbonding_seconds" in options else None,
+            **{
+                name: options[name]
+                for name in ("redundant", "expiry", "order", "timeouts", "cleanup")
+                if name in options
+            },
+        )
+        programs = {
+            zone: {number: SPEC_PROGRAMS[name]() for number, name in here.items() if name is not None}
+            for zone, here in scenario.zones.items()
+        }
+        types = options.get("types", {})
+        everybody = {number: name for here in scenario.zones.values() for number, name in here.items()}
+        relays = Relays(scenario, None)
+        SpecNetwork.scenario = scenario
+        self.net = SpecNetwork(
+            {zone: programs[zone] for zone in scenario.order()},
+            chosen,
+            types={
+                zone: [name for name, one in types.items() if zone in one.get("chains", [zone])] for zone in programs
+            },
+            relayers=[
+                ForkShower(relays),
+                *(OneRelayer(name, place, relays) for place, name in enumerate(scenario.relayers)),
+            ],
+            links=None if options.get("connections") is None else {tuple(pair) for pair in options["connections"]},
+            permissions={
+                name: {number for number, own in everybody.items() if {f"p{number}", own} & set(one["modules"])}
+                for name, one in types.items()
+                if one.get("modules") is not None
+            },
+            balance=scenario.balance,
+            tick_ns=TICK_NS,
+            limits=self._limits,
+            app_entries=lambda zone: self.application[zone.chain_id],
+        )
+        self.net.directory |= {number: zone for zone, here in scenario.zones.items() for number in here}
+        relays.net = self.net
+        self.relays = relays
+
+    def _limits(self, zone: str, height: int, time: int) -> tuple[int | None, int | None]:
+        options = self.scenario.options
+        if options.get("timeouts", "off") == "off":
+            return None, None
+        blocks, seconds = options.get("timeout_blocks", 0), options.get("timeout_seconds", 0)
+        return height + blocks if blocks else None, time + round(seconds * 10**9) if seconds else None
+
+    def play(self, height: int, application: dict[str, dict[bytes, bytes]]) -> None:
+        """Make one block; ``application``: what else is in the stores after it."""
+        self.application = application
+        tick = self.scenario.ticks[height - 1]
+        halted = self.scenario.halted(tick)
+        ingress: dict[str, list[ibc.Ingress]] = {}
+        for one in self.scenario.ingress.get(height, ()):
+            ingress.setdefault(one.zone, []).append(ibc.Ingress(one.user, one.receiver, one.method, one.payload))
+        self.relays.look(height, tick, halted)
+        self.net.tick = tick
+        self.net.outcomes.clear()
+        self.rows = self.net.block(ingress, halted=halted, tick=tick + 1)
+
+    def view(self) -> View:
+        """Everything comparable, by zone."""
+        found: View = {}
+        for name, zone in self.net.zones.items():
+            app: App = zone.app
+            found[name] = {
+                "entries": dict(zone.store),
+                "root": self.net.roots[name],
+                "programs": {number: program.view() for number, program in app.programs.items()},
+                "trust": {r: sorted(height for height, _ in one.T) for r, one in zone.connections.items()},
+                "frozen": {remote for remote, one in zone.connections.items() if one.frozen},
+                "unwritten": {(remote, i) for remote, one in zone.connections.items() for i in one.unwritten},
+                "balances": dict(app.balances),
+                "callbacks": {number: app.callbacks.get(number, 0) for number in app.programs},
+            }
+        return found
+
+    def happened(self) -> dict[str, Any]:
+        """What the last block's log says."""
+        rows = self.rows
+        counts: defaultdict[str, Counter[Any]] = defaultdict(Counter)
+        for submission, outcome, _ in self.net.outcomes:
+            if submission.relayer not in self.scenario.relayers:
+                continue
+            relayer = self.scenario.relayers.index(submission.relayer)
+            if submission.call == "updateHeader":
+                counts[submission.zone][relayer, "headers"] += 1
+                counts[submission.zone][relayer, "fees"] += HEADER_FEE
+                continue
+            counts[submission.zone][relayer, "fees"] += PROOF_FEE
+            counts[submission.zone][relayer, "submitted"] += 1
+            counts[submission.zone][relayer, "accepted" if outcome == "Success" else "failed"] += 1
+        return {
+            "refused": self._refused(),
+            "rejected": Counter((r.chain, r.program, r.callback, r.error) for r in rows if isinstance(r, ibc.Rejected)),
+            "timed_out": Counter((r.chain, r.index) for r in rows if isinstance(r, ibc.TimedOut)),
+            "settled": {(r.chain, r.remote, r.index) for r in rows if isinstance(r, ibc.Acked | ibc.TimedOut)},
+            "counts": dict(counts),
+        }
+
+    def _refused(self) -> Counter[Any]:
+        """Refusals as the kernel says them: one for each stretch of a run that is refused for one reason. In order,
+        what is behind a refused entry is out of order by that, and not said again."""
+        found: Counter[Any] = Counter()
+        last: tuple[Run, str] | None = None
+        ordered = self.net.options.order == "ordered"
+        for submission, outcome, head in self.net.outcomes:
+            substream = SEND if submission.call in ("IBCreceive", "IBCcleanup") else RECEIPT
+            if submission.call == "updateHeader":
+                # The kernel shows forks between the updates and what comes with them; a fork's event is its effect.
+                last, fork = None, isinstance(submission, RunSubmission) and submission.number == 1
+                if fork or (outcome != "Success" and outcome != "ConnectionFrozen"):
+                    outcome = "ConnectionFrozen" if fork else outcome
+                    found[submission.zone, submission.remote, RECEIPT, submission.argument.height, outcome] += 1
+            elif outcome == "Success" or not isinstance(submission, RunSubmission):
+                last = None
+            else:
+                run = submission.run
+                assert run is not None and CALLS[run.call] == submission.call
+                behind = ordered and outcome == "OutOfOrder" and run.call < TIMEOUT
+                if last is not None and last[0] is run and (behind or last[1] == outcome):
+                    continue
+                last = run, outcome
+                index = head if run.call in (TIMEOUT, CLEANUP) else run.begin + submission.number
+                found[run.zone, run.remote, substream, index, outcome] += 1
+        return found
+
+
+def described(scenario: Scenario) -> str:
+    """The scenario as text, to look at."""
+    return json.dumps(scenario.__dict__, default=repr, indent=1)

@@ -1,0 +1,290 @@
+"""Relayers as the composition has them, for the oracle: runs of entries, cut where they were pushed, and their faults.
+
+The oracle's own relayers submit entry by entry whatever they like. Those of the kernel submit runs, which share one
+proof, and a scenario can make them misbehave. Here is the same in plain loops: what relayers know (the heights
+committed before), what zones still offer, who submits what, and what proofs are worth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tests.spec import ibc
+from tests.spec.ibc.queue import Queue
+from tests.spec.ibc.zone import expired
+from tests.spec.ic.ids import philox_4x64
+
+RECEIVE, RECEIPT, TIMEOUT, CLEANUP = range(4)
+CALLS = ("IBCreceive", "IBCreceipt", "IBCtimeout", "IBCcleanup")
+PURPOSES = ("send", "receipt", "receipt", "send")
+"""Which queue of the remote zone a call is about."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one relayer submits at once: entries ``begin`` to ``end`` - 1; ``offered``: those that the proof covers.
+    Time-outs and cleanups: as many calls."""
+
+    zone: str
+    relayer: int
+    remote: str
+    call: int
+    begin: int
+    end: int
+    offered: tuple[int, int] = (0, 0)
+    alteration: str = "none"
+
+
+@dataclass
+class Relays:
+    """All relayers of a scenario and what they know."""
+
+    scenario: Any
+    net: Any
+
+    def __post_init__(self) -> None:
+        self.known: dict[tuple[str, str], tuple[int, int]] = {}
+        self.pushed: dict[tuple[str, str, str], dict[int, int]] = {}
+        self.halted: dict[int, set[str]] = {}
+        self.tick = 0
+
+    def look(self, height: int, tick: int, halted: set[str]) -> None:
+        """Look at what was committed before ``height``, once a block."""
+        self.tick, self.halted[height] = tick, halted
+        for owner in self.net.order:
+            for taker in self.net.zones[owner].connections:
+                for purpose in ("send", "receipt"):
+                    seen = self.pushed.setdefault((owner, taker, purpose), {})
+                    for index in self.queue(owner, taker, purpose, height - 1).indices():
+                        seen.setdefault(index, height - 1)
+                if height > 1 and owner not in self.halted[height - 1]:
+                    received, done = self.known.get((owner, taker), (0, 0))
+                    received = max(received, self.received(owner, taker, height - 2))
+                    done = max(done, self.queue(taker, owner, "send", height - 2).head())
+                    self.known[owner, taker] = received, done
+
+    def queue(self, owner: str, taker: str, purpose: str, height: int) -> Queue:
+        return Queue(self.net.history[owner, height], taker, purpose)
+
+    def received(self, owner: str, taker: str, height: int) -> int:
+        """Up to where ``taker`` is seen to have received all packets of ``owner``."""
+        receipts = self.queue(taker, owner, "receipt", height)
+        if self.net.options.order == "ordered":
+            return receipts.tail()
+        at = receipts.head()
+        while receipts.get(at) is not None:
+            at += 1
+        return at
+
+    def offered(self, owner: str, taker: str, purpose: str, height: int) -> list[tuple[int, int]]:
+        """The runs that ``owner`` proves to ``taker`` under the header of the height before."""
+        indices = self.queue(owner, taker, purpose, height - 1).indices()
+        heights = self.pushed[owner, taker, purpose]
+        runs: list[tuple[int, int]] = []
+        for index in indices:
+            if runs and runs[-1][1] == index and heights[index] == heights[index - 1]:
+                runs[-1] = (runs[-1][0], index + 1)
+            else:
+                runs.append((index, index + 1))
+        seen = self.known.get((owner, taker), (0, 0))[0 if purpose == "send" else 1]
+        return [run for run in runs if run[1] > seen]
+
+    # ---- what honest relayers submit
+
+    def lanes(self, view: ibc.View, zone: str) -> Iterator[tuple[str, int, int, int]]:
+        """(remote, call, expected, stop) for all that ``zone`` may be brought."""
+        ordered = view.options.order == "ordered"
+        for remote in view.order:
+            if remote not in self.net.zones[zone].connections or (zone, remote) in view.frozen:
+                continue
+            sent, tail = Queue(view.proven[remote], zone, "send"), Queue(view.own[zone], remote, "receipt").tail()
+            yield remote, RECEIVE, tail, tail if ordered and sent.head() > tail else sent.tail()
+            receipts, head = Queue(view.proven[remote], zone, "receipt"), Queue(view.own[zone], remote, "send").head()
+            unwritten = view.unwritten.get((remote, zone), frozenset())
+            yield remote, RECEIPT, head, min([*unwritten, receipts.tail()]) if ordered else receipts.tail()
+
+    def pending(self, view: ibc.View, zone: str, remote: str, call: int, expected: int, stop: int) -> list[int]:
+        """The entries that are to be brought, first those that come first. All of ``expected`` to ``stop`` in order."""
+        if view.options.order == "ordered":
+            return list(range(expected, stop))
+        offered = {i for run in self.offered(remote, zone, PURPOSES[call], view.height) for i in range(*run)}
+        if call == RECEIPT:
+            return sorted(offered & set(Queue(view.own[zone], remote, "send").indices()))
+        receipts = Queue(view.own[zone], remote, "receipt")
+        done = set(receipts.indices()) | view.unwritten.get((zone, remote), frozenset())
+        return sorted(i for i in offered - done if i >= receipts.head())
+
+    def honest(self, view: ibc.View, zone: str, relayer: int) -> list[Run]:
+        relay, count = self.scenario.relay, len(self.scenario.relayers)
+        coordination = relay.get("coordination", "none")
+        if coordination == "leader" and relayer:
+            return []
+        runs: list[Run] = []
+        for remote, call, expected, stop in self.lanes(view, zone):
+            indices = self.pending(view, zone, remote, call, expected, stop)
+            if indices:
+                oldest = self.pushed[remote, zone, PURPOSES[call]][indices[0]]
+                waited = view.height - 1 - oldest
+                if len(indices) >= relay.get("min_batch", 1) or waited >= relay.get("max_wait", 0):
+                    indices = indices[: relay.get("max_packets", 0) or None]
+                else:
+                    indices = []
+            if coordination == "partition":
+                cuts = [len(indices) * part // count for part in (relayer, relayer + 1)]
+                indices = indices[cuts[0] : cuts[1]]
+            mine = set(indices)
+            runs += self.pieces(zone, relayer, remote, call, mine, view.height)
+            settled = call == RECEIPT and self.settled(view, zone, remote, expected, indices)
+            if settled and view.options.timeouts == "on" and remote not in self.halted.get(view.height - 1, ()):
+                runs += self.timeouts(view, zone, remote, relayer)
+            if call == RECEIVE and view.options.cleanup == "on" and remote not in self.halted.get(view.height - 1, ()):
+                head = Queue(view.own[zone], remote, "receipt").head()
+                popped = Queue(view.proven[remote], zone, "send").head()
+                if popped > head:
+                    runs.append(Run(zone, relayer, remote, CLEANUP, head, popped))
+        return runs
+
+    def settled(self, view: ibc.View, zone: str, remote: str, expected: int, indices: list[int]) -> bool:
+        """Whether all receipts that there are, and there may be no more, are among those that are brought now."""
+        receipts = Queue(view.proven[remote], zone, "receipt")
+        brought = max([expected, *(index + 1 for index in indices)])
+        return not view.unwritten.get((remote, zone)) and brought == max(receipts.tail(), expected)
+
+    def timeouts(self, view: ibc.View, zone: str, remote: str, relayer: int) -> list[Run]:
+        """A time-out for each packet that the remote header shows to be expired and not received."""
+        header, pending = view.headers[remote], Queue(view.own[zone], remote, "send")
+        first = max(pending.head(), Queue(view.proven[remote], zone, "receipt").tail())
+        end = first
+        while end < pending.tail():
+            packet = ibc.decode_packet(pending.get(end) or b"")
+            if not expired(self.net.zones[zone], header.height, header.time, packet):
+                break
+            end += 1
+        return [Run(zone, relayer, remote, TIMEOUT, first, end)] if end > first else []
+
+    def pieces(self, zone: str, relayer: int, remote: str, call: int, mine: set[int], height: int) -> list[Run]:
+        """Entries as runs, cut where the proofs are."""
+        found = []
+        for first, stop in self.offered(remote, zone, PURPOSES[call], height):
+            begin = None
+            for index in range(first, stop + 1):
+                if index < stop and index in mine:
+                    begin = index if begin is None else begin
+                elif begin is not None:
+                    found.append(Run(zone, relayer, remote, call, begin, index, (first, stop)))
+                    begin = None
+        return found
+
+    # ---- what faults make of it
+
+    def runs(self, view: ibc.View, zone: str, relayer: int) -> list[Run]:
+        """What a relayer submits to a zone in this block, in the order of processing."""
+        number = self.scenario.number(zone)
+        words = philox_4x64((view.height + 1, 1, 0, 0), (self.scenario.seed, number))
+        draws = {name: (words[place] >> 11) * 2.0**-53 for place, name in enumerate(view.order)}
+        runs = [one for one in self.honest(view, zone, relayer) if draws[one.remote] >= self.scenario.skip]
+        for kind, source, destination, begin, end, name in self.scenario.carriers:
+            if not begin <= self.tick <= end or name not in (None, self.scenario.relayers[relayer]):
+                continue
+            if kind == "replay":
+                runs += [one for one in self.again(view, zone, relayer) if source in (None, one.remote)
+                         and destination in (None, zone)]  # fmt: skip
+                continue
+            altered: list[Run] = []
+            for run in runs:
+                hit = source in (None, run.remote) and destination in (None, run.zone)
+                if not hit or (kind == "gap" and run.call >= TIMEOUT):
+                    altered.append(run)
+                elif kind == "gap":
+                    altered.append(replace(run, begin=run.begin + 1, end=max(run.end, run.begin + 2)))
+                elif kind != "drop":
+                    altered.append(replace(run, alteration=kind))
+            runs = altered
+        place = {name: at for at, name in enumerate(view.order)}
+        return sorted(runs, key=lambda one: (place[one.remote], one.call, one.begin))
+
+    def again(self, view: ibc.View, zone: str, relayer: int) -> list[Run]:
+        """What was processed and is still offered."""
+        return [
+            run
+            for remote, call, expected, _ in self.lanes(view, zone)
+            for run in self.pieces(zone, relayer, remote, call, set(range(expected)), view.height)
+        ]
+
+    # ---- as the oracle's calls
+
+    def submissions(self, view: ibc.View, zone: str, relayer: int) -> list[ibc.Submission]:
+        calls: list[ibc.Submission] = []
+        name = self.scenario.relayers[relayer]
+        updated = set()
+        for run in self.runs(view, zone, relayer):
+            if run.remote not in updated:
+                updated.add(run.remote)
+                calls.append(ibc.Submission(zone, "updateHeader", run.remote, view.headers[run.remote], name))
+            count = 1 if run.call == CLEANUP else run.end - run.begin
+            calls += [
+                RunSubmission(zone, CALLS[run.call], run.remote, self.proof(view, run, run.begin + n), name, 1, run, n)
+                for n in range(count)
+            ]
+        return calls
+
+    def proof(self, view: ibc.View, run: Run, index: int) -> ibc.Proof:
+        """The proof that comes with one entry of a run, as far as it is one."""
+        place = {TIMEOUT: ibc.TAIL, CLEANUP: ibc.HEAD}.get(run.call, index)
+        key = ibc.key(run.zone, PURPOSES[run.call], place)
+        value = view.proven[run.remote].get(key)
+        height, chain = view.height - 1, run.remote
+        wrong = (value or b"") + b"\x00"
+        covered = run.call >= TIMEOUT or (run.offered[0] <= run.begin and run.end <= run.offered[1])
+        if run.alteration == "stale":
+            roots = [self.net.headers[run.remote, at].root for at in (height, height - 1)]
+            height -= 1
+            covered &= roots[0] == roots[1]
+        if run.alteration == "tamper" or not covered or (run.alteration == "foreign" and run.call < TIMEOUT):
+            return ibc.Proof(key, wrong, height, chain)
+        return ibc.Proof(key, value, height, chain)
+
+
+@dataclass(frozen=True)
+class RunSubmission(ibc.Submission):
+    """The call about entry ``number`` of a run, or the header ``number`` of a fork."""
+
+    run: Run | None = None
+    number: int = 0
+
+
+@dataclass
+class OneRelayer:
+    """One of the relayers, as the oracle's network wants it."""
+
+    name: str
+    number: int
+    relays: Relays
+
+    def calls(self, view: ibc.View, zone: ibc.Zone) -> list[ibc.Submission]:
+        return self.relays.submissions(view, zone.chain_id, self.number)
+
+
+@dataclass
+class ForkShower:
+    """Shows both headers of zones that fork to whom it may concern, before the relayers."""
+
+    relays: Relays
+    name: str = "forks"
+
+    def calls(self, view: ibc.View, zone: ibc.Zone) -> list[ibc.Submission]:
+        calls: list[ibc.Submission] = []
+        for remote in view.order:
+            if (remote, self.relays.tick) not in self.relays.scenario.forks or view.height < 2:
+                continue
+            if remote in zone.connections:
+                first = view.headers[remote]
+                second = replace(first, root=bytes([first.root[0] ^ 1]) + first.root[1:])
+                self.relays.net.genuine.add(second)
+                for number, header in enumerate((first, second)):
+                    calls.append(
+                        RunSubmission(zone.chain_id, "updateHeader", remote, header, self.name, 0, None, number)
+                    )
+        return calls
