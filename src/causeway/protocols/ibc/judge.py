@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from causeway.model.frame import Frame
-from causeway.model.order import U64, groups_of
+from causeway.model.intervals import Intervals
+from causeway.model.order import U64
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.evidence import Evidence
@@ -22,7 +23,6 @@ from causeway.protocols.ibc.state import (
     RECEIPT,
     SEND,
     State,
-    connection_positions,
     keys_of,
     lane_keys,
     lane_positions,
@@ -96,12 +96,14 @@ class Judging:
         self._ordered = context.options.order == "ordered"
         self._again = Refusal.NoOp if context.options.redundant == "noop" else Refusal.OutOfOrder
         self._next: dict[tuple[Lane, int], int] = {}
-        self._taken: dict[tuple[Lane, int], list[tuple[int, int]]] = {}
+        self._processed: dict[tuple[Lane, int], Intervals] = {}
+        self._cleaned: dict[Lane, int] = {}
+        self._leaf_keys: U64 | None = None
+        self._connected = set(zip(*(state.connections[name].tolist() for name in ("chain", "remote")), strict=True))
 
     def connection_refused(self, lane: Lane) -> Refusal | None:
         """Return why nothing that concerns a connection is taken: it does not exist, or it is frozen."""
-        chain, remote = (np.array([position]) for position in lane)
-        if int(connection_positions(self._state.connections, chain, remote)[0]) < 0:
+        if lane not in self._connected:
             return Refusal.UnregisteredSender
         return Refusal.ConnectionFrozen if self._frozen(*lane) else None
 
@@ -109,7 +111,8 @@ class Judging:
         """Note that entries of a submission take effect, and move the queue on."""
         self.verdicts.accept(submission, begin, end)
         self._next[lane, call] = end
-        self._taken.setdefault((lane, call), []).append((begin, end))
+        if not self._ordered:
+            self._processed_of(lane, call).add(begin, end)
 
     def decide(self, submission: int, call: int, lane: Lane, begin: int, end: int, height: int) -> None:
         """Judge one run; remember what of it was accepted."""
@@ -165,13 +168,16 @@ class Judging:
 
     def cleaned(self, lane: Lane) -> int:
         """Return the head of a receipt queue by now."""
-        own = int(self._state.queues["begin"][self._queue(lane, RECEIPT)])
-        return max([own, *(stop for _, stop in self._taken.get((lane, Call.CLEANUP), []))])
+        if lane not in self._cleaned:
+            self._cleaned[lane] = int(self._state.queues["begin"][self._queue(lane, RECEIPT)])
+        return self._cleaned[lane]
 
     def clean(self, submission: int, lane: Lane, own: int, head: int) -> None:
         """Move the head of a receipt queue from ``own`` to ``head``, and its tail with it where that is lower."""
         self.verdicts.accept(submission, own, head)
-        self._taken.setdefault((lane, Call.CLEANUP), []).append((own, head))
+        self._cleaned[lane] = head
+        if not self._ordered:
+            self._processed_of(lane, Call.RECEIVE).add(0, head)
         self._next[lane, Call.RECEIVE] = max(self.expected(lane, Call.RECEIVE), head)
 
     def _position_refused(self, submission: int, lane: Lane, height: int) -> Refusal | None:
@@ -206,33 +212,45 @@ class Judging:
 
     def _unseen(self, lane: Lane, call: int, begin: int, end: int) -> Parts:
         """Cut a run of an unordered queue: into what was processed before, and what was not (X-6)."""
-        substream = RECEIPT if call == Call.RECEIVE else SEND
-        row = self._queue(lane, substream)
-        queues = self._state.queues
-        head, tail = int(queues["begin"][row]), int(queues["next_index"][row])
-        indices = np.arange(begin, end, dtype=np.uint64)
-        held = np.isin(indices, self._held(lane, substream))
-        done = held | (indices < head) if call == Call.RECEIVE else ~held & (indices < tail)
-        for first, stop in self._taken.get((lane, call), []):
-            done |= (indices >= first) & (indices < stop)
-        known = indices < tail if call == Call.RECEIPT else np.ones(len(indices), dtype=bool)
-        verdicts = np.where(done, self._again, np.where(known, Refusal.ACCEPTED, Refusal.OutOfOrder))
-        parts = groups_of(verdicts)
-        return [
-            (begin + start, begin + start + count, Refusal(int(verdicts[start])))
-            for start, count in zip(parts.starts.tolist(), parts.counts.tolist(), strict=True)
-        ]
+        processed = self._processed_of(lane, call)
+        tail = end if call == Call.RECEIVE else int(self._state.queues["next_index"][self._queue(lane, SEND)])
+        parts: Parts = []
+        for first, stop, done in processed.cut(begin, end):
+            if done:
+                parts.append((first, stop, self._again))
+                continue
+            if first < min(stop, tail):
+                parts.append((first, min(stop, tail), Refusal.ACCEPTED))
+            if max(first, tail) < stop:
+                parts.append((max(first, tail), stop, Refusal.OutOfOrder))
+        return parts
+
+    def _processed_of(self, lane: Lane, call: int) -> Intervals:
+        """Return the indices of an unordered queue that were processed: received, or acknowledged."""
+        found = self._processed.get((lane, call))
+        if found is None:
+            substream = RECEIPT if call == Call.RECEIVE else SEND
+            row = self._queue(lane, substream)
+            head, tail = (int(self._state.queues[name][row]) for name in ("begin", "next_index"))
+            held = Intervals.of(self._held(lane, substream))
+            if call == Call.RECEIVE:
+                held.add(0, head)
+                found = held
+            else:
+                found = held.without(0, tail)
+            self._processed[lane, call] = found
+        return found
 
     def _held(self, lane: Lane, substream: int) -> U64:
-        """Return the indices that a queue holds entries or unanswered places of."""
+        """Return the indices that a queue holds entries or unanswered places of, ascending."""
         leaves, slots = self._state.leaves, self._state.slots
         chain, remote = (np.array([position]) for position in lane)
-        key = lane_keys(chain, remote, substream)
-        keys = keys_of(leaves)
-        own: U64 = leaves["index"][
-            int(np.searchsorted(keys, key[0])) : int(np.searchsorted(keys, key[0], side="right"))
-        ]
+        key = lane_keys(chain, remote, substream)[0]
+        if self._leaf_keys is None:
+            self._leaf_keys = keys_of(leaves)
+        start = int(np.searchsorted(self._leaf_keys, key))
+        own: U64 = leaves["index"][start : int(np.searchsorted(self._leaf_keys, key, side="right"))]
         if substream == RECEIPT and len(slots):
             mine = (slots["chain"] == lane[0]) & (slots["remote"] == lane[1])
-            own = np.concatenate([own, slots["index"][mine]])
+            own = np.sort(np.concatenate([own, slots["index"][mine]]))
         return own
