@@ -22,7 +22,7 @@ seconds_per_tick = 6.0
 
 [options]
 connections = [["A", "B"], ["A", "C"], ["B", "C"], ["A", "D"]]
-order = "{order}"
+{options}
 
 [options.types.ask]
 
@@ -62,21 +62,21 @@ source = "script"
 SENDS = (("late", "ask", 1, 7), ("echo", "ask", 3, 0), ("far", "echo", 2, 0))
 
 
-def scenario(ticks: int = TICKS, order: str = "ordered") -> str:
-    """Return the scenario's file: what users tell ``caller`` to ask, over ``ticks`` ticks."""
+def scenario(ticks: int = TICKS, options: str = "") -> str:
+    """Return the scenario's file: what users tell ``caller`` to ask, over ``ticks`` ticks; ``options``: TOML."""
     sends = [
         f'[[traffic.send]]\ntick = {tick}\nto = "caller"\ncount = {count}\n'
         f'call = {{ receiver = "{receiver}", method = "{method}", text = "tick {tick}", cycles = {cycles} }}\n'
         for tick in range(ticks)
         for receiver, method, count, cycles in SENDS
     ]
-    return SCENARIO.format(order=order) + "".join(sends)
+    return SCENARIO.format(options=options) + "".join(sends)
 
 
-def make_lake(folder: Path, *, ticks: int = TICKS, order: str = "ordered", until: int | None = None) -> str:
+def make_lake(folder: Path, *, ticks: int = TICKS, options: str = "", until: int | None = None) -> str:
     """Run the scenario in ``folder``, to its end or to tick ``until``; return where its lake is."""
     path = folder / "scenario.toml"
-    path.write_text(scenario(ticks, order))
+    path.write_text(scenario(ticks, options))
     network = Network.from_scenario(path, lake=str(folder / "lake"))
     try:
         network.run(until)

@@ -162,13 +162,26 @@ def test_a_packet_and_its_receipt_are_told_in_words(prove: Run) -> None:
     assert "\n  ... and 4 more\n" in out
 
 
+def test_limits_of_a_packet_are_told(cli: Run, tmp_path: Path) -> None:
+    place = make_lake(tmp_path, options=OPTIONS["limited"], until=2)
+    _, out, err = cli("prove", place, "--chain", "A", "--remote", "B", "--queue", "send", "--index", 0)
+    assert "packet of type ask with limits height 4 and time 606,000,000,000 ns, 50 bytes" in out, err
+
+
 # ---- the store -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("order", ["ordered", "unordered"])
-def test_every_store_at_every_height_is_the_one_of_its_entries(tmp_path: Path, order: str) -> None:
-    opened = open_lake(make_lake(tmp_path, order=order))
-    for height in opened.lake.heights()[:: 1 if order == "ordered" else 4]:
+OPTIONS = {
+    "plain": "",
+    "unordered": 'order = "unordered"',
+    "limited": 'timeouts = "on"\ntimeout_blocks = 3\ntimeout_seconds = 600.0\ncleanup = "on"',
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_every_store_at_every_height_is_the_one_of_its_entries(tmp_path: Path, options: str) -> None:
+    opened = open_lake(make_lake(tmp_path, options=OPTIONS[options]))
+    for height in opened.lake.heights()[:: 2 if options == "plain" else 4]:
         for chain in "ABC":
             store = store_at(opened, chain, height)
             entries = store.entries_at(np.arange(len(store)))

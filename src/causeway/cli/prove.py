@@ -198,11 +198,17 @@ def _content(store: ZoneStore, purpose: Purpose, value: bytes, label: str) -> li
     from causeway.protocols.ibc.errors import IbcError
     from causeway.protocols.ibc.inputs import Code
     from causeway.protocols.ibc.keys import Purpose as Kinds
-    from causeway.protocols.ibc.values import decode_packet, decode_receipt
+    from causeway.protocols.ibc.values import NO_LIMIT, decode_packet, decode_receipt
 
     if purpose == Kinds.SEND:
         packet = decode_packet(value)
-        text = f"packet of type {packet.type}, {len(packet.data):,} bytes of data"
+        limits = [
+            f"{name} {limit:,}{unit}"
+            for name, limit, unit in (("height", packet.max_height, ""), ("time", packet.max_time, " ns"))
+            if limit != NO_LIMIT
+        ]
+        until = f" with limits {' and '.join(limits)}" if limits else ""
+        text = f"packet of type {packet.type}{until}, {len(packet.data):,} bytes of data"
         try:
             text += f": {_call(store, packet.data)}"
         except IbcError:
