@@ -67,7 +67,7 @@ class OpenedLake:
     @property
     def tick_ns(self) -> int:
         """Return how many nanoseconds a tick has."""
-        return round(self.about["seconds_per_tick"] * NANOSECONDS)
+        return round(float(self.about["seconds_per_tick"]) * NANOSECONDS)
 
     @cached_property
     def names(self) -> list[str]:
