@@ -145,6 +145,19 @@ def test_nesting_is_bounded() -> None:
         encode_labeled_tree(subtree(a=chain))
 
 
+def test_nodes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    tree, witness = encode_labeled_tree(FULL), encode_witness(deep(3))
+    for module, encoded, count, decode in (
+        ("labeled_tree", tree, 10, decode_labeled_tree),
+        ("witness", witness, 8, decode_witness),
+    ):
+        monkeypatch.setattr(f"causeway.commitments.ic.{module}.MAX_NODES", count)
+        decode(encoded)
+        monkeypatch.setattr(f"causeway.commitments.ic.{module}.MAX_NODES", count - 1)
+        with pytest.raises(OverLimit, match=f"more than {count - 1} nodes"):
+            decode(encoded)
+
+
 def test_pruning_leaves_a_witness_of_the_rest() -> None:
     digested = digest_tree(FULL)
     first, second = subtree(a=subtree(x=Leaf(b"1"))), subtree(a=subtree(z=Leaf(b"3")), c=Leaf(b"4"))

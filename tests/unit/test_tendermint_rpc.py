@@ -99,7 +99,7 @@ def test_base64_has_one_form() -> None:
         (("header", "time"), "2023-11-14T22:13:22+01:00"),
         (("header", "time"), "2023-13-14T22:13:22Z"),
         (("header", "chain_id"), "\ud800"),
-        (("header", "app_hash"), "0"),
+        *((("header", "app_hash"), value) for value in ("0", "0g", "a b", " 00", "0x00", "\u0660\u0660", 0, ["00"])),
         (("header", "validators_hash"), None),
         (("commit", "signatures"), {}),
         (("commit", "signatures"), ["signature"]),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from causeway.commitments.errors import OverLimit
 from causeway.commitments.ic.errors import DecodeError, EncodeError, path_text
 from causeway.commitments.limits import MAX_PROOF_BYTES
 from causeway.commitments.protobuf import parse_canonical
@@ -13,6 +14,10 @@ from causeway.commitments.wire import xnet_pb2
 
 MAX_WIRE_LEVELS = 33
 """Labels on a path, at most: protobuf decoders stop at 100 nested messages, and a level takes three."""
+
+MAX_NODES = 1 << 18
+"""Most nodes of a tree, Python objects each. Deployed slices hold at most 10,000 messages, a node each; this allows for
+the slices of networks without limits: ``MAX_PROOF_BYTES`` hold at most 144,631 of the shortest messages with their witness."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +76,7 @@ def decode_labeled_tree(data: bytes) -> LabeledTree:
     """Return the tree that ``data`` is the canonical protobuf form of.
 
     Raises:
-        OverLimit: ``data`` is too long.
+        OverLimit: ``data`` is too long, or the tree has more than ``MAX_NODES`` nodes.
         MalformedProof: it is no tree, its labels do not ascend, or it is not the form that encoders write.
     """
     message = parse_canonical(xnet_pb2.LabeledTree, data, "LabeledTree", MAX_PROOF_BYTES)
@@ -82,6 +87,8 @@ def decode_labeled_tree(data: bytes) -> LabeledTree:
             case "leaf":
                 continue
             case "sub_tree":
+                if len(found) + len(node.sub_tree.children) > MAX_NODES:
+                    raise OverLimit(f"LabeledTree: more than {MAX_NODES} nodes")
                 before: bytes | None = None
                 for child in node.sub_tree.children:
                     if before is not None and child.label <= before:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from causeway.commitments.errors import OverLimit
 from causeway.commitments.hashing import DIGEST_BYTES
 from causeway.commitments.ic.errors import DecodeError, EncodeError
 from causeway.commitments.limits import MAX_PROOF_BYTES
@@ -13,6 +14,11 @@ from causeway.commitments.wire import xnet_pb2
 
 MAX_WIRE_LEVELS = 49
 """Nodes above a node, at most: protobuf decoders stop at 100 nested messages, and a level takes two."""
+
+MAX_NODES = 1 << 19
+"""Most nodes of a witness, Python objects each. Deployed slices hold at most 10,000 messages, whose witnesses have some
+30,000 nodes; this allows for the slices of networks without limits: of the shortest messages (19 bytes, and 39 more for
+labels and forks) ``MAX_PROOF_BYTES`` hold at most 144,631, with three nodes each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +84,15 @@ def decode_witness(data: bytes) -> Witness:
     """Return the witness that ``data`` is the canonical protobuf form of.
 
     Raises:
-        OverLimit: ``data`` is too long.
+        OverLimit: ``data`` is too long, or the witness has more than ``MAX_NODES`` nodes.
         MalformedProof: it is no witness, or not the form that encoders write.
     """
     message = parse_canonical(xnet_pb2.Witness, data, "Witness", MAX_PROOF_BYTES)
     # Parents before children, left before right; built from the back.
     found = [message]
     for node in found:
+        if len(found) > MAX_NODES:
+            raise OverLimit(f"Witness: more than {MAX_NODES} nodes")
         match node.WhichOneof("witness_enum"):
             case "fork":
                 for side in ("left_tree", "right_tree"):
