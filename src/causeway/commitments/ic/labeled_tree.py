@@ -17,7 +17,7 @@ MAX_WIRE_LEVELS = 33
 
 MAX_NODES = 1 << 18
 """Most nodes of a tree, Python objects each. Deployed slices hold at most 10,000 messages, a node each; this allows for
-the slices of networks without limits: ``MAX_PROOF_BYTES`` hold at most 144,631 of the shortest messages with their witness."""
+the slices of networks without limits: ``MAX_PROOF_BYTES`` hold at most 144,631 of the shortest with their witness."""
 
 
 @dataclass(frozen=True, slots=True)
