@@ -15,6 +15,7 @@ from causeway.commitments.errors import ProofError
 from causeway.commitments.substrate import columns
 from causeway.commitments.substrate.compact import decode_compact, encode_compact
 from causeway.commitments.substrate.errors import InvalidProof, UnusedNodesInTheProof
+from causeway.commitments.substrate.hashing import blake2_256, blake2_256_each
 from causeway.commitments.substrate.message_queue_chain import QueuedMessage, heads, verify_message_queue_chain
 from causeway.commitments.substrate.node import StateVersion
 from causeway.commitments.substrate.ordered import OrderedTrie, ordered_root, ordered_roots
@@ -48,6 +49,17 @@ def one_by_one(state: dict[bytes, bytes], version: StateVersion) -> Trie:
     for key, value in state.items():
         trie.insert(key, value)
     return trie
+
+
+@FEW
+@given(st.lists(VALUES, max_size=12), st.integers(0, 3), st.sampled_from([1, 2, 500]))
+def test_a_column_is_hashed_as_its_values_are(values: list[bytes], cut: int, times: int) -> None:
+    values *= times
+    column = pa.array(values, pa.large_binary())[cut:]
+    digests = blake2_256_each(column)
+    assert digests.shape == (len(column), 32)
+    expected = {value: blake2_256(value) for value in set(values)}
+    assert digests.tobytes() == b"".join([expected[value] for value in values[cut:]])
 
 
 @FEW
