@@ -13,6 +13,7 @@ from causeway.model.traffic import Traffic
 from causeway.network.deploy import Deployed, cores_of, deploy
 from causeway.network.instances import program_state
 from causeway.network.scenario import Scenario, load_scenario
+from causeway.pipeline.bucket import Deployment
 from causeway.pipeline.compaction import compact
 from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor
 from causeway.pipeline.lake import Lake, LakeError, Manifest
@@ -133,6 +134,11 @@ class Network:
         return self._made_executor
 
     @property
+    def manifest(self) -> Manifest:
+        """Return what the last committed height is made of."""
+        return self._before
+
+    @property
     def height(self) -> int:
         """Return the last committed height."""
         return self._before.height
@@ -191,6 +197,11 @@ class Network:
         self._before = run_tick(self._executor, self.lake, self._before, tick)
         compact(self.lake, self._before)
         return self._before
+
+    @property
+    def deployment(self) -> Deployment:
+        """Return the kernel, the traffic, and how the chains are cut."""
+        return self._deployed.deployment
 
     @property
     def topology(self) -> Topology:

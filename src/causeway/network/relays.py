@@ -1,0 +1,78 @@
+"""What relayers did on the zones of a lake, and what still waits for them: fee accounts, backlogs (IBC reference 3.5,
+X-14), of a committed height, without Spark.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from causeway.pipeline.lake import Lake, Manifest
+
+COUNTS = ("headers", "submitted", "accepted", "redundant", "refused", "fees", "wasted")
+OUTSIDER = 2**31
+"""Relayers from this number on are processes from outside."""
+
+
+@dataclass(frozen=True)
+class Backlog:
+    """A queue of which entries wait to be relayed: how many, the first of them, and for how many heights it waits."""
+
+    chain: str
+    remote: str
+    queue: str
+    waiting: int
+    oldest: int
+    age: int
+
+
+def relayers(lake: Lake, manifest: Manifest, names: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what each relayer did on all zones together: ``name`` and ``COUNTS``. ``names``: those of the scenario.
+
+    A process from outside is called ``outside/`` and the number it gave itself.
+    """
+    totals: dict[int, dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTS, 0))
+    for row in _rows(lake, manifest, "relayers"):
+        for name in COUNTS:
+            totals[row["relayer"]][name] += row[name]
+    return [{"name": _name(number, names), **totals[number]} for number in sorted(totals)]
+
+
+def _name(number: int, names: Sequence[str]) -> str:
+    return f"outside/{number - OUTSIDER}" if number >= OUTSIDER else names[number]
+
+
+def backlogs(lake: Lake, manifest: Manifest) -> list[Backlog]:
+    """Return the queues of connections that hold something to be relayed, the oldest first.
+
+    Both ends are looked at: of a send queue what the remote zone has not received, of a receipt queue what it has not
+    processed. So it shows what waits, whoever relays.
+    """
+    chains = [chain["name"] for chain in lake.about()["chains"]]
+    queues = {(row["chain"], row["remote"], row["substream"]): row for row in _rows(lake, manifest, "queues")}
+    pushed: dict[tuple[int, int, int], list[Mapping[str, int]]] = defaultdict(list)
+    for run in _rows(lake, manifest, "runs"):
+        pushed[run["chain"], run["remote"], run["substream"]].append(run)
+    found = []
+    for lane, row in queues.items():
+        chain, remote, substream = lane
+        other = queues.get((remote, chain, 1 - substream))
+        if chain == remote or other is None:
+            continue
+        seen = other["begin"] if substream == 0 else other["next_index"]
+        if row["ready"] > seen:
+            heights = [run["height"] for run in pushed[lane] if run["first"] <= seen < run["first"] + run["count"]]
+            age = manifest.height - min(heights, default=manifest.height)
+            queue = "send" if substream else "receipt"
+            found.append(Backlog(chains[chain], chains[remote], queue, row["ready"] - seen, seen, age))
+    return sorted(found, key=lambda item: (-item.age, item.chain, item.remote, item.queue))
+
+
+def _rows(lake: Lake, manifest: Manifest, table: str) -> list[dict[str, Any]]:
+    files = manifest.state.get(table, {}).values()
+    tables: list[pa.Table] = [lake.storage.read_table(path) for path in files]
+    return [row for part in tables for row in part.to_pylist()]
