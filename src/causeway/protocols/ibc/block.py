@@ -60,8 +60,9 @@ def process_block(
     sent, receipts, slots = _outgoing(state, taken, context, log)
     sent = concat([sent, unserved, forged.select(sent.names)])
     state, outbound = push(state, sent, concat([taken.immediate, receipts]), context)
-    state = with_ready(replace(state, slots=slots))
-    return without_finished(_with_knowledge(state, plan)), outbound
+    ordered = context.options.order == "ordered"
+    state = with_ready(replace(state, slots=slots), ordered)
+    return without_finished(_with_knowledge(state, plan, ordered)), outbound
 
 
 def _with_tails(state: State, packets: Frame) -> State:
@@ -234,11 +235,13 @@ def _outgoing(state: State, taken: Handled, context: Context, log: EventLog) -> 
     return pushed, receipts.select([*PUSHED, "index"]), slots
 
 
-def _with_knowledge(state: State, plan: RelayPlan) -> State:
-    """Return the state with what relayers saw of the remote queues: how far our packets were received, and our receipts
-    processed."""
+def _with_knowledge(state: State, plan: RelayPlan, ordered: bool) -> State:
+    """Return the state with what relayers saw of the remote queues: how far our packets were received without a gap,
+    and our receipts processed."""
     connections = state.connections
     _, received = plan.seen.positions(connections["chain"], connections["remote"], RECEIPT)
+    if not ordered:
+        received = plan.seen.ready(connections["chain"], connections["remote"], RECEIPT)
     done, _ = plan.seen.positions(connections["chain"], connections["remote"], SEND)
     received, done = (
         np.maximum(connections[name], seen) for name, seen in (("peer_received", received), ("peer_done", done))

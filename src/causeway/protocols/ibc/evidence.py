@@ -57,7 +57,7 @@ def weigh(rows: Frame, proofs: Frame, messages: Frame, leaves: Digests, context:
     index, with their ``leaves``. Whether every entry is proved alone is an option.
     """
     single = context.options.relay.proofs == "single"
-    proof = _shown_proof(rows, proofs)
+    proof = shown_proof(rows, proofs)
     positions = _position_roots(rows, proofs, context)
     covered = np.flatnonzero(proof != NO_PROOF)
     tampered = (rows["alteration"][covered] == Alteration.TAMPERED).astype(np.int64)
@@ -78,6 +78,7 @@ def weigh(rows: Frame, proofs: Frame, messages: Frame, leaves: Digests, context:
     each = Groups(np.arange(len(shown)), np.ones(len(shown), dtype=np.int64), len(shown))
     size = groups.spread(runs["size"].astype(np.int64))
     first = np.maximum(rows["begin"][covered], runs["first"][of_row]) - runs["first"][of_row]
+    first[rows["alteration"][covered] == Alteration.FOREIGN] = 0  # whatever its indices are, it is shown from its begin
     place[covered] = groups.starts[of_row] + first.astype(np.int64)
     roots = run_roots(shown, each, own_place, size, own_sides, own_counts)
     return Evidence(roots, single, place, positions)
@@ -100,7 +101,7 @@ def _position_roots(rows: Frame, proofs: Frame, context: Context) -> dict[int, b
     return {int(submission): root.tobytes() for submission, root in zip(asking, roots, strict=True)}
 
 
-def _shown_proof(rows: Frame, proofs: Frame) -> Rows:
+def shown_proof(rows: Frame, proofs: Frame) -> Rows:
     """Return the proof that each submission carries, ``NO_PROOF`` where it covers not all of what is submitted.
 
     A foreign one is the first that another chain offers to the same zone.

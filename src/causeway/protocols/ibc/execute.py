@@ -69,7 +69,7 @@ def run_handlers(
         failed = order[outcome.failures["row"]]
         kept = _without_faults(answers, arrivals.take(failed), context)
         if len(kept) < len(answers):
-            _log_faults(answers, kept, log)
+            _log_faults(answers, kept, context, log)
             answers = kept
             continue
         silent = _silent(handled, np.argsort(by_sequence)[: len(handled)], outcome, order, context)
@@ -98,8 +98,8 @@ def _without_faults(answers: Frame, failed: Frame, context: Context) -> Frame:
     return answers.filter(stands)
 
 
-def _log_faults(answers: Frame, kept: Frame, log: EventLog) -> None:
-    """Leave one event for each queue whose answers were undone: at the first of them."""
+def _log_faults(answers: Frame, kept: Frame, context: Context, log: EventLog) -> None:
+    """Leave one event for each answer whose handler raised; in order, those behind it are undone by that."""
     gone = answers.filter(
         ~np.isin(
             answers["sequence"] * 2**32 + answers["index"].astype(np.int64),
@@ -107,7 +107,9 @@ def _log_faults(answers: Frame, kept: Frame, log: EventLog) -> None:
         )
     )
     gone = gone.take(stable_order(gone["chain"], gone["remote"], gone["index"]))
-    first = gone.take(groups_of(gone["chain"], gone["remote"]).starts)
+    first = gone
+    if context.options.order == "ordered":
+        first = gone.take(groups_of(gone["chain"], gone["remote"]).starts)
     why = np.full(len(first), Refusal.HandlerFault, dtype=np.int32)
     substream = np.full(len(first), RECEIPT, dtype=np.uint64)
     log.add(control_rows(first["chain"], first["remote"], substream, first["index"], why))

@@ -21,6 +21,7 @@ from causeway.protocols.ibc.state import (
     keys_of,
     lane_keys,
 )
+from causeway.protocols.ibc.unordered import first_missing
 from causeway.protocols.messages import NO_QUEUE, STREAMED_SCHEMA
 
 ENTRIES_SCHEMA = pa.schema([*STREAMED_SCHEMA, pa.field("sent_height", pa.uint64(), nullable=False)])
@@ -112,16 +113,20 @@ def without_finished(state: State) -> State:
     return replace(state, runs=runs.filter(runs["first"] + runs["count"] > done))
 
 
-def with_ready(state: State) -> State:
-    """Return the state with ``ready`` of each queue: where its written entries end."""
+def with_ready(state: State, ordered: bool) -> State:
+    """Return the state with ``ready`` of each queue: where its written entries end, in unordered queues where their
+    first stretch without a gap does."""
     queues, slots = state.queues, state.slots
     ready = queues["next_index"]
+    if not ordered:
+        receipts = (queues["substream"] == RECEIPT) & (queues["chain"] != queues["remote"])
+        ready = np.where(receipts, first_missing(queues, state.leaves), ready)
     if len(slots):
         ready = ready.copy()
         keys = lane_keys(slots["chain"], slots["remote"], RECEIPT)
         groups = groups_of(keys)  # by lane, then index: the first is the lowest
         rows = np.searchsorted(keys_of(queues), keys[groups.starts])
-        ready[rows] = slots["index"][groups.starts]
+        ready[rows] = np.minimum(ready[rows], slots["index"][groups.starts])
     return replace(state, queues=queues.with_columns(ready=ready))
 
 

@@ -14,9 +14,11 @@ import numpy as np
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.order import Rows, groups_of, pair_codes, stable_order
 from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.evidence import shown_proof
 from causeway.protocols.ibc.keys import Part
 from causeway.protocols.ibc.seen import Alteration, Call, Seen
 from causeway.protocols.ibc.state import FROZEN, RECEIPT, SEND, State, connection_positions, keys_of, lane_positions
+from causeway.protocols.ibc.unordered import bring, unsettled
 from causeway.protocols.ibc.upkeep import cleanups, timeouts
 from causeway.protocols.interference import Interference
 
@@ -27,10 +29,15 @@ def submissions(state: State, seen: Seen, faults: Interference, context: Context
     In the order in which the zones process them: by zone, relayer, remote chain, call and index.
     """
     everything = _with_progress(state, seen, context)
-    lanes = _pending(everything, seen, context)
+    ordered = context.options.order == "ordered"
+    lanes = _pending(everything, seen, context) if ordered else everything
+    missing = None if ordered else unsettled(state, everything, seen)
     pieces: list[Frame] = []
     for relayer in range(len(context.options.relayers)):
-        mine = _pieces(_share(lanes, relayer, context), seen, relayer)
+        if missing is None:
+            mine = _pieces(_share(lanes, relayer, context), seen, relayer)
+        else:
+            mine = bring(missing, seen, relayer, context)
         pieces += [mine, *_about_positions(state, seen, mine, everything, relayer, context)]
     rows = concat(pieces)
     rows = rows.filter(~faults.skipped(rows["chain"], rows["remote"], context.height))
@@ -176,10 +183,11 @@ ALTERATIONS = {
 def wanted_ranges(rows: Frame, state: State, seen: Seen, context: Context) -> tuple[Frame, Frame]:
     """Return the ranges of entries that a block must see, and those of its zones' own packets (``Plan``'s columns).
 
-    Wanted: every run of which a submission uses the proof, whole, and what the local lanes hold. Own: the packets to
-    which receipts are submitted.
+    Wanted: every run of which a submission uses the proof, whole, also another chain's; and what the local lanes hold.
+    Own: the packets to which receipts are submitted.
     """
-    used = np.unique(rows["proof"][rows["proof"] >= 0])
+    used = np.unique(np.concatenate([rows["proof"], shown_proof(rows, seen.proofs)]))
+    used = used[used >= 0]
     runs = seen.proofs.take(used)
     runs = runs.filter(runs["part"] == Part.INDEX)
     foreign = Frame(

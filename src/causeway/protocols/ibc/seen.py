@@ -68,11 +68,17 @@ class Seen:
 
     def positions(self, chain: Any, remote: Any, substream: int) -> tuple[Any, Any]:
         """Return head and tail of the queues that ``remote`` keeps for ``chain``; 0 where none is offered."""
+        return self._column("begin", chain, remote, substream), self._column("next_index", chain, remote, substream)
+
+    def ready(self, chain: Any, remote: Any, substream: int) -> Any:
+        """Return where the written entries of those queues end (``QUEUES_SCHEMA``); 0 where none is offered."""
+        return self._column("ready", chain, remote, substream)
+
+    def _column(self, name: str, chain: Any, remote: Any, substream: int) -> Any:
         rows = lane_positions(self.lanes, chain, remote, substream)
-        found = [np.zeros(len(rows), dtype=np.uint64) for _ in range(2)]
-        for column, name in zip(found, ("begin", "next_index"), strict=True):
-            column[rows >= 0] = self.lanes[name][rows[rows >= 0]]
-        return found[0], found[1]
+        found = np.zeros(len(rows), dtype=np.uint64)
+        found[rows >= 0] = self.lanes[name][rows[rows >= 0]]
+        return found
 
 
 def _turned(rows: Frame, context: Context) -> Frame:

@@ -20,6 +20,7 @@ from causeway.model.order import U64, Rows, lane_codes, pair_codes
 from causeway.protocols.ibc.entries import leaf_of, position_leaves
 from causeway.protocols.ibc.keys import HEAD_KEY, TAIL_KEY, Part
 from causeway.protocols.ibc.state import PROGRAM_TABLE, PROOFS_SCHEMA, SEND, State, keys_of
+from causeway.protocols.ibc.unordered import present
 from causeway.protocols.ibc.zones import Zones
 from causeway.protocols.sections import section_digests
 
@@ -153,7 +154,7 @@ def pending_runs(state: State) -> Frame:
     """Return the runs of queues (``RUNS_SCHEMA``) that relayers may still want a proof of.
 
     Of a send queue: what the remote chain, as far as relayers saw, has not received; of a receipt queue: what it has
-    not processed. Of a receipt queue only what is written.
+    not processed. Of a receipt queue only what is written; of an unordered one only what is still there.
     """
     runs = state.runs
     apart = runs["chain"] != runs["remote"]
@@ -169,7 +170,7 @@ def pending_runs(state: State) -> Frame:
     runs = runs.filter(runs["first"] + runs["count"] > seen)
     lane = np.searchsorted(keys_of(state.queues), keys_of(runs))
     first = np.maximum(runs["first"], state.queues["begin"][lane])
-    return runs.with_columns(first=first, count=runs["first"] + runs["count"] - first)
+    return present(runs.with_columns(first=first, count=runs["first"] + runs["count"] - first), state.leaves)
 
 
 __all__ = ["Committing", "Store", "application_entries", "commit", "pending_runs"]
