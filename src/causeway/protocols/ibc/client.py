@@ -24,7 +24,7 @@ from causeway.commitments.tendermint.trust import SignatureCheck, TrustedHeader,
 from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.commitments.tendermint.validators import ValidatorSet
 from causeway.model.frame import Frame, concat
-from causeway.model.order import lane_codes, stable_order
+from causeway.model.order import groups_of, lane_codes, stable_order
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.state import FROZEN, TRUST_SCHEMA, State, connection_positions
@@ -138,7 +138,15 @@ class Clients:
         self._context = context
         self._trust = state.trust
         self._connections = state.connections
-        self._codes = lane_codes(state.trust["chain"], state.trust["remote"])
+        chain, remote, frozen = (state.connections[name].tolist() for name in ("chain", "remote", "frozen"))
+        self._frozen_before = dict(zip(zip(chain, remote, strict=True), frozen, strict=True))
+        # Each connection's rows of the trust table, from the first to behind the last.
+        lanes = groups_of(state.trust["chain"], state.trust["remote"])
+        of_lane = (state.trust["chain"][lanes.starts], state.trust["remote"][lanes.starts])
+        first, last = lanes.starts.tolist(), (lanes.starts + lanes.counts).tolist()
+        names = zip(*(column.tolist() for column in of_lane), strict=True)
+        self._rows = dict(zip(names, zip(first, last, strict=True), strict=True))
+        self._outcomes: dict[tuple[int, TrustedHeader, bytes], Refusal | TrustedHeader] = {}
         self._period = round(context.options.unbonding_seconds * SECOND)
         self._added: dict[tuple[int, int], list[TrustedHeader]] = {}
         self._frozen: set[tuple[int, int]] = set()
@@ -155,8 +163,8 @@ class Clients:
 
     def frozen(self, chain: int, remote: int) -> bool:
         """Return whether a connection is frozen by now."""
-        place = int(connection_positions(self._connections, np.array([chain]), np.array([remote]))[0])
-        return (chain, remote) in self._frozen or bool(place >= 0 and self._connections["frozen"][place] == FROZEN)
+        lane = (chain, remote)
+        return lane in self._frozen or self._frozen_before.get(lane) == FROZEN
 
     def update(self, chain: int, remote: int, certification: bytes) -> Refusal:
         """Update the client of ``remote`` on ``chain`` (``updateHeader``, 3.1).
@@ -164,21 +172,13 @@ class Clients:
         Returns ``ACCEPTED``; ``NoOp`` for a header that is trusted already; or why the header is refused.
         ``ConnectionFrozen`` also when this header contradicts a trusted one, which freezes the connection (X-3).
         """
-        place = int(connection_positions(self._connections, np.array([chain]), np.array([remote]))[0])
-        if place < 0:
+        if (chain, remote) not in self._frozen_before:
             return Refusal.UnregisteredSender
         if self.frozen(chain, remote):
             return Refusal.ConnectionFrozen
-        offered = _decoded(certification)
-        base = self._below(chain, remote, offered.height)
-        own, _ = validators_of_zone(remote, self._context)
-        update = HeaderUpdate.on(base.height, own, offered.signed_header, offered.validators)
-        options = TrustOptions(self._context.zones.names[remote], self._period)
-        try:
-            verify_header(base, update, options, self._context.time, signatures=_remembering(certification))
-        except (ClientExpired, InvalidHeader, NeedIntermediateHeader) as error:
-            return Refusal[error.name]
-        found = TrustedHeader.of(update.signed_header.header, self._context.time, self._context.height)
+        found = self._outcome(remote, self._below(chain, remote, _decoded(certification).height), certification)
+        if isinstance(found, Refusal):
+            return found
         known = self._trusted(chain, remote, found.height)
         if known is None:
             self._added.setdefault((chain, remote), []).append(found)
@@ -187,6 +187,27 @@ class Clients:
             return Refusal.NoOp
         self._frozen.add((chain, remote))
         return Refusal.ConnectionFrozen
+
+    def _outcome(self, remote: int, base: TrustedHeader, certification: bytes) -> Refusal | TrustedHeader:
+        """Return what a header is, verified by a trusted one: trusted from now on, or refused.
+
+        All zones of a block have one clock, so those that trust the same header come to the same result.
+        """
+        key = (remote, base, certification)
+        if key not in self._outcomes:
+            self._outcomes[key] = self._verify(remote, base, certification)
+        return self._outcomes[key]
+
+    def _verify(self, remote: int, base: TrustedHeader, certification: bytes) -> Refusal | TrustedHeader:
+        offered = _decoded(certification)
+        own, _ = validators_of_zone(remote, self._context)
+        update = HeaderUpdate.on(base.height, own, offered.signed_header, offered.validators)
+        options = TrustOptions(self._context.zones.names[remote], self._period)
+        try:
+            verify_header(base, update, options, self._context.time, signatures=_remembering(certification))
+        except (ClientExpired, InvalidHeader, NeedIntermediateHeader) as error:
+            return Refusal[error.name]
+        return TrustedHeader.of(update.signed_header.header, self._context.time, self._context.height)
 
     def after(self) -> tuple[Frame, Frame]:
         """Return ``trust`` and ``connections`` after the block; headers too old to build on are forgotten, but for the
@@ -212,26 +233,27 @@ class Clients:
             connections = connections.with_columns(frozen=frozen)
         return trust, connections
 
-    def _rows_of(self, chain: int, remote: int) -> tuple[int, int]:
-        code = lane_codes(np.array([chain]), np.array([remote]))
-        start = int(np.searchsorted(self._codes, code)[0])
-        return start, int(np.searchsorted(self._codes, code, side="right")[0])
-
     def _trusted(self, chain: int, remote: int, height: int) -> TrustedHeader | None:
         for header in self._added.get((chain, remote), []):
             if header.height == height:
                 return header
-        start, stop = self._rows_of(chain, remote)
-        row = start + int(np.searchsorted(self._trust["height"][start:stop], height))
-        return self._header(row) if row < stop and int(self._trust["height"][row]) == height else None
+        row = self._row_below(chain, remote, height + 1)
+        return self._header(row) if row >= 0 and int(self._trust["height"][row]) == height else None
 
     def _below(self, chain: int, remote: int, height: int) -> TrustedHeader:
         """Return the highest trusted header below a height; the root of trust is below all."""
         newest = [header for header in self._added.get((chain, remote), []) if header.height < height]
         if newest:
             return newest[-1]
-        start, stop = self._rows_of(chain, remote)
-        return self._header(start + int(np.searchsorted(self._trust["height"][start:stop], height)) - 1)
+        return self._header(self._row_below(chain, remote, height))
+
+    def _row_below(self, chain: int, remote: int, height: int) -> int:
+        """Return the row of the highest header below a height that was trusted before this block, -1 if none was."""
+        start, stop = self._rows.get((chain, remote), (0, 0))
+        heights = self._trust["height"]
+        if stop > start and heights[stop - 1] >= height:
+            stop = start + int(np.searchsorted(heights[start:stop], height))
+        return stop - 1 if stop > start else -1
 
     def _header(self, row: int) -> TrustedHeader:
         trust = self._trust

@@ -25,7 +25,6 @@ from causeway.protocols.ibc.state import (
     State,
     keys_of,
     lane_keys,
-    lane_positions,
 )
 
 
@@ -99,6 +98,8 @@ class Judging:
         self._processed: dict[tuple[Lane, int], Intervals] = {}
         self._cleaned: dict[Lane, int] = {}
         self._leaf_keys: U64 | None = None
+        named = (state.queues[name].tolist() for name in ("chain", "remote", "substream"))
+        self._queue_rows = {queue: row for row, queue in enumerate(zip(*named, strict=True))}
         self._connected = set(zip(*(state.connections[name].tolist() for name in ("chain", "remote")), strict=True))
 
     def connection_refused(self, lane: Lane) -> Refusal | None:
@@ -207,8 +208,7 @@ class Judging:
         return found
 
     def _queue(self, lane: Lane, substream: int) -> int:
-        chain, remote = (np.array([position]) for position in lane)
-        return int(lane_positions(self._state.queues, chain, remote, substream)[0])
+        return self._queue_rows.get((*lane, substream), -1)
 
     def _unseen(self, lane: Lane, call: int, begin: int, end: int) -> Parts:
         """Cut a run of an unordered queue: into what was processed before, and what was not (X-6)."""
