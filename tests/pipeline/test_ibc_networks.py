@@ -130,8 +130,17 @@ def test_what_waits_to_be_relayed_is_told_with_its_age(tmp_path: Path, spark: Sp
     assert (backlog.chain, backlog.remote, backlog.queue) == ("north", "east", "send")
     assert (backlog.waiting, backlog.oldest, backlog.age) == (9, 0, 8)
     assert waiting([backlog]) == (
-        "9 entries of 1 queues wait to be relayed; the oldest is 0 of north's send queue for east, for 8 heights."
+        "9 entries of 1 queue wait to be relayed; the oldest is 0 of north's send queue for east, for 8 heights."
     )
+
+
+def test_what_timed_out_waits_for_nobody(tmp_path: Path, spark: SparkSession) -> None:
+    drop = '[[faults]]\nkind = "drop"\nsource = "north"\ndestination = "east"\nfrom = 1\n'
+    limits = '[options]\ntimeouts = "on"\ntimeout_blocks = 2\n'
+    net = opened(tmp_path, BASE + limits + CHAINS + PROGRAMS + drop + SCRIPT + calls("echo", range(2)))
+    net.run()
+    assert net.summary()["rejected"] == 6
+    assert backlogs(net.lake, net.manifest) == []
 
 
 def rows_of(net: object, table: str) -> list[dict[str, object]]:

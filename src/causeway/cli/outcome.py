@@ -223,9 +223,10 @@ def relayed(relayer: Mapping[str, Any]) -> str:
 def waiting(backlogs: Sequence[Backlog]) -> str:
     """Return what waits to be relayed, in one line."""
     first = backlogs[0]
+    entries, queues = sum(backlog.waiting for backlog in backlogs), len(backlogs)
     return (
-        f"{sum(backlog.waiting for backlog in backlogs):,} entries of {len(backlogs):,} queues wait to be relayed; the "
-        f"oldest is {first.oldest} of {escape(first.chain)}'s {first.queue} queue for {escape(first.remote)}, for "
+        f"{entries:,} {'entry' if entries == 1 else 'entries'} of {queues:,} {'queue' if queues == 1 else 'queues'} "
+        f"{'waits' if entries == 1 else 'wait'} to be relayed; the oldest is {first.oldest} of {escape(first.chain)}'s {first.queue} queue for {escape(first.remote)}, for "
         f"{first.age:,} heights."
     )
 

@@ -63,7 +63,8 @@ def backlogs(lake: Lake, manifest: Manifest) -> list[Backlog]:
         other = queues.get((remote, chain, 1 - substream))
         if chain == remote or other is None:
             continue
-        seen = other["begin"] if substream == 0 else other["next_index"]
+        # What timed out or was cleaned is gone, whether the other side has seen it or not.
+        seen = max(row["begin"], other["begin"] if substream == 0 else other["next_index"])
         if row["ready"] > seen:
             heights = [run["height"] for run in pushed[lane] if run["first"] <= seen < run["first"] + run["count"]]
             age = manifest.height - min(heights, default=manifest.height)
