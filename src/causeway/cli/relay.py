@@ -101,12 +101,15 @@ async def _relay(
     metrics_port: int | None,
     view: _View,
 ) -> list[Progress]:
-    from causeway.service.client import LakeClient
+    from causeway.service.client import LakeClient, ServiceError
     from causeway.service.relay_metrics import serve_metrics
     from causeway.service.relaying import Relaying, directions_between
 
     async with LakeClient(urls[0]) as a, LakeClient(urls[1]) as b:
-        directions, rules = await directions_between(a, b, only, to)
+        try:
+            directions, rules = await directions_between(a, b, only, to)
+        except ServiceError as error:
+            raise InvalidInput(str(error)) from None
         relaying = Relaying(
             {"a": a, "b": b}, directions, rules, settings, pacing, name, faults, seed, report=view.update
         )

@@ -122,6 +122,8 @@ class Views:
             InvalidInput: there is no such chain here, or it is not connected (``LakeError``: no such height).
         """
         height = self._known(chain, height)
+        if not len(self._of_lane("connections", chain, remote, height)):
+            raise InvalidInput(f"remote: {chain} is not connected with {remote}")
         return {
             "chain": chain,
             "remote": remote,
@@ -134,8 +136,6 @@ class Views:
 
     def _queue(self, chain: str, remote: str, height: int, substream: int) -> dict[str, Any]:
         queues = self._of_lane("queues", chain, remote, height, substream)
-        if not len(queues):
-            raise InvalidInput(f"remote: {chain} is not connected with {remote}")
         entries = self._of_lane("leaves", chain, remote, height, substream)["index"]
         pushed = self._pushed(entries, self._of_lane("runs", chain, remote, height, substream))
         index = np.arange(len(entries), dtype=np.uint64)

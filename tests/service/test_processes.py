@@ -1,0 +1,184 @@
+"""Real processes: two served lakes and relay processes between them, which are killed, started again and doubled."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from causeway.network.scenario import load_scenario
+from causeway.service.node import Node, Pace
+from causeway.service.views import Views
+from tests.service.lakes import ENDS, OTHER, Lakes, scenario_text
+
+SECONDS = 120.0
+"""After so long something hangs."""
+
+
+def start(*arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "causeway.cli", *arguments]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+
+
+def line_of(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Return the next line that a process prints, a JSON object."""
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    if not line:
+        raise AssertionError(f"the process ended with {process.wait()}: {process.communicate()[1]}")
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
+    """Return exit code and standard error of a process that is ending."""
+    _, error = process.communicate(timeout=SECONDS)
+    return process.returncode, error
+
+
+class Served:
+    """Both lakes, each served by a process."""
+
+    def __init__(self, folder: Path, calls: int, *arguments: str) -> None:
+        self.folder, self.arguments = folder, arguments
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self.urls: dict[str, str] = {}
+        for own in ENDS:
+            (folder / f"{own}.toml").write_text(scenario_text(own, calls))
+        for own in ENDS:
+            self.processes[own] = self._start(own)
+        for own in ENDS:
+            self.urls[own] = line_of(self.processes[own])["url"]
+
+    def _start(self, own: str, port: int = 0) -> subprocess.Popen[str]:
+        place = [str(self.folder / own), "--scenario", str(self.folder / f"{own}.toml"), "--port", str(port)]
+        return start("serve", *place, "--json", *self.arguments)
+
+    def again(self, own: str) -> None:
+        """Start a server that ended again, at its address."""
+        self.processes[own] = self._start(own, int(self.urls[own].rsplit(":", 1)[1]))
+        line_of(self.processes[own])
+
+    def relay(self, *arguments: str) -> subprocess.Popen[str]:
+        return start("relay", *self.urls.values(), "--json", "--poll", "0.05", *arguments)
+
+    def lane(self, chain: str) -> dict[str, Any]:
+        """Return what a chain has for the other one."""
+        answer = httpx.get(f"{self.urls[chain]}/v1/chains/{chain}/queues/{OTHER[chain]}", timeout=30)
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def wait_until(self, calls: int) -> None:
+        """Wait until all calls of both are answered."""
+        end = time.monotonic() + SECONDS
+        while any(self.lane(chain)["send"]["head"] < calls for chain in ENDS):
+            assert time.monotonic() < end, "calls are still not answered"
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        for process in self.processes.values():
+            process.terminate()
+            assert ended(process)[0] == 0
+
+
+@contextmanager
+def served(folder: Path, calls: int, *arguments: str) -> Iterator[Served]:
+    lakes = Served(folder, calls, *arguments)
+    try:
+        yield lakes
+    finally:
+        for process in lakes.processes.values():
+            process.kill()
+            process.communicate()
+
+
+def check(folder: Path, calls: int) -> Lakes:
+    """Assert what came of all calls, from the lakes that the processes left."""
+    lakes = Lakes.__new__(Lakes)
+    lakes.nodes = {
+        own: Node(load_scenario(folder / f"{own}.toml"), str(folder / own), Pace(0, on_demand=True)) for own in ENDS
+    }
+    lakes.views = {own: Views(node.opened) for own, node in lakes.nodes.items()}
+    try:
+        lakes.check(calls)
+        outcome = lakes.outcome()
+        for chain in ENDS:
+            state = outcome[f"caller-{chain}"]
+            assert (state["answered"], state["rejected"], state["malformed"]) == (calls, 0, 0)
+    finally:
+        lakes.close()
+    return lakes
+
+
+def test_one_relay_process_brings_everything_and_ends(tmp_path: Path) -> None:
+    with served(tmp_path, 6, "--on-demand", "--block-seconds", "0") as lakes:
+        relay = lakes.relay("--once")
+        assert ended(relay) == (0, "")
+        lakes.stop()
+    check(tmp_path, 6)
+
+
+def test_killed_and_doubled_relay_processes_have_one_effect(tmp_path: Path) -> None:
+    with served(tmp_path, 60, "--on-demand", "--block-seconds", "0.2") as lakes:
+        for turn in range(4):
+            # Small transactions, so that a kill comes in the middle of them.
+            relay = lakes.relay("--name", "killed", "--max-calls", "4", "--max-packets", "9")
+            for _ in range(turn):
+                line_of(relay)
+            relay.send_signal(signal.SIGKILL)
+            relay.communicate()
+        faulty = lakes.relay("--name", "faulty", "--max-calls", "8", "--fault", "loss=0.2,delay=2,duplicate=0.3")
+        honest = lakes.relay("--name", "honest", "--max-calls", "8", "--metrics-port", "0")
+        lakes.wait_until(60)
+        for relay in (faulty, honest):
+            relay.terminate()
+            assert ended(relay)[0] == 0
+        lakes.stop()
+    check(tmp_path, 60)
+
+
+def test_a_killed_server_goes_on_where_it_was(tmp_path: Path) -> None:
+    with served(tmp_path, 40, "--on-demand", "--block-seconds", "0.2") as lakes:
+        relay = lakes.relay("--max-calls", "5", "--max-packets", "5")
+        line_of(relay)
+        lakes.processes["right"].kill()
+        lakes.processes["right"].communicate()
+        lakes.again("right")
+        lakes.wait_until(40)
+        relay.terminate()
+        assert ended(relay)[0] == 0
+        lakes.stop()
+    check(tmp_path, 40)
+
+
+def test_bad_input_is_told_in_one_line(tmp_path: Path) -> None:
+    relay = start("relay", "http://127.0.0.1:9", "http://127.0.0.1:9", "--once")
+    code, error = ended(relay)
+    assert code == 2
+    assert error.count("\n") == 1
+    assert "http://127.0.0.1:9/v1/status" in error
+    (tmp_path / "ic.toml").write_text('[network]\nprotocol = "ic"\n[[chains]]\nname = "one"\n')
+    serve = start("serve", str(tmp_path / "lake"), "--scenario", str(tmp_path / "ic.toml"), "--port", "0")
+    code, error = ended(serve)
+    assert (code, error.count("\n")) == (2, 1)
+    assert "network.protocol: ic: only ibc is served" in error
+    missing = start("serve", str(tmp_path / "lake"), "--port", "0")
+    code, error = ended(missing)
+    assert (code, error.count("\n")) == (2, 1)
+    assert "holds no lake" in error
+
+
+def test_a_server_without_any_pace_is_refused(tmp_path: Path) -> None:
+    code, error = ended(start("serve", str(tmp_path / "lake"), "--block-seconds", "0"))
+    assert code == 2
+    assert "add --on-demand" in error

@@ -1,0 +1,158 @@
+"""Scenarios with external chains, settings of relay processes, and what they do with lakes that do not go together."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from causeway.model.errors import InvalidInput
+from causeway.network.scenario import load_scenario
+from causeway.service.client import LakeClient, Refused, ServiceError
+from causeway.service.faults import Faults, FaultSettings
+from causeway.service.relayer import Submit
+from causeway.service.relaying import directions_between, relayer_number
+from tests.service.lakes import scenario_text
+
+
+def test_external_chains_are_for_ibc_alone(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text(scenario_text("left").replace('"ibc"', '"ic"'))
+    with pytest.raises(InvalidInput, match=r"chains\[1\]\.external: only under ibc can a chain be another lake's"):
+        load_scenario(path)
+
+
+def test_a_lake_runs_at_least_one_chain(tmp_path: Path) -> None:
+    path = tmp_path / "scenario.toml"
+    path.write_text(scenario_text("neither"))
+    with pytest.raises(InvalidInput, match="chains: all are external"):
+        load_scenario(path)
+
+
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("los=0.1", "fault: 'los'; allowed: loss, delay, duplicate"),
+        ("loss=x", "'x' is no number"),
+        ("loss=1.5", "allowed: 0 to 1"),
+        ("delay=1.5", "allowed: 0 to 1000, whole"),
+    ],
+)
+def test_faults_that_are_none(text: str, error: str) -> None:
+    with pytest.raises(InvalidInput, match=error):
+        FaultSettings.parse(text)
+
+
+def test_faults_follow_from_the_seed() -> None:
+    settings = FaultSettings.parse("loss=0.3,delay=3,duplicate=0.4")
+    assert settings == FaultSettings(0.3, 3, 0.4)
+    sent = [Submit("a", "left", bytes([number]), 0, 1, False) for number in range(100)]
+
+    def run(seed: str) -> list[list[int]]:
+        faults = Faults(settings, seed)
+        return [[copy.transaction[0] for copy in faults.applied(one)] for one in sent]
+
+    assert run("1") == run("1") != run("2")
+    everything = [number for copies in run("1") for number in copies]
+    assert len(set(everything)) < 90
+    assert len(everything) > len(set(everything))
+    assert everything != sorted(everything)
+
+
+def test_a_relayers_number_follows_from_its_name() -> None:
+    assert relayer_number("17") == 17
+    assert relayer_number("relay") == relayer_number("relay") != relayer_number("other")
+    assert 0 <= relayer_number("any name at all") < 2**31
+
+
+def status_of(*chains: tuple[str, bool], **options: Any) -> dict[str, Any]:
+    known = {"order": "ordered", "expiry": "strict", "timeouts": "off", "cleanup": "off", "unbonding_ns": 10}
+    named = [{"name": name, "external": external} for name, external in chains]
+    pairs = [[one, other] for one, outside in chains for other, _ in chains if one != other and not outside]
+    return {"chains": named, "connections": pairs, "options": {**known, **options}}
+
+
+def between(a: dict[str, Any], b: dict[str, Any], only: tuple[str, ...] = (), side: str = "both") -> list[str]:
+    async def find() -> list[str]:
+        served = {"a": a, "b": b}
+        transport = httpx.MockTransport(lambda request: httpx.Response(200, json=served[request.url.host]))
+        async with (
+            LakeClient("http://a", transport=transport) as one,
+            LakeClient("http://b", transport=transport) as other,
+        ):
+            directions, _ = await directions_between(one, other, only, side)
+            return [str(direction) for direction in directions]
+
+    return asyncio.run(find())
+
+
+A = status_of(("one", False), ("two", False), ("three", True))
+B = status_of(("one", True), ("two", True), ("three", False))
+
+
+def test_directions_are_found_by_what_is_external() -> None:
+    assert between(A, B) == ["one>three", "two>three", "three>one", "three>two"]
+    assert between(A, B, ("three/two",)) == ["two>three", "three>two"]
+    assert between(A, B, ("one/three",), "b") == ["one>three"]
+
+
+@pytest.mark.parametrize(
+    ("other", "error"),
+    [
+        (A, "both lakes run one, two"),
+        (status_of(("one", True), ("three", False), cleanup="on"), "the options of the two networks differ"),
+        (status_of(("four", False), ("one", True)), "have no such connection"),
+    ],
+)
+def test_lakes_that_do_not_go_together(other: dict[str, Any], error: str) -> None:
+    with pytest.raises(InvalidInput, match=error):
+        between(A, other)
+
+
+def asked(respond: Any, tries: int = 3) -> Any:
+    async def ask() -> Any:
+        async with LakeClient("http://a", tries=tries, transport=httpx.MockTransport(respond)) as client:
+            return await client.submit("left", 1, b"x", 0)
+
+    return asyncio.run(ask())
+
+
+def test_a_lake_that_is_busy_is_asked_again() -> None:
+    answers = iter(
+        [httpx.Response(503, json={"text": "full"}), httpx.Response(202, json={"ticket": 4, "height": None})]
+    )
+    assert asked(lambda request: next(answers)) == (4, None)
+
+
+def test_a_transaction_that_may_have_arrived_is_not_sent_again() -> None:
+    tried: list[str] = []
+
+    def broken(request: httpx.Request) -> httpx.Response:
+        tried.append(request.url.path)
+        raise httpx.ReadTimeout("no answer", request=request)
+
+    with pytest.raises(ServiceError, match="no answer"):
+        asked(broken)
+    assert len(tried) == 1
+
+
+@pytest.mark.parametrize(
+    ("response", "error", "text"),
+    [
+        (httpx.Response(400, json={"error": "InvalidInput", "text": "relayer: missing"}), Refused, "relayer: missing"),
+        (httpx.Response(200, text="<html>"), ServiceError, "no served lake"),
+        (httpx.Response(200, json=[1]), ServiceError, "no served lake"),
+        (httpx.Response(200, json={"ticket": "many"}), ServiceError, "not the answer that was to come"),
+    ],
+)
+def test_answers_that_are_none(response: httpx.Response, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        asked(lambda request: response)
+
+
+def test_an_address_that_is_none() -> None:
+    with pytest.raises(InvalidInput, match="write it as http://HOST:PORT"):
+        LakeClient("localhost:8421")
