@@ -11,18 +11,28 @@ from hypothesis import strategies as st
 from causeway.commitments.errors import ProofError
 from causeway.commitments.ics23.batch import batch_verify_membership, batch_verify_non_membership
 from causeway.commitments.ics23.chained import verify_chained_membership, verify_chained_non_membership
-from causeway.commitments.ics23.entries import Entries, KnownKey, ranks, sorted_entries
+from causeway.commitments.ics23.entries import (
+    Entries,
+    KnownKey,
+    NothingToProve,
+    StoreError,
+    UnknownKey,
+    ranks,
+    sorted_entries,
+)
 from causeway.commitments.ics23.iavl_store import IavlStore
 from causeway.commitments.ics23.levels import Levels
 from causeway.commitments.ics23.many import verify_many
 from causeway.commitments.ics23.multi_store import MultiStore
 from causeway.commitments.ics23.proof_specs import IAVL_SPEC, SMT_SPEC, TENDERMINT_SPEC
 from causeway.commitments.ics23.range_proof import verify_range_proof
+from causeway.commitments.ics23.row_proofs import RowStore
 from causeway.commitments.ics23.simple_store import SimpleStore
 from causeway.commitments.ics23.smt import SmtStore
 from causeway.commitments.ics23.store_proofs import ProvableStore
 from causeway.commitments.ics23.verify import verify_membership, verify_non_membership
 from causeway.commitments.wire.ics23_pb2 import ProofSpec
+from causeway.model.errors import InvalidInput
 from tests.property.ics23_reference import Node, iavl_commit, simple_root, smt_root
 
 # Few letters, the lowest byte among them: keys that extend one another and share what comes after.
@@ -46,7 +56,7 @@ def entries(store: dict[bytes, bytes]) -> Entries:
     return sorted_entries(column(list(store)), column(list(store.values())))
 
 
-def built(kind: str, store: dict[bytes, bytes]) -> ProvableStore:
+def built(kind: str, store: dict[bytes, bytes]) -> RowStore:
     if kind == "simple":
         return SimpleStore.over(entries(store))
     if kind == "iavl":
@@ -149,6 +159,70 @@ def test_whatever_is_there_is_proven_and_whatever_is_not_there_too(kind, content
     for batch in (store.batch_proof(column(wanted)), store.compressed_proof(column(wanted))):
         batch_verify_membership(spec, store.root, batch, {key: content[key] for key in wanted if key in content})
         batch_verify_non_membership(spec, store.root, batch, absent)
+
+
+def assert_rows_are_as_columns(store: RowStore, absent: list[bytes]) -> None:
+    """Compare what is made one by one with what the columns make, which is what many proofs are made of."""
+    places = np.arange(len(store))
+    there = store.entries_at(places).keys.to_pylist()
+    by_columns = ProvableStore.existence_proofs(store, places).to_pylist()
+    for start in range(0, len(store), store.few):
+        few = store.existence_proofs(places[start : start + store.few])
+        assert few.type == pa.binary() and few.to_pylist() == by_columns[start : start + store.few]
+    assert store.existence_proofs(places[::-1][:3]).to_pylist() == by_columns[::-1][:3]
+    assert [store.prove_existence(key) for key in there] == [store.prove(key) for key in there] == by_columns
+    missing = ProvableStore.absence_proofs(store, column(absent)).to_pylist()
+    assert [store.prove(key) for key in absent] == missing
+    assert store.absence_proofs(column(absent[:2])).to_pylist() == missing[:2]
+    wanted = column([*there[:4], *absent[:3]])
+    assert store.batch_proof(wanted) == ProvableStore.batch_proof(store, wanted)
+    for position in (-1, len(store)):
+        for count in (1, store.few + 1):
+            with pytest.raises(StoreError, match="positions from"):
+                store.existence_proofs(np.full(count, position))
+
+
+@pytest.mark.parametrize("kind", SPECS)
+@settings(deadline=None, max_examples=30)
+@given(STORES, st.lists(KEYS | NUMBERED, max_size=6))
+def test_one_proof_has_the_bytes_of_many(kind, content, others) -> None:
+    assert_rows_are_as_columns(built(kind, content), [key for key in others if key not in content])
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_one_proof_has_the_bytes_of_many_in_a_large_store(kind) -> None:
+    content = {b"q" + number.to_bytes(8, "big"): number.to_bytes(2, "big") * 70 for number in range(700)}
+    absent = [b"a", b"q" + bytes(7) + b"\x01\x00", b"q" + (350).to_bytes(8, "big") + b"x", b"z"]
+    if kind != "iavl":
+        assert_rows_are_as_columns(built(kind, content), absent)
+        return
+    # Heights, sizes and versions of one byte and of two.
+    store = IavlStore()
+    for start in range(0, 700, 7):
+        some = list(content)[start : start + 7]
+        version = store.commit(entries({key: content[key] for key in some}), column([]))
+    assert_rows_are_as_columns(version, absent)
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_one_proof_of_nothing(kind) -> None:
+    empty = {
+        "simple": SimpleStore.empty(), "iavl": IavlStore().at(0), "smt": SmtStore(column([]), column([]))
+    }[kind]  # fmt: skip
+    for prove in (
+        empty.prove,
+        lambda key: empty.absence_proofs(column([key])),
+        lambda key: empty.batch_proof(column([key])),
+    ):
+        with pytest.raises(NothingToProve):
+            prove(b"key")
+    with pytest.raises(UnknownKey):
+        empty.prove_existence(b"key")
+    with pytest.raises(StoreError):
+        empty.existence_proofs(np.array([0]))
+    assert len(empty.existence_proofs(np.array([], dtype=np.int64))) == 0
+    with pytest.raises(InvalidInput):
+        built(kind, {b"key": b"value"}).absence_proofs(pa.array([b"a", None], pa.binary()))
 
 
 def verify_either(spec: ProofSpec, root: bytes, proof: bytes, key: bytes, value: bytes | None) -> None:

@@ -28,7 +28,8 @@ from causeway.commitments.ics23.entries import ConflictingChange, Entries, Store
 from causeway.commitments.ics23.iavl_bulk import ascending_tree
 from causeway.commitments.ics23.iavl_tree import NONE, IavlEditor, IavlNodes
 from causeway.commitments.ics23.levels import Positions
-from causeway.commitments.ics23.store_proofs import INNER_HEAD, PATH, ProvableStore
+from causeway.commitments.ics23.row_proofs import Row, RowStore
+from causeway.commitments.ics23.store_proofs import INNER_HEAD, PATH
 from causeway.commitments.merkle import EMPTY_ROOT
 from causeway.commitments.varints import uvarint
 
@@ -208,7 +209,7 @@ class IavlStore:
         return sha256_in_pieces(len(size), preimages)
 
 
-class IavlVersion(ProvableStore):
+class IavlVersion(RowStore):
     """A committed version of a tree; it stays as it is whatever is committed later.
 
     Attributes:
@@ -216,6 +217,7 @@ class IavlVersion(ProvableStore):
     """
 
     __slots__ = ("_digests", "_nodes", "_root", "version")
+    few = 48
 
     def __init__(self, nodes: IavlNodes, digests: Digests, root: int, version: int) -> None:
         self._nodes = nodes
@@ -238,21 +240,57 @@ class IavlVersion(ProvableStore):
 
     def locate(self, keys: pa.BinaryArray) -> tuple[Positions, Mask]:
         """Return for each key how many entries come before it, and whether the entry there is its own."""
-        nodes = self._nodes
         places, there = np.zeros(len(keys), dtype=np.int64), np.zeros(len(keys), dtype=bool)
-        if self._root == NONE:
-            return places, there
         for row, key in enumerate(keys.to_pylist()):
-            node, place = self._root, 0
-            while nodes.height[node]:
-                if key < nodes.keys[nodes.entry[node]]:
-                    node = nodes.left[node]
-                else:
-                    place += nodes.size[nodes.left[node]]
-                    node = nodes.right[node]
-            here = nodes.keys[nodes.entry[node]]
-            places[row], there[row] = place + (here < key), here == key
+            places[row], there[row] = self.find(key)
         return places, there
+
+    def find(self, key: bytes) -> tuple[int, bool]:
+        """Return how many entries come before ``key``, and whether the entry there is its own."""
+        nodes = self._nodes
+        if self._root == NONE:
+            return 0, False
+        node, place = self._root, 0
+        while nodes.height[node]:
+            if key < nodes.keys[nodes.entry[node]]:
+                node = nodes.left[node]
+            else:
+                place += nodes.size[nodes.left[node]]
+                node = nodes.right[node]
+        here = nodes.keys[nodes.entry[node]]
+        return place + (here < key), here == key
+
+    def row(self, position: int) -> Row:
+        """Return the entry at ``position`` with its way to the root."""
+        nodes = self._nodes
+        path = []
+        node, remaining = self._root, position
+        while nodes.height[node]:
+            left = nodes.left[node]
+            goes_right = remaining >= nodes.size[left]
+            path.append(self._step_field(node, goes_right))
+            if goes_right:
+                remaining -= nodes.size[left]
+            node = nodes.right[node] if goes_right else left
+        prefix = LEAF_HEIGHT_AND_SIZE + uvarint(2 * nodes.version[node])
+        leaf_op = b"%c%b%c%b" % (len(LEAF_OP_HEAD) + 1 + len(prefix), LEAF_OP_HEAD, len(prefix), prefix)
+        entry = nodes.entry[node]
+        return Row(nodes.keys[entry], nodes.values[entry], leaf_op, b"".join(reversed(path)))
+
+    def _step_field(self, node: int, goes_right: bool) -> bytes:
+        """Return the ``path`` field of one step."""
+        nodes = self._nodes
+        numbers = b"".join([uvarint(2 * column[node]) for column in (nodes.height, nodes.size, nodes.version)])
+        if goes_right:
+            sibling, suffix_bytes = self._digests[nodes.left[node]].tobytes(), 0
+            prefix_bytes = len(numbers) + 2 + DIGEST_BYTES
+            rest = CHILD_HEAD + sibling + CHILD_HEAD
+        else:
+            sibling, suffix_bytes = self._digests[nodes.right[node]].tobytes(), 3 + DIGEST_BYTES
+            prefix_bytes = len(numbers) + 1
+            rest = RIGHT_SIBLING + sibling
+        length = len(INNER_HEAD) + 1 + prefix_bytes + suffix_bytes
+        return b"%b%c%b%c%b%b" % (PATH, length, INNER_HEAD, prefix_bytes, numbers, rest)
 
     def entries_at(self, positions: Positions) -> Entries:
         """Return the entries at ``positions``, in that order."""

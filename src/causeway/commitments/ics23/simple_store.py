@@ -7,11 +7,12 @@ import pyarrow as pa
 
 from causeway.commitments.hashing import DIGEST_BYTES, Digests
 from causeway.commitments.ics23.columns import Mask, Part, choice, sparse
-from causeway.commitments.ics23.entries import Entries, StoreError, apply_change, plan_change, ranks
+from causeway.commitments.ics23.entries import Entries, StoreError, apply_change, plan_change, rank, ranks
 from causeway.commitments.ics23.levels import Levels, Positions
 from causeway.commitments.ics23.range_proof import encode_range_proof
+from causeway.commitments.ics23.row_proofs import Row, RowStore
 from causeway.commitments.ics23.simple_leaves import leaf_digests
-from causeway.commitments.ics23.store_proofs import INNER_HEAD, PATH, SUFFIX, ProvableStore
+from causeway.commitments.ics23.store_proofs import INNER_HEAD, PATH, SUFFIX
 
 SIMPLE_LEAF_OP = bytes.fromhex("09 0801 1801 2001 2a0100")
 """LeafOp of TendermintSpec, its length in front."""
@@ -29,7 +30,7 @@ def sibling_steps(siblings: list[tuple[Positions, Digests]]) -> list[tuple[Part,
     return [(choice([STEP_LEFT, STEP_RIGHT, b""], side), sparse(digests, side < 2)) for side, digests in siblings]
 
 
-class SimpleStore(ProvableStore):
+class SimpleStore(RowStore):
     """An immutable committed store; an update returns the next one, which shares what did not change.
 
     Attributes:
@@ -109,6 +110,23 @@ class SimpleStore(ProvableStore):
     def steps(self, positions: Positions) -> list[tuple[Part, ...]]:
         """Return the steps from leaves to the root."""
         return sibling_steps(self.tree.siblings(positions))
+
+    def find(self, key: bytes) -> tuple[int, bool]:
+        """Return how many entries come before ``key``, and whether the entry there is its own."""
+        return rank(self.entries.keys, key)
+
+    def row(self, position: int) -> Row:
+        """Return the entry at ``position`` with its way to the root."""
+        path: list[bytes] = []
+        place = position
+        for level in self.tree.levels[:-1]:
+            sibling = place ^ 1
+            # Without a sibling, the node moves up unchanged.
+            if sibling < len(level):
+                path += (STEP_LEFT if place & 1 else STEP_RIGHT, level[sibling].tobytes())
+            place >>= 1
+        entries = self.entries
+        return Row(entries.keys[position].as_py(), entries.values[position].as_py(), SIMPLE_LEAF_OP, b"".join(path))
 
     def range_proof(self, first: int, last: int) -> bytes:
         """Return the encoded RangeProof of the entries at positions ``first`` to ``last``, both included.

@@ -49,6 +49,8 @@ INNER_HEAD = b"\x08\x01\x12"
 
 SUFFIX = b"\x1a"
 
+EMPTY_STORE = "the store is empty: its root says so, and no proof can"
+
 
 class ProvableStore(ABC):
     """A committed store, seen as a row of leaves in the order in which its proof spec compares keys."""
@@ -177,7 +179,7 @@ class ProvableStore(ABC):
 
     def _places(self, keys: pa.BinaryArray) -> tuple[Positions, Mask]:
         if not len(self):
-            raise NothingToProve("the store is empty: its root says so, and no proof can")
+            raise NothingToProve(EMPTY_STORE)
         return self.locate(keys)
 
     def _places_of_absent(self, keys: pa.BinaryArray) -> Positions:
