@@ -56,8 +56,7 @@ def options(zones: list[str], numbers: list[int], relayers: int) -> st.SearchStr
     connections = st.one_of(st.none(), st.none(), pairs)
 
     def whole(one: dict[str, Any], links: Any) -> dict[str, Any]:
-        one = one | {"connections": links, "relayers": tuple(f"r{n}" for n in range(relayers))}
-        return one | ({"timeouts": "off"} if one["order"] == "unordered" else {})
+        return one | {"connections": links, "relayers": tuple(f"r{n}" for n in range(relayers))}
 
     return st.builds(whole, drawn, connections)
 
@@ -118,6 +117,8 @@ def scenarios(
         zones[names[place % len(names)]][number] = ACTOR if place < 2 else draw(st.sampled_from(PROGRAMS))
     relayers = draw(st.sampled_from([1, 1, 2, 3]))
     chosen = draw(options(names, numbers, relayers)) | fixed
+    if chosen["order"] == "unordered":
+        chosen["timeouts"] = "off"
     blocks = draw(st.sampled_from(range(6, max_blocks + 1)))
     jumps = draw(st.lists(st.sampled_from([1, 1, 1, 1, 2, 5]), min_size=blocks, max_size=blocks))
     ticks = tuple(sum(jumps[: place + 1]) - 1 for place in range(blocks))

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 
 from tests.property.ibc_harness import KernelRun, OracleRun, Scenario
@@ -53,13 +54,58 @@ def assert_same_events(kernel: KernelRun, oracle: OracleRun, height: int) -> Non
     assert found["counts"] == expected["counts"], f"counts at height {height}"
 
 
-@quick(40)
+@quick(25)
 @given(scenarios(order="ordered"))
 def test_kernel_and_oracle_agree(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(40)
+@quick(20)
 @given(scenarios(order="ordered", faulty=True, forks=True))
 def test_they_agree_under_faults(scenario: Scenario) -> None:
     compare(scenario, cuts=4)
+
+
+@quick(15)
+@given(scenarios(order="unordered"))
+def test_they_agree_on_unordered_queues(scenario: Scenario) -> None:
+    compare(scenario, cuts=2)
+
+
+@quick(15)
+@given(scenarios(order="unordered", faulty=True, forks=True))
+def test_they_agree_on_unordered_queues_under_faults(scenario: Scenario) -> None:
+    compare(scenario)
+
+
+@quick(15)
+@given(scenarios(order="ordered", timeouts="on", timeout_blocks=1, cleanup="on", faulty=True))
+def test_they_agree_when_packets_expire(scenario: Scenario) -> None:
+    compare(scenario)
+
+
+@quick(6)
+@given(scenarios(faulty=True))
+def test_cuts_give_the_same(scenario: Scenario) -> None:
+    """One call for all zones, two, and one a zone, whose states go through the lake's tables: one network."""
+    runs = [KernelRun(scenario, cuts, via_tables=cuts > 1) for cuts in (1, 2, len(scenario.zones))]
+    for height in range(1, len(scenario.ticks) + 1):
+        for run in runs:
+            run.play(height)
+        whole, *others = ({name: run.kernel.table(name, part) for name, part in run.kernel.parts(run.state).items()}
+                          for run in runs)  # fmt: skip
+        for tables in others:
+            assert tables == whole, f"tables at height {height}"
+        assert len({tuple(sorted(run.roots().items())) for run in runs}) == 1, f"roots at height {height}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("order", ["ordered", "unordered"])
+@pytest.mark.parametrize("faulty", [False, True])
+def test_they_agree_for_long(order: str, faulty: bool) -> None:
+    @quick(60)
+    @given(scenarios(max_blocks=40, faulty=faulty, forks=faulty, order=order))
+    def run(scenario: Scenario) -> None:
+        compare(scenario, cuts=1 + 3 * faulty)
+
+    run()
