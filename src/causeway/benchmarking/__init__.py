@@ -1,23 +1,26 @@
-"""What a round costs, next to other tools that do the same round; the smallest tick; commitments and proofs."""
+"""What a round costs, next to other tools that do the same round; the smallest tick; commitments and proofs;
+whole cycles."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from causeway.benchmarking.cycles.bench import bench_cycles
     from causeway.benchmarking.floor import bench_floor
     from causeway.benchmarking.proofs.bench import bench_proofs
     from causeway.benchmarking.rounds import bench_rounds
     from causeway.benchmarking.show import render
 
 _HOMES = {
+    "bench_cycles": "causeway.benchmarking.cycles.bench",
     "bench_floor": "causeway.benchmarking.floor",
     "bench_proofs": "causeway.benchmarking.proofs.bench",
     "bench_rounds": "causeway.benchmarking.rounds",
     "render": "causeway.benchmarking.show",
 }
 
-__all__ = ["bench_floor", "bench_proofs", "bench_rounds", "render"]
+__all__ = ["bench_cycles", "bench_floor", "bench_proofs", "bench_rounds", "render"]
 
 
 def __getattr__(name: str) -> Any:

@@ -8,14 +8,15 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from causeway.benchmarking.cycles.show import cycles
 from causeway.benchmarking.proofs.show import proofs
 
 MIB = 2**20
 
 
 def render(result: dict[str, Any]) -> RenderableType:
-    """Return what ``bench_rounds``, ``bench_floor`` or ``bench_proofs`` gave as something that rich prints."""
-    shown = {"rounds": _rounds, "floor": _floor, "proofs": proofs}[result["benchmark"]](result)
+    """Return what ``bench_rounds``, ``bench_floor``, ``bench_proofs`` or ``bench_cycles`` gave as what rich prints."""
+    shown = {"rounds": _rounds, "floor": _floor, "proofs": proofs, "cycles": cycles}[result["benchmark"]](result)
     return Group(shown, Text(_machine(result), style="dim"))
 
 

@@ -1,4 +1,4 @@
-"""``causeway bench``: how fast rounds and proofs are on this machine, next to other tools that do the same."""
+"""``causeway bench``: how fast rounds, proofs and cycles are on this machine, next to others that do the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from causeway.cli import shell
 from causeway.cli.watch import notes, results
 from causeway.model.errors import InvalidInput
 
-app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich", help="Measure rounds and proofs on this machine.")
+app = typer.Typer(
+    no_args_is_help=True, rich_markup_mode="rich", help="Measure rounds, proofs and cycles on this machine."
+)
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
 Master = Annotated[str, typer.Option(help="Spark master, such as 'local[2]'.")]
@@ -136,6 +138,55 @@ def proofs(
         "Measuring proofs",
         lambda tell: bench_proofs(
             messages, repeats=repeats, families=_names(family) or FAMILIES, node=node, progress=tell
+        ),
+    )
+    _print(result, render, as_json)
+    return shell.OK
+
+
+@app.command("cycles", epilog=shell.EPILOG)
+def cycles(
+    messages: Annotated[str, typer.Option(metavar="N", help="Calls a block; each is a cycle.")] = "3e5",
+    ticks: Annotated[int, typer.Option(min=3, help="Blocks with calls of the steady state.")] = 6,
+    repeats: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 3,
+    proofs: Annotated[
+        str, typer.Option(metavar="NAME,NAME", help="How relayers prove entries: range, single.")
+    ] = "range,single",
+    executors: Annotated[
+        str, typer.Option("--executors", metavar="NAME,NAME", help="Who runs the blocks: in_process, spark.")
+    ] = "in_process,spark",
+    plain: Annotated[int, typer.Option(min=0, help="Cycles of the comparison with plain Python; 0 for none.")] = 10_000,
+    zones: Annotated[int, typer.Option(min=2, help="Zones, all connected with each other.")] = 40,
+    programs: Annotated[int, typer.Option(min=2, help="Programs on them, as many on each.")] = 20_000,
+    payload_bytes: Payload = 64,
+    master: Master = "local[2]",
+    lake: Folder = None,
+    as_json: Json = False,
+) -> int:
+    """Measure whole cycles of IBC queues: packets sent, proved, received; receipts proved and taken.
+
+    All calls in one block, and as many in each of several; from the first block to the last, commits included.
+
+    [bold]Example[/bold]: causeway bench cycles --messages 1e5 --proofs range --executors spark
+    """
+    from causeway.benchmarking import bench_cycles, render
+
+    number = _number(messages, "messages")
+    result = _watched(
+        "Measuring cycles",
+        lambda tell: bench_cycles(
+            number,
+            ticks=ticks,
+            zones=zones,
+            programs=programs,
+            payload_bytes=payload_bytes,
+            proofs=_names(proofs),
+            executors=_names(executors),
+            repeats=repeats,
+            plain=plain,
+            master=master,
+            lake_folder=lake,
+            progress=tell,
         ),
     )
     _print(result, render, as_json)
