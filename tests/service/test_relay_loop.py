@@ -51,7 +51,9 @@ def test_after_a_crash_between_header_and_proofs_the_header_serves(tmp_path: Pat
         assert (step.headers, step.messages) == (1, 0)
         lakes.answer(step)
         lakes.settle()
-        del steps  # the process is gone
+        del steps  # the process is gone, and the chain goes on
+        for _ in range(2):
+            lakes.nodes["left"].produce()
         assert lakes.lane("right")["client"]["latest"] > 0
         passed = lakes.relay("right", relayer=2)
         assert (passed.headers, passed.messages) == (0, 5)

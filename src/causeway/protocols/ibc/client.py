@@ -224,7 +224,8 @@ class Clients:
             trust = trust.filter(last | ~old)
             place = connection_positions(connections, *(np.array(column) for column in zip(*self._added, strict=True)))
             latest = connections["latest"].copy()
-            latest[place] = [max(header.height for header in headers) for headers in self._added.values()]
+            added = [max(header.height for header in headers) for headers in self._added.values()]
+            latest[place] = np.maximum(latest[place], np.array(added, dtype=np.uint64))
             connections = connections.with_columns(latest=latest)
         if self._frozen:
             place = connection_positions(connections, *(np.array(column) for column in zip(*self._frozen, strict=True)))

@@ -154,6 +154,7 @@ def control_rows(
     substream: np.ndarray,
     index: np.ndarray,
     why: np.ndarray,
+    *,
     sender: np.ndarray | None = None,
 ) -> Frame:
     """Return one event a refused submission: whose, of which queue, from which index on, and why (``Refusal``).
