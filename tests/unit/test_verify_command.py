@@ -277,6 +277,44 @@ def test_the_steps_of_a_false_proof_are_those_that_can_be_made(verify: Run) -> N
     assert out.splitlines()[-1] == "✗ before any step: MalformedProof"
 
 
+@pytest.mark.parametrize(
+    ("name", "operations"),
+    [
+        ("mmr_leaf", ["leaf", "inner", "bag", "bag", "root"]),
+        ("mmr_leaf encoded", ["leaf", "inner", "bag", "bag", "root"]),
+        ("mmr_ancestry", ["bag", "root", "inner", "inner", "bag", "root"]),
+        ("mmr", ["peak", "peak", "root"]),
+        ("ics23_range", ["leaf", "inner", "inner", "inner"]),
+    ],
+)
+def test_a_false_proof_is_followed_to_where_it_leads(verify: Run, name: str, operations: list[str]) -> None:
+    right = DOCUMENTS[name]["trust"]["root"]
+    _, out, _ = verify(changed(name, "trust", "root", to="11" * 32), "--json")
+    steps = json.loads(out)["steps"]
+    assert [step["operation"] for step in steps] == operations
+    assert steps[-1]["result"] == right
+
+
+@pytest.mark.parametrize(
+    ("name", "place", "operations"),
+    [
+        # An item that is another one leads to another root; an item too few, to none.
+        ("mmr_leaf", ("proof", "items", 0), ["leaf", "inner", "bag", "bag", "root"]),
+        ("mmr_leaf", ("proof", "items"), ["leaf"]),
+        ("mmr_ancestry", ("proof", "items", 0, "hash"), ["bag", "root", "inner", "inner", "bag", "root"]),
+        ("mmr_ancestry", ("proof", "items"), ["root"]),
+    ],
+)
+def test_an_altered_proof_is_followed_as_far_as_it_leads(
+    verify: Run, name: str, place: tuple[str | int, ...], operations: list[str]
+) -> None:
+    _, out, _ = verify(changed(name, *place, to=[] if place[-1] == "items" else "22" * 32), "--json")
+    found = json.loads(out)
+    assert found["valid"] is False
+    assert [step["operation"] for step in found["steps"]] == operations
+    assert found["steps"][-1]["result"] != DOCUMENTS[name]["trust"]["root"]
+
+
 # ---- drawing -------------------------------------------------------------------------------------
 
 

@@ -12,10 +12,10 @@ from causeway.commitments.documents.trust import RootTrust, Trust
 from causeway.commitments.documents.validation import EITHER, PARTS, PLAIN
 from causeway.commitments.documents.values import Bytes, Digest, Listed, Number, Section, bytes_of, digest_of
 from causeway.commitments.hashing import DIGEST_BYTES
-from causeway.commitments.mmr.ancestry import AncestryProof, verify_ancestry_proof
-from causeway.commitments.mmr.errors import RootMismatch
+from causeway.commitments.mmr.ancestry import AncestryProof, ancestry_roots, verify_ancestry_proof
+from causeway.commitments.mmr.errors import CorruptedProof, RootMismatch
 from causeway.commitments.mmr.mountain_range import MountainRange, bag_peaks, leaf_hash
-from causeway.commitments.mmr.proof import LeafProof, require_root, verify_leaf_proof
+from causeway.commitments.mmr.proof import LeafProof, bag, leaf_proof_root, require_same_root, verify_leaf_proof
 from causeway.commitments.steps import Step
 from causeway.model.errors import InvalidInput
 
@@ -86,9 +86,14 @@ class MmrLeaf(ProofDocument):
         return (Track(self.claim(), steps),)
 
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
-        """Return the leaves: the verifier gives no steps of a proof that does not hold."""
-        named = zip(self._proof().leaf_indices, self.leaves, strict=False)
-        return (Track(self.claim(), tuple(Step("leaf", f"leaf {index}", leaf) for index, leaf in named)),)
+        """Return the way to wherever the proof leads; the leaves alone if it does not lead to any root."""
+        proof = self._proof()
+        try:
+            root, steps = leaf_proof_root(proof, self.leaves)
+        except CorruptedProof:
+            named = zip(proof.leaf_indices, self.leaves, strict=False)
+            return (Track(self.claim(), tuple(Step("leaf", f"leaf {index}", leaf) for index, leaf in named)),)
+        return (Track(self.claim(), (*steps, Step("root", f"of {proof.leaf_count} leaves", root))),)
 
     def _proof(self) -> LeafProof:
         return LeafProof.decode(self.proof) if isinstance(self.proof, bytes) else self.proof.proof()
@@ -116,10 +121,16 @@ class MmrAncestry(ProofDocument):
         return (Track(self.claim(), steps),)
 
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
-        """Return the root of the earlier range that the proof's peaks lead to."""
+        """Return the way to the two roots that the proof leads to; to the earlier one if it leads to no later one."""
         proof = self._proof()
-        earlier = bag_peaks(proof.prev_peaks)
-        return (Track(self.claim(), (Step("root", f"of the first {proof.prev_leaf_count} leaves", earlier),)),)
+        first = f"of the first {proof.prev_leaf_count} leaves"
+        try:
+            found = ancestry_roots(proof)
+        except CorruptedProof:
+            return (Track(self.claim(), (Step("root", first, bag_peaks(proof.prev_peaks)),)),)
+        earlier = Step("root", first, found.prev_root)
+        later = Step("root", f"of {proof.leaf_count} leaves", found.root)
+        return (Track(self.claim(), (*found.prev_steps, earlier, *found.steps, later)),)
 
     def _proof(self) -> AncestryProof:
         return AncestryProof.decode(self.proof) if isinstance(self.proof, bytes) else self.proof.proof()
@@ -147,7 +158,7 @@ class Mmr(ProofDocument):
             raise RootMismatch(f"{len(self.leaves)} leaves are given, the range has {root.leaf_count}")
         peaks = self._peaks()
         steps = _peak_steps(peaks)
-        require_root(peaks, root.root, steps)
+        require_same_root(bag(peaks, steps), root.root, steps)
         return (Track(self.claim(), tuple(steps)),)
 
     def sketch(self, trust: Trust) -> tuple[Track, ...]:

@@ -100,6 +100,20 @@ def verify_range_proof(root: bytes, proof: bytes, limit: int = MAX_PROOF_BYTES) 
             of a tree.
         ProofRefused: it leads to another root.
     """
+    computed, run = range_proof_root(proof, limit)
+    if computed != root:
+        raise ProofRefused(f"range proof leads to root {computed.hex()}, not {root.hex()}")
+    return run
+
+
+def range_proof_root(proof: bytes, limit: int = MAX_PROOF_BYTES) -> tuple[bytes, VerifiedRun]:
+    """Return the root that ``proof`` leads to, and what it shows of a store with that root.
+
+    ``verify_range_proof`` compares it with the trusted one.
+
+    Raises:
+        OverLimit, MalformedProof: as for ``verify_range_proof``.
+    """
     message = parse_canonical(RangeProof, proof, "range proof", limit)
     if len(message.steps) > MAX_DEPTH:
         raise OverLimit(f"range proof has {len(message.steps)} steps, at most {MAX_DEPTH} are gone")
@@ -131,10 +145,7 @@ def verify_range_proof(root: bytes, proof: bytes, limit: int = MAX_PROOF_BYTES) 
         raise MalformedProof(f"the steps end with {len(nodes)} nodes, not with the root")
     if used_left < len(left) or used_right < len(right):
         raise MalformedProof("range proof has digests that no step uses")
-    computed = nodes[0].tobytes()
-    if computed != root:
-        raise ProofRefused(f"range proof leads to root {computed.hex()}, not {root.hex()}")
-    return VerifiedRun(entries, not len(left), not len(right), tuple(path))
+    return nodes[0].tobytes(), VerifiedRun(entries, not len(left), not len(right), tuple(path))
 
 
 def _alone(nodes: Digests) -> bytes:

@@ -14,7 +14,7 @@ from causeway.commitments.keccak import keccak256
 from causeway.commitments.mmr.errors import CorruptedProof, LeafNotFound, RootMismatch
 from causeway.commitments.mmr.mountain_range import MountainRange, bag_peaks
 from causeway.commitments.mmr.positions import Node, node_to_position, peaks_of, require_leaf_count
-from causeway.commitments.mmr.proof import inner_step, require_root
+from causeway.commitments.mmr.proof import bag, inner_step, require_same_root
 from causeway.commitments.mmr.scale import Reader, encode_u64
 from causeway.commitments.steps import Step
 from causeway.commitments.substrate.compact import encode_compact
@@ -103,11 +103,43 @@ def verify_ancestry_proof(
         InvalidSize: a leaf count that no range has.
         RootMismatch: it leads to another root, earlier or later, or is of a range with another number of leaves.
     """
-    common, siblings, beyond = _require_shape(proof)
+    found = ancestry_roots(proof)
     if leaf_count is not None and proof.leaf_count != leaf_count:
         raise RootMismatch(f"the proof is of a range of {proof.leaf_count} leaves, the root is of one of {leaf_count}")
+    steps = list(found.prev_steps)
+    require_same_root(found.prev_root, prev_root, steps)
+    steps += found.steps
+    require_same_root(found.root, root, steps)
+    return tuple(steps)
+
+
+@dataclass(frozen=True, slots=True)
+class AncestryRoots:
+    """What an ancestry proof leads to.
+
+    Attributes:
+        prev_root: the root of the earlier range.
+        prev_steps: the way to it, from its peaks.
+        root: the root of the later range.
+        steps: the way to that one, from the same peaks.
+    """
+
+    prev_root: bytes
+    prev_steps: tuple[Step, ...]
+    root: bytes
+    steps: tuple[Step, ...]
+
+
+def ancestry_roots(proof: AncestryProof) -> AncestryRoots:
+    """Return the roots that a proof leads to: ``verify_ancestry_proof`` compares them with those that are known.
+
+    Raises:
+        CorruptedProof, InvalidSize: as for ``verify_ancestry_proof``.
+    """
+    common, siblings, beyond = _require_shape(proof)
+    prev_steps: list[Step] = []
+    prev_root = bag(proof.prev_peaks, prev_steps)
     steps: list[Step] = []
-    require_root(proof.prev_peaks, prev_root, steps)
     items = [digest for _, digest in proof.items]
     peaks = list(proof.prev_peaks[:common])
     below = list(proof.prev_peaks[common:])
@@ -115,8 +147,7 @@ def verify_ancestry_proof(
         peaks.append(_climb(proof.prev_leaf_count, below, dict(zip(siblings, items, strict=False)), steps))
     if beyond:
         peaks.append(items[-1])
-    require_root(peaks, root, steps)
-    return tuple(steps)
+    return AncestryRoots(prev_root, tuple(prev_steps), bag(peaks, steps), tuple(steps))
 
 
 def _require_shape(proof: AncestryProof) -> tuple[int, list[Node], list[Node]]:

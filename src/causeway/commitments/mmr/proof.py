@@ -123,6 +123,25 @@ def verify_leaf_proof(
     _require_shape(proof, leaves)
     if leaf_count is not None and proof.leaf_count != leaf_count:
         raise RootMismatch(f"the proof is of a range of {proof.leaf_count} leaves, the root is of one of {leaf_count}")
+    found, steps = _root(proof, leaves)
+    require_same_root(found, root, steps)
+    return tuple(steps)
+
+
+def leaf_proof_root(proof: LeafProof, leaves: Sequence[bytes]) -> tuple[bytes, tuple[Step, ...]]:
+    """Return the root that a proof leads to from the leaves with these hashes, and the steps there.
+
+    ``verify_leaf_proof`` compares it with the trusted one.
+
+    Raises:
+        CorruptedProof, InvalidSize: as for ``verify_leaf_proof``.
+    """
+    _require_shape(proof, leaves)
+    root, steps = _root(proof, leaves)
+    return root, tuple(steps)
+
+
+def _root(proof: LeafProof, leaves: Sequence[bytes]) -> tuple[bytes, list[Step]]:
     named = zip(proof.leaf_indices, leaves, strict=True)
     steps = [Step("leaf", f"leaf {index}", leaf) for index, leaf in named]
     items = iter(proof.items)
@@ -138,23 +157,27 @@ def verify_leaf_proof(
         peaks.append(_next(items, "the bagged peaks on the right"))
     if next(items, None) is not None:
         raise CorruptedProof(f"the proof has {len(proof.items)} items, fewer are used")
-    require_root(peaks, root, steps)
-    return tuple(steps)
+    return bag(peaks, steps), steps
 
 
-def require_root(peaks: Sequence[bytes], root: bytes, steps: list[Step]) -> None:
-    """Refuse peaks, left to right, that do not bag to ``root``; what is done is added to ``steps``.
-
-    Raises:
-        RootMismatch: they bag to another root.
-    """
+def bag(peaks: Sequence[bytes], steps: list[Step]) -> bytes:
+    """Return the root over peaks, left to right, at least one; what is done is added to ``steps``."""
     bagged = peaks[-1]
     for place in range(len(peaks) - 2, -1, -1):
         bagged = keccak256(bagged + peaks[place])
         steps.append(Step("bag", f"what is on the right with peak {place}", bagged))
-    if bagged != root:
-        raise RootMismatch(f"the proof leads to the root {bagged.hex()}, the trusted one is {root.hex()}")
-    steps.append(Step("root", "as trusted", bagged))
+    return bagged
+
+
+def require_same_root(found: bytes, root: bytes, steps: list[Step]) -> None:
+    """Refuse a root that is not ``root``; that it is the same is added to ``steps``.
+
+    Raises:
+        RootMismatch: it is another.
+    """
+    if found != root:
+        raise RootMismatch(f"the proof leads to the root {found.hex()}, the trusted one is {root.hex()}")
+    steps.append(Step("root", "as trusted", found))
 
 
 def _require_shape(proof: LeafProof, leaves: Sequence[bytes]) -> None:
