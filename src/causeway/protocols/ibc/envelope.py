@@ -35,13 +35,13 @@ def call_column(messages: Frame) -> pa.BinaryArray:
     """Return the data of a packet for each request; no method's name has more than 255 bytes."""
     method = messages["method"]
     names = method.dictionary.cast(pa.binary())
-    lengths = np.array([len(name.as_py()) for name in names], dtype=np.uint8)
+    lengths = np.array([len(name.as_py()) for name in names], dtype=np.int64)  # longer ones may stand there unused
     codes = method.indices.to_numpy(zero_copy_only=False)
     fixed = np.empty((len(messages), CALL_BYTES), dtype=np.uint8)
     words = ("sender", "receiver", "callback", "cycles_high", "cycles_low")
     for place, name in enumerate(words):
         fixed[:, 8 * place : 8 * place + 8] = _words(messages[name])
-    fixed[:, CALL_BYTES - 1] = lengths[codes] if len(lengths) else 0
+    fixed[:, CALL_BYTES - 1] = lengths[codes].astype(np.uint8) if len(lengths) else 0
     return pc.binary_join_element_wise(
         binary_rows(fixed), names.take(method.indices), messages["payload"], pa.scalar(b"", pa.binary())
     )
