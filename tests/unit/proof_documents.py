@@ -34,6 +34,26 @@ from causeway.commitments.substrate.ordered import ordered_root
 from causeway.commitments.substrate.proof import prove
 from causeway.commitments.substrate.storage_keys import storage_key
 from causeway.commitments.substrate.trie import Trie
+from causeway.commitments.substrate.xdm_messages import (
+    CONSENSUS,
+    ChainId,
+    CollectedFee,
+    EndpointRequest,
+    EndpointResponse,
+    Message,
+    WeightTag,
+)
+from causeway.commitments.substrate.xdm_proofs import (
+    INBOX_RESPONSES,
+    OUTBOX,
+    ConsensusChainMmrProof,
+    CrossDomainMessage,
+    ExecutionReceipt,
+    MmrLeaf,
+    Proof,
+    message_storage_key,
+    receipt_storage_key,
+)
 from causeway.commitments.tendermint.building import make_header, sign_header, validators_of
 from causeway.commitments.tendermint.encoding import SECOND
 from causeway.commitments.tendermint.keys import SigningKey
@@ -234,6 +254,42 @@ def hrmp_queue() -> Document:
     }
 
 
+def xdm_message(response: bool = False, plain: bool = False) -> Document:
+    """Return a message of domain 7 to the consensus chain, or one of the consensus chain to the domain if ``plain``."""
+    domain, channel, nonce = ChainId(7), 1 << 65, 3
+    source, destination = (CONSENSUS, domain) if plain else (domain, CONSENSUS)
+    payload = EndpointResponse(b"paid") if response else EndpointRequest(1, 2, b"pay", CollectedFee(3, 4))
+    message = Message(source, destination, channel, nonce, payload)
+    key = message_storage_key(INBOX_RESPONSES if response else OUTBOX, destination, channel, nonce)
+    storage = Trie.build([key], [message.encode()])
+    consensus, domain_proof = storage, None
+    if not plain:
+        fields = dict(ExecutionReceipt.decode(bytes(256)).fields, final_state_root="0x" + storage.root.hex())
+        receipt_key = receipt_storage_key(7)
+        consensus = Trie.build([receipt_key], [ExecutionReceipt(0, b"", 0, b"", b"", fields).encode()])
+        domain_proof = tuple(prove(consensus, [receipt_key]))
+    leaves = [MmrLeaf(block, bytes(32), consensus.root, bytes(32)).encode() for block in range(3)]
+    grown = MountainRange()
+    for leaf in leaves:
+        grown.append(leaf_hash(leaf))
+    made = prove_leaves(grown, [1])
+    block = b"\xb3" * 32
+    shown = ConsensusChainMmrProof(3, block, leaves[1], made.leaf_indices, made.leaf_count, made.items)
+    proof = Proof(shown, tuple(prove(storage, [key])), domain_proof)
+    return {
+        "kind": "xdm_message",
+        "trust": root(grown.root(), leaf_count=3),
+        "source": "consensus" if plain else 7,
+        "destination": 7 if plain else "consensus",
+        "channel_id": str(channel),
+        "nonce": nonce,
+        "response": response,
+        "message": message.encode().hex(),
+        "consensus_block": {"number": 3, "hash": block.hex()},
+        "proof": CrossDomainMessage(source, destination, channel, nonce, proof, WeightTag()).encode().hex(),
+    }
+
+
 @cache
 def mountains(count: int = 7) -> MountainRange:
     grown = MountainRange()
@@ -294,6 +350,9 @@ def documents() -> dict[str, Document]:
         "substrate_storage": substrate_storage(),
         "substrate_ordered_root": substrate_ordered_root(),
         "hrmp_queue": hrmp_queue(),
+        "xdm_message": xdm_message(),
+        "xdm_message response": xdm_message(response=True),
+        "xdm_message plain": xdm_message(plain=True),
         "mmr_leaf": mmr_leaf(),
         "mmr_leaf encoded": mmr_leaf(parts=False),
         "mmr_ancestry": mmr_ancestry(),

@@ -246,6 +246,21 @@ FALSE = {
     "no peaks": ("mmr_ancestry", ("proof", "prev_peaks"), [], "CorruptedProof", "0 peaks"),
     "one leaf less": ("mmr", ("leaves",), ["11" * 32], "RootMismatch", "leads to the root"),
     "another number of leaves": ("mmr", ("trust", "leaf_count"), 4, "RootMismatch", "the range has 4"),
+    "from another domain": (
+        "xdm_message",
+        ("source",),
+        8,
+        "ClaimMismatch",
+        "envelope names domain 7, claimed is domain 8",
+    ),
+    "to another domain": ("xdm_message", ("destination",), 8, "ClaimMismatch", "names consensus, claimed is domain 8"),
+    "in another channel": ("xdm_message", ("channel_id",), 1, "ClaimMismatch", "channel_id: the envelope names 3689"),
+    "another nonce": ("xdm_message plain", ("nonce",), 4, "ClaimMismatch", "nonce: the envelope names 3"),
+    "a response, and it is a request": ("xdm_message", ("response",), True, "MissingValue", ""),
+    "another message": ("xdm_message response", ("message",), "00", "ClaimMismatch", "claimed is 0x00"),
+    "under another consensus block": ("xdm_message", ("consensus_block", "number"), 4, "ClaimMismatch", "names 3"),
+    "under another fork": ("xdm_message", ("consensus_block", "hash"), "11" * 32, "ClaimMismatch", "claimed is 1111"),
+    "in a range of more leaves": ("xdm_message", ("trust", "leaf_count"), 4, "BadProof", "range of 3 leaves"),
     "no proof at all": ("ics23 iavl", ("proof",), "00ff", "MalformedProof", "no protobuf message"),
 }
 
@@ -285,6 +300,11 @@ def test_the_steps_of_a_false_proof_are_those_that_can_be_made(verify: Run) -> N
         ("mmr_ancestry", ["bag", "root", "inner", "inner", "bag", "root"]),
         ("mmr", ["peak", "peak", "root"]),
         ("ics23_range", ["leaf", "inner", "inner", "inner"]),
+        (
+            "xdm_message",
+            ["message", "value", "leaf", "receipt", "value", "leaf", "state", "leaf", "inner", "bag", "root"],
+        ),
+        ("xdm_message plain", ["message", "value", "leaf", "state", "leaf", "inner", "bag", "root"]),
     ],
 )
 def test_a_false_proof_is_followed_to_where_it_leads(verify: Run, name: str, operations: list[str]) -> None:
@@ -313,6 +333,19 @@ def test_an_altered_proof_is_followed_as_far_as_it_leads(
     assert found["valid"] is False
     assert [step["operation"] for step in found["steps"]] == operations
     assert found["steps"][-1]["result"] != DOCUMENTS[name]["trust"]["root"]
+
+
+def test_a_carrier_is_followed_from_its_block_where_the_message_is_not_there(verify: Run) -> None:
+    _, out, _ = verify(changed("xdm_message", "response", to=True), "--json")
+    assert [step["operation"] for step in json.loads(out)["steps"]] == ["state", "leaf", "inner", "bag", "root"]
+
+
+def test_less_may_be_claimed_of_a_message(verify: Run) -> None:
+    document = without("xdm_message", "message")
+    del document["consensus_block"], document["response"], document["trust"]["leaf_count"]
+    code, out, _ = verify(document)
+    assert code == 0
+    assert "from domain 7 to consensus in channel 36893488147419103232 with nonce 3 was made" in out
 
 
 # ---- drawing -------------------------------------------------------------------------------------
@@ -642,6 +675,19 @@ BAD = {
         "trust level is 1/4, 1/3 to 1 is allowed",
     ),
     "a fraction that is none": (changed("tendermint_update", "trust", "trust_level", to="half"), (), '"half": must be'),
+    "a chain that is none": (changed("xdm_message", "source", to="moon"), (), 'source: "moon": must be "consensus" or'),
+    "a domain of more bits": (
+        changed("xdm_message", "source", to=2**32),
+        (),
+        "the number of a domain, from 0 to 2**32",
+    ),
+    "a channel that is none": (changed("xdm_message", "channel_id", to="1e3"), (), "must be a whole number from 0 to"),
+    "a nonce of more bits": (changed("xdm_message", "nonce", to=str(2**256)), (), "whole number from 0 to 2**256 - 1"),
+    "a message under a header": (
+        {**without("xdm_message", "trust"), "trust": DOCUMENTS["tendermint_update"]["trust"]},
+        (),
+        "for this proof give",
+    ),
     "a claim that is none": (DOCUMENTS["mmr"], ("--claim", "x"), "--claim x: write KEY=VALUE"),
     "a claim of no JSON": (DOCUMENTS["mmr"], ("--claim", "leaves=["), "--claim leaves: not valid JSON"),
     "a proof twice": (bytes.fromhex(ic_certificate()["proof"]), ("--claim", "proof=00"), "given a second time"),

@@ -82,6 +82,17 @@ def root_in(trust: Trust) -> bytes:
     return trust.target
 
 
+def range_root(trust: Trust) -> RootTrust:
+    """Return the trusted root of a mountain range, with its number of leaves where that is known.
+
+    Raises:
+        InvalidInput: it is of another kind.
+    """
+    if not isinstance(trust, RootTrust):
+        raise InvalidInput(f"trust: is of the kind {trust.kind}; for this proof give {RootTrust.wanted}")
+    return trust
+
+
 def distinct(keys: Iterable[bytes], field: str) -> None:
     """Refuse claims of which two are about one key.
 

@@ -8,6 +8,7 @@ from causeway.commitments.documents.ics23 import Ics23, Ics23Batch, Ics23Chained
 from causeway.commitments.documents.mmr import Mmr, MmrAncestry, MmrLeaf
 from causeway.commitments.documents.substrate import HrmpQueue, SubstrateOrderedRoot, SubstrateStorage
 from causeway.commitments.documents.tendermint import TendermintUpdate
+from causeway.commitments.documents.xdm import XdmMessage
 
 KINDS: dict[str, type[ProofDocument]] = {
     "ic_certificate": IcCertificate,
@@ -20,6 +21,7 @@ KINDS: dict[str, type[ProofDocument]] = {
     "substrate_storage": SubstrateStorage,
     "substrate_ordered_root": SubstrateOrderedRoot,
     "hrmp_queue": HrmpQueue,
+    "xdm_message": XdmMessage,
     "mmr_leaf": MmrLeaf,
     "mmr_ancestry": MmrAncestry,
     "mmr": Mmr,

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 import numpy as np
 from pydantic import BeforeValidator, Field
 
-from causeway.commitments.documents.document import ProofDocument, Track, hexed
+from causeway.commitments.documents.document import ProofDocument, Track, hexed, range_root
 from causeway.commitments.documents.trust import RootTrust, Trust
 from causeway.commitments.documents.validation import EITHER, PARTS, PLAIN
 from causeway.commitments.documents.values import Bytes, Digest, Listed, Number, Section, bytes_of, digest_of
@@ -17,7 +17,6 @@ from causeway.commitments.mmr.errors import CorruptedProof, RootMismatch
 from causeway.commitments.mmr.mountain_range import MountainRange, bag_peaks, leaf_hash
 from causeway.commitments.mmr.proof import LeafProof, bag, leaf_proof_root, require_same_root, verify_leaf_proof
 from causeway.commitments.steps import Step
-from causeway.model.errors import InvalidInput
 
 
 def _leaf_of(value: object) -> bytes:
@@ -81,7 +80,7 @@ class MmrLeaf(ProofDocument):
 
     def verify(self, trust: Trust) -> tuple[Track, ...]:
         """Return the way to the root; errors as of ``verify_leaf_proof``."""
-        root = _range_root(trust)
+        root = range_root(trust)
         steps = verify_leaf_proof(self._proof(), self.leaves, root.root, root.leaf_count)
         return (Track(self.claim(), steps),)
 
@@ -116,7 +115,7 @@ class MmrAncestry(ProofDocument):
 
     def verify(self, trust: Trust) -> tuple[Track, ...]:
         """Return the way to the later root; errors as of ``verify_ancestry_proof``."""
-        root = _range_root(trust)
+        root = range_root(trust)
         steps = verify_ancestry_proof(self._proof(), root.root, self.prev_root, root.leaf_count)
         return (Track(self.claim(), steps),)
 
@@ -153,7 +152,7 @@ class Mmr(ProofDocument):
         Raises:
             RootMismatch: the leaves have another root, or are not as many as the trusted range has.
         """
-        root = _range_root(trust)
+        root = range_root(trust)
         if root.leaf_count not in (None, len(self.leaves)):
             raise RootMismatch(f"{len(self.leaves)} leaves are given, the range has {root.leaf_count}")
         peaks = self._peaks()
@@ -175,9 +174,3 @@ class Mmr(ProofDocument):
 
 def _peak_steps(peaks: list[bytes]) -> list[Step]:
     return [Step("peak", f"mountain {place} from the left", peak) for place, peak in enumerate(peaks)]
-
-
-def _range_root(trust: Trust) -> RootTrust:
-    if not isinstance(trust, RootTrust):
-        raise InvalidInput(f"trust: is of the kind {trust.kind}; for this proof give {RootTrust.wanted}")
-    return trust
