@@ -44,15 +44,15 @@ def process_block(
     """
     inside = messages["chain"] == messages["remote"]
     local = messages.filter(inside)
-    outside = relayed(ingress)
-    transactions, ingress = ingress.filter(outside), ingress.filter(pc.invert(outside))
+    outside = relayed(ingress, context)
+    transactions = ingress.filter(outside)
     state, accepted = take_submissions(state, plan, turned(messages.filter(~inside)), transactions, context, log)
     entries = accepted.entries
     packets = entries.filter(entries["substream"] == SEND)
     state = _cleaned(_with_tails(state, packets), accepted.cleaned)
     answers = _answers(entries.filter(entries["substream"] == RECEIPT), accepted.expired, recalled)
     state = _without_local(state, local)
-    users = ingress_arrivals(ingress, state, context, log)
+    users = ingress_arrivals(ingress, pc.invert(outside), state, context, log)
     calls, unserved = _local_arrivals(local, state)
     taken = run_handlers(state, packets, answers, calls, users, context, log)
     state = _popped(taken.state, taken.settled, log)

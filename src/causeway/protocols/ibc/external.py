@@ -45,14 +45,16 @@ LARGEST_CODE = 255
 """A receipt's code above this, or below 0, reaches a program as this."""
 
 
-def relayed(ingress: pa.Table) -> Any:
-    """Return which messages from users are transactions of relayers."""
-    return pc.equal(ingress["receiver"], pa.scalar(RELAY_PORT, pa.uint64()))
+def relayed(ingress: pa.Table, context: Context) -> Any:
+    """Return which messages from users are transactions of relayers that a zone takes: one that makes a block now."""
+    running = pa.array(context.zones.numbers[context.chains], pa.uint64())
+    to_port = pc.equal(ingress["receiver"], pa.scalar(RELAY_PORT, pa.uint64()))
+    return pc.and_(to_port, pc.is_in(ingress["chain"], running))
 
 
 def transactions(ingress: pa.Table, context: Context) -> Iterator[tuple[int, int, wire.Transaction | None]]:
     """Yield (zone, user, transaction) of each transaction in the order of the payload, None for an unreadable one."""
-    rows = from_table(ingress.filter(relayed(ingress)).select(["chain", "sender", "payload"]))
+    rows = from_table(ingress.filter(relayed(ingress, context)).select(["chain", "sender", "payload"]))
     numbers = {int(number): position for position, number in enumerate(context.zones.numbers)}
     columns = rows["chain"].tolist(), rows["sender"].tolist(), rows["payload"].to_pylist()
     for chain, user, payload in zip(*columns, strict=True):

@@ -132,18 +132,20 @@ def with_own_identity(receipts: Frame, packets: Frame) -> Frame:
     )
 
 
-def ingress_arrivals(ingress: pa.Table, state: State, context: Context, log: EventLog) -> Frame:
-    """Return messages from users as arrivals.
+def ingress_arrivals(ingress: pa.Table, chosen: Any, state: State, context: Context, log: EventLog) -> Frame:
+    """Return the ``chosen`` ones of the messages from users as arrivals; the others are transactions of relayers.
 
     Those for programs that are not on their zone, and for zones that make no block now, are refused with an event. A
     message's number (``callback``) is made of the height and its place in what came to the zone in this block.
     """
-    length = ingress.num_rows
-    rows = from_table(ingress.select(["chain", "receiver", "sender", "method", "payload"]))
     by_number = np.argsort(context.zones.numbers, kind="stable")
-    chain = by_number[np.searchsorted(context.zones.numbers[by_number], rows["chain"])].astype(np.uint32)
+    numbers = ingress["chain"].to_numpy()
+    chain = by_number[np.searchsorted(context.zones.numbers[by_number], numbers)].astype(np.uint32)
+    mine = np.flatnonzero(chosen.to_numpy(zero_copy_only=False))
+    place, chain = _places(chain)[mine], chain[mine]
+    rows = from_table(ingress.select(["chain", "receiver", "sender", "method", "payload"]).take(pa.array(mine)))
+    length = len(mine)
     zero = repeated(np.uint64(0), length)
-    place = _places(chain)
     messages = Frame(
         {
             "chain": chain,
