@@ -451,3 +451,41 @@ def test_caller_payload_reaches_an_echo() -> None:
     net.told[1] = [Call("A", 10, 5, "call", caller_payload(11, 0, "echo", b"x"))]
     net.next(3)
     assert net.view()["A"]["programs"][10]["answered"] == 1
+
+
+@pytest.mark.parametrize("proofs", ["range", "single"])
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("tamper", ["InvalidProof", "InvalidProof"]),
+        ("foreign", ["InvalidProof", "InvalidProof"]),
+        ("gap", ["OutOfOrder", "OutOfOrder"]),
+        ("drop", []),
+    ],
+)
+def test_27_relayers_of_a_scenario_that_misbehave(kind: str, names: list[str], proofs: str) -> None:
+    net = Net({"relay": {"proofs": proofs}}, carriers=((kind, "A", "B", 1, 2, None),))
+    net.ask().ask().say("C", C, ("call", B, "echo", b"", 0, None)).next()
+    found = [net.next().refusals(), net.next().refusals()]
+    assert [rows for rows in found if rows] == [[("B", name)] for name in names]
+    assert net.queue("B", "A", Purpose.RECEIPT) == (0, 0)
+    net.next(2)
+    assert net.refusals() == [] and net.queue("A", "B", Purpose.SEND) == (2, 2)
+
+
+def test_16_relayers_of_a_scenario_time_out_and_clean_up() -> None:
+    net = Net(LIMITED, carriers=(("drop", "A", "B", 0, 5, None),)).ask().ask().next(4)
+    assert net.queue("A", "B", Purpose.SEND) == (0, 2), "at the header of height 3 they have not expired"
+    net.next()
+    assert net.queue("A", "B", Purpose.SEND) == (2, 2) and [row[1] for row in net.seen(A)] == [2, 2]
+    net.ask().next(2)
+    assert net.queue("B", "A", Purpose.RECEIPT) == (2, 2) and net.seen(B) == []
+    net.next()
+    assert net.queue("B", "A", Purpose.RECEIPT) == (2, 3) and len(net.seen(B)) == 1
+
+
+def test_4_relayers_of_a_scenario_that_name_the_header_before() -> None:
+    net = Net(carriers=(("stale", "A", "B", 0, 99, None),)).next(3).ask().ask().next()
+    assert net.say("A", A, ("calm",)).next().refusals() == [("B", "MissingHeader")]
+    assert net.next().refusals() == [("B", "InvalidProof")], "A has changed in between"
+    assert net.next().refusals() == [] and len(net.seen(B)) == 2, "now both headers have one root"
