@@ -11,8 +11,11 @@ from causeway.commitments.wire import ibc_queue_pb2 as wire
 from causeway.protocols.contract import Tick
 from causeway.protocols.ibc.client import _signed
 from causeway.protocols.ibc.external import OUTSIDER, RELAY_PORT
+from causeway.protocols.ibc.inputs import Code
+from causeway.protocols.ibc.keys import MAX_INDEX, Key, Part, Purpose, index_key
+from causeway.protocols.ibc.values import Packet, encode_position
 from tests.property.ibc_harness import Call
-from tests.unit.ibc_calls import SILENT, Net, columns
+from tests.unit.ibc_calls import SILENT, A, B, Net, columns
 
 
 def sent(count: int, options: dict[str, Any] | None = None, **more: Any) -> Net:
@@ -71,3 +74,87 @@ def test_a_message_is_numbered_by_its_place_among_all_that_came() -> None:
     net.next()
     rows = net.events()
     assert rows.filter(rows["receiver"] == 99)["index"].tolist() == [2]
+
+
+def tail_of(zone: str, net: Net) -> wire.Call:
+    return net.proof("timeout", zone, Key("A", Purpose.RECEIPT, Part.TAIL).encode())
+
+
+def test_time_outs_in_as_many_transactions_as_packets() -> None:
+    net = sent(3, {"timeouts": "on", "timeout_blocks": 1}).next(3)
+    assert net.bring("A", net.update("B")) == []
+    late = net.proof("timeout", "B", Key("A", Purpose.RECEIPT, Part.TAIL).encode(), height=net.height - 1)
+    for user in range(3):
+        put(net, "A", late, user=user)
+    net.next()
+    assert net.refusals() == [] and net.queue("A", "B", Purpose.SEND) == (3, 3)
+    assert [note[:2] for note in net.seen(A)] == [[0, 2], [1, 2], [2, 2]]
+
+
+def test_a_time_out_behind_what_the_scenarios_relayers_bring() -> None:
+    # B gets the first packet only, and its receipt stays there until the second has expired.
+    drop: Any = (("drop", "A", "B", 2, 10**6, None), ("drop", "B", "A", 0, 7, None))
+    options = {"timeouts": "on", "timeout_blocks": 2, "relay": {"max_packets": 1}}
+    net = Net(options, carriers=drop).ask().next(2).ask().next(6)
+    assert net.queue("B", "A", Purpose.RECEIPT) == (0, 1) and net.queue("A", "B", Purpose.SEND) == (0, 2)
+    put(net, "A", tail_of("B", net))
+    net.next()
+    assert net.queue("A", "B", Purpose.SEND) == (2, 2)
+    assert [note[:2] for note in net.seen(A)] == [[0, 0], [1, 2]]
+
+
+def test_heads_and_indices_that_no_queue_can_have() -> None:
+    head = Key("B", Purpose.SEND, Part.HEAD).encode()
+    for index in (MAX_INDEX + 1, 2**63, 2**64 - 1):
+        net = sent(1)
+        hostile = Hostile(net, "A", {head: encode_position(index)})
+        assert net.bring("B", hostile.update, hostile.proof("cleanup", head)) == ["InvalidPacket"]
+        assert net.queue("B", "A", Purpose.RECEIPT) == (0, 0)
+    for order in ("ordered", "unordered"):
+        for index in (MAX_INDEX, 2**63, 2**64 - 1):
+            net = sent(1, {"order": order})
+            key = index_key("B", Purpose.SEND, index)
+            hostile = Hostile(net, "A", {key: Packet("call", b"").encode()})
+            assert net.bring("B", hostile.update, hostile.proof("receive", key)) == ["OutOfOrder"]
+            assert control(net) == [(1, 0, 1, index, 7, "OutOfOrder")]
+            assert net.queue("B", "A", Purpose.RECEIPT) == (0, 0)
+
+
+def test_the_last_index_of_all() -> None:
+    head = Key("B", Purpose.SEND, Part.HEAD).encode()
+    net = sent(1)
+    hostile = Hostile(net, "A", {head: encode_position(MAX_INDEX - 1)})
+    assert net.bring("B", hostile.update, hostile.proof("cleanup", head)) == []
+    last = index_key("B", Purpose.SEND, MAX_INDEX - 1)
+    hostile = Hostile(net, "A", {last: Packet("call", b"").encode()})
+    assert net.bring("B", hostile.update, hostile.proof("receive", last)) == []
+    assert net.queue("B", "A", Purpose.RECEIPT) == (MAX_INDEX - 1, MAX_INDEX)
+    assert net.next(2).codes("B", "A") == [Code.MALFORMED]
+
+
+def test_refusals_name_the_queue_and_the_index() -> None:
+    net = sent(1)
+    calls = [
+        net.packet(3),
+        net.receipt(2**64 - 1, zone="A", to="C"),
+        wire.Call(update=wire.UpdateHeader(remote="A", header=b"\xff")),
+        wire.Call(cleanup=wire.Submit(remote="nowhere")),
+    ]
+    net.bring("B", *calls)
+    assert control(net) == [
+        (1, 0, 1, 3, 7, "OutOfOrder"),
+        (1, 0, 0, 2**64 - 1, 7, "WrongChain"),
+        (1, 0, 0, 0, 7, "InvalidHeader"),
+        (1, 1, 1, 0, 7, "UnregisteredSender"),
+    ]
+
+
+def test_an_old_packet_and_a_cleanup_past_it_in_one_block() -> None:
+    net = sent(1, {"timeouts": "on", "timeout_blocks": 1, "cleanup": "on"}).next(3)
+    header, packet = net.update("A"), net.packet(0)
+    assert net.bring("A", net.update("B"), tail_of("B", net)) == []
+    popped = net.proof("cleanup", "A", Key("B", Purpose.SEND, Part.HEAD).encode())
+    assert net.bring("B", header, packet, net.update("A"), popped) == []
+    assert net.queue("B", "A", Purpose.RECEIPT) == (1, 1)
+    assert net.codes("B", "A") == [], "what a cleanup has passed is not written"
+    assert net.seen(A) == [[0, 2, b"", 0]] and net.seen(B) == []

@@ -55,6 +55,8 @@ def process_block(
     users = ingress_arrivals(ingress, pc.invert(outside), state, context, log)
     calls, unserved = _local_arrivals(local, state)
     taken = run_handlers(state, packets, answers, calls, users, context, log)
+    if len(accepted.cleaned):
+        taken = _without_cleaned(taken, state.queues)
     state = _popped(taken.state, taken.settled, log)
     _log_timed_out(taken.settled, log)
     sent, receipts, slots = _outgoing(state, taken, context, log)
@@ -101,6 +103,18 @@ def _from_heads(rows: Frame, lanes: np.ndarray, queues: Frame) -> Frame:
     """Return the rows whose ``index`` is not below the head of their queue."""
     head = queues["begin"][np.searchsorted(keys_of(queues), lanes)]
     return rows.filter(rows["index"] >= head)
+
+
+def _without_cleaned(taken: Handled, queues: Frame) -> Handled:
+    """Return what came of the handlers without places for receipts below the heads of their queues.
+
+    A cleanup may have passed a packet that came in this very block, with an old proof.
+    """
+
+    def kept(rows: Frame) -> Frame:
+        return _from_heads(rows, lane_keys(rows["chain"], rows["remote"], RECEIPT), queues)
+
+    return replace(taken, handled=kept(taken.handled), immediate=kept(taken.immediate))
 
 
 def _answers(receipts: Frame, expired: Frame, recalled: Frame) -> Frame:

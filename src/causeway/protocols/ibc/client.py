@@ -125,6 +125,11 @@ def _remembering(certification: bytes) -> SignatureCheck:
     return check
 
 
+def height_in(certification: bytes) -> int:
+    """Return the height of a header as it is submitted, whatever it is worth; ``ProofError`` for what is none."""
+    return _decoded(certification).height
+
+
 def header_times(headers: Frame) -> dict[int, int]:
     """Return the time (ns) of each zone's offered header, by its position; none for what is not signed."""
     signed = zip(headers["chain"].tolist(), headers["certification"].to_pylist(), strict=True)

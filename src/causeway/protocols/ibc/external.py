@@ -22,14 +22,14 @@ from causeway.commitments.protobuf import parse_canonical
 from causeway.commitments.wire import ibc_queue_pb2 as wire
 from causeway.model.frame import Frame, from_table
 from causeway.model.ledger import Kind
-from causeway.protocols.ibc.client import Clients
+from causeway.protocols.ibc.client import Clients, height_in
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.envelope import decode_answer, decode_call, without_result
 from causeway.protocols.ibc.errors import IbcError, Refusal
 from causeway.protocols.ibc.fees import Fees
 from causeway.protocols.ibc.inputs import Code, is_expired
 from causeway.protocols.ibc.judge import Judging
-from causeway.protocols.ibc.keys import Key, Part, Purpose, parse_key
+from causeway.protocols.ibc.keys import MAX_INDEX, Key, Part, Purpose, parse_key
 from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
 from causeway.protocols.ibc.seen import Call
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, lane_positions
@@ -64,37 +64,54 @@ def transactions(ingress: pa.Table, context: Context) -> Iterator[tuple[int, int
             yield numbers[chain], user, None
 
 
-def recalled_for(ingress: pa.Table, state: State, context: Context) -> Frame:
-    """Return the ranges of our own packets that transactions in ``ingress`` may end (``Plan.recalled``)."""
-    found: list[tuple[int, int, int]] = []
+def recalled_for(ingress: pa.Table, recalled: Frame, state: State, context: Context) -> Frame:
+    """Return the ranges of our own packets that transactions in ``ingress`` may end (``Plan.recalled``).
+
+    ``recalled``: those that the relayers before them may end.
+    """
+    before: dict[tuple[int, int], int] = {}
+    for *pair, stop in zip(*(recalled[name].tolist() for name in ("chain", "remote", "end")), strict=True):
+        before[pair[0], pair[1]] = max(stop, before.get((pair[0], pair[1]), 0))
+    named: dict[tuple[int, int], list[int]] = {}
+    late: dict[tuple[int, int], int] = {}
     for chain, _, transaction in transactions(ingress, context):
-        calls = transaction.calls if transaction is not None else []
-        for call in calls:
+        for call in transaction.calls if transaction is not None else ():
             kind = call.WhichOneof("call")
             if kind not in ("receipt", "timeout"):
                 continue
             submit = getattr(call, kind)
-            remote = context.zones.positions.get(submit.remote, -1)
-            try:
-                key = parse_key(submit.key)
-            except IbcError:
-                continue
-            row = _queue(state, chain, remote, SEND) if remote >= 0 else -1
-            if row < 0:
-                continue
-            begin, end = int(state.queues["begin"][row]), int(state.queues["next_index"][row])
-            if kind == "timeout":
-                found += [(chain, remote, index) for index in range(begin, min(end, begin + len(calls)))]
-            elif begin <= key.index < end:
-                found.append((chain, remote, key.index))
-    places = np.array(sorted(set(found)), dtype=np.uint64).reshape(-1, 3)
+            lane = (chain, context.zones.positions.get(submit.remote, chain))
+            named.setdefault(lane, []).append(_index_in(submit.key))
+            late[lane] = late.get(lane, 0) + (kind == "timeout")
+    pairs = np.array(list(named), dtype=np.uint32).reshape(-1, 2)
+    rows = lane_positions(state.queues, pairs[:, 0], pairs[:, 1], SEND)
+    begins, ends = state.queues["begin"][rows], state.queues["next_index"][rows]
+    found: list[tuple[int, int, int, int]] = []
+    for lane, row, begin, end in zip(named, rows.tolist(), begins.tolist(), ends.tolist(), strict=True):
+        if row < 0 or lane[0] == lane[1]:
+            continue
+        found += [(*lane, index, index + 1) for index in set(named[lane]) if begin <= index < end]
+        if late[lane]:
+            # A time-out ends the packet that is then at the head: each call before it may have moved it on by one.
+            stop = min(end, max(begin, before.get(lane, 0)) + len(named[lane]))
+            found += [(*lane, begin, stop)] if stop > begin else []
+    places = np.array(sorted(found), dtype=np.uint64).reshape(-1, 4)
     columns = {"chain": places[:, 0].astype(np.uint32), "remote": places[:, 1].astype(np.uint32)}
     lanes = Frame({**columns, "substream": np.full(len(places), SEND, dtype=np.uint64)}, len(places))
-    return lanes.with_columns(begin=places[:, 2], end=places[:, 2] + np.uint64(1))
+    return lanes.with_columns(begin=places[:, 2], end=places[:, 3])
 
 
-def _queue(state: State, chain: int, remote: int, substream: int) -> int:
-    return int(lane_positions(state.queues, np.array([chain]), np.array([remote]), substream)[0])
+def _index_in(key: bytes) -> int:
+    """Return the index that a key names, 0 for a head, a tail, and what is no key."""
+    try:
+        return parse_key(key).index
+    except IbcError:
+        return 0
+
+
+def _known(remote: int, chain: int) -> int:
+    """Return the zone that a refusal is about: the one that a call named, ours where there is none of that name."""
+    return remote if remote >= 0 else chain
 
 
 class _Refused(Exception):
@@ -135,7 +152,8 @@ class Outsiders:
             if kind == "update":
                 self._update(chain, remote, relayer, submit.header)
                 continue
-            substream, index, why = RECEIPT, 0, Refusal.ACCEPTED
+            substream = SEND if kind in ("receive", "cleanup") else RECEIPT
+            why = Refusal.ACCEPTED
             try:
                 if remote < 0:
                     raise _Refused(Refusal.UnregisteredSender)
@@ -146,18 +164,19 @@ class Outsiders:
                 why = error.refusal
             self.fees.message(chain, relayer, why)
             if why != Refusal.ACCEPTED:
-                self.refused.append((chain, max(remote, 0), substream, index, why))
+                self.refused.append((chain, _known(remote, chain), substream, _index_in(submit.key), why))
 
     def _update(self, chain: int, remote: int, relayer: int, header: bytes) -> None:
-        why = Refusal.UnregisteredSender
+        why, height = Refusal.UnregisteredSender, 0
         if remote >= 0:
             try:
+                height = height_in(header)
                 why = self.clients.update(chain, remote, header)
             except ProofError:
                 why = Refusal.InvalidHeader
         self.fees.header(chain, relayer, why)
         if why not in (Refusal.ACCEPTED, Refusal.NoOp):
-            self.refused.append((chain, max(remote, 0), RECEIPT, 0, why))
+            self.refused.append((chain, _known(remote, chain), RECEIPT, height, why))
 
     def _open(self, lane: tuple[int, int], submit: wire.Submit, purpose: Purpose, otherwise: Refusal) -> Key:
         """Return the parsed key, after checks 1 to 3 of every call with a proof."""
@@ -189,6 +208,8 @@ class Outsiders:
         key = self._open(lane, submit, Purpose.SEND, Refusal.MustBeSend)
         if key.part != Part.INDEX:
             raise _Refused(Refusal.OnlyMessageProofs)
+        if key.index >= MAX_INDEX:  # a zone that no kernel runs may have written it; no receipt could have its index
+            raise _Refused(Refusal.OutOfOrder)
         self._in_turn(lane, Call.RECEIVE, key.index)
         self._prove(lane, submit)
         packet = decode_packet(submit.value)
@@ -245,6 +266,8 @@ class Outsiders:
         own, head = self.judging.cleaned(lane), decode_position(submit.value)
         if head <= own:
             raise _Refused(Refusal.CleanupBackwards)
+        if head > MAX_INDEX:
+            raise _Refused(Refusal.InvalidPacket)
         self.judging.clean(-1, lane, own, head)
         self._range(lane, Call.CLEANUP, own, head)
 

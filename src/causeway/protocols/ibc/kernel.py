@@ -207,7 +207,7 @@ class IbcKernel:
         rows = submissions(state, seen, self.interference, context)
         wanted, recalled = wanted_ranges(rows, state, seen, context)
         if ingress.num_rows:
-            recalled = without_doubles(concat([recalled, recalled_for(ingress, state, context)]))
+            recalled = without_doubles(concat([recalled, recalled_for(ingress, recalled, state, context)]))
         forks = tuple(self.interference.forking(tick.tick))
         return RelayPlan(rows, seen.proofs, wanted, recalled, empty_frame(EVENTS_SCHEMA), seen, forks)
 

@@ -93,9 +93,9 @@ def _with_outsiders(accepted: Accepted, outsiders: Outsiders, ingress: pa.Table,
             outsiders.run(chain, user, transaction)
         senders += [user] * (len(outsiders.refused) - len(senders))
     if outsiders.refused:
-        columns = [np.array(column) for column in zip(*outsiders.refused, strict=True)]
         kinds = (np.uint32, np.uint32, np.uint64, np.uint64, np.int32)
-        rows = [column.astype(kind) for column, kind in zip(columns, kinds, strict=True)]
+        columns = zip(*outsiders.refused, strict=True)
+        rows = [np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)]
         log.add(control_rows(*rows, sender=np.array(senders, dtype=np.uint64)))
     return Accepted(
         concat([accepted.entries, outsiders.entry_rows().select(accepted.entries.names)]),
