@@ -92,7 +92,7 @@ class Lakes:
         views = self.views[step.chain]
         match step:
             case ReadLane():
-                return lane_view(views.lane(step.chain, step.remote, None))
+                return lane_view(views.lane(step.chain, step.remote, None, step.packets_from, step.receipts_from))
             case ReadHeader():
                 return bytes.fromhex(views.header(step.chain, step.height)["signed_header"])
             case ReadProofs():
@@ -112,9 +112,13 @@ class Lakes:
         relayer: int = 1,
         submit: Callable[[Submit], None] | None = None,
         settle: bool = True,
+        altered: Callable[[Step, Any], Any] | None = None,
         **settings: Any,
     ) -> Passed:
-        """Make one pass to a chain, and the blocks that take what it submits."""
+        """Make one pass to a chain, and the blocks that take what it submits.
+
+        ``submit``: is given transactions instead of the lake; ``altered``: returns what a lake answers instead.
+        """
         steps = self.steps(target, **settings)
         answer: Any = None
         while True:
@@ -128,6 +132,7 @@ class Lakes:
                 answer = None
             else:
                 answer = self.answer(step, relayer)
+                answer = answer if altered is None else altered(step, answer)
         if settle:
             self.settle()
         return passed

@@ -16,7 +16,7 @@ from causeway.protocols.ibc.client import second_header
 from causeway.protocols.ibc.context import Context
 from causeway.service.faults import Faults, FaultSettings
 from causeway.service.relayer import ReadLane, State, Submit
-from tests.service.lakes import ENDS, Lakes, both
+from tests.service.lakes import ENDS, OTHER, Lakes, both
 
 
 def test_every_call_is_received_and_answered_once_in_order(tmp_path: Path) -> None:
@@ -307,6 +307,23 @@ def test_the_target_is_looked_at_first(tmp_path: Path) -> None:
     with both(tmp_path) as lakes:
         step = next(lakes.steps("right"))
         assert step == ReadLane("b", "right", "left")
+
+
+@pytest.mark.parametrize("order", ["ordered", "unordered"])
+def test_a_long_history_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
+    monkeypatch.setattr("causeway.service.views.MOST_RANGES", 2)
+    with both(tmp_path, calls=0, options=f'order = "{order}"') as lakes:
+        for _ in range(5):
+            for target in ENDS:
+                message = {"to": f"caller-{OTHER[target]}", "call": {"receiver": f"echo-{target}", "method": "m"}}
+                for _ in range(3):
+                    lakes.nodes[OTHER[target]].send({**message, "count": 2})
+                    lakes.nodes[OTHER[target]].produce()
+            lakes.until_idle()
+        assert lakes.lane("left")["receipt"]["head"] == 0
+        assert lakes.lane("left")["receipt"]["tail"] == 30
+        lakes.check(30)
+        assert all(lakes.account(chain)["wasted"] == 0 for chain in ENDS)
 
 
 def test_the_local_light_client_agrees_with_the_chains(tmp_path: Path) -> None:

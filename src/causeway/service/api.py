@@ -86,9 +86,12 @@ class Endpoints:
         return await self._read(self._views.header, request.path_params["chain"], _number(request, "height"))
 
     async def lane(self, request: Request) -> Response:
-        """Answer both queues of a chain for a remote one, and its client of it, at ``height``."""
+        """Answer both queues of a chain for a remote one, and its client of it, at ``height``; of their entries those
+        from ``packets_from`` and ``receipts_from`` on."""
         place = request.path_params
-        return await self._read(self._views.lane, place["chain"], place["remote"], _number(request, "height"))
+        begin = (_number(request, name) or 0 for name in ("packets_from", "receipts_from"))
+        arguments = (place["chain"], place["remote"], _number(request, "height"), *begin)
+        return await self._read(self._views.lane, *arguments)
 
     async def entries(self, request: Request) -> Response:
         """Answer entries of a queue with their values: ``count`` at most from index ``first`` on, at ``height``."""

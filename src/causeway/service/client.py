@@ -57,10 +57,14 @@ class LakeClient:
         """Return what the network is, and how far it has come."""
         return await self._ask("GET", "/v1/status")
 
-    async def lane(self, chain: str, remote: str) -> LaneView:
-        """Return both queues that a chain has for ``remote``, and its client of it, at its last height."""
+    async def lane(self, chain: str, remote: str, packets_from: int = 0, receipts_from: int = 0) -> LaneView:
+        """Return both queues that a chain has for ``remote``, and its client of it, at its last height.
+
+        Of entries below ``packets_from`` and ``receipts_from`` nothing is told.
+        """
         path = f"/v1/chains/{_part(chain)}/queues/{_part(remote)}"
-        return self._understood(path, lane_view, await self._ask("GET", path))
+        query = {"packets_from": packets_from, "receipts_from": receipts_from}
+        return self._understood(path, lane_view, await self._ask("GET", path, query))
 
     async def header(self, chain: str, height: int) -> bytes:
         """Return the signed header of a chain at a height."""

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from causeway.commitments.tendermint.trust import TrustedHeader
+
+MOST_LISTED = 10_000
+"""Entries that are listed one by one at most, whatever ranges a lake names: the first ones. Others wait their turn."""
 
 Pushed = dict[int, int | None]
 """Indices of entries, ascending, and the heights at which they were pushed; None: not known any more."""
@@ -18,22 +22,40 @@ class QueueView:
 
     Attributes:
         head, tail: where it begins, and the index that comes next.
+        ready: entries below it have a value.
         entries: ranges (first, count, height at which they were pushed) of what is in it, ascending.
-        waiting: indices of receipts that have a place and no value yet.
+        missing: ranges (first, count) between head and tail, ascending, in which nothing was received: what came before
+            its turn is behind them. Of a receipt queue; the first ones.
+        waiting: whether receipts have a place and no value yet.
     """
 
     head: int
     tail: int
+    ready: int
     entries: tuple[tuple[int, int, int | None], ...]
-    waiting: tuple[int, ...] = ()
+    missing: tuple[tuple[int, int], ...] = ()
+    waiting: bool = False
 
     def pushed(self, begin: int, end: int) -> Pushed:
-        """Return the entries with indices ``begin`` to ``end`` - 1."""
+        """Return the entries with indices ``begin`` to ``end`` - 1, the first ``MOST_LISTED``."""
         found: Pushed = {}
         for first, count, height in self.entries:
-            for index in range(max(first, begin), min(first + count, end)):
+            stop = min(first + count, end)
+            for index in range(max(first, begin), stop):
+                if len(found) == MOST_LISTED:
+                    return found
                 found[index] = height
         return found
+
+    def lacks(self, index: int) -> bool:
+        """Return whether a receipt queue has no place for a packet yet: it was not received."""
+        place = bisect_right(self.missing, index, key=lambda gap: gap[0]) - 1
+        return index >= self.tail or (place >= 0 and index < sum(self.missing[place]))
+
+    @property
+    def first_lacking(self) -> int:
+        """Return the first index for which a receipt queue has no place."""
+        return self.missing[0][0] if self.missing else self.tail
 
     def unbroken(self, begin: int, end: int) -> Pushed:
         """Return the entries from ``begin`` on, below ``end``, up to the first index that has none."""
@@ -119,8 +141,9 @@ def _queue_view(content: Mapping[str, Any]) -> QueueView:
     entries = tuple(
         (int(first), int(count), None if height is None else int(height)) for first, count, height in content["entries"]
     )
-    waiting = tuple(int(index) for index in content.get("waiting", ()))
-    return QueueView(int(content["head"]), int(content["tail"]), entries, waiting)
+    missing = tuple((int(first), int(count)) for first, count in content.get("missing", ()))
+    head, tail = int(content["head"]), int(content["tail"])
+    return QueueView(head, tail, int(content.get("ready", tail)), entries, missing, bool(content.get("waiting")))
 
 
 def rules_of(options: Mapping[str, Any]) -> Rules:

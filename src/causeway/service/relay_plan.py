@@ -77,6 +77,11 @@ def work_between(source: LaneView, target: LaneView, rules: Rules, settings: Rel
     packets = _packets(source, target, rules, needed)
     receipts = _receipts(source, target, rules)
     backlog = len(packets) + len(receipts)
+    if rules.ordered:
+        # All of them, also those that are not listed, or that something is in the way of.
+        sent = source.send.tail - max(target.receipt.tail, source.send.head)
+        written = min(source.receipt.ready, target.send.tail) - target.send.head
+        backlog = max(sent, 0) + max(written, 0)
     oldest = _oldest(packets, receipts)
     time_outs = rules.timeouts and _may_have_expired(source, target, receipts)
     patient = _patient(backlog, oldest, source, settings) and not (needed or time_outs)
@@ -110,9 +115,8 @@ def _packets(source: LaneView, target: LaneView, rules: Rules, cleaned: bool) ->
     if rules.ordered:
         begin = max(target.receipt.tail, source.send.head) if cleaned else target.receipt.tail
         return source.send.unbroken(begin, source.send.tail)
-    pending = source.send.pushed(target.receipt.head, source.send.tail)
-    held = target.receipt.pushed(0, target.receipt.tail).keys() | set(target.receipt.waiting)
-    return {index: height for index, height in pending.items() if index not in held}
+    pending = source.send.pushed(target.receipt.first_lacking, source.send.tail)
+    return {index: height for index, height in pending.items() if target.receipt.lacks(index)}
 
 
 def _receipts(source: LaneView, target: LaneView, rules: Rules) -> Pushed:

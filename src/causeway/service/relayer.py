@@ -15,7 +15,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from causeway.commitments.tendermint.errors import ClientExpired, ConnectionFrozen, InvalidHeader, MissingHeader
+from causeway.commitments.errors import ProofError
+from causeway.commitments.ics23.proof_specs import TENDERMINT_SPEC
+from causeway.commitments.ics23.verify import verify_membership
+from causeway.commitments.tendermint.errors import ClientExpired, ConnectionFrozen
 from causeway.commitments.tendermint.light_client import LightClient, Wanted, bisection
 from causeway.commitments.tendermint.trust import TrustOptions
 from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
@@ -46,11 +49,16 @@ class Direction:
 
 @dataclass(frozen=True)
 class ReadLane:
-    """Asks for the ``LaneView`` of a chain for ``remote``, at its last height."""
+    """Asks for the ``LaneView`` of a chain for ``remote``, at its last height.
+
+    ``packets_from``, ``receipts_from``: entries below these indices need not be in it.
+    """
 
     end: str
     chain: str
     remote: str
+    packets_from: int = 0
+    receipts_from: int = 0
 
 
 @dataclass(frozen=True)
@@ -129,14 +137,15 @@ class Passed:
     why: str = ""
 
 
-_NO_WAY = {ClientExpired: State.EXPIRED, ConnectionFrozen: State.FROZEN}
+_NO_WAY: dict[type[ProofError], State] = {ClientExpired: State.EXPIRED, ConnectionFrozen: State.FROZEN}
 
 
 def relay(direction: Direction, rules: Rules, settings: RelaySettings) -> Generator[Step, Any, Passed]:
     """Make one pass in one direction: look at both ends, and bring what there is to bring."""
     # The target is looked at first: what it receives meanwhile is then sent already by what the source says.
     target: LaneView = yield ReadLane(direction.other, direction.target, direction.source)
-    source: LaneView = yield ReadLane(direction.end, direction.source, direction.target)
+    begin = target.receipt.first_lacking, target.send.head
+    source: LaneView = yield ReadLane(direction.end, direction.source, direction.target, *begin)
     if target.state != "active":
         return Passed(State.FROZEN, source, target, why=f"the client of {direction.source} is {target.state}")
     work = work_between(source, target, rules, settings)
@@ -152,7 +161,7 @@ def relay(direction: Direction, rules: Rules, settings: RelaySettings) -> Genera
     if header:
         try:
             updates = yield from _headers(client, direction, max(height, source.height), now)
-        except (ClientExpired, ConnectionFrozen, InvalidHeader, MissingHeader) as error:
+        except ProofError as error:
             return Passed(_NO_WAY.get(type(error), State.REFUSED), source, target, work, why=str(error))
     batches = _Batches(direction, settings)
     for update in updates:
@@ -161,12 +170,23 @@ def relay(direction: Direction, rules: Rules, settings: RelaySettings) -> Genera
         keys = tuple(key for _, key in chunk)
         found = yield ReadProofs(direction.end, direction.source, height, tuple(dict.fromkeys(keys)))
         shown = dict(zip(dict.fromkeys(keys), found, strict=True))
+        try:
+            _verify(shown, client.trusted(height).root)
+        except ProofError as error:
+            return Passed(State.REFUSED, source, target, work, why=f"a proof of {direction.source} is none: {error}")
         for kind, key in chunk:
             if shown[key] is not None:
                 yield from batches.add(_submission(direction, kind, key, shown[key], height))
     yield from batches.finish()
     counts = (batches.headers, batches.messages, batches.transactions)
     return Passed(State.SUBMITTED if batches.transactions else State.IDLE, source, target, work, *counts)
+
+
+def _verify(shown: dict[bytes, tuple[bytes, bytes] | None], root: bytes) -> None:
+    """Refuse to pay for what the target would not take."""
+    for key, found in shown.items():
+        if found is not None:
+            verify_membership(TENDERMINT_SPEC, root, found[1], key, found[0])
 
 
 def _expired(

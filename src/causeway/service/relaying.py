@@ -209,7 +209,7 @@ class Relaying:
         client = self._clients[step.end]
         match step:
             case ReadLane():
-                return client.lane(step.chain, step.remote)
+                return client.lane(step.chain, step.remote, step.packets_from, step.receipts_from)
             case ReadHeader():
                 return client.header(step.chain, step.height)
             case ReadProofs():

@@ -6,7 +6,7 @@ threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.commitments.tendermint.update import decode_header_update
+from causeway.commitments.wire.ics23_pb2 import CommitmentProof
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.model.ledger import Event, Kind
@@ -23,7 +24,7 @@ from causeway.network.proving import ZoneStore, store_at
 from causeway.pipeline.lake import Manifest
 from causeway.protocols.ibc.external import OUTSIDER
 from causeway.protocols.ibc.fees import COUNTS
-from causeway.protocols.ibc.keys import Purpose, index_key
+from causeway.protocols.ibc.keys import MAX_INDEX, Purpose, index_key
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.state import RECEIPT, SEND, STATE_TABLES
 
@@ -115,8 +116,12 @@ class Views:
             "signed_header": certification.hex(),
         }
 
-    def lane(self, chain: str, remote: str, height: int | None) -> dict[str, Any]:
+    def lane(
+        self, chain: str, remote: str, height: int | None, packets_from: int = 0, receipts_from: int = 0
+    ) -> dict[str, Any]:
         """Return both queues that a chain keeps for ``remote`` at a height, and its client of it.
+
+        Of their entries, those from ``packets_from`` and ``receipts_from`` on.
 
         Raises:
             InvalidInput: there is no such chain here, or it is not connected (``LakeError``: no such height).
@@ -129,14 +134,15 @@ class Views:
             "remote": remote,
             "height": height,
             "time": self.time(height),
-            "send": self._queue(chain, remote, height, SEND),
-            "receipt": self._queue(chain, remote, height, RECEIPT),
+            "send": self._queue(chain, remote, height, SEND, packets_from),
+            "receipt": self._queue(chain, remote, height, RECEIPT, receipts_from),
             "client": self._client(chain, remote, height),
         }
 
-    def _queue(self, chain: str, remote: str, height: int, substream: int) -> dict[str, Any]:
+    def _queue(self, chain: str, remote: str, height: int, substream: int, begin: int) -> dict[str, Any]:
         queues = self._of_lane("queues", chain, remote, height, substream)
-        entries = self._of_lane("leaves", chain, remote, height, substream)["index"]
+        held = self._of_lane("leaves", chain, remote, height, substream)["index"]
+        entries = held[int(np.searchsorted(held, np.uint64(min(begin, MAX_INDEX)))) :]
         pushed = self._pushed(entries, self._of_lane("runs", chain, remote, height, substream))
         index = np.arange(len(entries), dtype=np.uint64)
         groups = groups_of(entries - index, pushed)
@@ -149,6 +155,7 @@ class Views:
         if substream == RECEIPT:
             waiting = self._of_lane("slots", chain, remote, height)["index"]
             found["ready"] = int(queues["ready"][0])
+            found["missing"] = _gaps(np.sort(np.concatenate([held, waiting])), found["head"], found["tail"])
             found["waiting"] = waiting.tolist()[:MOST_RANGES]
         return found
 
@@ -216,11 +223,8 @@ class Views:
         store = self._store(chain, height)
         column = pa.array(keys, pa.binary())
         places, there = store.locate(column)
-        present: Iterator[tuple[str, str]] = iter(())
-        if there.any():
-            values = store.entries_at(places[there]).values.to_pylist()
-            proofs = store.existence_proofs(places[there])
-            present = iter([(value.hex(), bytes(proof).hex()) for value, proof in zip(values, proofs, strict=True)])
+        proofs = store.existence_proofs(places[there]).to_pylist() if there.any() else []
+        present = iter([(CommitmentProof.FromString(proof).exist.value.hex(), proof.hex()) for proof in proofs])
         shown = []
         for key, found in zip(keys, there.tolist(), strict=True):
             value, proof = next(present) if found else (None, None)
@@ -282,3 +286,10 @@ class Views:
 
     def _read_store(self, chain: str, height: int) -> ZoneStore:
         return store_at(self.opened, chain, height)
+
+
+def _gaps(indices: Any, head: int, tail: int) -> list[list[int]]:
+    """Return the ranges (first, count) between ``head`` and ``tail`` that none of ``indices`` (ascending) is in."""
+    edges = np.concatenate([[head - 1], indices.astype(np.int64), [tail]])
+    after = np.flatnonzero(np.diff(edges) > 1)[:MOST_RANGES]
+    return [[int(edges[place]) + 1, int(edges[place + 1] - edges[place]) - 1] for place in after.tolist()]

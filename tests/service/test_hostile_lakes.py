@@ -1,0 +1,66 @@
+"""Served lakes that answer what is not true, or more than anybody can take."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from causeway.service.lanes import MOST_LISTED, Rules, lane_view
+from causeway.service.relay_plan import RelaySettings, work_between
+from causeway.service.relayer import ReadHeader, ReadProofs, State, Step
+from tests.service.lakes import Lakes, both
+
+ROOTS = dict.fromkeys(("root", "validators_hash", "next_validators_hash", "header_hash"), "00" * 32)
+
+
+def refused(lakes: Lakes, altered: Any) -> str:
+    """Return why a pass to the right ends without a transaction."""
+    passed = lakes.relay("right", altered=altered)
+    assert (passed.state, passed.transactions, lakes.submitted) == (State.REFUSED, 0, [])
+    return passed.why
+
+
+def test_proofs_that_are_none_are_not_paid_for(tmp_path: Path) -> None:
+    def another_value(step: Step, answer: Any) -> Any:
+        if isinstance(step, ReadProofs):
+            value, proof = answer[2]
+            answer[2] = (value + b"x", proof)
+        return answer
+
+    with both(tmp_path) as lakes:
+        assert "a proof of left is none" in refused(lakes, another_value)
+        lakes.until_idle()
+        lakes.check(5)
+
+
+def test_a_header_of_another_chain_is_not_paid_for(tmp_path: Path) -> None:
+    with both(tmp_path) as lakes:
+        other = bytes.fromhex(lakes.views["right"].header("right", lakes.views["left"].height())["signed_header"])
+        why = refused(lakes, lambda step, answer: other if isinstance(step, ReadHeader) else answer)
+        assert "trusted validators hash to" in why
+
+
+def test_a_header_that_is_none_is_not_paid_for(tmp_path: Path) -> None:
+    with both(tmp_path) as lakes:
+        why = refused(lakes, lambda step, answer: answer[:-1] if isinstance(step, ReadHeader) else answer)
+        assert "header update" in why
+
+
+def test_a_header_of_another_height_is_not_paid_for(tmp_path: Path) -> None:
+    with both(tmp_path) as lakes:
+        old = bytes.fromhex(lakes.views["left"].header("left", 1)["signed_header"])
+        lakes.nodes["left"].produce()
+        why = refused(lakes, lambda step, answer: old if isinstance(step, ReadHeader) else answer)
+        assert "height 1" in why
+
+
+def test_a_lake_that_names_endless_ranges_costs_little() -> None:
+    content: dict[str, Any] = {"head": 0, "tail": 2**60, "entries": [[0, 2**60, 1]]}
+    client = {"state": "active", "trusted": [dict.fromkeys(("height", "time", "added"), 5) | ROOTS]}
+    ends = {"chain": "left", "remote": "right", "height": 9, "time": 9}
+    source = lane_view({**ends, "send": content, "receipt": content, "client": client})
+    target = lane_view({**ends, "send": content, "receipt": {"head": 0, "tail": 0, "entries": []}, "client": client})
+    for rules in (Rules(), Rules(ordered=False)):
+        work = work_between(source, target, rules, RelaySettings())
+        assert len(work.packets) == len(work.receipts) == MOST_LISTED
+    assert work_between(source, target, Rules(), RelaySettings()).backlog == 2**61
