@@ -158,3 +158,31 @@ def test_an_old_packet_and_a_cleanup_past_it_in_one_block() -> None:
     assert net.queue("B", "A", Purpose.RECEIPT) == (1, 1)
     assert net.codes("B", "A") == [], "what a cleanup has passed is not written"
     assert net.seen(A) == [[0, 2, b"", 0]] and net.seen(B) == []
+
+
+def test_a_header_below_all_that_are_still_trusted() -> None:
+    net = Net({"unbonding_seconds": 4.0}, carriers=SILENT).next()
+    old = net.update("B")
+    for _ in range(6):
+        net.next()
+        assert net.bring("A", net.update("B")) == []
+    assert min(height for height in trusted(net, "A", "B")) > 1
+    # C's trust set stands behind A's: what it trusts is nothing to A.
+    assert net.bring("A", old) == ["InvalidHeader"]
+
+
+def test_headers_in_any_order_build_on_the_highest_below_them() -> None:
+    net = Net({"unbonding_seconds": 6.0}, carriers=SILENT)
+    updates = [net.next().update("B") for _ in range(8)]
+    assert net.bring("A", updates[3], updates[0]) == ["ClientExpired", "ClientExpired"]
+    net = Net({"unbonding_seconds": 6.0}, carriers=SILENT)
+    updates = [net.next().update("B") for _ in range(3)]
+    assert net.bring("A", updates[2], updates[0], updates[1]) == []
+    assert trusted(net, "A", "B") == [0, 1, 2, 3]
+
+
+def trusted(net: Net, zone: str, remote: str) -> list[int]:
+    trust, names = net.state.trust, list(net.names)
+    mine = (trust["chain"] == names.index(zone)) & (trust["remote"] == names.index(remote))
+    found: list[int] = trust["height"][mine].tolist()
+    return found

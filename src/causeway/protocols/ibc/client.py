@@ -181,7 +181,10 @@ class Clients:
             return Refusal.UnregisteredSender
         if self.frozen(chain, remote):
             return Refusal.ConnectionFrozen
-        found = self._outcome(remote, self._below(chain, remote, _decoded(certification).height), certification)
+        base = self._below(chain, remote, _decoded(certification).height)
+        if base is None:  # those below were too old to be kept
+            return Refusal.InvalidHeader
+        found = self._outcome(remote, base, certification)
         if isinstance(found, Refusal):
             return found
         known = self._trusted(chain, remote, found.height)
@@ -246,12 +249,13 @@ class Clients:
         row = self._row_below(chain, remote, height + 1)
         return self._header(row) if row >= 0 and int(self._trust["height"][row]) == height else None
 
-    def _below(self, chain: int, remote: int, height: int) -> TrustedHeader:
-        """Return the highest trusted header below a height; the root of trust is below all."""
-        newest = [header for header in self._added.get((chain, remote), []) if header.height < height]
-        if newest:
-            return newest[-1]
-        return self._header(self._row_below(chain, remote, height))
+    def _below(self, chain: int, remote: int, height: int) -> TrustedHeader | None:
+        """Return the highest trusted header below a height, None where none is."""
+        below = [header for header in self._added.get((chain, remote), []) if header.height < height]
+        row = self._row_below(chain, remote, height)
+        if row >= 0:
+            below.append(self._header(row))
+        return max(below, key=lambda header: header.height, default=None)
 
     def _row_below(self, chain: int, remote: int, height: int) -> int:
         """Return the row of the highest header below a height that was trusted before this block, -1 if none was."""
