@@ -226,8 +226,8 @@ def waiting(backlogs: Sequence[Backlog]) -> str:
     entries, queues = sum(backlog.waiting for backlog in backlogs), len(backlogs)
     return (
         f"{entries:,} {'entry' if entries == 1 else 'entries'} of {queues:,} {'queue' if queues == 1 else 'queues'} "
-        f"{'waits' if entries == 1 else 'wait'} to be relayed; the oldest is {first.oldest} of {escape(first.chain)}'s {first.queue} queue for {escape(first.remote)}, for "
-        f"{first.age:,} heights."
+        f"{'waits' if entries == 1 else 'wait'} to be relayed; the oldest is {first.oldest} of {escape(first.chain)}'s "
+        f"{first.queue} queue for {escape(first.remote)}, for {first.age:,} heights."
     )
 
 
