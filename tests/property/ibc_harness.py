@@ -16,12 +16,15 @@ import cbor2
 import numpy as np
 import pyarrow as pa
 
+from causeway.commitments.tendermint.trust import TrustedHeader, TrustOptions, verify_header
+from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.model.faults import CARRIER_SCHEMA, FORGED_SCHEMA, FORKS_SCHEMA, HALTS_SCHEMA, Faults
 from causeway.model.frame import Frame, concat
 from causeway.model.ledger import Event, Kind
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.protocols.contract import Tick
 from causeway.protocols.ibc import keys, values
+from causeway.protocols.ibc.client import validators_of_zone
 from causeway.protocols.ibc.entries import leaf_of, limits_of
 from causeway.protocols.ibc.envelope import answer_column, call_column
 from causeway.protocols.ibc.state import FROZEN, RECEIPT, SEND
@@ -152,6 +155,23 @@ class KernelRun(Network):
             self.states = [self._through_tables(state) for state in self.states]
         for result in self.results:
             self._keep(result.outbound)
+        self._check_headers()
+
+    def _check_headers(self) -> None:
+        """Every zone's header of this block says where, when and which root, and a light client at genesis takes it."""
+        everyone = np.arange(len(self.names), dtype=np.uint32)
+        context = self.kernel.context(everyone, self.tick)
+        rows = zip(*(self.headers[name] for name in ("chain", "root")), self.headers["certification"], strict=True)
+        for chain, root, certification in rows:
+            offered = decode_header_update(certification.as_py())
+            header = offered.signed_header.header
+            name = self.names[int(chain)]
+            assert (header.chain_id, header.height, header.app_hash) == (name, self.height, bytes(root))
+            assert header.time == (self.tick.tick + 1) * TICK_NS
+            own, _ = validators_of_zone(int(chain), context)
+            genesis = TrustedHeader(0, 0, bytes(32), own.hash, own.hash, bytes(32), 0)
+            update = HeaderUpdate.on(0, own, offered.signed_header, offered.validators)
+            verify_header(genesis, update, TrustOptions(name, 10**18), header.time)
 
     def _through_tables(self, state: Any) -> Any:
         tables = {name: self.kernel.table(name, part) for name, part in self.kernel.parts(state).items()}

@@ -489,3 +489,14 @@ def test_4_relayers_of_a_scenario_that_name_the_header_before() -> None:
     assert net.say("A", A, ("calm",)).next().refusals() == [("B", "MissingHeader")]
     assert net.next().refusals() == [("B", "InvalidProof")], "A has changed in between"
     assert net.next().refusals() == [] and len(net.seen(B)) == 2, "now both headers have one root"
+
+
+@pytest.mark.parametrize("order", ["ordered", "unordered"])
+@pytest.mark.parametrize(("coordination", "shares"), [("leader", [(3, 3), (0, 0)]), ("partition", [(1, 1), (2, 2)])])
+def test_26_relayers_that_share_the_work(order: str, coordination: str, shares: list[tuple[int, int]]) -> None:
+    net = Net({"relayers": ("r0", "r1"), "relay": {"coordination": coordination}, "order": order})
+    net.ask().ask().ask().next(2)
+    accounts = net.state.relayers
+    rows = zip(*(accounts[name].tolist() for name in ("relayer", "submitted", "accepted")), strict=True)
+    found = {relayer: counts for relayer, *counts in rows}
+    assert [tuple(found.get(relayer, (0, 0))) for relayer in (0, 1)] == shares and net.refusals() == []
