@@ -56,17 +56,16 @@ class Served:
         for own in ENDS:
             (folder / f"{own}.toml").write_text(scenario_text(own, calls))
         for own in ENDS:
-            self.processes[own] = self._start(own)
+            self.processes[own] = self._start(own, "--port", "0", "--scenario", str(folder / f"{own}.toml"))
         for own in ENDS:
             self.urls[own] = line_of(self.processes[own])["url"]
 
-    def _start(self, own: str, port: int = 0) -> subprocess.Popen[str]:
-        place = [str(self.folder / own), "--scenario", str(self.folder / f"{own}.toml"), "--port", str(port)]
-        return start("serve", *place, "--json", *self.arguments)
+    def _start(self, own: str, *arguments: str) -> subprocess.Popen[str]:
+        return start("serve", str(self.folder / own), "--json", *self.arguments, *arguments)
 
     def again(self, own: str) -> None:
-        """Start a server that ended again, at its address."""
-        self.processes[own] = self._start(own, int(self.urls[own].rsplit(":", 1)[1]))
+        """Start a server that ended again, at its address; what it serves its lake knows."""
+        self.processes[own] = self._start(own, "--port", self.urls[own].rsplit(":", 1)[1])
         line_of(self.processes[own])
 
     def relay(self, *arguments: str) -> subprocess.Popen[str]:
