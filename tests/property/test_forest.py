@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.commitments.errors import MalformedProof
-from causeway.commitments.forest import Forest, run_roots, sides_of_each
+from causeway.commitments.forest import Forest, leaf_roots, run_roots, sides_of_each
 from causeway.model.order import groups_of
 
 
@@ -57,10 +57,33 @@ def test_every_run_with_its_sides_amounts_to_the_root_of_its_tree(case):
     found = run_roots(shown, groups, first, forest.sizes[tree], sides, counts)
     assert np.array_equal(found, forest.roots()[tree])
 
-    place, beside, numbers = sides_of_each(shown, groups, first, forest.sizes[tree], sides, counts)
-    ones = groups_of(np.arange(len(shown), dtype=np.uint64))
-    each = run_roots(shown, ones, place, groups.spread(forest.sizes[tree]), beside, numbers)
+    place, beside = sides_of_each(shown, groups, first, forest.sizes[tree], sides, counts)
+    levels, size = list(beside), groups.spread(forest.sizes[tree])
+    each = leaf_roots(shown, place, size, iter(levels))
     assert np.array_equal(each, forest.roots()[groups.spread(tree)])
+    # A leaf's own proof is what is beside a run of one.
+    ones = groups_of(np.arange(len(shown), dtype=np.uint64))
+    alone, numbers = forest.sides(groups.spread(tree), place, np.ones(len(place), dtype=np.int64))
+    assert np.array_equal(run_roots(shown, ones, place, size, alone, numbers), each)
+    by_leaf = [(leaf, level) for level, (rows, _) in enumerate(levels) for leaf in rows.tolist()]
+    joined = np.concatenate([np.empty((0, 32), dtype=np.uint8), *(found for _, found in levels)])
+    order = sorted(range(len(by_leaf)), key=lambda number: by_leaf[number])
+    assert np.array_equal(joined[np.array(order, dtype=np.int64)], alone)
+    for number, (rows, found) in enumerate(levels):
+        if len(rows) == 0:
+            continue
+        wrong = found.copy()
+        wrong[0, 0] ^= 1
+        altered_levels = [*levels[:number], (rows, wrong), *levels[number + 1 :]]
+        differs = (leaf_roots(shown, place, size, iter(altered_levels)) != each).any(axis=1)
+        assert np.flatnonzero(differs).tolist() == [rows[0]]
+        with pytest.raises(MalformedProof, match="their places need"):
+            leaf_roots(shown, place, size, iter([*levels[:number], (rows[1:], found[1:]), *levels[number + 1 :]]))
+    if levels:
+        with pytest.raises(MalformedProof, match="fewer digests"):
+            leaf_roots(shown, place, size, iter(levels[:-1]))
+    with pytest.raises(MalformedProof, match="does not fit"):
+        leaf_roots(shown, size, size, iter(levels))
 
     altered = shown.copy()
     altered[-1, 0] ^= 1

@@ -12,14 +12,16 @@ bytes. Place and size themselves are not proved: trees of several sizes hash a r
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from causeway.commitments.errors import MalformedProof
-from causeway.commitments.hashing import DIGEST_BYTES, Digests
-from causeway.commitments.merkle import level_up
+from causeway.commitments.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
+from causeway.commitments.merkle import INNER_PREFIX, level_up
 from causeway.model.order import Groups, Rows, stable_order
 
 Mask = npt.NDArray[np.bool_]
@@ -116,6 +118,19 @@ def run_roots(leaves: Digests, groups: Groups, first: Rows, size: Rows, sides: D
     Raises:
         MalformedProof: a run does not fit its tree, or has more or fewer sides than its place says.
     """
+    places = _fitting_places(groups, first, size, side_counts)
+    nodes, counts = leaves, groups.counts
+    for level in range(int(places.level.max()) + 1 if len(places.level) else 0):
+        rows = np.flatnonzero(places.level == level)
+        nodes, counts = _with_sides(nodes, counts, places.run[rows], places.right[rows], sides[rows])
+        nodes, counts = level_up(nodes, counts)
+    while len(counts) and int(counts.max()) > 1:
+        nodes, counts = level_up(nodes, counts)
+    return nodes
+
+
+def _fitting_places(groups: Groups, first: Rows, size: Rows, side_counts: Rows) -> SidePlaces:
+    """Return the sides of runs; raises ``MalformedProof`` as ``run_roots`` does."""
     first, size = first.astype(np.int64), size.astype(np.int64)
     outside = np.flatnonzero((first < 0) | (first + groups.counts > size))
     if len(outside):
@@ -127,44 +142,99 @@ def run_roots(leaves: Digests, groups: Groups, first: Rows, size: Rows, sides: D
     if len(wrong):
         run = int(wrong[0])
         raise MalformedProof(f"a run has {side_counts[run]} digests beside it, its place needs {needed[run]}")
-    nodes, counts = leaves, groups.counts
-    for level in range(int(places.level.max()) + 1 if len(places.level) else 0):
-        rows = np.flatnonzero(places.level == level)
-        nodes, counts = _with_sides(nodes, counts, places.run[rows], places.right[rows], sides[rows])
-        nodes, counts = level_up(nodes, counts)
-    while len(counts) and int(counts.max()) > 1:
-        nodes, counts = level_up(nodes, counts)
-    return nodes
+    return places
+
+
+LevelSides = Iterator[tuple[Rows, Digests]]
+"""Proofs of many single leaves, level by level from the leaves up: which of the leaves have a digest beside them there,
+ascending, and those digests."""
 
 
 def sides_of_each(
     leaves: Digests, groups: Groups, first: Rows, size: Rows, sides: Digests, side_counts: Rows
-) -> tuple[Rows, Digests, Rows]:
+) -> tuple[Rows, LevelSides]:
     """Return proofs of the single leaves of runs, made from the runs and their sides (as ``run_roots`` takes them).
 
-    Returns each leaf's place in its tree, the digests beside the leaves joined, and how many each leaf has. Raises as
-    ``run_roots`` does.
+    Returns each leaf's place in its tree, and the digests beside the leaves; they are made as they are asked for, so
+    that those of one level are in memory and not those of all. Raises as ``run_roots`` does.
     """
-    run_roots(leaves, groups, first, size, sides, side_counts)  # what does not fit is found before anything is used
-    first, size = first.astype(np.int64), size.astype(np.int64)
-    place = groups.spread(first) + groups.ranks()
-    own = side_places(place, np.ones(len(place), dtype=np.int64), groups.spread(size))
-    runs = side_places(first, groups.counts, size)
-    digests = np.empty((len(own.run), DIGEST_BYTES), dtype=np.uint8)
+    places = _fitting_places(groups, first, size, side_counts)
+    place: Rows = groups.spread(first.astype(np.int64)) + groups.ranks()
+    return place, _levels_of_each(leaves, groups, first.astype(np.int64), size, sides, places)
+
+
+def _levels_of_each(
+    leaves: Digests, groups: Groups, first: Rows, size: Rows, sides: Digests, places: SidePlaces
+) -> LevelSides:
     run_of_leaf = groups.spread(np.arange(len(groups)))
-    nodes, counts, low = leaves, groups.counts, first
-    for level in range(int(own.level.max()) + 1 if len(own.level) else 0):
-        rows = np.flatnonzero(runs.level == level)
-        left = runs.run[rows[~runs.right[rows]]]
-        nodes, counts = _with_sides(nodes, counts, runs.run[rows], runs.right[rows], sides[rows])
+    rank, last = groups.ranks(), groups.spread(size.astype(np.int64)) - 1
+    place = groups.spread(first) + rank
+    nodes, counts, low, level = leaves, groups.counts, first, 0
+    while bool((last > 0).any()):
+        rows = np.flatnonzero(places.level == level)
+        left = places.run[rows[~places.right[rows]]]
+        nodes, counts = _with_sides(nodes, counts, places.run[rows], places.right[rows], sides[rows])
         low = low.copy()
         low[left] -= 1
-        asked = np.flatnonzero(own.level == level)
-        run = run_of_leaf[own.run[asked]]
-        digests[asked] = nodes[_starts(counts)[run] + own.node[asked] - low[run]]
+        beside, asked = _beside(place, last)
+        # Where a node of a run's tree lies among all nodes of the level.
+        shift = (_starts(counts) - low)[run_of_leaf]
+        yield asked, nodes.take(beside + shift if len(asked) == len(beside) else (beside + shift)[asked], axis=0)
         nodes, counts = level_up(nodes, counts)
-        low = low // 2
-    return place, digests, own.counts(len(place))
+        low, place, last, level = low // 2, place >> 1, last >> 1, level + 1
+
+
+def _beside(place: Rows, last: Rows) -> tuple[Rows, Rows]:
+    """Return the node beside each one of a level, and which of them there are: ``last`` is the level's last."""
+    beside = place ^ 1
+    return beside, np.flatnonzero(beside <= last)
+
+
+def leaf_roots(leaves: Digests, place: Rows, size: Rows, sides: LevelSides) -> Digests:
+    """Return the root to which each leaf and its own proof amount, shape (leaves, 32).
+
+    ``place``, ``size``: the claimed place of each leaf and the size of its tree; ``sides``: the proofs.
+
+    Raises:
+        MalformedProof: a leaf is outside of its tree, or has more or fewer digests beside it than its place says.
+    """
+    place, last = place.astype(np.int64), size.astype(np.int64) - 1
+    outside = np.flatnonzero((place < 0) | (place > last))
+    if len(outside):
+        leaf = int(outside[0])
+        raise MalformedProof(f"a leaf at place {place[leaf]} does not fit a tree of {last[leaf] + 1}")
+    nodes = leaves
+    for given, digests in sides:
+        asked = _beside(place, last)[1]
+        if not np.array_equal(given, asked):
+            raise MalformedProof(f"{len(given)} leaves have a digest beside them, their places need {len(asked)}")
+        nodes = _joined(nodes, asked, digests, place % 2 == 1)
+        place, last = place >> 1, last >> 1
+    if bool((last > 0).any()):
+        raise MalformedProof("a leaf has fewer digests beside it than its place needs")
+    return nodes
+
+
+def _joined(nodes: Digests, rows: Rows, beside: Digests, right: Mask) -> Digests:
+    """Return ``nodes`` with those of ``rows`` hashed with the digests beside them, which come first where ``right``."""
+    everyone = len(rows) == len(nodes)
+    own = nodes if everyone else nodes[rows]
+    second = right if everyone else right[rows]
+
+    def preimages(start: int, stop: int) -> pa.BinaryArray:
+        pairs = np.empty((stop - start, 1 + 2 * DIGEST_BYTES), dtype=np.uint8)
+        pairs[:, 0] = INNER_PREFIX[0]
+        swapped = second[start:stop, None]
+        pairs[:, 1 : 1 + DIGEST_BYTES] = np.where(swapped, beside[start:stop], own[start:stop])
+        pairs[:, 1 + DIGEST_BYTES :] = np.where(swapped, own[start:stop], beside[start:stop])
+        return binary_rows(pairs)
+
+    hashed = sha256_in_pieces(len(rows), preimages)
+    if everyone:
+        return hashed
+    joined = nodes.copy()
+    joined[rows] = hashed
+    return joined
 
 
 def _with_sides(nodes: Digests, counts: Rows, run: Rows, right: Mask, sides: Digests) -> tuple[Digests, Rows]:
@@ -188,4 +258,4 @@ def _starts(counts: Rows) -> Rows:
     return np.cumsum(counts) - counts
 
 
-__all__ = ["Forest", "SidePlaces", "run_roots", "side_places", "sides_of_each"]
+__all__ = ["Forest", "LevelSides", "SidePlaces", "leaf_roots", "run_roots", "side_places", "sides_of_each"]

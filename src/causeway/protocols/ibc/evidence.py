@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causeway.commitments.forest import run_roots, sides_of_each
+from causeway.commitments.forest import leaf_roots, run_roots, sides_of_each
 from causeway.commitments.hashing import DIGEST_BYTES, Digests
 from causeway.model.frame import Frame
 from causeway.model.order import Groups, Rows, pair_codes
@@ -74,13 +74,11 @@ def weigh(rows: Frame, proofs: Frame, messages: Frame, leaves: Digests, context:
         place[covered] = of_row
         roots = run_roots(shown, groups, runs["place"], runs["size"], sides, side_counts)
         return Evidence(roots, single, place, positions)
-    own_place, own_sides, own_counts = sides_of_each(shown, groups, runs["place"], runs["size"], sides, side_counts)
-    each = Groups(np.arange(len(shown)), np.ones(len(shown), dtype=np.int64), len(shown))
-    size = groups.spread(runs["size"].astype(np.int64))
+    own_place, own_sides = sides_of_each(shown, groups, runs["place"], runs["size"], sides, side_counts)
     first = np.maximum(rows["begin"][covered], runs["first"][of_row]) - runs["first"][of_row]
     first[rows["alteration"][covered] == Alteration.FOREIGN] = 0  # whatever its indices are, it is shown from its begin
     place[covered] = groups.starts[of_row] + first.astype(np.int64)
-    roots = run_roots(shown, each, own_place, size, own_sides, own_counts)
+    roots = leaf_roots(shown, own_place, groups.spread(runs["size"]), own_sides)
     return Evidence(roots, single, place, positions)
 
 
