@@ -16,10 +16,11 @@ from starlette.applications import Starlette
 from causeway.commitments.ics23.proof_specs import TENDERMINT_SPEC
 from causeway.commitments.ics23.verify import verify_membership
 from causeway.commitments.tendermint.update import decode_header_update
+from causeway.commitments.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.keys import Purpose, index_key
 from causeway.service.api import application
 from causeway.service.mempool import MOST_WAITING, Message, record
-from causeway.service.node import MAX_TRANSACTION_BYTES, QUIET
+from causeway.service.node import MAX_TRANSACTION_BYTES, NOTHING_LEFT, QUIET
 from causeway.service.views import MOST_KEYS
 from tests.service.lakes import Lakes, both
 
@@ -203,6 +204,24 @@ def test_a_block_can_be_made_again_from_its_record(tmp_path: Path) -> None:
         recorded = node.network.deployment.traffic.rows(tick, node.network.deployment.numbers)
         assert (recorded.num_rows, manifest.tick) == (1, tick)
         assert recorded["payload"][0].as_py() == lakes.submitted[-1].transaction
+
+
+def test_what_has_happened_already_is_not_taken_where_the_server_says_so(tmp_path: Path) -> None:
+    with both(tmp_path, calls=2, options='cleanup = "on"') as lakes:
+        for name, node in list(lakes.nodes.items()):
+            node.close()
+            lakes.nodes[name] = type(node)(node.scenario, str(tmp_path / name), node.pace, drop_redundant=True)
+        lakes.until_idle()
+        lakes.until_idle(cleanup_after=1)
+        heights = {name: node.network.height for name, node in lakes.nodes.items()}
+        for step in list(lakes.submitted):
+            node = lakes.nodes[step.chain]
+            assert node.submit(step.chain, 2, step.transaction) == NOTHING_LEFT
+            assert node.height_of(NOTHING_LEFT) == heights[step.chain]
+        assert {name: len(node.pool) for name, node in lakes.nodes.items()} == {"left": 0, "right": 0}
+        assert lakes.account("left", 2) == {}
+        unknown = wire.Transaction(calls=[wire.Call(receive=wire.Submit(remote="nobody"))]).SerializeToString()
+        assert lakes.nodes["left"].submit("left", 2, unknown) != NOTHING_LEFT
 
 
 def test_on_demand_a_lake_that_nothing_moves_makes_no_more_blocks(tmp_path: Path) -> None:

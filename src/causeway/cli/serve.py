@@ -30,6 +30,9 @@ def command(
         float, typer.Option(min=0, max=86_400, help="Seconds from block to block; 0: only on demand.")
     ] = 1.0,
     on_demand: Annotated[bool, typer.Option("--on-demand", help="Make a block as soon as one has work.")] = False,
+    drop_redundant: Annotated[
+        bool, typer.Option("--drop-redundant", help="Take no transaction in which nothing is left to do.")
+    ] = False,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A key of the scenario; may be repeated.", show_default=False),
@@ -54,7 +57,7 @@ def command(
     try:
         with waiting("Opening the lake"):
             network = _scenario(lake, scenario, dict(setting(text) for text in settings or ()))
-            node = Node(network, lake, Pace(block_seconds, on_demand))
+            node = Node(network, lake, Pace(block_seconds, on_demand), drop_redundant=drop_redundant)
         with node:
             where = address(listening)
             if as_json:

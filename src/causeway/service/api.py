@@ -5,6 +5,7 @@ Answers are JSON; an error is ``{"error": name, "text": one line}``. Reading nev
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -22,7 +23,7 @@ from causeway.protocols.ibc.keys import Purpose
 from causeway.service.mempool import MempoolFull
 from causeway.service.metrics import lake_metrics
 from causeway.service.node import MAX_TRANSACTION_BYTES, Node
-from causeway.service.views import MOST_KEYS, Views
+from causeway.service.views import MOST_KEYS
 
 MAX_JSON_BYTES = 1 << 20
 """Longest body of a request that is JSON."""
@@ -33,13 +34,15 @@ MAX_KEY_BYTES = 1 << 10
 LONGEST_WAIT = 60.0
 """Seconds that a request waits for a block at most."""
 
+LOOK = 0.02
+"""Seconds between two looks whether there is one."""
+
 Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 def application(node: Node) -> Starlette:
     """Return the ASGI application that serves a node's lake, and takes what goes into its blocks."""
-    views = Views(node.opened)
-    endpoints = Endpoints(node, views)
+    endpoints = Endpoints(node)
     chain = "/v1/chains/{chain}"
     routes = [
         Route("/v1/status", endpoints.status),
@@ -62,8 +65,8 @@ def application(node: Node) -> Starlette:
 class Endpoints:
     """What each address answers."""
 
-    def __init__(self, node: Node, views: Views) -> None:
-        self._node, self._views = node, views
+    def __init__(self, node: Node) -> None:
+        self._node, self._views = node, node.views
 
     async def status(self, request: Request) -> Response:
         """Answer what the network is, and how far it has come."""
@@ -151,7 +154,12 @@ class Endpoints:
         seconds = _number(request, "wait") or 0
         if seconds > LONGEST_WAIT:
             raise InvalidInput(f"wait: {seconds}; at most {LONGEST_WAIT:.0f} seconds are allowed")
-        height = await run_in_threadpool(self._node.height_of, ticket, float(seconds))
+        end = asyncio.get_running_loop().time() + seconds
+        # No thread waits: there are few of them, and reading needs them.
+        while (height := self._node.height_of(ticket)) is None and not self._node.ending:
+            if asyncio.get_running_loop().time() >= end:
+                break
+            await asyncio.sleep(LOOK)
         return JSONResponse({"ticket": ticket, "height": height}, 202 if height is None else 200)
 
 

@@ -37,6 +37,8 @@ from causeway.pipeline.lake import Lake, Manifest
 from causeway.protocols.ibc.client import validators
 from causeway.protocols.ibc.external import OUTSIDER, RELAY_PORT
 from causeway.service.mempool import MOST_WAITING, Mempool, Message, forget, pooled, record
+from causeway.service.redundancy import nothing_left
+from causeway.service.views import Views
 
 MAX_TRANSACTION_BYTES = 4 << 20
 """Longest transaction in bytes; a header of a chain with 10,000 validators alone has up to 2.8 MB."""
@@ -65,25 +67,34 @@ class Pace:
     on_demand: bool = False
 
 
+NOTHING_LEFT = 0
+"""The ticket of a transaction that was not taken because all in it has happened."""
+
+
 class Node:
     """The network of a scenario on a lake, which takes transactions and messages and makes blocks.
 
     Reading the lake needs nothing of this: readers see committed heights, whatever is being made.
     """
 
-    def __init__(self, scenario: Scenario, lake: str, pace: Pace | None = None) -> None:
+    def __init__(
+        self, scenario: Scenario, lake: str, pace: Pace | None = None, *, drop_redundant: bool = False
+    ) -> None:
         """Open the lake, or create it, and claim it.
+
+        ``drop_redundant``: transactions in which nothing is left to do are not taken, and cost nothing.
 
         Raises:
             InvalidInput: the scenario is not under ``ibc``; it, or the lake, cannot be used (``LakeError``).
         """
         if scenario.network.protocol != "ibc":
             raise InvalidInput(f"{scenario.path}: network.protocol: {scenario.network.protocol}: only ibc is served")
-        self.scenario, self.pace = scenario, pace or Pace()
+        self.scenario, self.pace, self._drop_redundant = scenario, pace or Pace(), drop_redundant
         resume = Lake.at(lake).exists()
         self.network = Network(scenario, lake, resume=resume, outside=pooled)
         forget(self.network.lake, self._following())
         self.opened: OpenedLake = open_lake(lake)
+        self.views = Views(self.opened)
         self.external = frozenset(self.network.topology.external)
         self._directory = Directory(self.network.topology, "message")
         numbers, names = (self.network.topology.chains[name].to_pylist() for name in ("number", "name"))
@@ -99,7 +110,8 @@ class Node:
     # ---- what users bring
 
     def submit(self, chain: str, user: int, transaction: bytes) -> int:
-        """Let a relayer's transaction (protobuf ``causeway.ibc.Transaction``) wait for a block; return its ticket.
+        """Let a relayer's transaction (protobuf ``causeway.ibc.Transaction``) wait for a block; return its ticket,
+        ``NOTHING_LEFT`` for one that is not taken.
 
         Raises:
             InvalidInput: no such chain, a user's number that is none, or not a transaction.
@@ -116,6 +128,8 @@ class Node:
             raise InvalidInput(f"transaction: {error}") from None
         if not 0 < len(content.calls) <= MAX_CALLS:
             raise InvalidInput(f"transaction: {len(content.calls)} calls; allowed: 1 to {MAX_CALLS}")
+        if self._drop_redundant and nothing_left(content, chain, self.views):
+            return NOTHING_LEFT
         first = self._tick_of(content)
         return self._let_wait(Message(number, RELAY_PORT, user, "", transaction, len(content.calls), first))
 
@@ -252,11 +266,16 @@ class Node:
             self._stopping = True
             self._changed.notify_all()
 
-    def height_of(self, ticket: int, seconds: float = 0.0) -> int | None:
-        """Return the height of the block that has a message, None when none has it after ``seconds``."""
+    def height_of(self, ticket: int) -> int | None:
+        """Return the height of the block that has a message, None as long as none has; the last one for
+        ``NOTHING_LEFT``."""
         with self._changed:
-            self._changed.wait_for(lambda: ticket in self._done or self._stopping or self.failure, seconds)
-            return self._done.get(ticket)
+            return self.network.height if ticket == NOTHING_LEFT else self._done.get(ticket)
+
+    @property
+    def ending(self) -> bool:
+        """Return whether no more blocks come."""
+        return self._stopping or self.failure is not None
 
     def close(self) -> None:
         """Let go of the lake."""

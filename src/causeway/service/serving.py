@@ -16,6 +16,9 @@ from causeway.pipeline.lake import Manifest
 from causeway.service.api import application
 from causeway.service.node import Node
 
+MOST_REQUESTS = 256
+"""Connections and requests at a time; more are told to come again."""
+
 GRACE = 5
 """Seconds that requests have to end when the server stops."""
 
@@ -70,7 +73,12 @@ def serve(node: Node, listening: socket.socket, committed: Callable[[Manifest], 
     # What uvicorn has taken it raises again when it is done: it shall end nothing then.
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
     config = uvicorn.Config(
-        application(node), lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=GRACE
+        application(node),
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_graceful_shutdown=GRACE,
+        limit_concurrency=MOST_REQUESTS,
     )
     server = _Server(config, node)
 

@@ -1,0 +1,47 @@
+"""Transactions of relayers in which nothing is left to do, told before anybody pays for them (IBC reference X-10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from causeway.commitments.errors import ProofError
+from causeway.commitments.tendermint.update import decode_header_update
+from causeway.commitments.wire import ibc_queue_pb2 as wire
+from causeway.model.errors import InvalidInput
+from causeway.protocols.ibc.errors import IbcError
+from causeway.protocols.ibc.keys import Part, Purpose, parse_key
+from causeway.protocols.ibc.values import decode_position
+from causeway.service.lanes import LaneView, lane_view
+from causeway.service.views import Views
+
+
+def nothing_left(transaction: wire.Transaction, chain: str, views: Views) -> bool:
+    """Return whether all that a transaction asks of a chain has happened by its last height.
+
+    Of what cannot be read, or is no business of the chain, this is not said: a block refuses it by its name.
+    """
+    lanes: dict[str, LaneView] = {}
+    for call in transaction.calls:
+        kind = call.WhichOneof("call")
+        if kind is None:
+            continue
+        submit = getattr(call, kind)
+        try:
+            if submit.remote not in lanes:
+                lanes[submit.remote] = lane_view(views.lane(chain, submit.remote, None))
+            if not _has_happened(kind, submit, lanes[submit.remote]):
+                return False
+        except (InvalidInput, IbcError, ProofError):
+            return False
+    return True
+
+
+def _has_happened(kind: str, submit: Any, lane: LaneView) -> bool:
+    if kind == "update":
+        return decode_header_update(submit.header).height in {header.height for header in lane.trusted}
+    key = parse_key(submit.key)
+    if kind == "receive":
+        return (key.purpose, key.part) == (Purpose.SEND, Part.INDEX) and not lane.receipt.lacks(key.index)
+    if kind == "receipt":
+        return (key.purpose, key.part) == (Purpose.RECEIPT, Part.INDEX) and key.index < lane.send.head
+    return kind == "cleanup" and decode_position(submit.value) <= lane.receipt.head
