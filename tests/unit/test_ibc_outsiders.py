@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from causeway.commitments.ics23.simple_store import SimpleStore
 from causeway.commitments.wire import ibc_queue_pb2 as wire
+from causeway.model.frame import Frame
 from causeway.protocols.contract import Tick
 from causeway.protocols.ibc.client import _signed
 from causeway.protocols.ibc.external import OUTSIDER, RELAY_PORT
 from causeway.protocols.ibc.inputs import Code
 from causeway.protocols.ibc.keys import MAX_INDEX, Key, Part, Purpose, index_key
+from causeway.protocols.ibc.relay import merged
 from causeway.protocols.ibc.values import Packet, encode_position
 from tests.property.ibc_harness import Call
 from tests.unit.ibc_calls import SILENT, A, B, Net, columns
@@ -186,3 +189,37 @@ def trusted(net: Net, zone: str, remote: str) -> list[int]:
     mine = (trust["chain"] == names.index(zone)) & (trust["remote"] == names.index(remote))
     found: list[int] = trust["height"][mine].tolist()
     return found
+
+
+def test_what_several_ask_for_is_read_once() -> None:
+    rows = [(0, 1, 5, 9), (0, 1, 0, 6), (0, 1, 2, 3), (0, 1, 9, 10), (0, 1, 12, 12), (0, 2, 1, 2), (1, 0, 0, 4)]
+    chain, remote, begin, end = (np.array(column, dtype=np.uint64) for column in zip(*rows, strict=True))
+    lanes = {"chain": chain.astype(np.uint32), "remote": remote.astype(np.uint32), "substream": chain * 0 + 1}
+    found = merged(Frame({**lanes, "begin": begin, "end": end}, len(rows)))
+    names = ("chain", "remote", "begin", "end")
+    assert list(zip(*(found[name].tolist() for name in names), strict=True)) == [
+        (0, 1, 0, 10),
+        (0, 2, 1, 2),
+        (1, 0, 0, 4),
+    ]
+
+
+def test_a_receipt_from_outside_among_those_that_the_scenarios_relayers_bring() -> None:
+    net = Net()
+    for _ in range(5):
+        net.ask()
+    net.next(2)
+    put(net, "A", net.receipt(2))
+    plans: list[Any] = []
+    plan = type(net.kernel).plan
+
+    def remembered(*arguments: Any) -> Any:
+        plans.append(plan(*arguments))
+        return plans[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(net.kernel), "plan", remembered)
+        net.next()
+    frame = plans[0].recalled
+    assert list(zip(frame["begin"].tolist(), frame["end"].tolist(), strict=True)) == [(0, 5)]
+    assert net.refusals() == [("A", "OutOfOrder")] and len(net.seen(A)) == 5

@@ -27,7 +27,7 @@ from causeway.protocols.ibc.external import recalled_for
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.partition import part, union
 from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
-from causeway.protocols.ibc.relay import submissions, wanted_ranges, without_doubles
+from causeway.protocols.ibc.relay import merged, submissions, wanted_ranges
 from causeway.protocols.ibc.seen import Seen
 from causeway.protocols.ibc.state import (
     CONNECTIONS_SCHEMA,
@@ -207,7 +207,7 @@ class IbcKernel:
         rows = submissions(state, seen, self.interference, context)
         wanted, recalled = wanted_ranges(rows, state, seen, context)
         if ingress.num_rows:
-            recalled = without_doubles(concat([recalled, recalled_for(ingress, recalled, state, context)]))
+            recalled = merged(concat([recalled, recalled_for(ingress, recalled, state, context)]))
         forks = tuple(self.interference.forking(tick.tick))
         return RelayPlan(rows, seen.proofs, wanted, recalled, empty_frame(EVENTS_SCHEMA), seen, forks)
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from causeway.model.frame import Frame, concat, repeated
-from causeway.model.order import Rows, groups_of, pair_codes, stable_order
+from causeway.model.order import Rows, pair_codes, stable_order
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.evidence import shown_proof
 from causeway.protocols.ibc.keys import Part
@@ -212,11 +212,15 @@ def wanted_ranges(rows: Frame, state: State, seen: Seen, context: Context) -> tu
     begin = np.maximum(own["begin"], queues["begin"][lane])
     end = np.minimum(own["end"], queues["next_index"][lane])
     own = own.with_columns(begin=begin, end=end).filter(end > begin)
-    return concat([foreign, inside]), without_doubles(own)
+    return concat([foreign, inside]), merged(own)
 
 
-def without_doubles(ranges: Frame) -> Frame:
-    """Return ranges of lanes without those that several relayers ask for."""
-    order = stable_order(keys_of(ranges), ranges["begin"], ranges["end"])
-    ranges = ranges.take(order)
-    return ranges.take(groups_of(keys_of(ranges), ranges["begin"], ranges["end"]).starts)
+def merged(ranges: Frame) -> Frame:
+    """Return ranges of lanes that several relayers ask for without overlaps: those that overlap or touch become one."""
+    ranges = ranges.filter(ranges["end"] > ranges["begin"])
+    if len(ranges) < 2:
+        return ranges
+    ranges = ranges.take(stable_order(keys_of(ranges), ranges["begin"]))
+    begin, end = pair_codes((keys_of(ranges), ranges["begin"]), (keys_of(ranges), ranges["end"]))
+    starts = np.flatnonzero(np.append(True, begin[1:] > np.maximum.accumulate(end)[:-1]))
+    return ranges.take(starts).with_columns(end=np.maximum.reduceat(ranges["end"], starts))
