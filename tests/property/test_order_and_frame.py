@@ -67,6 +67,15 @@ def test_positions_in_finds_or_says_absent(known: set[int], asked: list[int]) ->
 
 
 @QUICK
+@given(NUMBERS, st.integers(1, 9), st.lists(st.integers(-12, 12)))
+def test_positions_in_a_range_without_a_gap(first: int, length: int, offsets: list[int]) -> None:
+    known = [min(first, 2**64 - length) + place for place in range(length)]
+    asked = [(known[0] + offset) % 2**64 for offset in offsets]
+    expected = [known.index(number) if number in known else -1 for number in asked]
+    assert positions_in(u64(known), u64(asked)).tolist() == expected
+
+
+@QUICK
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1)), max_size=20))
 def test_groups_are_runs_of_equal_rows(rows: list[tuple[int, int]]) -> None:
     rows = sorted(rows)

@@ -225,8 +225,9 @@ def _joined(nodes: Digests, rows: Rows, beside: Digests, right: Mask) -> Digests
         pairs = np.empty((stop - start, 1 + 2 * DIGEST_BYTES), dtype=np.uint8)
         pairs[:, 0] = INNER_PREFIX[0]
         swapped = second[start:stop, None]
-        pairs[:, 1 : 1 + DIGEST_BYTES] = np.where(swapped, beside[start:stop], own[start:stop])
-        pairs[:, 1 + DIGEST_BYTES :] = np.where(swapped, own[start:stop], beside[start:stop])
+        one, other = (np.ascontiguousarray(part[start:stop]).view(np.uint64) for part in (own, beside))
+        pairs[:, 1 : 1 + DIGEST_BYTES] = np.where(swapped, other, one).view(np.uint8)
+        pairs[:, 1 + DIGEST_BYTES :] = np.where(swapped, one, other).view(np.uint8)
         return binary_rows(pairs)
 
     hashed = sha256_in_pieces(len(rows), preimages)

@@ -152,6 +152,14 @@ def positions_in(sorted_codes: U64, codes: U64) -> Rows:
     """Return each code's position in ``sorted_codes`` (ascending, unique), -1 where it is absent."""
     if len(sorted_codes) == 0:
         return np.full(len(codes), -1, dtype=np.int64)
+    if (
+        sorted_codes.dtype == codes.dtype == np.uint64
+        and int(sorted_codes[-1] - sorted_codes[0]) == len(sorted_codes) - 1
+    ):
+        # Without a gap nothing has to be searched; what lies before the first wraps around.
+        offset = codes - sorted_codes[0]
+        inside = offset < np.uint64(len(sorted_codes))
+        return offset.view(np.int64) if inside.all() else np.where(inside, offset.view(np.int64), -1)
     positions = np.searchsorted(sorted_codes, codes)
     positions[positions == len(sorted_codes)] = 0
     return np.where(sorted_codes[positions] == codes, positions, -1)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.model.errors import InvalidInput
-from causeway.model.order import U64
+from causeway.model.order import U64, positions_in
 from causeway.model.topology import Topology
 from causeway.protocols.ibc.keys import Purpose, queue_name, valid_identifier
 from causeway.protocols.ibc.options import CALL_TYPE, IbcOptions
@@ -91,8 +91,8 @@ class Zones:
         known, hosts = self._programs
         if len(known) == 0:
             return np.full(len(programs), NO_HOST, dtype=np.int32)
-        places = np.minimum(np.searchsorted(known, programs), len(known) - 1)
-        return np.where(known[places] == programs, hosts[places], np.int32(NO_HOST))
+        places = positions_in(known, programs)
+        return np.where(places >= 0, hosts[places], np.int32(NO_HOST))
 
     @cached_property
     def connections(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
