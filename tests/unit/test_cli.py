@@ -24,7 +24,7 @@ from causeway.network.network import Network
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TWO = str(EXAMPLES / "two_subnets.toml")
-COMMANDS = ["demo", "run", "state", "prove", "verify"]
+COMMANDS = ["demo", "run", "state", "prove", "verify", "serve", "relay"]
 
 Result = tuple[int, str, str]
 Run = Callable[..., Result]

@@ -1,0 +1,28 @@
+"""A served lake is a function of its scenario and of the record of what users brought."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from causeway.service.mempool import FOLDER
+from causeway.service.node import Node
+from tests.service.lakes import ENDS, both
+
+
+def headers(node: Node, chain: str) -> list[tuple[bytes, bytes]]:
+    return [node.opened.header(chain, height) for height in range(node.network.height + 1)]
+
+
+def test_the_same_record_gives_the_same_headers(tmp_path: Path) -> None:
+    with both(tmp_path, calls=7, options='cleanup = "on"') as lakes:
+        lakes.until_idle(max_calls=3, cleanup_after=2)
+        lakes.check(7)
+        for chain in ENDS:
+            first = lakes.nodes[chain]
+            again = Node(first.scenario, str(tmp_path / f"{chain}-again"), first.pace)
+            with again:
+                shutil.copytree(tmp_path / chain / FOLDER, tmp_path / f"{chain}-again" / FOLDER, dirs_exist_ok=True)
+                for height in range(1, first.network.height + 1):
+                    again.network.step(first.network.lake.manifest(height).tick)
+                assert headers(again, chain) == headers(first, chain)
