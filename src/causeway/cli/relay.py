@@ -129,7 +129,9 @@ class _View:
         self._as_json = as_json
         self.progress: list[Progress] = []
         console = notes()
-        self._live = Live(console=console, refresh_per_second=4) if console.is_terminal and not as_json else None
+        self._live = (
+            Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal and not as_json else None
+        )
         self._told: dict[str, int] = {}
 
     def update(self, progress: Progress) -> None:
