@@ -265,9 +265,10 @@ def test_two_runs_cannot_commit_the_same_height(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
-def test_the_same_roots_on_a_standalone_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@PROTOCOLS
+def test_the_same_roots_on_a_standalone_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     uncompacted(monkeypatch)
-    alone = network(tmp_path, BUSY, "in_process", 3)
+    alone = network(tmp_path, text, "in_process", 3)
     alone.run(ticks=6)
     program = f"""
 from pathlib import Path
@@ -277,7 +278,7 @@ import causeway.network.network as module
 module.compact = lambda lake, last: None
 if __name__ == "__main__":
     with LocalCluster(workers=2, cores=1) as cluster:
-        text = BUSY.replace("local[2]", cluster.master_url)
+        text = {text!r}.replace("local[2]", cluster.master_url)
         network(Path({str(tmp_path)!r}), text, "spark", 3).run(ticks=6)
 """
     script = tmp_path / "on_cluster.py"
