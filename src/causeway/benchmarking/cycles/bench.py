@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
 import pyarrow.compute as pc
 
 from causeway.benchmarking.cycles.phases import clocked_phases
@@ -193,8 +194,6 @@ def _figures(work: Cycles, runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _beside(count: int, payload_bytes: int, repeats: int, lake_folder: str | None) -> dict[str, Any]:
     """Measure two zones with plain Python and with Causeway, single proofs, in turns."""
-    import numpy as np
-
     work = Cycles(count, 1, zones=2, programs=200, payload_bytes=payload_bytes, proofs="single")
     bodies = payloads(np.arange(count, dtype=np.uint64), payload_bytes).to_pylist()
     seconds: dict[str, list[float]] = {"causeway": [], "plain": []}
