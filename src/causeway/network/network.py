@@ -155,7 +155,11 @@ class Network:
         following = self._before.tick + (1 if self._before.height else 0)
         if not self._before.idle:
             return following
-        return self.next_event(following)
+        coming, pause = self.next_event(following), self._deployed.deployment.kernel.longest_pause()
+        if coming is None or pause is None:
+            return coming
+        last = self._before.tick if self._before.height else -1
+        return min(coming, max(following, last + pause))
 
     def next_event(self, tick: int) -> int | None:
         """Return the first tick at or after ``tick`` for which the scenario has traffic or something planned, or
@@ -169,17 +173,17 @@ class Network:
         height.
 
         Ticks in which nothing could happen are skipped and cost nothing. ``progress`` is called after every height. A
-        network that holds messages but has moved none for ``STALLED`` ticks, with no traffic to come, is left as it is
-        (``stalled``): a chain is halted for good, or a carrier drops everything.
+        network that holds messages but has moved none for ``STALLED`` ticks and the longest time-out, with no traffic
+        to come, is left as it is (``stalled``): a chain is halted for good, or a carrier drops everything.
         """
         limit = ticks if ticks is not None else self.scenario.network.ticks
-        quiet = 0
-        while (tick := self.next_tick()) is not None and (limit is None or tick < limit) and quiet < STALLED:
+        quiet, patience = 0, STALLED + self._deployed.deployment.kernel.patience()
+        while (tick := self.next_tick()) is not None and (limit is None or tick < limit) and quiet < patience:
             self.step(tick)
             quiet = quiet + 1 if self._nothing_moves(tick) else 0
             if progress is not None:
                 progress(self._before)
-        self.stalled = quiet >= STALLED
+        self.stalled = quiet >= patience
         return self._before.height
 
     def _nothing_moves(self, tick: int) -> bool:
@@ -277,5 +281,9 @@ class Network:
 
 
 def moved(manifest: Manifest) -> bool:
-    """Return whether anything happened at a height, headers aside."""
-    return any(manifest.rows.get(table, 0) for table in ("transfers", "events", "collected"))
+    """Return whether anything happened at a height, headers aside, and refusals of what carriers brought, which they
+    may bring again for ever."""
+    rows = manifest.rows
+    return any(rows.get(table, 0) for table in ("transfers", "collected")) or (
+        rows.get("events", 0) > rows.get("refusals", 0)
+    )

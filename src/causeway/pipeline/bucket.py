@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, empty_frame, from_table
-from causeway.model.ledger import COLLECTED_SCHEMA, EVENTS_SCHEMA
+from causeway.model.ledger import COLLECTED_SCHEMA, EVENTS_SCHEMA, Event, Kind
 from causeway.model.order import groups_of, lane_codes, pair_codes
 from causeway.model.traffic import Traffic
 from causeway.pipeline.lake import HEIGHTS, Lake, Manifest
@@ -257,6 +257,8 @@ def _write(
             log[name] = place(name)
             storage.write_table(log[name], _stamped(frame.to_table(LOG_SCHEMAS[name]), tick), sync=False)
             rows[name] = len(frame)
+            if name == "events" and (refusals := _refusals(frame)):
+                rows["refusals"] = refusals
     transfers = outbound.get("transfers")
     if transfers is not None and len(transfers):
         log["transfers"] = place("transfers")
@@ -271,6 +273,12 @@ def _write(
         del _STATES[other]
     _STATES[(storage.uri, lake.identity, bucket)] = (tick.height, files, state)
     return Written(bucket, files, log, row_groups, kernel.idle(state), oldest, rows)
+
+
+def _refusals(events: Frame) -> int:
+    """Return how many of the events are refusals of what carriers brought: nothing has changed by them."""
+    control = events["kind"] == np.uint8(Kind.CONTROL)
+    return int((control & ((events["events"] & np.uint16(Event.REJECTED)) > 0)).sum())
 
 
 def _write_transfers(deployment: Deployment, lake: Lake, path: str, transfers: Frame, tick: Tick) -> dict[str, int]:

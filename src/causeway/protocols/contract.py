@@ -204,6 +204,14 @@ class Kernel(Protocol):
         """Return whether nothing that is planned (moves, faults' ends, time-outs) can still come after ``tick``."""
         ...
 
+    def longest_pause(self) -> int | None:
+        """Return the most ticks from one round to the next while something is still to come, None for any number."""
+        ...
+
+    def patience(self) -> int:
+        """Return for how many ticks nothing may move before something happens of itself: the longest time-out."""
+        ...
+
     def plan(self, state: Any, chains: npt.NDArray[np.uint32], offers: Offers, ingress: pa.Table, tick: Tick) -> Plan:
         """Decide what ``chains`` take from what is offered to them; every refusal is an event with its error's name.
 

@@ -17,11 +17,9 @@ from causeway.model.order import Groups, Rows, pair_codes
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import position_leaves
 from causeway.protocols.ibc.keys import HEAD_KEY, TAIL_KEY, Part
-from causeway.protocols.ibc.seen import Alteration, Call
+from causeway.protocols.ibc.seen import NO_PROOF, Alteration, Call
 from causeway.protocols.ibc.state import keys_of
 from causeway.protocols.ibc.values import binary_lengths
-
-NO_PROOF = -1
 
 
 @dataclass(frozen=True)

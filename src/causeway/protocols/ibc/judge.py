@@ -65,6 +65,8 @@ def judge(judging: Judging, rows: Frame, proofs: Frame, context: Context) -> Ver
     shown = value[np.maximum(rows["proof"], 0)].tolist()
     columns = [rows[name].tolist() for name in ("chain", "remote", "call", "begin", "end", "alteration")]
     for submission, (chain, remote, call, begin, end, alteration) in enumerate(zip(*columns, strict=True)):
+        if call == Call.UPDATE:
+            continue
         lane = (chain, remote)
         why = judging.connection_refused(lane)
         if why is not None:

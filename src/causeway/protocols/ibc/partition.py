@@ -16,7 +16,7 @@ _ORDER = {
     "queues": ("chain", "remote", "substream"),
     "leaves": ("chain", "remote", "substream", "index"),
     "runs": ("chain", "remote", "substream", "first"),
-    "proofs": ("chain", "remote", "substream", "first"),
+    "proofs": ("chain", "remote", "substream", "part", "first"),
     "connections": ("chain", "remote"),
     "trust": ("chain", "remote", "height"),
     "slots": ("chain", "remote", "index"),

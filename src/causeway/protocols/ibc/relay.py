@@ -19,7 +19,7 @@ from causeway.protocols.ibc.keys import Part
 from causeway.protocols.ibc.seen import Alteration, Call, Seen
 from causeway.protocols.ibc.state import FROZEN, RECEIPT, SEND, State, connection_positions, keys_of, lane_positions
 from causeway.protocols.ibc.unordered import bring, unsettled
-from causeway.protocols.ibc.upkeep import cleanups, timeouts
+from causeway.protocols.ibc.upkeep import cleanups, refreshes, timeouts
 from causeway.protocols.interference import Interference
 
 
@@ -39,6 +39,7 @@ def submissions(state: State, seen: Seen, faults: Interference, context: Context
         else:
             mine = bring(missing, seen, relayer, context)
         pieces += [mine, *_about_positions(state, seen, mine, everything, relayer, context)]
+        pieces.append(refreshes(state, seen, relayer, context))
     rows = concat(pieces)
     rows = rows.filter(~faults.skipped(rows["chain"], rows["remote"], context.height))
     for fault in faults.acting(context.tick):

@@ -17,12 +17,18 @@ from causeway.protocols.ibc.state import LANE_FIELDS, keys_of, lane_positions
 
 
 class Call(IntEnum):
-    """What a submission asks of the zone, in the order in which one relayer's submissions about one chain are made."""
+    """What a submission asks of the zone, in the order in which a relayer's submissions about one chain are judged."""
 
     RECEIVE = 0
     RECEIPT = 1
     TIMEOUT = 2
     CLEANUP = 3
+    UPDATE = 4
+    """Nothing but the header, which everything else brings, too: it is always the first."""
+
+
+NO_PROOF = -1
+"""The ``proof`` of a submission that has none."""
 
 
 class Alteration(IntEnum):
@@ -85,5 +91,5 @@ def _turned(rows: Frame, context: Context) -> Frame:
     apart = (rows["chain"] != rows["remote"]) & np.isin(rows["remote"], context.chains)
     rows = rows.filter(apart)
     rows = rows.with_columns(chain=rows["remote"], remote=rows["chain"])
-    order = stable_order(keys_of(rows), *([rows["first"]] if "first" in rows else []))
+    order = stable_order(keys_of(rows), *(rows[name] for name in ("part", "first") if name in rows))
     return rows.take(order)

@@ -1,5 +1,5 @@
-"""What relayers submit besides messages: time-outs of what was not received, cleanups of what is settled (IBC reference
-X-1, X-2).
+"""What relayers submit besides messages: time-outs of what was not received, cleanups of what is settled, headers that
+keep clients from expiring (IBC reference X-1, X-2, X-4).
 """
 
 from __future__ import annotations
@@ -8,16 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from causeway.model.frame import Frame, repeated
-from causeway.model.order import Rows, groups_of
-from causeway.protocols.ibc.client import Clients, header_times
+from causeway.model.frame import Frame, empty_frame, repeated
+from causeway.model.order import Rows, groups_of, lane_codes
+from causeway.protocols.ibc.client import SECOND, Clients, header_times
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import limits_of
 from causeway.protocols.ibc.inputs import is_expired
 from causeway.protocols.ibc.judge import Expired
 from causeway.protocols.ibc.keys import Part
-from causeway.protocols.ibc.seen import Alteration, Call, Seen
-from causeway.protocols.ibc.state import RECEIPT, SEND, State, keys_of, lane_keys, lane_positions
+from causeway.protocols.ibc.seen import NO_PROOF, SUBMISSIONS_SCHEMA, Alteration, Call, Seen
+from causeway.protocols.ibc.state import FROZEN, RECEIPT, SEND, State, keys_of, lane_keys, lane_positions
+from causeway.protocols.ibc.values import binary_lengths
+
+REFRESH = 3
+"""A client is brought a new header after this part of the unbonding period."""
 
 
 def timeouts(state: State, seen: Seen, mine: Frame, everything: Frame, relayer: int, context: Context) -> Frame:
@@ -120,6 +124,34 @@ def asked_positions(state: State, seen: Seen, context: Context) -> list[tuple[Pa
         begin, _ = seen.positions(lanes["chain"], lanes["remote"], RECEIPT)
         asked.append((Part.HEAD, lanes.filter(lanes["begin"] > begin)))
     return [(part, lanes.select(["chain", "remote", "substream"])) for part, lanes in asked]
+
+
+def refreshes(state: State, seen: Seen, relayer: int, context: Context) -> Frame:
+    """Return the headers that a relayer brings alone, so that no client expires where nothing is relayed (X-4).
+
+    Of open connections whose newest trusted header is a third of the unbonding period old, and not yet too old: if it
+    is younger now, it is less than two thirds old in the next block, however many ticks come between
+    (``longest_pause``). Partners share the remote zones.
+    """
+    connections, trust, options = state.connections, state.trust, context.options
+    period = round(options.unbonding_seconds * SECOND)
+    if len(connections) == 0 or context.time * REFRESH < period:
+        return empty_frame(SUBMISSIONS_SCHEMA)
+    codes = lane_codes(trust["chain"], trust["remote"])
+    newest = trust["time"][np.append(codes[1:] != codes[:-1], True)]  # each connection's last row: of the last height
+    signed = seen.headers["chain"][binary_lengths(seen.headers["certification"]) > 0]
+    due = (newest + np.uint64(period // REFRESH) <= np.uint64(context.time)) & (connections["frozen"] != FROZEN)
+    due &= newest + np.uint64(period) > np.uint64(context.time)
+    due &= np.isin(connections["remote"], signed) & np.isin(connections["chain"], context.chains)
+    if options.relay.coordination == "partition":
+        due &= connections["remote"] % np.uint32(len(options.relayers)) == relayer
+    elif options.relay.coordination == "leader" and relayer:
+        due[:] = False
+    rows = connections.select(["chain", "remote"]).filter(due)
+    zero = repeated(np.uint64(0), len(rows))
+    rows = rows.with_columns(substream=repeated(np.uint64(RECEIPT), len(rows)), begin=zero, end=zero)
+    none = repeated(np.int64(NO_PROOF), len(rows))
+    return _rows(rows, np.arange(len(rows)), Call.UPDATE, zero, zero, none, relayer)
 
 
 def _proofs_of(seen: Seen, lanes: Frame, part: Part) -> Rows:

@@ -191,6 +191,14 @@ class IcKernel:
         waits = lifetime_ticks(self.options, self.tick_ns) + 1 if self.options.timeouts == "on" else 0
         return tick >= max([0, *self._move_ticks, self.carriers.last_change]) + waits
 
+    def longest_pause(self) -> int | None:
+        """Return None: any number of ticks may be skipped."""
+        return None
+
+    def patience(self) -> int:
+        """Return for how many ticks nothing may move before a message times out."""
+        return lifetime_ticks(self.options, self.tick_ns) + 1 if self.options.timeouts == "on" else 0
+
     def plan(self, state: State, chains: npt.NDArray[np.uint32], offers: Offers, ingress: pa.Table, tick: Tick) -> Plan:
         """Build the payloads of ``chains``: the slices that pass the checks, and the refusals of those that do not."""
         running = self.carriers.running(chains, tick.tick)

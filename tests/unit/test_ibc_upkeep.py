@@ -1,0 +1,138 @@
+"""Runs whose zones have nothing to say to each other for long: clients are kept from expiring, and every run ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from causeway.model.errors import InvalidInput
+from causeway.network.network import Network
+from causeway.network.relays import relayers
+from causeway.pipeline import bucket
+from tests.unit.ibc_calls import A, B, Net
+from tests.unit.ibc_network import Network as Zones
+
+SCENARIO = """
+[network]
+protocol = "ibc"
+executor = "in_process"
+seconds_per_tick = {seconds}
+
+[options]
+{options}
+[[chains]]
+name = "north"
+[[chains]]
+name = "east"
+[[chains]]
+name = "south"
+[[programs]]
+name = "caller"
+chain = "north"
+program = "caller"
+[[programs]]
+name = "echo"
+chain = "east"
+program = "echo"
+[[programs]]
+name = "other"
+chain = "south"
+program = "echo"
+{faults}
+[traffic]
+source = "script"
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_state_kept() -> Iterator[None]:
+    bucket._STATES.clear()
+    yield
+    bucket._STATES.clear()
+
+
+def opened(
+    folder: Path, sends: list[tuple[int, str]], seconds: float = 86_400.0, options: str = "", faults: str = ""
+) -> Network:
+    text = SCENARIO.format(seconds=seconds, options=options, faults=faults)
+    for tick, receiver in sends:
+        call = f'{{ receiver = "{receiver}", method = "echo", text = "x" }}'
+        text += f'[[traffic.send]]\ntick = {tick}\nto = "caller"\ncall = {call}\n'
+    folder.mkdir(exist_ok=True)
+    path = folder / "scenario.toml"
+    path.write_text(text)
+    return Network.from_scenario(path, lake=str(folder / "lake"))
+
+
+def ticks_of(net: Network) -> list[int]:
+    found: list[int] = []
+    net.run(progress=lambda manifest: found.append(manifest.tick))
+    return found
+
+
+@pytest.mark.parametrize("first", [0, 6, 7, 8, 100])
+def test_clients_are_refreshed_while_days_are_skipped(tmp_path: Path, first: int) -> None:
+    net = opened(tmp_path, [(first, "echo"), (first + 70, "other"), (first + 71, "echo"), (first + 200, "echo")])
+    ticks = ticks_of(net)
+    assert net.program_state("caller")["answered"] == 4
+    assert not net.stalled and ticks[-1] - first - 200 < 5, "it ends where nothing is left"
+    gaps = [after - before for before, after in zip([-1, *ticks], ticks, strict=False)]
+    assert max(gaps) == 7 and len(ticks) < 60
+    (relayer,) = relayers(net.lake, net.manifest, ["relayer"])
+    assert relayer["refused"] == relayer["wasted"] == 0
+
+
+def test_ticks_of_more_than_a_third_of_the_period_are_not_skipped(tmp_path: Path) -> None:
+    net = opened(tmp_path, [(5, "echo"), (9, "echo")], seconds=10.0, options="unbonding_seconds = 20.5")
+    assert ticks_of(net)[:9] == list(range(9))
+    assert net.program_state("caller")["answered"] == 2
+    with pytest.raises(InvalidInput, match=r"options.unbonding_seconds: 20.0; allowed: more than two ticks, here 20.0"):
+        opened(tmp_path / "short", [(5, "echo")], seconds=10.0, options="unbonding_seconds = 20.0")
+
+
+@pytest.mark.parametrize(("coordination", "shares"), [("none", (6, 6)), ("leader", (6,)), ("partition", (4, 2))])
+def test_relayers_share_what_keeps_clients_fresh(coordination: str, shares: tuple[int, ...]) -> None:
+    options = {"unbonding_seconds": 9.0, "relayers": ("one", "two"), "relay": {"coordination": coordination}}
+    net = Net(options).next(3)
+    assert net.state.relayers["headers"].sum() == sum(shares)
+    of_relayer = dict.fromkeys(range(2), 0)
+    for number, headers in zip(
+        net.state.relayers["relayer"].tolist(), net.state.relayers["headers"].tolist(), strict=True
+    ):
+        of_relayer[number] += headers
+    assert tuple(count for count in of_relayer.values() if count) == shares
+    assert net.refusals() == []
+    before = net.state.trust["time"].max()
+    net.next()
+    assert net.state.trust["time"].max() == before, "they are fresh for a third of the period"
+    net.next(10).ask().next(3)
+    assert len(net.seen(B)) == len(net.seen(A)) == 1
+
+
+def test_zones_without_connections_have_nothing_to_refresh() -> None:
+    net = Zones({"A": {0: "caller"}, "B": {1: "echo"}}, options={"connections": [], "unbonding_seconds": 3.0})
+    net.block(6)
+    assert len(net.state.trust) == 0 and net.refusals() == []
+
+
+DROP = '[[faults]]\nkind = "drop"\nsource = "north"\ndestination = "east"\nfrom = 0\n'
+
+
+def test_a_run_waits_for_a_time_out_that_is_late(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("causeway.network.network.STALLED", 5)
+    limits = 'timeouts = "on"\ntimeout_blocks = 30\n'
+    net = opened(tmp_path, [(0, "echo")], seconds=1.0, options=limits, faults=DROP)
+    assert ticks_of(net)[-1] > 30
+    assert not net.stalled and net.program_state("caller")["rejected"] == 1
+
+
+def test_a_run_in_which_everything_is_refused_for_ever_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("causeway.network.network.STALLED", 5)
+    # A client that expired while no relayer came is brought headers in vain.
+    drop = DROP + "until = 20\n"
+    net = opened(tmp_path, [(0, "echo")], seconds=1.0, options="unbonding_seconds = 9.0", faults=drop)
+    ticks = ticks_of(net)
+    assert net.stalled and 20 < ticks[-1] < 40
+    assert net.program_state("caller")["answered"] == 0
