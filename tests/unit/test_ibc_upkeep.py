@@ -6,11 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from causeway.model.errors import InvalidInput
 from causeway.network.network import Network
 from causeway.network.relays import relayers
 from causeway.pipeline import bucket
+from causeway.protocols.ibc.options import IbcOptions
 from tests.unit.ibc_calls import A, B, Net
 from tests.unit.ibc_network import Network as Zones
 
@@ -136,3 +138,20 @@ def test_a_run_in_which_everything_is_refused_for_ever_ends(tmp_path: Path, monk
     ticks = ticks_of(net)
     assert net.stalled and 20 < ticks[-1] < 40
     assert net.program_state("caller")["answered"] == 0
+
+
+@pytest.mark.parametrize(
+    ("relay", "why"),
+    [
+        ({"proofs_per_header": 5}, "a header serves a whole block, which relay.max_packets bounds"),
+        ({"header_fee": 2**32 + 1}, "less than or equal to 4294967296"),
+    ],
+)
+def test_relayers_options_that_would_do_nothing_or_too_much_are_refused(relay: dict[str, int], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        IbcOptions.model_validate({"relay": relay})
+
+
+def test_the_largest_fees_can_be_paid() -> None:
+    net = Net({"relay": {"header_fee": 2**32, "proof_fee": 2**32}}).ask().next(3)
+    assert sorted(net.state.relayers["fees"].tolist()) == [2**33, 2**33]

@@ -13,6 +13,9 @@ from causeway.protocols.ibc.keys import valid_identifier
 LARGEST = 2**62
 """No number of an option is above this, so that sums and doubles of them fit a signed word."""
 
+LARGEST_FEE = 2**32
+"""Four billion of these fit into an account."""
+
 CALL_TYPE = "call"
 """The type of packets between programs whose method is no declared type: request and reply."""
 
@@ -50,11 +53,11 @@ class RelayOptions(Section):
     min_batch: int = Field(default=1, ge=1, le=LARGEST)
     max_wait: int = Field(default=0, ge=0, le=LARGEST)
     max_packets: int = Field(default=0, ge=0, le=LARGEST)
-    proofs_per_header: int = Field(default=0, ge=0, le=LARGEST)
+    proofs_per_header: Annotated[int, _only(0, "a header serves a whole block, which relay.max_packets bounds")] = 0
     proofs: Literal["range", "single"] = "range"
     coordination: Literal["none", "leader", "partition"] = "none"
-    header_fee: int = Field(default=100, ge=0, le=LARGEST)
-    proof_fee: int = Field(default=20, ge=0, le=LARGEST)
+    header_fee: int = Field(default=100, ge=0, le=LARGEST_FEE)
+    proof_fee: int = Field(default=20, ge=0, le=LARGEST_FEE)
 
 
 class IbcOptions(Section):
