@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from causeway.commitments.tendermint.trust import TrustedHeader, TrustOptions, verify_header
 from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
-from causeway.model.faults import CARRIER_SCHEMA, FORGED_SCHEMA, FORKS_SCHEMA, HALTS_SCHEMA, Faults
+from causeway.model.faults import CARRIER_SCHEMA, DISCONNECTS_SCHEMA, FORGED_SCHEMA, FORKS_SCHEMA, HALTS_SCHEMA, Faults
 from causeway.model.frame import Frame, concat
 from causeway.model.ledger import Event, Kind
 from causeway.model.traffic import INGRESS_SCHEMA
@@ -27,7 +27,7 @@ from causeway.protocols.ibc import keys, values
 from causeway.protocols.ibc.client import validators_of_zone
 from causeway.protocols.ibc.entries import leaf_of, limits_of
 from causeway.protocols.ibc.envelope import answer_column, call_column
-from causeway.protocols.ibc.state import FROZEN, RECEIPT, SEND
+from causeway.protocols.ibc.state import DISCONNECTING, FROZEN, RECEIPT, SEND
 from causeway.protocols.ibc.store import application_entries
 from tests.property.ibc_programs import SPEC_PROGRAMS
 from tests.property.ibc_relays import CALLS, CLEANUP, TIMEOUT, ForkShower, OneRelayer, Relays, Run, RunSubmission
@@ -72,6 +72,8 @@ class Scenario:
     forged: Sequence[tuple[int, str, int, int, bytes]] = ()
     """(tick, zone, sender, receiver, payload)."""
     forks: Sequence[tuple[str, int]] = ()
+    disconnects: Sequence[tuple[str, str, int]] = ()
+    """(zone, remote, tick)."""
     skip: float = 0.0
     seed: int = 0
 
@@ -112,6 +114,7 @@ def faults(scenario: Scenario) -> Faults:
         halts=table(HALTS_SCHEMA, [(chain(row[0]), *row[1:]) for row in scenario.halts]),
         forks=table(FORKS_SCHEMA, [(chain(row[0]), row[1]) for row in scenario.forks]),
         skip=scenario.skip,
+        disconnects=table(DISCONNECTS_SCHEMA, [(chain(row[0]), chain(row[1]), row[2]) for row in scenario.disconnects]),
     )
 
 
@@ -188,11 +191,14 @@ class KernelRun(Network):
             time = (mine["sent_tick"] + np.uint64(1)) * np.uint64(TICK_NS)
             limits = [column.tolist() for column in limits_of(mine["sent_height"], time, options)]
             methods, codes = mine["method"].to_pylist(), mine["code"].tolist()
+            finals = (mine["kind"] == Kind.CONTROL).tolist()
             for row, (chain, remote, index) in enumerate(lanes):
                 purpose = keys.Purpose.SEND if substream == SEND else keys.Purpose.RECEIPT
                 key = keys.index_key(self.names[remote], purpose, index)
+                if finals[row]:
+                    bodies[row] = b""
                 if substream == SEND:
-                    kind = methods[row] if methods[row] in options.types else "call"
+                    kind = "disconnect" if finals[row] else methods[row] if methods[row] in options.types else "call"
                     bounds = limits[0][row], limits[1][row]
                     value = values.Packet(kind, bodies[row], *bounds, limited=options.limited).encode()
                 else:
@@ -244,13 +250,15 @@ class KernelRun(Network):
         entries, roots, state = self.entries(), self.roots(), self.state
         found: View = {
             name: {"entries": entries[name], "root": roots[name], "programs": {}, "trust": {}, "frozen": set()}
-            | {"unwritten": set(), "balances": {}, "callbacks": {}}
+            | {"disconnecting": set(), "unwritten": set(), "balances": {}, "callbacks": {}}
             for name in self.names
         }
         connections = zip(*(state.connections[name].tolist() for name in ("chain", "remote", "frozen")), strict=True)
         for chain, remote, frozen in connections:
             if frozen == FROZEN:
                 found[self.names[chain]]["frozen"].add(self.names[remote])
+            elif frozen == DISCONNECTING:
+                found[self.names[chain]]["disconnecting"].add(self.names[remote])
         for chain, remote, height in zip(
             *(state.trust[name].tolist() for name in ("chain", "remote", "height")), strict=True
         ):
@@ -288,7 +296,7 @@ class KernelRun(Network):
         timed_out: Counter[Any] = Counter()
         for chain, remote, substream, index, kind, events, sender, callback, queue_index, reason in columns:
             zone = self.names[chain]
-            if kind == Kind.CONTROL:
+            if kind == Kind.CONTROL and events & Event.REJECTED:
                 refused[zone, self.names[remote], substream, index, reason] += 1
             elif events == Event.SENT | Event.REJECTED:
                 rejected[zone, sender, callback, reason] += 1
@@ -349,6 +357,18 @@ class SpecNetwork(ibc.Network):
                 limits = self.limits(chain, zone.height, zone.time)
                 envelope = encode_envelope(sender, 0, ibc.Call(receiver, "forged", payload))
                 push_packet(zone, zone.connections[remote], ibc.Packet("call", envelope, *limits), "forged")
+        for chain, remote, tick in self.scenario.disconnects:
+            connection = zone.connections.get(remote)
+            if (chain, tick) != (zone.chain_id, self.tick) or connection is None:
+                continue
+            limits = self.limits(chain, zone.height, zone.time)
+            if connection.frozen or connection.disconnecting:
+                continue
+            if limits == (None, None):
+                ibc.disconnect(zone, remote)
+            else:
+                push_packet(zone, connection, ibc.Packet("disconnect", b"", *limits), chain)
+                connection.disconnecting = True
 
 
 class OracleRun:
@@ -432,6 +452,7 @@ class OracleRun:
                 "programs": {number: program.view() for number, program in app.programs.items()},
                 "trust": {r: sorted(height for height, _ in one.T) for r, one in zone.connections.items()},
                 "frozen": {remote for remote, one in zone.connections.items() if one.frozen},
+                "disconnecting": {r for r, one in zone.connections.items() if one.disconnecting and not one.frozen},
                 "unwritten": {(remote, i) for remote, one in zone.connections.items() for i in one.unwritten},
                 "balances": dict(app.balances),
                 "callbacks": {number: app.callbacks.get(number, 0) for number in app.programs},

@@ -37,6 +37,15 @@ FORKS_SCHEMA = pa.schema(
 )
 """The validators of a chain sign a second header for its height before ``tick``, and it is shown to all others."""
 
+DISCONNECTS_SCHEMA = pa.schema(
+    [
+        pa.field("chain", pa.uint64(), nullable=False),
+        pa.field("remote", pa.uint64(), nullable=False),
+        pa.field("tick", pa.uint64(), nullable=False),
+    ]
+)
+"""``chain`` ends its connection with ``remote`` at ``tick``: it sends a final packet."""
+
 HALTS_SCHEMA = pa.schema(
     [
         pa.field("chain", pa.uint64(), nullable=False),
@@ -57,3 +66,4 @@ class Faults:
     halts: pa.Table = field(default_factory=HALTS_SCHEMA.empty_table)
     forks: pa.Table = field(default_factory=FORKS_SCHEMA.empty_table)
     skip: float = 0.0
+    disconnects: pa.Table = field(default_factory=DISCONNECTS_SCHEMA.empty_table)

@@ -12,11 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.model.faults import CARRIER_SCHEMA, FORGED_SCHEMA, FORKS_SCHEMA, HALTS_SCHEMA, Faults
+from causeway.model.faults import CARRIER_SCHEMA, DISCONNECTS_SCHEMA, FORGED_SCHEMA, FORKS_SCHEMA, HALTS_SCHEMA, Faults
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.network.document import shown
 from causeway.network.faults import (
     EVERY,
+    DisconnectSection,
     DropSection,
     FaultSection,
     ForgeSection,
@@ -90,6 +91,7 @@ class Directory:
         carriers: list[dict[str, Any]] = []
         halts: list[dict[str, Any]] = []
         forks: list[dict[str, Any]] = []
+        disconnects: list[dict[str, Any]] = []
         for position, section in enumerate(sections):
             key = f"faults[{position}]"
             if isinstance(section, ForgeSection):
@@ -98,6 +100,8 @@ class Directory:
                 halts.append({"chain": self.chain(section.chain, f"{key}.chain"), **_span(section)})
             elif isinstance(section, ForkSection):
                 forks.append({"chain": self.chain(section.chain, f"{key}.chain"), "tick": section.tick})
+            elif isinstance(section, DisconnectSection):
+                disconnects.append(self._disconnect(section, key, disconnects))
             else:
                 source = self._any_chain(section.source, f"{key}.source")
                 destination = self._any_chain(section.destination, f"{key}.destination")
@@ -111,6 +115,7 @@ class Directory:
             pa.Table.from_pylist(halts, schema=HALTS_SCHEMA),
             pa.Table.from_pylist(forks, schema=FORKS_SCHEMA),
             skip,
+            pa.Table.from_pylist(disconnects, schema=DISCONNECTS_SCHEMA),
         )
 
     def _forged(self, section: ForgeSection, key: str) -> dict[str, Any]:
@@ -121,6 +126,14 @@ class Directory:
             "receiver": self.program(section.receiver, f"{key}.receiver"),
             "payload": section.content,
         }
+
+    def _disconnect(self, section: DisconnectSection, key: str, before: list[dict[str, Any]]) -> dict[str, Any]:
+        ends = {name: self.chain(getattr(section, name), f"{key}.{name}") for name in ("chain", "remote")}
+        if ends["chain"] == ends["remote"]:
+            raise self.fail(f"{key}.remote", f"{shown(section.remote)}: must differ from chain")
+        if any(ends.items() <= row.items() for row in before):
+            raise self.fail(key, f"{section.chain} ends its connection with {section.remote} twice")
+        return ends | {"tick": section.tick}
 
     def _any_chain(self, name: str, key: str) -> int | None:
         return None if name == EVERY else self.chain(name, key)

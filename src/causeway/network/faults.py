@@ -70,6 +70,15 @@ class ForkSection(Section):
     tick: Tick = Field(..., description="The round in which the others see both.")
 
 
+class DisconnectSection(Section):
+    """``kind = "disconnect"``: under `ibc`, a chain ends a connection with a final packet."""
+
+    kind: Literal["disconnect"] = Field(..., description="This fault.")
+    chain: str = Field(..., description="Name of the chain that ends it.")
+    remote: str = Field(..., description="Name of the chain at the other end.")
+    tick: Tick = Field(..., description="The round whose last packet to the other chain is the final one.")
+
+
 class HaltSection(_SpanSection):
     """``kind = "halt"``: a chain runs no rounds."""
 
@@ -78,5 +87,6 @@ class HaltSection(_SpanSection):
 
 
 FaultSection = Annotated[
-    ForgeSection | DropSection | SliceSection | HaltSection | ForkSection, Field(discriminator="kind")
+    ForgeSection | DropSection | SliceSection | HaltSection | ForkSection | DisconnectSection,
+    Field(discriminator="kind"),
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from causeway.network.document import shown
-from causeway.network.faults import DropSection, ForgeSection, ForkSection, HaltSection, SliceSection
+from causeway.network.faults import DisconnectSection, DropSection, ForgeSection, ForkSection, HaltSection, SliceSection
 from causeway.network.settings import (
     ChainSection,
     MoveSection,
@@ -40,6 +40,7 @@ SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ('[[faults]] with kind = "replay", "gap", "tamper", "stale" or "foreign"', SliceSection),
     ('[[faults]] with kind = "halt"', HaltSection),
     ('[[faults]] with kind = "fork"', ForkSection),
+    ('[[faults]] with kind = "disconnect"', DisconnectSection),
     ('[traffic] with source = "none"', NoTrafficSection),
     ('[traffic] with source = "script"', ScriptSection),
     ("[[traffic.send]]", SendSection),

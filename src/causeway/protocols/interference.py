@@ -30,25 +30,34 @@ class Interference:
         self._carriers = faults.carriers.to_pylist()
         self._halts = faults.halts.to_pylist()
         self._forks = faults.forks.to_pylist()
+        self._disconnects = faults.disconnects.to_pylist()
 
     @property
     def last_change(self) -> int:
         """Return the last tick at which a fault begins or ends; faults that last for ever have no end."""
         spans = [tick for row in (*self._carriers, *self._halts) for tick in (row["from"], row["until"])]
         forged = self._faults.forged["tick"].to_pylist()
-        forks = [row["tick"] for row in self._forks]
-        return max((tick for tick in (*spans, *forged, *forks) if tick < FOR_EVER), default=0)
+        single = [row["tick"] for row in (*self._forks, *self._disconnects)]
+        return max((tick for tick in (*spans, *forged, *single) if tick < FOR_EVER), default=0)
 
     def planned(self, tick: int) -> list[int]:
-        """Return ticks from ``tick`` on at which a fault acts of itself: forgeries, forks, false offers of carriers."""
+        """Return ticks from ``tick`` on at which a fault acts of itself: all but halts and dropped offers."""
         forged = [due for due in self._faults.forged["tick"].to_pylist() if due >= tick]
         acting = [row for row in self._carriers if row["kind"] != "drop" and row["until"] >= tick]
-        forks = [row["tick"] for row in self._forks if row["tick"] >= tick]
-        return [*forged, *forks, *(max(tick, row["from"]) for row in acting)]
+        single = [row["tick"] for row in (*self._forks, *self._disconnects) if row["tick"] >= tick]
+        return [*forged, *single, *(max(tick, row["from"]) for row in acting)]
 
     def forking(self, tick: int) -> list[int]:
         """Return the chains of which a second header is shown at ``tick``."""
         return sorted(self._positions[row["chain"]] for row in self._forks if row["tick"] == tick)
+
+    def disconnecting(self, chains: npt.NDArray[np.uint32], tick: int) -> Frame:
+        """Return the connections that chains among ``chains`` end at ``tick``: ``chain``, ``remote``."""
+        due = [row for row in self._disconnects if row["tick"] == tick]
+        ends = [(self._positions[row["chain"]], self._positions[row["remote"]]) for row in due]
+        columns = np.array(ends, dtype=np.uint32).reshape(-1, 2)
+        rows = Frame({"chain": columns[:, 0], "remote": columns[:, 1]}, len(columns))
+        return rows.filter(np.isin(rows["chain"], chains))
 
     def running(self, chains: npt.NDArray[np.uint32], tick: int) -> npt.NDArray[np.uint32]:
         """Return the chains that run a round at ``tick``."""

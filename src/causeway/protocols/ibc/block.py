@@ -17,6 +17,7 @@ from causeway.model.ledger import COLLECTED_MESSAGES, Event, Kind, Via
 from causeway.model.order import groups_of, pair_codes, positions_in, stable_order
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.disconnecting import ended, is_final
 from causeway.protocols.ibc.execute import PUSHED, Handled, as_answers, run_handlers
 from causeway.protocols.ibc.external import relayed
 from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, ingress_arrivals, with_own_identity
@@ -33,14 +34,14 @@ def process_block(
     messages: Frame,
     recalled: Frame,
     ingress: pa.Table,
-    forged: Frame,
+    own: Frame,
     context: Context,
     log: EventLog,
 ) -> tuple[State, Frame]:
     """Return the state after a block, its stores not yet committed, and what is outbound (``ENTRIES_SCHEMA``).
 
     ``messages``: what the plan wanted; ``recalled``: our own packets that end now; ``ingress``: from users;
-    ``forged``: packets (``PUSHED``) that byzantine zones put into their own queues.
+    ``own``: packets (``PUSHED``) of zones themselves: what byzantine ones forge, and the final packets of connections.
     """
     inside = messages["chain"] == messages["remote"]
     local = messages.filter(inside)
@@ -60,7 +61,8 @@ def process_block(
     state = _popped(taken.state, taken.settled, log)
     _log_timed_out(taken.settled, log)
     sent, receipts, slots = _outgoing(state, taken, context, log)
-    sent = concat([sent, unserved, forged.select(sent.names)])
+    state, own = ended(state, own)
+    sent = concat([sent, unserved, own.select(sent.names)])
     state, outbound = push(state, sent, concat([taken.immediate, receipts]), context)
     ordered = context.options.order == "ordered"
     state = with_ready(replace(state, slots=slots), ordered)
@@ -181,7 +183,9 @@ def _log_timed_out(answers: Frame, log: EventLog) -> None:
     """Leave an event for each of our packets that ended without a receipt."""
     late = answers.filter(answers["via"] == Via.TIMEOUT)
     packets = late.with_columns(
-        kind=repeated(np.uint8(Kind.REQUEST), len(late)), sender=late["receiver"], receiver=late["sender"]
+        kind=np.where(is_final(late), late["kind"], np.uint8(Kind.REQUEST)),
+        sender=late["receiver"],
+        receiver=late["sender"],
     )
     if len(late):
         where = {"chain": late["chain"], "queue_index": late["index"]}

@@ -17,9 +17,10 @@ from causeway.commitments.hashing import DIGEST_BYTES, Digests, binary_rows, sha
 from causeway.commitments.varints import uvarint
 from causeway.model.frame import Frame
 from causeway.model.order import U64
+from causeway.protocols.ibc.disconnecting import is_final
 from causeway.protocols.ibc.envelope import answer_column, call_column
 from causeway.protocols.ibc.keys import HEAD_KEY, INDEX_BYTES, TAIL_KEY
-from causeway.protocols.ibc.options import IbcOptions
+from causeway.protocols.ibc.options import DISCONNECT_TYPE, IbcOptions
 from causeway.protocols.ibc.state import RECEIPT, SEND
 from causeway.protocols.ibc.values import packet_column, receipt_column
 from causeway.protocols.ibc.zones import Zones
@@ -54,15 +55,20 @@ def values_of(messages: Frame, substream: int, zones: Zones, tick_ns: int) -> pa
 
     ``messages``: the message columns, for packets with limits also ``sent_height`` and ``sent_tick``.
     """
+    final = is_final(messages)
     if substream == RECEIPT:
-        return receipt_column(messages["code"], answer_column(messages))
-    codes = type_codes(messages, zones)
-    types = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(zones.types, pa.string()))
-    data = call_column(messages)
+        return receipt_column(messages["code"], _emptied(answer_column(messages), final))
+    codes = np.where(final, np.int32(len(zones.types)), type_codes(messages, zones))
+    types = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array([*zones.types, DISCONNECT_TYPE], pa.string()))
+    data = _emptied(call_column(messages), final)
     if not zones.options.limited:
         return packet_column(types, data)
     sent_time = (messages["sent_tick"] + np.uint64(1)) * np.uint64(tick_ns)
     return packet_column(types, data, *limits_of(messages["sent_height"], sent_time, zones.options))
+
+
+def _emptied(values: pa.BinaryArray, chosen: npt.NDArray[np.bool_]) -> pa.BinaryArray:
+    return pc.if_else(pa.array(chosen), pa.scalar(b"", pa.binary()), values) if chosen.any() else values
 
 
 def entry_leaves(messages: Frame, owner: Any, zones: Zones, tick_ns: int) -> Digests:

@@ -17,6 +17,7 @@ from causeway.model.order import Rows, groups_of, lane_codes, stable_order
 from causeway.protocols.contract import Execution
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.disconnecting import disconnected, is_final
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, at_home, judge_packets, receipt_texts
 from causeway.protocols.ibc.state import RECEIPT, State
@@ -27,7 +28,7 @@ PUSHED = ["chain", "remote", "substream", *MESSAGE_COLUMNS, "of_program"]
 """What is pushed to a queue, and whether a program made it."""
 
 CODES = np.array(list(Code))
-NAMES = [code.name for code in Code]
+NAMES = [code.name if code else "" for code in Code]
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,13 @@ def run_handlers(
 
     A handler of an answer that raises undoes the whole call: the packet stays, and in an ordered queue what comes
     behind it must come again. The handlers then run without those, from the same state: they are pure. The answer to a
-    packet that the zone has forged in the name of a program that it does not have ends the packet, and nobody hears it.
+    packet that the zone has forged in the name of a program that it does not have ends the packet, and nobody hears it;
+    that to a final packet, too.
     """
     codes = judge_packets(packets, state, context)
+    served = (codes == 0) & ~is_final(packets)
     while True:
-        handled = packets.filter(codes == 0).with_columns(via=np.uint8(Via.XNET))
+        handled = packets.filter(served).with_columns(via=np.uint8(Via.XNET))
         heard = answers.filter(at_home(answers, state, context))
         from_afar = concat([part.select([*ARRIVAL_COLUMNS, "sequence"]) for part in (handled, heard)])
         by_sequence = stable_order(from_afar["sequence"].view(np.uint64))
@@ -74,14 +77,16 @@ def run_handlers(
             continue
         silent = _silent(handled, np.argsort(by_sequence)[: len(handled)], outcome, order, context)
         if silent.any():
-            codes[np.flatnonzero(codes == 0)[silent]] = Code.HANDLER_FAILED
+            unanswered = np.flatnonzero(served)[silent]
+            codes[unanswered], served[unanswered] = Code.HANDLER_FAILED, False
             continue
         break
     _log(arrivals, failed, outcome, log)
     _log_unheard(answers.filter(~at_home(answers, state, context)), log)
     produced = outcome.produced.take(stable_order(order[outcome.origins].astype(np.uint64)))
     after = state.with_programs(outcome.accounts, outcome.programs)
-    return Handled(after, produced, handled, _immediate_receipts(packets, codes, log), answers)
+    after = disconnected(after, packets.filter(is_final(packets) & (codes == 0)))
+    return Handled(after, produced, handled, _immediate_receipts(packets.filter(~served), codes[~served], log), answers)
 
 
 def _without_faults(answers: Frame, failed: Frame, context: Context) -> Frame:
@@ -154,17 +159,18 @@ def _log(arrivals: Frame, failed: Rows, outcome: Execution, log: EventLog) -> No
 def _log_unheard(answers: Frame, log: EventLog) -> None:
     """Leave an event for each answer to a packet that no program here sent: the zone itself has forged it."""
     bits = np.full(len(answers), int(Event.RECEIVED | Event.DROPPED), dtype=np.uint16)
+    final = is_final(answers)
+    bits[final] = int(Event.RECEIVED)
     where = {"chain": answers["chain"], "code": answers["code"], "via": answers["via"]}
-    reason = Code.NO_PROGRAM.name
+    reason = names_column(["", Code.NO_PROGRAM.name], ~final)
     log.add(event_rows(answers, bits, on_lane=True, queue_index=answers["index"], reason=reason, **where))
 
 
 def _immediate_receipts(packets: Frame, codes: np.ndarray, log: EventLog) -> Frame:
-    """Return the receipts of packets that no program handles (``codes`` not 0); each leaves an event that says why."""
-    packets, codes = packets.filter(codes > 0), codes[codes > 0]
+    """Return the receipts of packets that no program handles; each leaves an event that says why, if not final."""
     names = names_column(NAMES, np.searchsorted(CODES, codes))
     where = {"chain": packets["chain"], "code": codes, "via": Via.XNET, "reason": names}
-    bits = np.full(len(packets), int(Event.RECEIVED | Event.REJECTED), dtype=np.uint16)
+    bits = np.where(codes > 0, int(Event.RECEIVED | Event.REJECTED), int(Event.RECEIVED)).astype(np.uint16)
     log.add(event_rows(packets, bits, on_lane=True, queue_index=packets["index"], **where))
     return as_answers(packets, codes).select([*PUSHED, "index"])
 
@@ -174,7 +180,7 @@ def as_answers(requests: Frame, codes: np.ndarray) -> Frame:
     length = len(requests)
     return requests.with_columns(
         substream=repeated(np.uint64(RECEIPT), length),
-        kind=repeated(np.uint8(Kind.RESPONSE), length),
+        kind=np.where(is_final(requests), requests["kind"], np.uint8(Kind.RESPONSE)),
         sender=requests["receiver"],
         receiver=requests["sender"],
         code=codes.astype(np.uint8),

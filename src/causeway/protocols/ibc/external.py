@@ -30,6 +30,7 @@ from causeway.protocols.ibc.fees import Fees
 from causeway.protocols.ibc.inputs import Code, is_expired
 from causeway.protocols.ibc.judge import Judging
 from causeway.protocols.ibc.keys import MAX_INDEX, Key, Part, Purpose, parse_key
+from causeway.protocols.ibc.options import DISCONNECT_TYPE
 from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
 from causeway.protocols.ibc.seen import Call
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, lane_positions
@@ -215,22 +216,23 @@ class Outsiders:
         packet = decode_packet(submit.value)
         if packet.limited and self.context.options.timeouts == "off":
             raise _Refused(Refusal.InvalidPacket)
-        forced, message = Code.SUCCESS, _nothing()
+        forced, message, final = Code.SUCCESS, _nothing(), packet.type == DISCONNECT_TYPE
         try:
-            message |= decode_call(packet.data)
+            message |= {} if final else decode_call(packet.data)
         except IbcError:
             forced = Code.MALFORMED
         types = self.context.zones.types
-        if packet.type not in types:
+        if packet.type not in types and not final:
             forced = Code.UNKNOWN_TYPE
-        elif packet.type != (message["method"] if message["method"] in types[1:] else types[0]):
+        elif not final and packet.type != (message["method"] if message["method"] in types[1:] else types[0]):
             forced = Code.MALFORMED
         limits = np.uint64(packet.max_height), np.uint64(packet.max_time)
         now = np.uint64(self.context.height), np.uint64(self.context.time)
         if packet.limited and bool(is_expired(*limits, *now, self.context)):
             forced = Code.TIMEOUT
         self.judging.accept(-1, lane, Call.RECEIVE, key.index, key.index + 1)
-        self._entry(lane, SEND, key.index, {**message, "kind": Kind.REQUEST, "forced": forced})
+        kind = Kind.CONTROL if final else Kind.REQUEST
+        self._entry(lane, SEND, key.index, {**message, "kind": kind, "forced": forced})
 
     def _receipt(self, lane: tuple[int, int], submit: wire.Submit) -> None:
         key = self._open(lane, submit, Purpose.RECEIPT, Refusal.MustBeReceipt)
@@ -240,7 +242,9 @@ class Outsiders:
         self._in_turn(lane, Call.RECEIPT, key.index)
         receipt = decode_receipt(submit.value)
         code = receipt.code if 0 <= receipt.code <= LARGEST_CODE else LARGEST_CODE
-        high, low, payload = (0, 0, b"") if without_result(code) else decode_answer(receipt.result)
+        # The receipt of a final packet is empty, too, and nothing comes back with it.
+        empty = without_result(code) or not receipt.result
+        high, low, payload = (0, 0, b"") if empty else decode_answer(receipt.result)
         answer = {"code": code, "cycles_high": high, "cycles_low": low, "payload": payload, "kind": Kind.RESPONSE}
         self.judging.accept(-1, lane, Call.RECEIPT, key.index, key.index + 1)
         self._entry(lane, RECEIPT, key.index, _nothing() | answer)

@@ -19,6 +19,7 @@ from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
 from causeway.model.order import groups_of, positions_in, stable_order
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.disconnecting import answered_with_error, is_final
 from causeway.protocols.ibc.entries import limits_of, type_codes
 from causeway.protocols.ibc.envelope import without_result
 from causeway.protocols.ibc.state import State
@@ -70,13 +71,14 @@ def at_home(messages: Frame, state: State, context: Context) -> np.ndarray:
     """Return which messages are for a program that is installed on the zone that takes them (``chain``)."""
     here = context.zones.host_of(messages["receiver"]) == messages["chain"].view(np.int32)
     mine: np.ndarray = here & (positions_in(state.canisters["canister"], messages["receiver"]) >= 0)
-    return mine
+    return mine & ~is_final(messages)
 
 
 def judge_packets(packets: Frame, state: State, context: Context) -> np.ndarray:
-    """Return the ``Code`` of the receipt that each packet has at once, 0 for those that a program handles.
+    """Return the ``Code`` of the receipt that each packet has at once, 0 for final ones and those for a program.
 
-    ``packets``: messages with their lane; ``chain`` takes; ``forced``: the code of one that is no message.
+    ``packets``: messages with their lane; ``chain`` takes; ``forced``: the code of one that is no message;
+    ``sequence``: the order of processing.
     """
     length = len(packets)
     code = np.zeros(length, dtype=np.uint8)
@@ -88,10 +90,16 @@ def judge_packets(packets: Frame, state: State, context: Context) -> np.ndarray:
     code[zones.host_of(packets["sender"]) != packets["remote"].view(np.int32)] = Code.PERMISSION
     types = type_codes(packets, zones)
     code[~zones.handled[types, packets["chain"]]] = Code.UNKNOWN_TYPE
-    if context.options.limited:
-        code[_expired(packets, context)] = Code.TIMEOUT
     forced = packets["forced"]
-    return np.where(forced > 0, forced, code).astype(np.uint8)
+    code = np.where(forced > 0, forced, code).astype(np.uint8)
+    late = forced == Code.TIMEOUT
+    if context.options.limited:
+        late |= _expired(packets, context)
+    final = is_final(packets) & ~late
+    code[answered_with_error(packets, final, state)] = Code.UNKNOWN_TYPE
+    code[final] = Code.SUCCESS
+    code[late] = Code.TIMEOUT
+    return code
 
 
 def _expired(packets: Frame, context: Context) -> np.ndarray:
@@ -123,7 +131,7 @@ def with_own_identity(receipts: Frame, packets: Frame) -> Frame:
     return receipts.with_columns(
         cycles_high=np.where(whole, packets["cycles_high"], receipts["cycles_high"]),
         cycles_low=np.where(whole, packets["cycles_low"], receipts["cycles_low"]),
-        kind=repeated(np.uint8(Kind.RESPONSE), len(receipts)),
+        kind=np.where(is_final(packets), packets["kind"], np.uint8(Kind.RESPONSE)),
         sender=packets["receiver"],
         receiver=packets["sender"],
         callback=packets["callback"],

@@ -23,6 +23,7 @@ from causeway.protocols.events import EventLog
 from causeway.protocols.ibc.block import process_block
 from causeway.protocols.ibc.client import SECOND, certify, genesis_trust
 from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.disconnecting import final_packets
 from causeway.protocols.ibc.external import recalled_for
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.partition import part, union
@@ -84,6 +85,12 @@ class IbcKernel:
             if name is not None and name not in self.options.relayers:
                 known = ", ".join(self.options.relayers)
                 raise InvalidInput(f"faults: relayer: {name!r}: no such relayer; options.relayers are {known}")
+        position = {number: place for place, number in enumerate(self.zones.numbers.tolist())}
+        for row in self.faults.disconnects.to_pylist():
+            chain, remote = (np.array([position[row[name]]], dtype=np.uint32) for name in ("chain", "remote"))
+            if not connection_exists(chain, remote.astype(np.int32), self.zones).all():
+                first, second = (self.zones.names[int(one[0])] for one in (chain, remote))
+                raise InvalidInput(f"faults: kind = 'disconnect': {first} and {second} are not connected")
         # What the options name must be there before anything runs.
         _ = self.zones.connections, self.zones.handled, self.zones.permitted
 
@@ -254,8 +261,9 @@ class IbcKernel:
             halted = part(state, np.setdiff1d(chains, running), self.zones)
             state = part(state, running, self.zones)
         log = EventLog()
-        forged = self._forged(running, context)
-        after, outbound = process_block(state, plan, messages, recalled, ingress, forged, context, log)
+        ends = self.interference.disconnecting(running, tick.tick)
+        own = concat([self._forged(running, context), final_packets(ends["chain"], ends["remote"])])
+        after, outbound = process_block(state, plan, messages, recalled, ingress, own, context, log)
         if halted is not None:
             after = union([after, halted])
         everyone = replace(context, chains=chains)

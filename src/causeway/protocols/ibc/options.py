@@ -19,6 +19,9 @@ LARGEST_FEE = 2**32
 CALL_TYPE = "call"
 """The type of packets between programs whose method is no declared type: request and reply."""
 
+DISCONNECT_TYPE = "disconnect"
+"""The type of the final packet of a connection, which only the protocol itself sends (X-5)."""
+
 DEPLOYED: Mapping[str, Any] = {"redundant": "noop", "expiry": "inclusive", "order": "unordered"}
 """What ``profile = deployed`` changes: the values marked (d) in the reference, as far as they exist here."""
 
@@ -109,7 +112,7 @@ class IbcOptions(Section):
     @classmethod
     def _known_names(cls, types: Mapping[str, PacketType]) -> Mapping[str, PacketType]:
         for name in types:
-            if not valid_identifier(name) or name == CALL_TYPE:
+            if not valid_identifier(name) or name in (CALL_TYPE, DISCONNECT_TYPE):
                 raise PydanticCustomError(
                     "name",
                     "{text}",

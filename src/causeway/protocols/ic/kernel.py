@@ -67,6 +67,8 @@ class IcKernel:
             raise InvalidInput(
                 f"faults: kind = {(others or ['fork'])[0]!r} is a fault of relayers and headers under ibc"
             )
+        if self.faults.disconnects.num_rows:
+            raise InvalidInput("faults: kind = 'disconnect': there are connections to end under ibc only")
         if self.faults.carriers["relayer"].null_count < self.faults.carriers.num_rows:
             raise InvalidInput("faults: relayer: there are relayers under ibc only")
         if not 0 < self.tick_ns <= MAX_TICK_NS:
