@@ -12,6 +12,7 @@ from causeway.model.errors import InvalidInput
 from causeway.network.network import Network
 from causeway.network.relays import relayers
 from causeway.pipeline import bucket
+from causeway.protocols.ibc.keys import Key, Part, Purpose
 from causeway.protocols.ibc.options import IbcOptions
 from tests.unit.ibc_calls import A, B, Net
 from tests.unit.ibc_network import Network as Zones
@@ -155,3 +156,17 @@ def test_relayers_options_that_would_do_nothing_or_too_much_are_refused(relay: d
 def test_the_largest_fees_can_be_paid() -> None:
     net = Net({"relay": {"header_fee": 2**32, "proof_fee": 2**32}}).ask().next(3)
     assert sorted(net.state.relayers["fees"].tolist()) == [2**33, 2**33]
+
+
+def test_so_many_headers_are_kept_and_proofs_lead_to_those() -> None:
+    net = Net({"trusted_headers": 3}, blocks=20)
+    for _ in range(8):
+        net.ask().next()
+    trust = net.state.trust
+    b_of_a = (trust["chain"] == 1) & (trust["remote"] == 0)
+    assert trust["height"][b_of_a].tolist() == [5, 6, 7]
+    assert net.bring("B", net.packet(7, height=7)) == ["OutOfOrder"]
+    assert net.next(3).queue("A", "B", Purpose.SEND) == (8, 8)
+    tail = Key("A", Purpose.RECEIPT, Part.TAIL).encode()
+    assert net.bring("A", net.proof("receipt", "B", tail, height=2)) == ["MissingHeader"]
+    assert net.bring("A", net.proof("receipt", "B", tail, height=9)) == ["OnlyMessageProofs"]

@@ -218,8 +218,8 @@ class Clients:
         return TrustedHeader.of(update.signed_header.header, self._context.time, self._context.height)
 
     def after(self) -> tuple[Frame, Frame]:
-        """Return ``trust`` and ``connections`` after the block; headers too old to build on are forgotten, but for the
-        newest of each."""
+        """Return ``trust`` and ``connections`` after the block; headers too old to build on, and more than are kept,
+        are forgotten, but for the newest of each."""
         trust, connections = self._trust, self._connections
         if self._added:
             trust = concat(
@@ -227,9 +227,11 @@ class Clients:
             )
             trust = trust.take(stable_order(trust["chain"], trust["remote"], trust["height"]))
             codes = lane_codes(trust["chain"], trust["remote"])
-            last = np.append(codes[1:] != codes[:-1], True)
+            lanes = groups_of(codes)
+            newer = lanes.spread(lanes.counts) - 1 - lanes.ranks()
             old = trust["time"] + np.uint64(self._period) <= np.uint64(self._context.time)
-            trust = trust.filter(last | ~old)
+            old |= newer >= self._context.options.trusted_headers
+            trust = trust.filter((newer == 0) | ~old)
             place = connection_positions(connections, *(np.array(column) for column in zip(*self._added, strict=True)))
             latest = connections["latest"].copy()
             added = [max(header.height for header in headers) for headers in self._added.values()]

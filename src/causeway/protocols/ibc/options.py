@@ -84,6 +84,7 @@ class IbcOptions(Section):
     types: Mapping[str, PacketType] = Field(default_factory=dict)
     max_data_bytes: int = Field(default=262_144, ge=0, le=2**31 - 2**16)
     validators: int = Field(default=4, ge=1, le=1_000)
+    trusted_headers: int = Field(default=100, ge=2, le=LARGEST)
     unbonding_seconds: float = Field(default=21 * 86_400.0, gt=0, le=1e9)
     relay: RelayOptions = RelayOptions()
     relayers: tuple[str, ...] = Field(default=("relayer",), min_length=1, max_length=1_000)
