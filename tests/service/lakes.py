@@ -41,8 +41,10 @@ OTHER = {"left": "right", "right": "left"}
 PROGRAMS = (("caller-left", "left"), ("echo-left", "left"), ("caller-right", "right"), ("echo-right", "right"))
 
 
-def scenario_text(own: str, calls: int = 5, tick: int = 0, options: str = "", tick_seconds: float = 1.0) -> str:
-    """Return the scenario of one lake; both call each other ``calls`` times."""
+def scenario_text(
+    own: str, calls: int = 5, tick: int = 0, options: str = "", tick_seconds: float = 1.0, more: str = ""
+) -> str:
+    """Return the scenario of one lake; both call each other ``calls`` times; ``more``: sections at its end."""
     lines = ["[network]", 'protocol = "ibc"', 'executor = "in_process"', "seed = 7"]
     lines += ["partitions = 1", f"seconds_per_tick = {tick_seconds}", "[options]", options]
     for chain in ENDS:
@@ -54,7 +56,7 @@ def scenario_text(own: str, calls: int = 5, tick: int = 0, options: str = "", ti
     for chain in ENDS if calls else ():
         call = f'{{receiver = "echo-{OTHER[chain]}", method = "hello", text = "from the {chain}"}}'
         lines += ["[[traffic.send]]", f"tick = {tick}", f'to = "caller-{chain}"', f"count = {calls}", f"call = {call}"]
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, more]) + "\n"
 
 
 class Lakes:

@@ -51,7 +51,7 @@ class LakeCollector(Collector):
             lane = self._views.lane(chain, remote, height)
             client = lane["client"]
             expires.add_metric([chain, remote], client["expires_in"] / 1e9)
-            usable = client["state"] == "active" and client["expires_in"] > 0
+            usable = client["state"] != "frozen" and client["expires_in"] > 0
             active.add_metric([chain, remote], float(usable))
             for name in ("send", "receipt"):
                 queue, labels = lane[name], [chain, remote, name]

@@ -116,7 +116,7 @@ class State(Enum):
     """There is something, which waits for more (``min_batch``)."""
     SUBMITTED = "submitted"
     FROZEN = "frozen"
-    """The target's client saw two headers of one height, or is being disconnected: nothing is taken."""
+    """The target's client saw two headers of one height: nothing is taken. A disconnecting one takes what still comes."""
     EXPIRED = "expired"
     """The target's client was without a new header for too long: nothing is taken."""
     REFUSED = "refused"
@@ -146,8 +146,8 @@ def relay(direction: Direction, rules: Rules, settings: RelaySettings) -> Genera
     target: LaneView = yield ReadLane(direction.other, direction.target, direction.source)
     begin = target.receipt.first_lacking, target.send.head
     source: LaneView = yield ReadLane(direction.end, direction.source, direction.target, *begin)
-    if target.state != "active":
-        return Passed(State.FROZEN, source, target, why=f"the client of {direction.source} is {target.state}")
+    if target.state == "frozen":
+        return Passed(State.FROZEN, source, target, why=f"the client of {direction.source} is frozen")
     work = work_between(source, target, rules, settings)
     expired: tuple[int, ...] = ()
     if work.time_outs:
