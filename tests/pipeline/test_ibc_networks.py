@@ -151,7 +151,7 @@ def rows_of(net: object, table: str) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ('[options]\nproof = "iavl"\n', "options.proof = 'iavl': only 'simple' in this version"),
+        ('[options]\nproof = "iavl"\n', "options.proof = 'iavl': only \"simple\" in this version"),
         ('[options]\norder = "unordered"\ntimeouts = "on"\n', "timeouts of unordered queues need proofs of absence"),
         ('[options]\nconnections = [["north", "west"]]\n', "options.connections: no chain 'west'"),
         ('[options]\nconnections = [["north", "north"]]\n', "InvalidChainId"),

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 
 from causeway.model.errors import InvalidInput
 from causeway.protocols.contract import Tick
-from causeway.protocols.ic.options import LARGEST, IcOptions, Limits
+from causeway.protocols.ic.options import IcOptions, Limits
+from causeway.protocols.option_values import LARGEST
 from tests.property.ic_harness import KernelRun, Scenario, kernel_of
 from tests.property.ic_programs import ACTOR
 from tests.spec import ic

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from causeway.protocols.ibc.keys import valid_identifier
-
-LARGEST = 2**62
-"""No number of an option is above this, so that sums and doubles of them fit a signed word."""
+from causeway.protocols.option_values import LARGEST, only
 
 LARGEST_FEE = 2**32
 """Four billion of these fit into an account."""
@@ -24,17 +22,6 @@ DISCONNECT_TYPE = "disconnect"
 
 DEPLOYED: Mapping[str, Any] = {"redundant": "noop", "expiry": "inclusive", "order": "unordered"}
 """What ``profile = deployed`` changes: the values marked (d) in the reference, as far as they exist here."""
-
-
-def _only(value: Any, why: str) -> BeforeValidator:
-    """Return a validator of an option that has one value in this version."""
-
-    def check(given: object) -> object:
-        if given != value:
-            raise PydanticCustomError("only", "{text}", {"text": f"only {value!r} in this version: {why}"})
-        return given
-
-    return BeforeValidator(check)
 
 
 class Section(BaseModel):
@@ -56,7 +43,7 @@ class RelayOptions(Section):
     min_batch: int = Field(default=1, ge=1, le=LARGEST)
     max_wait: int = Field(default=0, ge=0, le=LARGEST)
     max_packets: int = Field(default=0, ge=0, le=LARGEST)
-    proofs_per_header: Annotated[int, _only(0, "a header serves a whole block, which relay.max_packets bounds")] = 0
+    proofs_per_header: Annotated[int, only(0, "a header serves a whole block, which relay.max_packets bounds")] = 0
     proofs: Literal["range", "single"] = "range"
     coordination: Literal["none", "leader", "partition"] = "none"
     header_fee: int = Field(default=100, ge=0, le=LARGEST_FEE)
@@ -67,11 +54,11 @@ class IbcOptions(Section):
     """Options of the IBC messaging queue; ``docs/protocols/ibc.md`` says what each does."""
 
     profile: Literal["seed", "deployed"] = "seed"
-    key_codec: Annotated[Literal["plain"], _only("plain", "the other cannot be a store's format (D-5)")] = "plain"
-    value_codec: Annotated[Literal["plain"], _only("plain", "the other has unprovable values (D-5)")] = "plain"
-    proof: Annotated[Literal["simple"], _only("simple", "the zones' stores are simple trees")] = "simple"
-    app_hash_lag: Annotated[Literal[0], _only(0, "a header carries the root of its own block")] = 0
-    commitment: Annotated[Literal["full"], _only("full", "whole packets stay until they are answered")] = "full"
+    key_codec: Annotated[Literal["plain"], only("plain", "the other cannot be a store's format (D-5)")] = "plain"
+    value_codec: Annotated[Literal["plain"], only("plain", "the other has unprovable values (D-5)")] = "plain"
+    proof: Annotated[Literal["simple"], only("simple", "the zones' stores are simple trees")] = "simple"
+    app_hash_lag: Annotated[Literal[0], only(0, "a header carries the root of its own block")] = 0
+    commitment: Annotated[Literal["full"], only("full", "whole packets stay until they are answered")] = "full"
     redundant: Literal["error", "noop"] = "error"
     expiry: Literal["strict", "inclusive"] = "strict"
     order: Literal["ordered", "unordered"] = "ordered"

@@ -5,25 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-LARGEST = 2**62
-"""No number of an option is above this, so that sums and doubles of them fit a signed word."""
+from causeway.protocols.option_values import LARGEST, only
 
-
-def _only(value: str, why: str) -> BeforeValidator:
-    """Return a validator of an option that has one value in this version."""
-
-    def check(given: object) -> object:
-        if given != value:
-            raise PydanticCustomError("only", "{text}", {"text": f'only "{value}" in this version: {why}'})
-        return given
-
-    return BeforeValidator(check)
-
-
-_ENCODED = "nothing is encoded or certified yet"
+_ENCODED = "the streams of a run are not certified"
 
 DEPLOYED: Mapping[str, Any] = {
     "index_base": 0,
@@ -56,7 +42,7 @@ class IcOptions(BaseModel):
 
     profile: Literal["seed", "deployed"] = "seed"
     index_base: Literal[0, 1] = 1
-    signal_form: Annotated[Literal["explicit"], _only("explicit", _ENCODED)] = "explicit"
+    signal_form: Annotated[Literal["explicit"], only("explicit", _ENCODED)] = "explicit"
     substreams: Literal["flat", "per_destination"] = "flat"
     vsr: Literal["accept_all", "deployed"] = "accept_all"
     reject_every: int = Field(default=0, ge=0, le=LARGEST)
@@ -64,17 +50,17 @@ class IcOptions(BaseModel):
     receiver_check: Literal["on", "off"] = "on"
     loopback: Literal["stream", "seed_literal"] = "stream"
     dead_destination: Literal["requests_only", "seed_literal"] = "requests_only"
-    first_index_rule: Annotated[Literal["unseen_only"], _only("unseen_only", "the other shows a flaw")] = "unseen_only"
+    first_index_rule: Annotated[Literal["unseen_only"], only("unseen_only", "the other shows a flaw")] = "unseen_only"
     validate_signals: Literal["on", "off"] = "on"
     empty_slice: Literal["reject", "allow"] = "reject"
     limits: Literal["none", "deployed"] = "none"
     limit: Limits = Limits()
     timeouts: Literal["off", "on"] = "off"
     request_lifetime_seconds: int = Field(default=300, ge=0, le=LARGEST // 10**9)
-    best_effort: Annotated[Literal["off"], _only("off", "all calls are guaranteed")] = "off"
-    refunds: Annotated[Literal["off"], _only("off", "they come with best_effort")] = "off"
+    best_effort: Annotated[Literal["off"], only("off", "all calls are guaranteed")] = "off"
+    refunds: Annotated[Literal["off"], only("off", "they come with best_effort")] = "off"
     migrations: Literal["off", "on"] = "off"
-    certification_version: Annotated[Literal["V25"], _only("V25", _ENCODED)] = "V25"
+    certification_version: Annotated[Literal["V25"], only("V25", _ENCODED)] = "V25"
     messages_per_canister: int = Field(default=0, ge=0, le=LARGEST)
 
     @model_validator(mode="before")
