@@ -116,7 +116,7 @@ class State(Enum):
     """There is something, which waits for more (``min_batch``)."""
     SUBMITTED = "submitted"
     FROZEN = "frozen"
-    """The target's client saw two headers of one height: nothing is taken. A disconnecting one takes what still comes."""
+    """The target's client saw two headers of one height: nothing is taken. A disconnecting one takes what comes."""
     EXPIRED = "expired"
     """The target's client was without a new header for too long: nothing is taken."""
     REFUSED = "refused"
