@@ -28,7 +28,7 @@ PUSHED = ["chain", "remote", "substream", *MESSAGE_COLUMNS, "of_program"]
 """What is pushed to a queue, and whether a program made it."""
 
 CODES = np.array(list(Code))
-NAMES = [code.name if code else "" for code in Code]
+NAMES = [code.name for code in Code]
 
 
 @dataclass(frozen=True)
@@ -168,9 +168,11 @@ def _log_unheard(answers: Frame, log: EventLog) -> None:
 
 def _immediate_receipts(packets: Frame, codes: np.ndarray, log: EventLog) -> Frame:
     """Return the receipts of packets that no program handles; each leaves an event that says why, if not final."""
-    names = names_column(NAMES, np.searchsorted(CODES, codes))
+    # No program loses anything by a final packet that came too late; a control row that is rejected is a refused call.
+    rejected = ~is_final(packets)
+    names = names_column(["", *NAMES], np.where(rejected, np.searchsorted(CODES, codes) + 1, 0))
     where = {"chain": packets["chain"], "code": codes, "via": Via.XNET, "reason": names}
-    bits = np.where(codes > 0, int(Event.RECEIVED | Event.REJECTED), int(Event.RECEIVED)).astype(np.uint16)
+    bits = np.where(rejected, int(Event.RECEIVED | Event.REJECTED), int(Event.RECEIVED)).astype(np.uint16)
     log.add(event_rows(packets, bits, on_lane=True, queue_index=packets["index"], **where))
     return as_answers(packets, codes).select([*PUSHED, "index"])
 
