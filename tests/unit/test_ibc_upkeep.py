@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from causeway.model.errors import InvalidInput
+from causeway.model.ledger import Kind
 from causeway.network.network import Network
 from causeway.network.relays import relayers
 from causeway.pipeline import bucket
@@ -170,3 +171,16 @@ def test_so_many_headers_are_kept_and_proofs_lead_to_those() -> None:
     tail = Key("A", Purpose.RECEIPT, Part.TAIL).encode()
     assert net.bring("A", net.proof("receipt", "B", tail, height=2)) == ["MissingHeader"]
     assert net.bring("A", net.proof("receipt", "B", tail, height=9)) == ["OnlyMessageProofs"]
+
+
+def test_nothing_is_sent_to_a_zone_whose_client_has_expired(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("causeway.network.network.STALLED", 5)
+    drop = DROP.replace('source = "north"\ndestination = "east"', 'source = "east"\ndestination = "north"')
+    sends = [(0, "echo"), (20, "echo"), (20, "other")]
+    net = opened(tmp_path, sends, seconds=1.0, options="unbonding_seconds = 9.0", faults=drop)
+    net.run()
+    events = [row for path in net.lake.log_files("events") for row in net.lake.storage.read_table(path).to_pylist()]
+    refused = [row["tick"] for row in events if row["reason"] == "ClientExpired" and row["kind"] == Kind.REQUEST]
+    assert refused == [20], "the first was sent while the client was fresh, the third to another zone"
+    caller = net.program_state("caller")
+    assert (caller["answered"], caller["rejected"]) == (1, 1)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.commitments.hashing import DIGEST_BYTES, Digests
@@ -134,6 +135,16 @@ def header_times(headers: Frame) -> dict[int, int]:
     """Return the time (ns) of each zone's offered header, by its position; none for what is not signed."""
     signed = zip(headers["chain"].tolist(), headers["certification"].to_pylist(), strict=True)
     return {chain: _decoded(data).signed_header.header.time for chain, data in signed if data}
+
+
+def expired_clients(state: State, context: Context) -> npt.NDArray[np.bool_]:
+    """Return for each row of ``connections`` whether its newest trusted header is too old to build on (X-4, X-11)."""
+    connections, trust = state.connections, state.trust
+    keys = lane_codes(trust["chain"], trust["remote"])
+    newest = np.searchsorted(keys, lane_codes(connections["chain"], connections["remote"]), side="right") - 1
+    period = np.uint64(round(context.options.unbonding_seconds * SECOND))
+    over: npt.NDArray[np.bool_] = trust["time"][newest] + period <= np.uint64(context.time)
+    return over
 
 
 class Clients:

@@ -15,6 +15,7 @@ from causeway.model.ledger import Event, Kind
 from causeway.model.order import Rows, groups_of, stable_order
 from causeway.programs.outputs import HANDLER_FAILED
 from causeway.protocols.events import EventLog, event_rows, names_column
+from causeway.protocols.ibc.client import expired_clients
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import type_codes
 from causeway.protocols.ibc.envelope import CALL_BYTES, MAX_METHOD_BYTES
@@ -66,13 +67,16 @@ def send(requests: Frame, state: State, context: Context, log: EventLog) -> Fram
 
 
 def _refusals(requests: Frame, chain: np.ndarray, remote: np.ndarray, state: State, context: Context) -> np.ndarray:
-    """Return the ``Refusal`` of each request, in the order of the checks of 3.2."""
+    """Return the ``Refusal`` of each request, in the order of the checks of 3.2 (X-11: ``ClientExpired`` comes after
+    ``ConnectionFrozen``)."""
     zones, options = context.zones, context.options
     apart = chain != remote
     place = connection_positions(state.connections, chain.view(np.uint32), np.maximum(remote, 0).astype(np.uint32))
     registered = (remote != NO_HOST) & (place >= 0)
     frozen = np.zeros(len(requests), dtype=bool)
     frozen[registered] = state.connections["frozen"][place[registered]] > 0
+    expired = np.zeros(len(requests), dtype=bool)
+    expired[registered] = expired_clients(state, context)[place[registered]]
     types = type_codes(requests, zones)
     names = requests["method"].dictionary.to_pylist()
     lengths = np.array([len(name.encode()) for name in names] or [0], dtype=np.int64)
@@ -84,6 +88,7 @@ def _refusals(requests: Frame, chain: np.ndarray, remote: np.ndarray, state: Sta
         if permitted is not None:
             refusal[(types == code) & ~np.isin(requests["sender"], permitted)] = Refusal.PermissionDenied
     refusal[~zones.handled[types, chain]] = Refusal.UnsupportedType
+    refusal[expired] = Refusal.ClientExpired
     refusal[frozen] = Refusal.ConnectionFrozen
     refusal[~registered] = Refusal.UnregisteredDestination
     refusal[~apart] = Refusal.ACCEPTED
