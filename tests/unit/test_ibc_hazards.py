@@ -291,8 +291,8 @@ def test_22_a_jump_past_the_tail_leaves_an_empty_queue() -> None:
 
 
 def test_23_a_header_on_top_of_one_past_the_unbonding_period() -> None:
-    # For five blocks no relayer brings a header.
-    net = Net({"unbonding_seconds": 3.0}, blocks=12, carriers=(("drop", None, None, 2, 6, None),)).ask().next(2)
+    # For five blocks no relayer brings a header of A to B.
+    net = Net({"unbonding_seconds": 3.0}, blocks=12, carriers=(("drop", "A", "B", 2, 6, None),)).ask().next(2)
     assert net.view()["B"]["trust"]["A"] == [0, 1]
     net.next(5)
     net.ask().next(2)
