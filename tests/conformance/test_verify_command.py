@@ -18,7 +18,7 @@ Run = Callable[..., tuple[int, dict[str, Any]]]
 
 
 @pytest.fixture
-def verify(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+def verify(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Give a function that runs ``causeway verify`` on files, bytes or JSON, and gives its exit code and verdict."""
     monkeypatch.chdir(tmp_path)
 
@@ -31,10 +31,10 @@ def verify(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytes
             path = Path(f"{place}.file")
             path.write_bytes(argument if isinstance(argument, bytes) else json.dumps(argument).encode())
             given.append(path.name)
-        capfd.readouterr()
+        capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main(["verify", *given, "--json"])
-        out, err = capfd.readouterr()
+        out, err = capsys.readouterr()
         assert isinstance(ended.value.code, int) and not err, err
         return ended.value.code, json.loads(out)
 

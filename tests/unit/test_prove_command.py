@@ -56,15 +56,15 @@ def opened(lake: str) -> OpenedLake:
 
 
 @pytest.fixture
-def cli(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Give a function that runs the command line in a folder of its own."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: object) -> Result:
-        capfd.readouterr()
+        capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main([str(argument) for argument in arguments])
-        out, err = capfd.readouterr()
+        out, err = capsys.readouterr()
         assert isinstance(ended.value.code, int)
         return ended.value.code, out, err
 

@@ -50,16 +50,16 @@ NAMES = list(DOCUMENTS)
 
 
 @pytest.fixture
-def verify(capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+def verify(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Give a function that runs ``causeway verify`` in a folder of its own; what is no text becomes a file there."""
     monkeypatch.chdir(tmp_path)
 
     def run(document: Any, *arguments: Any) -> Result:
         given = [_placed(f"{place}.json", argument) for place, argument in enumerate((document, *arguments))]
-        capfd.readouterr()
+        capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main(["verify", *given])
-        out, err = capfd.readouterr()
+        out, err = capsys.readouterr()
         code = ended.value.code
         assert isinstance(code, int)
         return code, out, err
