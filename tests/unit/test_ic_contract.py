@@ -11,7 +11,8 @@ import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.protocols.contract import Tick
-from causeway.protocols.ic.kernel import MAX_TICK_NS, IcKernel
+from causeway.protocols.ic.kernel import IcKernel
+from causeway.protocols.option_values import MAX_TICK_NS
 from tests.property.ic_harness import Scenario, kernel_of, topology
 from tests.unit.ic_network import ACTOR, Network
 from tests.unit.test_ic_commitment import busy

@@ -26,8 +26,7 @@ from causeway.protocols.ibc.kernel import IbcKernel
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.ic.options import IcOptions
-
-NANOSECONDS = 1_000_000_000
+from causeway.protocols.option_values import NANOSECONDS
 
 KERNELS: Mapping[str, tuple[Any, type[BaseModel]]] = {"ic": (IcKernel, IcOptions), "ibc": (IbcKernel, IbcOptions)}
 """Each protocol's kernel and its options."""

@@ -19,8 +19,7 @@ from causeway.pipeline.lake import Lake, LakeError, Manifest
 from causeway.pipeline.storage import Storage
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.zones import Zones
-
-NANOSECONDS = 1_000_000_000
+from causeway.protocols.option_values import NANOSECONDS
 
 TOPOLOGY = ("chains", "programs", "registry")
 """Tables of the lake that say what the network consists of."""

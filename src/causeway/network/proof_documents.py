@@ -12,7 +12,7 @@ from causeway.commitments.tendermint.trust import TrustedHeader
 from causeway.commitments.tendermint.update import HeaderUpdate
 from causeway.model.errors import InvalidInput
 from causeway.network.proving import ZoneStore
-from causeway.protocols.ibc.client import NO_ROOT, SECOND
+from causeway.protocols.ibc.client import NO_ROOT
 from causeway.protocols.ibc.keys import Purpose
 
 Document = dict[str, Any]
@@ -88,7 +88,7 @@ def header_document(store: ZoneStore, trusted_height: int | None = None) -> Docu
 
 
 def _trusted(store: ZoneStore, header: TrustedHeader) -> Document:
-    period = round(store.opened.zones.options.unbonding_seconds * SECOND)
+    period = store.opened.zones.options.unbonding_ns
     return {
         "kind": "tendermint_trust",
         "chain_id": store.chain,

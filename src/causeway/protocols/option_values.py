@@ -7,8 +7,16 @@ from typing import Any
 from pydantic import BeforeValidator
 from pydantic_core import PydanticCustomError
 
+from causeway.model.errors import InvalidInput
+
+NANOSECONDS = 1_000_000_000
+"""In a second."""
+
 LARGEST = 2**62
 """No number of an option is above this, so that sums and doubles of them fit a signed word."""
+
+MAX_TICK_NS = 2**62
+"""No tick is longer."""
 
 
 def only(value: Any, why: str) -> BeforeValidator:
@@ -21,3 +29,9 @@ def only(value: Any, why: str) -> BeforeValidator:
         return given
 
     return BeforeValidator(check)
+
+
+def check_tick(tick_ns: int) -> None:
+    """Check how long a tick is; ``InvalidInput`` for a length that is not allowed."""
+    if not 0 < tick_ns <= MAX_TICK_NS:
+        raise InvalidInput(f"seconds_per_tick: {tick_ns} nanoseconds a tick; allowed: 1 to {MAX_TICK_NS}")

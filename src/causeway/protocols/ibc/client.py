@@ -25,15 +25,13 @@ from causeway.commitments.tendermint.trust import SignatureCheck, TrustedHeader,
 from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.commitments.tendermint.validators import ValidatorSet
 from causeway.model.frame import Frame, concat
-from causeway.model.order import groups_of, lane_codes, stable_order
+from causeway.model.order import U64, groups_of, lane_codes, stable_order
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.state import FROZEN, TRUST_SCHEMA, State, connection_positions
 
 POWER = 10
 """Voting power of each validator of a zone."""
-
-SECOND = 1_000_000_000
 
 NO_ROOT = bytes(DIGEST_BYTES)
 """The root of the root of trust: it vouches for validators, nothing is proved at height 0."""
@@ -81,15 +79,11 @@ def certify(roots: Digests, context: Context) -> pa.BinaryArray:
     """Return what certifies the roots of ``context.chains``: each zone's signed header, with its validators."""
     return pa.array(
         [
-            _certified(chain, root.tobytes(), context)
+            _signed(chain, context.height, context.time, root.tobytes(), context)
             for chain, root in zip(context.chains.tolist(), roots, strict=True)
         ],
         pa.binary(),
     )
-
-
-def _certified(chain: int, root: bytes, context: Context) -> bytes:
-    return _signed(chain, context.height, context.time, root, context)
 
 
 def _signed(chain: int, height: int, time: int, root: bytes, context: Context) -> bytes:
@@ -137,13 +131,19 @@ def header_times(headers: Frame) -> dict[int, int]:
     return {chain: _decoded(data).signed_header.header.time for chain, data in signed if data}
 
 
-def expired_clients(state: State, context: Context) -> npt.NDArray[np.bool_]:
-    """Return for each row of ``connections`` whether its newest trusted header is too old to build on (X-4, X-11)."""
+def newest_times(state: State) -> U64:
+    """Return for each row of ``connections`` the time (ns) of its newest trusted header."""
     connections, trust = state.connections, state.trust
     keys = lane_codes(trust["chain"], trust["remote"])
     newest = np.searchsorted(keys, lane_codes(connections["chain"], connections["remote"]), side="right") - 1
-    period = np.uint64(round(context.options.unbonding_seconds * SECOND))
-    over: npt.NDArray[np.bool_] = trust["time"][newest] + period <= np.uint64(context.time)
+    times: U64 = trust["time"][newest]
+    return times
+
+
+def expired_clients(state: State, context: Context) -> npt.NDArray[np.bool_]:
+    """Return for each row of ``connections`` whether its newest trusted header is too old to build on (X-4, X-11)."""
+    until = newest_times(state) + np.uint64(context.options.unbonding_ns)
+    over: npt.NDArray[np.bool_] = until <= np.uint64(context.time)
     return over
 
 
@@ -163,7 +163,7 @@ class Clients:
         names = zip(*(column.tolist() for column in of_lane), strict=True)
         self._rows = dict(zip(names, zip(first, last, strict=True), strict=True))
         self._outcomes: dict[tuple[int, TrustedHeader, bytes], Refusal | TrustedHeader] = {}
-        self._period = round(context.options.unbonding_seconds * SECOND)
+        self._period = context.options.unbonding_ns
         self._added: dict[tuple[int, int], list[TrustedHeader]] = {}
         self._frozen: set[tuple[int, int]] = set()
 

@@ -46,8 +46,8 @@ def limits_of(sent_height: U64, sent_time: U64, options: IbcOptions) -> tuple[U6
     height = (
         sent_height + np.uint64(options.timeout_blocks) if options.timeout_blocks else np.full_like(sent_height, none)
     )
-    seconds = np.uint64(round(options.timeout_seconds * 1e9))
-    return height, sent_time + seconds if seconds else np.full_like(sent_time, none)
+    lasting = np.uint64(options.timeout_ns)
+    return height, sent_time + lasting if lasting else np.full_like(sent_time, none)
 
 
 def values_of(messages: Frame, substream: int, zones: Zones, tick_ns: int) -> pa.BinaryArray:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from causeway.model.frame import Frame, from_table, repeated, repeated_text
 from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
-from causeway.model.order import groups_of, positions_in, stable_order
+from causeway.model.order import U64, groups_of, positions_in, stable_order
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.disconnecting import answered_with_error, is_final
@@ -94,7 +94,8 @@ def judge_packets(packets: Frame, state: State, context: Context) -> np.ndarray:
     code = np.where(forced > 0, forced, code).astype(np.uint8)
     late = forced == Code.TIMEOUT
     if context.options.limited:
-        late |= _expired(packets, context)
+        height, time = np.uint64(context.height), np.uint64(context.time)
+        late |= has_expired(packets["sent_height"], packets["sent_tick"], height, time, context)
     final = is_final(packets) & ~late
     code[answered_with_error(packets, final, state)] = Code.UNKNOWN_TYPE
     code[final] = Code.SUCCESS
@@ -102,10 +103,10 @@ def judge_packets(packets: Frame, state: State, context: Context) -> np.ndarray:
     return code
 
 
-def _expired(packets: Frame, context: Context) -> np.ndarray:
-    sent_time = (packets["sent_tick"] + np.uint64(1)) * np.uint64(context.tick_ns)
-    max_height, max_time = limits_of(packets["sent_height"], sent_time, context.options)
-    return is_expired(max_height, max_time, np.uint64(context.height), np.uint64(context.time), context)
+def has_expired(sent_height: U64, sent_tick: U64, height: Any, time: Any, context: Context) -> np.ndarray:
+    """Return which packets, sent at these heights in these ticks, have expired at a chain's height and time (ns)."""
+    sent_time = (sent_tick + np.uint64(1)) * np.uint64(context.tick_ns)
+    return is_expired(*limits_of(sent_height, sent_time, context.options), height, time, context)
 
 
 def is_expired(max_height: Any, max_time: Any, height: Any, time: Any, context: Context) -> np.ndarray:

@@ -21,7 +21,7 @@ from causeway.model.topology import Topology
 from causeway.protocols.contract import HEADERS_SCHEMA, Offers, Plan, ProgramRunner, RoundResult, StateTable, Tick
 from causeway.protocols.events import EventLog
 from causeway.protocols.ibc.block import process_block
-from causeway.protocols.ibc.client import SECOND, certify, genesis_trust
+from causeway.protocols.ibc.client import certify, genesis_trust
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.disconnecting import final_packets
 from causeway.protocols.ibc.external import recalled_for
@@ -48,8 +48,7 @@ from causeway.protocols.ibc.submitting import RelayPlan
 from causeway.protocols.ibc.upkeep import REFRESH, asked_positions
 from causeway.protocols.ibc.zones import Zones
 from causeway.protocols.interference import Interference
-
-MAX_TICK_NS = 2**62
+from causeway.protocols.option_values import NANOSECONDS, check_tick
 
 ROUND_TRIP = 3
 """Blocks from what shows that a packet has expired to its time-out, at most."""
@@ -74,11 +73,10 @@ class IbcKernel:
     offer_tables: ClassVar[tuple[str, str, str]] = ("queues", "proofs", "runs")
 
     def __post_init__(self) -> None:
-        if not 0 < self.tick_ns <= MAX_TICK_NS:
-            raise InvalidInput(f"seconds_per_tick: {self.tick_ns} nanoseconds a tick; allowed: 1 to {MAX_TICK_NS}")
-        if round(self.options.unbonding_seconds * SECOND) <= 2 * self.tick_ns:
+        check_tick(self.tick_ns)
+        if self.options.unbonding_ns <= 2 * self.tick_ns:
             # A header is a tick old when it is brought, and the one that it builds on was so the tick before.
-            seconds = 2 * self.tick_ns / SECOND
+            seconds = 2 * self.tick_ns / NANOSECONDS
             text = f"{self.options.unbonding_seconds}; allowed: more than two ticks, here {seconds} seconds"
             raise InvalidInput(f"options.unbonding_seconds: {text}")
         for name in self.faults.carriers["relayer"].to_pylist():
@@ -215,13 +213,13 @@ class IbcKernel:
 
     def longest_pause(self) -> int | None:
         """Return the ticks of a third of the unbonding period, after which relayers refresh clients (X-4)."""
-        return max(1, round(self.options.unbonding_seconds * SECOND) // REFRESH // self.tick_ns)
+        return max(1, self.options.unbonding_ns // REFRESH // self.tick_ns)
 
     def patience(self) -> int:
         """Return for how many ticks nothing may move before a packet times out."""
         if not self.options.limited:
             return 0
-        ticks = -(-round(self.options.timeout_seconds * SECOND) // self.tick_ns)
+        ticks = -(-self.options.timeout_ns // self.tick_ns)
         return min((limit for limit in (self.options.timeout_blocks, ticks) if limit), default=0) + ROUND_TRIP
 
     def plan(self, state: State, chains: npt.NDArray[np.uint32], offers: Offers, ingress: pa.Table, tick: Tick) -> Plan:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_core import PydanticCustomError
 
 from causeway.protocols.ibc.keys import valid_identifier
-from causeway.protocols.option_values import LARGEST, only
+from causeway.protocols.option_values import LARGEST, NANOSECONDS, only
 
 LARGEST_FEE = 2**32
 """Four billion of these fit into an account."""
@@ -80,6 +80,16 @@ class IbcOptions(Section):
     def limited(self) -> bool:
         """Whether packets carry limits after which they have expired."""
         return self.timeouts == "on" and (self.timeout_blocks > 0 or self.timeout_seconds > 0)
+
+    @property
+    def timeout_ns(self) -> int:
+        """How long (ns) after it was sent a packet has expired; 0 for never."""
+        return round(self.timeout_seconds * NANOSECONDS)
+
+    @property
+    def unbonding_ns(self) -> int:
+        """How long (ns) a trusted header can be built on."""
+        return round(self.unbonding_seconds * NANOSECONDS)
 
     @model_validator(mode="after")
     def _provable(self) -> Self:

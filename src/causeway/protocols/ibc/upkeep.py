@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from causeway.model.frame import Frame, empty_frame, repeated
-from causeway.model.order import Rows, groups_of, lane_codes
-from causeway.protocols.ibc.client import SECOND, Clients, header_times
+from causeway.model.order import Rows, groups_of
+from causeway.protocols.ibc.client import Clients, header_times, newest_times
 from causeway.protocols.ibc.context import Context
-from causeway.protocols.ibc.entries import limits_of
-from causeway.protocols.ibc.inputs import is_expired
+from causeway.protocols.ibc.inputs import has_expired
 from causeway.protocols.ibc.judge import Expired
 from causeway.protocols.ibc.keys import Part
 from causeway.protocols.ibc.seen import NO_PROOF, SUBMISSIONS_SCHEMA, Alteration, Call, Seen
@@ -59,12 +58,9 @@ def expired_until(state: State, lanes: Frame, seen: Seen, context: Context) -> A
     Packets of one queue expire in their order. 0 where none has.
     """
     runs = state.runs.filter(state.runs["substream"] == SEND)
-    height, time = limits_of(
-        runs["height"], (runs["tick"] + np.uint64(1)) * np.uint64(context.tick_ns), context.options
-    )
     now = header_times(seen.headers)
     at = np.array([now.get(remote, 0) for remote in runs["remote"].tolist()], dtype=np.uint64)
-    late = runs.filter(is_expired(height, time, np.uint64(context.height - 1), at, context))
+    late = runs.filter(has_expired(runs["height"], runs["tick"], np.uint64(context.height - 1), at, context))
     end = np.zeros(len(lanes), dtype=np.uint64)
     if len(late):
         keys = lane_keys(lanes["chain"], lanes["remote"], SEND)
@@ -88,10 +84,8 @@ def expiry(state: State, clients: Clients, context: Context) -> Expired:
         key = lane_keys(np.array([chain]), np.array([remote]), SEND)
         start, stop = int(np.searchsorted(keys, key)[0]), int(np.searchsorted(keys, key, side="right")[0])
         runs = state.runs.slice(start, stop)
-        times = (runs["tick"] + np.uint64(1)) * np.uint64(context.tick_ns)
-        limits = limits_of(runs["height"], times, context.options)
         now = np.uint64(clients.time(chain, remote, height))
-        late = np.flatnonzero(is_expired(*limits, np.uint64(height), now, context))
+        late = np.flatnonzero(has_expired(runs["height"], runs["tick"], np.uint64(height), now, context))
         return int(runs["first"][late[-1]] + runs["count"][late[-1]]) if len(late) else 0
 
     return expired
@@ -135,12 +129,11 @@ def refreshes(state: State, seen: Seen, relayer: int, context: Context) -> Frame
     is younger now, it is less than two thirds old in the next block, however many ticks come between
     (``longest_pause``). Partners share the remote zones.
     """
-    connections, trust, options = state.connections, state.trust, context.options
-    period = round(options.unbonding_seconds * SECOND)
+    connections, options = state.connections, context.options
+    period = options.unbonding_ns
     if len(connections) == 0 or context.time * REFRESH < period:
         return empty_frame(SUBMISSIONS_SCHEMA)
-    codes = lane_codes(trust["chain"], trust["remote"])
-    newest = trust["time"][np.append(codes[1:] != codes[:-1], True)]  # each connection's last row: of the last height
+    newest = newest_times(state)
     signed = seen.headers["chain"][binary_lengths(seen.headers["certification"]) > 0]
     due = (newest + np.uint64(period // REFRESH) <= np.uint64(context.time)) & (connections["frozen"] != FROZEN)
     due &= newest + np.uint64(period) > np.uint64(context.time)

@@ -11,8 +11,7 @@ from causeway.model.order import U64
 from causeway.protocols.contract import ProgramRunner
 from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.registry import Hosts, Registry
-
-NANOSECONDS = 1_000_000_000
+from causeway.protocols.option_values import NANOSECONDS
 
 
 def lifetime_ticks(options: IcOptions, tick_ns: int) -> int:

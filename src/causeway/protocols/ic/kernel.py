@@ -36,8 +36,8 @@ from causeway.protocols.ic.pre_process import pre_process
 from causeway.protocols.ic.registry import Registry, registry_at, subnet_positions
 from causeway.protocols.ic.state import State, from_tables, parts, state_tables, to_table
 from causeway.protocols.messages import STREAMED_SCHEMA
+from causeway.protocols.option_values import check_tick
 
-MAX_TICK_NS = 2**62
 MAX_CHAINS = 2**16
 """A pair of positions fits one word of 32 bits."""
 
@@ -71,8 +71,7 @@ class IcKernel:
             raise InvalidInput("faults: kind = 'disconnect': there are connections to end under ibc only")
         if self.faults.carriers["relayer"].null_count < self.faults.carriers.num_rows:
             raise InvalidInput("faults: relayer: there are relayers under ibc only")
-        if not 0 < self.tick_ns <= MAX_TICK_NS:
-            raise InvalidInput(f"seconds_per_tick: {self.tick_ns} nanoseconds a tick; allowed: 1 to {MAX_TICK_NS}")
+        check_tick(self.tick_ns)
         if self.topology.chains.num_rows > MAX_CHAINS:
             raise InvalidInput(f"chains: {self.topology.chains.num_rows}; at most {MAX_CHAINS} are allowed")
 
