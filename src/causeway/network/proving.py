@@ -41,11 +41,10 @@ from causeway.network.document import shown
 from causeway.network.opened import OpenedLake
 from causeway.network.pushed import PushedEntries
 from causeway.pipeline.lake import LakeError, Manifest
+from causeway.protocols.contract import CANISTERS_SCHEMA, PROGRAM_TABLE
 from causeway.protocols.ibc.entries import values_of
 from causeway.protocols.ibc.keys import HEAD_KEY, INDEX_BYTES, MAX_INDEX, TAIL_KEY, Purpose, queue_name
 from causeway.protocols.ibc.state import (
-    CANISTERS_SCHEMA,
-    PROGRAM_TABLE,
     PROOFS_SCHEMA,
     RECEIPT,
     RUNS_SCHEMA,

@@ -134,6 +134,30 @@ class StateTable:
         return self.owner in self.programs
 
 
+CANISTERS_SCHEMA = pa.schema(
+    [
+        pa.field("canister", pa.uint64(), nullable=False),
+        pa.field("next_callback", pa.uint64(), nullable=False),
+        pa.field("balance_over", pa.uint64(), nullable=False),
+        pa.field("balance_high", pa.uint64(), nullable=False),
+        pa.field("balance_low", pa.uint64(), nullable=False),
+    ]
+)
+"""What execution keeps for every installed canister besides its program's state; a canister without a row is not
+installed. The balance is in words of 64 bits; ``balance_over`` is 0 but where refunds came to a full balance."""
+
+PROGRAM_TABLE = "program_"
+"""The name of the state table of a program class is this and the name of the class."""
+
+
+def program_tables(schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:
+    """Return the state tables of the program classes with these schemas (first column ``canister``)."""
+    return {
+        PROGRAM_TABLE + name: StateTable(schema, "canister", (), ("canister",))
+        for name, schema in sorted(schemas.items())
+    }
+
+
 class Kernel(Protocol):
     """One protocol over one network, as the pipeline drives it. Picklable."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
+from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -59,7 +60,7 @@ _PEM = re.compile(rb"-----BEGIN PUBLIC KEY-----([A-Za-z0-9+/=\s]*)-----END PUBLI
 _LEVEL = re.compile(r"([1-9][0-9]{0,8})/([1-9][0-9]{0,8})", re.ASCII)
 
 
-class Trust(Section):
+class Trust(Section, ABC):
     """Something that is trusted. ``kind`` names its form."""
 
     kind: str
@@ -67,14 +68,14 @@ class Trust(Section):
     """What to give, in a few words."""
 
     @property
+    @abstractmethod
     def subject(self) -> str:
         """Return what is trusted, in a few words."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def target(self) -> bytes:
         """Return the digest or key that the path of a proof must end with."""
-        raise NotImplementedError
 
 
 class RootTrust(Trust):

@@ -18,7 +18,16 @@ from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes, rep
 from causeway.model.ledger import COLLECTED_SCHEMA, EVENTS_SCHEMA, Kind
 from causeway.model.order import U64, lane_codes, stable_order
 from causeway.model.topology import Topology
-from causeway.protocols.contract import HEADERS_SCHEMA, Offers, Plan, ProgramRunner, RoundResult, StateTable, Tick
+from causeway.protocols.contract import (
+    HEADERS_SCHEMA,
+    PROGRAM_TABLE,
+    Offers,
+    Plan,
+    ProgramRunner,
+    RoundResult,
+    StateTable,
+    Tick,
+)
 from causeway.protocols.events import EventLog
 from causeway.protocols.ibc.block import process_block
 from causeway.protocols.ibc.client import certify, genesis_trust
@@ -32,7 +41,6 @@ from causeway.protocols.ibc.relay import merged, submissions, wanted_ranges
 from causeway.protocols.ibc.seen import Seen
 from causeway.protocols.ibc.state import (
     CONNECTIONS_SCHEMA,
-    PROGRAM_TABLE,
     QUEUES_SCHEMA,
     RECEIPT,
     SEND,

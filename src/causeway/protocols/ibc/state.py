@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, empty_frame, from_table
 from causeway.model.order import U64, Rows, lane_codes, positions_in
-from causeway.protocols.contract import StateTable
+from causeway.protocols.contract import CANISTERS_SCHEMA, PROGRAM_TABLE, StateTable, program_tables
 
 RECEIPT = 0
 SEND = 1
@@ -135,17 +135,6 @@ RELAYERS_SCHEMA = pa.schema(
 """One row a relayer and zone: header updates and messages it submitted there, what became of those, and the fees it
 paid, in all and for what had no effect."""
 
-CANISTERS_SCHEMA = pa.schema(
-    [
-        _field("canister", pa.uint64()),
-        _field("next_callback", pa.uint64()),
-        _field("balance_over", pa.uint64()),
-        _field("balance_high", pa.uint64()),
-        _field("balance_low", pa.uint64()),
-    ]
-)
-"""What a zone keeps for every installed program besides its state: the same as under the other protocols."""
-
 OF_ZONES = ("chain", "remote")
 STATE_TABLES: dict[str, StateTable] = {
     "queues": StateTable(QUEUES_SCHEMA, "chain", OF_ZONES),
@@ -159,8 +148,6 @@ STATE_TABLES: dict[str, StateTable] = {
     "canisters": StateTable(CANISTERS_SCHEMA, "canister", (), ("canister",)),
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
-
-PROGRAM_TABLE = "program_"
 
 
 @dataclass(frozen=True)
@@ -188,10 +175,7 @@ class State:
 
 def state_tables(program_schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:
     """Return all tables of a state, with whose their rows are, given the schemas of the program classes in use."""
-    tables = dict(STATE_TABLES)
-    for name, schema in sorted(program_schemas.items()):
-        tables[PROGRAM_TABLE + name] = StateTable(schema, "canister", (), ("canister",))
-    return tables
+    return STATE_TABLES | program_tables(program_schemas)
 
 
 def parts(state: State) -> dict[str, Frame]:

@@ -17,9 +17,10 @@ from causeway.commitments.forest import Forest
 from causeway.commitments.hashing import DIGEST_BYTES, Digests
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.order import U64, Rows, lane_codes, pair_codes
+from causeway.protocols.contract import PROGRAM_TABLE
 from causeway.protocols.ibc.entries import leaf_of, position_leaves
 from causeway.protocols.ibc.keys import HEAD_KEY, TAIL_KEY, Part
-from causeway.protocols.ibc.state import PROGRAM_TABLE, PROOFS_SCHEMA, SEND, State, keys_of
+from causeway.protocols.ibc.state import PROOFS_SCHEMA, SEND, State, keys_of
 from causeway.protocols.ibc.unordered import present
 from causeway.protocols.ibc.zones import Zones
 from causeway.protocols.sections import section_digests

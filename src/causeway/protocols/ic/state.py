@@ -13,7 +13,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame, empty_frame, from_table
 from causeway.model.order import U64, Rows, lane_codes, pair_codes, positions_in
 from causeway.model.queues import Counters, QueueMap
-from causeway.protocols.contract import StateTable
+from causeway.protocols.contract import CANISTERS_SCHEMA, PROGRAM_TABLE, StateTable, program_tables
 from causeway.protocols.messages import MESSAGE_FIELDS, QUEUED_SCHEMA
 
 Chains = npt.NDArray[np.uint32]
@@ -78,18 +78,6 @@ COUNTERS_SCHEMA = pa.schema(
 )
 """Rolling indices: input queues by (receiver, sender), output queues by (sender, receiver), ingress queues by
 (receiver, receiver)."""
-
-CANISTERS_SCHEMA = pa.schema(
-    [
-        pa.field("canister", pa.uint64(), nullable=False),
-        pa.field("next_callback", pa.uint64(), nullable=False),
-        pa.field("balance_over", pa.uint64(), nullable=False),
-        pa.field("balance_high", pa.uint64(), nullable=False),
-        pa.field("balance_low", pa.uint64(), nullable=False),
-    ]
-)
-"""What execution keeps for every installed canister besides its program's state; a canister without a row is not
-installed. The balance is in words of 64 bits; ``balance_over`` is 0 but where refunds came to a full balance."""
 
 DENSE_CANISTERS = 1 << 24
 """Canister numbers below this are looked up in an array, larger ones by bisection."""
@@ -203,8 +191,6 @@ STATE_SCHEMAS: dict[str, pa.Schema] = {
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
 
-PROGRAM_TABLE = "program_"
-
 OF_SUBNETS = ("chain", "remote")
 _COLUMNS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "ingress_counters": ("first", (), ("first", "second")),
@@ -224,10 +210,8 @@ _COLUMNS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
 
 def state_tables(program_schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:
     """Return all tables of a state, with whose their rows are, given the schemas of the program classes in use."""
-    tables = {name: StateTable(schema, *_COLUMNS[name]) for name, schema in STATE_SCHEMAS.items()}
-    for name, schema in sorted(program_schemas.items()):
-        tables[PROGRAM_TABLE + name] = StateTable(schema, "canister", (), ("canister",))
-    return tables
+    own = {name: StateTable(schema, *_COLUMNS[name]) for name, schema in STATE_SCHEMAS.items()}
+    return own | program_tables(program_schemas)
 
 
 def parts(state: State) -> dict[str, Frame | Counters]:
