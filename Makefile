@@ -25,7 +25,7 @@ format: $(READY) ## put style right where a tool can
 	@$(VENV)/bin/ruff format .
 
 proto: $(READY) ## the Python modules of the protobuf messages, after a change of a .proto file
-	@cd src && ../$(VENV)/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. causeway/commitments/wire/*.proto
+	@cd src && ../$(VENV)/bin/python -m grpc_tools.protoc -I. --python_out=. --pyi_out=. causeway/proofs/wire/*.proto
 
 setup: $(READY) ## only the set-up
 

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from causeway.commitments.ibc import abi, columns, keys
-from causeway.commitments.ibc.packets import (
+from causeway.model.order import groups_of
+from causeway.proofs.ibc import abi, columns, keys
+from causeway.proofs.ibc.packets import (
     UNIVERSAL_ERROR_ACKNOWLEDGEMENT,
     PacketV2,
     Payload,
@@ -20,7 +21,6 @@ from causeway.commitments.ibc.packets import (
     commit_packet_v1,
     commit_packet_v2,
 )
-from causeway.model.order import groups_of
 
 TEXTS = ("source_port", "destination_port", "version", "encoding")
 

@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 from py_arkworks_bls12381 import G1Point, G2Point, Scalar
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.ic import bls
-from causeway.commitments.ic.certificate import (
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ic import bls
+from causeway.proofs.ic.certificate import (
     Certificate,
     Delegation,
     certification_message,
     decode_certificate,
     encode_certificate,
 )
-from causeway.commitments.ic.certificate_errors import TooManyDelegations
-from causeway.commitments.ic.certification import Freshness, verify_certificate
-from causeway.commitments.ic.digests import EMPTY_DIGEST
-from causeway.commitments.ic.hash_tree import build_tree, digest, merge
-from causeway.commitments.ic.hash_tree_cbor import decode_tree, encode_tree
-from causeway.commitments.ic.lookup import lookup
-from causeway.commitments.ic.pruning import prune
-from causeway.commitments.ic.ranges import canister_ranges
+from causeway.proofs.ic.certificate_errors import TooManyDelegations
+from causeway.proofs.ic.certification import Freshness, verify_certificate
+from causeway.proofs.ic.digests import EMPTY_DIGEST
+from causeway.proofs.ic.hash_tree import build_tree, digest, merge
+from causeway.proofs.ic.hash_tree_cbor import decode_tree, encode_tree
+from causeway.proofs.ic.lookup import lookup
+from causeway.proofs.ic.pruning import prune
+from causeway.proofs.ic.ranges import canister_ranges
 
 CHECKED_BITS = 160
 """How many bits of a certificate are flipped, spread over all of it: each costs up to two signature checks."""

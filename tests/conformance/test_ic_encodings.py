@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from causeway.commitments.ic.errors import DecodeError
-from causeway.commitments.ic.messages import (
+from causeway.proofs.ic.errors import DecodeError
+from causeway.proofs.ic.messages import (
     Data,
     Payload,
     Refund,
@@ -23,7 +23,7 @@ from causeway.commitments.ic.messages import (
     decode_stream_message,
     encode_stream_message,
 )
-from causeway.commitments.ic.metadata import (
+from causeway.proofs.ic.metadata import (
     SubnetMetrics,
     SystemMetadata,
     decode_subnet_metrics,
@@ -31,7 +31,7 @@ from causeway.commitments.ic.metadata import (
     encode_subnet_metrics,
     encode_system_metadata,
 )
-from causeway.commitments.ic.stream_header import (
+from causeway.proofs.ic.stream_header import (
     RejectReason,
     RejectSignal,
     StreamFlags,
@@ -39,7 +39,7 @@ from causeway.commitments.ic.stream_header import (
     decode_stream_header,
     encode_stream_header,
 )
-from causeway.commitments.ic.versions import CertificationVersion
+from causeway.proofs.ic.versions import CertificationVersion
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from google.protobuf.json_format import ParseDict
 
-from causeway.commitments.errors import ProofError, ProofRefused
-from causeway.commitments.ics23.batch import (
+from causeway.proofs.errors import ProofError, ProofRefused
+from causeway.proofs.ics23.batch import (
     batch_verify_membership,
     batch_verify_non_membership,
     combine_proofs,
@@ -19,18 +19,18 @@ from causeway.commitments.ics23.batch import (
     decompress,
     message_of,
 )
-from causeway.commitments.ics23.chained import (
+from causeway.proofs.ics23.chained import (
     explain_chained_membership,
     verify_chained_membership,
     verify_chained_non_membership,
 )
-from causeway.commitments.ics23.existence import calculate, check_against_spec, existence_of
-from causeway.commitments.ics23.many import verify_many
-from causeway.commitments.ics23.non_existence import left_branches_are_empty, right_branches_are_empty
-from causeway.commitments.ics23.operations import apply_inner, apply_leaf, check_leaf_against_spec, do_hash
-from causeway.commitments.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC, rules_of
-from causeway.commitments.ics23.verify import calculate_root, explain, verify_membership, verify_non_membership
-from causeway.commitments.wire.ics23_pb2 import CommitmentProof, ExistenceProof, InnerOp, LeafOp, ProofSpec
+from causeway.proofs.ics23.existence import calculate, check_against_spec, existence_of
+from causeway.proofs.ics23.many import verify_many
+from causeway.proofs.ics23.non_existence import left_branches_are_empty, right_branches_are_empty
+from causeway.proofs.ics23.operations import apply_inner, apply_leaf, check_leaf_against_spec, do_hash
+from causeway.proofs.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC, rules_of
+from causeway.proofs.ics23.verify import calculate_root, explain, verify_membership, verify_non_membership
+from causeway.proofs.wire.ics23_pb2 import CommitmentProof, ExistenceProof, InnerOp, LeafOp, ProofSpec
 
 SPECS = ("iavl", "tendermint", "smt")
 TABLES = 7

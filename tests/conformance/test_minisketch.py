@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from causeway.commitments.minisketch import Minisketch, NotDecodable
+from causeway.proofs.minisketch import Minisketch, NotDecodable
 
 
 @pytest.fixture(scope="module")

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from causeway.commitments.keccak import keccak256
-from causeway.commitments.mmr.errors import InvalidSize
-from causeway.commitments.mmr.mountain_range import MountainRange
-from causeway.commitments.mmr.positions import leaf_count_to_size, size_to_leaf_count
-from causeway.commitments.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
+from causeway.proofs.keccak import keccak256
+from causeway.proofs.mmr.errors import InvalidSize
+from causeway.proofs.mmr.mountain_range import MountainRange
+from causeway.proofs.mmr.positions import leaf_count_to_size, size_to_leaf_count
+from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
 
 LEAVES = 21
 

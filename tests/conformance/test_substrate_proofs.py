@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.substrate.errors import InvalidProof, MissingValue, UnusedNodesInTheProof
-from causeway.commitments.substrate.node import StateVersion, decode_node, encode_node
-from causeway.commitments.substrate.proof import Status, read_storage_proof, read_value, verify_storage_proof
+from causeway.proofs.errors import ProofError
+from causeway.proofs.substrate.errors import InvalidProof, MissingValue, UnusedNodesInTheProof
+from causeway.proofs.substrate.node import StateVersion, decode_node, encode_node
+from causeway.proofs.substrate.proof import Status, read_storage_proof, read_value, verify_storage_proof
 from tests.conformance.substrate_vectors import unhex, vectors
 
 Case = tuple[bytes, list[bytes], list[dict[str, str]]]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from causeway.commitments.substrate.egress import attestation_topic, egress_root, queue_topic, verify_queue
-from causeway.commitments.substrate.message_queue_chain import QueuedMessage, heads, verify_message_queue_chain
-from causeway.commitments.substrate.node import EMPTY_ROOT, StateVersion
-from causeway.commitments.substrate.ordered import OrderedTrie, ordered_root
-from causeway.commitments.substrate.trie import Trie
+from causeway.proofs.substrate.egress import attestation_topic, egress_root, queue_topic, verify_queue
+from causeway.proofs.substrate.message_queue_chain import QueuedMessage, heads, verify_message_queue_chain
+from causeway.proofs.substrate.node import EMPTY_ROOT, StateVersion
+from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root
+from causeway.proofs.substrate.trie import Trie
 from tests.conformance.substrate_vectors import unhex, vectors
 
 

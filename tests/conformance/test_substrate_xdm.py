@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.substrate.errors import BadProof, FailedToDecode, UnusedNodesInTheProof
-from causeway.commitments.substrate.xdm_messages import (
+from causeway.proofs.errors import ProofError
+from causeway.proofs.substrate.errors import BadProof, FailedToDecode, UnusedNodesInTheProof
+from causeway.proofs.substrate.xdm_messages import (
     ChainId,
     ChannelClose,
     ChannelOpen,
     Message,
     ProtocolResponse,
 )
-from causeway.commitments.substrate.xdm_proofs import (
+from causeway.proofs.substrate.xdm_proofs import (
     CrossDomainMessage,
     ExecutionReceipt,
     message_storage_key,

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from causeway.commitments.errors import MalformedProof, ProofError, ProofRefused
-from causeway.commitments.tendermint.commit import check_commit_is_of_header, verify_commit
-from causeway.commitments.tendermint.encoding import SECOND
-from causeway.commitments.tendermint.errors import ClientExpired, ConnectionFrozen, InvalidHeader, MissingHeader
-from causeway.commitments.tendermint.light_client import LightClient, Outcome, Status
-from causeway.commitments.tendermint.rpc import signed_header_from_json
-from causeway.commitments.tendermint.states import (
+from causeway.proofs.errors import MalformedProof, ProofError, ProofRefused
+from causeway.proofs.tendermint.commit import check_commit_is_of_header, verify_commit
+from causeway.proofs.tendermint.encoding import SECOND
+from causeway.proofs.tendermint.errors import ClientExpired, ConnectionFrozen, InvalidHeader, MissingHeader
+from causeway.proofs.tendermint.light_client import LightClient, Outcome, Status
+from causeway.proofs.tendermint.rpc import signed_header_from_json
+from causeway.proofs.tendermint.states import (
     ClientState,
     decode_client_state,
     decode_consensus_state,
     encode_client_state,
     encode_consensus_state,
 )
-from causeway.commitments.tendermint.trust import (
+from causeway.proofs.tendermint.trust import (
     DEPLOYED_RULE,
     REFERENCE_RULE,
     TrustedHeader,
@@ -31,7 +31,7 @@ from causeway.commitments.tendermint.trust import (
     Validity,
     valid,
 )
-from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
+from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 
 
 @dataclass

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.mmr.mountain_range import MountainRange, leaf_hash
-from causeway.commitments.mmr.proof import prove_leaves
-from causeway.commitments.substrate.errors import BadProof
-from causeway.commitments.substrate.xdm_confirmation import verify_consensus_leaf, verify_cross_domain_message
-from causeway.commitments.substrate.xdm_proofs import CrossDomainMessage, MmrLeaf
+from causeway.proofs.errors import ProofError
+from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
+from causeway.proofs.mmr.proof import prove_leaves
+from causeway.proofs.substrate.errors import BadProof
+from causeway.proofs.substrate.xdm_confirmation import verify_consensus_leaf, verify_cross_domain_message
+from causeway.proofs.substrate.xdm_proofs import CrossDomainMessage, MmrLeaf
 from tests.conformance.substrate_vectors import vectors
 
 ROOT_BYTES = 32

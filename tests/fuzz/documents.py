@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from causeway.commitments.documents.reading import document_of
-from causeway.commitments.documents.trust import trust_of
-from causeway.commitments.documents.validation import parse_object
-from causeway.commitments.documents.verdict import judge
 from causeway.model.errors import InvalidInput
+from causeway.proofs.documents.reading import document_of
+from causeway.proofs.documents.trust import trust_of
+from causeway.proofs.documents.validation import parse_object
+from causeway.proofs.documents.verdict import judge
 from tests.unit.proof_documents import documents
 
 _DOCUMENTS = documents()

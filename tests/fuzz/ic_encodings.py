@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.ic.labeled_tree import Leaf, SubTree, decode_labeled_tree, encode_labeled_tree
-from causeway.commitments.ic.messages import (
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ic.labeled_tree import Leaf, SubTree, decode_labeled_tree, encode_labeled_tree
+from causeway.proofs.ic.messages import (
     Data,
     Refund,
     RejectCode,
@@ -17,7 +17,7 @@ from causeway.commitments.ic.messages import (
     decode_stream_message,
     encode_stream_message,
 )
-from causeway.commitments.ic.metadata import (
+from causeway.proofs.ic.metadata import (
     SubnetMetrics,
     SystemMetadata,
     decode_subnet_metrics,
@@ -25,14 +25,14 @@ from causeway.commitments.ic.metadata import (
     encode_subnet_metrics,
     encode_system_metadata,
 )
-from causeway.commitments.ic.slice import (
+from causeway.proofs.ic.slice import (
     CertifiedStreamSlice,
     decode_certified_stream_slice,
     encode_certified_stream_slice,
 )
-from causeway.commitments.ic.slice_certification import Certification
-from causeway.commitments.ic.slice_payload import payload_tree, read_payload
-from causeway.commitments.ic.stream_header import (
+from causeway.proofs.ic.slice_certification import Certification
+from causeway.proofs.ic.slice_payload import payload_tree, read_payload
+from causeway.proofs.ic.stream_header import (
     RejectReason,
     RejectSignal,
     StreamFlags,
@@ -40,10 +40,10 @@ from causeway.commitments.ic.stream_header import (
     decode_stream_header,
     encode_stream_header,
 )
-from causeway.commitments.ic.versions import CertificationVersion
-from causeway.commitments.ic.witness import decode_witness, encode_witness
-from causeway.commitments.ic.witness_builder import build_witness, digest_tree
-from causeway.commitments.ic.witness_pruning import recompute_digest
+from causeway.proofs.ic.versions import CertificationVersion
+from causeway.proofs.ic.witness import decode_witness, encode_witness
+from causeway.proofs.ic.witness_builder import build_witness, digest_tree
+from causeway.proofs.ic.witness_pruning import recompute_digest
 
 OLDEST, NEWEST = min(CertificationVersion), max(CertificationVersion)
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.ics23.batch import VerifiedBatch, combine_proofs, decompress, message_of
-from causeway.commitments.ics23.chained import verify_chained_membership, verify_chained_non_membership
-from causeway.commitments.ics23.existence import calculate, check_against_spec, existence_of
-from causeway.commitments.ics23.many import verify_many
-from causeway.commitments.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC, rules_of
-from causeway.commitments.ics23.verify import explain, verify_membership
-from causeway.commitments.protobuf import parse_canonical
-from causeway.commitments.wire.ibc_merkle_proof_pb2 import MerkleProof
-from causeway.commitments.wire.ics23_pb2 import ExistenceProof, ProofSpec
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ics23.batch import VerifiedBatch, combine_proofs, decompress, message_of
+from causeway.proofs.ics23.chained import verify_chained_membership, verify_chained_non_membership
+from causeway.proofs.ics23.existence import calculate, check_against_spec, existence_of
+from causeway.proofs.ics23.many import verify_many
+from causeway.proofs.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC, rules_of
+from causeway.proofs.ics23.verify import explain, verify_membership
+from causeway.proofs.protobuf import parse_canonical
+from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
+from causeway.proofs.wire.ics23_pb2 import ExistenceProof, ProofSpec
 from tests.property.ics23_trees import BUILDERS, SPEC_NAMES, Tree
 
 STORED = {f"key {number}".encode(): f"value {number}".encode() for number in range(0, 18, 2)}

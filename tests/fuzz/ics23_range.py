@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.ics23.range_proof import verify_range_proof
-from causeway.commitments.ics23.simple_store import SimpleStore
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ics23.range_proof import verify_range_proof
+from causeway.proofs.ics23.simple_store import SimpleStore
 
 _KEYS = [b"ibc:B:send" + number.to_bytes(8, "big") for number in range(13)]
 _STORE = SimpleStore.of(pa.array(_KEYS, pa.binary()), pa.array([key[-2:] for key in _KEYS], pa.binary()))

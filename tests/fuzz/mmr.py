@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.keccak import keccak256
-from causeway.commitments.minisketch import Minisketch
-from causeway.commitments.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
-from causeway.commitments.mmr.mountain_range import MountainRange
-from causeway.commitments.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
+from causeway.proofs.errors import ProofError
+from causeway.proofs.keccak import keccak256
+from causeway.proofs.minisketch import Minisketch
+from causeway.proofs.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
+from causeway.proofs.mmr.mountain_range import MountainRange
+from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
 
 _LEAVES = [keccak256(bytes([number])) for number in range(21)]
 _MOUNTAINS = MountainRange()

@@ -1,4 +1,4 @@
-"""Drives one fuzz target, guided by the coverage of ``causeway.commitments``.
+"""Drives one fuzz target, guided by the coverage of ``causeway.proofs``.
 
 ``python -m tests.fuzz.run NAME --runs N --seconds N --seed N`` ends with 0 when nothing was found. Otherwise it shows
 the exception, writes the input in hexadecimal, and ends with another number. ``--list`` names the targets.
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     # Modules are instrumented when they are imported, so nothing of the package may come before this. Those of the
     # targets are too: what they assert is worth reaching.
-    with atheris.instrument_imports(include=["causeway.commitments", "tests.fuzz"]):
+    with atheris.instrument_imports(include=["causeway.proofs", "tests.fuzz"]):
         from tests.fuzz.targets import all_targets
 
         targets = all_targets()

@@ -6,19 +6,19 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.mmr.mountain_range import MountainRange, leaf_hash
-from causeway.commitments.mmr.proof import prove_leaves
-from causeway.commitments.substrate.compact import decode_compact, encode_compact
-from causeway.commitments.substrate.egress import egress_root
-from causeway.commitments.substrate.gossip import GossipedQueue, NeighborPacket, decode_gossip, verify_gossiped_queue
-from causeway.commitments.substrate.hashing import blake2_256
-from causeway.commitments.substrate.node import StateVersion, decode_node
-from causeway.commitments.substrate.proof import prove, read_storage_proof, verify_storage_proof
-from causeway.commitments.substrate.trie import Trie
-from causeway.commitments.substrate.xdm_channels import Channel
-from causeway.commitments.substrate.xdm_confirmation import verify_cross_domain_message
-from causeway.commitments.substrate.xdm_messages import (
+from causeway.proofs.errors import ProofError
+from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
+from causeway.proofs.mmr.proof import prove_leaves
+from causeway.proofs.substrate.compact import decode_compact, encode_compact
+from causeway.proofs.substrate.egress import egress_root
+from causeway.proofs.substrate.gossip import GossipedQueue, NeighborPacket, decode_gossip, verify_gossiped_queue
+from causeway.proofs.substrate.hashing import blake2_256
+from causeway.proofs.substrate.node import StateVersion, decode_node
+from causeway.proofs.substrate.proof import prove, read_storage_proof, verify_storage_proof
+from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.xdm_channels import Channel
+from causeway.proofs.substrate.xdm_confirmation import verify_cross_domain_message
+from causeway.proofs.substrate.xdm_messages import (
     CONSENSUS,
     ChainId,
     ChannelOpen,
@@ -29,7 +29,7 @@ from causeway.commitments.substrate.xdm_messages import (
     ProtocolResponse,
     WeightTag,
 )
-from causeway.commitments.substrate.xdm_proofs import (
+from causeway.proofs.substrate.xdm_proofs import (
     OUTBOX,
     ConsensusChainMmrProof,
     CrossDomainMessage,

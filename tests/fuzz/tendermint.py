@@ -6,34 +6,34 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.ibc import abi
-from causeway.commitments.ibc.keys import packet_commitment_key_v2, parse_packet_key_v2
-from causeway.commitments.tendermint.building import make_header, sign_header, validators_of
-from causeway.commitments.tendermint.commit import (
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ibc import abi
+from causeway.proofs.ibc.keys import packet_commitment_key_v2, parse_packet_key_v2
+from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
+from causeway.proofs.tendermint.commit import (
     check_commit_is_of_header,
     decode_signed_header,
     verify_commit,
 )
-from causeway.commitments.tendermint.encoding import SECOND
-from causeway.commitments.tendermint.keys import SigningKey
-from causeway.commitments.tendermint.light_client import LightClient
-from causeway.commitments.tendermint.rpc import signed_header_from_json, validators_from_json
-from causeway.commitments.tendermint.states import (
+from causeway.proofs.tendermint.encoding import SECOND
+from causeway.proofs.tendermint.keys import SigningKey
+from causeway.proofs.tendermint.light_client import LightClient
+from causeway.proofs.tendermint.rpc import signed_header_from_json, validators_from_json
+from causeway.proofs.tendermint.states import (
     ClientState,
     decode_client_state,
     decode_consensus_state,
     encode_client_state,
     encode_consensus_state,
 )
-from causeway.commitments.tendermint.trust import DEPLOYED_RULE, TrustedHeader, TrustOptions
-from causeway.commitments.tendermint.update import (
+from causeway.proofs.tendermint.trust import DEPLOYED_RULE, TrustedHeader, TrustOptions
+from causeway.proofs.tendermint.update import (
     HeaderUpdate,
     Misbehaviour,
     decode_header_update,
     decode_misbehaviour,
 )
-from causeway.commitments.tendermint.validators import decode_validator_set
+from causeway.proofs.tendermint.validators import decode_validator_set
 
 CHAIN = "zone-1"
 START = 1_700_000_000 * SECOND

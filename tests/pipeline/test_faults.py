@@ -94,7 +94,7 @@ def outcome(rows: list[dict[str, Any]]) -> Counter[str]:
 
 
 def balance(net: Network, program: int) -> int:
-    row = net.state("canisters").where(f"canister = {program}").first()
+    row = net.state("accounts").where(f"program = {program}").first()
     assert row is not None
     return int(row.balance_high) * 2**64 + int(row.balance_low)
 

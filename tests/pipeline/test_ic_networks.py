@@ -40,11 +40,11 @@ class Loose(VectorProgram):
     """Starts with a state whose column is not of the type its schema says."""
 
     schema: ClassVar[pa.Schema] = pa.schema(
-        [pa.field("canister", pa.uint64(), nullable=False), pa.field("seen", pa.uint32(), nullable=False)]
+        [pa.field("program", pa.uint64(), nullable=False), pa.field("seen", pa.uint32(), nullable=False)]
     )
 
     def initial_state(self, instances: Any) -> Frame:
-        return Frame({"canister": instances, "seen": np.zeros(len(instances), dtype=np.int64)})
+        return Frame({"program": instances, "seen": np.zeros(len(instances), dtype=np.int64)})
 
     def handle(self, batch: Frame, state: Frame) -> Effects:
         return Effects(state)
@@ -54,7 +54,7 @@ class Mean(VectorProgram):
     """Keeps a float."""
 
     schema: ClassVar[pa.Schema] = pa.schema(
-        [pa.field("canister", pa.uint64(), nullable=False), pa.field("mean", pa.float64(), nullable=False)]
+        [pa.field("program", pa.uint64(), nullable=False), pa.field("mean", pa.float64(), nullable=False)]
     )
 
 
@@ -128,7 +128,7 @@ def test_a_balance_past_128_bits_does_not_end_the_network(tmp_path: Path) -> Non
     net = opened(tmp_path, BASE + hoards + SCRIPT + "".join(send(f"h{place}", "4", tick=place) for place in range(4)))
     net.run()
     manifest = net.lake.manifest(net.height)
-    files = manifest.state["canisters"].values()
+    files = manifest.state["accounts"].values()
     states = [row for path in files for row in net.lake.storage.read_table(path).to_pylist()]
     words = ("balance_over", "balance_high", "balance_low")
     held = [sum(row[word] << 64 * (2 - place) for place, word in enumerate(words)) for row in states]

@@ -45,11 +45,11 @@ def sent(callback: int) -> dict[str, Any]:
 
 
 def delivered(callback: int, place: int) -> dict[str, Any]:
-    return row(Kind.REQUEST, Event.RECEIVED | Event.EXECUTED, callback, place, via=Via.XNET)
+    return row(Kind.REQUEST, Event.RECEIVED | Event.EXECUTED, callback, place, via=Via.LANE)
 
 
 def answered(callback: int, code: int = 0) -> dict[str, Any]:
-    return row(Kind.RESPONSE, Event.RECEIVED, callback, code=code, via=Via.XNET)
+    return row(Kind.RESPONSE, Event.RECEIVED, callback, code=code, via=Via.LANE)
 
 
 def executed_late(callback: int, place: int) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def executed_late(callback: int, place: int) -> dict[str, Any]:
 
 def astray(callback: int, place: int) -> dict[str, Any]:
     """Return the row of a request that came where its callee does not live."""
-    return row(Kind.REQUEST, Event.RECEIVED, callback, place, via=Via.XNET)
+    return row(Kind.REQUEST, Event.RECEIVED, callback, place, via=Via.LANE)
 
 
 def dropped(callback: int, cause: str, kind: Kind = Kind.RESPONSE) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def test_the_ledger_holds_numbers_of_any_size(spark: SparkSession) -> None:
     amounts = [0, 10**38 - 1, 10**38, 2**128 - 1, 2**64, 7 * 10**10 * 2**64, (10**10 - 1) * 2**64 + 2**64 - 1]
     message = {"height": 1, "tick": 1, "chain": 0, "remote": 1, "kind": int(Kind.REQUEST), "queue_index": 1}
     streamed = [
-        {**message, "index": top + place, "callback": place, "cycles_high": value >> 64, "cycles_low": value % 2**64}
+        {**message, "index": top + place, "callback": place, "amount_high": value >> 64, "amount_low": value % 2**64}
         for place, value in enumerate(amounts)
     ]
     end = top + len(amounts)
@@ -240,7 +240,7 @@ class Elsewhere(VectorProgram):
 
     schema: ClassVar[pa.Schema] = pa.schema(
         [
-            pa.field("canister", pa.uint64(), nullable=False),
+            pa.field("program", pa.uint64(), nullable=False),
             pa.field("chain", pa.uint64(), nullable=False),
         ]
     )
@@ -336,4 +336,4 @@ def test_a_program_s_column_that_is_called_chain_is_not_taken_for_one(tmp_path: 
     net = run(tmp_path, BASE + ENDS + program("far", "C", f"{HERE}:Elsewhere") + SCRIPT + call())
     table = f"program_{HERE}:Elsewhere"
     assert [net.state(table, chain=chain).count() for chain in "ABC"] == [0, 0, 1]
-    assert net.tables.state_tables()[table].owner == "canister"
+    assert net.tables.state_tables()[table].owner == "program"

@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from causeway.commitments.ics23.proof_specs import PROOF_SPECS
-from causeway.commitments.ics23.range_proof import verify_range_proof
-from causeway.commitments.ics23.verify import verify_membership
 from causeway.network.network import Network
 from causeway.network.opened import open_lake
 from causeway.network.proving import ZoneStore, store_at
 from causeway.pipeline.compaction import compact
+from causeway.proofs.ics23.proof_specs import PROOF_SPECS
+from causeway.proofs.ics23.range_proof import verify_range_proof
+from causeway.proofs.ics23.verify import verify_membership
 from causeway.protocols.ibc.keys import Purpose, index_key
 from tests.unit.ibc_lake import make_lake, scenario
 

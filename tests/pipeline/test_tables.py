@@ -66,7 +66,7 @@ def rows(frame: Any) -> list[Row]:
 
 @pytest.mark.parametrize("height", [2, 5])
 def test_the_chains_parts_of_a_state_table_are_the_whole(net: Network, height: int) -> None:
-    for table in ("input_queues", "output_counters", "lanes", "canisters"):
+    for table in ("input_queues", "output_counters", "lanes", "accounts"):
         parts = [row for chain in ("s0", "s1", "s2") for row in net.state(table, height, chain).collect()]
         assert sorted(parts, key=str) == rows(net.state(table, height)), table
 
@@ -77,7 +77,7 @@ def test_a_program_that_moved_is_on_its_new_chain_from_that_tick_on(net: Network
     for height, home in ((0, "s0"), (before, "s0"), (after, "s2")):
         (host,) = net.tables.hosts(height).where(f"program = {number}").collect()
         assert host["chain"] == net.tables.position(home)
-        assert net.state("canisters", height, home).where(f"canister = {number}").count() == 1
+        assert net.state("accounts", height, home).where(f"program = {number}").count() == 1
 
 
 def test_state_tables_have_the_declared_columns_even_when_empty(net: Network) -> None:
@@ -87,7 +87,7 @@ def test_state_tables_have_the_declared_columns_even_when_empty(net: Network) ->
         frame = net.state(table, 0)
         assert frame.columns == found.schema.names
         assert {found.owner, *found.chains, *found.programs} <= set(frame.columns)
-    assert net.state("program_echo").columns == ["canister"]
+    assert net.state("program_echo").columns == ["program"]
 
 
 def test_what_is_asked_for_must_exist(net: Network) -> None:

@@ -16,12 +16,12 @@ import cbor2
 import numpy as np
 import pyarrow as pa
 
-from causeway.commitments.tendermint.trust import TrustedHeader, TrustOptions, verify_header
-from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.model.faults import CARRIER_SCHEMA, DISCONNECTS_SCHEMA, FORGED_SCHEMA, FORKS_SCHEMA, HALTS_SCHEMA, Faults
 from causeway.model.frame import Frame, concat
 from causeway.model.ledger import Event, Kind
 from causeway.model.traffic import INGRESS_SCHEMA
+from causeway.proofs.tendermint.trust import TrustedHeader, TrustOptions, verify_header
+from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.protocols.contract import Tick
 from causeway.protocols.ibc import keys, values
 from causeway.protocols.ibc.client import validators_of_zone
@@ -267,8 +267,8 @@ class KernelRun(Network):
             *(state.slots[name].tolist() for name in ("chain", "remote", "index")), strict=True
         ):
             found[self.names[chain]]["unwritten"].add((self.names[remote], index))
-        accounts = state.canisters
-        names = ("canister", "next_callback", "balance_over", "balance_high", "balance_low")
+        accounts = state.accounts
+        names = ("program", "next_callback", "balance_over", "balance_high", "balance_low")
         for number, callback, over, high, low in zip(*(accounts[name].tolist() for name in names), strict=True):
             sections = found[self.names[int(self.kernel.zones.host_of(np.array([number], dtype=np.uint64))[0])]]
             sections["balances"][number] = (over << 128) + (high << 64) + low
@@ -278,12 +278,12 @@ class KernelRun(Network):
 
     def _program(self, number: int) -> dict[str, Any]:
         for frame in self.state.programs.values():
-            row = np.flatnonzero(frame["canister"] == number)
+            row = np.flatnonzero(frame["program"] == number)
             if len(row) and "state" in frame:
                 state, _, still_open = cbor2.loads(frame["state"][int(row[0])].as_py())
                 return {"state": state, "open": {tuple(key): count for key, count in still_open.items()}}
             if len(row):
-                return {name: int(frame[name][row[0]]) for name in frame.names if name != "canister"}
+                return {name: int(frame[name][row[0]]) for name in frame.names if name != "program"}
         return {}
 
     def happened(self) -> dict[str, Any]:

@@ -8,10 +8,10 @@ from typing import Any
 import cbor2
 import numpy as np
 
-from causeway.commitments.ic.stream_header import RejectReason
 from causeway.model.frame import Frame
 from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
 from causeway.model.queues import Counters
+from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.ic.messages import REASON_CODES
 from causeway.protocols.ic.state import State, parts
 from causeway.protocols.messages import NO_QUEUE
@@ -26,7 +26,7 @@ from tests.spec.ic.state import expected_index, stream_begin, stream_end
 def message_of(frame: Frame, row: int) -> tuple[Any, ...]:
     """A message of the kernel as plain values."""
     number = {name: int(frame[name][row]) for name in ("kind", "sender", "receiver", "callback", "code", "deadline")}
-    cycles = int(frame["cycles_high"][row]) * WORD + int(frame["cycles_low"][row])
+    cycles = int(frame["amount_high"][row]) * WORD + int(frame["amount_low"][row])
     return (*number.values(), cycles, frame["method"][row].as_py(), frame["payload"][row].as_py())
 
 
@@ -64,7 +64,7 @@ def assert_canonical(state: State) -> None:
         if isinstance(part, Counters):
             keys = list(zip(part.first.tolist(), part.second.tolist(), strict=True))
         else:
-            columns = ORDERS.get(name, ("canister",))
+            columns = ORDERS.get(name, ("program",))
             keys = list(zip(*(part[column].tolist() for column in columns), strict=True))
         assert keys == sorted(set(keys)), f"{name} is not in its order"
 
@@ -112,15 +112,15 @@ def kernel_view(run: KernelRun) -> dict[int, dict[str, Any]]:
             state.strays, row
         )
     _streams_of_kernel(run, state, view)
-    accounts = state.canisters
+    accounts = state.accounts
     for row in range(len(accounts)):
-        canister = int(accounts["canister"][row])
+        canister = int(accounts["program"][row])
         over, high, low = (int(accounts[f"balance_{word}"][row]) for word in ("over", "high", "low"))
         balance = (over * WORD + high) * WORD + low
         home(canister)["accounts"][canister] = (balance, int(accounts["next_callback"][row]))
     for name, frame in state.programs.items():
         for row in range(len(frame)):
-            canister = int(frame["canister"][row])
+            canister = int(frame["program"][row])
             home(canister)["programs"][canister] = _program_of_kernel(name, frame, row)
     return view
 

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 
-from causeway.commitments.wire.ics23_pb2 import (
+from causeway.proofs.wire.ics23_pb2 import (
     CommitmentProof,
     ExistenceProof,
     HashOp,

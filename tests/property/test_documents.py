@@ -10,10 +10,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.commitments.documents.reading import document_of
-from causeway.commitments.documents.trust import trust_of
-from causeway.commitments.documents.validation import parse_object
-from causeway.commitments.documents.values import (
+from causeway.model.errors import InvalidInput
+from causeway.proofs.documents.reading import document_of
+from causeway.proofs.documents.trust import trust_of
+from causeway.proofs.documents.validation import parse_object
+from causeway.proofs.documents.values import (
     bytes_of,
     duration_of,
     id_of,
@@ -21,9 +22,8 @@ from causeway.commitments.documents.values import (
     time_of,
     when,
 )
-from causeway.commitments.documents.verdict import judge
-from causeway.commitments.ic.principals import principal_from_text, principal_to_text
-from causeway.model.errors import InvalidInput
+from causeway.proofs.documents.verdict import judge
+from causeway.proofs.ic.principals import principal_from_text, principal_to_text
 from tests.unit.proof_documents import Document, documents
 
 DOCUMENTS = documents()

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.commitments.errors import MalformedProof
-from causeway.commitments.forest import Forest, leaf_roots, run_roots, sides_of_each
 from causeway.model.order import groups_of
+from causeway.proofs.errors import MalformedProof
+from causeway.proofs.forest import Forest, leaf_roots, run_roots, sides_of_each
 
 
 def root_of(leaves: list[bytes]) -> bytes:

@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.ic import bls
-from causeway.commitments.ic.certificate import decode_certificate, encode_certificate
-from causeway.commitments.ic.certification import certify, state_tree, verify_certificate
-from causeway.commitments.ic.delegation import RangesForm, delegate
-from causeway.commitments.ic.leb128 import decode_leb128, encode_leb128
-from causeway.commitments.ic.pruning import prune
-from causeway.commitments.ic.ranges import decode_ranges, encode_ranges
-from causeway.commitments.ic.threshold import combine, deal, seeded_coefficients
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ic import bls
+from causeway.proofs.ic.certificate import decode_certificate, encode_certificate
+from causeway.proofs.ic.certification import certify, state_tree, verify_certificate
+from causeway.proofs.ic.delegation import RangesForm, delegate
+from causeway.proofs.ic.leb128 import decode_leb128, encode_leb128
+from causeway.proofs.ic.pruning import prune
+from causeway.proofs.ic.ranges import decode_ranges, encode_ranges
+from causeway.proofs.ic.threshold import combine, deal, seeded_coefficients
 from tests.unit.ic_certification import CANISTER, RANGES, ROOT, SUBNET, SUBNET_ID, SUBNETS, canister, certificate
 
 slow_settings = settings(deadline=None, derandomize=True, max_examples=12)

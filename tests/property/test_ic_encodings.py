@@ -11,9 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from causeway.commitments.ic.columns import encode_in_pieces, encode_stream_messages
-from causeway.commitments.ic.errors import DecodeError
-from causeway.commitments.ic.messages import (
+from causeway.model.frame import Frame
+from causeway.model.ledger import Kind
+from causeway.proofs.ic.columns import encode_in_pieces, encode_stream_messages
+from causeway.proofs.ic.errors import DecodeError
+from causeway.proofs.ic.messages import (
     Data,
     Payload,
     Refund,
@@ -26,7 +28,7 @@ from causeway.commitments.ic.messages import (
     decode_stream_message,
     encode_stream_message,
 )
-from causeway.commitments.ic.metadata import (
+from causeway.proofs.ic.metadata import (
     SubnetMetrics,
     SystemMetadata,
     decode_subnet_metrics,
@@ -34,7 +36,7 @@ from causeway.commitments.ic.metadata import (
     encode_subnet_metrics,
     encode_system_metadata,
 )
-from causeway.commitments.ic.stream_header import (
+from causeway.proofs.ic.stream_header import (
     RejectReason,
     RejectSignal,
     StreamFlags,
@@ -42,9 +44,7 @@ from causeway.commitments.ic.stream_header import (
     decode_stream_header,
     encode_stream_header,
 )
-from causeway.commitments.ic.versions import CertificationVersion
-from causeway.model.frame import Frame
-from causeway.model.ledger import Kind
+from causeway.proofs.ic.versions import CertificationVersion
 from causeway.protocols.ic.sizes import header_lengths, message_lengths
 
 SETTINGS = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -157,8 +157,8 @@ def draw_columns(seed: int, length: int, version: CertificationVersion) -> dict[
         "sender": numbers(),
         "receiver": numbers(),
         "callback": numbers(),
-        "cycles_high": numbers(0.3),
-        "cycles_low": numbers(),
+        "amount_high": numbers(0.3),
+        "amount_low": numbers(),
         "code": random.integers(0, 7, length).astype(np.uint8),
         "deadline": (numbers(0.5) & np.uint64(2**32 - 1)).astype(np.uint32),
         "method": pa.array([names[place] for place in random.integers(0, len(names), length)]).dictionary_encode(),
@@ -177,7 +177,7 @@ def row_message(columns: dict[str, Any], row: int) -> StreamMessage:
         return int(columns[name][row]) if name in columns else 0
 
     sender, receiver = canister(number("sender")), canister(number("receiver"))
-    cycles = number("cycles_high") << 64 | number("cycles_low")
+    cycles = number("amount_high") << 64 | number("amount_low")
     payload = columns["payload"][row].as_py()
     match number("kind"):
         case Kind.REQUEST:

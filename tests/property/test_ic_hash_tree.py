@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.ic.hash_tree import (
+from causeway.model.errors import InvalidInput
+from causeway.model.order import Groups
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ic.hash_tree import (
     EMPTY,
     HashTree,
     Pruned,
@@ -19,12 +21,10 @@ from causeway.commitments.ic.hash_tree import (
     merge,
     require_well_formed,
 )
-from causeway.commitments.ic.hash_tree_cbor import decode_tree, encode_tree
-from causeway.commitments.ic.lookup import Status, lookup, lookup_subtree, path_steps
-from causeway.commitments.ic.pruning import prune
-from causeway.commitments.ic.stream_tree import MessagesTree, StreamTree, index_label, stream_roots
-from causeway.model.errors import InvalidInput
-from causeway.model.order import Groups
+from causeway.proofs.ic.hash_tree_cbor import decode_tree, encode_tree
+from causeway.proofs.ic.lookup import Status, lookup, lookup_subtree, path_steps
+from causeway.proofs.ic.pruning import prune
+from causeway.proofs.ic.stream_tree import MessagesTree, StreamTree, index_label, stream_roots
 
 labels = st.binary(max_size=3)
 contents = st.recursive(

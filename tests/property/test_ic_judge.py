@@ -9,9 +9,9 @@ import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from causeway.commitments.ic.stream_header import RejectReason
 from causeway.model.frame import from_table
 from causeway.model.ledger import Kind
+from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.contract import Tick
 from causeway.protocols.ic.messages import ACCEPT
 from causeway.protocols.ic.pre_process import queue_index

@@ -70,7 +70,7 @@ def columns(found: list[ic.Request | ic.Response]) -> Frame:
     names = ("kind", "sender", "receiver", "callback", "code", "deadline", "cycles", "method", "payload")
     rows = [dict(zip(names, plain_message(message), strict=True)) for message in found]
     for row in rows:
-        row["cycles_high"], row["cycles_low"] = divmod(row.pop("cycles"), 2**64)
+        row["amount_high"], row["amount_low"] = divmod(row.pop("cycles"), 2**64)
     schema = pa.schema(MESSAGE_FIELDS)
     return from_table(pa.Table.from_pylist(rows, schema=schema)) if rows else empty_frame(schema)
 

@@ -6,37 +6,37 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.ic.bls import SecretKey
-from causeway.commitments.ic.labeled_tree import (
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ic.bls import SecretKey
+from causeway.proofs.ic.labeled_tree import (
     LabeledTree,
     Leaf,
     SubTree,
     decode_labeled_tree,
     encode_labeled_tree,
 )
-from causeway.commitments.ic.messages import (
+from causeway.proofs.ic.messages import (
     Data,
     Response,
     encode_stream_message,
 )
-from causeway.commitments.ic.slice import (
+from causeway.proofs.ic.slice import (
     CertifiedStreamSlice,
     decode_certified_stream,
     decode_certified_stream_slice,
     encode_certified_stream_slice,
 )
-from causeway.commitments.ic.slice_certification import Certification
-from causeway.commitments.ic.slice_payload import payload_tree, read_payload
-from causeway.commitments.ic.stream_header import (
+from causeway.proofs.ic.slice_certification import Certification
+from causeway.proofs.ic.slice_payload import payload_tree, read_payload
+from causeway.proofs.ic.stream_header import (
     RejectReason,
     RejectSignal,
     StreamHeader,
     encode_stream_header,
 )
-from causeway.commitments.ic.witness import decode_witness, encode_witness
-from causeway.commitments.ic.witness_builder import build_witness, digest_tree
-from causeway.commitments.ic.witness_pruning import prune_witness, recompute_digest
+from causeway.proofs.ic.witness import decode_witness, encode_witness
+from causeway.proofs.ic.witness_builder import build_witness, digest_tree
+from causeway.proofs.ic.witness_pruning import prune_witness, recompute_digest
 
 SETTINGS = settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 FEW = settings(SETTINGS, max_examples=12)

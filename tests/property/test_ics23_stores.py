@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.ics23.batch import batch_verify_membership, batch_verify_non_membership
-from causeway.commitments.ics23.chained import verify_chained_membership, verify_chained_non_membership
-from causeway.commitments.ics23.entries import (
+from causeway.model.errors import InvalidInput
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ics23.batch import batch_verify_membership, batch_verify_non_membership
+from causeway.proofs.ics23.chained import verify_chained_membership, verify_chained_non_membership
+from causeway.proofs.ics23.entries import (
     Entries,
     KnownKey,
     NothingToProve,
@@ -20,19 +21,18 @@ from causeway.commitments.ics23.entries import (
     ranks,
     sorted_entries,
 )
-from causeway.commitments.ics23.iavl_store import IavlStore
-from causeway.commitments.ics23.levels import Levels
-from causeway.commitments.ics23.many import verify_many
-from causeway.commitments.ics23.multi_store import MultiStore
-from causeway.commitments.ics23.proof_specs import IAVL_SPEC, SMT_SPEC, TENDERMINT_SPEC
-from causeway.commitments.ics23.range_proof import verify_range_proof
-from causeway.commitments.ics23.row_proofs import RowStore
-from causeway.commitments.ics23.simple_store import SimpleStore
-from causeway.commitments.ics23.smt import SmtStore
-from causeway.commitments.ics23.store_proofs import ProvableStore
-from causeway.commitments.ics23.verify import verify_membership, verify_non_membership
-from causeway.commitments.wire.ics23_pb2 import ProofSpec
-from causeway.model.errors import InvalidInput
+from causeway.proofs.ics23.iavl_store import IavlStore
+from causeway.proofs.ics23.levels import Levels
+from causeway.proofs.ics23.many import verify_many
+from causeway.proofs.ics23.multi_store import MultiStore
+from causeway.proofs.ics23.proof_specs import IAVL_SPEC, SMT_SPEC, TENDERMINT_SPEC
+from causeway.proofs.ics23.range_proof import verify_range_proof
+from causeway.proofs.ics23.row_proofs import RowStore
+from causeway.proofs.ics23.simple_store import SimpleStore
+from causeway.proofs.ics23.smt import SmtStore
+from causeway.proofs.ics23.store_proofs import ProvableStore
+from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
+from causeway.proofs.wire.ics23_pb2 import ProofSpec
 from tests.property.ics23_reference import Node, iavl_commit, simple_root, smt_root
 
 # Few letters, the lowest byte among them: keys that extend one another and share what comes after.

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.commitments.errors import ProofError, ProofRefused
-from causeway.commitments.ics23.batch import (
+from causeway.proofs.errors import ProofError, ProofRefused
+from causeway.proofs.ics23.batch import (
     batch_verify_membership,
     batch_verify_non_membership,
     combine_proofs,
@@ -17,12 +17,12 @@ from causeway.commitments.ics23.batch import (
     decompress,
     message_of,
 )
-from causeway.commitments.ics23.chained import verify_chained_membership, verify_chained_non_membership
-from causeway.commitments.ics23.many import verify_many
-from causeway.commitments.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC
-from causeway.commitments.ics23.verify import explain, verify_membership, verify_non_membership
-from causeway.commitments.wire.ibc_merkle_proof_pb2 import MerkleProof
-from causeway.commitments.wire.ics23_pb2 import CommitmentProof, ProofSpec
+from causeway.proofs.ics23.chained import verify_chained_membership, verify_chained_non_membership
+from causeway.proofs.ics23.many import verify_many
+from causeway.proofs.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC
+from causeway.proofs.ics23.verify import explain, verify_membership, verify_non_membership
+from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
+from causeway.proofs.wire.ics23_pb2 import CommitmentProof, ProofSpec
 from tests.property.ics23_trees import BUILDERS, SPEC_NAMES, Tree, build_iavl, build_simple
 
 KEYS = st.binary(min_size=1, max_size=6)

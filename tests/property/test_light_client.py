@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.commitments.errors import MalformedProof, ProofError
-from causeway.commitments.ibc import abi, columns
-from causeway.commitments.ibc.keys import KeyKind, PacketKey, packet_receipt_key_v2, parse_packet_key_v2
-from causeway.commitments.ibc.packets import (
+from causeway.model.order import groups_of
+from causeway.proofs.errors import MalformedProof, ProofError
+from causeway.proofs.ibc import abi, columns
+from causeway.proofs.ibc.keys import KeyKind, PacketKey, packet_receipt_key_v2, parse_packet_key_v2
+from causeway.proofs.ibc.packets import (
     PacketV2,
     Payload,
     commit_acknowledgement_v1,
@@ -23,13 +24,13 @@ from causeway.commitments.ibc.packets import (
     commit_packet_v1,
     commit_packet_v2,
 )
-from causeway.commitments.tendermint.building import make_header, sign_header, validators_of
-from causeway.commitments.tendermint.commit import SignedHeader, decode_signed_header, verify_commit
-from causeway.commitments.tendermint.encoding import SECOND
-from causeway.commitments.tendermint.errors import InvalidHeader
-from causeway.commitments.tendermint.keys import SigningKey
-from causeway.commitments.tendermint.light_client import LightClient, Outcome, bisection
-from causeway.commitments.tendermint.trust import (
+from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
+from causeway.proofs.tendermint.commit import SignedHeader, decode_signed_header, verify_commit
+from causeway.proofs.tendermint.encoding import SECOND
+from causeway.proofs.tendermint.errors import InvalidHeader
+from causeway.proofs.tendermint.keys import SigningKey
+from causeway.proofs.tendermint.light_client import LightClient, Outcome, bisection
+from causeway.proofs.tendermint.trust import (
     DEPLOYED_RULE,
     REFERENCE_RULE,
     Anchor,
@@ -39,9 +40,8 @@ from causeway.commitments.tendermint.trust import (
     Validity,
     valid,
 )
-from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
-from causeway.commitments.tendermint.validators import ValidatorSet
-from causeway.model.order import groups_of
+from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
+from causeway.proofs.tendermint.validators import ValidatorSet
 
 CHAIN = "zone"
 NOW = 10**18

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.commitments.errors import MalformedProof, OverLimit, ProofError
-from causeway.commitments.galois import Field
-from causeway.commitments.keccak import keccak256
-from causeway.commitments.minisketch import MAX_CAPACITY, Minisketch, NotDecodable
-from causeway.commitments.polynomials import distinct_roots
 from causeway.model.errors import InvalidInput
+from causeway.proofs.errors import MalformedProof, OverLimit, ProofError
+from causeway.proofs.galois import Field
+from causeway.proofs.keccak import keccak256
+from causeway.proofs.minisketch import MAX_CAPACITY, Minisketch, NotDecodable
+from causeway.proofs.polynomials import distinct_roots
 
 EXAMPLES = settings(deadline=None, max_examples=40, derandomize=True)
 WIDTHS = range(2, 65)

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.keccak import keccak256
-from causeway.commitments.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
-from causeway.commitments.mmr.mountain_range import MountainRange
-from causeway.commitments.mmr.positions import node_to_position, position_to_node, size_to_leaf_count
-from causeway.commitments.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
+from causeway.proofs.errors import ProofError
+from causeway.proofs.keccak import keccak256
+from causeway.proofs.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
+from causeway.proofs.mmr.mountain_range import MountainRange
+from causeway.proofs.mmr.positions import node_to_position, position_to_node, size_to_leaf_count
+from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
 
 MOST = 70
 EXAMPLES = settings(deadline=None, max_examples=60, derandomize=True)

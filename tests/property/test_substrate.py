@@ -11,17 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.substrate import columns
-from causeway.commitments.substrate.compact import decode_compact, encode_compact
-from causeway.commitments.substrate.errors import InvalidProof, UnusedNodesInTheProof
-from causeway.commitments.substrate.hashing import blake2_256, blake2_256_each
-from causeway.commitments.substrate.message_queue_chain import QueuedMessage, heads, verify_message_queue_chain
-from causeway.commitments.substrate.node import StateVersion
-from causeway.commitments.substrate.ordered import OrderedTrie, ordered_root, ordered_roots
-from causeway.commitments.substrate.proof import Status, prove, read_storage_proof, verify_storage_proof
-from causeway.commitments.substrate.trie import Trie
-from causeway.commitments.substrate.xdm_messages import (
+from causeway.model.order import Groups
+from causeway.proofs.errors import ProofError
+from causeway.proofs.substrate import columns
+from causeway.proofs.substrate.compact import decode_compact, encode_compact
+from causeway.proofs.substrate.errors import InvalidProof, UnusedNodesInTheProof
+from causeway.proofs.substrate.hashing import blake2_256, blake2_256_each
+from causeway.proofs.substrate.message_queue_chain import QueuedMessage, heads, verify_message_queue_chain
+from causeway.proofs.substrate.node import StateVersion
+from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root, ordered_roots
+from causeway.proofs.substrate.proof import Status, prove, read_storage_proof, verify_storage_proof
+from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.xdm_messages import (
     ChainId,
     ChannelClose,
     ChannelOpen,
@@ -32,7 +33,6 @@ from causeway.commitments.substrate.xdm_messages import (
     Message,
     ProtocolResponse,
 )
-from causeway.model.order import Groups
 
 VERSIONS = st.sampled_from(StateVersion)
 NEAR_KEYS = st.binary(max_size=5).map(lambda key: bytes(byte & 0x11 for byte in key))

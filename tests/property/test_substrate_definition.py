@@ -10,10 +10,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given, settings
 
-from causeway.commitments.substrate.node import StateVersion
-from causeway.commitments.substrate.ordered import OrderedTrie, ordered_root
-from causeway.commitments.substrate.proof import prove, verify_storage_proof
-from causeway.commitments.substrate.trie import Trie
+from causeway.proofs.substrate.node import StateVersion
+from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root
+from causeway.proofs.substrate.proof import prove, verify_storage_proof
+from causeway.proofs.substrate.trie import Trie
 
 Entries = list[tuple[list[int], bytes]]
 

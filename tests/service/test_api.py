@@ -13,10 +13,10 @@ import httpx
 import pytest
 from starlette.applications import Starlette
 
-from causeway.commitments.ics23.proof_specs import TENDERMINT_SPEC
-from causeway.commitments.ics23.verify import verify_membership
-from causeway.commitments.tendermint.update import decode_header_update
-from causeway.commitments.wire import ibc_queue_pb2 as wire
+from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
+from causeway.proofs.ics23.verify import verify_membership
+from causeway.proofs.tendermint.update import decode_header_update
+from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.keys import Purpose, index_key
 from causeway.service.api import application
 from causeway.service.mempool import MOST_WAITING, Message, record

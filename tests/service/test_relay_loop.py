@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from causeway.commitments.tendermint.light_client import LightClient
-from causeway.commitments.tendermint.trust import TrustOptions
-from causeway.commitments.tendermint.update import decode_header_update
-from causeway.commitments.wire import ibc_queue_pb2 as wire
+from causeway.proofs.tendermint.light_client import LightClient
+from causeway.proofs.tendermint.trust import TrustOptions
+from causeway.proofs.tendermint.update import decode_header_update
+from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.client import second_header
 from causeway.protocols.ibc.context import Context
 from causeway.service.faults import Faults, FaultSettings

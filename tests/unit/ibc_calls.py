@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from causeway.commitments.ics23.simple_store import SimpleStore
-from causeway.commitments.wire import ibc_queue_pb2 as wire
 from causeway.model.ledger import Kind
+from causeway.proofs.ics23.simple_store import SimpleStore
+from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.external import RELAY_PORT
 from causeway.protocols.ibc.keys import Key, Part, Purpose, index_key, parse_key
 from causeway.protocols.ibc.values import decode_position, decode_receipt

@@ -202,10 +202,10 @@ class Network:
     def program_state(self, number: int) -> Any:
         """Return what a scalar program keeps, or the columns of another's row."""
         for frame in self.state.programs.values():
-            rows = np.flatnonzero(frame["canister"] == number)
+            rows = np.flatnonzero(frame["program"] == number)
             if len(rows):
                 row = {name: _value(frame[name], int(rows[0])) for name in frame.names}
-                return cbor2.loads(row["state"])[0] if list(row) == ["canister", "state"] else row
+                return cbor2.loads(row["state"])[0] if list(row) == ["program", "state"] else row
         raise KeyError(f"no program {number} keeps a state")
 
     def events(self) -> Frame:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from causeway.commitments.ic.bls import SecretKey
-from causeway.commitments.ic.certificate import encode_certificate
-from causeway.commitments.ic.certification import certify, state_tree
-from causeway.commitments.ic.delegation import RangesForm, SubnetRecord, delegate
-from causeway.commitments.ic.hash_tree import HashTree, Path
-from causeway.commitments.ic.pruning import prune
-from causeway.commitments.ic.stream_tree import StreamTree, streams_witness
+from causeway.proofs.ic.bls import SecretKey
+from causeway.proofs.ic.certificate import encode_certificate
+from causeway.proofs.ic.certification import certify, state_tree
+from causeway.proofs.ic.delegation import RangesForm, SubnetRecord, delegate
+from causeway.proofs.ic.hash_tree import HashTree, Path
+from causeway.proofs.ic.pruning import prune
+from causeway.proofs.ic.stream_tree import StreamTree, streams_witness
 
 ROOT = SecretKey.derive(b"root")
 SUBNET = SecretKey.derive(b"subnet")

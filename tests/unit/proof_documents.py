@@ -8,33 +8,33 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from causeway.commitments.ic.bls import SecretKey
-from causeway.commitments.ic.certificate import certification_message, encode_certificate
-from causeway.commitments.ic.certification import certify, state_tree
-from causeway.commitments.ic.delegation import SubnetRecord, delegate
-from causeway.commitments.ic.messages import Request, encode_stream_message
-from causeway.commitments.ic.pruning import prune
-from causeway.commitments.ic.slice import build_certified_stream_slice, encode_certified_stream_slice
-from causeway.commitments.ic.slice_certification import Certification
-from causeway.commitments.ic.slice_payload import payload_tree
-from causeway.commitments.ic.stream_header import StreamHeader, encode_stream_header
-from causeway.commitments.ic.witness_builder import build_witness, digest_tree
-from causeway.commitments.ics23.entries import Entries
-from causeway.commitments.ics23.iavl_store import IavlStore
-from causeway.commitments.ics23.multi_store import MultiStore
-from causeway.commitments.ics23.simple_store import SimpleStore
-from causeway.commitments.ics23.smt import SmtStore
-from causeway.commitments.mmr.ancestry import prove_ancestry
-from causeway.commitments.mmr.mountain_range import MountainRange, leaf_hash
-from causeway.commitments.mmr.proof import prove_leaves
-from causeway.commitments.substrate.hashing import blake2_128_concat
-from causeway.commitments.substrate.message_queue_chain import QueuedMessage, heads
-from causeway.commitments.substrate.node import StateVersion
-from causeway.commitments.substrate.ordered import ordered_root
-from causeway.commitments.substrate.proof import prove
-from causeway.commitments.substrate.storage_keys import storage_key
-from causeway.commitments.substrate.trie import Trie
-from causeway.commitments.substrate.xdm_messages import (
+from causeway.proofs.ic.bls import SecretKey
+from causeway.proofs.ic.certificate import certification_message, encode_certificate
+from causeway.proofs.ic.certification import certify, state_tree
+from causeway.proofs.ic.delegation import SubnetRecord, delegate
+from causeway.proofs.ic.messages import Request, encode_stream_message
+from causeway.proofs.ic.pruning import prune
+from causeway.proofs.ic.slice import build_certified_stream_slice, encode_certified_stream_slice
+from causeway.proofs.ic.slice_certification import Certification
+from causeway.proofs.ic.slice_payload import payload_tree
+from causeway.proofs.ic.stream_header import StreamHeader, encode_stream_header
+from causeway.proofs.ic.witness_builder import build_witness, digest_tree
+from causeway.proofs.ics23.entries import Entries
+from causeway.proofs.ics23.iavl_store import IavlStore
+from causeway.proofs.ics23.multi_store import MultiStore
+from causeway.proofs.ics23.simple_store import SimpleStore
+from causeway.proofs.ics23.smt import SmtStore
+from causeway.proofs.mmr.ancestry import prove_ancestry
+from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
+from causeway.proofs.mmr.proof import prove_leaves
+from causeway.proofs.substrate.hashing import blake2_128_concat
+from causeway.proofs.substrate.message_queue_chain import QueuedMessage, heads
+from causeway.proofs.substrate.node import StateVersion
+from causeway.proofs.substrate.ordered import ordered_root
+from causeway.proofs.substrate.proof import prove
+from causeway.proofs.substrate.storage_keys import storage_key
+from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.xdm_messages import (
     CONSENSUS,
     ChainId,
     CollectedFee,
@@ -43,7 +43,7 @@ from causeway.commitments.substrate.xdm_messages import (
     Message,
     WeightTag,
 )
-from causeway.commitments.substrate.xdm_proofs import (
+from causeway.proofs.substrate.xdm_proofs import (
     INBOX_RESPONSES,
     OUTBOX,
     ConsensusChainMmrProof,
@@ -54,12 +54,12 @@ from causeway.commitments.substrate.xdm_proofs import (
     message_storage_key,
     receipt_storage_key,
 )
-from causeway.commitments.tendermint.building import make_header, sign_header, validators_of
-from causeway.commitments.tendermint.encoding import SECOND
-from causeway.commitments.tendermint.keys import SigningKey
-from causeway.commitments.tendermint.states import encode_consensus_state
-from causeway.commitments.tendermint.trust import TrustedHeader
-from causeway.commitments.tendermint.update import HeaderUpdate
+from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
+from causeway.proofs.tendermint.encoding import SECOND
+from causeway.proofs.tendermint.keys import SigningKey
+from causeway.proofs.tendermint.states import encode_consensus_state
+from causeway.proofs.tendermint.trust import TrustedHeader
+from causeway.proofs.tendermint.update import HeaderUpdate
 
 Document = dict[str, Any]
 

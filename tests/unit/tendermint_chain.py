@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from causeway.commitments.tendermint.building import make_header, sign_header, validators_of
-from causeway.commitments.tendermint.commit import SignedHeader
-from causeway.commitments.tendermint.encoding import SECOND
-from causeway.commitments.tendermint.header import Header
-from causeway.commitments.tendermint.keys import SigningKey
-from causeway.commitments.tendermint.light_client import LightClient, Wanted
-from causeway.commitments.tendermint.trust import REFERENCE_RULE, TrustedHeader, TrustOptions, TrustRule
-from causeway.commitments.tendermint.update import HeaderUpdate
+from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
+from causeway.proofs.tendermint.commit import SignedHeader
+from causeway.proofs.tendermint.encoding import SECOND
+from causeway.proofs.tendermint.header import Header
+from causeway.proofs.tendermint.keys import SigningKey
+from causeway.proofs.tendermint.light_client import LightClient, Wanted
+from causeway.proofs.tendermint.trust import REFERENCE_RULE, TrustedHeader, TrustOptions, TrustRule
+from causeway.proofs.tendermint.update import HeaderUpdate
 
 CHAIN = "zone-1"
 START = 1_700_000_000 * SECOND

@@ -18,12 +18,12 @@ from causeway.benchmarking.cycles.plain import PlainZone, plain_cycles
 from causeway.benchmarking.cycles.workload import Cycles
 from causeway.benchmarking.process import BenchmarkFailed
 from causeway.cli import main
-from causeway.commitments.errors import ProofRefused
-from causeway.commitments.ics23.proof_specs import TENDERMINT_SPEC
-from causeway.commitments.ics23.verify import verify_membership
 from causeway.model.errors import InvalidInput
 from causeway.model.ingress_call import decode_calls
 from causeway.pipeline.executors import InProcessExecutor
+from causeway.proofs.errors import ProofRefused
+from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
+from causeway.proofs.ics23.verify import verify_membership
 from causeway.protocols.ibc import kernel
 
 SMALL = Cycles(messages=300, ticks=3, zones=4, programs=40, payload_bytes=20)

@@ -17,8 +17,8 @@ from causeway.benchmarking.proofs.queues import Queue, changed_at_a_time, measur
 from causeway.benchmarking.proofs.timing import OURS, Row, compared, require_same, row, take_turns, timed
 from causeway.benchmarking.proofs.workload import payloads, some_of
 from causeway.cli import main
-from causeway.commitments.ics23.simple_store import SimpleStore
 from causeway.model.errors import InvalidInput
+from causeway.proofs.ics23.simple_store import SimpleStore
 
 SIZE = 60
 MODULES = {"hashing": hashing, "ic": ic, "ics23": ics23, "tendermint": tendermint, "substrate": substrate, "mmr": mmr}

@@ -240,18 +240,18 @@ def test_state_lists_its_tables(cli: Run, lake: str) -> None:
     code, out, err = cli("state", lake, "--master", "local[2]", "--json")
     assert (code, err) == (0, "")
     rows = {row["table"]: row["rows"] for row in json.loads(out)}
-    assert rows["canisters"] == 2
+    assert rows["accounts"] == 2
     assert rows["program_caller"] == 1
     assert rows["input_queues"] == 0
 
 
 def test_state_of_one_chain_at_a_height(cli: Run, lake: str) -> None:
     arguments = ("state", lake, "--master", "local[2]", "--json")
-    code, out, _ = cli(*arguments, "--table", "canisters", "--chain", "left", "--height", "1")
+    code, out, _ = cli(*arguments, "--table", "accounts", "--chain", "left", "--height", "1")
     assert code == 0
     (alice,) = json.loads(out)
     balance = {"balance_over": 0, "balance_high": 0, "balance_low": 998_500}
-    assert alice == {"canister": "alice", "next_callback": 3, **balance}
+    assert alice == {"program": "alice", "next_callback": 3, **balance}
     code, out, _ = cli(*arguments, "--table", "lanes", "--limit", "1")
     (lane,) = json.loads(out)
     assert {lane["chain"], lane["remote"]} == {"left", "right"}

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from google.protobuf.message import Message
 
-from causeway.commitments.errors import MalformedProof, OverLimit
-from causeway.commitments.limits import MAX_PROOF_BYTES, require_length
-from causeway.commitments.protobuf import parse_canonical
-from causeway.commitments.wire import ics23_pb2, range_proof_pb2, tendermint_types_pb2, xnet_pb2
+from causeway.proofs.errors import MalformedProof, OverLimit
+from causeway.proofs.limits import MAX_PROOF_BYTES, require_length
+from causeway.proofs.protobuf import parse_canonical
+from causeway.proofs.wire import ics23_pb2, range_proof_pb2, tendermint_types_pb2, xnet_pb2
 
 VARINT, FIXED64, BYTES, GROUP, GROUP_END, FIXED32 = 0, 1, 2, 3, 4, 5
 

@@ -96,7 +96,7 @@ def test_every_dependency_has_its_reason() -> None:
             assert f"`{package}`" in page, package
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "commitments").glob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", sorted((ROOT / "docs" / "proofs").glob("*.md")), ids=lambda page: page.stem)
 def test_the_examples_of_commitments_say_what_they_say(page: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The blocks of a page are one program; what it prints stands behind each ``print``."""
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.S)
@@ -107,11 +107,11 @@ def test_the_examples_of_commitments_say_what_they_say(page: Path, capsys: pytes
 
 
 def test_the_limits_of_commitments_are_those_of_the_code() -> None:
-    page = (ROOT / "docs" / "commitments" / "README.md").read_text().split("## Limits", 1)[1]
+    page = (ROOT / "docs" / "proofs" / "README.md").read_text().split("## Limits", 1)[1]
     rows = re.findall(r"^\| [^|]+ \| ([\d,]+) \| `([\w.]+)\.(\w+)` \|$", page, re.M)
     assert len(rows) == page.count("\n| ") - 1
     for value, module, name in rows:
-        declared = getattr(importlib.import_module(f"causeway.commitments.{module}"), name)
+        declared = getattr(importlib.import_module(f"causeway.proofs.{module}"), name)
         assert int(value.replace(",", "")) == declared, name
 
 

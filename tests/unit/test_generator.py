@@ -98,7 +98,7 @@ def test_each_message_asks_a_caller_to_call_the_echo_of_its_channel() -> None:
     assert calls.valid.all()
     assert (calls.receivers == rows["receiver"].to_numpy() + np.uint64(12)).all()
     assert set(calls.methods.to_pylist()) == {"echo"}
-    assert set(zip(calls.cycles_high.tolist(), calls.cycles_low.tolist(), strict=True)) == {(2**6, 1)}
+    assert set(zip(calls.amount_high.tolist(), calls.amount_low.tolist(), strict=True)) == {(2**6, 1)}
     assert [home[number] for number in rows["receiver"].to_pylist()] == rows["chain"].to_pylist()
     assert all(home[number] != home[number + 12] for number in range(1000, 1012)), "a channel leads to another chain"
     assert {len(body) for body in calls.bodies.to_pylist()} == {5, 6, 7, 8, 9}

@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from causeway.commitments.hashing import VECTOR_THRESHOLD, sha256_each, sha256_rows
-from causeway.commitments.merkle import merkle_roots
 from causeway.model.order import groups_of
+from causeway.proofs.hashing import VECTOR_THRESHOLD, sha256_each, sha256_rows
+from causeway.proofs.merkle import merkle_roots
 
 
 def sha256(data: bytes) -> bytes:

@@ -11,9 +11,9 @@ from typing import Any
 import cbor2
 import pytest
 
-from causeway.commitments.ics23.simple_store import SimpleStore
-from causeway.commitments.wire import ibc_queue_pb2 as wire
 from causeway.model.errors import InvalidInput
+from causeway.proofs.ics23.simple_store import SimpleStore
+from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.errors import TEXTS, IbcError, Refusal
 from causeway.protocols.ibc.keys import HEAD_KEY, TAIL_KEY, Key, Part, Purpose, ensure_chain_id, index_key, parse_key
 from causeway.protocols.ibc.options import IbcOptions

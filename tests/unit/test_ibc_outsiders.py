@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causeway.commitments.ics23.simple_store import SimpleStore
-from causeway.commitments.wire import ibc_queue_pb2 as wire
 from causeway.model.frame import Frame
+from causeway.proofs.ics23.simple_store import SimpleStore
+from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.contract import Tick
 from causeway.protocols.ibc.client import _signed
 from causeway.protocols.ibc.external import OUTSIDER, RELAY_PORT

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from causeway.commitments.ic import bls
-from causeway.commitments.ic.cbor_reader import SELF_DESCRIBED, cbor_bytes, cbor_head, cbor_text
-from causeway.commitments.ic.certificate import (
+from causeway.model.errors import InvalidInput
+from causeway.proofs.ic import bls
+from causeway.proofs.ic.cbor_reader import SELF_DESCRIBED, cbor_bytes, cbor_head, cbor_text
+from causeway.proofs.ic.certificate import (
     Certificate,
     Delegation,
     certification_message,
     decode_certificate,
     encode_certificate,
 )
-from causeway.commitments.ic.certificate_errors import (
+from causeway.proofs.ic.certificate_errors import (
     CanisterOutOfRange,
     CanisterRangesNotProven,
     CertificateFromTheFuture,
@@ -26,24 +27,23 @@ from causeway.commitments.ic.certificate_errors import (
     TooManyDelegations,
     WrongSubnet,
 )
-from causeway.commitments.ic.certification import (
+from causeway.proofs.ic.certification import (
     Freshness,
     certify,
     root_subnet_of,
     state_tree,
     verify_certificate,
 )
-from causeway.commitments.ic.delegation import RangesForm, delegate
-from causeway.commitments.ic.hash_tree import (
+from causeway.proofs.ic.delegation import RangesForm, delegate
+from causeway.proofs.ic.hash_tree import (
     digest,
 )
-from causeway.commitments.ic.hash_tree_cbor import encode_tree
-from causeway.commitments.ic.leb128 import decode_leb128
-from causeway.commitments.ic.pruning import prune
-from causeway.commitments.ic.ranges import decode_ranges
-from causeway.commitments.ic.stream_tree import index_label
-from causeway.commitments.ic.threshold import deal, seeded_coefficients
-from causeway.model.errors import InvalidInput
+from causeway.proofs.ic.hash_tree_cbor import encode_tree
+from causeway.proofs.ic.leb128 import decode_leb128
+from causeway.proofs.ic.pruning import prune
+from causeway.proofs.ic.ranges import decode_ranges
+from causeway.proofs.ic.stream_tree import index_label
+from causeway.proofs.ic.threshold import deal, seeded_coefficients
 from tests.unit.ic_certification import (
     BEGIN,
     CANISTER,

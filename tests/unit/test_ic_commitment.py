@@ -59,7 +59,7 @@ def changed(column: Any) -> Any:
     return made.dictionary_encode() if pa.types.is_dictionary(column.type) else made
 
 
-PARTS = ["lanes", "rejects", "runs", "strays", "canisters", "ingress_queues", "input_queues", "output_queues"]
+PARTS = ["lanes", "rejects", "runs", "strays", "accounts", "ingress_queues", "input_queues", "output_queues"]
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -69,7 +69,7 @@ def test_every_value_of_every_part_is_in_the_root(part: str) -> None:
     frame: Frame = net.run.kernel.parts(state)[part]
     assert len(frame), f"nothing in {part}: this test shows nothing"
     for name in STATE_SCHEMAS[part].names:
-        if name in ("chain", "canister"):
+        if name in ("chain", "program"):
             continue  # whose a row is decides which root it is in
         other = frame.with_columns(**{name: changed(frame[name])})
         change: dict[str, Any] = {part: other}
@@ -113,7 +113,7 @@ def leaf(row: dict[str, Any]) -> bytes:
     fixed = struct.pack(
         ">BBBIIQQQQQ",
         *(0, row["kind"], row["code"], len(method), row["deadline"], row["sender"], row["receiver"], row["callback"]),
-        *(row["cycles_high"], row["cycles_low"]),
+        *(row["amount_high"], row["amount_low"]),
     )
     return sha256(fixed + method + row["payload"])
 

@@ -10,12 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from causeway.commitments.errors import OverLimit
-from causeway.commitments.ic.cbor import MAX_ITEM_BYTES
-from causeway.commitments.ic.columns import encode_in_pieces, encode_stream_messages
-from causeway.commitments.ic.cycles import decode_cycles, decode_funds, encode_cycles, encode_funds
-from causeway.commitments.ic.errors import DecodeError, EncodeError, NotCanonical
-from causeway.commitments.ic.messages import (
+from causeway.model.ledger import Kind
+from causeway.proofs.errors import OverLimit
+from causeway.proofs.ic.cbor import MAX_ITEM_BYTES
+from causeway.proofs.ic.columns import encode_in_pieces, encode_stream_messages
+from causeway.proofs.ic.cycles import decode_cycles, decode_funds, encode_cycles, encode_funds
+from causeway.proofs.ic.errors import DecodeError, EncodeError, NotCanonical
+from causeway.proofs.ic.messages import (
     Data,
     Refund,
     RejectCode,
@@ -36,7 +37,7 @@ from causeway.commitments.ic.messages import (
     encode_response,
     encode_stream_message,
 )
-from causeway.commitments.ic.metadata import (
+from causeway.proofs.ic.metadata import (
     SubnetMetrics,
     SystemMetadata,
     decode_subnet_metrics,
@@ -44,7 +45,7 @@ from causeway.commitments.ic.metadata import (
     encode_subnet_metrics,
     encode_system_metadata,
 )
-from causeway.commitments.ic.stream_header import (
+from causeway.proofs.ic.stream_header import (
     MAX_HEADER_BYTES,
     RejectReason,
     RejectSignal,
@@ -52,8 +53,7 @@ from causeway.commitments.ic.stream_header import (
     decode_stream_header,
     encode_stream_header,
 )
-from causeway.commitments.ic.versions import CertificationVersion
-from causeway.model.ledger import Kind
+from causeway.proofs.ic.versions import CertificationVersion
 
 V22, V23, V26 = CertificationVersion.V22, CertificationVersion.V23, CertificationVersion.V26
 
@@ -312,7 +312,7 @@ def columns(length: int, **given: Any) -> dict[str, Any]:
     zeros = np.zeros(length, dtype=np.uint64)
     made: dict[str, Any] = {
         "kind": np.full(length, Kind.REQUEST, dtype=np.uint8),
-        **dict.fromkeys(("sender", "receiver", "callback", "cycles_high", "cycles_low", "code", "deadline"), zeros),
+        **dict.fromkeys(("sender", "receiver", "callback", "amount_high", "amount_low", "code", "deadline"), zeros),
         "method": pa.array([""] * length).dictionary_encode(),
         "payload": pa.array([b""] * length, pa.binary()),
     }

@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import pytest
 
-from causeway.commitments.errors import MalformedProof, OverLimit
-from causeway.commitments.ic.cbor_reader import cbor_bytes
-from causeway.commitments.ic.certificate import (
+from causeway.model.errors import IndexOverflow, InvalidInput
+from causeway.proofs.errors import MalformedProof, OverLimit
+from causeway.proofs.ic.cbor_reader import cbor_bytes
+from causeway.proofs.ic.certificate import (
     decode_certificate,
 )
-from causeway.commitments.ic.certificate_errors import (
+from causeway.proofs.ic.certificate_errors import (
     InconsistentHashTrees,
     MalformedHashTree,
     NotWellFormed,
     PathNotProven,
 )
-from causeway.commitments.ic.errors import TooDeepRecursion, path_text
-from causeway.commitments.ic.hash_tree import (
+from causeway.proofs.ic.errors import TooDeepRecursion, path_text
+from causeway.proofs.ic.hash_tree import (
     EMPTY,
     Fork,
     HashTree,
@@ -32,12 +33,11 @@ from causeway.commitments.ic.hash_tree import (
     merge,
     require_well_formed,
 )
-from causeway.commitments.ic.hash_tree_cbor import decode_tree, encode_tree
-from causeway.commitments.ic.lookup import Status, lookup, lookup_subtree, path_steps, require_absent, require_value
-from causeway.commitments.ic.pruning import prune
-from causeway.commitments.ic.stream_tree import MessagesTree, StreamTree, index_label, streams_tree, streams_witness
-from causeway.commitments.limits import MAX_DEPTH, MAX_PROOF_BYTES, MAX_PROOF_NODES
-from causeway.model.errors import IndexOverflow, InvalidInput
+from causeway.proofs.ic.hash_tree_cbor import decode_tree, encode_tree
+from causeway.proofs.ic.lookup import Status, lookup, lookup_subtree, path_steps, require_absent, require_value
+from causeway.proofs.ic.pruning import prune
+from causeway.proofs.ic.stream_tree import MessagesTree, StreamTree, index_label, streams_tree, streams_witness
+from causeway.proofs.limits import MAX_DEPTH, MAX_PROOF_BYTES, MAX_PROOF_NODES
 from tests.unit.ic_certification import (
     BEGIN,
     MESSAGES,

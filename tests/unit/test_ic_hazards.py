@@ -504,8 +504,8 @@ def test_hazard_38_substreams_advance_apart() -> None:
 def test_hazard_39_numbers_of_64_and_128_bits_are_exact() -> None:
     high = 2**64 - 1
     net = Network({1: (0, ACTOR), high: (1, ACTOR)}, balance=2**100 + 1, options={"index_base": 0})
-    accounts = net.state.canisters
-    net.state = replace(net.state, canisters=accounts.with_columns(next_callback=u64(2**53 + 1, high - 1)))
+    accounts = net.state.accounts
+    net.state = replace(net.state, accounts=accounts.with_columns(next_callback=u64(2**53 + 1, high - 1)))
     net.call(1, high, "take", cycles=2**70 + 3)
     net.rounds(4)
     assert net.seen(high) == [[1, 2**53 + 1, 2**70 + 3]]

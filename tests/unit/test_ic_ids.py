@@ -8,7 +8,7 @@ from base64 import b32decode
 import numpy as np
 import pytest
 
-from causeway.commitments.ic.principals import principal_to_text
+from causeway.proofs.ic.principals import principal_to_text
 from causeway.protocols.ic.ids import canister_id, canister_texts, subnet_id, subnet_order
 
 

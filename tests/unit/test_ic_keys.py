@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from py_arkworks_bls12381 import G1Point, G2Point
 
-from causeway.commitments.errors import ProofRefused
-from causeway.commitments.ic import bls
-from causeway.commitments.ic.certificate_errors import (
+from causeway.model.errors import InvalidInput
+from causeway.proofs.errors import ProofRefused
+from causeway.proofs.ic import bls
+from causeway.proofs.ic.certificate_errors import (
     DuplicateShare,
     InvalidShare,
     InvalidShareIndex,
@@ -19,8 +20,7 @@ from causeway.commitments.ic.certificate_errors import (
     MalformedSignature,
     TooFewShares,
 )
-from causeway.commitments.ic.threshold import combine, deal, seeded_coefficients
-from causeway.model.errors import InvalidInput
+from causeway.proofs.ic.threshold import combine, deal, seeded_coefficients
 from tests.unit.ic_certification import (
     OTHER,
     ROOT,

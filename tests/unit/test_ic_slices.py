@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from causeway.commitments.errors import MalformedProof, OverLimit, ProofError
-from causeway.commitments.ic import errors, hash_tree
-from causeway.commitments.ic.bls import SecretKey
-from causeway.commitments.ic.certificate_errors import InvalidSignature
-from causeway.commitments.ic.errors import DecodeError, EncodeError
-from causeway.commitments.ic.hash_tree import build_tree, digest
-from causeway.commitments.ic.labeled_tree import (
+from causeway.proofs.errors import MalformedProof, OverLimit, ProofError
+from causeway.proofs.ic import errors, hash_tree
+from causeway.proofs.ic.bls import SecretKey
+from causeway.proofs.ic.certificate_errors import InvalidSignature
+from causeway.proofs.ic.errors import DecodeError, EncodeError
+from causeway.proofs.ic.hash_tree import build_tree, digest
+from causeway.proofs.ic.labeled_tree import (
     LabeledTree,
     Leaf,
     SubTree,
@@ -21,14 +21,14 @@ from causeway.commitments.ic.labeled_tree import (
     encode_labeled_tree,
     tree_at,
 )
-from causeway.commitments.ic.leb128 import encode_leb128
-from causeway.commitments.ic.messages import (
+from causeway.proofs.ic.leb128 import encode_leb128
+from causeway.proofs.ic.messages import (
     Request,
     RequestMetadata,
     encode_stream_message,
 )
-from causeway.commitments.ic.mixed_tree import split_hash_tree
-from causeway.commitments.ic.slice import (
+from causeway.proofs.ic.mixed_tree import split_hash_tree
+from causeway.proofs.ic.slice import (
     CertifiedStreamSlice,
     build_certified_stream_slice,
     decode_certified_stream,
@@ -36,20 +36,20 @@ from causeway.commitments.ic.slice import (
     decode_valid_certified_stream,
     encode_certified_stream_slice,
 )
-from causeway.commitments.ic.slice_certification import Certification, height_tree
-from causeway.commitments.ic.slice_payload import index_label, payload_tree, read_payload
-from causeway.commitments.ic.stream_header import (
+from causeway.proofs.ic.slice_certification import Certification, height_tree
+from causeway.proofs.ic.slice_payload import index_label, payload_tree, read_payload
+from causeway.proofs.ic.stream_header import (
     RejectReason,
     RejectSignal,
     StreamHeader,
     encode_stream_header,
 )
-from causeway.commitments.ic.stream_tree import StreamTree, streams_tree, streams_witness
-from causeway.commitments.ic.versions import CURRENT, CertificationVersion
-from causeway.commitments.ic.witness import KNOWN, Fork, Node, Pruned, Witness, decode_witness, encode_witness
-from causeway.commitments.ic.witness_builder import build_witness, digest_tree
-from causeway.commitments.ic.witness_pruning import prune_witness, recompute_digest
-from causeway.commitments.wire import xnet_pb2
+from causeway.proofs.ic.stream_tree import StreamTree, streams_tree, streams_witness
+from causeway.proofs.ic.versions import CURRENT, CertificationVersion
+from causeway.proofs.ic.witness import KNOWN, Fork, Node, Pruned, Witness, decode_witness, encode_witness
+from causeway.proofs.ic.witness_builder import build_witness, digest_tree
+from causeway.proofs.ic.witness_pruning import prune_witness, recompute_digest
+from causeway.proofs.wire import xnet_pb2
 
 CANISTER = bytes.fromhex("00000000000000010101")
 REQUEST = Request(CANISTER, bytes.fromhex("00000000000000020101"), 3, 4, "test", b"\x06", RequestMetadata(13, 101))
@@ -151,9 +151,9 @@ def test_nodes_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         ("labeled_tree", tree, 10, decode_labeled_tree),
         ("witness", witness, 8, decode_witness),
     ):
-        monkeypatch.setattr(f"causeway.commitments.ic.{module}.MAX_NODES", count)
+        monkeypatch.setattr(f"causeway.proofs.ic.{module}.MAX_NODES", count)
         decode(encoded)
-        monkeypatch.setattr(f"causeway.commitments.ic.{module}.MAX_NODES", count - 1)
+        monkeypatch.setattr(f"causeway.proofs.ic.{module}.MAX_NODES", count - 1)
         with pytest.raises(OverLimit, match=f"more than {count - 1} nodes"):
             decode(encoded)
 

@@ -6,16 +6,16 @@ from hashlib import sha256
 
 import pytest
 
-from causeway.commitments.errors import MalformedProof, OverLimit, ProofRefused
-from causeway.commitments.ics23.batch import (
+from causeway.proofs.errors import MalformedProof, OverLimit, ProofRefused
+from causeway.proofs.ics23.batch import (
     batch_verify_membership,
     batch_verify_non_membership,
     combine_proofs,
     compress,
     decompress,
 )
-from causeway.commitments.ics23.chained import verify_chained_non_membership
-from causeway.commitments.ics23.errors import (
+from causeway.proofs.ics23.chained import verify_chained_non_membership
+from causeway.proofs.ics23.errors import (
     EmptyOperand,
     KeyMismatch,
     KeyOutOfRange,
@@ -26,9 +26,9 @@ from causeway.commitments.ics23.errors import (
     UnsupportedOperation,
     ValueMismatch,
 )
-from causeway.commitments.ics23.existence import calculate, existence_of, verify_existence
-from causeway.commitments.ics23.many import verify_many
-from causeway.commitments.ics23.non_existence import (
+from causeway.proofs.ics23.existence import calculate, existence_of, verify_existence
+from causeway.proofs.ics23.many import verify_many
+from causeway.proofs.ics23.non_existence import (
     Absence,
     get_padding,
     is_left_neighbor,
@@ -38,7 +38,7 @@ from causeway.commitments.ics23.non_existence import (
     right_branches_are_empty,
     verify_non_existence,
 )
-from causeway.commitments.ics23.operations import (
+from causeway.proofs.ics23.operations import (
     apply_leaf,
     check_inner_against_spec,
     do_hash,
@@ -46,10 +46,10 @@ from causeway.commitments.ics23.operations import (
     validate_iavl_ops,
     validate_tendermint_ops,
 )
-from causeway.commitments.ics23.proof_specs import IAVL_SPEC, SMT_SPEC, TENDERMINT_SPEC, rules_of
-from causeway.commitments.ics23.verify import verify_membership, verify_non_membership
-from causeway.commitments.wire.ibc_merkle_proof_pb2 import MerkleProof
-from causeway.commitments.wire.ics23_pb2 import (
+from causeway.proofs.ics23.proof_specs import IAVL_SPEC, SMT_SPEC, TENDERMINT_SPEC, rules_of
+from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
+from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
+from causeway.proofs.wire.ics23_pb2 import (
     BatchEntry,
     BatchProof,
     CommitmentProof,

@@ -6,12 +6,13 @@ from hashlib import sha256
 
 import pytest
 
-from causeway.commitments.ics23.errors import SpecMismatch
-from causeway.commitments.ics23.existence import calculate, existence_of
-from causeway.commitments.ics23.many import verify_many
-from causeway.commitments.ics23.proof_specs import IAVL_SPEC, SMT_SPEC, TENDERMINT_SPEC
-from causeway.commitments.ics23.verify import verify_membership
-from causeway.commitments.wire.ics23_pb2 import (
+from causeway.model.errors import InvalidInput
+from causeway.proofs.ics23.errors import SpecMismatch
+from causeway.proofs.ics23.existence import calculate, existence_of
+from causeway.proofs.ics23.many import verify_many
+from causeway.proofs.ics23.proof_specs import IAVL_SPEC, SMT_SPEC, TENDERMINT_SPEC
+from causeway.proofs.ics23.verify import verify_membership
+from causeway.proofs.wire.ics23_pb2 import (
     CommitmentProof,
     ExistenceProof,
     HashOp,
@@ -20,7 +21,6 @@ from causeway.commitments.wire.ics23_pb2 import (
     LengthOp,
     ProofSpec,
 )
-from causeway.model.errors import InvalidInput
 
 HASH = sha256(b"").digest()
 NUMBERS = b"\x04\x06\x28"

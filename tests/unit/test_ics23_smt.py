@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from causeway.commitments.ics23.proof_specs import SMT_SPEC
-from causeway.commitments.ics23.smt import SmtStore
-from causeway.commitments.ics23.verify import verify_membership, verify_non_membership
+from causeway.proofs.ics23.proof_specs import SMT_SPEC
+from causeway.proofs.ics23.smt import SmtStore
+from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
 
 
 @pytest.mark.parametrize(

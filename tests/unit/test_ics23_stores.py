@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from causeway.commitments.errors import MalformedProof, OverLimit, ProofRefused
-from causeway.commitments.ics23.columns import joined, uvarints, varints
-from causeway.commitments.ics23.entries import (
+from causeway.model.errors import InvalidInput
+from causeway.proofs.errors import MalformedProof, OverLimit, ProofRefused
+from causeway.proofs.ics23.columns import joined, uvarints, varints
+from causeway.proofs.ics23.entries import (
     ConflictingChange,
     EmptyKey,
     EmptyValue,
@@ -20,18 +21,17 @@ from causeway.commitments.ics23.entries import (
     UnsortedKeys,
     sorted_entries,
 )
-from causeway.commitments.ics23.iavl_bulk import left_height
-from causeway.commitments.ics23.iavl_store import IavlStore
-from causeway.commitments.ics23.multi_store import MultiStore
-from causeway.commitments.ics23.proof_specs import IAVL_SPEC, TENDERMINT_SPEC
-from causeway.commitments.ics23.range_proof import verify_range_proof
-from causeway.commitments.ics23.simple_store import SimpleStore
-from causeway.commitments.ics23.smt import SmtStore
-from causeway.commitments.ics23.verify import verify_membership, verify_non_membership
-from causeway.commitments.merkle import EMPTY_ROOT
-from causeway.commitments.varints import uvarint
-from causeway.commitments.wire.range_proof_pb2 import RangeProof
-from causeway.model.errors import InvalidInput
+from causeway.proofs.ics23.iavl_bulk import left_height
+from causeway.proofs.ics23.iavl_store import IavlStore
+from causeway.proofs.ics23.multi_store import MultiStore
+from causeway.proofs.ics23.proof_specs import IAVL_SPEC, TENDERMINT_SPEC
+from causeway.proofs.ics23.range_proof import verify_range_proof
+from causeway.proofs.ics23.simple_store import SimpleStore
+from causeway.proofs.ics23.smt import SmtStore
+from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
+from causeway.proofs.merkle import EMPTY_ROOT
+from causeway.proofs.varints import uvarint
+from causeway.proofs.wire.range_proof_pb2 import RangeProof
 
 NAME = b"ibc:B:send"
 HEAD, TAIL = NAME + b"\x00", NAME + b"\x7f"

@@ -31,8 +31,8 @@ def test_what_is_encoded_is_decoded(rows: list[tuple[int, int, int, str, bytes]]
         found = decode_calls(encode_calls(receivers, high, low, given_methods, bodies))
         assert found.valid.all()
         assert found.receivers.tolist() == receivers.tolist()
-        assert found.cycles_high.tolist() == high.tolist()
-        assert found.cycles_low.tolist() == low.tolist()
+        assert found.amount_high.tolist() == high.tolist()
+        assert found.amount_low.tolist() == low.tolist()
         assert found.methods.to_pylist() == methods.to_pylist()
         assert found.bodies.to_pylist() == bodies.to_pylist()
 
@@ -56,8 +56,8 @@ def test_any_bytes_decode_as_the_plain_reader_says(payloads: list[bytes | None])
     found = decode_calls(pa.array(payloads, pa.binary()))
     rows = zip(
         found.receivers.tolist(),
-        found.cycles_high.tolist(),
-        found.cycles_low.tolist(),
+        found.amount_high.tolist(),
+        found.amount_low.tolist(),
         found.methods.to_pylist(),
         found.bodies.to_pylist(),
         found.valid.tolist(),

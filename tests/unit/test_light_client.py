@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from causeway.commitments.tendermint.building import make_header, sign_header, validators_of
-from causeway.commitments.tendermint.encoding import SECOND
-from causeway.commitments.tendermint.errors import (
+from causeway.model.errors import InvalidInput
+from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
+from causeway.proofs.tendermint.encoding import SECOND
+from causeway.proofs.tendermint.errors import (
     ClientExpired,
     ConnectionFrozen,
     DelayNotElapsed,
@@ -17,10 +18,9 @@ from causeway.commitments.tendermint.errors import (
     MissingHeader,
     NeedIntermediateHeader,
 )
-from causeway.commitments.tendermint.light_client import LightClient, Outcome, Status, Wanted, bisection
-from causeway.commitments.tendermint.trust import DEPLOYED_RULE, REFERENCE_RULE, TrustRule, deployed_rule
-from causeway.commitments.tendermint.update import HeaderUpdate, Misbehaviour, decode_misbehaviour
-from causeway.model.errors import InvalidInput
+from causeway.proofs.tendermint.light_client import LightClient, Outcome, Status, Wanted, bisection
+from causeway.proofs.tendermint.trust import DEPLOYED_RULE, REFERENCE_RULE, TrustRule, deployed_rule
+from causeway.proofs.tendermint.update import HeaderUpdate, Misbehaviour, decode_misbehaviour
 from tests.unit.tendermint_chain import CHAIN, NOW, PERIOD, Chain, key, options, steady
 
 

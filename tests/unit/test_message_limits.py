@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from causeway.commitments.errors import OverLimit
-from causeway.commitments.ics23.batch import message_of
-from causeway.commitments.ics23.chained import verify_chained_membership
-from causeway.commitments.ics23.many import verify_many
-from causeway.commitments.ics23.proof_specs import IAVL_SPEC, TENDERMINT_SPEC
-from causeway.commitments.ics23.simple_store import SimpleStore
-from causeway.commitments.ics23.verify import verify_membership
-from causeway.commitments.limits import MAX_MESSAGE_BYTES
-from causeway.commitments.tendermint.building import make_header
-from causeway.commitments.tendermint.commit import (
+from causeway.proofs.errors import OverLimit
+from causeway.proofs.ics23.batch import message_of
+from causeway.proofs.ics23.chained import verify_chained_membership
+from causeway.proofs.ics23.many import verify_many
+from causeway.proofs.ics23.proof_specs import IAVL_SPEC, TENDERMINT_SPEC
+from causeway.proofs.ics23.simple_store import SimpleStore
+from causeway.proofs.ics23.verify import verify_membership
+from causeway.proofs.limits import MAX_MESSAGE_BYTES
+from causeway.proofs.tendermint.building import make_header
+from causeway.proofs.tendermint.commit import (
     MAX_SIGNED_HEADER_BYTES,
     Commit,
     CommitSignature,
@@ -26,11 +26,11 @@ from causeway.commitments.tendermint.commit import (
     SignedHeader,
     decode_signed_header,
 )
-from causeway.commitments.tendermint.encoding import MAX_HEIGHT, MIN_TIME, SECOND
-from causeway.commitments.tendermint.header import BlockId
-from causeway.commitments.tendermint.keys import KeyType, PublicKey
-from causeway.commitments.tendermint.states import decode_client_state, decode_consensus_state
-from causeway.commitments.tendermint.update import (
+from causeway.proofs.tendermint.encoding import MAX_HEIGHT, MIN_TIME, SECOND
+from causeway.proofs.tendermint.header import BlockId
+from causeway.proofs.tendermint.keys import KeyType, PublicKey
+from causeway.proofs.tendermint.states import decode_client_state, decode_consensus_state
+from causeway.proofs.tendermint.update import (
     MAX_HEADER_UPDATE_BYTES,
     MAX_MISBEHAVIOUR_BYTES,
     HeaderUpdate,
@@ -38,7 +38,7 @@ from causeway.commitments.tendermint.update import (
     decode_header_update,
     decode_misbehaviour,
 )
-from causeway.commitments.tendermint.validators import (
+from causeway.proofs.tendermint.validators import (
     MAX_TOTAL_POWER,
     MAX_VALIDATOR_SET_BYTES,
     MAX_VALIDATORS,

@@ -8,9 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from causeway.commitments.errors import MalformedProof, OverLimit
-from causeway.commitments.hashing import Digests
-from causeway.commitments.keccak import (
+from causeway.model.errors import InvalidInput
+from causeway.proofs.errors import MalformedProof, OverLimit
+from causeway.proofs.hashing import Digests
+from causeway.proofs.keccak import (
     LONG_BLOCKS,
     RATE,
     VECTOR_THRESHOLD,
@@ -18,11 +19,11 @@ from causeway.commitments.keccak import (
     keccak256_each,
     keccak256_rows,
 )
-from causeway.commitments.limits import MAX_PROOF_BYTES
-from causeway.commitments.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
-from causeway.commitments.mmr.errors import CorruptedProof, GetRootOnEmpty, InvalidSize, LeafNotFound, RootMismatch
-from causeway.commitments.mmr.mountain_range import MountainRange, leaf_hash
-from causeway.commitments.mmr.positions import (
+from causeway.proofs.limits import MAX_PROOF_BYTES
+from causeway.proofs.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
+from causeway.proofs.mmr.errors import CorruptedProof, GetRootOnEmpty, InvalidSize, LeafNotFound, RootMismatch
+from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
+from causeway.proofs.mmr.positions import (
     MAX_LEAVES,
     Node,
     leaf_count_to_size,
@@ -32,8 +33,7 @@ from causeway.commitments.mmr.positions import (
     position_to_node,
     size_to_leaf_count,
 )
-from causeway.commitments.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
-from causeway.model.errors import InvalidInput
+from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
 
 
 def leaves(count: int) -> Digests:

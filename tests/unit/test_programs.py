@@ -43,7 +43,7 @@ def message(
     code: int = 0,
     method: str = "m",
 ) -> dict[str, Any]:
-    halves = {"cycles_high": cycles // WORD, "cycles_low": cycles % WORD}
+    halves = {"amount_high": cycles // WORD, "amount_low": cycles % WORD}
     ends = {"kind": int(kind), "sender": sender, "receiver": receiver, "callback": callback}
     return {**ends, **halves, "code": code, "deadline": 0, "method": method, "payload": payload}
 
@@ -97,13 +97,13 @@ def produced(execution: Execution) -> list[tuple[Any, ...]]:
     rows = execution.produced.to_table(SCHEMA).to_pylist()
     names = ("kind", "sender", "receiver", "callback")
     return [
-        (*(row[name] for name in names), row["cycles_high"] * WORD + row["cycles_low"], row["code"], row["payload"])
+        (*(row[name] for name in names), row["amount_high"] * WORD + row["amount_low"], row["code"], row["payload"])
         for row in rows
     ]
 
 
 def balances(execution: Execution) -> dict[int, int]:
-    names = ("canister", "balance_over", "balance_high", "balance_low")
+    names = ("program", "balance_over", "balance_high", "balance_low")
     columns = (execution.accounts[name].tolist() for name in names)
     return {number: (over * WORD + high) * WORD + low for number, over, high, low in zip(*columns, strict=True)}
 
@@ -266,7 +266,7 @@ class TakesAll(VectorProgram):
         rows = np.flatnonzero(batch["kind"] == Kind.REQUEST)
         asked = batch.take(rows)
         answers = {"row": rows, "code": np.zeros(len(rows), dtype=np.uint8), "payload": asked["payload"]}
-        accepted = {"accepted_high": asked["cycles_high"], "accepted_low": asked["cycles_low"]}
+        accepted = {"accepted_high": asked["amount_high"], "accepted_low": asked["amount_low"]}
         return Effects(state, answers=Frame({**answers, **accepted}, len(rows)))
 
 
@@ -321,7 +321,7 @@ class Picky(VectorProgram):
     """Echoes, takes what is attached, counts; a payload ``bad`` breaks it, wherever in the batch it is."""
 
     schema: ClassVar[pa.Schema] = pa.schema(
-        [pa.field("canister", pa.uint64(), nullable=False), pa.field("seen", pa.uint64(), nullable=False)]
+        [pa.field("program", pa.uint64(), nullable=False), pa.field("seen", pa.uint64(), nullable=False)]
     )
     batches: ClassVar[list[int]] = []
 
@@ -330,7 +330,7 @@ class Picky(VectorProgram):
         if b"bad" in batch["payload"].to_pylist():
             raise ValueError("bad payload")
         rows = np.flatnonzero(batch["kind"] == Kind.REQUEST)
-        places = np.searchsorted(state["canister"], batch["receiver"])
+        places = np.searchsorted(state["program"], batch["receiver"])
         seen = state["seen"] + np.bincount(places, minlength=len(state)).astype(np.uint64)
         asked = batch.take(rows)
         answers = Frame(
@@ -338,7 +338,7 @@ class Picky(VectorProgram):
                 "row": rows,
                 "code": np.zeros(len(rows), dtype=np.uint8),
                 "payload": asked["payload"],
-                "accepted_low": asked["cycles_low"],
+                "accepted_low": asked["amount_low"],
             }
         )
         calls = Frame(
@@ -347,7 +347,7 @@ class Picky(VectorProgram):
                 "receiver": asked["sender"],
                 "method": asked["method"],
                 "payload": asked["payload"],
-                "cycles_low": asked["callback"],
+                "amount_low": asked["callback"],
             }
         )
         return Effects(state.with_columns(seen=seen), answers=answers, calls=calls)
@@ -362,7 +362,7 @@ def traffic(instances: int, each: int, bad: set[int]) -> list[dict[str, Any]]:
 
 def outcome(execution: Execution) -> tuple[Any, ...]:
     seen = dict(
-        zip(execution.programs["picky"]["canister"].tolist(), execution.programs["picky"]["seen"].tolist(), strict=True)
+        zip(execution.programs["picky"]["program"].tolist(), execution.programs["picky"]["seen"].tolist(), strict=True)
     )
     return produced(execution), balances(execution), seen, execution.accounts["next_callback"].tolist()
 
@@ -537,12 +537,12 @@ def test_settling_is_arithmetic_in_order(rows: list[tuple[int, Kind, int, list[i
         halves = {f"{prefix}_high": np.array(high, dtype=np.uint64), f"{prefix}_low": np.array(low, dtype=np.uint64)}
         return Frame({**numbers, **halves}, len(of))
 
-    going = amounts("cycles", [(place, cycles) for place, row in enumerate(rows) for cycles in row[3]])
+    going = amounts("amount", [(place, cycles) for place, row in enumerate(rows) for cycles in row[3]])
     taken = amounts("accepted", [(place, row[4]) for place, row in enumerate(rows) if row[1] == Kind.REQUEST])
     halves = {"balance_over": start // WORD**2, "balance_high": start // WORD % WORD, "balance_low": start % WORD}
     accounts = Frame(
         {
-            "canister": np.arange(3, dtype=np.uint64),
+            "program": np.arange(3, dtype=np.uint64),
             **{name: np.full(3, value, dtype=np.uint64) for name, value in halves.items()},
         }
     )
@@ -567,19 +567,19 @@ def with_schema(*columns: tuple[str, pa.DataType]) -> type[VectorProgram]:
     return Kept
 
 
-CANISTER = ("canister", pa.uint64())
+PROGRAM_COLUMN = ("program", pa.uint64())
 
 
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ([CANISTER, ("mean", pa.float64())], "column mean is of type double; allowed: uint8, "),
-        ([CANISTER, ("at", pa.timestamp("ns"))], "column at is of type timestamp"),
-        ([CANISTER, ("all", pa.list_(pa.uint8()))], "column all is of type list"),
-        ([CANISTER, ("amount", pa.decimal128(38, 0))], "column amount is of type decimal128"),
-        ([CANISTER, ("a", pa.uint8()), ("a", pa.uint8())], "one name"),
-        ([("mean", pa.uint64()), CANISTER], "the first column of its schema must be canister"),
-        ([("canister", pa.int64())], "the first column of its schema must be canister"),
+        ([PROGRAM_COLUMN, ("mean", pa.float64())], "column mean is of type double; allowed: uint8, "),
+        ([PROGRAM_COLUMN, ("at", pa.timestamp("ns"))], "column at is of type timestamp"),
+        ([PROGRAM_COLUMN, ("all", pa.list_(pa.uint8()))], "column all is of type list"),
+        ([PROGRAM_COLUMN, ("amount", pa.decimal128(38, 0))], "column amount is of type decimal128"),
+        ([PROGRAM_COLUMN, ("a", pa.uint8()), ("a", pa.uint8())], "one name"),
+        ([("mean", pa.uint64()), PROGRAM_COLUMN], "the first column of its schema must be program"),
+        ([("program", pa.int64())], "the first column of its schema must be program"),
     ],
 )
 def test_a_state_that_has_no_root_is_refused_when_it_is_deployed(columns: list[Any], said: str) -> None:
@@ -594,7 +594,7 @@ ROOTED = [
 
 
 def test_a_first_state_of_every_type_is_what_is_read_back() -> None:
-    columns = [CANISTER, *((f"c{place}", kind) for place, kind in enumerate(ROOTED))]
+    columns = [PROGRAM_COLUMN, *((f"c{place}", kind) for place, kind in enumerate(ROOTED))]
     with named(kept=with_schema(*columns)):
         runner = programs({5: "kept", 7: "kept"})
         _, states = runner.genesis(np.array([5, 7], dtype=np.uint64))
@@ -613,12 +613,12 @@ def test_a_first_state_of_every_type_is_what_is_read_back() -> None:
 @pytest.mark.parametrize("raises", [False, True])
 def test_a_program_without_a_first_state_is_refused(raises: bool) -> None:
     class Nothing(VectorProgram):
-        schema = pa.schema([pa.field("canister", pa.uint64()), pa.field("seen", pa.uint32())])
+        schema = pa.schema([pa.field("program", pa.uint64()), pa.field("seen", pa.uint32())])
 
         def initial_state(self, instances: Any) -> Frame:
             if raises:
                 raise RuntimeError("no")
-            return Frame({"canister": instances, "seen": np.array([-1] * len(instances))}, len(instances))
+            return Frame({"program": instances, "seen": np.array([-1] * len(instances))}, len(instances))
 
     with named(nothing=Nothing), pytest.raises(InvalidInput, match='program "nothing" has no first state: '):
         programs({5: "nothing"}).genesis(np.array([5], dtype=np.uint64))

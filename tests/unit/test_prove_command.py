@@ -15,12 +15,6 @@ import pyarrow as pa
 import pytest
 
 from causeway.cli import main
-from causeway.commitments.documents.reading import document_of
-from causeway.commitments.documents.trust import trust_of
-from causeway.commitments.documents.verdict import judge
-from causeway.commitments.ics23.proof_specs import PROOF_SPECS
-from causeway.commitments.ics23.simple_store import SimpleStore
-from causeway.commitments.ics23.verify import verify_membership
 from causeway.model.errors import InvalidInput
 from causeway.network import pushed
 from causeway.network.network import Network
@@ -34,6 +28,12 @@ from causeway.network.proof_documents import (
 )
 from causeway.network.proving import store_at
 from causeway.pipeline.lake import LakeError
+from causeway.proofs.documents.reading import document_of
+from causeway.proofs.documents.trust import trust_of
+from causeway.proofs.documents.verdict import judge
+from causeway.proofs.ics23.proof_specs import PROOF_SPECS
+from causeway.proofs.ics23.simple_store import SimpleStore
+from causeway.proofs.ics23.verify import verify_membership
 from causeway.protocols.ibc.inputs import Code
 from causeway.protocols.ibc.keys import Key, Part, Purpose, index_key, parse_key
 from causeway.protocols.ibc.values import decode_packet, decode_receipt

@@ -124,7 +124,7 @@ def test_script_enters_where_the_program_is_at_that_tick(small: Path) -> None:
     assert moved["method"].to_pylist() == ["call"] * 3
     calls = decode_calls(moved["payload"].combine_chunks())
     assert calls.receivers.tolist() == [4] * 3
-    assert {calls.cycles_high[0], calls.cycles_low[0]} == {2**64 - 1}
+    assert {calls.amount_high[0], calls.amount_low[0]} == {2**64 - 1}
     assert calls.bodies.to_pylist() == [b"hi"] * 3
     assert traffic.rows(3, chains[:2]).num_rows == 0
     assert [traffic.next_tick(tick) for tick in (0, 1, 3, 4)] == [0, 3, 3, None]

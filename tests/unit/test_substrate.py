@@ -8,16 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from causeway.commitments.errors import MalformedProof, OverLimit, ProofRefused
-from causeway.commitments.substrate.compact import compact_column, compact_order, decode_compact, encode_compact
-from causeway.commitments.substrate.egress import (
+from causeway.model.errors import IndexOverflow, InvalidInput
+from causeway.model.order import Groups
+from causeway.proofs.errors import MalformedProof, OverLimit, ProofRefused
+from causeway.proofs.substrate.compact import compact_column, compact_order, decode_compact, encode_compact
+from causeway.proofs.substrate.egress import (
     block_ingress_roots,
     egress_queue_roots,
     egress_root,
     queue_topic,
     verify_queue,
 )
-from causeway.commitments.substrate.errors import (
+from causeway.proofs.substrate.errors import (
     FailedToDecode,
     HeadMismatch,
     InvalidProof,
@@ -25,7 +27,7 @@ from causeway.commitments.substrate.errors import (
     RootMismatch,
     UnusedNodesInTheProof,
 )
-from causeway.commitments.substrate.hashing import (
+from causeway.proofs.substrate.hashing import (
     blake2_128,
     blake2_128_concat,
     blake2_256,
@@ -34,14 +36,14 @@ from causeway.commitments.substrate.hashing import (
     twox_128,
     twox_256,
 )
-from causeway.commitments.substrate.message_queue_chain import (
+from causeway.proofs.substrate.message_queue_chain import (
     FIRST_HEAD,
     QueuedMessage,
     heads,
     verify_channels,
     verify_message_queue_chain,
 )
-from causeway.commitments.substrate.node import (
+from causeway.proofs.substrate.node import (
     EMPTY_NODE,
     EMPTY_ROOT,
     WIDTH,
@@ -49,21 +51,19 @@ from causeway.commitments.substrate.node import (
     decode_node,
     encode_node,
 )
-from causeway.commitments.substrate.ordered import OrderedTrie, ordered_root, ordered_roots
-from causeway.commitments.substrate.proof import Status, prove, read_storage_proof, read_value, verify_storage_proof
-from causeway.commitments.substrate.storage_keys import storage_key, storage_key_column, storage_prefix
-from causeway.commitments.substrate.trie import Trie
-from causeway.commitments.substrate.xdm_messages import (
+from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root, ordered_roots
+from causeway.proofs.substrate.proof import Status, prove, read_storage_proof, read_value, verify_storage_proof
+from causeway.proofs.substrate.storage_keys import storage_key, storage_key_column, storage_prefix
+from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.xdm_messages import (
     CONSENSUS,
     ChainId,
 )
-from causeway.commitments.substrate.xdm_proofs import (
+from causeway.proofs.substrate.xdm_proofs import (
     OUTBOX,
     message_storage_key,
     message_storage_keys,
 )
-from causeway.model.errors import IndexOverflow, InvalidInput
-from causeway.model.order import Groups
 
 V0, V1 = StateVersion
 

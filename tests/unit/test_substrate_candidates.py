@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.commitments.errors import OverLimit, ProofError
-from causeway.commitments.substrate.candidate import BlockQueues, BlockRoots, verify_incoming, verify_outgoing
-from causeway.commitments.substrate.egress import (
+from causeway.model.errors import InvalidInput
+from causeway.proofs.errors import OverLimit, ProofError
+from causeway.proofs.substrate.candidate import BlockQueues, BlockRoots, verify_incoming, verify_outgoing
+from causeway.proofs.substrate.egress import (
     egress_queue_roots,
     egress_root,
     from_topic,
@@ -19,7 +20,7 @@ from causeway.commitments.substrate.egress import (
     to_topic,
     verify_queue,
 )
-from causeway.commitments.substrate.errors import (
+from causeway.proofs.substrate.errors import (
     BadNeighborPacket,
     EgressRootMismatch,
     IngressChainMismatch,
@@ -31,14 +32,13 @@ from causeway.commitments.substrate.errors import (
     RootMismatch,
     UnexpectedQueue,
 )
-from causeway.commitments.substrate.gossip import (
+from causeway.proofs.substrate.gossip import (
     GossipedQueue,
     NeighborPacket,
     decode_gossip,
     verify_gossiped_queue,
 )
-from causeway.commitments.substrate.node import EMPTY_ROOT
-from causeway.model.errors import InvalidInput
+from causeway.proofs.substrate.node import EMPTY_ROOT
 
 CONSUMED: list[BlockQueues] = [(4, [(1, [b"a", b"b"]), (7, [b"c"])]), (9, [(2, [b"d" * 40] * 70)]), (12, [(1, [b"e"])])]
 INGRESS: list[BlockRoots] = [

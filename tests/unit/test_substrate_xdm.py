@@ -6,13 +6,14 @@ import dataclasses
 
 import pytest
 
-from causeway.commitments.errors import OverLimit
-from causeway.commitments.substrate.compact import encode_compact
-from causeway.commitments.substrate.errors import BadProof, FailedToDecode, InvalidCall
-from causeway.commitments.substrate.proof import prove
-from causeway.commitments.substrate.trie import Trie
-from causeway.commitments.substrate.xdm_channels import Channel
-from causeway.commitments.substrate.xdm_messages import (
+from causeway.model.errors import InvalidInput
+from causeway.proofs.errors import OverLimit
+from causeway.proofs.substrate.compact import encode_compact
+from causeway.proofs.substrate.errors import BadProof, FailedToDecode, InvalidCall
+from causeway.proofs.substrate.proof import prove
+from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.xdm_channels import Channel
+from causeway.proofs.substrate.xdm_messages import (
     CONSENSUS,
     ChainId,
     ChannelOpen,
@@ -25,7 +26,7 @@ from causeway.commitments.substrate.xdm_messages import (
     ProtocolResponse,
     WeightTag,
 )
-from causeway.commitments.substrate.xdm_proofs import (
+from causeway.proofs.substrate.xdm_proofs import (
     OUTBOX,
     ConsensusChainMmrProof,
     CrossDomainMessage,
@@ -35,7 +36,6 @@ from causeway.commitments.substrate.xdm_proofs import (
     message_storage_key,
     open_envelope,
 )
-from causeway.model.errors import InvalidInput
 
 
 def test_limits_of_lists_in_receipts_and_envelopes() -> None:

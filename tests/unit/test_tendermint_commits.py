@@ -9,9 +9,10 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, utils
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from causeway.commitments.errors import MalformedProof, OverLimit
-from causeway.commitments.tendermint.building import make_header, sign_header, validators_of
-from causeway.commitments.tendermint.commit import (
+from causeway.model.errors import InvalidInput
+from causeway.proofs.errors import MalformedProof, OverLimit
+from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
+from causeway.proofs.tendermint.commit import (
     MORE_THAN_TWO_THIRDS,
     Commit,
     CommitSignature,
@@ -20,13 +21,12 @@ from causeway.commitments.tendermint.commit import (
     Threshold,
     verify_commit,
 )
-from causeway.commitments.tendermint.errors import InvalidHeader
-from causeway.commitments.tendermint.header import BlockId
-from causeway.commitments.tendermint.keys import KeyType, PublicKey
-from causeway.commitments.tendermint.trust import deployed_rule
-from causeway.commitments.tendermint.validators import MAX_TOTAL_POWER, Validator, ValidatorSet, decode_validator_set
-from causeway.commitments.wire import tendermint_types_pb2 as wire
-from causeway.model.errors import InvalidInput
+from causeway.proofs.tendermint.errors import InvalidHeader
+from causeway.proofs.tendermint.header import BlockId
+from causeway.proofs.tendermint.keys import KeyType, PublicKey
+from causeway.proofs.tendermint.trust import deployed_rule
+from causeway.proofs.tendermint.validators import MAX_TOTAL_POWER, Validator, ValidatorSet, decode_validator_set
+from causeway.proofs.wire import tendermint_types_pb2 as wire
 from tests.unit.tendermint_chain import CHAIN, START, key, steady
 
 SECP256K1_ORDER = 0xFFFFFFFF_FFFFFFFF_FFFFFFFF_FFFFFFFE_BAAEDCE6_AF48A03B_BFD25E8C_D0364141

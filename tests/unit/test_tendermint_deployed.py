@@ -11,13 +11,13 @@ from dataclasses import replace
 
 import pytest
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.tendermint.commit import Flag
-from causeway.commitments.tendermint.encoding import SECOND
-from causeway.commitments.tendermint.errors import ClientExpired, InvalidHeader
-from causeway.commitments.tendermint.keys import KeyType
-from causeway.commitments.tendermint.trust import TrustedHeader, TrustOptions, deployed_rule, verify_header
-from causeway.commitments.tendermint.update import decode_header_update
+from causeway.proofs.errors import ProofError
+from causeway.proofs.tendermint.commit import Flag
+from causeway.proofs.tendermint.encoding import SECOND
+from causeway.proofs.tendermint.errors import ClientExpired, InvalidHeader
+from causeway.proofs.tendermint.keys import KeyType
+from causeway.proofs.tendermint.trust import TrustedHeader, TrustOptions, deployed_rule, verify_header
+from causeway.proofs.tendermint.update import decode_header_update
 
 UPDATE = base64.b64decode(
     "CvQHCpQCCgQICxABEgtjb3Ntb3NodWItNBj0BCIMCMiQnPsFENyatJMBKgISADIgBWo8fQh3uDNFGw+fuXmf+aFMSLvzljeaBJSXvNrz+ug6IIfC"

@@ -8,18 +8,18 @@ from hashlib import sha256
 import pytest
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from causeway.commitments.errors import MalformedProof
-from causeway.commitments.tendermint.building import CONSENSUS_HASH
-from causeway.commitments.tendermint.commit import Flag, decode_signed_header, vote_sign_bytes
-from causeway.commitments.tendermint.encoding import NO_TIME, SECOND, timestamp
-from causeway.commitments.tendermint.header import BlockId, Header, revision_of
-from causeway.commitments.tendermint.keys import KeyType, PublicKey
-from causeway.commitments.tendermint.light_client import Wanted
-from causeway.commitments.tendermint.rpc import time_from_text
-from causeway.commitments.tendermint.simple_merkle import simple_root
-from causeway.commitments.tendermint.update import decode_header_update
-from causeway.commitments.tendermint.validators import Validator, ValidatorSet
-from causeway.commitments.wire import tendermint_types_pb2 as wire
+from causeway.proofs.errors import MalformedProof
+from causeway.proofs.tendermint.building import CONSENSUS_HASH
+from causeway.proofs.tendermint.commit import Flag, decode_signed_header, vote_sign_bytes
+from causeway.proofs.tendermint.encoding import NO_TIME, SECOND, timestamp
+from causeway.proofs.tendermint.header import BlockId, Header, revision_of
+from causeway.proofs.tendermint.keys import KeyType, PublicKey
+from causeway.proofs.tendermint.light_client import Wanted
+from causeway.proofs.tendermint.rpc import time_from_text
+from causeway.proofs.tendermint.simple_merkle import simple_root
+from causeway.proofs.tendermint.update import decode_header_update
+from causeway.proofs.tendermint.validators import Validator, ValidatorSet
+from causeway.proofs.wire import tendermint_types_pb2 as wire
 from tests.unit.tendermint_chain import CHAIN, START, Chain, steady
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from causeway.commitments.errors import MalformedProof
-from causeway.commitments.tendermint.building import sign_header
-from causeway.commitments.tendermint.commit import SignedHeader
-from causeway.commitments.tendermint.header import BlockId
-from causeway.commitments.tendermint.rpc import signed_header_from_json, validators_from_json
-from causeway.commitments.tendermint.validators import ValidatorSet
+from causeway.proofs.errors import MalformedProof
+from causeway.proofs.tendermint.building import sign_header
+from causeway.proofs.tendermint.commit import SignedHeader
+from causeway.proofs.tendermint.header import BlockId
+from causeway.proofs.tendermint.rpc import signed_header_from_json, validators_from_json
+from causeway.proofs.tendermint.validators import ValidatorSet
 from tests.unit.tendermint_chain import steady
 
 

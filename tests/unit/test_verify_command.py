@@ -15,16 +15,16 @@ from typing import Any
 import pytest
 
 from causeway.cli import main
-from causeway.commitments.documents.kinds import KINDS
-from causeway.commitments.documents.reading import document_of
-from causeway.commitments.documents.trust import IC_MAINNET_KEY, TRUST_KINDS
-from causeway.commitments.documents.verdict import judge
-from causeway.commitments.ic.bls import public_key_to_der
-from causeway.commitments.ic.cbor_reader import MAP, SELF_DESCRIBED, cbor_bytes, cbor_head, cbor_text
-from causeway.commitments.ic.certification import root_subnet_of
-from causeway.commitments.substrate.compact import encode_compact
-from causeway.commitments.tendermint.states import decode_consensus_state
-from causeway.commitments.wire.ibc_merkle_proof_pb2 import MerkleProof
+from causeway.proofs.documents.kinds import KINDS
+from causeway.proofs.documents.reading import document_of
+from causeway.proofs.documents.trust import IC_MAINNET_KEY, TRUST_KINDS
+from causeway.proofs.documents.verdict import judge
+from causeway.proofs.ic.bls import public_key_to_der
+from causeway.proofs.ic.cbor_reader import MAP, SELF_DESCRIBED, cbor_bytes, cbor_head, cbor_text
+from causeway.proofs.ic.certification import root_subnet_of
+from causeway.proofs.substrate.compact import encode_compact
+from causeway.proofs.tendermint.states import decode_consensus_state
+from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
 from tests.unit.proof_documents import (
     OTHER,
     ROOT_KEY,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.mmr.mountain_range import MountainRange, leaf_hash
-from causeway.commitments.mmr.proof import prove_leaves
-from causeway.commitments.substrate.errors import (
+from causeway.proofs.errors import ProofError
+from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
+from causeway.proofs.mmr.proof import prove_leaves
+from causeway.proofs.substrate.errors import (
     BadProof,
     FailedToDecode,
     InvalidCall,
@@ -18,10 +18,10 @@ from causeway.commitments.substrate.errors import (
     MissingValue,
     UnusedNodesInTheProof,
 )
-from causeway.commitments.substrate.proof import prove
-from causeway.commitments.substrate.trie import Trie
-from causeway.commitments.substrate.xdm_confirmation import verify_cross_domain_message
-from causeway.commitments.substrate.xdm_messages import (
+from causeway.proofs.substrate.proof import prove
+from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.xdm_confirmation import verify_cross_domain_message
+from causeway.proofs.substrate.xdm_messages import (
     CONSENSUS,
     ChainId,
     CollectedFee,
@@ -30,7 +30,7 @@ from causeway.commitments.substrate.xdm_messages import (
     Message,
     WeightTag,
 )
-from causeway.commitments.substrate.xdm_proofs import (
+from causeway.proofs.substrate.xdm_proofs import (
     INBOX_RESPONSES,
     OUTBOX,
     ConsensusChainMmrProof,

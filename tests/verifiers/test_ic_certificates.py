@@ -6,19 +6,19 @@ from typing import Any
 
 import pytest
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.ic.bls import SecretKey, public_key_to_der
-from causeway.commitments.ic.cbor_reader import cbor_bytes, cbor_head, cbor_text
-from causeway.commitments.ic.certificate import (
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ic.bls import SecretKey, public_key_to_der
+from causeway.proofs.ic.cbor_reader import cbor_bytes, cbor_head, cbor_text
+from causeway.proofs.ic.certificate import (
     Certificate,
     Delegation,
     certification_message,
     decode_certificate,
     encode_certificate,
 )
-from causeway.commitments.ic.certification import certify, state_tree, verify_certificate
-from causeway.commitments.ic.delegation import RangesForm, delegate
-from causeway.commitments.ic.hash_tree import (
+from causeway.proofs.ic.certification import certify, state_tree, verify_certificate
+from causeway.proofs.ic.delegation import RangesForm, delegate
+from causeway.proofs.ic.hash_tree import (
     EMPTY,
     Fork,
     HashTree,
@@ -30,10 +30,10 @@ from causeway.commitments.ic.hash_tree import (
     digest,
     leaves,
 )
-from causeway.commitments.ic.leb128 import encode_leb128
-from causeway.commitments.ic.lookup import lookup
-from causeway.commitments.ic.pruning import prune
-from causeway.commitments.ic.stream_tree import index_label
+from causeway.proofs.ic.leb128 import encode_leb128
+from causeway.proofs.ic.lookup import lookup
+from causeway.proofs.ic.pruning import prune
+from causeway.proofs.ic.stream_tree import index_label
 from tests.unit.ic_certification import (
     BEGIN,
     CANISTER,

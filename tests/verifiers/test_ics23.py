@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.ics23.proof_specs import PROOF_SPECS
-from causeway.commitments.ics23.verify import verify_membership, verify_non_membership
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ics23.proof_specs import PROOF_SPECS
+from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
 from tests.property.ics23_trees import build_iavl, build_simple
 from tests.verifiers.conftest import Node
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from scalecodec.base import RuntimeConfigurationObject
 
-from causeway.commitments.substrate.compact import compact_column, encode_compact
-from causeway.commitments.substrate.node import StateVersion
-from causeway.commitments.substrate.ordered import ordered_key, ordered_root
-from causeway.commitments.substrate.proof import prove, read_storage_proof
-from causeway.commitments.substrate.trie import Trie
+from causeway.proofs.substrate.compact import compact_column, encode_compact
+from causeway.proofs.substrate.node import StateVersion
+from causeway.proofs.substrate.ordered import ordered_key, ordered_root
+from causeway.proofs.substrate.proof import prove, read_storage_proof
+from causeway.proofs.substrate.trie import Trie
 from tests.conformance.substrate_vectors import vectors
 
 SCRIPT = "substrate.mjs"

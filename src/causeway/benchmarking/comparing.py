@@ -21,7 +21,7 @@ ORDER: dict[str, list[str]] = {
     "input_counters": ["first", "second"],
     "output_counters": ["first", "second"],
     "lanes": ["remote", "chain"],
-    "canisters": ["canister"],
+    "accounts": ["program"],
     "roots": ["chain", "remote"],
 }
 """The key of each table, by which two are compared; transfers lie in it in the files, too."""

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.commitments.hashing import binary_rows
 from causeway.model.ingress_call import CALL_METHOD, encode_calls
 from causeway.model.order import U64
 from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
@@ -20,6 +19,7 @@ from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.network.deploy import cut
 from causeway.pipeline.bucket import Deployment
 from causeway.programs.runner import Programs
+from causeway.proofs.hashing import binary_rows
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.ic.registry import subnet_positions
 

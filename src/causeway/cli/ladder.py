@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from causeway.commitments.documents.document import Track
-    from causeway.commitments.documents.verdict import Verdict
-    from causeway.commitments.steps import Step
+    from causeway.proofs.documents.document import Track
+    from causeway.proofs.documents.verdict import Verdict
+    from causeway.proofs.steps import Step
 
 MOST_TRACKS = 20
 """Ways that are drawn; of a long batch the others are only counted."""

@@ -234,7 +234,7 @@ def _call(store: ZoneStore, data: bytes) -> str:
     call = decode_call(data)
     names = store.opened.program_names
     sender, receiver = (names.get(call[side], str(call[side])) for side in ("sender", "receiver"))
-    cycles = _cycles(call["cycles_high"], call["cycles_low"])
+    cycles = _cycles(call["amount_high"], call["amount_low"])
     return f"{sender} calls {call['method']} of {receiver}, payload of {len(call['payload']):,} bytes{cycles}"
 
 

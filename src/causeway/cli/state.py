@@ -111,7 +111,7 @@ def overview(tables: LakeTables, height: int | None, chain: str | None) -> list[
     return [{"table": name, "rows": found.get(name, 0)} for name in names]
 
 
-ORDER = ("chain", "remote", "substream", "canister", "receiver", "sender", "first", "second", "index", "height")
+ORDER = ("chain", "remote", "substream", "program", "receiver", "sender", "first", "second", "index", "height")
 """Columns that rows are sorted by, where they have them."""
 
 

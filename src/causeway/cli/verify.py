@@ -14,7 +14,7 @@ from causeway.cli.ladder import ladder, readable
 from causeway.cli.watch import results
 
 if TYPE_CHECKING:
-    from causeway.commitments.documents.verdict import Verdict
+    from causeway.proofs.documents.verdict import Verdict
 
 
 def command(
@@ -55,9 +55,9 @@ def command(
 
     [bold]Example[/bold]: causeway verify certificate.cbor --trust ic-mainnet --explain
     """
-    from causeway.commitments.documents.reading import claim_of, read_document
-    from causeway.commitments.documents.trust import read_trust
-    from causeway.commitments.documents.verdict import judge
+    from causeway.proofs.documents.reading import claim_of, read_document
+    from causeway.proofs.documents.trust import read_trust
+    from causeway.proofs.documents.verdict import judge
 
     given: dict[str, Any] = dict(claim_of(text) for text in claims or ())
     given.update({name: value for name, value in (("kind", kind), ("spec", spec)) if value is not None})

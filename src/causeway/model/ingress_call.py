@@ -36,8 +36,8 @@ class Calls(NamedTuple):
     """What ``decode_calls`` found, one element a payload; where ``valid`` is false the rest is zero or empty."""
 
     receivers: U64Array
-    cycles_high: U64Array
-    cycles_low: U64Array
+    amount_high: U64Array
+    amount_low: U64Array
     methods: pa.StringArray
     bodies: pa.BinaryArray
     valid: npt.NDArray[np.bool_]
@@ -45,14 +45,14 @@ class Calls(NamedTuple):
 
 def encode_calls(
     receivers: U64Array,
-    cycles_high: U64Array | int,
-    cycles_low: U64Array | int,
+    amount_high: U64Array | int,
+    amount_low: U64Array | int,
     method: str | pa.Array,
     bodies: pa.BinaryArray,
 ) -> pa.BinaryArray:
     """Return the payloads of calls.
 
-    ``receivers``: n program numbers. ``cycles_high``, ``cycles_low``: the upper and lower 64 bits of the cycles,
+    ``receivers``: n program numbers. ``amount_high``, ``amount_low``: the upper and lower 64 bits of the cycles,
     n numbers or one for all. ``method``: one name for all, or n names (string or dictionary of string). ``bodies``:
     n byte strings.
 
@@ -69,7 +69,7 @@ def encode_calls(
     if total > _MAX_TOTAL_BYTES:
         raise InvalidInput(f"payloads: {total} bytes in one array; at most {_MAX_TOTAL_BYTES} fit, encode in parts")
     header = np.empty((count, HEADER_BYTES), dtype=np.uint8)
-    for start, column in ((0, receivers), (8, cycles_high), (16, cycles_low)):
+    for start, column in ((0, receivers), (8, amount_high), (16, amount_low)):
         words = np.ascontiguousarray(np.broadcast_to(np.asarray(column, dtype=np.uint64), (count,)).astype(">u8"))
         header[:, start : start + 8] = words.view(np.uint8).reshape(count, 8)
     header[:, 24] = name_bytes

@@ -41,7 +41,7 @@ class Via(IntEnum):
     """By which way a message came to its receiver's queue."""
 
     NONE = 0
-    XNET = 1
+    LANE = 1
     LOOPBACK = 2
     SYNTHETIC = 3
     INGRESS = 4

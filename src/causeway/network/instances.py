@@ -28,7 +28,7 @@ def program_state(lake: Lake, manifest: Manifest, topology: Topology, name: str)
         return None
     for path in manifest.state.get(f"program_{program}", {}).values():
         table = lake.storage.read_table(path)
-        rows = table.filter(pc.equal(table["canister"], found[0]["number"])).to_pylist()
+        rows = table.filter(pc.equal(table["program"], found[0]["number"])).to_pylist()
         if rows:
             scalar = issubclass(program_class(program), Program)
             return cbor2.loads(rows[0]["state"])[0] if scalar else rows[0]

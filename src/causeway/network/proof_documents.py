@@ -6,12 +6,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from causeway.commitments.ics23.entries import Entries
-from causeway.commitments.tendermint.header import Header
-from causeway.commitments.tendermint.trust import TrustedHeader
-from causeway.commitments.tendermint.update import HeaderUpdate
 from causeway.model.errors import InvalidInput
 from causeway.network.proving import ZoneStore
+from causeway.proofs.ics23.entries import Entries
+from causeway.proofs.tendermint.header import Header
+from causeway.proofs.tendermint.trust import TrustedHeader
+from causeway.proofs.tendermint.update import HeaderUpdate
 from causeway.protocols.ibc.client import NO_ROOT
 from causeway.protocols.ibc.keys import Purpose
 

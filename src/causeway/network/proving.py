@@ -23,17 +23,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.commitments.hashing import binary_rows
-from causeway.commitments.ics23.columns import data_bytes, joined
-from causeway.commitments.ics23.entries import Entries
-from causeway.commitments.ics23.levels import Levels, Positions
-from causeway.commitments.ics23.range_proof import encode_range_proof
-from causeway.commitments.ics23.simple_leaves import leaf_digests
-from causeway.commitments.ics23.simple_store import SIMPLE_LEAF_OP, sibling_steps
-from causeway.commitments.ics23.store_proofs import ProvableStore
-from causeway.commitments.limits import MAX_PROOF_BYTES
-from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
-from causeway.commitments.wire.ics23_pb2 import CommitmentProof
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.order import U64
@@ -41,7 +30,18 @@ from causeway.network.document import shown
 from causeway.network.opened import OpenedLake
 from causeway.network.pushed import PushedEntries
 from causeway.pipeline.lake import LakeError, Manifest
-from causeway.protocols.contract import CANISTERS_SCHEMA, PROGRAM_TABLE
+from causeway.proofs.hashing import binary_rows
+from causeway.proofs.ics23.columns import data_bytes, joined
+from causeway.proofs.ics23.entries import Entries
+from causeway.proofs.ics23.levels import Levels, Positions
+from causeway.proofs.ics23.range_proof import encode_range_proof
+from causeway.proofs.ics23.simple_leaves import leaf_digests
+from causeway.proofs.ics23.simple_store import SIMPLE_LEAF_OP, sibling_steps
+from causeway.proofs.ics23.store_proofs import ProvableStore
+from causeway.proofs.limits import MAX_PROOF_BYTES
+from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
+from causeway.proofs.wire.ics23_pb2 import CommitmentProof
+from causeway.protocols.contract import ACCOUNTS_SCHEMA, PROGRAM_TABLE
 from causeway.protocols.ibc.entries import values_of
 from causeway.protocols.ibc.keys import HEAD_KEY, INDEX_BYTES, MAX_INDEX, TAIL_KEY, Purpose, queue_name
 from causeway.protocols.ibc.state import (
@@ -371,7 +371,7 @@ def _state(opened: OpenedLake, position: int, manifest: Manifest) -> State:
     programs = {
         # Of a program's table only the first column is known here; a file has its own columns.
         name.removeprefix(PROGRAM_TABLE): opened.state_rows(
-            manifest, name, position, pa.schema([CANISTERS_SCHEMA.field("canister")])
+            manifest, name, position, pa.schema([ACCOUNTS_SCHEMA.field("program")])
         )
         for name in opened.state_names()
         if name.startswith(PROGRAM_TABLE)

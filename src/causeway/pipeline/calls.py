@@ -100,7 +100,7 @@ def calls(rows: DataFrame) -> DataFrame:
     )
     sent = request & _bit(Event.SENT)
     received = request & _bit(Event.RECEIVED)
-    over_lane = F.col("via").isin(int(Via.XNET), int(Via.LOOPBACK))
+    over_lane = F.col("via").isin(int(Via.LANE), int(Via.LOOPBACK))
     executed = request & _bit(Event.EXECUTED)
     ended = response & _bit(Event.RECEIVED)
     dropped = _bit(Event.DROPPED)

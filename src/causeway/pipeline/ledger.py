@@ -170,7 +170,7 @@ def _content(transfers: DataFrame) -> DataFrame:
         "substream",
         "index",
         F.sha2("payload", 256).alias("payload_hash"),
-        digits("cycles_high", "cycles_low").alias("amount"),
+        digits("amount_high", "amount_low").alias("amount"),
     )
 
 

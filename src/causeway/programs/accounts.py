@@ -42,16 +42,16 @@ def settle(accounts: Frame, inputs: Frame, answers: Frame | None, calls: Frame |
     goes to ``balance_over``.
     """
     response = np.flatnonzero(inputs["kind"] == Kind.RESPONSE)
-    parts = [_moving(response, inputs.select(["cycles_high", "cycles_low"]).take(response), "cycles", COMING)]
-    if calls is not None and "cycles_low" in calls:
-        parts.append(_moving(calls["row"], calls, "cycles", GOING))
+    parts = [_moving(response, inputs.select(["amount_high", "amount_low"]).take(response), "amount", COMING)]
+    if calls is not None and "amount_low" in calls:
+        parts.append(_moving(calls["row"], calls, "amount", GOING))
     if answers is not None and "accepted_low" in answers:
         parts.append(_moving(answers["row"], answers, "accepted", TAKEN))
     rows, step, high, low = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     if len(rows) == 0:
         return accounts
     order = stable_order(rows.astype(np.uint64), step)
-    account = np.searchsorted(accounts["canister"], inputs["receiver"][rows[order]])
+    account = np.searchsorted(accounts["program"], inputs["receiver"][rows[order]])
     return _moved(accounts, account, step[order], high[order], low[order])
 
 

@@ -25,7 +25,7 @@ class Caller(VectorProgram):
 
     schema: ClassVar[pa.Schema] = pa.schema(
         [
-            pa.field("canister", pa.uint64(), nullable=False),
+            pa.field("program", pa.uint64(), nullable=False),
             pa.field("answered", pa.uint64(), nullable=False),
             pa.field("rejected", pa.uint64(), nullable=False),
             pa.field("malformed", pa.uint64(), nullable=False),
@@ -70,7 +70,7 @@ class PingPong(VectorProgram):
         )
         if len(asked):
             started, _ = calls_asked_for(batch, asked)
-            calls = calls.with_columns(cycles_high=np.uint64(0), cycles_low=np.uint64(0))
+            calls = calls.with_columns(amount_high=np.uint64(0), amount_low=np.uint64(0))
             calls = _merged(started, calls.select(started.names))
         return Effects(state, answers=echoes(batch), calls=calls)
 
@@ -92,8 +92,8 @@ def calls_asked_for(batch: Frame, asked: npt.NDArray[np.int64]) -> tuple[Frame, 
             "receiver": decoded.receivers,
             "method": _as_dictionary(decoded.methods),
             "payload": decoded.bodies,
-            "cycles_high": decoded.cycles_high,
-            "cycles_low": decoded.cycles_low,
+            "amount_high": decoded.amount_high,
+            "amount_low": decoded.amount_low,
         },
         len(asked),
     )
@@ -113,5 +113,5 @@ def _counted(state: Frame, column: str, batch: Frame, rows: npt.NDArray[np.int64
     counts: npt.NDArray[np.uint64] = state[column]
     if len(rows) == 0:
         return counts
-    places = np.searchsorted(state["canister"], batch["receiver"][rows])
+    places = np.searchsorted(state["program"], batch["receiver"][rows])
     return counts + np.bincount(places, minlength=len(counts)).astype(np.uint64)

@@ -43,7 +43,7 @@ class Faulty(Program):
         decoded = decode_calls(pa.array([message.payload], pa.binary()))
         if message.method != CALL_METHOD or not decoded.valid[0]:
             raise ValueError(f"method {message.method} with {len(message.payload)} bytes is no call")
-        cycles = (int(decoded.cycles_high[0]) << 64) + int(decoded.cycles_low[0])
+        cycles = (int(decoded.amount_high[0]) << 64) + int(decoded.amount_low[0])
         body = decoded.bodies[0].as_py()
         context.call(int(decoded.receivers[0]), decoded.methods[0].as_py(), body, cycles=cycles)
 

@@ -19,8 +19,8 @@ OUTPUT_FIELDS: list[tuple[str, Any]] = [
     ("sender", np.uint64),
     ("receiver", np.uint64),
     ("callback", np.uint64),
-    ("cycles_high", np.uint64),
-    ("cycles_low", np.uint64),
+    ("amount_high", np.uint64),
+    ("amount_low", np.uint64),
     ("code", np.uint8),
     ("deadline", np.uint32),
 ]
@@ -60,8 +60,8 @@ def answer_rows(
 ) -> Frame:
     """Return the responses to the requests at ``rows``; all cycles go back unless ``refund`` says otherwise."""
     length = len(rows)
-    asked = inputs.select(["sender", "receiver", "callback", "cycles_high", "cycles_low", "deadline"]).take(rows)
-    high, low = refund if refund is not None else (asked["cycles_high"], asked["cycles_low"])
+    asked = inputs.select(["sender", "receiver", "callback", "amount_high", "amount_low", "deadline"]).take(rows)
+    high, low = refund if refund is not None else (asked["amount_high"], asked["amount_low"])
     return Frame(
         {
             "row": rows,
@@ -69,8 +69,8 @@ def answer_rows(
             "sender": asked["receiver"],
             "receiver": asked["sender"],
             "callback": asked["callback"],
-            "cycles_high": high,
-            "cycles_low": low,
+            "amount_high": high,
+            "amount_low": low,
             "code": code if isinstance(code, np.ndarray) else repeated(np.uint8(code), length),
             "deadline": asked["deadline"],
             "method": repeated_text("", length),
@@ -86,9 +86,9 @@ def from_records(records: list[Mapping[str, Any]]) -> Frame:
         return NO_OUTPUTS
     columns: dict[str, Any] = {}
     for name, kind in OUTPUT_FIELDS:
-        if name == "cycles_high":
+        if name == "amount_high":
             values = [record["cycles"] // WORD for record in records]
-        elif name == "cycles_low":
+        elif name == "amount_low":
             values = [record["cycles"] % WORD for record in records]
         else:
             values = [record[name] for record in records]

@@ -99,7 +99,7 @@ class Programs:
         balances = [words_of(self._balances.get(number, 0)) for number in programs.tolist()]
         accounts = Frame(
             {
-                "canister": programs,
+                "program": programs,
                 "next_callback": np.zeros(len(programs), dtype=np.uint64),
                 **{
                     name: np.array([words[place] for words in balances], dtype=np.uint64)

@@ -29,7 +29,7 @@ from causeway.programs.scalar import (
 )
 
 SCALAR_SCHEMA = pa.schema(
-    [pa.field("canister", pa.uint64(), nullable=False), pa.field("state", pa.binary(), nullable=False)]
+    [pa.field("program", pa.uint64(), nullable=False), pa.field("state", pa.binary(), nullable=False)]
 )
 """``state``: canonical CBOR of [the program's state, notes of open calls by callback, open requests by
 ``Request.ref``]."""
@@ -47,7 +47,7 @@ class ScalarRunner:
     def initial_state(self, instances: npt.NDArray[np.uint64]) -> Frame:
         """Return the state of new ``instances`` (ascending numbers)."""
         blobs = [_encode(self._instance(number).initial_state(), {}, {}) for number in instances.tolist()]
-        return Frame({"canister": instances, "state": pa.array(blobs, pa.binary())}, len(instances))
+        return Frame({"program": instances, "state": pa.array(blobs, pa.binary())}, len(instances))
 
     def _instance(self, number: int) -> Program:
         return self._program(self._options.get(number, {}))
@@ -79,7 +79,7 @@ def _messages(inputs: Frame) -> list[tuple[Any, ...]]:
     columns = [inputs[name].tolist() for name in numbers]
     cycles = [
         high * WORD + low
-        for high, low in zip(inputs["cycles_high"].tolist(), inputs["cycles_low"].tolist(), strict=True)
+        for high, low in zip(inputs["amount_high"].tolist(), inputs["amount_low"].tolist(), strict=True)
     ]
     return list(zip(*columns, cycles, inputs["method"].to_pylist(), inputs["payload"].to_pylist(), strict=True))
 
@@ -91,7 +91,7 @@ class _Work:
         self.accounts = accounts
         self.next_callback = accounts["next_callback"].copy()
         self.balance = [accounts[name].copy() for name in BALANCE]
-        self.numbers = state["canister"]
+        self.numbers = state["program"]
         self.blobs = state["state"].to_pylist()
         self.records: list[Mapping[str, Any]] = []
         self.failed_rows: list[int] = []
@@ -105,7 +105,7 @@ class _Work:
             from_records(self.records),
             failures(self.failed_rows, self.failed_texts),
             accounts,
-            Frame({"canister": self.numbers, "state": pa.array(self.blobs, pa.binary())}, len(self.numbers)),
+            Frame({"program": self.numbers, "state": pa.array(self.blobs, pa.binary())}, len(self.numbers)),
         )
 
 
@@ -117,7 +117,7 @@ class _InstanceRun:
         self._number = number
         self._work = work
         self._state_row = int(np.searchsorted(work.numbers, number))
-        self._account_row = int(np.searchsorted(work.accounts["canister"], number))
+        self._account_row = int(np.searchsorted(work.accounts["program"], number))
         self._blob = work.blobs[self._state_row]
         self._load()
         row = self._account_row

@@ -66,7 +66,7 @@ class Transfer(VectorProgram):
 
     schema: ClassVar[pa.Schema] = pa.schema(
         [
-            pa.field("canister", pa.uint64(), nullable=False),
+            pa.field("program", pa.uint64(), nullable=False),
             pa.field("calls", pa.uint64(), nullable=False),
             pa.field("books", pa.binary(), nullable=False),
         ]
@@ -82,14 +82,14 @@ class Transfer(VectorProgram):
         empty = TokenBook(0, NO_BOOKS).encode()
         books = pa.array([empty] * len(instances), pa.binary())
         return Frame(
-            {"canister": instances, "calls": np.zeros(len(instances), dtype=np.uint64), "books": books}, len(instances)
+            {"program": instances, "calls": np.zeros(len(instances), dtype=np.uint64), "books": books}, len(instances)
         )
 
     def handle(self, batch: Frame, state: Frame) -> Effects:
         """Carry out what users, peers and answers ask for, one after the other."""
         groups = groups_of(batch["receiver"])
         numbers = batch["receiver"][groups.starts]
-        places = np.searchsorted(state["canister"], numbers)
+        places = np.searchsorted(state["program"], numbers)
         calls, books = state["calls"].copy(), state["books"].to_pylist()
         names = ("kind", "sender", "callback", "code")
         columns = [*(batch[name].tolist() for name in names), batch["method"].to_pylist(), batch["payload"].to_pylist()]

@@ -45,7 +45,7 @@ class Trial:
         self._state = self._runner.initial_state(numbers)
         self._account = Frame(
             {
-                "canister": numbers,
+                "program": numbers,
                 "next_callback": np.zeros(1, dtype=np.uint64),
                 **{
                     name: np.array([word], dtype=np.uint64)
@@ -94,8 +94,8 @@ class Trial:
                 "sender": np.array([sender], dtype=np.uint64),
                 "receiver": np.array([self._number], dtype=np.uint64),
                 "callback": np.array([callback], dtype=np.uint64),
-                "cycles_high": np.array([cycles // WORD], dtype=np.uint64),
-                "cycles_low": np.array([cycles % WORD], dtype=np.uint64),
+                "amount_high": np.array([cycles // WORD], dtype=np.uint64),
+                "amount_low": np.array([cycles % WORD], dtype=np.uint64),
                 "code": np.array([code], dtype=np.uint8),
                 "deadline": np.zeros(1, dtype=np.uint32),
                 "method": pa.array([method], pa.string()).dictionary_encode(),
@@ -111,7 +111,7 @@ class Trial:
 
 
 def _made(outputs: Frame) -> list[Answer | Call]:
-    numbers = ("kind", "receiver", "callback", "cycles_high", "cycles_low", "code", "deadline")
+    numbers = ("kind", "receiver", "callback", "amount_high", "amount_low", "code", "deadline")
     columns = [outputs[name].tolist() for name in numbers]
     texts = [outputs[name].to_pylist() for name in ("method", "payload")]
     made: list[Answer | Call] = []

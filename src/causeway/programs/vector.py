@@ -1,8 +1,8 @@
 """The vectorised form of a program: one handler call for all messages of all instances in a round.
 
 The result must be the same as if each message were handled alone, in order. ``batch`` has the message columns:
-``kind``, ``sender`` (the peer, or the user), ``receiver`` (the instance), ``callback``, ``cycles_high``,
-``cycles_low``, ``code``, ``deadline``, ``method``, ``payload``; rows of one instance are neighbours, in the order it
+``kind``, ``sender`` (the peer, or the user), ``receiver`` (the instance), ``callback``, ``amount_high``,
+``amount_low``, ``code``, ``deadline``, ``method``, ``payload``; rows of one instance are neighbours, in the order it
 consumes them.
 """
 
@@ -21,7 +21,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, empty_frame, repeated_bytes, repeated_text
 from causeway.model.ledger import Kind
 
-STATELESS = pa.schema([pa.field("canister", pa.uint64(), nullable=False)])
+STATELESS = pa.schema([pa.field("program", pa.uint64(), nullable=False)])
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Effects:
 
     ``answers``: a frame (``row`` of the batch, ``code``, ``payload``, and optionally ``accepted_high``,
     ``accepted_low``), at most one a request, ascending by row. ``calls``: a frame (``row``, ``receiver``, ``method``,
-    ``payload``, and optionally ``cycles_high``, ``cycles_low``), ascending by row. ``state``: the state after, rows
-    ascending by ``canister``.
+    ``payload``, and optionally ``amount_high``, ``amount_low``), ascending by row. ``state``: the state after, rows
+    ascending by ``program``.
     """
 
     state: Frame
@@ -43,7 +43,7 @@ class VectorProgram:
     """Base of vectorised programs. ``options`` maps an instance's number to its options from the scenario."""
 
     schema: ClassVar[pa.Schema] = STATELESS
-    """The state's columns, of types that a root can be made of (``ROOTABLE``); the first is ``canister``."""
+    """The state's columns, of types that a root can be made of (``ROOTABLE``); the first is ``program``."""
 
     def __init__(self, options: Mapping[int, Mapping[str, Any]]) -> None:
         self.options = options
@@ -53,7 +53,7 @@ class VectorProgram:
         if self.schema is STATELESS:
             return empty_frame(STATELESS)
         columns = {item.name: _nothing(item.type, len(instances)) for item in self.schema}
-        return Frame({**columns, "canister": instances}, len(instances))
+        return Frame({**columns, "program": instances}, len(instances))
 
     def handle(self, batch: Frame, state: Frame) -> Effects:
         """Handle all messages of ``batch``."""
@@ -70,8 +70,8 @@ has not."""
 
 def ensure_rootable(name: str, schema: pa.Schema) -> None:
     """Raise ``InvalidInput`` unless a root can be made of states of ``schema``, which program ``name`` declares."""
-    if schema.names[:1] != ["canister"] or schema.types[0] != pa.uint64():
-        raise InvalidInput(f'program "{name}": the first column of its schema must be canister, of type uint64')
+    if schema.names[:1] != ["program"] or schema.types[0] != pa.uint64():
+        raise InvalidInput(f'program "{name}": the first column of its schema must be program, of type uint64')
     if len(set(schema.names)) < len(schema.names):
         raise InvalidInput(f'program "{name}": two columns of its schema have one name')
     for item in schema:

@@ -41,9 +41,9 @@ class VectorRunner:
     def initial_state(self, instances: npt.NDArray[np.uint64]) -> Frame:
         """Return the state of new ``instances`` (ascending numbers)."""
         state = self._program.initial_state(instances)
-        if len(state) == 0 and self.schema.names == ["canister"]:
+        if len(state) == 0 and self.schema.names == ["program"]:
             return empty_frame(self.schema)  # a program that keeps nothing has no rows
-        if not np.array_equal(state["canister"], instances):
+        if not np.array_equal(state["program"], instances):
             raise ValueError("the first state must have one row for each instance, in their order")
         return self._in_schema(instances, state)
 
@@ -71,14 +71,14 @@ class VectorRunner:
 
     def _state(self, before: Frame, after: Frame) -> Frame:
         """Return the state after, in its schema; raise unless it has the instances of ``before``."""
-        if not np.array_equal(before["canister"], after["canister"]):
+        if not np.array_equal(before["program"], after["program"]):
             raise ValueError("the state after must have the instances of the state before, in their order")
-        return self._in_schema(before["canister"], after)
+        return self._in_schema(before["program"], after)
 
     def _in_schema(self, instances: U64, state: Frame) -> Frame:
         """Return a state in the types that its schema says, however the program made it: it has one root."""
         columns = {item.name: _as_type(state[item.name], item.type) for item in self.schema}
-        return Frame({**columns, "canister": instances}, len(instances))
+        return Frame({**columns, "program": instances}, len(instances))
 
 
 def _outcome(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, effects: Effects) -> Outcome:
@@ -172,7 +172,7 @@ def _answers(inputs: Frame, answers: Frame | None) -> Frame | None:
         raise ValueError("answers must name each request at most once")
     accepted = _amounts(answers, "accepted")
     if accepted:
-        high, low = inputs["cycles_high"][rows], inputs["cycles_low"][rows]
+        high, low = inputs["amount_high"][rows], inputs["amount_low"][rows]
         more = (accepted["accepted_high"] > high) | (
             (accepted["accepted_high"] == high) & (accepted["accepted_low"] > low)
         )
@@ -194,7 +194,7 @@ def _calls(inputs: Frame, calls: Frame | None) -> Frame | None:
             "receiver": _whole(calls["receiver"], np.uint64),
             "method": _as_type(calls["method"], pa.dictionary(pa.int32(), pa.string())),
             "payload": _bodies(calls),
-            **_amounts(calls, "cycles"),
+            **_amounts(calls, "amount"),
         },
         len(rows),
     )
@@ -204,7 +204,7 @@ def _responses(inputs: Frame, answers: Frame) -> Frame:
     rows = answers["row"]
     refund = None
     if "accepted_low" in answers:
-        low, high = inputs["cycles_low"][rows], inputs["cycles_high"][rows]
+        low, high = inputs["amount_low"][rows], inputs["amount_high"][rows]
         borrow = (answers["accepted_low"] > low).astype(np.uint64)
         refund = (high - answers["accepted_high"] - borrow, low - answers["accepted_low"])
     return answer_rows(inputs, rows, answers["code"], answers.column("payload"), refund)
@@ -215,7 +215,7 @@ def _requests(inputs: Frame, calls: Frame, accounts: Frame) -> tuple[Frame, Fram
     rows, length = calls["row"], len(calls)
     sender = inputs["receiver"][rows]
     groups = groups_of(sender)
-    account = np.searchsorted(accounts["canister"], sender[groups.starts])
+    account = np.searchsorted(accounts["program"], sender[groups.starts])
     next_callback: U64 = accounts["next_callback"].copy()
     callback = groups.spread(next_callback[account]) + groups.ranks().astype(np.uint64)
     next_callback[account] += groups.counts.astype(np.uint64)
@@ -227,8 +227,8 @@ def _requests(inputs: Frame, calls: Frame, accounts: Frame) -> tuple[Frame, Fram
             "sender": sender,
             "receiver": calls["receiver"],
             "callback": callback,
-            "cycles_high": calls.get("cycles_high", zero),
-            "cycles_low": calls.get("cycles_low", zero),
+            "amount_high": calls.get("amount_high", zero),
+            "amount_low": calls.get("amount_low", zero),
             "code": repeated(np.uint8(0), length),
             "deadline": repeated(np.uint32(0), length),
             "method": calls["method"],

@@ -134,9 +134,9 @@ class StateTable:
         return self.owner in self.programs
 
 
-CANISTERS_SCHEMA = pa.schema(
+ACCOUNTS_SCHEMA = pa.schema(
     [
-        pa.field("canister", pa.uint64(), nullable=False),
+        pa.field("program", pa.uint64(), nullable=False),
         pa.field("next_callback", pa.uint64(), nullable=False),
         pa.field("balance_over", pa.uint64(), nullable=False),
         pa.field("balance_high", pa.uint64(), nullable=False),
@@ -151,9 +151,9 @@ PROGRAM_TABLE = "program_"
 
 
 def program_tables(schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:
-    """Return the state tables of the program classes with these schemas (first column ``canister``)."""
+    """Return the state tables of the program classes with these schemas (first column ``program``)."""
     return {
-        PROGRAM_TABLE + name: StateTable(schema, "canister", (), ("canister",))
+        PROGRAM_TABLE + name: StateTable(schema, "program", (), ("program",))
         for name, schema in sorted(schemas.items())
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from causeway.commitments.tendermint.trust import TrustedHeader
+from causeway.proofs.tendermint.trust import TrustedHeader
 
 MOST_LISTED = 10_000
 """Entries that are listed one by one at most, whatever ranges a lake names: the first ones. Others wait their turn."""

@@ -15,16 +15,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.protobuf import parse_canonical
-from causeway.commitments.tendermint.commit import (
-    MORE_THAN_TWO_THIRDS,
-    check_signed_header,
-    require_power,
-    verify_signatures,
-)
-from causeway.commitments.tendermint.update import decode_header_update
-from causeway.commitments.wire import ibc_queue_pb2 as wire
 from causeway.model.errors import InvalidInput
 from causeway.network.directory import Directory, unknown
 from causeway.network.document import validated
@@ -34,6 +24,16 @@ from causeway.network.scenario import Scenario
 from causeway.network.script import scripted_traffic
 from causeway.network.traffic_settings import ScriptSection
 from causeway.pipeline.lake import Lake, Manifest
+from causeway.proofs.errors import ProofError
+from causeway.proofs.protobuf import parse_canonical
+from causeway.proofs.tendermint.commit import (
+    MORE_THAN_TWO_THIRDS,
+    check_signed_header,
+    require_power,
+    verify_signatures,
+)
+from causeway.proofs.tendermint.update import decode_header_update
+from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.client import validators
 from causeway.protocols.ibc.external import OUTSIDER, RELAY_PORT
 from causeway.service.mempool import MOST_WAITING, Mempool, Message, forget, pooled, record

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.tendermint.update import decode_header_update
-from causeway.commitments.wire import ibc_queue_pb2 as wire
 from causeway.model.errors import InvalidInput
+from causeway.proofs.errors import ProofError
+from causeway.proofs.tendermint.update import decode_header_update
+from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.errors import IbcError
 from causeway.protocols.ibc.keys import Part, Purpose, parse_key
 from causeway.protocols.ibc.values import decode_position

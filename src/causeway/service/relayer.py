@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.ics23.proof_specs import TENDERMINT_SPEC
-from causeway.commitments.ics23.verify import verify_membership
-from causeway.commitments.tendermint.errors import ClientExpired, ConnectionFrozen
-from causeway.commitments.tendermint.light_client import LightClient, Wanted, bisection
-from causeway.commitments.tendermint.trust import TrustOptions
-from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
-from causeway.commitments.wire import ibc_queue_pb2 as wire
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
+from causeway.proofs.ics23.verify import verify_membership
+from causeway.proofs.tendermint.errors import ClientExpired, ConnectionFrozen
+from causeway.proofs.tendermint.light_client import LightClient, Wanted, bisection
+from causeway.proofs.tendermint.trust import TrustOptions
+from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
+from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.errors import IbcError
 from causeway.protocols.ibc.keys import Key, Part, Purpose, index_key
 from causeway.protocols.ibc.values import decode_packet

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from causeway.commitments.errors import ProofError
 from causeway.model.errors import InvalidInput
+from causeway.proofs.errors import ProofError
 from causeway.service.client import LakeClient, ServiceError
 from causeway.service.faults import Faults, FaultSettings
 from causeway.service.lanes import Rules, rules_of

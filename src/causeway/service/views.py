@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from causeway.commitments.tendermint.update import decode_header_update
-from causeway.commitments.wire.ics23_pb2 import CommitmentProof
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.model.ledger import Event, Kind
@@ -22,6 +20,8 @@ from causeway.model.order import groups_of
 from causeway.network.opened import OpenedLake
 from causeway.network.proving import ZoneStore, store_at
 from causeway.pipeline.lake import Manifest
+from causeway.proofs.tendermint.update import decode_header_update
+from causeway.proofs.wire.ics23_pb2 import CommitmentProof
 from causeway.protocols.ibc.external import OUTSIDER
 from causeway.protocols.ibc.fees import COUNTS
 from causeway.protocols.ibc.keys import MAX_INDEX, Purpose, index_key

@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from causeway.commitments.hashing import Digests
-from causeway.commitments.merkle import merkle_roots
 from causeway.model.frame import Frame
 from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import U64, Groups, Rows
+from causeway.proofs.hashing import Digests
+from causeway.proofs.merkle import merkle_roots
 from causeway.protocols.ic.commitment import message_leaves
 
 COMPRESSION = "lz4"
@@ -36,7 +36,7 @@ RECEIVED = int(Event.RECEIVED | Event.EXECUTED)
 ANSWERED = int(Event.RECEIVED | Event.EXECUTED | Event.ANSWERED)
 """What happens to a request and to a response in one round."""
 
-XNET, LOOPBACK = int(Via.XNET), int(Via.LOOPBACK)
+XNET, LOOPBACK = int(Via.LANE), int(Via.LOOPBACK)
 
 
 def _schema(**columns: pa.DataType) -> pa.Schema:
@@ -51,8 +51,8 @@ MESSAGE = {
     "sender": NUMBER,
     "receiver": NUMBER,
     "callback": NUMBER,
-    "cycles_high": NUMBER,
-    "cycles_low": NUMBER,
+    "amount_high": NUMBER,
+    "amount_low": NUMBER,
     "code": SMALL,
     "deadline": CHAIN,
     "method": TEXT,
@@ -66,7 +66,7 @@ SCHEMAS: Mapping[str, pa.Schema] = {
     "input_counters": _schema(**COUNTERS),
     "output_counters": _schema(**COUNTERS),
     "lanes": _schema(chain=CHAIN, remote=CHAIN, begin=NUMBER, next_index=NUMBER, signals_begin=NUMBER, expected=NUMBER),
-    "canisters": _schema(canister=NUMBER, next_callback=NUMBER),
+    "accounts": _schema(program=NUMBER, next_callback=NUMBER),
     "events": _schema(
         chain=CHAIN,
         events=pa.uint16(),
@@ -87,10 +87,10 @@ SCHEMAS: Mapping[str, pa.Schema] = {
 """Tables and their columns, as in the lake. Counters: input queues by (receiver, sender), output queues by (sender,
 receiver)."""
 
-TABLES = ("transfers", "input_counters", "output_counters", "lanes", "canisters")
+TABLES = ("transfers", "input_counters", "output_counters", "lanes", "accounts")
 """What a round reads, besides ``hosts``."""
 
-HOSTS_SCHEMA = _schema(canister=NUMBER, chain=CHAIN)
+HOSTS_SCHEMA = _schema(program=NUMBER, chain=CHAIN)
 """Where each canister lives; it does not change."""
 
 MANIFEST = "manifest.json"

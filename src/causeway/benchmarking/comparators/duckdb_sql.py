@@ -34,7 +34,7 @@ FROM read_parquet($transfers) t
 
 PRODUCED = f"""
 CREATE OR REPLACE TEMP TABLE produced AS
-SELECT {RESPONSE} AS kind, receiver AS sender, sender AS receiver, callback, cycles_high, cycles_low, 0 AS code,
+SELECT {RESPONSE} AS kind, receiver AS sender, sender AS receiver, callback, amount_high, amount_low, 0 AS code,
        deadline, '' AS method, payload, place
 FROM received WHERE kind = {REQUEST}
 UNION ALL
@@ -88,7 +88,7 @@ COPIES = {
     "transfers": f"""
 SELECT r.chain::UINTEGER AS chain, r.remote::UINTEGER AS remote, 0::UBIGINT AS substream,
        (l.first + r.rank)::UBIGINT AS index, r.kind::UTINYINT AS kind, r.sender, r.receiver,
-       r.callback::UBIGINT AS callback, r.cycles_high::UBIGINT AS cycles_high, r.cycles_low::UBIGINT AS cycles_low,
+       r.callback::UBIGINT AS callback, r.amount_high::UBIGINT AS amount_high, r.amount_low::UBIGINT AS amount_low,
        r.code::UTINYINT AS code, r.deadline::UINTEGER AS deadline, r.method, r.payload,
        (coalesce(c.next_index, {BASE}) + r.rank - q.rank)::UBIGINT AS queue_index, $tick::UBIGINT AS sent_tick
 FROM routed r JOIN lanes_after l ON l.chain = r.chain AND l.remote = r.remote
@@ -111,7 +111,7 @@ FULL JOIN (SELECT receiver AS first, sender AS second, count(*) AS count FROM re
 SELECT coalesce(c.first, q.sender) AS first, coalesce(c.second, q.receiver) AS second,
        (coalesce(c.next_index, {BASE}) + coalesce(q.count, 0))::UBIGINT AS next_index
 FROM read_parquet($output_counters) c FULL JOIN queues q ON q.sender = c.first AND q.receiver = c.second""",
-    "canisters": f"""
+    "accounts": f"""
 SELECT c.canister, (c.next_callback + coalesce(q.count, 0))::UBIGINT AS next_callback
 FROM read_parquet($canisters) c
 LEFT JOIN (SELECT receiver, count(*) AS count FROM received WHERE kind = {RESPONSE} GROUP BY ALL) q
@@ -124,7 +124,7 @@ FROM lanes_after""",
 
 TO_HASH = """
 SELECT r.kind::UTINYINT AS kind, r.sender, r.receiver, r.callback::UBIGINT AS callback,
-       r.cycles_high::UBIGINT AS cycles_high, r.cycles_low::UBIGINT AS cycles_low, r.code::UTINYINT AS code,
+       r.amount_high::UBIGINT AS amount_high, r.amount_low::UBIGINT AS amount_low, r.code::UTINYINT AS code,
        r.deadline::UINTEGER AS deadline, r.payload, (s.start + r.rank)::UBIGINT AS row
 FROM routed r JOIN starts s ON s.chain = r.chain AND s.remote = r.remote
 """
@@ -149,8 +149,7 @@ class DuckDb:
     def round(self, before: str, after: str, tick: int) -> None:
         """Do the round."""
         files = {
-            name: path(before, name)
-            for name in ("transfers", "canisters", "input_counters", "output_counters", "lanes")
+            name: path(before, name) for name in ("transfers", "accounts", "input_counters", "output_counters", "lanes")
         }
         self._run(ARRIVED, files)
         self._run(PRODUCED, files)

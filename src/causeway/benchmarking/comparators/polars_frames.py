@@ -117,17 +117,17 @@ class Polars:
             .sort("receiver", "place", "sender")
             .with_columns(callback=pl.int_range(pl.len(), dtype=pl.UInt64).over("receiver"))
             .join(
-                pl.scan_parquet(path(before, "canisters")),
+                pl.scan_parquet(path(before, "accounts")),
                 left_on="receiver",
-                right_on="canister",
+                right_on="program",
                 how="left",
                 maintain_order="left",
             )
             .with_columns(
                 callback=pl.col("next_callback").fill_null(0) + pl.col("callback"),
                 kind=pl.lit(REQUEST, pl.UInt8),
-                cycles_high=pl.lit(0, pl.UInt64),
-                cycles_low=pl.lit(0, pl.UInt64),
+                amount_high=pl.lit(0, pl.UInt64),
+                amount_low=pl.lit(0, pl.UInt64),
                 code=pl.lit(0, pl.UInt8),
                 deadline=pl.lit(0, pl.UInt32),
                 method=pl.lit(METHOD),
@@ -193,11 +193,11 @@ class Polars:
         pl = self._pl
         calls = received.lazy().filter(pl.col("kind") == RESPONSE).group_by(canister="receiver").agg(count=pl.len())
         (
-            pl.scan_parquet(path(before, "canisters"))
-            .join(calls, on="canister", how="left")
-            .select("canister", next_callback=pl.col("next_callback") + pl.col("count").fill_null(0).cast(pl.UInt64))
+            pl.scan_parquet(path(before, "accounts"))
+            .join(calls, on="program", how="left")
+            .select("program", next_callback=pl.col("next_callback") + pl.col("count").fill_null(0).cast(pl.UInt64))
             .collect()
-            .write_parquet(path(after, "canisters"), compression="lz4", statistics=False)
+            .write_parquet(path(after, "accounts"), compression="lz4", statistics=False)
         )
 
     def _roots(self, transfers: Any, lanes: Any) -> pa.Table:

@@ -36,15 +36,15 @@ class PythonDicts:
     name = "python"
 
     def __init__(self, hosts: pa.Table, threads: int) -> None:
-        self._host: list[int] = [0] * (max(hosts["canister"].to_pylist()) + 1)
-        for canister, chain in zip(hosts["canister"].to_pylist(), hosts["chain"].to_pylist(), strict=True):
+        self._host: list[int] = [0] * (max(hosts["program"].to_pylist()) + 1)
+        for canister, chain in zip(hosts["program"].to_pylist(), hosts["chain"].to_pylist(), strict=True):
             self._host[canister] = chain
 
     def round(self, before: str, after: str, tick: int) -> None:
         """Do the round."""
         inputs = _counters(before, "input_counters")
         outputs = _counters(before, "output_counters")
-        callbacks = dict(zip(*_columns(before, "canisters"), strict=True))
+        callbacks = dict(zip(*_columns(before, "accounts"), strict=True))
         events, by_receiver, arrived = self._receive(before, inputs)
         sent = self._execute(by_receiver, callbacks)
         streams = self._route(sent, outputs)
@@ -54,7 +54,7 @@ class PythonDicts:
         write(after, "events", _table("events", events))
         write(after, "input_counters", _counter_table("input_counters", inputs))
         write(after, "output_counters", _counter_table("output_counters", outputs))
-        write(after, "canisters", _table("canisters", [list(callbacks.keys()), list(callbacks.values())]))
+        write(after, "accounts", _table("accounts", [list(callbacks.keys()), list(callbacks.values())]))
         write(after, "lanes", _table("lanes", lanes))
         write(after, "roots", _table("roots", roots))
         commit(after)
@@ -62,7 +62,7 @@ class PythonDicts:
     def _receive(self, before: str, inputs: dict[int, int]) -> tuple[list[Any], dict[int, list[Any]], dict[int, int]]:
         """Push the transfers to their input queues; they lie in the order of their lanes."""
         (
-            chain, remote, substream, index, kind, sender, receiver, callback, cycles_high, cycles_low, code, deadline,
+            chain, remote, substream, index, kind, sender, receiver, callback, amount_high, amount_low, code, deadline,
             _, payload, _, _,
         ) = _columns(before, "transfers")  # fmt: skip
         queue_index: list[int] = []
@@ -70,7 +70,7 @@ class PythonDicts:
         arrived: dict[int, int] = defaultdict(int)
         begin = dict(inputs)
         for source, own, what, peer, canister, number, high, low, until, body in zip(
-            chain, remote, kind, sender, receiver, callback, cycles_high, cycles_low, deadline, payload, strict=True
+            chain, remote, kind, sender, receiver, callback, amount_high, amount_low, deadline, payload, strict=True
         ):
             key = canister << SHIFT | peer
             place = inputs.get(key, BASE)

@@ -9,9 +9,9 @@ import hashlib
 from bisect import bisect_left
 
 from causeway.benchmarking.process import BenchmarkFailed
-from causeway.commitments.ics23.proof_specs import TENDERMINT_SPEC
-from causeway.commitments.ics23.verify import verify_membership
-from causeway.commitments.wire.ics23_pb2 import CommitmentProof, ExistenceProof, HashOp, InnerOp
+from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
+from causeway.proofs.ics23.verify import verify_membership
+from causeway.proofs.wire.ics23_pb2 import CommitmentProof, ExistenceProof, HashOp, InnerOp
 from causeway.protocols.ibc.keys import Purpose, index_key
 from causeway.protocols.ibc.values import Packet, Receipt, decode_packet, decode_receipt
 

@@ -16,8 +16,8 @@ from causeway.benchmarking.machine import machine, peak_bytes
 from causeway.benchmarking.process import call
 from causeway.benchmarking.proofs.node import NodeMissing, install
 from causeway.benchmarking.proofs.timing import clock
-from causeway.commitments.hashing import DIGEST_BYTES, VECTOR_THRESHOLD, sha256_rows
 from causeway.model.errors import InvalidInput
+from causeway.proofs.hashing import DIGEST_BYTES, VECTOR_THRESHOLD, sha256_rows
 
 FAMILIES = ("hashing", "ic", "ics23", "tendermint", "substrate", "mmr")
 

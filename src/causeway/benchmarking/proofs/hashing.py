@@ -10,9 +10,9 @@ from Crypto.Hash import keccak
 
 from causeway.benchmarking.proofs.timing import OURS, Row, compared, require_same, timed
 from causeway.benchmarking.proofs.workload import random_rows
-from causeway.commitments.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_each
-from causeway.commitments.keccak import keccak256_each
-from causeway.commitments.substrate.hashing import blake2_256_each
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_each
+from causeway.proofs.keccak import keccak256_each
+from causeway.proofs.substrate.hashing import blake2_256_each
 
 WIDTHS = (32, 64, 200)
 

@@ -15,25 +15,25 @@ from causeway.benchmarking.proofs.node import IC, OtherVerifier
 from causeway.benchmarking.proofs.queues import Measured, Queue, changed_at_a_time, measure_queue
 from causeway.benchmarking.proofs.timing import OURS, Clocked, Row, compared, require_same, take_turns, timed
 from causeway.benchmarking.proofs.workload import ONE_BY_ONE, payloads, some_of
-from causeway.commitments.ic.bls import DOMAIN_SEPARATION_TAG, SecretKey, public_key_to_der, verify
-from causeway.commitments.ic.certificate import certification_message, encode_certificate
-from causeway.commitments.ic.certification import certify, state_tree, verify_certificate
-from causeway.commitments.ic.columns import encode_stream_messages
-from causeway.commitments.ic.delegation import SubnetRecord, delegate
-from causeway.commitments.ic.hash_tree import build_tree, digest
-from causeway.commitments.ic.messages import Request, encode_stream_message
-from causeway.commitments.ic.mixed_tree import split_hash_tree
-from causeway.commitments.ic.pruning import prune
-from causeway.commitments.ic.slice import (
+from causeway.model.ledger import Kind
+from causeway.proofs.ic.bls import DOMAIN_SEPARATION_TAG, SecretKey, public_key_to_der, verify
+from causeway.proofs.ic.certificate import certification_message, encode_certificate
+from causeway.proofs.ic.certification import certify, state_tree, verify_certificate
+from causeway.proofs.ic.columns import encode_stream_messages
+from causeway.proofs.ic.delegation import SubnetRecord, delegate
+from causeway.proofs.ic.hash_tree import build_tree, digest
+from causeway.proofs.ic.messages import Request, encode_stream_message
+from causeway.proofs.ic.mixed_tree import split_hash_tree
+from causeway.proofs.ic.pruning import prune
+from causeway.proofs.ic.slice import (
     build_certified_stream_slice,
     decode_certified_stream,
     encode_certified_stream_slice,
 )
-from causeway.commitments.ic.slice_certification import Certification
-from causeway.commitments.ic.stream_header import StreamHeader, encode_stream_header
-from causeway.commitments.ic.stream_tree import StreamTree, index_label, streams_tree, streams_witness
-from causeway.commitments.ic.threshold import combine, deal, seeded_coefficients
-from causeway.model.ledger import Kind
+from causeway.proofs.ic.slice_certification import Certification
+from causeway.proofs.ic.stream_header import StreamHeader, encode_stream_header
+from causeway.proofs.ic.stream_tree import StreamTree, index_label, streams_tree, streams_witness
+from causeway.proofs.ic.threshold import combine, deal, seeded_coefficients
 
 ROOT, SUBNET = SecretKey.derive(b"root"), SecretKey.derive(b"subnet")
 SUBNET_ID, OTHER_ID = bytes(8) + b"\xfc\x01", b"\x01" + bytes(7) + b"\xfc\x01"
@@ -89,7 +89,7 @@ def _columns(count: int) -> Mapping[str, Any]:
         "sender": numbers % np.uint64(20_000),
         "receiver": numbers % np.uint64(19_997),
         "callback": numbers,
-        **dict.fromkeys(("cycles_high", "cycles_low", "code", "deadline"), zeros),
+        **dict.fromkeys(("amount_high", "amount_low", "code", "deadline"), zeros),
         "method": pa.DictionaryArray.from_arrays(np.zeros(count, dtype=np.int32), ["ping"]),
         "payload": payloads(count),
     }

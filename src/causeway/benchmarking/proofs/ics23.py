@@ -14,19 +14,19 @@ from causeway.benchmarking.proofs.node import ICS23, OtherVerifier
 from causeway.benchmarking.proofs.queues import Measured, Queue, changed_at_a_time, measure_queue
 from causeway.benchmarking.proofs.timing import OURS, Clocked, Row, compared, require_same, take_turns, timed
 from causeway.benchmarking.proofs.workload import IN_BULK, MANY, ONE_BY_ONE, payloads, random_rows, some_of
-from causeway.commitments.hashing import DIGEST_BYTES, binary_rows
-from causeway.commitments.ibc.columns import big_endian, commit_packets_v1
-from causeway.commitments.ibc.keys import packet_commitment_key_v2
-from causeway.commitments.ibc.packets import commit_packet_v1
-from causeway.commitments.ics23.entries import Entries
-from causeway.commitments.ics23.iavl_store import IavlStore, IavlVersion
-from causeway.commitments.ics23.many import verify_many
-from causeway.commitments.ics23.proof_specs import PROOF_SPECS
-from causeway.commitments.ics23.range_proof import verify_range_proof
-from causeway.commitments.ics23.simple_store import SimpleStore
-from causeway.commitments.ics23.smt import SmtStore
-from causeway.commitments.ics23.store_proofs import ProvableStore
-from causeway.commitments.ics23.verify import verify_membership
+from causeway.proofs.hashing import DIGEST_BYTES, binary_rows
+from causeway.proofs.ibc.columns import big_endian, commit_packets_v1
+from causeway.proofs.ibc.keys import packet_commitment_key_v2
+from causeway.proofs.ibc.packets import commit_packet_v1
+from causeway.proofs.ics23.entries import Entries
+from causeway.proofs.ics23.iavl_store import IavlStore, IavlVersion
+from causeway.proofs.ics23.many import verify_many
+from causeway.proofs.ics23.proof_specs import PROOF_SPECS
+from causeway.proofs.ics23.range_proof import verify_range_proof
+from causeway.proofs.ics23.simple_store import SimpleStore
+from causeway.proofs.ics23.smt import SmtStore
+from causeway.proofs.ics23.store_proofs import ProvableStore
+from causeway.proofs.ics23.verify import verify_membership
 
 CLIENT = "07-tendermint-0"
 NO_KEYS = pa.array([], pa.binary())

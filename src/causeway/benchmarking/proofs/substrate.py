@@ -11,12 +11,12 @@ from causeway.benchmarking.proofs.node import SUBSTRATE, OtherVerifier
 from causeway.benchmarking.proofs.queues import Queue, changed_at_a_time, measure_queue
 from causeway.benchmarking.proofs.timing import OURS, Clocked, Row, compared, take_turns, timed
 from causeway.benchmarking.proofs.workload import MANY, ONE_BY_ONE, payloads, some_of
-from causeway.commitments.substrate.hashing import twox_64_concat
-from causeway.commitments.substrate.node import StateVersion
-from causeway.commitments.substrate.ordered import OrderedTrie, ordered_key
-from causeway.commitments.substrate.proof import prove, verify_storage_proof
-from causeway.commitments.substrate.storage_keys import storage_key
-from causeway.commitments.substrate.trie import Trie
+from causeway.proofs.substrate.hashing import twox_64_concat
+from causeway.proofs.substrate.node import StateVersion
+from causeway.proofs.substrate.ordered import OrderedTrie, ordered_key
+from causeway.proofs.substrate.proof import prove, verify_storage_proof
+from causeway.proofs.substrate.storage_keys import storage_key
+from causeway.proofs.substrate.trie import Trie
 
 MOST_ENTRIES = 10_000
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from causeway.benchmarking.proofs.timing import OURS, Row, compared, timed
-from causeway.commitments.tendermint.building import make_header, sign_header, validators_of
-from causeway.commitments.tendermint.commit import SignedHeader
-from causeway.commitments.tendermint.encoding import SECOND
-from causeway.commitments.tendermint.keys import SigningKey
-from causeway.commitments.tendermint.trust import TrustedHeader, TrustOptions, verify_header
-from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
+from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
+from causeway.proofs.tendermint.commit import SignedHeader
+from causeway.proofs.tendermint.encoding import SECOND
+from causeway.proofs.tendermint.keys import SigningKey
+from causeway.proofs.tendermint.trust import TrustedHeader, TrustOptions, verify_header
+from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 
 CHAIN = "zone-1"
 START = 1_700_000_000 * SECOND

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.commitments.hashing import binary_rows
+from causeway.proofs.hashing import binary_rows
 
 PAYLOAD_BYTES = 64
 

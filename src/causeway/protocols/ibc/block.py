@@ -137,7 +137,7 @@ def _answers(receipts: Frame, expired: Frame, recalled: Frame) -> Frame:
     )
     own = own_packets(recalled, receipts["chain"], receipts["remote"], receipts["index"])
     parts = [
-        with_own_identity(receipts.with_columns(via=repeated(np.uint8(Via.XNET), len(receipts))), own),
+        with_own_identity(receipts.with_columns(via=repeated(np.uint8(Via.LANE), len(receipts))), own),
         with_own_identity(late, timed_out),
     ]
     return concat([part.select([*ARRIVAL_COLUMNS, "sequence"]) for part in parts])
@@ -219,7 +219,7 @@ def _local_arrivals(local: Frame, state: State) -> tuple[Frame, Frame]:
     rejected = local["queue_index"] == np.uint64(NO_QUEUE)
     via = np.where(rejected, np.uint8(Via.SYNTHETIC), np.uint8(Via.LOOPBACK))
     arrivals = local.with_columns(via=via).take(order)
-    installed = positions_in(state.canisters["canister"], arrivals["receiver"]) >= 0
+    installed = positions_in(state.accounts["program"], arrivals["receiver"]) >= 0
     nobody = ~installed & (arrivals["kind"] == Kind.REQUEST)
     unserved = arrivals.filter(nobody) if nobody.any() else arrivals.slice(0, 0)
     codes = np.full(len(unserved), Code.NO_PROGRAM, dtype=np.uint8)

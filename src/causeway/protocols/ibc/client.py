@@ -1,7 +1,7 @@
 """Light clients in bulk: what zones certify, and how the headers of others come to be trusted (IBC reference 3.1, X-3,
 X-4).
 
-The rule itself is the light client's of ``commitments/tendermint``; here are the trust sets of many connections as
+The rule itself is the light client's of ``proofs/tendermint``; here are the trust sets of many connections as
 columns.
 """
 
@@ -15,17 +15,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.commitments.hashing import DIGEST_BYTES, Digests
-from causeway.commitments.steps import Step
-from causeway.commitments.tendermint.building import make_header, sign_header, validators_of
-from causeway.commitments.tendermint.commit import Commit, verify_signatures
-from causeway.commitments.tendermint.errors import ClientExpired, InvalidHeader, NeedIntermediateHeader
-from causeway.commitments.tendermint.keys import SigningKey
-from causeway.commitments.tendermint.trust import SignatureCheck, TrustedHeader, TrustOptions, verify_header
-from causeway.commitments.tendermint.update import HeaderUpdate, decode_header_update
-from causeway.commitments.tendermint.validators import ValidatorSet
 from causeway.model.frame import Frame, concat
 from causeway.model.order import U64, groups_of, lane_codes, stable_order
+from causeway.proofs.hashing import DIGEST_BYTES, Digests
+from causeway.proofs.steps import Step
+from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
+from causeway.proofs.tendermint.commit import Commit, verify_signatures
+from causeway.proofs.tendermint.errors import ClientExpired, InvalidHeader, NeedIntermediateHeader
+from causeway.proofs.tendermint.keys import SigningKey
+from causeway.proofs.tendermint.trust import SignatureCheck, TrustedHeader, TrustOptions, verify_header
+from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
+from causeway.proofs.tendermint.validators import ValidatorSet
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.state import FROZEN, TRUST_SCHEMA, State, connection_positions

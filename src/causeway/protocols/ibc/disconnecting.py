@@ -33,7 +33,7 @@ def final_packets(chain: npt.NDArray[Any], remote: npt.NDArray[Any]) -> Frame:
     """Return the final packet of each connection (``chain`` ends that with ``remote``), as it is pushed."""
     length = len(chain)
     zero = repeated(np.uint64(0), length)
-    numbers = ("sender", "receiver", "callback", "cycles_high", "cycles_low")
+    numbers = ("sender", "receiver", "callback", "amount_high", "amount_low")
     return Frame(
         {
             "chain": chain.astype(np.uint32),

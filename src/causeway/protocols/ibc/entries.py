@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.commitments.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
-from causeway.commitments.varints import uvarint
 from causeway.model.frame import Frame
 from causeway.model.order import U64
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
+from causeway.proofs.varints import uvarint
 from causeway.protocols.ibc.disconnecting import is_final
 from causeway.protocols.ibc.envelope import answer_column, call_column
 from causeway.protocols.ibc.keys import HEAD_KEY, INDEX_BYTES, TAIL_KEY

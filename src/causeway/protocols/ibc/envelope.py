@@ -21,8 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.commitments.hashing import binary_rows
 from causeway.model.frame import Frame
+from causeway.proofs.hashing import binary_rows
 from causeway.protocols.ibc.errors import IbcError, Refusal
 
 CALL_BYTES = 41
@@ -38,7 +38,7 @@ def call_column(messages: Frame) -> pa.BinaryArray:
     lengths = np.array([len(name.as_py()) for name in names], dtype=np.int64)  # longer ones may stand there unused
     codes = method.indices.to_numpy(zero_copy_only=False)
     fixed = np.empty((len(messages), CALL_BYTES), dtype=np.uint8)
-    words = ("sender", "receiver", "callback", "cycles_high", "cycles_low")
+    words = ("sender", "receiver", "callback", "amount_high", "amount_low")
     for place, name in enumerate(words):
         fixed[:, 8 * place : 8 * place + 8] = _words(messages[name])
     fixed[:, CALL_BYTES - 1] = lengths[codes].astype(np.uint8) if len(lengths) else 0
@@ -54,8 +54,8 @@ WITHOUT_RESULT = (1, 2)
 def answer_column(messages: Frame) -> pa.BinaryArray:
     """Return the result of a receipt for each response."""
     fixed = np.empty((len(messages), ANSWER_BYTES), dtype=np.uint8)
-    fixed[:, :8] = _words(messages["cycles_high"])
-    fixed[:, 8:] = _words(messages["cycles_low"])
+    fixed[:, :8] = _words(messages["amount_high"])
+    fixed[:, 8:] = _words(messages["amount_low"])
     results = pc.binary_join_element_wise(binary_rows(fixed), messages["payload"], pa.scalar(b"", pa.binary()))
     empty = without_result(messages["code"])
     return pc.if_else(pa.array(empty), pa.scalar(b"", pa.binary()), results) if empty.any() else results
@@ -80,7 +80,7 @@ def decode_call(data: bytes) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise IbcError(Refusal.InvalidPacket, f"method {data[CALL_BYTES:end].hex()} is not UTF-8") from None
     numbers = [int.from_bytes(data[place : place + 8], "big") for place in range(0, 40, 8)]
-    names = ("sender", "receiver", "callback", "cycles_high", "cycles_low")
+    names = ("sender", "receiver", "callback", "amount_high", "amount_low")
     return {**dict(zip(names, numbers, strict=True)), "method": method, "payload": data[end:]}
 
 

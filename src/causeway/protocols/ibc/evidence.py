@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from causeway.commitments.forest import leaf_roots, run_roots, sides_of_each
-from causeway.commitments.hashing import DIGEST_BYTES, Digests
 from causeway.model.frame import Frame
 from causeway.model.order import Groups, Rows, pair_codes
+from causeway.proofs.forest import leaf_roots, run_roots, sides_of_each
+from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import position_leaves
 from causeway.protocols.ibc.keys import HEAD_KEY, TAIL_KEY, Part

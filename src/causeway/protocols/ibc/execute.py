@@ -60,7 +60,7 @@ def run_handlers(
     codes = judge_packets(packets, state, context)
     served = (codes == 0) & ~is_final(packets)
     while True:
-        handled = packets.filter(served).with_columns(via=np.uint8(Via.XNET))
+        handled = packets.filter(served).with_columns(via=np.uint8(Via.LANE))
         heard = answers.filter(at_home(answers, state, context))
         from_afar = concat([part.select([*ARRIVAL_COLUMNS, "sequence"]) for part in (handled, heard)])
         by_sequence = stable_order(from_afar["sequence"].view(np.uint64))
@@ -68,7 +68,7 @@ def run_handlers(
         arrivals = concat([part.select(ARRIVAL_COLUMNS) for part in (from_afar, local, users)])
         order = stable_order(arrivals["receiver"])
         inputs = arrivals.take(order)
-        outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state.canisters, state.programs)
+        outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state.accounts, state.programs)
         failed = order[outcome.failures["row"]]
         kept = _without_faults(answers, arrivals.take(failed), context)
         if len(kept) < len(answers):
@@ -171,7 +171,7 @@ def _immediate_receipts(packets: Frame, codes: np.ndarray, log: EventLog) -> Fra
     # No program loses anything by a final packet that came too late; a control row that is rejected is a refused call.
     rejected = ~is_final(packets)
     names = names_column(["", *NAMES], np.where(rejected, np.searchsorted(CODES, codes) + 1, 0))
-    where = {"chain": packets["chain"], "code": codes, "via": Via.XNET, "reason": names}
+    where = {"chain": packets["chain"], "code": codes, "via": Via.LANE, "reason": names}
     bits = np.where(rejected, int(Event.RECEIVED | Event.REJECTED), int(Event.RECEIVED)).astype(np.uint16)
     log.add(event_rows(packets, bits, on_lane=True, queue_index=packets["index"], **where))
     return as_answers(packets, codes).select([*PUSHED, "index"])

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.commitments.errors import ProofError
-from causeway.commitments.ics23.proof_specs import TENDERMINT_SPEC
-from causeway.commitments.ics23.verify import verify_membership
-from causeway.commitments.protobuf import parse_canonical
-from causeway.commitments.wire import ibc_queue_pb2 as wire
 from causeway.model.frame import Frame, from_table
 from causeway.model.ledger import Kind
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
+from causeway.proofs.ics23.verify import verify_membership
+from causeway.proofs.protobuf import parse_canonical
+from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.client import Clients, height_in
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.envelope import decode_answer, decode_call, without_result
@@ -245,7 +245,7 @@ class Outsiders:
         # The receipt of a final packet is empty, too, and nothing comes back with it.
         empty = without_result(code) or not receipt.result
         high, low, payload = (0, 0, b"") if empty else decode_answer(receipt.result)
-        answer = {"code": code, "cycles_high": high, "cycles_low": low, "payload": payload, "kind": Kind.RESPONSE}
+        answer = {"code": code, "amount_high": high, "amount_low": low, "payload": payload, "kind": Kind.RESPONSE}
         self.judging.accept(-1, lane, Call.RECEIPT, key.index, key.index + 1)
         self._entry(lane, RECEIPT, key.index, _nothing() | answer)
 
@@ -328,5 +328,5 @@ def _column(values: list[Any], kind: pa.DataType) -> Any:
 
 def _nothing() -> dict[str, Any]:
     """Return the columns of a message that says nothing."""
-    numbers = ("sender", "receiver", "callback", "cycles_high", "cycles_low", "code", "deadline", "forced")
+    numbers = ("sender", "receiver", "callback", "amount_high", "amount_low", "code", "deadline", "forced")
     return {**dict.fromkeys(numbers, 0), "method": "", "payload": b""}

@@ -70,7 +70,7 @@ ARRIVAL_COLUMNS = [*LANE_COLUMNS, *MESSAGE_COLUMNS, "via"]
 def at_home(messages: Frame, state: State, context: Context) -> np.ndarray:
     """Return which messages are for a program that is installed on the zone that takes them (``chain``)."""
     here = context.zones.host_of(messages["receiver"]) == messages["chain"].view(np.int32)
-    mine: np.ndarray = here & (positions_in(state.canisters["canister"], messages["receiver"]) >= 0)
+    mine: np.ndarray = here & (positions_in(state.accounts["program"], messages["receiver"]) >= 0)
     return mine & ~is_final(messages)
 
 
@@ -125,13 +125,13 @@ def with_own_identity(receipts: Frame, packets: Frame) -> Frame:
     """
     whole = without_result(receipts["code"])
     # No more comes back than was attached, whatever the other chain says.
-    more = (receipts["cycles_high"] > packets["cycles_high"]) | (
-        (receipts["cycles_high"] == packets["cycles_high"]) & (receipts["cycles_low"] > packets["cycles_low"])
+    more = (receipts["amount_high"] > packets["amount_high"]) | (
+        (receipts["amount_high"] == packets["amount_high"]) & (receipts["amount_low"] > packets["amount_low"])
     )
     whole |= more
     return receipts.with_columns(
-        cycles_high=np.where(whole, packets["cycles_high"], receipts["cycles_high"]),
-        cycles_low=np.where(whole, packets["cycles_low"], receipts["cycles_low"]),
+        amount_high=np.where(whole, packets["amount_high"], receipts["amount_high"]),
+        amount_low=np.where(whole, packets["amount_low"], receipts["amount_low"]),
         kind=np.where(is_final(packets), packets["kind"], np.uint8(Kind.RESPONSE)),
         sender=packets["receiver"],
         receiver=packets["sender"],
@@ -165,8 +165,8 @@ def ingress_arrivals(ingress: pa.Table, chosen: Any, state: State, context: Cont
             "sender": rows["sender"],
             "receiver": rows["receiver"],
             "callback": (np.uint64(context.height) << np.uint64(32)) + place,
-            "cycles_high": zero,
-            "cycles_low": zero,
+            "amount_high": zero,
+            "amount_low": zero,
             "code": repeated(np.uint8(0), length),
             "deadline": repeated(np.uint32(0), length),
             "method": rows["method"].dictionary_encode(),

@@ -132,7 +132,7 @@ class IbcKernel:
         own = self.zones.programs[np.isin(self.zones.host_of(self.zones.programs), chains.astype(np.int32))]
         accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
         empty = {name: empty_frame(table.schema) for name, table in STATE_TABLES.items()}
-        state = State(**{**empty, "canisters": accounts}, programs=programs)
+        state = State(**{**empty, "accounts": accounts}, programs=programs)
         chain, remote = self.zones.connections
         mine = np.isin(chain, chains)
         zero = np.zeros(int(mine.sum()), dtype=np.uint64)
@@ -299,8 +299,8 @@ class IbcKernel:
                 "sender": rows["sender"],
                 "receiver": rows["receiver"],
                 "callback": zero,
-                "cycles_high": zero,
-                "cycles_low": zero,
+                "amount_high": zero,
+                "amount_low": zero,
                 "code": zero.astype(np.uint8),
                 "deadline": zero.astype(np.uint32),
                 "method": repeated_text("forged", length),

@@ -21,7 +21,7 @@ _ORDER = {
     "trust": ("chain", "remote", "height"),
     "slots": ("chain", "remote", "index"),
     "relayers": ("chain", "relayer"),
-    "canisters": ("canister",),
+    "accounts": ("program",),
 }
 """The columns by which each table is in order."""
 
@@ -32,7 +32,7 @@ def part(state: State, chains: npt.NDArray[np.uint32], zones: Zones) -> State:
     def mine(frame: Frame) -> Frame:
         if "chain" in frame:
             return frame.filter(np.isin(frame["chain"], chains))
-        return frame.filter(np.isin(zones.host_of(frame["canister"]), chains.astype(np.int32)))
+        return frame.filter(np.isin(zones.host_of(frame["program"]), chains.astype(np.int32)))
 
     own = {name: mine(getattr(state, name)) for name in STATE_TABLES}
     return State(**own, programs={name: mine(frame) for name, frame in state.programs.items()})
@@ -46,5 +46,5 @@ def union(states: Sequence[State]) -> State:
         return frame.take(stable_order(*(frame[name] for name in order)))
 
     own = {name: joined([getattr(state, name) for state in states], order) for name, order in _ORDER.items()}
-    programs = {name: joined([state.programs[name] for state in states], ("canister",)) for name in states[0].programs}
+    programs = {name: joined([state.programs[name] for state in states], ("program",)) for name in states[0].programs}
     return State(**own, programs=programs)

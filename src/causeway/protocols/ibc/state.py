@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, empty_frame, from_table
 from causeway.model.order import U64, Rows, lane_codes, positions_in
-from causeway.protocols.contract import CANISTERS_SCHEMA, PROGRAM_TABLE, StateTable, program_tables
+from causeway.protocols.contract import ACCOUNTS_SCHEMA, PROGRAM_TABLE, StateTable, program_tables
 
 RECEIPT = 0
 SEND = 1
@@ -145,7 +145,7 @@ STATE_TABLES: dict[str, StateTable] = {
     "trust": StateTable(TRUST_SCHEMA, "chain", OF_ZONES),
     "slots": StateTable(SLOTS_SCHEMA, "chain", OF_ZONES, ("sender", "receiver")),
     "relayers": StateTable(RELAYERS_SCHEMA, "chain", ("chain",)),
-    "canisters": StateTable(CANISTERS_SCHEMA, "canister", (), ("canister",)),
+    "accounts": StateTable(ACCOUNTS_SCHEMA, "program", (), ("program",)),
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
 
@@ -154,7 +154,7 @@ STATE_TABLES: dict[str, StateTable] = {
 class State:
     """The states of a set of zones at one height: a frame for each of ``STATE_TABLES``, ascending by leading columns.
 
-    ``programs`` maps the name of a program class to the frame of its instances' state (first column ``canister``).
+    ``programs`` maps the name of a program class to the frame of its instances' state (first column ``program``).
     """
 
     queues: Frame
@@ -165,12 +165,12 @@ class State:
     trust: Frame
     slots: Frame
     relayers: Frame
-    canisters: Frame
+    accounts: Frame
     programs: Mapping[str, Frame]
 
-    def with_programs(self, canisters: Frame, programs: Mapping[str, Frame]) -> State:
+    def with_programs(self, accounts: Frame, programs: Mapping[str, Frame]) -> State:
         """Return the state with what execution left."""
-        return replace(self, canisters=canisters, programs=programs)
+        return replace(self, accounts=accounts, programs=programs)
 
 
 def state_tables(program_schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.commitments.forest import Forest
-from causeway.commitments.hashing import DIGEST_BYTES, Digests
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.order import U64, Rows, lane_codes, pair_codes
+from causeway.proofs.forest import Forest
+from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.protocols.contract import PROGRAM_TABLE
 from causeway.protocols.ibc.entries import leaf_of, position_leaves
 from causeway.protocols.ibc.keys import HEAD_KEY, TAIL_KEY, Part
@@ -27,8 +27,14 @@ from causeway.protocols.sections import section_digests
 
 APPLICATION_PREFIX = b"app/"
 
-COMMITTED = ("canisters", "connections", "relayers", "slots", "trust")
-"""State tables, besides queues and programs, that are part of a zone's committed state."""
+COMMITTED = {
+    "canisters": "accounts",
+    "connections": "connections",
+    "relayers": "relayers",
+    "slots": "slots",
+    "trust": "trust",
+}
+"""State tables, besides queues and programs, that are part of a zone's committed state, by their name in its keys."""
 
 SEEN = ("peer_received", "peer_done")
 """Columns of ``connections`` that are the relayers' knowledge, not the zone's."""
@@ -131,13 +137,13 @@ def commit(state: State, context: Committing) -> Store:
 
 def application_entries(state: State, context: Committing) -> list[dict[bytes, bytes]]:
     """Return the entries of each zone's store that belong to no queue, keys ascending."""
-    tables: dict[str, Frame] = {name: getattr(state, name) for name in COMMITTED}
+    tables: dict[str, Frame] = {key: getattr(state, name) for key, name in COMMITTED.items()}
     tables["connections"] = tables["connections"].select([name for name in state.connections.names if name not in SEEN])
     tables |= {PROGRAM_TABLE + name: frame for name, frame in state.programs.items()}
     entries: list[dict[bytes, bytes]] = [{} for _ in context.chains]
     for name in sorted(tables, key=str.encode):
         frame = tables[name]
-        own = frame["chain"] if "chain" in frame else context.zones.host_of(frame["canister"]).view(np.uint32)
+        own = frame["chain"] if "chain" in frame else context.zones.host_of(frame["program"]).view(np.uint32)
         key = APPLICATION_PREFIX + name.encode()
         for zone, digest in zip(entries, section_digests(frame, own, context.chains), strict=True):
             zone[key] = digest

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.commitments.hashing import binary_rows
+from causeway.proofs.hashing import binary_rows
 from causeway.protocols.ibc.errors import IbcError, Refusal
 
 FORM_PLAIN = 1

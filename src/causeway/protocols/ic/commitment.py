@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.commitments.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
-from causeway.commitments.merkle import LEAF_PREFIX, merkle_roots
 from causeway.model.frame import Frame, concat
 from causeway.model.order import groups_of, stable_order
 from causeway.model.queues import Counters
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
+from causeway.proofs.merkle import LEAF_PREFIX, merkle_roots
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.messages import message_sizes
 from causeway.protocols.ic.state import State
@@ -37,8 +37,8 @@ HEADER_TYPE = np.dtype(
         ("sender", ">u8"),
         ("receiver", ">u8"),
         ("callback", ">u8"),
-        ("cycles_high", ">u8"),
-        ("cycles_low", ">u8"),
+        ("amount_high", ">u8"),
+        ("amount_low", ">u8"),
     ]
 )
 """The fixed part of a message's leaf; method and payload follow it."""
@@ -54,7 +54,7 @@ def _preimages(messages: Frame) -> pa.BinaryArray:
     length = len(messages)
     fixed = np.zeros(length, dtype=HEADER_TYPE)
     fixed["prefix"] = LEAF_PREFIX[0]
-    for name in ("kind", "code", "deadline", "sender", "receiver", "callback", "cycles_high", "cycles_low"):
+    for name in ("kind", "code", "deadline", "sender", "receiver", "callback", "amount_high", "amount_low"):
         fixed[name] = messages[name]
     method = messages["method"]
     names = method.dictionary.cast(pa.binary())
@@ -100,9 +100,9 @@ def _sections(state: State, context: Context) -> Iterable[list[bytes]]:
         yield _digests(queues.elements, queues.keys[0], context)
     for frame in (state.lanes.rows, state.rejects, state.runs, state.strays):
         yield _digests(frame, None, context)
-    yield _digests(state.canisters, "canister", context)
+    yield _digests(state.accounts, "program", context)
     for name in sorted(state.programs):
-        yield _digests(state.programs[name], "canister", context)
+        yield _digests(state.programs[name], "program", context)
 
 
 def _counter_frame(counters: Counters) -> Frame:
@@ -110,6 +110,6 @@ def _counter_frame(counters: Counters) -> Frame:
 
 
 def _digests(frame: Frame, canister: str | None, context: Context) -> list[bytes]:
-    """Return one digest a chain over its rows of a section, whose they are by the column ``canister`` or ``chain``."""
+    """Return one digest a chain over its rows of a section, whose they are by the column ``program`` or ``chain``."""
     owner = frame["chain"] if canister is None else context.host_of(frame[canister]).view(np.uint32)
     return section_digests(frame, owner, context.chains)

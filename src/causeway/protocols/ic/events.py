@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from causeway.commitments.ic.stream_header import RejectReason
+from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.events import names_column
 from causeway.protocols.ic.messages import REASON_CODES
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from causeway.commitments.ic.messages import RejectCode
-from causeway.commitments.ic.stream_header import RejectReason
 from causeway.model.frame import Frame, concat
 from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import groups_of, stable_order
+from causeway.proofs.ic.messages import RejectCode
+from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.messages import NO_REJECT, NOT_FOUND, reject_responses
@@ -86,13 +86,13 @@ def execute(induction: Induction, context: Context, log: EventLog) -> tuple[Stat
     _log_inputs(induction, plan, context, log)
     if len(plan.inputs) == 0:
         return state, plan.inputs.select(MESSAGE_COLUMNS)
-    outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state.canisters, state.programs)
+    outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state.accounts, state.programs)
     _log_failures(inputs, outcome.failures, context, log)
     state = replace(
         state,
         ingress_queues=state.ingress_queues.keep(~plan.ingress),
         input_queues=state.input_queues.keep(~plan.xnet),
-        canisters=outcome.accounts,
+        accounts=outcome.accounts,
         programs=outcome.programs,
     )
     return state, outcome.produced if answers is None else concat([outcome.produced, answers])

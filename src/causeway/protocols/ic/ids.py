@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from causeway.commitments.ic.principals import principal_to_text
 from causeway.model.order import U64
+from causeway.proofs.ic.principals import principal_to_text
 
 CANISTER_SUFFIX = b"\x01\x01"
 TEST_SUBNET_SUFFIX = b"\xfc\x01"

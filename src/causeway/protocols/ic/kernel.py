@@ -126,7 +126,7 @@ class IcKernel:
     def _installed(self, canisters: U64) -> State:
         """Return the first state of the programs of ``canisters`` (ascending), and nothing else."""
         accounts, programs = self.programs.genesis(canisters[self.programs.installed(canisters)])
-        return replace(State.empty(self.options.index_base), canisters=accounts, programs=programs)
+        return replace(State.empty(self.options.index_base), accounts=accounts, programs=programs)
 
     def _with_newcomers(self, state: State, chains: npt.NDArray[np.uint32], registry: Registry) -> State:
         """Return the state with the canisters that the registry maps to ``chains`` for the first time."""
@@ -270,8 +270,8 @@ class IcKernel:
             "sender": rows["sender"],
             "receiver": rows["receiver"],
             "callback": zero,
-            "cycles_high": zero,
-            "cycles_low": zero,
+            "amount_high": zero,
+            "amount_low": zero,
             "code": zero.astype(np.uint8),
             "deadline": zero.astype(np.uint32),
             "method": repeated_text("forged", length),

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from causeway.commitments.ic.messages import RejectCode
-from causeway.commitments.ic.stream_header import RejectReason
 from causeway.model.frame import Frame, repeated, repeated_bytes, repeated_text
 from causeway.model.ledger import Kind
+from causeway.proofs.ic.messages import RejectCode
+from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.ic.ids import canister_texts
 from causeway.protocols.messages import payload_lengths
 
@@ -88,8 +88,8 @@ def reject_responses(requests: Frame, code: RejectCode, text: str) -> Frame:
             "sender": requests["receiver"],
             "receiver": requests["sender"],
             "callback": requests["callback"],
-            "cycles_high": requests["cycles_high"],
-            "cycles_low": requests["cycles_low"],
+            "amount_high": requests["amount_high"],
+            "amount_low": requests["amount_low"],
             "code": repeated(np.uint8(code), length),
             "deadline": requests["deadline"],
             "method": repeated_text("", length),

@@ -46,14 +46,14 @@ def part(state: State, chains: npt.NDArray[np.uint32], registry: Registry) -> St
         rejects=of_chain(state.rejects),
         runs=of_chain(state.runs),
         strays=of_chain(state.strays),
-        canisters=of_canister(state.canisters, "canister"),
-        programs={name: of_canister(frame, "canister") for name, frame in state.programs.items()},
+        accounts=of_canister(state.accounts, "program"),
+        programs={name: of_canister(frame, "program") for name, frame in state.programs.items()},
     )
 
 
 def abandoned(state: State, registry: Registry) -> Frame:
     """Return DROPPED events of canisters that are on no subnet any more: their own, and those of messages held."""
-    ended: U64 = state.canisters["canister"]
+    ended: U64 = state.accounts["program"]
     ended = ended[registry.host_of(ended) == NO_HOST]
     zero = repeated(np.uint64(0), len(ended))
     kind = repeated(np.uint8(Kind.CONTROL), len(ended))
@@ -98,9 +98,9 @@ def union(states: Sequence[State]) -> State:
         rejects=joined([state.rejects for state in states], *lane, "index"),
         runs=joined([state.runs for state in states], *lane, "height"),
         strays=joined([state.strays for state in states], "chain", "receiver", "sender", "index"),
-        canisters=joined([state.canisters for state in states], "canister"),
+        accounts=joined([state.accounts for state in states], "program"),
         programs={
-            name: joined([state.programs[name] for state in states if name in state.programs], "canister")
+            name: joined([state.programs[name] for state in states if name in state.programs], "program")
             for name in names
         },
     )

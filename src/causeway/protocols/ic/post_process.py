@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.commitments.ic.messages import RejectCode
 from causeway.model.errors import IndexOverflow
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.index import MAX_INDEX
 from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import U64, Rows, groups_of, stable_order
+from causeway.proofs.ic.messages import RejectCode
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.arrivals import as_arrivals, push_arrivals
 from causeway.protocols.ic.context import Context
@@ -145,7 +145,7 @@ def non_existent_canister_replies(state: State, gone: Frame, context: Context, l
         answered = gone.filter(request)
     elif not request.all():
         # A response has no cycles of its own to give back: its refund is lost with it.
-        own = {name: np.where(request, gone[name], np.uint64(0)) for name in ("cycles_high", "cycles_low")}
+        own = {name: np.where(request, gone[name], np.uint64(0)) for name in ("amount_high", "amount_low")}
         answered = gone.with_columns(**own)
     replies = reject_responses(answered, RejectCode.DestinationInvalid, NO_ROUTE)
     state, arrivals = push_arrivals(state, as_arrivals(replies, answered["chain"], Via.SYNTHETIC))

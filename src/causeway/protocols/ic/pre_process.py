@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from causeway.commitments.ic.messages import RejectCode
-from causeway.commitments.ic.stream_header import RejectReason
 from causeway.model.errors import InvariantViolation
 from causeway.model.frame import Frame, concat, empty_frame, from_table, repeated
 from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import U64, groups_of, stable_order
+from causeway.proofs.ic.messages import RejectCode
+from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.ic.arrivals import (
     ARRIVAL_SCHEMA,
@@ -188,7 +188,7 @@ def _log_verdicts(messages: Frame, verdicts: Verdicts, log: EventLog) -> None:
 
 def _via(messages: Frame) -> np.ndarray:
     loopback = messages["remote"] == messages["chain"]
-    return np.where(loopback, np.uint8(Via.LOOPBACK), np.uint8(Via.XNET))
+    return np.where(loopback, np.uint8(Via.LOOPBACK), np.uint8(Via.LANE))
 
 
 def _rejected_loopback(messages: Frame, verdicts: Verdicts, loopback: np.ndarray) -> Frame:
@@ -211,8 +211,8 @@ def induct_ingress(state: State, ingress: pa.Table, context: Context, log: Event
             "sender": rows["sender"],
             "receiver": rows["receiver"],
             "callback": repeated(np.uint64(0), length),
-            "cycles_high": repeated(np.uint64(0), length),
-            "cycles_low": repeated(np.uint64(0), length),
+            "amount_high": repeated(np.uint64(0), length),
+            "amount_low": repeated(np.uint64(0), length),
             "code": repeated(np.uint8(0), length),
             "deadline": repeated(np.uint32(0), length),
             "method": rows["method"].dictionary_encode(),

@@ -11,11 +11,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from causeway.commitments.ic.stream_header import RejectReason
 from causeway.model.errors import InvariantViolation
 from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.ledger import COLLECTED_MESSAGES, COLLECTED_SIGNALS, Event, Kind, Via
 from causeway.model.order import lane_codes, pair_codes, positions_in, stable_order
+from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.arrivals import ARRIVAL_SCHEMA, OUTGOING_SCHEMA, as_arrivals
 from causeway.protocols.ic.context import Context

@@ -114,7 +114,7 @@ def message_lengths(messages: Frame) -> U64:
     request = messages["kind"] == Kind.REQUEST
     body = payload_lengths(messages)
     data = body + number_bytes(body)
-    high, low, code = messages["cycles_high"], messages["cycles_low"], messages["code"].astype(np.uint64)
+    high, low, code = messages["amount_high"], messages["amount_low"], messages["code"].astype(np.uint64)
     cycles = 1 + 1 + number_bytes(low) + np.where(high > 0, 1 + number_bytes(high), np.uint64(0))
     shared = 3 + 2 * CANISTER_FIELD + 1 + number_bytes(messages["callback"]) + 1 + cycles
     deadline = messages["deadline"].astype(np.uint64)

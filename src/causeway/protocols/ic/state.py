@@ -13,7 +13,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame, empty_frame, from_table
 from causeway.model.order import U64, Rows, lane_codes, pair_codes, positions_in
 from causeway.model.queues import Counters, QueueMap
-from causeway.protocols.contract import CANISTERS_SCHEMA, PROGRAM_TABLE, StateTable, program_tables
+from causeway.protocols.contract import ACCOUNTS_SCHEMA, PROGRAM_TABLE, StateTable, program_tables
 from causeway.protocols.messages import MESSAGE_FIELDS, QUEUED_SCHEMA
 
 Chains = npt.NDArray[np.uint32]
@@ -135,7 +135,7 @@ class Lanes:
 class State:
     """The canonical states of a set of subnets at one height, and what execution keeps beside them.
 
-    ``programs`` maps the name of a program class to the frame of its canisters' state (first column ``canister``).
+    ``programs`` maps the name of a program class to the frame of its canisters' state (first column ``program``).
     """
 
     ingress_queues: QueueMap
@@ -145,7 +145,7 @@ class State:
     rejects: Frame
     runs: Frame
     strays: Frame
-    canisters: Frame
+    accounts: Frame
     programs: Mapping[str, Frame]
 
     @classmethod
@@ -159,13 +159,13 @@ class State:
             rejects=empty_frame(REJECTS_SCHEMA),
             runs=empty_frame(RUNS_SCHEMA),
             strays=empty_frame(STRAYS_SCHEMA),
-            canisters=empty_frame(CANISTERS_SCHEMA),
+            accounts=empty_frame(ACCOUNTS_SCHEMA),
             programs={},
         )
 
     def installed(self, canisters: U64) -> npt.NDArray[np.bool_]:
         """Return which canisters are installed on the subnets of this state."""
-        known: U64 = self.canisters["canister"]
+        known: U64 = self.accounts["program"]
         if len(known) == 0:
             return np.zeros(len(canisters), dtype=bool)
         if int(known[-1]) < DENSE_CANISTERS:
@@ -187,7 +187,7 @@ STATE_SCHEMAS: dict[str, pa.Schema] = {
     "rejects": REJECTS_SCHEMA,
     "runs": RUNS_SCHEMA,
     "strays": STRAYS_SCHEMA,
-    "canisters": CANISTERS_SCHEMA,
+    "accounts": ACCOUNTS_SCHEMA,
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
 
@@ -203,7 +203,7 @@ _COLUMNS: dict[str, tuple[str, tuple[str, ...], tuple[str, ...]]] = {
     "rejects": ("chain", OF_SUBNETS, ()),
     "runs": ("chain", OF_SUBNETS, ()),
     "strays": ("chain", ("chain",), ("sender", "receiver")),
-    "canisters": ("canister", (), ("canister",)),
+    "accounts": ("program", (), ("program",)),
 }
 """For each table of ``STATE_SCHEMAS`` whose a row is, and the columns with subnets and with canisters."""
 
@@ -227,7 +227,7 @@ def parts(state: State) -> dict[str, Frame | Counters]:
         "rejects": state.rejects,
         "runs": state.runs,
         "strays": state.strays,
-        "canisters": state.canisters,
+        "accounts": state.accounts,
         **{PROGRAM_TABLE + name: frame for name, frame in state.programs.items()},
     }
 
@@ -260,7 +260,7 @@ def from_tables(tables: Mapping[str, pa.Table], base: int) -> State:
         rejects=frames["rejects"],
         runs=frames["runs"],
         strays=frames["strays"],
-        canisters=frames["canisters"],
+        accounts=frames["accounts"],
         programs={
             name.removeprefix(PROGRAM_TABLE): from_table(table)
             for name, table in tables.items()

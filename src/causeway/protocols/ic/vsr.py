@@ -12,11 +12,11 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from causeway.commitments.ic.stream_header import RejectReason
 from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
 from causeway.model.order import groups_of, pair_codes, positions_in
 from causeway.model.queues import QueueMap
+from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.state import State
 

@@ -1,0 +1,118 @@
+"""What documents of all kinds have in common: claims, a proof, and a path from what is claimed to what is trusted."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from causeway.model.errors import InvalidInput
+from causeway.proofs.documents.trust import RootTrust, TendermintTrust, Trust
+from causeway.proofs.documents.values import Section
+from causeway.proofs.steps import Step
+
+_HEX_SHOWN = 32
+_BYTES_SHOWN = 16
+_TEXT_SHOWN = 80
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """One way through a proof, from what is claimed towards what is trusted.
+
+    Attributes:
+        title: what the way starts from.
+        steps: in the order in which they are made.
+    """
+
+    title: str
+    steps: tuple[Step, ...]
+
+
+class ProofDocument(Section, ABC):
+    """A proof with what it claims. ``kind`` names its form."""
+
+    kind: str
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
+    """What can be trusted for a proof of this kind, the usual one first."""
+
+    @abstractmethod
+    def claim(self) -> str:
+        """Return what is claimed, in one line."""
+
+    @abstractmethod
+    def verify(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the ways to what is trusted, if the proof shows under ``trust`` what is claimed.
+
+        Raises:
+            ProofError: it does not.
+            InvalidInput: the claims or ``trust`` are none that a proof could be held against.
+        """
+
+    @abstractmethod
+    def sketch(self, trust: Trust) -> tuple[Track, ...]:
+        """Return those steps that can be made whether or not the proof holds: for a reader who looks for the fault.
+
+        Raises:
+            ProofError: none can be made.
+        """
+
+
+def expect(trust: Trust, *kinds: type[Trust]) -> None:
+    """Refuse a trust of another kind than can be used.
+
+    Raises:
+        InvalidInput: it is of another.
+    """
+    if not isinstance(trust, kinds):
+        wanted = " or ".join(kind.wanted for kind in kinds)
+        raise InvalidInput(f"trust: is of the kind {trust.kind}; for this proof give {wanted}")
+    if isinstance(trust, RootTrust) and trust.leaf_count is not None:
+        raise InvalidInput("trust: leaf_count: only the root of a mountain range has one")
+
+
+def root_in(trust: Trust) -> bytes:
+    """Return the root that is trusted: given as such, or in a trusted header.
+
+    Raises:
+        InvalidInput: neither is given.
+    """
+    expect(trust, RootTrust, TendermintTrust)
+    return trust.target
+
+
+def range_root(trust: Trust) -> RootTrust:
+    """Return the trusted root of a mountain range, with its number of leaves where that is known.
+
+    Raises:
+        InvalidInput: it is of another kind.
+    """
+    if not isinstance(trust, RootTrust):
+        raise InvalidInput(f"trust: is of the kind {trust.kind}; for this proof give {RootTrust.wanted}")
+    return trust
+
+
+def distinct(keys: Iterable[bytes], field: str) -> None:
+    """Refuse claims of which two are about one key.
+
+    Raises:
+        InvalidInput: there are such.
+    """
+    seen: set[bytes] = set()
+    for place, key in enumerate(keys):
+        if key in seen:
+            raise InvalidInput(f"{field}[{place}]: key {hexed(key)} is there twice")
+        seen.add(key)
+
+
+def hexed(data: bytes) -> str:
+    """Return bytes for a reader: as text if they are one, else in hexadecimal, of many only the beginning."""
+    if data.isascii() and data.decode().isprintable() and 0 < len(data) <= _TEXT_SHOWN:
+        return f'"{data.decode()}"'
+    return f"0x{data.hex()}" if len(data) <= _HEX_SHOWN else f"0x{data[:_BYTES_SHOWN].hex()}... ({len(data)} bytes)"
+
+
+def stored(key: bytes, value: bytes | None) -> str:
+    """Return the claim that a value is stored under a key, or nothing."""
+    return f"nothing is stored under {hexed(key)}" if value is None else f"{hexed(value)} is stored under {hexed(key)}"

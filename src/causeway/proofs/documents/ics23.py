@@ -1,0 +1,234 @@
+"""Documents of ICS-23 proofs: one key, many keys under one root, a path through stores, and runs of a simple store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from causeway.proofs.documents.document import ProofDocument, Track, distinct, hexed, root_in, stored
+from causeway.proofs.documents.errors import ClaimMismatch
+from causeway.proofs.documents.trust import RootTrust, TendermintTrust, Trust
+from causeway.proofs.documents.validation import EITHER, PARTS, PLAIN
+from causeway.proofs.documents.values import Bytes, Label, Listed, Section
+from causeway.proofs.ics23.batch import VerifiedBatch, entries_of, message_of
+from causeway.proofs.ics23.chained import verify_chained_membership, verify_chained_non_membership
+from causeway.proofs.ics23.errors import NoProofForKey
+from causeway.proofs.ics23.existence import Existence, existence_of, existence_steps
+from causeway.proofs.ics23.non_existence import Absence, absence_of
+from causeway.proofs.ics23.proof_specs import PROOF_SPECS, rules_of
+from causeway.proofs.ics23.range_proof import range_proof_root, verify_range_proof
+from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
+from causeway.proofs.limits import MAX_DEPTH, MAX_MESSAGE_BYTES, require_length
+from causeway.proofs.protobuf import parse_canonical
+from causeway.proofs.steps import Step
+from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
+from causeway.proofs.wire.ics23_pb2 import CommitmentProof, InnerOp
+
+SpecName = Literal["iavl", "tendermint", "smt"]
+
+
+def _deployed_specs() -> list[SpecName]:
+    return ["iavl", "tendermint"]
+
+
+_SIBLING_SHOWN = 8
+
+
+class Item(Section):
+    """A key with its value; ``value`` null (or empty, since nothing empty can be proven) says that it is not stored."""
+
+    key: Bytes
+    value: Bytes | None
+
+    @property
+    def content(self) -> bytes | None:
+        """Return the value, None if the key is said not to be stored."""
+        return self.value or None
+
+
+class Entry(Section):
+    """A key with its value."""
+
+    key: Bytes
+    value: Bytes
+
+
+class Ics23(ProofDocument):
+    """One key under a root: ``proof`` is a ``cosmos.ics23.v1.CommitmentProof``."""
+
+    kind: Literal["ics23"]
+    spec: SpecName
+    key: Bytes
+    value: Bytes | None
+    proof: Bytes
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust, TendermintTrust)
+
+    def claim(self) -> str:
+        """Return what is claimed, in one line."""
+        return stored(self.key, self.value or None)
+
+    def verify(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the way to the root; errors as of ``ics23.verify``."""
+        spec, root, message = PROOF_SPECS[self.spec], root_in(trust), message_of(self.proof)
+        if self.value:
+            verify_membership(spec, root, message, self.key, self.value)
+        else:
+            verify_non_membership(spec, root, message, self.key)
+        if message.HasField("exist") or message.HasField("nonexist"):
+            return _tracks(entries_of(message))
+        return _entry_tracks(VerifiedBatch(rules_of(spec), root, message), self.key, self.value or None)
+
+    def sketch(self, trust: Trust) -> tuple[Track, ...]:
+        """Return where the proof leads to."""
+        return _tracks(entries_of(message_of(self.proof))[:1])
+
+
+class Ics23Batch(ProofDocument):
+    """Many keys under one root: ``proof`` is a CommitmentProof with a batch, compressed or not."""
+
+    kind: Literal["ics23_batch"]
+    spec: SpecName
+    items: Annotated[Listed[Item], Field(min_length=1)]
+    proof: Bytes
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust, TendermintTrust)
+
+    def claim(self) -> str:
+        """Return what is claimed, in one line."""
+        there = sum(item.content is not None for item in self.items)
+        return f"{there} values are stored, {len(self.items) - there} keys are absent"
+
+    def verify(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the way of every key to the root; errors as of ``ics23.batch``."""
+        distinct((item.key for item in self.items), "items")
+        batch = VerifiedBatch(rules_of(PROOF_SPECS[self.spec]), root_in(trust), message_of(self.proof))
+        batch.require_membership({item.key: item.content for item in self.items if item.content is not None})
+        batch.require_non_membership([item.key for item in self.items if item.content is None])
+        return tuple(track for item in self.items for track in _entry_tracks(batch, item.key, item.content))
+
+    def sketch(self, trust: Trust) -> tuple[Track, ...]:
+        """Return where each entry of the batch leads to."""
+        return _tracks(entries_of(message_of(self.proof))[: len(self.items)])
+
+
+class Ics23Chained(ProofDocument):
+    """A path through stores: ``specs`` innermost first, ``path`` outermost first, as IBC has them.
+
+    ``proof`` is an ``ibc.core.commitment.v1.MerkleProof``, or a list of CommitmentProofs, innermost first, as in a
+    node's answer to a query (``proofOps``).
+    """
+
+    kind: Literal["ics23_chained"]
+    specs: Listed[SpecName] = Field(default_factory=_deployed_specs, min_length=1, max_length=MAX_DEPTH)
+    path: Annotated[Listed[Label], Field(min_length=1, max_length=MAX_DEPTH)]
+    value: Bytes | None
+    proof: Annotated[Annotated[Bytes, PLAIN] | Annotated[Listed[Bytes], PARTS], EITHER]
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust, TendermintTrust)
+
+    def claim(self) -> str:
+        """Return what is claimed, in one line."""
+        path = "/".join(label.decode() if label.isascii() else hexed(label) for label in self.path)
+        return f"nothing is stored at {path}" if not self.value else f"{hexed(self.value)} is stored at {path}"
+
+    def verify(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the way through every store; errors as of ``ics23.chained``."""
+        specs, root, message = [PROOF_SPECS[name] for name in self.specs], root_in(trust), self._message()
+        if self.value:
+            verify_chained_membership(specs, root, message, self.path, self.value)
+        else:
+            verify_chained_non_membership(specs, root, message, self.path)
+        return self._tracks(message)
+
+    def sketch(self, trust: Trust) -> tuple[Track, ...]:
+        """Return where the proof of each store leads to."""
+        return self._tracks(self._message())
+
+    def _message(self) -> MerkleProof:
+        if isinstance(self.proof, bytes):
+            return parse_canonical(MerkleProof, self.proof, "proof")
+        require_length(b"".join(self.proof), "proof", MAX_MESSAGE_BYTES)
+        return MerkleProof(proofs=[parse_canonical(CommitmentProof, proof, "proof") for proof in self.proof])
+
+    def _tracks(self, message: MerkleProof) -> tuple[Track, ...]:
+        tracks: list[Track] = []
+        for number, proof in enumerate(message.proofs):
+            if proof.HasField("exist"):
+                found = _tracks([existence_of(proof.exist)])
+            elif proof.HasField("nonexist"):
+                found = _tracks([absence_of(proof.nonexist)])
+            else:
+                raise NoProofForKey(f"proof {number} is neither one of existence nor of non-existence")
+            tracks += [Track(f"store {number}: {track.title}", track.steps) for track in found]
+        return tuple(tracks)
+
+
+class Ics23Range(ProofDocument):
+    """A run of neighbours in a simple store, with nothing between them: ``proof`` is a ``causeway`` RangeProof.
+
+    ``begins_store`` and ``ends_store``, where given, say whether something stands before and behind it.
+    """
+
+    kind: Literal["ics23_range"]
+    entries: Annotated[Listed[Entry], Field(min_length=1)]
+    begins_store: bool | None = None
+    ends_store: bool | None = None
+    proof: Bytes
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust, TendermintTrust)
+
+    def claim(self) -> str:
+        """Return what is claimed, in one line."""
+        first, last = hexed(self.entries[0].key), hexed(self.entries[-1].key)
+        return f"{len(self.entries)} entries from {first} to {last} are stored, and nothing between them"
+
+    def verify(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the way of the run to the root; errors as of ``ics23.range_proof``, and ``ClaimMismatch``."""
+        run = verify_range_proof(root_in(trust), self.proof)
+        shown = list(zip(run.entries.keys.to_pylist(), run.entries.values.to_pylist(), strict=True))
+        claimed = [(item.key, item.value) for item in self.entries]
+        if len(shown) != len(claimed):
+            raise ClaimMismatch(f"the proof is of {len(shown)} entries, {len(claimed)} are claimed")
+        for place, (one, other) in enumerate(zip(shown, claimed, strict=True)):
+            if one != other:
+                raise ClaimMismatch(f"entry {place} of the proof says: {stored(*one)}; claimed is: {stored(*other)}")
+        for name, claim, fact in (
+            ("begins_store", self.begins_store, run.begins_store),
+            ("ends_store", self.ends_store, run.ends_store),
+        ):
+            if claim is not None and claim != fact:
+                raise ClaimMismatch(f"{name}: the proof shows {fact}, claimed is {claim}".lower())
+        return (Track(self.claim(), run.steps),)
+
+    def sketch(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the way of the run in the proof to wherever it leads."""
+        _, run = range_proof_root(self.proof)
+        shown = f"{len(run.entries)} entries are in the proof"
+        return (Track(shown, run.steps),)
+
+
+def _entry_tracks(batch: VerifiedBatch, key: bytes, value: bytes | None) -> tuple[Track, ...]:
+    return _tracks([batch.absence(key) if value is None else batch.existence(key)])
+
+
+def _tracks(entries: Sequence[Existence | Absence]) -> tuple[Track, ...]:
+    """Return the way of each entry, or of both neighbours of an absent one, to a root."""
+    tracks = []
+    for entry in entries:
+        if isinstance(entry, Existence):
+            tracks.append(Track(stored(entry.key, entry.value), _steps(entry)))
+            continue
+        for side, neighbor in (("left", entry.left), ("right", entry.right)):
+            if neighbor is not None:
+                tracks.append(Track(f"{side} neighbour: {stored(neighbor.key, neighbor.value)}", _steps(neighbor)))
+    return tuple(tracks)
+
+
+def _steps(proof: Existence) -> tuple[Step, ...]:
+    """Return the steps of an existence proof, each with the beginning of what stands beside the node."""
+    leaf, *inner = existence_steps(proof)
+    return (leaf, *(_beside(step, operation) for step, operation in zip(inner, proof.path, strict=True)))
+
+
+def _beside(step: Step, operation: InnerOp) -> Step:
+    siblings = operation.suffix or operation.prefix
+    return Step(step.operation, f"{step.detail} ({siblings[-32:][:_SIBLING_SHOWN].hex()}...)", step.result)

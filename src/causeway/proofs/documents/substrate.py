@@ -1,0 +1,193 @@
+"""Documents of Substrate chains: storage proofs, and the queues whose roots and heads a chain keeps."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
+
+from causeway.model.errors import InvalidInput
+from causeway.proofs.documents.document import ProofDocument, Track, distinct, hexed, root_in, stored
+from causeway.proofs.documents.trust import RootTrust, Trust
+from causeway.proofs.documents.validation import EITHER, PARTS, PLAIN
+from causeway.proofs.documents.values import Bytes, Digest, Listed, Number, Section, Text
+from causeway.proofs.limits import MAX_PROOF_BYTES
+from causeway.proofs.steps import Step
+from causeway.proofs.substrate.egress import egress_root, verify_queue
+from causeway.proofs.substrate.message_queue_chain import (
+    FIRST_HEAD,
+    QueuedMessage,
+    heads,
+    verify_message_queue_chain,
+)
+from causeway.proofs.substrate.node import StateVersion
+from causeway.proofs.substrate.proof import ProofReader, read_storage_proof, verify_storage_proof
+from causeway.proofs.substrate.scale import ScaleTypes
+from causeway.proofs.substrate.storage_keys import HASHERS, storage_key
+
+U32_MAX = 2**32 - 1
+
+CLAIMS_SHOWN = 4
+
+NODES = ScaleTypes({})
+"""Knows lists of byte strings: the form in which a chain's programs write a proof."""
+
+HasherName = Literal["Identity", "Blake2_128", "Blake2_128Concat", "Blake2_256", "Twox64Concat", "Twox128", "Twox256"]
+
+
+class MapKey(Section):
+    """A key of a storage map: the SCALE encoding of it, and the map's hasher by its name in the metadata."""
+
+    hasher: HasherName
+    key: Bytes
+
+
+class StorageItem(Section):
+    """An item of a runtime's storage by its names; of a map, with a key for each of its hashers."""
+
+    pallet: Text
+    item: Text
+    keys: Listed[MapKey] = Field(default_factory=list)
+
+    @property
+    def key(self) -> bytes:
+        """Return the storage key."""
+        return storage_key(self.pallet, self.item, *[(HASHERS[part.hasher], part.key) for part in self.keys])
+
+
+class StorageEntry(Section):
+    """What is stored under a key, or under a named item; ``value`` null says that nothing is."""
+
+    key: Bytes | None = None
+    storage: StorageItem | None = None
+    value: Bytes | None
+
+    @property
+    def text(self) -> str:
+        """Return what is claimed, in one line."""
+        if self.storage is None:
+            return stored(self.key or b"", self.value)
+        item = self.storage
+        keys = ", ".join(hexed(part.key) for part in item.keys)
+        where = f"{item.pallet}.{item.item}" + (f"({keys})" if keys else "")
+        return f"nothing is stored in {where}" if self.value is None else f"{hexed(self.value)} is stored in {where}"
+
+
+class SubstrateStorage(ProofDocument):
+    """Storage under a state root: ``proof`` is a list of trie nodes, as ``state_getReadProof`` answers with.
+
+    In a binary file, ``proof`` is the SCALE encoding of that list. ``state_version`` 0 refuses values stored by their
+    hash; without it, a node says itself how its value is stored.
+    """
+
+    kind: Literal["substrate_storage"]
+    entries: Annotated[Listed[StorageEntry], Field(min_length=1)]
+    state_version: Literal[0, 1] | None = None
+    proof: Annotated[Annotated[Bytes, PLAIN] | Annotated[Listed[Bytes], PARTS], EITHER]
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
+
+    def claim(self) -> str:
+        """Return what is claimed, in one line."""
+        if len(self.entries) <= CLAIMS_SHOWN:
+            return "; ".join(entry.text for entry in self.entries)
+        there = sum(entry.value is not None for entry in self.entries)
+        return f"{there} values are stored, {len(self.entries) - there} keys are absent"
+
+    def verify(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the way of every key to the root; errors as of ``verify_storage_proof``."""
+        root, nodes, claimed = root_in(trust), self._nodes(), self._claimed()
+        verify_storage_proof(root, nodes, claimed, self._version())
+        reads = read_storage_proof(root, nodes, claimed, self._version())
+        return tuple(Track(entry.text, read.steps) for entry, read in zip(self.entries, reads, strict=True))
+
+    def sketch(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the nodes that the way down from the root meets, as far as the proof has them."""
+        reader = ProofReader(root_in(trust), self._nodes(), self._version())
+        reads = [reader.read(key) for key in self._claimed()]
+        return tuple(
+            Track(f"{entry.text} (in the proof: {read.status.value})", read.steps)
+            for entry, read in zip(self.entries, reads, strict=True)
+        )
+
+    def _version(self) -> StateVersion | None:
+        return None if self.state_version is None else StateVersion(self.state_version)
+
+    def _nodes(self) -> list[bytes]:
+        if isinstance(self.proof, list):
+            return self.proof
+        nodes: list[bytes] = NODES.decode("ByteStrings", self.proof, "a storage proof", MAX_PROOF_BYTES)
+        return nodes
+
+    def _claimed(self) -> dict[bytes, bytes | None]:
+        keys = []
+        for place, entry in enumerate(self.entries):
+            if (entry.key is None) == (entry.storage is None):
+                raise InvalidInput(f"entries[{place}]: give either key or storage")
+            keys.append(entry.storage.key if entry.storage is not None else entry.key or b"")
+        distinct(keys, "entries")
+        return dict(zip(keys, [entry.value for entry in self.entries], strict=True))
+
+
+class SubstrateOrderedRoot(ProofDocument):
+    """A whole list under its root (R of the ICMP reference): extrinsics of a block, messages of an egress queue."""
+
+    kind: Literal["substrate_ordered_root"]
+    values: Listed[Bytes]
+    state_version: Literal[0, 1] = 0
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
+
+    def claim(self) -> str:
+        """Return what is claimed, in one line."""
+        return f"the list has exactly these {len(self.values)} values, in this order"
+
+    def verify(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the step from the list to its root; errors as of ``verify_queue``."""
+        steps = verify_queue(root_in(trust), self.values, StateVersion(self.state_version))
+        return (Track(self.claim(), steps),)
+
+    def sketch(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the root of the list."""
+        root = egress_root(self.values, StateVersion(self.state_version))
+        return (Track(self.claim(), (Step("root", f"{len(self.values)} values in order", root),)),)
+
+
+class HrmpMessage(Section):
+    """A message of a channel: the number of the relay block in which it was sent, and its bytes."""
+
+    sent_at: Number
+    data: Bytes
+
+
+class HrmpQueue(ProofDocument):
+    """Messages of a channel, all since the head ``previous``: they lead to the trusted head (a trust of kind root).
+
+    Without ``previous`` they are all that were ever sent. The downward queue of a parachain is such a channel, too.
+    """
+
+    kind: Literal["hrmp_queue"]
+    previous: Digest = FIRST_HEAD
+    messages: Listed[HrmpMessage]
+    accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
+
+    def claim(self) -> str:
+        """Return what is claimed, in one line."""
+        since = "ever" if self.previous == FIRST_HEAD else f"since the head {hexed(self.previous)}"
+        return f"exactly these {len(self.messages)} messages were sent {since}"
+
+    def verify(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the links to the trusted head; errors as of ``verify_message_queue_chain``."""
+        links = verify_message_queue_chain(self.previous, self._queue(), root_in(trust))
+        return (Track(self.claim(), links),)
+
+    def sketch(self, trust: Trust) -> tuple[Track, ...]:
+        """Return the links to wherever they lead."""
+        queue = self._queue()
+        found = zip(queue, heads(queue, self.previous), strict=True)
+        links = [Step("link", f"sent at block {message.sent_at}", head) for message, head in found]
+        return (Track(self.claim(), tuple(links)),)
+
+    def _queue(self) -> list[QueuedMessage]:
+        for place, message in enumerate(self.messages):
+            if message.sent_at > U32_MAX:
+                raise InvalidInput(f"messages[{place}]: sent_at: {message.sent_at}: must be at most {U32_MAX}")
+        return [QueuedMessage(message.sent_at, message.data) for message in self.messages]

@@ -1,0 +1,96 @@
+"""Whether a document is true."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from causeway.model.errors import InvalidInput
+from causeway.proofs.documents.document import ProofDocument, Track
+from causeway.proofs.documents.reading import Reading
+from causeway.proofs.documents.trust import Trust
+from causeway.proofs.errors import ProofError
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What came of a document.
+
+    Attributes:
+        kind: of the document.
+        claim: what it claims, in one line.
+        error: why it is not true; None if it is.
+        trust: under what.
+        named_by_document: the document itself said what is to be trusted.
+        tracks: the ways from what is claimed to what is trusted; of a document that is not true, those steps that can
+            be made.
+    """
+
+    kind: str
+    claim: str
+    error: ProofError | None
+    trust: Trust
+    named_by_document: bool
+    tracks: tuple[Track, ...]
+
+    @property
+    def valid(self) -> bool:
+        """Return whether the document is true under its trust."""
+        return self.error is None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the verdict as JSON objects; digests are hexadecimal digits."""
+        return {
+            "valid": self.valid,
+            "kind": self.kind,
+            "claim": self.claim,
+            "error": None if self.error is None else {"name": self.error.name, "text": str(self.error)},
+            "trust": {
+                "kind": self.trust.kind,
+                "subject": self.trust.subject,
+                "named_by_document": self.named_by_document,
+            },
+            "steps": [
+                {
+                    "track": place,
+                    "title": track.title,
+                    "operation": step.operation,
+                    "detail": step.detail,
+                    "result": step.result.hex(),
+                }
+                for place, track in enumerate(self.tracks)
+                for step in track.steps
+            ],
+        }
+
+
+def judge(reading: Reading, trust: Trust | None = None) -> Verdict:
+    """Return whether a document is true under ``trust``; without it, under what the document itself says is trusted.
+
+    Raises:
+        InvalidInput: nothing is trusted, or nothing that a proof of this kind can be held against; or its claims are
+            none.
+    """
+    document = reading.document
+    trusted = trust or reading.own_trust
+    if trusted is None:
+        wanted = " or ".join(kind.wanted for kind in document.accepts)
+        raise InvalidInput(
+            f"{reading.where}: trust: missing; a proof of the kind {document.kind} needs {wanted} (--trust)"
+        )
+    error: ProofError | None = None
+    try:
+        tracks = document.verify(trusted)
+    except ProofError as refused:
+        tracks, error = _sketch(document, trusted), refused
+    except InvalidInput as wrong:
+        raise InvalidInput(f"{reading.where}: {wrong}") from None
+    return Verdict(document.kind, document.claim(), error, trusted, trust is None, tracks)
+
+
+def _sketch(document: ProofDocument, trust: Trust) -> tuple[Track, ...]:
+    try:
+        return document.sketch(trust)
+    except (ProofError, InvalidInput):
+        # Made of what was refused, it may not be made at all.
+        return ()

@@ -1,0 +1,262 @@
+"""Many RFC 6962 trees at once, with all their levels: roots, and proofs of runs of neighbouring leaves.
+
+A tree of n leaves is built from below: neighbours pair up, an odd last node moves up unchanged. So node i of level k
+stands over the leaves from i * 2**k on, and the nodes beside a run of leaves, its *sides*, follow from the run's place
+and the tree's size alone: a proof is nothing but their digests, in the order of ``side_places``.
+
+What such a proof shows: the leaves of the run are in the tree, and are neighbours there. Place and size say how leaves
+and sides are hashed together; the root is that of the real tree only if it was made by the same hashing, or else there
+is a collision of SHA-256. A digest of an inner node cannot stand for a leaf's: their preimages begin with different
+bytes. Place and size themselves are not proved: trees of several sizes hash a run in the same way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.order import Groups, Rows, stable_order
+from causeway.proofs.errors import MalformedProof
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
+from causeway.proofs.merkle import INNER_PREFIX, level_up
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class SidePlaces:
+    """Which sides the runs have: one row a side, by run, then from the leaves up, the left one before the right one.
+
+    ``run``: which run it is of; ``level``: 0 = leaves; ``node``: which node of that level; ``right``: on which side.
+    """
+
+    run: Rows
+    level: Rows
+    node: Rows
+    right: Mask
+
+    def counts(self, runs: int) -> Rows:
+        """Return how many sides each of ``runs`` runs has."""
+        return np.bincount(self.run, minlength=runs)
+
+
+def side_places(first: Rows, count: Rows, size: Rows) -> SidePlaces:
+    """Return the sides of runs of ``count`` leaves (at least 1) from place ``first`` on in trees of ``size`` leaves."""
+    low, high, nodes = first.copy(), first + count - 1, size.copy()
+    parts: list[tuple[Rows, int, Rows, bool]] = []
+    level = 0
+    while bool((nodes > 1).any()):
+        left = np.flatnonzero((nodes > 1) & (low % 2 == 1))
+        right = np.flatnonzero((nodes > 1) & (high % 2 == 0) & (high + 1 < nodes))
+        parts += [(left, level, low[left] - 1, False), (right, level, high[right] + 1, True)]
+        low, high, nodes = low // 2, high // 2, (nodes + 1) // 2
+        level += 1
+    if not parts:
+        none = np.empty(0, dtype=np.int64)
+        return SidePlaces(none, none, none, np.empty(0, dtype=bool))
+    run = np.concatenate([rows for rows, *_ in parts])
+    order = stable_order(run.astype(np.uint64))
+    return SidePlaces(
+        run[order],
+        np.concatenate([np.full(len(rows), level) for rows, level, *_ in parts])[order],
+        np.concatenate([nodes for _, _, nodes, _ in parts])[order],
+        np.concatenate([np.full(len(rows), right) for rows, *_, right in parts])[order],
+    )
+
+
+class Forest:
+    """Trees over groups of neighbouring leaves. A group may be empty: its root is not asked for."""
+
+    def __init__(self, leaves: Digests, counts: Rows) -> None:
+        self.sizes: Rows = np.asarray(counts, dtype=np.int64)
+        self._levels = [(leaves, _starts(self.sizes))]
+        nodes, counts = leaves, self.sizes
+        while len(counts) and int(counts.max()) > 1:
+            nodes, counts = level_up(nodes, counts)
+            self._levels.append((nodes, _starts(counts)))
+
+    def roots(self) -> Digests:
+        """Return the root of each tree, shape (trees, 32); none of them is empty."""
+        nodes, starts = self._levels[-1]
+        return nodes[starts]
+
+    def levels(self, tree: int) -> list[Digests]:
+        """Return the levels of one tree, the leaves first, its root last; none of an empty one."""
+        levels: list[Digests] = []
+        count = int(self.sizes[tree])
+        for nodes, starts in self._levels:
+            if count == 0 or (levels and len(levels[-1]) == 1):
+                break
+            start = int(starts[tree])
+            levels.append(nodes[start : start + count])
+            count = (count + 1) // 2
+        return levels
+
+    def sides(self, tree: Rows, first: Rows, count: Rows) -> tuple[Digests, Rows]:
+        """Return the sides' digests of runs, joined, and how many each run has.
+
+        ``tree``, ``first``, ``count``: of each run its tree, the place of its first leaf there, and its length.
+        """
+        places = side_places(first, count, self.sizes[tree])
+        digests = np.empty((len(places.run), DIGEST_BYTES), dtype=np.uint8)
+        for level, (nodes, starts) in enumerate(self._levels):
+            rows = np.flatnonzero(places.level == level)
+            digests[rows] = nodes[starts[tree[places.run[rows]]] + places.node[rows]]
+        return digests, places.counts(len(tree))
+
+
+def run_roots(leaves: Digests, groups: Groups, first: Rows, size: Rows, sides: Digests, side_counts: Rows) -> Digests:
+    """Return the root to which each run of leaves and its sides amount, shape (runs, 32).
+
+    ``groups``: the runs among ``leaves``, none empty; ``first``, ``size``: the claimed place of a run's first leaf and
+    the size of its tree; ``sides``: the digests of all runs joined, ``side_counts`` of each.
+
+    Raises:
+        MalformedProof: a run does not fit its tree, or has more or fewer sides than its place says.
+    """
+    places = _fitting_places(groups, first, size, side_counts)
+    nodes, counts = leaves, groups.counts
+    for level in range(int(places.level.max()) + 1 if len(places.level) else 0):
+        rows = np.flatnonzero(places.level == level)
+        nodes, counts = _with_sides(nodes, counts, places.run[rows], places.right[rows], sides[rows])
+        nodes, counts = level_up(nodes, counts)
+    while len(counts) and int(counts.max()) > 1:
+        nodes, counts = level_up(nodes, counts)
+    return nodes
+
+
+def _fitting_places(groups: Groups, first: Rows, size: Rows, side_counts: Rows) -> SidePlaces:
+    """Return the sides of runs; raises ``MalformedProof`` as ``run_roots`` does."""
+    first, size = first.astype(np.int64), size.astype(np.int64)
+    outside = np.flatnonzero((first < 0) | (first + groups.counts > size))
+    if len(outside):
+        run = int(outside[0])
+        raise MalformedProof(f"{groups.counts[run]} leaves from place {first[run]} on do not fit a tree of {size[run]}")
+    places = side_places(first, groups.counts, size)
+    needed = places.counts(len(first))
+    wrong = np.flatnonzero(needed != side_counts)
+    if len(wrong):
+        run = int(wrong[0])
+        raise MalformedProof(f"a run has {side_counts[run]} digests beside it, its place needs {needed[run]}")
+    return places
+
+
+LevelSides = Iterator[tuple[Rows, Digests]]
+"""Proofs of many single leaves, level by level from the leaves up: which of the leaves have a digest beside them there,
+ascending, and those digests."""
+
+
+def sides_of_each(
+    leaves: Digests, groups: Groups, first: Rows, size: Rows, sides: Digests, side_counts: Rows
+) -> tuple[Rows, LevelSides]:
+    """Return proofs of the single leaves of runs, made from the runs and their sides (as ``run_roots`` takes them).
+
+    Returns each leaf's place in its tree, and the digests beside the leaves; they are made as they are asked for, so
+    that those of one level are in memory and not those of all. Raises as ``run_roots`` does.
+    """
+    places = _fitting_places(groups, first, size, side_counts)
+    place: Rows = groups.spread(first.astype(np.int64)) + groups.ranks()
+    return place, _levels_of_each(leaves, groups, first.astype(np.int64), size, sides, places)
+
+
+def _levels_of_each(
+    leaves: Digests, groups: Groups, first: Rows, size: Rows, sides: Digests, places: SidePlaces
+) -> LevelSides:
+    run_of_leaf = groups.spread(np.arange(len(groups)))
+    rank, last = groups.ranks(), groups.spread(size.astype(np.int64)) - 1
+    place = groups.spread(first) + rank
+    nodes, counts, low, level = leaves, groups.counts, first, 0
+    while bool((last > 0).any()):
+        rows = np.flatnonzero(places.level == level)
+        left = places.run[rows[~places.right[rows]]]
+        nodes, counts = _with_sides(nodes, counts, places.run[rows], places.right[rows], sides[rows])
+        low = low.copy()
+        low[left] -= 1
+        beside, asked = _beside(place, last)
+        # Where a node of a run's tree lies among all nodes of the level.
+        shift = (_starts(counts) - low)[run_of_leaf]
+        yield asked, nodes.take(beside + shift if len(asked) == len(beside) else (beside + shift)[asked], axis=0)
+        nodes, counts = level_up(nodes, counts)
+        low, place, last, level = low // 2, place >> 1, last >> 1, level + 1
+
+
+def _beside(place: Rows, last: Rows) -> tuple[Rows, Rows]:
+    """Return the node beside each one of a level, and which of them there are: ``last`` is the level's last."""
+    beside = place ^ 1
+    return beside, np.flatnonzero(beside <= last)
+
+
+def leaf_roots(leaves: Digests, place: Rows, size: Rows, sides: LevelSides) -> Digests:
+    """Return the root to which each leaf and its own proof amount, shape (leaves, 32).
+
+    ``place``, ``size``: the claimed place of each leaf and the size of its tree; ``sides``: the proofs.
+
+    Raises:
+        MalformedProof: a leaf is outside of its tree, or has more or fewer digests beside it than its place says.
+    """
+    place, last = place.astype(np.int64), size.astype(np.int64) - 1
+    outside = np.flatnonzero((place < 0) | (place > last))
+    if len(outside):
+        leaf = int(outside[0])
+        raise MalformedProof(f"a leaf at place {place[leaf]} does not fit a tree of {last[leaf] + 1}")
+    nodes = leaves
+    for given, digests in sides:
+        asked = _beside(place, last)[1]
+        if not np.array_equal(given, asked):
+            raise MalformedProof(f"{len(given)} leaves have a digest beside them, their places need {len(asked)}")
+        nodes = _joined(nodes, asked, digests, place % 2 == 1)
+        place, last = place >> 1, last >> 1
+    if bool((last > 0).any()):
+        raise MalformedProof("a leaf has fewer digests beside it than its place needs")
+    return nodes
+
+
+def _joined(nodes: Digests, rows: Rows, beside: Digests, right: Mask) -> Digests:
+    """Return ``nodes`` with those of ``rows`` hashed with the digests beside them, which come first where ``right``."""
+    everyone = len(rows) == len(nodes)
+    own = nodes if everyone else nodes[rows]
+    second = right if everyone else right[rows]
+
+    def preimages(start: int, stop: int) -> pa.BinaryArray:
+        pairs = np.empty((stop - start, 1 + 2 * DIGEST_BYTES), dtype=np.uint8)
+        pairs[:, 0] = INNER_PREFIX[0]
+        swapped = second[start:stop, None]
+        one, other = (np.ascontiguousarray(part[start:stop]).view(np.uint64) for part in (own, beside))
+        pairs[:, 1 : 1 + DIGEST_BYTES] = np.where(swapped, other, one).view(np.uint8)
+        pairs[:, 1 + DIGEST_BYTES :] = np.where(swapped, one, other).view(np.uint8)
+        return binary_rows(pairs)
+
+    hashed = sha256_in_pieces(len(rows), preimages)
+    if everyone:
+        return hashed
+    joined = nodes.copy()
+    joined[rows] = hashed
+    return joined
+
+
+def _with_sides(nodes: Digests, counts: Rows, run: Rows, right: Mask, sides: Digests) -> tuple[Digests, Rows]:
+    """Return the nodes of each run with the sides of one level put before and after them."""
+    if len(run) == 0:
+        return nodes, counts
+    before, after = np.zeros(len(counts), dtype=np.int64), np.zeros(len(counts), dtype=np.int64)
+    before[run[~right]] = 1
+    after[run[right]] = 1
+    joined_counts = counts + before + after
+    starts = _starts(joined_counts)
+    joined = np.empty((int(joined_counts.sum()), DIGEST_BYTES), dtype=np.uint8)
+    rank = np.arange(len(nodes)) - np.repeat(_starts(counts), counts)
+    joined[np.repeat(starts + before, counts) + rank] = nodes
+    joined[starts[run[~right]]] = sides[~right]
+    joined[(starts + joined_counts - 1)[run[right]]] = sides[right]
+    return joined, joined_counts
+
+
+def _starts(counts: Rows) -> Rows:
+    return np.cumsum(counts) - counts
+
+
+__all__ = ["Forest", "LevelSides", "SidePlaces", "leaf_roots", "run_roots", "side_places", "sides_of_each"]

@@ -1,0 +1,181 @@
+"""A certified state that serves slices of its streams: the state manager's encode routine (IC reference 2.8, 3.10)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.model.errors import CausewayError, InvalidInput
+from causeway.proofs.ic.certificate import certification_message
+from causeway.proofs.ic.hash_tree import HashTree, LabeledTree, Path, build_tree, digest
+from causeway.proofs.ic.leb128 import encode_leb128
+from causeway.proofs.ic.mixed_tree import split_hash_tree
+from causeway.proofs.ic.pruning import prune
+from causeway.proofs.ic.slice import CertifiedStreamSlice
+from causeway.proofs.ic.slice_certification import HEIGHT, METADATA, Certification
+from causeway.proofs.ic.slice_payload import STREAMS, SlicePayload
+from causeway.proofs.ic.stream_header import decode_stream_header
+from causeway.proofs.ic.stream_tree import StreamTree, streams_tree, streams_witness
+from causeway.proofs.ic.versions import CURRENT, CertificationVersion
+from causeway.proofs.ic.witness import encode_witness
+
+PAYLOAD_BYTES = 71
+MESSAGE_BYTES = 16
+"""Of the size of a payload with messages, what comes on top of the header and of each message (IC reference 2.10)."""
+
+
+class SliceRequestError(CausewayError):
+    """A slice was asked for that the state does not have."""
+
+
+class NoStreamForSubnet(SliceRequestError):
+    """The state has no stream to the subnet."""
+
+
+class InvalidSliceBegin(SliceRequestError):
+    """The slice, or its witness, was to begin outside of the stream.
+
+    Attributes:
+        slice_begin: where.
+        stream_begin, stream_end: the bounds of the stream; its end is allowed.
+    """
+
+    def __init__(self, slice_begin: int, stream_begin: int, stream_end: int) -> None:
+        self.slice_begin, self.stream_begin, self.stream_end = slice_begin, stream_begin, stream_end
+        super().__init__(f"a slice from {slice_begin} on is asked for, the stream is [{stream_begin}, {stream_end})")
+
+
+class InvalidSliceIndices(SliceRequestError):
+    """The witness was to begin after the messages.
+
+    Attributes:
+        witness_begin, msg_begin: where they were to begin.
+    """
+
+    def __init__(self, witness_begin: int, msg_begin: int) -> None:
+        self.witness_begin, self.msg_begin = witness_begin, msg_begin
+        super().__init__(f"a witness from {witness_begin} on for messages from {msg_begin} on is asked for")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStream:
+    """A stream to one subnet: its digests, and all its encoded messages, those of ``tree``."""
+
+    tree: StreamTree
+    messages: pa.BinaryArray
+
+
+class CertifiedStreams:
+    """The streams of one state, certified once; every slice is cut from what was certified.
+
+    Args:
+        streams: each stream by the id of the subnet that it leads to. A change of one makes its slices be refused.
+        contents: all else that is in the state, without ``streams``.
+        height: of the state. Where ``contents`` have it (``metadata / height``), slices come with a witness of it.
+        sign: signs for the subnet.
+        version: of the headers.
+
+    Raises:
+        InvalidInput: ``contents`` have streams, or a stream's header has other bounds than its messages.
+        DecodeError: a header is none of that version.
+    """
+
+    def __init__(
+        self,
+        streams: Mapping[bytes, StoredStream],
+        contents: LabeledTree,
+        height: int,
+        sign: Callable[[bytes], bytes],
+        version: CertificationVersion = CURRENT,
+    ) -> None:
+        if STREAMS in contents:
+            raise InvalidInput("the contents of a state have a label 'streams' beside the streams given")
+        self._streams = dict(streams)
+        self._headers = {subnet: decode_stream_header(held.tree.header, version) for subnet, held in streams.items()}
+        for subnet, held in streams.items():
+            header, messages = self._headers[subnet], held.tree.messages
+            if (header.begin, header.end) != (messages.begin, messages.end):
+                raise InvalidInput(
+                    f"the stream to {subnet.hex()} has messages [{messages.begin}, {messages.end}) under a header of"
+                    f" [{header.begin}, {header.end})"
+                )
+        self._contents = dict(contents)
+        self._roots = {subnet: held.tree.root for subnet, held in streams.items()}
+        state = build_tree({**contents, STREAMS: streams_tree(self._roots)})
+        root = digest(state)
+        self.certification = Certification(
+            height, root, sign(certification_message(root)), height_witness=_height_witness(state, contents, height)
+        )
+
+    def encode_certified_stream_slice(
+        self,
+        dst_subnet: bytes,
+        witness_begin: int | None = None,
+        msg_begin: int | None = None,
+        msg_limit: int | None = None,
+        byte_limit: int | None = None,
+    ) -> CertifiedStreamSlice:
+        """Return the header and a run of the messages of the stream to ``dst_subnet`` (``get_stream``).
+
+        Args:
+            dst_subnet: where the stream leads to.
+            witness_begin: the first message that the witness knows, for a slice that is to be appended to another;
+                ``msg_begin`` if not given.
+            msg_begin: the first message; the stream's first if not given.
+            msg_limit: the most messages.
+            byte_limit: the largest size of the payload (IC reference 2.10). The header is in it in any case.
+
+        Raises:
+            NoStreamForSubnet: there is none.
+            InvalidSliceBegin: messages or witness begin outside of the stream.
+            InvalidSliceIndices: the witness begins after the messages.
+            InvalidInput: the stream was changed since it was certified, or a limit is negative.
+        """
+        held = self._streams.get(dst_subnet)
+        if held is None:
+            raise NoStreamForSubnet(f"there is no stream to subnet {dst_subnet.hex()}")
+        header = self._headers[dst_subnet]
+        begin = header.begin if msg_begin is None else msg_begin
+        known = begin if witness_begin is None else witness_begin
+        for asked in (begin, known):
+            if not header.begin <= asked <= header.end:
+                raise InvalidSliceBegin(asked, header.begin, header.end)
+        if known > begin:
+            raise InvalidSliceIndices(known, begin)
+        end = _end(held, header.begin, begin, header.end, msg_limit, byte_limit)
+        messages = held.messages.slice(known - header.begin, end - known)
+        shown = streams_witness(self._roots, dst_subnet, held.tree.witness(known, end, messages))
+        state = prune(build_tree({**self._contents, STREAMS: shown}), [(STREAMS,)])
+        _, witness = split_hash_tree(state)
+        run = tuple(messages.slice(begin - known).to_pylist())
+        payload = SlicePayload(dst_subnet, held.tree.header, header, begin if run else None, run)
+        return CertifiedStreamSlice(payload, witness, self.certification)
+
+
+def _end(
+    held: StoredStream, stream_begin: int, begin: int, stream_end: int, msg_limit: int | None, byte_limit: int | None
+) -> int:
+    """Return where a run from ``begin`` on ends within the limits."""
+    for limit, what in ((msg_limit, "msg_limit"), (byte_limit, "byte_limit")):
+        if limit is not None and limit < 0:
+            raise InvalidInput(f"{what} is {limit}, 0 or more is allowed")
+    end = stream_end if msg_limit is None else min(begin + msg_limit, stream_end)
+    if byte_limit is None:
+        return end
+    lengths = pc.binary_length(held.messages.slice(begin - stream_begin, end - begin))
+    sizes = np.cumsum(lengths.to_numpy(zero_copy_only=False).astype(np.int64) + MESSAGE_BYTES)
+    room = byte_limit - PAYLOAD_BYTES - len(held.tree.header)
+    return begin + int(np.searchsorted(sizes, room, side="right"))
+
+
+def _height_witness(state: HashTree, contents: LabeledTree, height: int) -> bytes | None:
+    metadata = contents.get(METADATA)
+    if not isinstance(metadata, Mapping) or metadata.get(HEIGHT) != encode_leb128(height):
+        return None
+    path: Path = (METADATA, HEIGHT)
+    _, witness = split_hash_tree(prune(state, [path]))
+    return encode_witness(witness)

@@ -1,0 +1,156 @@
+"""Errors of the Internet Computer's encodings, witnesses and slices, under the names the reference gives them (2.9)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from causeway.model.errors import CausewayError
+from causeway.proofs.errors import (
+    MOST_SHOWN_BYTES,
+    MalformedProof,
+    OverLimit,
+    ProofError,
+    ProofRefused,
+    hex_text,
+)
+
+
+class EncodeError(CausewayError):
+    """A value that has no canonical encoding at this certification version: out of range, or not known to it."""
+
+
+class DecodeError(MalformedProof):
+    """Bytes that are not the canonical encoding of the type that they should be of."""
+
+
+class NotCanonical(DecodeError):
+    """Bytes that mean a value which has another encoding: padded integers, unordered keys, defaults written out."""
+
+
+def path_text(path: Sequence[bytes]) -> str:
+    """Return a path in a labeled tree for people: ``/streams/0x00.../header``."""
+    return "/" + "/".join(
+        label.decode("ascii")
+        if len(label) <= MOST_SHOWN_BYTES and all(32 <= byte < 127 for byte in label)
+        else f"0x{hex_text(label)}"
+        for label in path
+    )
+
+
+class TreeHashError(ProofError):
+    """Root of what can be wrong with a tree, or between a labeled tree and a witness.
+
+    Attributes:
+        offending_path: labels from the root to where it is wrong; empty for the root.
+    """
+
+    def __init__(self, why: str, offending_path: Sequence[bytes] = ()) -> None:
+        self.offending_path = tuple(offending_path)
+        super().__init__(f"{type(self).__name__}: {why}, at {path_text(self.offending_path)}")
+
+
+class InconsistentPartialTree(TreeHashError, ProofRefused):
+    """A leaf of the tree meets no ``Known`` of the witness, or the other way round."""
+
+
+class NonMinimalWitness(TreeHashError, MalformedProof):
+    """A fork of two pruned nodes: one pruned node would have said the same."""
+
+
+class TooDeepRecursion(TreeHashError, OverLimit):
+    """The witness or hash tree is nested more deeply than trees may be."""
+
+
+class CertifiedSliceError(ProofError):
+    """Root of what can be wrong with a certified stream slice; the text begins with the error's name."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"{type(self).__name__}: {why}")
+
+
+class DecodeFailed(CertifiedSliceError, MalformedProof):
+    """The slice, or a part of it, is not the canonical encoding of what it should be."""
+
+
+class InvalidSlice(CertifiedSliceError, MalformedProof):
+    """The payload or the witness of a slice has another shape than a slice; the subclass says which."""
+
+
+class ExtraContents(InvalidSlice):
+    """There is more in the payload than one stream's header and messages: padding."""
+
+
+class MissingStreams(InvalidSlice):
+    """There is no ``streams`` under the root."""
+
+
+class MissingStream(InvalidSlice):
+    """There is no stream under ``streams``."""
+
+
+class MoreThanOneStream(InvalidSlice):
+    """There are several streams under ``streams``."""
+
+
+class MissingHeader(InvalidSlice):
+    """The stream has no ``header``."""
+
+
+class EmptyMessages(InvalidSlice):
+    """The stream has ``messages``, and none in it: it should have been left out."""
+
+
+class NotAStreamIndex(InvalidSlice):
+    """A label under ``messages`` is no index of 8 bytes."""
+
+
+class NotASubTree(InvalidSlice):
+    """There is a leaf where the tree should go on."""
+
+
+class NotALeaf(InvalidSlice):
+    """The tree goes on where there should be a leaf."""
+
+
+class InvalidBounds(InvalidSlice):
+    """The header begins behind its end, or the messages are not a gap-free run inside its bounds."""
+
+
+class WitnessPruningFailed(CertifiedSliceError, ProofRefused):
+    """Payload and witness of a slice do not fit together."""
+
+
+class InvalidDestination(CertifiedSliceError, ProofRefused):
+    """The slice is of a stream to another subnet.
+
+    Attributes:
+        sender, receiver: ids of the subnet that it should come from (empty where nobody said) and it is directed to.
+    """
+
+    def __init__(self, why: str, sender: bytes, receiver: bytes) -> None:
+        self.sender, self.receiver = sender, receiver
+        super().__init__(why)
+
+
+class RootHashMismatch(CertifiedSliceError, ProofRefused):
+    """Payload and witness of a slice have another root than the certified one."""
+
+
+class InvalidAppend(CertifiedSliceError, ProofRefused):
+    """A slice cannot be joined to the one before it; the subclass says why."""
+
+
+class DifferentSubnet(InvalidAppend):
+    """The slices are of streams to different subnets."""
+
+
+class SignalsEndRegresses(InvalidAppend):
+    """The later slice has fewer signals than the earlier one."""
+
+
+class IndexMismatch(InvalidAppend):
+    """The messages of the later slice do not follow on those of the earlier one, or its witness covers others."""
+
+
+class TakeBeforeSliceBegin(CertifiedSliceError, ProofRefused):
+    """Messages are asked for that the slice does not have any more."""

@@ -1,0 +1,278 @@
+"""Streams in the hash tree: a queue of any number of messages under one root, and witnesses of any run of them.
+
+``streams / <subnet id> / header`` and ``streams / <subnet id> / messages / <index>`` (IC reference 2.9). The digests of
+all messages and of all forks above them are kept, so a witness is read off and not computed, and a change hashes only
+what the shape of the tree forces:
+
+- *Appending* at the end hashes the new messages and the forks at the right edge: the number of new messages and about
+  log2 of the length.
+- *Trimming* t messages at the front hashes no message again, since a message's digest depends on its own index only.
+  The forks shift: those over 2**k messages stay where 2**k divides t, all above are hashed again. Trimming by multiples
+  of a large power of two is nearly free, by an odd number it hashes about as many forks as messages are left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.errors import IndexOverflow, InvalidInput
+from causeway.model.order import U64, Groups
+from causeway.proofs.hashing import DIGEST_BYTES, Digests
+from causeway.proofs.ic.digest_columns import (
+    INDEX_BYTES,
+    fork_roots,
+    indexed_digests,
+    leaf_digests,
+)
+from causeway.proofs.ic.digests import EMPTY_DIGEST, FORK_DOMAIN, fork_digest, labeled_digest, leaf_digest
+from causeway.proofs.ic.hash_tree import Fork, HashTree, Labeled, Leaf, Pruned, build_tree, digest
+from causeway.proofs.ic.pruning import prune
+from causeway.proofs.merkle import level_above
+
+HEADER = b"header"
+MESSAGES = b"messages"
+
+Messages: TypeAlias = "pa.BinaryArray | Sequence[bytes]"
+"""Encoded messages, one after the other."""
+
+_END_OF_INDEXES = 1 << 64
+
+
+class MessagesTree:
+    """The ``messages`` of one stream: encoded messages under consecutive indexes.
+
+    Args:
+        begin: index of the first message.
+        messages: the messages from there on.
+
+    Raises:
+        IndexOverflow: an index would pass 2**64 - 1.
+    """
+
+    def __init__(self, begin: int, messages: Messages = ()) -> None:
+        if not 0 <= begin < _END_OF_INDEXES:
+            raise IndexOverflow(f"stream index {begin} is not an unsigned 64-bit number")
+        self._begin = begin
+        # Level 0 holds the digests of the labeled messages, each level above the forks of the one below.
+        self._levels = [_GrowingRows()]
+        self.append(messages)
+
+    @property
+    def begin(self) -> int:
+        """Index of the first message."""
+        return self._begin
+
+    @property
+    def end(self) -> int:
+        """Index after the last message."""
+        return self._begin + len(self._levels[0])
+
+    @property
+    def root(self) -> bytes:
+        """Digest of the subtree, 32 bytes; without messages that of an empty map."""
+        return self._levels[-1].rows()[0].tobytes() if len(self._levels[0]) else EMPTY_DIGEST
+
+    def append(self, messages: Messages) -> None:
+        """Add ``messages`` at the end.
+
+        Raises:
+            IndexOverflow: an index would pass 2**64 - 1; nothing is added.
+        """
+        column = _column(messages)
+        if self.end + len(column) >= _END_OF_INDEXES:
+            raise IndexOverflow(f"{len(column)} messages from index {self.end} on pass the last index, 2**64 - 1")
+        before = len(self._levels[0])
+        self._levels[0].put(before, self._digests_of(self.end, column))
+        self._fork_again(0, before)
+
+    def trim(self, begin: int) -> None:
+        """Drop the messages below index ``begin``; the tree starts there from now on.
+
+        Raises:
+            InvalidInput: ``begin`` is before the first message or after the end.
+        """
+        if not self._begin <= begin <= self.end:
+            raise InvalidInput(f"cannot trim to {begin}: the stream holds [{self._begin}, {self.end})")
+        dropped = begin - self._begin
+        if not dropped:
+            return
+        self._begin = begin
+        aligned = (dropped & -dropped).bit_length() - 1
+        kept = min(aligned, len(self._levels) - 1)
+        for level in range(kept + 1):
+            self._levels[level].drop(dropped >> level)
+        self._fork_again(kept, 0)
+
+    def witness(self, begin: int, end: int, messages: Messages) -> HashTree:
+        """Return the subtree with the messages [begin, end), all others pruned; a run of none is pruned as a whole.
+
+        ``messages`` are those of the run: the tree holds digests only.
+
+        Raises:
+            InvalidInput: the run is not inside the tree, or ``messages`` are not the ones committed to.
+        """
+        if not self._begin <= begin <= end <= self.end:
+            raise InvalidInput(f"there is no run [{begin}, {end}) in a stream of [{self._begin}, {self.end})")
+        column = _column(messages)
+        first, last = begin - self._begin, end - self._begin
+        committed = self._levels[0].rows()[first:last]
+        if len(column) != len(committed) or not np.array_equal(self._digests_of(begin, column), committed):
+            raise InvalidInput(f"the messages given for [{begin}, {end}) are not those of the stream")
+        if begin == end:
+            return Pruned(self.root)
+        nodes: list[HashTree] = [
+            Labeled(index_label(begin + at), Leaf(value.as_py())) for at, value in enumerate(column)
+        ]
+        for level in self._levels[:-1]:
+            rows = level.rows()
+            if first % 2:
+                first -= 1
+                nodes.insert(0, Pruned(rows[first].tobytes()))
+            if last % 2 and last < len(rows):
+                nodes.append(Pruned(rows[last].tobytes()))
+                last += 1
+            paired: list[HashTree] = [Fork(nodes[at], nodes[at + 1]) for at in range(0, len(nodes) - 1, 2)]
+            # An odd last node stands at the end of its level: it moves up.
+            nodes = paired + nodes[2 * len(paired) :]
+            first, last = first // 2, (last + 1) // 2
+        return nodes[0]
+
+    def _digests_of(self, begin: int, column: pa.BinaryArray) -> Digests:
+        return indexed_digests(_indexes(begin, len(column)), leaf_digests(column))
+
+    def _fork_again(self, level: int, valid: int) -> None:
+        """Hash the levels above ``level``, of which the first ``valid`` nodes are as they were."""
+        while len(self._levels[level]) > 1:
+            if level + 1 == len(self._levels):
+                self._levels.append(_GrowingRows())
+            # A node that had moved up unpaired is not among these: rounding down leaves it out.
+            valid //= 2
+            self._levels[level + 1].put(valid, level_above(self._levels[level].rows()[2 * valid :], FORK_DOMAIN))
+            level += 1
+        del self._levels[level + 1 :]
+
+
+class StreamTree:
+    """One stream in the hash tree: its encoded header, and its messages unless there are none.
+
+    Args:
+        header: the encoded header; replace it by assignment.
+        begin: index of the first message.
+        messages: the messages from there on.
+
+    Raises:
+        IndexOverflow: an index would pass 2**64 - 1.
+    """
+
+    def __init__(self, header: bytes, begin: int, messages: Messages = ()) -> None:
+        self.header = header
+        self.messages = MessagesTree(begin, messages)
+
+    @property
+    def root(self) -> bytes:
+        """Digest of the stream's subtree, 32 bytes."""
+        header = labeled_digest(HEADER, leaf_digest(self.header))
+        if self.messages.begin == self.messages.end:
+            return header
+        return fork_digest(header, labeled_digest(MESSAGES, self.messages.root))
+
+    def witness(self, begin: int, end: int, messages: Messages) -> HashTree:
+        """Return the stream's subtree with its header and the messages [begin, end), given as ``messages``.
+
+        Raises:
+            InvalidInput: the run is not inside the stream, or ``messages`` are not the ones committed to.
+        """
+        header = Labeled(HEADER, Leaf(self.header))
+        run = self.messages.witness(begin, end, messages)
+        if self.messages.begin == self.messages.end:
+            return header
+        # A run of none is a pruned node, together with its label.
+        shown = Labeled(MESSAGES, run)
+        return Fork(header, Pruned(digest(shown)) if begin == end else shown)
+
+
+def streams_tree(roots: Mapping[bytes, bytes]) -> HashTree:
+    """Return the subtree ``streams`` from the root of each stream, by the id of the subnet that it leads to."""
+    return build_tree({subnet: Pruned(root) for subnet, root in roots.items()})
+
+
+def streams_witness(roots: Mapping[bytes, bytes], subnet: bytes, stream: HashTree) -> HashTree:
+    """Return the subtree ``streams`` that shows ``stream``, a witness of the stream to ``subnet``, and no other.
+
+    Raises:
+        InvalidInput: ``stream`` does not have the root that ``roots`` gives for ``subnet``.
+    """
+    if roots.get(subnet) != digest(stream):
+        raise InvalidInput(
+            f"the stream to {subnet.hex()} has the root {digest(stream).hex()}, not the one committed to"
+        )
+    streams: dict[bytes, HashTree] = {other: Pruned(root) for other, root in roots.items()}
+    streams[subnet] = stream
+    return prune(build_tree(streams), [[subnet]])
+
+
+def stream_roots(headers: pa.BinaryArray, indexes: U64, messages: pa.BinaryArray, groups: Groups) -> Digests:
+    """Return the roots of many streams at once, shape (len(groups), 32).
+
+    Args:
+        headers: the encoded header of each stream.
+        indexes: the index of each message.
+        messages: the encoded messages, the streams one after the other, each in ascending order of indexes.
+        groups: which messages are of which stream; a group may be empty.
+    """
+    header_rows = leaf_digests(headers)
+    message_rows = fork_roots(indexed_digests(indexes, leaf_digests(messages)), groups)
+    roots = np.empty((len(header_rows), DIGEST_BYTES), dtype=np.uint8)
+    for at, count in enumerate(groups.counts):
+        header = labeled_digest(HEADER, header_rows[at].tobytes())
+        if count:
+            header = fork_digest(header, labeled_digest(MESSAGES, message_rows[at].tobytes()))
+        roots[at] = np.frombuffer(header, dtype=np.uint8)
+    return roots
+
+
+def index_label(index: int) -> bytes:
+    """Return the label of a stream index: 8 bytes, big-endian."""
+    return index.to_bytes(INDEX_BYTES, "big")
+
+
+class _GrowingRows:
+    """Digests that are added at the end and dropped at the front, in one contiguous buffer with room to grow."""
+
+    def __init__(self) -> None:
+        self._buffer: Digests = np.empty((0, DIGEST_BYTES), dtype=np.uint8)
+        self._start = 0
+        self._stop = 0
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def rows(self) -> Digests:
+        return self._buffer[self._start : self._stop]
+
+    def drop(self, count: int) -> None:
+        self._start += count
+
+    def put(self, keep: int, added: Digests) -> None:
+        """Let ``added`` follow on the first ``keep`` rows."""
+        length = keep + len(added)
+        if self._start + length > len(self._buffer):
+            room = np.empty((length if not keep else 2 * length, DIGEST_BYTES), dtype=np.uint8)
+            room[:keep] = self._buffer[self._start : self._start + keep]
+            self._buffer, self._start = room, 0
+        self._buffer[self._start + keep : self._start + length] = added
+        self._stop = self._start + length
+
+
+def _column(messages: Messages) -> pa.BinaryArray:
+    if isinstance(messages, pa.Array):
+        return messages if messages.type == pa.binary() else messages.cast(pa.binary())
+    return pa.array(messages, pa.binary())
+
+
+def _indexes(begin: int, count: int) -> U64:
+    return np.arange(count, dtype=np.uint64) + np.uint64(begin)

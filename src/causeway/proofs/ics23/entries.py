@@ -1,0 +1,258 @@
+"""Sorted columns of entries: what a store commits to.
+
+Keys order as bytes do (a key before its extensions), so the keys of one queue lie together, its indices ascending
+(specs/ibc.md 2.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.model.errors import CausewayError
+from causeway.proofs.ics23.columns import Mask, data_bytes, lengths_of, offsets_of, require_room
+from causeway.proofs.ics23.levels import Positions
+
+FEW = 16
+"""Up to this many keys are looked up one by one, which is faster than a search by columns."""
+
+
+MANY_RUNS = 256
+"""Up to this many runs of neighbouring rows are copied one after the other, which is faster than a gather."""
+
+
+class StoreError(CausewayError):
+    """Root of what a store refuses to hold or to do."""
+
+
+class EmptyKey(StoreError):
+    """An entry has an empty key, which ICS-23 cannot prove (specs/ibc.md 2.6)."""
+
+
+class EmptyValue(StoreError):
+    """An entry has an empty value, which ICS-23 cannot prove (specs/ibc.md D-5)."""
+
+
+class UnsortedKeys(StoreError):
+    """Keys are not strictly ascending."""
+
+
+class UnknownKey(StoreError):
+    """A key is to be deleted or proven to exist that the store does not hold."""
+
+
+class KnownKey(StoreError):
+    """A key is to be proven absent that the store holds."""
+
+
+class ConflictingChange(StoreError):
+    """One update both sets and deletes a key."""
+
+
+class NothingToProve(StoreError):
+    """A store without entries has no neighbour that could show that a key is absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Keys and values of equal number, strictly ascending by key, none empty."""
+
+    keys: pa.BinaryArray
+    values: pa.BinaryArray
+
+    @classmethod
+    def of(cls, keys: pa.BinaryArray, values: pa.BinaryArray) -> Entries:
+        """Check two columns and make entries of them.
+
+        Raises:
+            EmptyKey: a key is empty.
+            EmptyValue: a value is empty.
+            UnsortedKeys: a key is not greater than the one before it.
+            InvalidInput: a column is not of type binary.
+        """
+        if len(keys) != len(values):
+            raise StoreError(f"{len(keys)} keys, but {len(values)} values")
+        refuse_empty(keys, EmptyKey, "key")
+        refuse_empty(values, EmptyValue, "value")
+        require_ascending(keys)
+        return cls(keys, values)
+
+    @classmethod
+    def none(cls) -> Entries:
+        """Return no entries."""
+        empty = pa.array([], pa.binary())
+        return cls(empty, empty)
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def take(self, positions: Positions) -> Entries:
+        """Return the entries at ``positions``, in that order (the caller answers for it being ascending)."""
+        rows = pa.array(positions)
+        return Entries(self.keys.take(rows), self.values.take(rows))
+
+    def slice(self, start: int, stop: int) -> Entries:
+        """Return the entries from ``start`` to ``stop``, not copied."""
+        return Entries(self.keys[start:stop], self.values[start:stop])
+
+
+def sorted_entries(keys: pa.BinaryArray, values: pa.BinaryArray) -> Entries:
+    """Return entries of columns in any order, sorted by key.
+
+    Raises:
+        UnsortedKeys: a key occurs twice.
+        EmptyKey: a key is empty.
+        EmptyValue: a value is empty.
+    """
+    order = pc.sort_indices(keys)
+    return Entries.of(keys.take(order), values.take(order))
+
+
+def require_ascending(keys: pa.BinaryArray) -> None:
+    """Refuse keys that are not strictly ascending.
+
+    Raises:
+        UnsortedKeys: a key is not greater than the one before it; the message names the first such position.
+        InvalidInput: they are no bytes column, or there are nulls.
+    """
+    offsets_of(keys)
+    if len(keys) < 2:
+        return
+    ascending = as_mask(pc.less(keys[:-1], keys[1:]))
+    if not ascending.all():
+        raise UnsortedKeys(f"key {int(np.argmin(ascending)) + 1} is not greater than the key before it")
+
+
+def refuse_empty(column: pa.BinaryArray, error: type[StoreError], what: str) -> None:
+    """Refuse a bytes column with nulls or empty values.
+
+    Raises:
+        StoreError: the subclass ``error``, when there is one.
+    """
+    if column.null_count:
+        raise error(f"{column.null_count} entries have no {what}")
+    lengths = lengths_of(column)
+    if len(lengths) and not lengths.all():
+        raise error(f"the {what} of entry {int(np.argmin(lengths))} is empty: no proof could show it")
+
+
+def rank(keys: pa.BinaryArray, key: bytes) -> tuple[int, bool]:
+    """Return how many of ascending ``keys`` are less than ``key``, and whether ``key`` is among them."""
+    low, high = 0, len(keys)
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle].as_py() < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low, low < len(keys) and keys[low].as_py() == key
+
+
+def ranks(keys: pa.BinaryArray, wanted: pa.BinaryArray) -> tuple[Positions, Mask]:
+    """Return for each of ``wanted`` how many of ascending ``keys`` are less, and whether it is among them."""
+    if len(wanted) <= FEW:
+        found = [rank(keys, key.as_py()) for key in wanted]
+        return (
+            np.array([place for place, _ in found], dtype=np.int64),
+            np.array([there for _, there in found], dtype=bool),
+        )
+    low = np.zeros(len(wanted), dtype=np.int64)
+    high = np.full(len(wanted), len(keys), dtype=np.int64)
+    # All searches halve their ranges together; one that has ended looks at a row again, to no effect.
+    for _ in range(len(keys).bit_length()):
+        middle = np.minimum((low + high) // 2, len(keys) - 1)
+        less = as_mask(pc.less(keys.take(pa.array(middle)), wanted)) & (low < high)
+        low = np.where(less, middle + 1, low)
+        high = np.where(less, high, np.minimum(middle, high))
+    there = np.zeros(len(wanted), dtype=bool)
+    inside = low < len(keys)
+    there[inside] = as_mask(pc.equal(keys.take(pa.array(low[inside])), wanted.filter(pa.array(inside))))
+    return low, there
+
+
+def as_mask(column: Any) -> Mask:
+    """Return an Arrow column of booleans as a NumPy mask."""
+    mask: npt.NDArray[np.bool_] = column.to_numpy(zero_copy_only=False)
+    return mask
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How a sorted merge puts new entries together, from position ``first`` on; before it nothing changes.
+
+    Attributes:
+        first: the first position at which the new entries differ from the old.
+        source: for each new position from ``first`` on, the row of (old entries || upserts) that comes there.
+        replaced: positions of the upserts, when all of them replace an entry and none is deleted; otherwise ``None``.
+    """
+
+    first: int
+    source: Positions
+    replaced: Positions | None
+
+
+def plan_change(old: Entries, upserts: Entries, deletions: pa.BinaryArray) -> Change:
+    """Return how to set ``upserts`` and delete ``deletions`` (ascending) in ``old``.
+
+    Raises:
+        UnknownKey: a key to delete is not there.
+        ConflictingChange: a key is both set and deleted.
+        UnsortedKeys: ``deletions`` are not strictly ascending.
+    """
+    require_ascending(deletions)
+    places, replacing = ranks(old.keys, upserts.keys)
+    deleted, there = ranks(old.keys, deletions)
+    if not there.all():
+        raise UnknownKey(f"key {deletions[int(np.argmin(there))].as_py().hex()} is to be deleted and not there")
+    both = np.intersect1d(places[replacing], deleted)
+    if len(both):
+        raise ConflictingChange(f"key {old.keys[int(both[0])].as_py().hex()} is both set and deleted")
+    touched = [int(column[0]) for column in (places, deleted) if len(column)]
+    first = min(touched) if touched else len(old)
+    if not len(deletions) and replacing.all():
+        rows = np.arange(first, len(old), dtype=np.int64)
+        rows[places - first] = len(old) + np.arange(len(upserts))
+        return Change(first, rows, places)
+    kept_mask = np.ones(len(old) - first, dtype=bool)
+    kept_mask[deleted - first] = False
+    kept_mask[places[replacing] - first] = False
+    kept_before = np.concatenate([[0], np.cumsum(kept_mask)])
+    targets = kept_before[places - first] + np.arange(len(upserts))
+    kept = np.flatnonzero(kept_mask) + first
+    source = np.empty(len(kept) + len(upserts), dtype=np.int64)
+    from_old = np.ones(len(source), dtype=bool)
+    from_old[targets] = False
+    source[targets] = len(old) + np.arange(len(upserts))
+    source[from_old] = kept
+    return Change(first, source, None)
+
+
+def apply_change(old: Entries, upserts: Entries, change: Change) -> Entries:
+    """Return the entries that ``change`` makes of ``old`` and ``upserts``.
+
+    Raises:
+        InvalidInput: keys or values, old and new, have more than ``MAX_COLUMN_BYTES`` together.
+    """
+    keys = old.keys if change.replaced is not None else _changed(old.keys, upserts.keys, change)
+    return Entries(keys, _changed(old.values, upserts.values, change))
+
+
+def _changed(old: pa.BinaryArray, new: pa.BinaryArray, change: Change) -> pa.BinaryArray:
+    source = change.source
+    require_room(data_bytes(old) + data_bytes(new))
+    # The upserts' rows are numbered behind the old ones: a run that goes from one into the other breaks there, too.
+    breaks = np.flatnonzero((np.diff(source) != 1) | (source[1:] == len(old))) + 1
+    if len(breaks) > MANY_RUNS:
+        tail = pa.concat_arrays([old[change.first :], new]).take(pa.array(source - change.first))
+        return pa.concat_arrays([old[: change.first], tail])
+    pieces = [old[: change.first]]
+    for run in np.split(source, breaks):
+        if len(run):
+            start, stop = int(run[0]), int(run[-1]) + 1
+            pieces.append(old[start:stop] if start < len(old) else new[start - len(old) : stop - len(old)])
+    return pa.concat_arrays(pieces)

@@ -1,0 +1,22 @@
+"""Leaves of ICS-23's TendermintSpec, hashed by columns (specs/ibc.md 2.6)."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_each, sha256_in_pieces
+from causeway.proofs.ics23.columns import delimited, joined
+from causeway.proofs.ics23.entries import Entries
+from causeway.proofs.merkle import LEAF_PREFIX
+
+
+def leaf_digests(entries: Entries) -> Digests:
+    """Return SHA-256(00 || uvarint(len key) || key || uvarint(32) || SHA-256(value)) of each entry, shape (n, 32)."""
+
+    def preimages(start: int, stop: int) -> pa.BinaryArray:
+        piece = entries.slice(start, stop)
+        return joined(
+            LEAF_PREFIX, *delimited(piece.keys), bytes([DIGEST_BYTES]), binary_rows(sha256_each(piece.values))
+        )
+
+    return sha256_in_pieces(len(entries), preimages)

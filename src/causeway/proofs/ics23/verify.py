@@ -1,0 +1,104 @@
+"""Verification of one claim: that a value is stored under a key, or that a key is not stored.
+
+Source: specs/ibc.md 2.6. Functions return when the proof holds and raise when it does not.
+"""
+
+from __future__ import annotations
+
+from causeway.proofs.errors import MalformedProof
+from causeway.proofs.ics23.batch import (
+    Proof,
+    VerifiedBatch,
+    entries_of,
+    message_of,
+    verify_named_non_existence,
+)
+from causeway.proofs.ics23.errors import NoProofForKey
+from causeway.proofs.ics23.existence import Existence, calculate, existence_of, existence_steps, verify_existence
+from causeway.proofs.ics23.non_existence import Absence, absence_of, calculate_absence
+from causeway.proofs.ics23.proof_specs import rules_of
+from causeway.proofs.steps import Step
+from causeway.proofs.wire.ics23_pb2 import CommitmentProof, ProofSpec
+
+
+def verify_membership(spec: ProofSpec, root: bytes, proof: Proof, key: bytes, value: bytes) -> None:
+    """Check that ``value`` is stored under ``key`` in the tree of ``root``.
+
+    ``proof`` is a CommitmentProof, encoded or as a message; of a batch, all entries are verified.
+
+    Raises:
+        MalformedProof: it is not the canonical encoding of a proof.
+        ProofRefused: it does not show that; the class says which check failed (``ics23.errors``).
+    """
+    message = message_of(proof)
+    kind = message.WhichOneof("proof")
+    if kind == "exist":
+        verify_existence(existence_of(message.exist), rules_of(spec), root, key, value)
+    elif kind == "nonexist":
+        raise NoProofForKey("the proof is one of non-existence")
+    else:
+        VerifiedBatch(rules_of(spec), root, message).require_membership({key: value})
+
+
+def verify_non_membership(spec: ProofSpec, root: bytes, proof: Proof, key: bytes) -> None:
+    """Check that nothing is stored under ``key`` in the tree of ``root``.
+
+    ``proof`` is a CommitmentProof, encoded or as a message; of a batch, all entries are verified.
+
+    Raises:
+        MalformedProof: it is not the canonical encoding of a proof.
+        ProofRefused: it does not show that; the class says which check failed (``ics23.errors``).
+    """
+    message = message_of(proof)
+    kind = message.WhichOneof("proof")
+    if kind == "nonexist":
+        verify_named_non_existence(absence_of(message.nonexist), rules_of(spec), root, key)
+    elif kind == "exist":
+        raise NoProofForKey("the proof is one of existence")
+    else:
+        VerifiedBatch(rules_of(spec), root, message).require_non_membership([key])
+
+
+def explain(spec: ProofSpec, root: bytes, proof: Proof, key: bytes, value: bytes | None) -> tuple[Step, ...]:
+    """Verify a claim and return the steps from the leaf, or from each neighbour's leaf, to the root.
+
+    ``value`` None claims that the key is not stored.
+
+    Raises:
+        MalformedProof, ProofRefused: as ``verify_membership`` and ``verify_non_membership``.
+    """
+    message = message_of(proof)
+    if value is not None:
+        verify_membership(spec, root, message, key, value)
+        single = message.HasField("exist")
+        return existence_steps(
+            existence_of(message.exist) if single else VerifiedBatch(rules_of(spec), root, message).existence(key)
+        )
+    verify_non_membership(spec, root, message, key)
+    single = message.HasField("nonexist")
+    return _absence_steps(
+        absence_of(message.nonexist) if single else VerifiedBatch(rules_of(spec), root, message).absence(key)
+    )
+
+
+def _absence_steps(proof: Absence) -> tuple[Step, ...]:
+    steps: list[Step] = []
+    for side, neighbor in (("left", proof.left), ("right", proof.right)):
+        if neighbor is not None:
+            steps.append(Step("neighbor", f"{side}, key {neighbor.key.hex()}"))
+            steps.extend(existence_steps(neighbor))
+    return tuple(steps)
+
+
+def calculate_root(proof: CommitmentProof) -> bytes:
+    """Return the root that the first claim of a message leads to; nothing else about it is checked.
+
+    Raises:
+        MalformedProof: it carries no proof.
+        ProofRefused: a step cannot be made.
+    """
+    entries = entries_of(proof)
+    if not entries:
+        raise MalformedProof("batch proof has empty entry")
+    first = entries[0]
+    return calculate(first) if isinstance(first, Existence) else calculate_absence(first)

@@ -1,0 +1,75 @@
+"""Levels and roots of Merkle trees, of one or of many runs of leaves at once.
+
+The tree is the one of RFC 6962: leaf = SHA-256(00 || data), inner = SHA-256(01 || left || right), the left part of n
+leaves holds the largest power of two below n. Built from below, that is: pair neighbours, an odd last node moves up
+unchanged. Trees of the same shape with another prefix of inner nodes give theirs.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.order import Groups, Rows
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
+
+LEAF_PREFIX = b"\x00"
+INNER_PREFIX = b"\x01"
+
+EMPTY_ROOT = sha256(b"").digest()
+"""The root over no leaves."""
+
+
+def merkle_roots(leaves: Digests, groups: Groups) -> Digests:
+    """Return the root of each group of ``leaves`` (neighbouring rows), shape (len(groups), 32); no group is empty."""
+    counts = groups.counts.copy()
+    nodes = leaves
+    while len(counts) and int(counts.max()) > 1:
+        nodes, counts = level_up(nodes, counts)
+    return nodes
+
+
+def hash_pairs(pairs: Digests, prefix: bytes = INNER_PREFIX, rows: Rows | None = None) -> Digests:
+    """Return SHA-256(prefix || left || right) of each row left || right, shape (n, 64) -> (n, 32).
+
+    Where ``rows`` are given, it is of those rows of ``pairs``, in that order.
+    """
+    head, width = np.frombuffer(prefix, dtype=np.uint8), len(prefix)
+
+    def preimages(start: int, stop: int) -> pa.BinaryArray:
+        parts = np.empty((stop - start, width + 2 * DIGEST_BYTES), dtype=np.uint8)
+        parts[:, :width] = head
+        parts[:, width:] = pairs[start:stop] if rows is None else pairs[rows[start:stop]]
+        return binary_rows(parts)
+
+    return sha256_in_pieces(len(pairs) if rows is None else len(rows), preimages)
+
+
+def level_above(nodes: Digests, prefix: bytes = INNER_PREFIX) -> Digests:
+    """Return the next level of one tree, shape (n, 32) -> ((n + 1) // 2, 32)."""
+    half = len(nodes) // 2
+    hashed = hash_pairs(nodes[: 2 * half].reshape(half, 2 * DIGEST_BYTES), prefix)
+    return np.concatenate([hashed, nodes[2 * half :]]) if len(nodes) % 2 else hashed
+
+
+def level_up(nodes: Digests, counts: Rows, prefix: bytes = INNER_PREFIX) -> tuple[Digests, Rows]:
+    """Return the next level of trees: ``nodes`` (contiguous) of all trees joined, ``counts`` of each (0 is allowed)."""
+    pairs, odd = counts // 2, counts % 2
+    leftovers = int(odd.sum())
+    # Where groups before have a node left over, pairs and their parents lie that much further on.
+    shift = np.repeat(np.cumsum(odd) - odd, pairs) if leftovers else 0
+    place = np.arange(int(pairs.sum()))
+    neighbours = np.lib.stride_tricks.as_strided(
+        nodes, (max(len(nodes) - 1, 0), 2 * DIGEST_BYTES), nodes.strides, writeable=False
+    )
+    hashed = hash_pairs(neighbours, prefix, 2 * place + shift)
+    if not leftovers:
+        return hashed, pairs
+    above = np.empty((len(place) + leftovers, DIGEST_BYTES), dtype=np.uint8)
+    above[place + shift] = hashed
+    parents = pairs + odd
+    last = odd > 0
+    above[(np.cumsum(parents) - 1)[last]] = nodes[(np.cumsum(counts) - 1)[last]]
+    return above, parents

@@ -1,0 +1,110 @@
+"""Where the nodes of a Merkle mountain range are.
+
+Nodes are numbered in order of insertion: a leaf, then each parent that it completes. A node is also named by its height
+and its index among the nodes of that height: node (h, k) stands over the leaves k * 2^h to (k + 1) * 2^h - 1. With n
+leaves there are n >> h nodes of height h, whatever n is, so the levels of a range only ever grow (xdm.md 2.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from causeway.proofs.mmr.errors import InvalidSize
+
+MAX_LEAVES = 1 << 63
+"""Most leaves of a range: with more, positions do not fit in 64 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node by its height (leaves: 0) and its index among the nodes of that height, from the left."""
+
+    height: int
+    index: int
+
+
+def require_leaf_count(leaf_count: int) -> None:
+    """Refuse a number of leaves outside 0..2^63.
+
+    Raises:
+        InvalidSize: it is outside.
+    """
+    if not 0 <= leaf_count <= MAX_LEAVES:
+        raise InvalidSize(f"leaf count {leaf_count}: a range has 0 to 2^63 leaves")
+
+
+def leaf_count_to_size(leaf_count: int) -> int:
+    """Return how many nodes a range of ``leaf_count`` leaves has: 2n - popcount(n).
+
+    Raises:
+        InvalidSize: the count is negative or above 2^63.
+    """
+    require_leaf_count(leaf_count)
+    return 2 * leaf_count - leaf_count.bit_count()
+
+
+def size_to_leaf_count(size: int) -> int:
+    """Return how many leaves a range of ``size`` nodes has.
+
+    Raises:
+        InvalidSize: no range has that many nodes (2, 5, 6, 9, ...).
+    """
+    if not 0 <= size <= leaf_count_to_size(MAX_LEAVES):
+        raise InvalidSize(f"size {size}: a range has 0 to 2^64 - 1 nodes")
+    leaf_count, rest = 0, size
+    for height in range(size.bit_length() - 1, -1, -1):
+        mountain = (2 << height) - 1
+        if rest >= mountain:
+            rest -= mountain
+            leaf_count += 1 << height
+    if rest:
+        raise InvalidSize(f"size {size}: no range has that many nodes, the one before has {size - rest}")
+    return leaf_count
+
+
+def leaf_index_to_position(leaf_index: int) -> int:
+    """Return the position of a leaf: 2i - popcount(i).
+
+    Raises:
+        InvalidSize: the index is negative or not below 2^63.
+    """
+    if not 0 <= leaf_index < MAX_LEAVES:
+        raise InvalidSize(f"leaf index {leaf_index}: a leaf has an index from 0 to 2^63 - 1")
+    return 2 * leaf_index - leaf_index.bit_count()
+
+
+def node_to_position(node: Node) -> int:
+    """Return the position of a node: it comes right after the last leaf below it and the parents that one completes."""
+    last_leaf = ((node.index + 1) << node.height) - 1
+    return leaf_index_to_position(last_leaf) + node.height
+
+
+def position_to_node(position: int) -> Node:
+    """Return the node at a position.
+
+    Raises:
+        InvalidSize: the position is negative or not below 2^64 - 1.
+    """
+    if not 0 <= position < leaf_count_to_size(MAX_LEAVES):
+        raise InvalidSize(f"position {position}: a node has a position from 0 to 2^64 - 2")
+    first_leaf, rest = 0, position
+    height = (position + 1).bit_length() - 1
+    while True:
+        nodes = (2 << height) - 1
+        if rest >= nodes:
+            rest -= nodes
+            first_leaf += 1 << height
+        if rest == nodes - 1:
+            return Node(height, first_leaf >> height)
+        height -= 1
+
+
+def peaks_of(leaf_count: int) -> list[Node]:
+    """Return the peaks of a range of ``leaf_count`` leaves, left to right: one for each bit set.
+
+    Raises:
+        InvalidSize: the count is negative or above 2^63.
+    """
+    require_leaf_count(leaf_count)
+    heights = range(leaf_count.bit_length() - 1, -1, -1)
+    return [Node(height, (leaf_count >> height) - 1) for height in heights if leaf_count >> height & 1]

@@ -1,0 +1,73 @@
+"""The names that the deployed verifiers give to what is wrong with a storage proof (XDM reference 2.4)."""
+
+from __future__ import annotations
+
+from causeway.proofs.errors import MalformedProof, ProofRefused
+
+
+class InvalidProof(ProofRefused):
+    """A node that the walk from the root needs is missing from the proof, or is no node of a trie."""
+
+
+class MissingValue(ProofRefused):
+    """The proof shows that nothing is stored under the key."""
+
+
+class FailedToDecode(MalformedProof):
+    """A value or message is no canonical SCALE encoding of its type."""
+
+
+class UnusedNodesInTheProof(ProofRefused):
+    """The proof holds a node that no read visits, or holds one twice."""
+
+
+class BadProof(ProofRefused):
+    """An envelope names another message than its proof holds, or has a proof that does not fit its source."""
+
+
+class InvalidCall(ProofRefused):
+    """A request comes where a response is due, or the other way round (XDM reference 3.4, step 8, and 3.5)."""
+
+
+class RootMismatch(ProofRefused):
+    """The messages of a queue do not hash to the root that was stated for them (ICMP reference 3.7, 3.10)."""
+
+
+class HeadMismatch(ProofRefused):
+    """The messages of a channel do not lead from one head of its message queue chain to the other (ICMP, X-6)."""
+
+
+class UnexpectedQueue(ProofRefused):
+    """A queue is gossiped whose root no leaf lists as unrouted (ICMP reference 3.7)."""
+
+
+class Malformed(MalformedProof):
+    """A gossip message is no canonical encoding of its kind (ICMP reference 3.10)."""
+
+
+class BadNeighborPacket(ProofRefused):
+    """A neighbour declares more chain heads than a node keeps (ICMP reference 3.6)."""
+
+
+class NotAPrefix(ProofRefused):
+    """What a candidate consumes is not the ingress of the first pending blocks, in order (ICMP reference 3.4)."""
+
+
+class IngressCountMismatch(ProofRefused):
+    """A candidate consumes more or fewer queues of a block than it has: all or nothing (ICMP reference 3.4)."""
+
+
+class IngressChainMismatch(ProofRefused):
+    """A candidate names other senders for the queues of a block, or another order (ICMP reference 3.4)."""
+
+
+class IngressRootMismatch(ProofRefused):
+    """A queue that a candidate consumes does not hash to the root that its sender posted (ICMP reference 3.4)."""
+
+
+class MissingEgressRoot(ProofRefused):
+    """A candidate posts roots for other recipients than those it has messages for (ICMP reference 3.4)."""
+
+
+class EgressRootMismatch(ProofRefused):
+    """A candidate posts another root than its messages to a recipient hash to (ICMP reference 3.4)."""

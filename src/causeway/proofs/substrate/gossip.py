@@ -1,0 +1,100 @@
+"""What nodes gossip about egress queues, in bytes (ICMP reference 2.5, X-3).
+
+```
+neighbour packet   01 01 Vec<Hash>              version 1: the chain heads that the sender considers, at most five
+queue              03 root Vec<Vec<u8>>         an egress queue under its root
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from dataclasses import dataclass
+
+from causeway.proofs.limits import MAX_PROOF_BYTES
+from causeway.proofs.steps import Step
+from causeway.proofs.substrate.egress import verify_queue
+from causeway.proofs.substrate.errors import BadNeighborPacket, FailedToDecode, Malformed, UnexpectedQueue
+from causeway.proofs.substrate.scale import ScaleTypes, struct
+
+MAX_CHAIN_HEADS = 5
+"""Most heads of the block DAG that a node considers, its own or a peer's."""
+
+_NEIGHBOR, _QUEUE = b"\x01\x01", b"\x03"
+_TYPES = ScaleTypes(
+    {
+        "NeighborPacket": struct(("chain_heads", "Hashes")),
+        "ParachainMessages": struct(("queue_root", "H256"), ("messages", "ByteStrings")),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NeighborPacket:
+    """The chain heads that a peer declares, 32 bytes each."""
+
+    chain_heads: tuple[bytes, ...]
+
+    def encode(self) -> bytes:
+        """Return the bytes of the packet.
+
+        Raises:
+            InvalidInput: a head has not 32 bytes.
+        """
+        heads = ["0x" + head.hex() for head in self.chain_heads]
+        return _NEIGHBOR + _TYPES.encode("NeighborPacket", {"chain_heads": heads})
+
+
+@dataclass(frozen=True, slots=True)
+class GossipedQueue:
+    """The messages of an egress queue, and the root that they are said to have."""
+
+    root: bytes
+    messages: tuple[bytes, ...]
+
+    def encode(self) -> bytes:
+        """Return the bytes of the message.
+
+        Raises:
+            InvalidInput: the root has not 32 bytes.
+        """
+        plain = {"queue_root": "0x" + self.root.hex(), "messages": list(self.messages)}
+        return _QUEUE + _TYPES.encode("ParachainMessages", plain)
+
+
+def decode_gossip(data: bytes, limit: int = MAX_PROOF_BYTES) -> NeighborPacket | GossipedQueue:
+    """Return the packet or queue that ``data`` is the canonical encoding of.
+
+    Raises:
+        OverLimit: it has more than ``limit`` bytes, or more than 65,536 messages.
+        BadNeighborPacket: it declares more than five heads.
+        Malformed: it is neither, or not in canonical form.
+    """
+    try:
+        if data[: len(_NEIGHBOR)] == _NEIGHBOR:
+            plain = _TYPES.decode("NeighborPacket", data[len(_NEIGHBOR) :], "a neighbour packet", limit)
+            heads = tuple(bytes.fromhex(head[2:]) for head in plain["chain_heads"])
+            if len(heads) > MAX_CHAIN_HEADS:
+                raise BadNeighborPacket(f"a neighbour declares {len(heads)} heads, at most {MAX_CHAIN_HEADS} are kept")
+            return NeighborPacket(heads)
+        if data[: len(_QUEUE)] == _QUEUE:
+            plain = _TYPES.decode("ParachainMessages", data[len(_QUEUE) :], "a gossiped queue", limit)
+            return GossipedQueue(bytes.fromhex(plain["queue_root"][2:]), tuple(plain["messages"]))
+    except FailedToDecode as error:
+        raise Malformed(str(error)) from error
+    raise Malformed(f"a gossip message starts with {data[:2].hex() or 'nothing'}, known are 0101 and 03")
+
+
+def verify_gossiped_queue(
+    queue: GossipedQueue, expected: Container[bytes], limit: int = MAX_PROOF_BYTES
+) -> tuple[Step, ...]:
+    """Return the step that shows that a queue is good: its root is expected, and its messages hash to it (3.7).
+
+    Raises:
+        UnexpectedQueue: the root is not among those ``expected``; this is looked at before anything is hashed.
+        RootMismatch: the messages hash to another root.
+        OverLimit: the messages have more than ``limit`` bytes.
+    """
+    if queue.root not in expected:
+        raise UnexpectedQueue(f"no leaf lists the queue root {queue.root.hex()} as unrouted")
+    return verify_queue(queue.root, queue.messages, limit=limit)

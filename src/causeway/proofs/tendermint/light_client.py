@@ -1,0 +1,307 @@
+"""The light client of a remote chain: its trust set, what moves it, and what freezes it (X-3, X-4, X-11).
+
+No clock and no network in here: ``now`` is given, and a header that is wanted is asked for by its height.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from causeway.model.errors import InvalidInput
+from causeway.proofs.steps import Step
+from causeway.proofs.tendermint.errors import (
+    ConnectionFrozen,
+    DelayNotElapsed,
+    InvalidHeader,
+    InvalidMisbehaviour,
+    MissingHeader,
+    NeedIntermediateHeader,
+)
+from causeway.proofs.tendermint.states import ClientState
+from causeway.proofs.tendermint.trust import (
+    Anchor,
+    TrustedHeader,
+    TrustOptions,
+    require_fresh,
+    verify_finality,
+    verify_header,
+)
+from causeway.proofs.tendermint.update import HeaderUpdate, Misbehaviour
+
+
+class Status(Enum):
+    """What a client can be used for (X-11): all, nothing until it is replaced, nothing until governance decides."""
+
+    ACTIVE = "active"
+    EXPIRED = "expired"
+    FROZEN = "frozen"
+
+
+class Outcome(Enum):
+    """What an accepted update did: the header is trusted now, it was before, or the chain contradicted itself."""
+
+    ADDED = "added"
+    KNOWN = "known"
+    FROZEN = "frozen"
+
+
+@dataclass(frozen=True)
+class Updated:
+    """An accepted update: what it did, and the steps of its verification."""
+
+    outcome: Outcome
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A header that a relay should fetch: the update to ``height`` that builds on ``trusted_height``.
+
+    ``validators_height`` is the height whose validators go with it as the trusted ones: see ``trust.Anchor``.
+    """
+
+    height: int
+    trusted_height: int
+    validators_height: int
+
+
+class LightClient:
+    """The trust set T of a remote chain. A call that raises leaves it as it was.
+
+    Args:
+        options: the remote chain, the periods and the rule.
+        trusted: the headers trusted from the start (the root of trust), one at least.
+        frozen: whether the client is frozen already.
+    """
+
+    def __init__(self, options: TrustOptions, trusted: Iterable[TrustedHeader], frozen: bool = False) -> None:
+        self.options = options
+        self.frozen = frozen
+        self._trusted = {header.height: header for header in trusted}
+        self._heights = sorted(self._trusted)
+        if not self._heights:
+            raise InvalidInput("a light client has no header to trust, one at least is needed")
+
+    @classmethod
+    def of_states(cls, client_state: ClientState, trusted: TrustedHeader) -> LightClient:
+        """Return the client that a deployed chain keeps as a client state and a consensus state."""
+        return cls(client_state.options, [trusted], frozen=client_state.frozen != (0, 0))
+
+    def copy(self) -> LightClient:
+        """Return a client of its own with the same trust set."""
+        return LightClient(self.options, self._trusted.values(), self.frozen)
+
+    @property
+    def heights(self) -> tuple[int, ...]:
+        """Return the trusted heights, ascending."""
+        return tuple(self._heights)
+
+    @property
+    def latest(self) -> TrustedHeader:
+        """Return the trusted header of the greatest height."""
+        return self._trusted[self._heights[-1]]
+
+    def trusts(self, height: int) -> bool:
+        """Return whether a header of a height is trusted."""
+        return height in self._trusted
+
+    def trusted(self, height: int) -> TrustedHeader:
+        """Return the trusted header of a height.
+
+        Raises:
+            MissingHeader: there is none.
+        """
+        found = self._trusted.get(height)
+        if found is None:
+            raise MissingHeader(f"no header of {self.options.chain_id} is trusted for height {height}")
+        return found
+
+    def trusted_below(self, height: int) -> TrustedHeader:
+        """Return the trusted header of the greatest height below ``height``: the one to build an update on.
+
+        Raises:
+            MissingHeader: there is none below.
+        """
+        place = bisect_left(self._heights, height)
+        if place == 0:
+            raise MissingHeader(f"no header of {self.options.chain_id} is trusted below height {height}")
+        return self._trusted[self._heights[place - 1]]
+
+    def wanted(self, height: int) -> Wanted:
+        """Return what to fetch for an update to ``height``.
+
+        Raises:
+            MissingHeader: no header below is trusted.
+        """
+        base = self.trusted_below(height)
+        next_one = base.anchor(self.options.rule) is Anchor.NEXT
+        return Wanted(height, base.height, base.height + next_one)
+
+    def status(self, now: int) -> Status:
+        """Return what the client can be used for at ``now``."""
+        if self.frozen:
+            return Status.FROZEN
+        over = self.latest.time + self.options.trusting_period <= now
+        return Status.EXPIRED if over else Status.ACTIVE
+
+    def require_active(self, now: int) -> None:
+        """Refuse unless the client is active at ``now``.
+
+        Raises:
+            ConnectionFrozen, ClientExpired: it is frozen or expired.
+        """
+        self._require_not_frozen()
+        require_fresh(self.latest, self.options, now)
+
+    def root(self, height: int, now: int, delay: int = 0, block_height: int = 0, block_delay: int = 0) -> bytes:
+        """Return the root that proofs for ``height`` must lead to.
+
+        Args:
+            height: of the remote chain.
+            now: the time in nanoseconds at which the proof is used.
+            delay: nanoseconds that must have passed since the header was added (X-11).
+            block_height: the height of the own chain at which the proof is used.
+            block_delay: blocks that must have passed since the header was added.
+
+        Raises:
+            ConnectionFrozen, ClientExpired: the client is frozen or expired.
+            MissingHeader: no header of that height is trusted.
+            DelayNotElapsed: the header was added too recently.
+        """
+        self.require_active(now)
+        header = self.trusted(height)
+        if delay and now < header.added_time + delay:
+            raise DelayNotElapsed(
+                f"header {height} was added {now - header.added_time} ns ago, {delay} must have passed"
+            )
+        if block_delay and block_height < header.added_height + block_delay:
+            raise DelayNotElapsed(
+                f"header {height} was added {block_height - header.added_height} blocks ago, {block_delay} must have"
+                " passed"
+            )
+        return header.root
+
+    def update(self, update: HeaderUpdate, now: int, block_height: int = 0) -> Updated:
+        """Add the header of ``update`` to the trust set, if it is the chain's: ``updateHeader`` (IBC reference 3.1).
+
+        Two different headers for one height, both the chain's, freeze the client, and so does a header whose time does
+        not lie between those of its neighbours in the trust set: this is an outcome, not an error.
+
+        Args:
+            update: the header and what it takes to verify it.
+            now: the time of the own chain in nanoseconds.
+            block_height: the height of the own chain.
+
+        Raises:
+            ConnectionFrozen: the client is frozen.
+            MissingHeader: the header builds on a height that is not trusted.
+            ClientExpired: the trusted header that it builds on is too old.
+            InvalidHeader, NeedIntermediateHeader: see ``trust.verify_header``.
+        """
+        self._require_not_frozen()
+        base = self.trusted(update.trusted_height)
+        steps = verify_header(base, update, self.options, now)
+        found = TrustedHeader.of(update.signed_header.header, now, block_height)
+        known = self._trusted.get(found.height)
+        if known is not None and known.agrees_with(found):
+            if not known.header_hash:
+                # Known from a consensus state only: from now on with its own validators and hash.
+                added = known.added_time, known.added_height
+                self._trusted[found.height] = TrustedHeader.of(update.signed_header.header, *added)
+            return Updated(Outcome.KNOWN, steps)
+        if known is not None or not self._is_in_time(found):
+            self.frozen = True
+            return Updated(Outcome.FROZEN, steps)
+        self._trusted[found.height] = found
+        insort(self._heights, found.height)
+        return Updated(Outcome.ADDED, steps)
+
+    def submit_misbehaviour(self, misbehaviour: Misbehaviour, now: int) -> tuple[Step, ...]:
+        """Freeze the client, if the chain has signed both headers and they contradict each other (X-3).
+
+        They do when they have one height and are not the same, or when the higher one is not later.
+
+        Raises:
+            ConnectionFrozen: the client is frozen already.
+            InvalidMisbehaviour: the headers do not contradict each other, or the lower one comes first.
+            MissingHeader, ClientExpired, InvalidHeader, NeedIntermediateHeader: one of them cannot be verified.
+        """
+        self._require_not_frozen()
+        first, second = misbehaviour.header_1.signed_header.header, misbehaviour.header_2.signed_header.header
+        if first.height < second.height:
+            raise InvalidMisbehaviour(
+                f"first header has height {first.height}, at least the second one's, {second.height}, is allowed"
+            )
+        if first.height == second.height and first.hash == second.hash:
+            raise InvalidMisbehaviour(f"both headers of height {first.height} are the same")
+        if first.height > second.height and first.time > second.time:
+            raise InvalidMisbehaviour(
+                f"headers {first.height} and {second.height} are in the order of their times, no contradiction"
+            )
+        steps: list[Step] = []
+        for update in (misbehaviour.header_1, misbehaviour.header_2):
+            base = self.trusted(update.trusted_height)
+            require_fresh(base, self.options, now)
+            if update.height <= base.height:
+                raise InvalidHeader(f"header has height {update.height}, the trusted one {base.height}")
+            steps.extend(verify_finality(base, update, self.options))
+        self.frozen = True
+        return tuple(steps)
+
+    def prune(self, now: int) -> tuple[int, ...]:
+        """Forget the headers that are too old to be built on, but never the latest; return their heights."""
+        limit = now - self.options.trusting_period
+        gone = [height for height in self._heights[:-1] if self._trusted[height].time <= limit]
+        for height in gone:
+            del self._trusted[height]
+        self._heights = sorted(self._trusted)
+        return tuple(gone)
+
+    def _is_in_time(self, found: TrustedHeader) -> bool:
+        place = bisect_left(self._heights, found.height)
+        earlier = place == 0 or self._trusted[self._heights[place - 1]].time < found.time
+        later = place == len(self._heights) or found.time < self._trusted[self._heights[place]].time
+        return earlier and later
+
+    def _require_not_frozen(self) -> None:
+        if self.frozen:
+            raise ConnectionFrozen(f"the light client of {self.options.chain_id} is frozen")
+
+
+def bisection(client: LightClient, target: int, now: int) -> Generator[Wanted, HeaderUpdate, int]:
+    """Bring ``client`` to trust height ``target``, through headers in between where the validators changed too much.
+
+    Yields the header wanted, takes the update to it (with ``send``), and returns how many updates it took. Whoever runs
+    it fetches and waits::
+
+        steps = bisection(client, target, now)
+        wanted = next(steps)
+        ... wanted = steps.send(fetch(wanted)) ... until StopIteration
+
+    Raises:
+        InvalidHeader: an update is not to the height wanted, or not the chain's.
+        MissingHeader, ClientExpired, ConnectionFrozen: see ``LightClient.update``.
+    """
+    tried = 0
+    pending = [target]
+    while pending:
+        height = pending[-1]
+        if client.trusts(height):
+            pending.pop()
+            continue
+        update = yield client.wanted(height)
+        tried += 1
+        if update.height != height:
+            raise InvalidHeader(f"update is to height {update.height}, the one to height {height} is wanted")
+        try:
+            updated = client.update(update, now)
+        except NeedIntermediateHeader as need:
+            pending.append(need.height)
+            continue
+        if updated.outcome is Outcome.FROZEN:
+            raise ConnectionFrozen(f"header {height} of {client.options.chain_id} froze its light client")
+        pending.pop()
+    return tried
