@@ -7,13 +7,16 @@ VENV := .venv
 READY := $(VENV)/.ready
 ARGS ?=
 
-.PHONY: demo test check format proto setup clean
+.PHONY: demo test bench check format proto setup clean
 
 demo: $(READY) ## a generated network, and what came of its messages
 	@$(VENV)/bin/causeway demo $(ARGS)
 
 test: $(READY) ## the tests; make test ARGS="-m slow" for the heavy ones
 	@$(VENV)/bin/python -m pytest $(ARGS)
+
+bench: $(READY) ## measure this machine; make bench ARGS="rounds --messages 1e6", or ARGS="--help"
+	@$(VENV)/bin/python -m benchmarks $(ARGS)
 
 check: $(READY) ## style and types
 	@$(VENV)/bin/ruff check .

@@ -1,4 +1,4 @@
-"""``causeway bench cycles``: packets sent, proved, received, and their receipts proved and taken, a second."""
+"""``cycles``: packets sent, proved, received, and their receipts proved and taken, a second."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from causeway.benchmarking.cycles.phases import clocked_phases
-from causeway.benchmarking.cycles.plain import plain_cycles
-from causeway.benchmarking.cycles.workload import PROOFS, Cycles
-from causeway.benchmarking.machine import machine, peaks, processor_seconds
-from causeway.benchmarking.process import BenchmarkFailed, call
-from causeway.benchmarking.rounds import next_tick, warm_java, work_folder
-from causeway.benchmarking.workload import payloads
+from benchmarks.cycles.phases import clocked_phases
+from benchmarks.cycles.plain import plain_cycles
+from benchmarks.cycles.workload import PROOFS, Cycles
+from benchmarks.machine import machine, peaks, processor_seconds
+from benchmarks.process import BenchmarkFailed, call
+from benchmarks.rounds import next_tick, warm_java, work_folder
+from benchmarks.session import open_bench_session
+from benchmarks.workload import payloads
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.bucket import Deployment
 from causeway.pipeline.compaction import compact
 from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.run import commit_genesis
-from causeway.pipeline.session import open_session
 
 Progress = Callable[[str], None]
 
@@ -108,7 +108,7 @@ def _measure(work: Cycles, name: str, repeats: int, master: str, lake_folder: st
     """Measure both shapes of a workload with one executor, in this process."""
     partitions, session = 1, None
     if name == "spark":
-        session = open_session(master)
+        session = open_bench_session(master)
         partitions = int(session.sparkContext.defaultParallelism)
         with work_folder(lake_folder) as folder:
             warm_java(session, folder, partitions)

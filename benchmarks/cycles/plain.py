@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 
-from causeway.benchmarking.process import BenchmarkFailed
+from benchmarks.process import BenchmarkFailed
 from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
 from causeway.proofs.ics23.verify import verify_membership
 from causeway.proofs.wire.ics23_pb2 import CommitmentProof, ExistenceProof, HashOp, InnerOp

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from causeway.benchmarking.proofs.queues import Queue, changed_at_a_time, measure_queue
-from causeway.benchmarking.proofs.timing import OURS, Row, compared, take_turns, timed
-from causeway.benchmarking.proofs.workload import MANY, ONE_BY_ONE, payloads, some_of
+from benchmarks.proofs.queues import Queue, changed_at_a_time, measure_queue
+from benchmarks.proofs.timing import OURS, Row, compared, take_turns, timed
+from benchmarks.proofs.workload import MANY, ONE_BY_ONE, payloads, some_of
 from causeway.proofs.keccak import keccak256_each
 from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
 from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 PHASES: dict[str, tuple[str, ...]] = {
-    "traffic": ("causeway.benchmarking.cycles.workload:CycleTraffic.rows",),
+    "traffic": ("benchmarks.cycles.workload:CycleTraffic.rows",),
     "reading": ("causeway.pipeline.bucket:_offers", "causeway.pipeline.bucket:_read_ranges"),
     "relaying": ("causeway.protocols.ibc.kernel:IbcKernel.plan",),
     "entries hashed again": ("causeway.protocols.ibc.submitting:entry_leaves",),

@@ -1,4 +1,4 @@
-"""``causeway bench floor``: what a tick costs when there is next to nothing to do in it."""
+"""``floor``: what a tick costs when there is next to nothing to do in it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import statistics
 import time
 from typing import Any
 
-from causeway.benchmarking.machine import machine
-from causeway.benchmarking.rounds import Progress, next_tick, work_folder
-from causeway.benchmarking.workload import Workload
+from benchmarks.machine import machine
+from benchmarks.rounds import Progress, next_tick, work_folder
+from benchmarks.session import open_bench_session
+from benchmarks.workload import Workload
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.compaction import compact
 from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.run import commit_genesis
-from causeway.pipeline.session import open_session
 
 WARM_UP = 150
 """Ticks before the measured ones: Java compiles what it runs often."""
@@ -57,7 +57,7 @@ def bench_floor(
             executor: Executor = (
                 InProcessExecutor(deployment, lake)
                 if name == "in_process"
-                else SparkExecutor(open_session(master), deployment, lake)
+                else SparkExecutor(open_bench_session(master), deployment, lake)
             )
             figures[name] = _measured(executor, lake, warm_up, ticks)
     return {

@@ -1,9 +1,10 @@
-"""``causeway bench``: how fast rounds, proofs and cycles are on this machine, next to others that do the same."""
+"""``python -m benchmarks``: how fast rounds, proofs and cycles are on this machine, next to others that do the same."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -12,8 +13,15 @@ from causeway.cli import shell
 from causeway.cli.watch import notes, results
 from causeway.model.errors import InvalidInput
 
+PROGRAM = "python -m benchmarks"
+
 app = typer.Typer(
-    no_args_is_help=True, rich_markup_mode="rich", help="Measure rounds, proofs and cycles on this machine."
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Measure rounds, proofs and cycles on this machine.",
 )
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
@@ -46,9 +54,9 @@ def rounds(
 
     All read the same committed state, and what they commit is compared. Exit code 1: some result differs.
 
-    [bold]Example[/bold]: causeway bench rounds --messages 1e5,1e6 --against duckdb,polars
+    [bold]Example[/bold]: python -m benchmarks rounds --messages 1e5,1e6 --against duckdb,polars
     """
-    from causeway.benchmarking import bench_rounds, render
+    from benchmarks import bench_rounds, render
 
     sizes = [_number(text, "messages") for text in _names(messages)]
     result = _watched(
@@ -84,9 +92,9 @@ def floor(
 ) -> int:
     """Measure the smallest tick: in the calling process, and on Spark with one and two tasks.
 
-    [bold]Example[/bold]: causeway bench floor --json
+    [bold]Example[/bold]: python -m benchmarks floor --json
     """
-    from causeway.benchmarking import bench_floor, render
+    from benchmarks import bench_floor, render
 
     result = _watched(
         "Measuring small ticks",
@@ -128,10 +136,10 @@ def proofs(
 
     Beside them plain loops, building anew, and verifiers by other people, on the same values in the same run.
 
-    [bold]Example[/bold]: causeway bench proofs --family ics23,ic --node
+    [bold]Example[/bold]: python -m benchmarks proofs --family ics23,ic --node
     """
-    from causeway.benchmarking import bench_proofs, render
-    from causeway.benchmarking.proofs.bench import FAMILIES
+    from benchmarks import bench_proofs, render
+    from benchmarks.proofs.bench import FAMILIES
 
     messages = _number(size, "size")
     result = _watched(
@@ -167,9 +175,9 @@ def cycles(
 
     All calls in one block, and as many in each of several; from the first block to the last, commits included.
 
-    [bold]Example[/bold]: causeway bench cycles --messages 1e5 --proofs range --executors spark
+    [bold]Example[/bold]: python -m benchmarks cycles --messages 1e5 --proofs range --executors spark
     """
-    from causeway.benchmarking import bench_cycles, render
+    from benchmarks import bench_cycles, render
 
     number = _number(messages, "messages")
     result = _watched(
@@ -191,6 +199,11 @@ def cycles(
     )
     _print(result, render, as_json)
     return shell.OK
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a benchmark and exit with its code."""
+    sys.exit(shell.execute(sys.argv[1:] if arguments is None else arguments, lambda: app, PROGRAM))
 
 
 def _watched(text: str, measure: Callable[[Callable[[str], None]], dict[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from causeway.benchmarking.comparators.common import (
+from benchmarks.comparators.common import (
     ANSWERED,
     BASE,
     LOOPBACK,
@@ -80,7 +80,7 @@ class Polars:
             frame.write_parquet(path(after, table), compression="lz4", statistics=False, row_group_size=len(frame))
         self._counters("input_counters", received.lazy().group_by(first="receiver", second="sender"), before, after)
         self._counters("output_counters", produced.lazy().group_by(first="sender", second="receiver"), before, after)
-        self._canisters(received, before, after)
+        self._accounts(received, before, after)
         lanes.drop("first", "count").write_parquet(path(after, "lanes"), compression="lz4", statistics=False)
         write(after, "roots", self._roots(transfers, lanes))
         commit(after)
@@ -189,9 +189,9 @@ class Polars:
             .write_parquet(path(after, table), compression="lz4", statistics=False)
         )
 
-    def _canisters(self, received: Any, before: str, after: str) -> None:
+    def _accounts(self, received: Any, before: str, after: str) -> None:
         pl = self._pl
-        calls = received.lazy().filter(pl.col("kind") == RESPONSE).group_by(canister="receiver").agg(count=pl.len())
+        calls = received.lazy().filter(pl.col("kind") == RESPONSE).group_by(program="receiver").agg(count=pl.len())
         (
             pl.scan_parquet(path(before, "accounts"))
             .join(calls, on="program", how="left")

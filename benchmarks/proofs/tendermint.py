@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from causeway.benchmarking.proofs.timing import OURS, Row, compared, timed
+from benchmarks.proofs.timing import OURS, Row, compared, timed
 from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
 from causeway.proofs.tendermint.commit import SignedHeader
 from causeway.proofs.tendermint.encoding import SECOND

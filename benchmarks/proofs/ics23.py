@@ -10,10 +10,10 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from causeway.benchmarking.proofs.node import ICS23, OtherVerifier
-from causeway.benchmarking.proofs.queues import Measured, Queue, changed_at_a_time, measure_queue
-from causeway.benchmarking.proofs.timing import OURS, Clocked, Row, compared, require_same, take_turns, timed
-from causeway.benchmarking.proofs.workload import IN_BULK, MANY, ONE_BY_ONE, payloads, random_rows, some_of
+from benchmarks.proofs.node import ICS23, OtherVerifier
+from benchmarks.proofs.queues import Measured, Queue, changed_at_a_time, measure_queue
+from benchmarks.proofs.timing import OURS, Clocked, Row, compared, require_same, take_turns, timed
+from benchmarks.proofs.workload import IN_BULK, MANY, ONE_BY_ONE, payloads, random_rows, some_of
 from causeway.proofs.hashing import DIGEST_BYTES, binary_rows
 from causeway.proofs.ibc.columns import big_endian, commit_packets_v1
 from causeway.proofs.ibc.keys import packet_commitment_key_v2

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from causeway.benchmarking.comparators.common import HOSTS_SCHEMA, SCHEMAS, TABLES, path, write
-from causeway.benchmarking.workload import Workload
+from benchmarks.comparators.common import HOSTS_SCHEMA, SCHEMAS, TABLES, path, write
+from benchmarks.workload import Workload
 from causeway.pipeline.lake import Lake, Manifest
 
 HOSTS = "hosts"

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from causeway.benchmarking.comparators.common import (
+from benchmarks.comparators.common import (
     ANSWERED,
     BASE,
     LOOPBACK,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from causeway.benchmarking.comparators.common import (
+from benchmarks.comparators.common import (
     ANSWERED,
     BASE,
     LOOPBACK,
@@ -41,7 +41,7 @@ UNION ALL
 SELECT {REQUEST}, r.receiver, r.sender,
        coalesce(c.next_callback, 0) + row_number() OVER (PARTITION BY r.receiver ORDER BY r.place, r.sender) - 1,
        0, 0, 0, 0, '{METHOD}', r.payload, r.place
-FROM received r LEFT JOIN read_parquet($canisters) c ON c.canister = r.receiver
+FROM received r LEFT JOIN read_parquet($accounts) c ON c.program = r.receiver
 WHERE r.kind = {RESPONSE}
 """
 """Requests are answered with what came, answers are followed by new requests, numbered in the order of consumption."""
@@ -50,7 +50,7 @@ ROUTED = """
 CREATE OR REPLACE TEMP TABLE routed AS
 SELECT own.chain AS chain, away.chain AS remote, p.*,
        row_number() OVER (PARTITION BY own.chain, away.chain ORDER BY p.sender, p.receiver, p.place) - 1 AS rank
-FROM produced p JOIN hosts own ON own.canister = p.sender JOIN hosts away ON away.canister = p.receiver
+FROM produced p JOIN hosts own ON own.program = p.sender JOIN hosts away ON away.program = p.receiver
 """
 
 QUEUES = """
@@ -112,10 +112,10 @@ SELECT coalesce(c.first, q.sender) AS first, coalesce(c.second, q.receiver) AS s
        (coalesce(c.next_index, {BASE}) + coalesce(q.count, 0))::UBIGINT AS next_index
 FROM read_parquet($output_counters) c FULL JOIN queues q ON q.sender = c.first AND q.receiver = c.second""",
     "accounts": f"""
-SELECT c.canister, (c.next_callback + coalesce(q.count, 0))::UBIGINT AS next_callback
-FROM read_parquet($canisters) c
+SELECT c.program, (c.next_callback + coalesce(q.count, 0))::UBIGINT AS next_callback
+FROM read_parquet($accounts) c
 LEFT JOIN (SELECT receiver, count(*) AS count FROM received WHERE kind = {RESPONSE} GROUP BY ALL) q
-  ON q.receiver = c.canister""",
+  ON q.receiver = c.program""",
     "lanes": """
 SELECT chain::UINTEGER AS chain, remote::UINTEGER AS remote, begin::UBIGINT AS begin,
        next_index::UBIGINT AS next_index, signals_begin::UBIGINT AS signals_begin, expected::UBIGINT AS expected

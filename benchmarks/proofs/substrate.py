@@ -7,10 +7,10 @@ import contextlib
 import numpy as np
 import pyarrow as pa
 
-from causeway.benchmarking.proofs.node import SUBSTRATE, OtherVerifier
-from causeway.benchmarking.proofs.queues import Queue, changed_at_a_time, measure_queue
-from causeway.benchmarking.proofs.timing import OURS, Clocked, Row, compared, take_turns, timed
-from causeway.benchmarking.proofs.workload import MANY, ONE_BY_ONE, payloads, some_of
+from benchmarks.proofs.node import SUBSTRATE, OtherVerifier
+from benchmarks.proofs.queues import Queue, changed_at_a_time, measure_queue
+from benchmarks.proofs.timing import OURS, Clocked, Row, compared, take_turns, timed
+from benchmarks.proofs.workload import MANY, ONE_BY_ONE, payloads, some_of
 from causeway.proofs.substrate.hashing import twox_64_concat
 from causeway.proofs.substrate.node import StateVersion
 from causeway.proofs.substrate.ordered import OrderedTrie, ordered_key

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from causeway.benchmarking.proofs.timing import OURS, Row, Samples, clock, require_same, row
+from benchmarks.proofs.timing import OURS, Row, Samples, clock, require_same, row
 
 MOST_CHANGED = 1_000
 """Messages appended or trimmed at a time, unless that would be more than a tenth of the queue."""

@@ -1,4 +1,4 @@
-"""``causeway bench proofs``: every family in a process of its own."""
+"""``proofs``: every family in a process of its own."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import psutil
 
-from causeway.benchmarking.machine import machine, peak_bytes
-from causeway.benchmarking.process import call
-from causeway.benchmarking.proofs.node import NodeMissing, install
-from causeway.benchmarking.proofs.timing import clock
+from benchmarks.machine import machine, peak_bytes
+from benchmarks.process import call
+from benchmarks.proofs.node import NodeMissing, install
+from benchmarks.proofs.timing import clock
 from causeway.model.errors import InvalidInput
 from causeway.proofs.hashing import DIGEST_BYTES, VECTOR_THRESHOLD, sha256_rows
 
@@ -90,6 +90,6 @@ def bench_proofs(
 def _measure(name: str, size: int, repeats: int, node: str | None) -> dict[str, Any]:
     # The engine that hashes columns takes a while to start.
     sha256_rows(np.zeros((VECTOR_THRESHOLD, DIGEST_BYTES), dtype=np.uint8))
-    module = importlib.import_module(f"causeway.benchmarking.proofs.{name}")
+    module = importlib.import_module(f"benchmarks.proofs.{name}")
     rows, (seconds, _) = clock(module.measure, size, repeats, node)
     return {"seconds": round(seconds, 1), "peak_bytes": peak_bytes(psutil.Process()), "rows": rows}

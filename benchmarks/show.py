@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from causeway.benchmarking.cycles.show import cycles
-from causeway.benchmarking.proofs.show import proofs
+from benchmarks.cycles.show import cycles
+from benchmarks.proofs.show import proofs
 
 MIB = 2**20
 

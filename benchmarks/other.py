@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import time
 import traceback
 from multiprocessing.connection import Connection
@@ -11,16 +12,16 @@ from typing import Self
 import psutil
 import pyarrow.parquet as pq
 
-from causeway.benchmarking.comparators.common import Comparator, path
-from causeway.benchmarking.comparing import HOSTS
-from causeway.benchmarking.machine import peak_bytes
-from causeway.benchmarking.process import SPAWN, answer
+from benchmarks.comparators.common import Comparator, path
+from benchmarks.comparing import HOSTS
+from benchmarks.machine import peak_bytes
+from benchmarks.process import SPAWN, answer
 from causeway.model.errors import InvalidInput
 
 COMPARATORS = {
-    "python": ("causeway.benchmarking.comparators.python_dicts", "PythonDicts"),
-    "duckdb": ("causeway.benchmarking.comparators.duckdb_sql", "DuckDb"),
-    "polars": ("causeway.benchmarking.comparators.polars_frames", "Polars"),
+    "python": ("benchmarks.comparators.python_dicts", "PythonDicts"),
+    "duckdb": ("benchmarks.comparators.duckdb_sql", "DuckDb"),
+    "polars": ("benchmarks.comparators.polars_frames", "Polars"),
 }
 
 

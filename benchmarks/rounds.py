@@ -1,4 +1,4 @@
-"""``causeway bench rounds``: one round of a whole network in steady state, next to the same round by other tools."""
+"""``rounds``: one round of a whole network in steady state, next to the same round by other tools."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any
 
 import psutil
 
-from causeway.benchmarking.comparing import differences, extract
-from causeway.benchmarking.machine import machine, peaks, processor_seconds
-from causeway.benchmarking.other import Other, check
-from causeway.benchmarking.process import call
-from causeway.benchmarking.workload import Workload
+from benchmarks.comparing import differences, extract
+from benchmarks.machine import machine, peaks, processor_seconds
+from benchmarks.other import Other, check
+from benchmarks.process import call
+from benchmarks.session import open_bench_session
+from benchmarks.workload import Workload
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.executors import Executor, SparkExecutor
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.run import commit_genesis, run_tick
-from causeway.pipeline.session import open_session
 
 Progress = Callable[[str], None]
 
@@ -66,7 +66,7 @@ def bench_rounds(
     if rounds < 1 or any(number < 1 for number in messages):
         raise InvalidInput("messages and rounds: at least 1")
     about = machine()
-    session = open_session(master)
+    session = open_bench_session(master)
     cores = int(session.sparkContext.defaultParallelism)
     if progress is not None:
         progress("warming up Java")

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 from py_arkworks_bls12381 import GT, G1Point, G2Point
 
-from causeway.benchmarking.proofs.node import IC, OtherVerifier
-from causeway.benchmarking.proofs.queues import Measured, Queue, changed_at_a_time, measure_queue
-from causeway.benchmarking.proofs.timing import OURS, Clocked, Row, compared, require_same, take_turns, timed
-from causeway.benchmarking.proofs.workload import ONE_BY_ONE, payloads, some_of
+from benchmarks.proofs.node import IC, OtherVerifier
+from benchmarks.proofs.queues import Measured, Queue, changed_at_a_time, measure_queue
+from benchmarks.proofs.timing import OURS, Clocked, Row, compared, require_same, take_turns, timed
+from benchmarks.proofs.workload import ONE_BY_ONE, payloads, some_of
 from causeway.model.ledger import Kind
 from causeway.proofs.ic.bls import DOMAIN_SEPARATION_TAG, SecretKey, public_key_to_der, verify
 from causeway.proofs.ic.certificate import certification_message, encode_certificate

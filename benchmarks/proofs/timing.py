@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from causeway.benchmarking.process import BenchmarkFailed
+from benchmarks.process import BenchmarkFailed
 
 OURS = "causeway"
 

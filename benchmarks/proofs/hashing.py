@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pyarrow as pa
 from Crypto.Hash import keccak
 
-from causeway.benchmarking.proofs.timing import OURS, Row, compared, require_same, timed
-from causeway.benchmarking.proofs.workload import random_rows
+from benchmarks.proofs.timing import OURS, Row, compared, require_same, timed
+from benchmarks.proofs.workload import random_rows
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_each
 from causeway.proofs.keccak import keccak256_each
 from causeway.proofs.substrate.hashing import blake2_256_each

@@ -10,7 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Self
 
-from causeway.benchmarking.process import BenchmarkFailed
+from benchmarks.process import BenchmarkFailed
 
 SCRIPT = "verifiers.mjs"
 PACKAGES = "package.json"
@@ -34,7 +34,7 @@ def install(folder: str) -> dict[str, str]:
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:
         raise NodeMissing("node and npm are not on PATH")
-    files = resources.files("causeway.benchmarking.proofs")
+    files = resources.files("benchmarks.proofs")
     for name in (SCRIPT, PACKAGES):
         Path(folder, name).write_text(files.joinpath(name).read_text())
     command = [npm, "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error"]

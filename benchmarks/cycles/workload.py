@@ -1,4 +1,4 @@
-"""The workload of ``causeway bench cycles``: calls from programs of every zone to programs of every other."""
+"""The workload of ``cycles``: calls from programs of every zone to programs of every other."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.benchmarking.workload import USER, mixed, payloads
+from benchmarks.workload import USER, mixed, payloads
 from causeway.model.errors import InvalidInput
 from causeway.model.ingress_call import CALL_METHOD, encode_calls
 from causeway.model.order import U64
