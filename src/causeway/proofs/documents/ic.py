@@ -24,8 +24,8 @@ from causeway.proofs.documents.values import (
 from causeway.proofs.errors import ProofError
 from causeway.proofs.ic.cbor_reader import MAP, SELF_DESCRIBED, CborReader, cbor_head, cbor_text
 from causeway.proofs.ic.certificate import Certificate, decode_certificate, root_of
-from causeway.proofs.ic.certificate_errors import MalformedCertificate, WrongSubnet
 from causeway.proofs.ic.certification import Freshness, VerifiedCertificate, verify_certificate
+from causeway.proofs.ic.errors import MalformedCertificate, WrongSubnet
 from causeway.proofs.ic.hash_tree import HashTree
 from causeway.proofs.ic.lookup import name_of, path_steps
 from causeway.proofs.ic.principals import principal_to_text

@@ -19,7 +19,7 @@ from py_arkworks_bls12381 import GT, G1Point, G2Point, Scalar
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofRefused
-from causeway.proofs.ic.certificate_errors import InvalidSignature, MalformedKey, MalformedSignature
+from causeway.proofs.ic.errors import InvalidSignature, MalformedKey, MalformedSignature
 
 DOMAIN_SEPARATION_TAG = b"BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -38,16 +38,6 @@ class SubTree:
 
 
 LabeledTree: TypeAlias = Leaf | SubTree
-
-
-def tree_at(tree: LabeledTree, path: Sequence[bytes]) -> LabeledTree | None:
-    """Return the subtree under the labels of ``path``, None if there is none."""
-    node: LabeledTree | None = tree
-    for label in path:
-        if not isinstance(node, SubTree):
-            return None
-        node = node.children.get(label)
-    return node
 
 
 def encode_labeled_tree(tree: LabeledTree) -> bytes:

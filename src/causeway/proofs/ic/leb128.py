@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causeway.proofs.ic.certificate_errors import MalformedTime
+from causeway.proofs.ic.errors import MalformedTime
 from causeway.proofs.varints import uvarint
 
 _MAX_BYTES = 10

@@ -16,7 +16,7 @@ from py_arkworks_bls12381 import G1Point, G2Point, Scalar
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
 from causeway.proofs.ic.bls import ORDER, SecretKey, key_point, signature_point, verify
-from causeway.proofs.ic.certificate_errors import (
+from causeway.proofs.ic.errors import (
     DuplicateShare,
     InvalidShare,
     InvalidShareIndex,

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from causeway.proofs.substrate.errors import FailedToDecode
-from causeway.proofs.substrate.xdm_messages import hexadecimal, unhexed
-from causeway.proofs.substrate.xdm_types import XDM_TYPES
+from causeway.proofs.xdm.messages import hexadecimal, unhexed
+from causeway.proofs.xdm.types import XDM_TYPES
 
 STATES = ("Initiated", "Open", "Closed")
 

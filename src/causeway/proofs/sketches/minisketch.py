@@ -13,8 +13,8 @@ import numpy.typing as npt
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import MalformedProof, OverLimit, ProofRefused
-from causeway.proofs.galois import Elements, Field
-from causeway.proofs.polynomials import distinct_roots
+from causeway.proofs.sketches.galois import Elements, Field
+from causeway.proofs.sketches.polynomials import distinct_roots
 
 MAX_CAPACITY = 4096
 """Largest capacity of a sketch: 32 KiB of 64-bit elements."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from causeway.proofs.galois import Elements, Field
 from causeway.proofs.keccak import keccak256
+from causeway.proofs.sketches.galois import Elements, Field
 
 Polynomial = list[int]
 

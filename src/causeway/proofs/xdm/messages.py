@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from causeway.model.errors import InvalidInput
-from causeway.proofs.substrate.xdm_types import XDM_TYPES
+from causeway.proofs.xdm.types import XDM_TYPES
 
 MAX_MESSAGE_BYTES = 5 << 20
 """Longest message that is decoded, in bytes: no carrier of XDM takes more."""

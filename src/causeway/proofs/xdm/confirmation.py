@@ -11,13 +11,13 @@ from causeway.proofs.mmr.mountain_range import leaf_hash
 from causeway.proofs.mmr.proof import LeafProof, verify_leaf_proof
 from causeway.proofs.steps import Step
 from causeway.proofs.substrate.errors import BadProof
-from causeway.proofs.substrate.xdm_messages import Message
-from causeway.proofs.substrate.xdm_proofs import (
+from causeway.proofs.xdm.envelope import (
     ConsensusChainMmrProof,
     CrossDomainMessage,
     MmrLeaf,
     open_envelope,
 )
+from causeway.proofs.xdm.messages import Message
 
 
 def verify_consensus_leaf(

@@ -3,7 +3,7 @@
 An envelope has no message in it: the message is read out of the storage proof, under the source chain's root, which for
 a domain is itself read out of a storage proof under the consensus chain's root. Sources: XDM reference 2.4 and 3.4,
 steps 6 to 8; the Merkle mountain range that leads to the consensus chain's root is verified in
-``xdm_confirmation``.
+``confirmation``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from causeway.proofs.substrate.errors import BadProof, FailedToDecode, InvalidCa
 from causeway.proofs.substrate.hashing import identity
 from causeway.proofs.substrate.proof import read_value
 from causeway.proofs.substrate.storage_keys import storage_key, storage_key_column, storage_prefix
-from causeway.proofs.substrate.xdm_messages import (
+from causeway.proofs.xdm.messages import (
     CONSENSUS,
     MAX_MESSAGE_BYTES,
     ChainId,
@@ -34,7 +34,7 @@ from causeway.proofs.substrate.xdm_messages import (
     hexadecimal,
     unhexed,
 )
-from causeway.proofs.substrate.xdm_types import XDM_TYPES
+from causeway.proofs.xdm.types import XDM_TYPES
 
 PALLET = "Messenger"
 OUTBOX = "Outbox"
