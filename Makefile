@@ -18,10 +18,11 @@ test: $(READY) ## the tests; make test ARGS="-m slow" for the heavy ones
 bench: $(READY) ## measure this machine; make bench ARGS="rounds --messages 1e6", or ARGS="--help"
 	@$(VENV)/bin/python -m benchmarks $(ARGS)
 
-check: $(READY) ## style and types
+check: $(READY) ## style, types, and who may import whom
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
+	@PYTHONPATH=. $(VENV)/bin/lint-imports --no-logo --no-cache
 
 format: $(READY) ## put style right where a tool can
 	@$(VENV)/bin/ruff check --fix .
