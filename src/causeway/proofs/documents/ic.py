@@ -70,7 +70,7 @@ class FreshnessClaim(Section):
 
     @property
     def rule(self) -> Freshness:
-        """Return the rule that a certificate is held against."""
+        """Return the rule that a certificate is checked against."""
         return Freshness(self.now, self.max_age, self.max_ahead, self.max_delegation_age)
 
 
@@ -161,13 +161,13 @@ class IcCertificate(ProofDocument):
         return certificate
 
     def _require_complete(self) -> None:
-        for place, claim in enumerate(self.paths):
+        for position, claim in enumerate(self.paths):
             if (claim.value is None) != claim.absent:
-                raise InvalidInput(f"paths[{place}]: give either a value, or absent as true")
+                raise InvalidInput(f"paths[{position}]: give either a value, or absent as true")
             if claim.path[0] == REQUEST_STATUS and self.canister_id is None:
                 raise InvalidInput(
-                    f"canister_id: missing; {name_of(claim.path[:1])} in paths[{place}] is the word of the canister's "
-                    "subnet, which must be known"
+                    f"canister_id: missing; {name_of(claim.path[:1])} in paths[{position}] is the word of the "
+                    "canister's subnet, which must be known"
                 )
 
 

@@ -1,12 +1,12 @@
 """The Internet Computer's certification: certificates, and slices of the streams between subnets.
 
-What is exported here is what one needs to make and to verify them; ``bls``, ``errors``, ``labeled_tree`` and
-``witness`` are modules.
+What is exported here is what one needs to make and to verify them; ``bls``, ``cycles``, ``errors``,
+``labeled_tree``, ``messages`` and ``witness`` are modules.
 """
 
 from __future__ import annotations
 
-from causeway.proofs.ic import bls, errors, labeled_tree, witness
+from causeway.proofs.ic import bls, cycles, errors, labeled_tree, messages, witness
 from causeway.proofs.ic.bls import (
     SecretKey,
     aggregate_public_keys,
@@ -110,15 +110,15 @@ __all__ = [
     "StoredStream", "StreamFlags", "StreamHeader", "StreamMessage", "StreamSlice", "StreamTree", "SubnetMetrics",
     "SubnetRecord", "SubtreeLookup", "SystemMetadata", "ThresholdKey", "VerifiedCertificate", "VerifiedDelegation",
     "aggregate_public_keys", "aggregate_signatures", "bls", "build_certified_stream_slice", "build_tree",
-    "build_witness", "canister_ranges", "certification_message", "certify", "deal", "decode_certificate",
+    "build_witness", "canister_ranges", "certification_message", "certify", "cycles", "deal", "decode_certificate",
     "decode_certified_stream", "decode_certified_stream_slice", "decode_ranges", "decode_stream_header",
     "decode_stream_message", "decode_subnet_metrics", "decode_system_metadata", "decode_tree",
     "decode_valid_certified_stream", "decode_witness", "delegate", "digest", "digest_tree", "encode_certificate",
     "encode_certified_stream_slice", "encode_ranges", "encode_stream_header", "encode_stream_message",
     "encode_stream_messages", "encode_subnet_metrics", "encode_system_metadata", "encode_tree", "encode_witness",
-    "errors", "labeled_tree", "leaves", "lookup_path", "lookup_subtree", "merge", "path_steps", "payload_tree",
-    "principal_from_text", "principal_to_text", "prune", "prune_witness", "public_key_from_der", "public_key_to_der",
-    "recompute_digest", "require_absent", "require_value", "require_well_formed", "seeded_coefficients",
-    "split_hash_tree", "state_tree", "stream_roots", "streams_tree", "streams_witness", "verify_aggregate",
-    "verify_certificate", "verify_delegation", "verify_state_root", "witness",
+    "errors", "labeled_tree", "leaves", "lookup_path", "lookup_subtree", "merge", "messages", "path_steps",
+    "payload_tree", "principal_from_text", "principal_to_text", "prune", "prune_witness", "public_key_from_der",
+    "public_key_to_der", "recompute_digest", "require_absent", "require_value", "require_well_formed",
+    "seeded_coefficients", "split_hash_tree", "state_tree", "stream_roots", "streams_tree", "streams_witness",
+    "verify_aggregate", "verify_certificate", "verify_delegation", "verify_state_root", "witness",
 ]  # fmt: skip

@@ -128,7 +128,7 @@ def verify_certificate(
         PathNotProven: the delegation does not show the signer's key, or the tree its time, or the delegation its
             time where its age is limited.
         CanisterRangesNotProven: the delegation does not show which canisters the signer has.
-        CanisterOutOfRange: the canister is none of the signer's.
+        CanisterOutOfRange: the signer does not host the canister.
         WrongSubnet: another subnet signed.
         CertificateTooOld, CertificateFromTheFuture: the time is not within ``freshness``.
     """

@@ -80,11 +80,11 @@ def verify_delegation(delegation: Delegation, root_key: bytes) -> VerifiedDelega
     """Return what ``delegation`` says, when the root subnet with the key ``root_key`` (96 bytes) has signed it.
 
     Raises:
-        MalformedProof: its certificate is none; the subclass says why.
+        MalformedProof: its certificate is malformed; the subclass says why.
         TooManyDelegations: its certificate has a delegation itself.
         InvalidSignature: the root subnet has not signed it.
         PathNotProven: it does not show the subnet's key.
-        MalformedKey, MalformedTime: what it shows there is none.
+        MalformedKey, MalformedTime: what it shows there is malformed.
     """
     certificate = decode_certificate(delegation.certificate)
     if certificate.delegation is not None:

@@ -197,7 +197,7 @@ class DuplicateShare(ProofRefused):
 
 
 class InvalidShareIndex(ProofRefused):
-    """A share's index is none of a signer: signers are numbered from 1."""
+    """A share's index belongs to no signer: signers are numbered from 1."""
 
 
 class InvalidShare(ProofRefused):

@@ -27,7 +27,7 @@ from causeway.proofs.steps import Step
 
 
 class Status(Enum):
-    """What a lookup comes to."""
+    """How a lookup ends."""
 
     FOUND = "found"
     ABSENT = "absent"
@@ -46,7 +46,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class SubtreeLookup:
-    """The result for a subtree; ``subtree`` is there when it was found."""
+    """The result for a subtree; ``subtree`` is set when it was found."""
 
     status: Status
     subtree: HashTree | None = None

@@ -88,7 +88,7 @@ class ThresholdKey:
         """Return when the signers' keys are those of one sharing of ``public_key`` with this threshold.
 
         Raises:
-            MalformedKey: one of the keys is none.
+            MalformedKey: one of the keys is malformed.
             InvalidSignature: they are not of one sharing; the message names the first signer whose key does not fit.
         """
         first = {index: self.share_keys[index - 1] for index in range(1, self.threshold + 1)}

@@ -116,7 +116,7 @@ def verify_leaf_proof(
         What was done, leaves first, the root last.
 
     Raises:
-        CorruptedProof: indices out of order, twice or out of range; items missing or left over; a hash that is none.
+        CorruptedProof: indices out of order, twice or out of range; items missing or left over; a leaf not of 32 bytes.
         InvalidSize: a leaf count that no range has.
         RootMismatch: it leads to another root, or is of a range with another number of leaves.
     """

@@ -163,22 +163,22 @@ class Minisketch:
         """Return the shortest recurrence of the power sums (Berlekamp and Massey), its constant term 1 first."""
         field = self._field
         sums: list[int] = []
-        for place, odd in enumerate(self._odd_sums.tolist()):
+        for position, odd in enumerate(self._odd_sums.tolist()):
             sums.append(odd)
-            sums.append(field.square(sums[place]))
+            sums.append(field.square(sums[position]))
         current, before = [1], [1]
         length, since, inverse = 0, 1, 1
         # In characteristic 2 every second sum follows from the one of half its power, and never corrects anything.
-        for place in range(0, len(sums), 2):
-            discrepancy = _discrepancy(field, sums, current, place, length)
+        for position in range(0, len(sums), 2):
+            discrepancy = _discrepancy(field, sums, current, position, length)
             if discrepancy:
                 factor = field.multiply(discrepancy, inverse)
                 corrected = current + [0] * (len(before) + since - len(current))
                 for at, coefficient in enumerate(before):
                     if coefficient:
                         corrected[at + since] ^= field.multiply(factor, coefficient)
-                if 2 * length <= place:
-                    length, before, inverse, since = place + 1 - length, current, field.invert(discrepancy), 0
+                if 2 * length <= position:
+                    length, before, inverse, since = position + 1 - length, current, field.invert(discrepancy), 0
                     if length > self.capacity:
                         break
                     if length > max_elements:
@@ -197,9 +197,9 @@ class Minisketch:
         # The multiples of the squares are the same for each of the c products.
         shifted = field.shifts(squares)
         power = elements
-        for place in range(self.capacity):
-            self._odd_sums[place] ^= np.bitwise_xor.reduce(power)
-            if place + 1 == self.capacity:
+        for position in range(self.capacity):
+            self._odd_sums[position] ^= np.bitwise_xor.reduce(power)
+            if position + 1 == self.capacity:
                 break
             product = np.zeros_like(power)
             for bit, shift in enumerate(shifted):
@@ -207,10 +207,10 @@ class Minisketch:
             power = product
 
 
-def _discrepancy(field: Field, sums: Sequence[int], current: Sequence[int], place: int, length: int) -> int:
-    """Return by how much the recurrence misses the sum at ``place``."""
-    discrepancy = sums[place]
+def _discrepancy(field: Field, sums: Sequence[int], current: Sequence[int], position: int, length: int) -> int:
+    """Return by how much the recurrence misses the sum at ``position``."""
+    discrepancy = sums[position]
     for back in range(1, min(length, len(current) - 1) + 1):
         if current[back]:
-            discrepancy ^= field.multiply(current[back], sums[place - back])
+            discrepancy ^= field.multiply(current[back], sums[position - back])
     return discrepancy

@@ -112,12 +112,12 @@ def _divide(field: Field, dividend: Polynomial, monic: Polynomial) -> tuple[Poly
     degree = len(monic) - 1
     rest = list(dividend)
     quotient = [0] * max(len(rest) - degree, 0)
-    for place in range(len(rest) - 1, degree - 1, -1):
+    for position in range(len(rest) - 1, degree - 1, -1):
         term = rest.pop()
-        quotient[place - degree] = term
+        quotient[position - degree] = term
         if term:
             for at in range(degree):
-                rest[place - degree + at] ^= field.multiply(term, monic[at])
+                rest[position - degree + at] ^= field.multiply(term, monic[at])
     return quotient, _trimmed(rest)
 
 

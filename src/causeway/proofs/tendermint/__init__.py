@@ -1,4 +1,4 @@
-"""Tendermint headers, validator sets, and the rule by which a light client comes to trust a header."""
+"""Tendermint headers, validator sets, and the rule by which a light client trusts a header."""
 
 from __future__ import annotations
 

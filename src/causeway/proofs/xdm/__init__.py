@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causeway.proofs.xdm.channels import Channel
+from causeway.proofs.xdm.channels import STATES, Channel
 from causeway.proofs.xdm.confirmation import verify_consensus_leaf, verify_cross_domain_message
 from causeway.proofs.xdm.envelope import (
     INBOX_RESPONSES,
@@ -34,9 +34,9 @@ from causeway.proofs.xdm.messages import (
 )
 
 __all__ = [
-    "CONSENSUS", "INBOX_RESPONSES", "OUTBOX", "ChainId", "Channel", "ChannelClose", "ChannelOpen", "CollectedFee",
-    "ConsensusChainMmrProof", "CrossDomainMessage", "DispatchError", "EndpointRequest", "EndpointResponse",
-    "ExecutionReceipt", "Message", "MmrLeaf", "Payload", "Proof", "ProtocolResponse", "WeightTag",
+    "CONSENSUS", "INBOX_RESPONSES", "OUTBOX", "STATES", "ChainId", "Channel", "ChannelClose", "ChannelOpen",
+    "CollectedFee", "ConsensusChainMmrProof", "CrossDomainMessage", "DispatchError", "EndpointRequest",
+    "EndpointResponse", "ExecutionReceipt", "Message", "MmrLeaf", "Payload", "Proof", "ProtocolResponse", "WeightTag",
     "channel_storage_key", "message_storage_key", "message_storage_keys", "open_envelope", "receipt_storage_key",
     "verify_consensus_leaf", "verify_cross_domain_message",
 ]  # fmt: skip

@@ -61,7 +61,7 @@ class MmrLeaf:
         """Return the leaf that ``data`` is the canonical encoding of.
 
         Raises:
-            FailedToDecode: it is none.
+            FailedToDecode: it is not one.
         """
         plain = XDM_TYPES.decode("MmrLeaf", data, "a leaf of the mountain range")["V0"]
         return cls(
@@ -169,7 +169,7 @@ class ExecutionReceipt:
         """Return the receipt that ``data`` is the canonical encoding of.
 
         Raises:
-            FailedToDecode: it is none, or a map in it is out of order.
+            FailedToDecode: it is not one, or a map in it is out of order.
         """
         fields = XDM_TYPES.decode("ExecutionReceipt", data, "an execution receipt", MAX_MESSAGE_BYTES)["V0"]
         for name, amounts in [("chain_rewards", fields["block_fees"]["chain_rewards"]), *fields["transfers"].items()]:

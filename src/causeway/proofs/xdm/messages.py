@@ -119,7 +119,7 @@ class Message:
         """Return the SCALE encoding.
 
         Raises:
-            InvalidInput: a number does not fit its type, or the payload is none of its version.
+            InvalidInput: a number does not fit its type, or the version does not have such a payload.
         """
         if self.version == 1 and isinstance(self.payload, ChannelOpen) and self.payload.relay_fee is not None:
             raise InvalidInput("a ChannelOpen of payload version 1 has no relay fee")
