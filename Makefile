@@ -7,7 +7,7 @@ VENV := .venv
 READY := $(VENV)/.ready
 ARGS ?=
 
-.PHONY: demo test check format proto setup clean
+.PHONY: demo test bench check format proto setup clean
 
 demo: $(READY) ## a generated network, and what came of its messages
 	@$(VENV)/bin/causeway demo $(ARGS)
@@ -15,10 +15,14 @@ demo: $(READY) ## a generated network, and what came of its messages
 test: $(READY) ## the tests; make test ARGS="-m slow" for the heavy ones
 	@$(VENV)/bin/python -m pytest $(ARGS)
 
-check: $(READY) ## style and types
+bench: $(READY) ## measure this machine; make bench ARGS="rounds --messages 1e6", or ARGS="--help"
+	@$(VENV)/bin/python -m benchmarks $(ARGS)
+
+check: $(READY) ## style, types, and who may import whom
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy
+	@PYTHONPATH=. $(VENV)/bin/lint-imports --no-logo --no-cache
 
 format: $(READY) ## put style right where a tool can
 	@$(VENV)/bin/ruff check --fix .

@@ -18,12 +18,12 @@ from causeway.proofs.ic.certificate import (
     decode_certificate,
     encode_certificate,
 )
-from causeway.proofs.ic.certificate_errors import TooManyDelegations
 from causeway.proofs.ic.certification import Freshness, verify_certificate
 from causeway.proofs.ic.digests import EMPTY_DIGEST
+from causeway.proofs.ic.errors import TooManyDelegations
 from causeway.proofs.ic.hash_tree import build_tree, digest, merge
 from causeway.proofs.ic.hash_tree_cbor import decode_tree, encode_tree
-from causeway.proofs.ic.lookup import lookup
+from causeway.proofs.ic.lookup import lookup_path
 from causeway.proofs.ic.pruning import prune
 from causeway.proofs.ic.ranges import canister_ranges
 
@@ -65,7 +65,7 @@ def test_hash_tree_lookups(shared_folder: Path) -> None:
     tree = decode_tree(bytes.fromhex(case["pruned_tree_cbor_hex"]))
     assert len(case["lookups_on_pruned"]) == 8
     for query in case["lookups_on_pruned"]:
-        result = lookup(tree, [label.encode() for label in query["path"]])
+        result = lookup_path(tree, [label.encode() for label in query["path"]])
         assert (result.status.value, result.value.decode()) == (query["result"], query.get("value_utf8", ""))
 
 

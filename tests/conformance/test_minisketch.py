@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from causeway.proofs.minisketch import Minisketch, NotDecodable
+from causeway.proofs.sketches.minisketch import Minisketch, NotDecodable
 
 
 @pytest.fixture(scope="module")

@@ -10,19 +10,19 @@ import pytest
 
 from causeway.proofs.errors import ProofError
 from causeway.proofs.substrate.errors import BadProof, FailedToDecode, UnusedNodesInTheProof
-from causeway.proofs.substrate.xdm_messages import (
-    ChainId,
-    ChannelClose,
-    ChannelOpen,
-    Message,
-    ProtocolResponse,
-)
-from causeway.proofs.substrate.xdm_proofs import (
+from causeway.proofs.xdm.envelope import (
     CrossDomainMessage,
     ExecutionReceipt,
     message_storage_key,
     open_envelope,
     receipt_storage_key,
+)
+from causeway.proofs.xdm.messages import (
+    ChainId,
+    ChannelClose,
+    ChannelOpen,
+    Message,
+    ProtocolResponse,
 )
 from tests.conformance.substrate_vectors import unhex, vectors
 

@@ -12,8 +12,8 @@ from causeway.proofs.errors import ProofError
 from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
 from causeway.proofs.mmr.proof import prove_leaves
 from causeway.proofs.substrate.errors import BadProof
-from causeway.proofs.substrate.xdm_confirmation import verify_consensus_leaf, verify_cross_domain_message
-from causeway.proofs.substrate.xdm_proofs import CrossDomainMessage, MmrLeaf
+from causeway.proofs.xdm.confirmation import verify_consensus_leaf, verify_cross_domain_message
+from causeway.proofs.xdm.envelope import CrossDomainMessage, MmrLeaf
 from tests.conformance.substrate_vectors import vectors
 
 ROOT_BYTES = 32

@@ -8,10 +8,10 @@ import numpy as np
 
 from causeway.proofs.errors import ProofError
 from causeway.proofs.keccak import keccak256
-from causeway.proofs.minisketch import Minisketch
 from causeway.proofs.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
 from causeway.proofs.mmr.mountain_range import MountainRange
 from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
+from causeway.proofs.sketches.minisketch import Minisketch
 
 _LEAVES = [keccak256(bytes([number])) for number in range(21)]
 _MOUNTAINS = MountainRange()

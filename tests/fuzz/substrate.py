@@ -16,9 +16,19 @@ from causeway.proofs.substrate.hashing import blake2_256
 from causeway.proofs.substrate.node import StateVersion, decode_node
 from causeway.proofs.substrate.proof import prove, read_storage_proof, verify_storage_proof
 from causeway.proofs.substrate.trie import Trie
-from causeway.proofs.substrate.xdm_channels import Channel
-from causeway.proofs.substrate.xdm_confirmation import verify_cross_domain_message
-from causeway.proofs.substrate.xdm_messages import (
+from causeway.proofs.xdm.channels import Channel
+from causeway.proofs.xdm.confirmation import verify_cross_domain_message
+from causeway.proofs.xdm.envelope import (
+    OUTBOX,
+    ConsensusChainMmrProof,
+    CrossDomainMessage,
+    ExecutionReceipt,
+    MmrLeaf,
+    Proof,
+    message_storage_key,
+    open_envelope,
+)
+from causeway.proofs.xdm.messages import (
     CONSENSUS,
     ChainId,
     ChannelOpen,
@@ -28,16 +38,6 @@ from causeway.proofs.substrate.xdm_messages import (
     Message,
     ProtocolResponse,
     WeightTag,
-)
-from causeway.proofs.substrate.xdm_proofs import (
-    OUTBOX,
-    ConsensusChainMmrProof,
-    CrossDomainMessage,
-    ExecutionReceipt,
-    MmrLeaf,
-    Proof,
-    message_storage_key,
-    open_envelope,
 )
 
 KEYS = [b"a", b"ab", b"abc", b"b" * 40, bytes(33)]

@@ -77,7 +77,7 @@ def test_every_run_with_its_sides_amounts_to_the_root_of_its_tree(case):
         altered_levels = [*levels[:number], (rows, wrong), *levels[number + 1 :]]
         differs = (leaf_roots(shown, place, size, iter(altered_levels)) != each).any(axis=1)
         assert np.flatnonzero(differs).tolist() == [rows[0]]
-        with pytest.raises(MalformedProof, match="their places need"):
+        with pytest.raises(MalformedProof, match="their positions need"):
             leaf_roots(shown, place, size, iter([*levels[:number], (rows[1:], found[1:]), *levels[number + 1 :]]))
     if levels:
         with pytest.raises(MalformedProof, match="fewer digests"):
@@ -92,7 +92,7 @@ def test_every_run_with_its_sides_amounts_to_the_root_of_its_tree(case):
         wrong = sides.copy()
         wrong[-1, 31] ^= 128
         assert not np.array_equal(run_roots(shown, groups, first, forest.sizes[tree], wrong, counts), found)
-        with pytest.raises(MalformedProof, match="its place needs"):
+        with pytest.raises(MalformedProof, match="its position needs"):
             run_roots(shown, groups, first, forest.sizes[tree], sides, counts + 1)
 
 
@@ -100,5 +100,5 @@ def test_a_run_that_does_not_fit_its_tree_is_refused():
     leaves = digests([leaf(0, 0), leaf(0, 1)])
     groups = groups_of(np.zeros(2, dtype=np.uint64))
     none, zero = np.empty((0, 32), dtype=np.uint8), np.zeros(1, dtype=np.int64)
-    with pytest.raises(MalformedProof, match="2 leaves from place 1 on do not fit a tree of 2"):
+    with pytest.raises(MalformedProof, match="2 leaves from position 1 on do not fit a tree of 2"):
         run_roots(leaves, groups, np.array([1]), np.array([2]), none, zero)

@@ -22,7 +22,7 @@ from causeway.proofs.ic.hash_tree import (
     require_well_formed,
 )
 from causeway.proofs.ic.hash_tree_cbor import decode_tree, encode_tree
-from causeway.proofs.ic.lookup import Status, lookup, lookup_subtree, path_steps
+from causeway.proofs.ic.lookup import Status, lookup_path, lookup_subtree, path_steps
 from causeway.proofs.ic.pruning import prune
 from causeway.proofs.ic.stream_tree import MessagesTree, StreamTree, index_label, stream_roots
 
@@ -59,7 +59,7 @@ def test_a_pruned_tree_says_the_same_of_its_paths(content: dict[bytes, object], 
     assert digest(pruned) == digest(tree)
     assert decode_tree(encode_tree(pruned)) == pruned
     for path in asked:
-        result = lookup(pruned, path)
+        result = lookup_path(pruned, path)
         assert (result.status, result.value) == look(content, path)
         steps = path_steps(pruned, path)
         assert steps[-1].result == digest(tree)
@@ -67,7 +67,7 @@ def test_a_pruned_tree_says_the_same_of_its_paths(content: dict[bytes, object], 
     for shown, value in leaves(pruned):
         assert look(content, list(shown)) == (Status.FOUND, value)
     for path in [[label] for label in content]:
-        assert lookup(pruned, path).status in (Status.UNKNOWN, look(content, path)[0])
+        assert lookup_path(pruned, path).status in (Status.UNKNOWN, look(content, path)[0])
 
 
 @example_settings
@@ -82,7 +82,7 @@ def test_merging_shows_what_either_shows(
     assert merge(second, first) == merged
     assert merge(merged, tree) == tree
     for path in one + two:
-        result = lookup(merged, path)
+        result = lookup_path(merged, path)
         assert (result.status, result.value) == look(content, path)
 
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import MalformedProof, OverLimit, ProofError
-from causeway.proofs.galois import Field
 from causeway.proofs.keccak import keccak256
-from causeway.proofs.minisketch import MAX_CAPACITY, Minisketch, NotDecodable
-from causeway.proofs.polynomials import distinct_roots
+from causeway.proofs.sketches.galois import Field
+from causeway.proofs.sketches.minisketch import MAX_CAPACITY, Minisketch, NotDecodable
+from causeway.proofs.sketches.polynomials import distinct_roots
 
 EXAMPLES = settings(deadline=None, max_examples=40, derandomize=True)
 WIDTHS = range(2, 65)

@@ -22,7 +22,7 @@ from causeway.proofs.substrate.node import StateVersion
 from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root, ordered_roots
 from causeway.proofs.substrate.proof import Status, prove, read_storage_proof, verify_storage_proof
 from causeway.proofs.substrate.trie import Trie
-from causeway.proofs.substrate.xdm_messages import (
+from causeway.proofs.xdm.messages import (
     ChainId,
     ChannelClose,
     ChannelOpen,

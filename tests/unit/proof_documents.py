@@ -34,16 +34,13 @@ from causeway.proofs.substrate.ordered import ordered_root
 from causeway.proofs.substrate.proof import prove
 from causeway.proofs.substrate.storage_keys import storage_key
 from causeway.proofs.substrate.trie import Trie
-from causeway.proofs.substrate.xdm_messages import (
-    CONSENSUS,
-    ChainId,
-    CollectedFee,
-    EndpointRequest,
-    EndpointResponse,
-    Message,
-    WeightTag,
-)
-from causeway.proofs.substrate.xdm_proofs import (
+from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
+from causeway.proofs.tendermint.encoding import SECOND
+from causeway.proofs.tendermint.keys import SigningKey
+from causeway.proofs.tendermint.states import encode_consensus_state
+from causeway.proofs.tendermint.trust import TrustedHeader
+from causeway.proofs.tendermint.update import HeaderUpdate
+from causeway.proofs.xdm.envelope import (
     INBOX_RESPONSES,
     OUTBOX,
     ConsensusChainMmrProof,
@@ -54,12 +51,15 @@ from causeway.proofs.substrate.xdm_proofs import (
     message_storage_key,
     receipt_storage_key,
 )
-from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
-from causeway.proofs.tendermint.encoding import SECOND
-from causeway.proofs.tendermint.keys import SigningKey
-from causeway.proofs.tendermint.states import encode_consensus_state
-from causeway.proofs.tendermint.trust import TrustedHeader
-from causeway.proofs.tendermint.update import HeaderUpdate
+from causeway.proofs.xdm.messages import (
+    CONSENSUS,
+    ChainId,
+    CollectedFee,
+    EndpointRequest,
+    EndpointResponse,
+    Message,
+    WeightTag,
+)
 
 Document = dict[str, Any]
 

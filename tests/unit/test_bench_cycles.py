@@ -1,4 +1,4 @@
-"""``causeway bench cycles``: its workload, its figures' structure, its comparison. No times here."""
+"""``cycles``: its workload, its figures' structure, its comparison. No times here."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from causeway.benchmarking import bench_cycles, render
-from causeway.benchmarking.cycles import bench
-from causeway.benchmarking.cycles.phases import PHASES, REST, clocked_phases
-from causeway.benchmarking.cycles.plain import PlainZone, plain_cycles
-from causeway.benchmarking.cycles.workload import Cycles
-from causeway.benchmarking.process import BenchmarkFailed
-from causeway.cli import main
+from benchmarks import bench_cycles, render
+from benchmarks.cli import main
+from benchmarks.cycles import bench
+from benchmarks.cycles.phases import PHASES, REST, clocked_phases
+from benchmarks.cycles.plain import PlainZone, plain_cycles
+from benchmarks.cycles.workload import Cycles
+from benchmarks.process import BenchmarkFailed
 from causeway.model.errors import InvalidInput
 from causeway.model.ingress_call import decode_calls
 from causeway.pipeline.executors import InProcessExecutor
@@ -139,6 +139,6 @@ def test_the_command_refuses_what_it_does_not_know(
     option: str, value: str, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["bench", "cycles", option, value])
+        main(["cycles", option, value])
     assert ended.value.code == 2
     assert text in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``causeway bench proofs``: every family gives its rows, and contenders that differ are found out. No times here."""
+"""``proofs``: every family gives its rows, and contenders that differ are found out. No times here."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from causeway.benchmarking import bench_proofs, render
-from causeway.benchmarking.process import BenchmarkFailed
-from causeway.benchmarking.proofs import bench, hashing, ic, ics23, mmr, node, substrate, tendermint
-from causeway.benchmarking.proofs.queues import Queue, changed_at_a_time, measure_queue
-from causeway.benchmarking.proofs.timing import OURS, Row, compared, require_same, row, take_turns, timed
-from causeway.benchmarking.proofs.workload import payloads, some_of
-from causeway.cli import main
+from benchmarks import bench_proofs, render
+from benchmarks.cli import main
+from benchmarks.process import BenchmarkFailed
+from benchmarks.proofs import bench, hashing, ic, ics23, mmr, node, substrate, tendermint
+from benchmarks.proofs.queues import Queue, changed_at_a_time, measure_queue
+from benchmarks.proofs.timing import OURS, Row, compared, require_same, row, take_turns, timed
+from benchmarks.proofs.workload import payloads, some_of
 from causeway.model.errors import InvalidInput
 from causeway.proofs.ics23.simple_store import SimpleStore
 
@@ -82,7 +82,7 @@ def test_without_node_there_is_a_line_and_the_rest(monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("as_json", [False, True])
 def test_the_command(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["bench", "proofs", "--size", "1e2", "--repeats", "1", "--family", "mmr"]
+    arguments = ["proofs", "--size", "1e2", "--repeats", "1", "--family", "mmr"]
     with pytest.raises(SystemExit) as ended:
         main([*arguments, "--json"] if as_json else arguments)
     assert ended.value.code == 0
@@ -96,7 +96,7 @@ def test_the_command(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_command_refuses_a_size_that_is_no_number(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["bench", "proofs", "--size", "2.5"])
+        main(["proofs", "--size", "2.5"])
     assert ended.value.code == 2
     assert "size: 2.5 is not a number of messages" in capsys.readouterr().err
 

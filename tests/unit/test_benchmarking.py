@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from causeway.benchmarking import bench_rounds, render
-from causeway.benchmarking.comparators.common import SCHEMAS, path, write
-from causeway.benchmarking.comparing import HOSTS, differences, extract, lake_table
-from causeway.benchmarking.floor import bench_floor
-from causeway.benchmarking.other import COMPARATORS, check
-from causeway.benchmarking.workload import Workload, mixed, payloads, peer_of
+from benchmarks import bench_rounds, render
+from benchmarks.comparators.common import SCHEMAS, path, write
+from benchmarks.comparing import HOSTS, differences, extract, lake_table
+from benchmarks.floor import bench_floor
+from benchmarks.other import COMPARATORS, check
+from benchmarks.workload import Workload, mixed, payloads, peer_of
 from causeway.model.errors import InvalidInput
 from causeway.model.ingress_call import decode_calls
 from causeway.pipeline.executors import InProcessExecutor

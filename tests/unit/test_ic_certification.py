@@ -14,7 +14,15 @@ from causeway.proofs.ic.certificate import (
     decode_certificate,
     encode_certificate,
 )
-from causeway.proofs.ic.certificate_errors import (
+from causeway.proofs.ic.certification import (
+    Freshness,
+    certify,
+    root_subnet_of,
+    state_tree,
+    verify_certificate,
+)
+from causeway.proofs.ic.delegation import RangesForm, delegate
+from causeway.proofs.ic.errors import (
     CanisterOutOfRange,
     CanisterRangesNotProven,
     CertificateFromTheFuture,
@@ -27,14 +35,6 @@ from causeway.proofs.ic.certificate_errors import (
     TooManyDelegations,
     WrongSubnet,
 )
-from causeway.proofs.ic.certification import (
-    Freshness,
-    certify,
-    root_subnet_of,
-    state_tree,
-    verify_certificate,
-)
-from causeway.proofs.ic.delegation import RangesForm, delegate
 from causeway.proofs.ic.hash_tree import (
     digest,
 )

@@ -13,13 +13,14 @@ from causeway.proofs.ic.cbor_reader import cbor_bytes
 from causeway.proofs.ic.certificate import (
     decode_certificate,
 )
-from causeway.proofs.ic.certificate_errors import (
+from causeway.proofs.ic.errors import (
     InconsistentHashTrees,
     MalformedHashTree,
     NotWellFormed,
     PathNotProven,
+    TooDeepRecursion,
+    path_text,
 )
-from causeway.proofs.ic.errors import TooDeepRecursion, path_text
 from causeway.proofs.ic.hash_tree import (
     EMPTY,
     Fork,
@@ -34,7 +35,7 @@ from causeway.proofs.ic.hash_tree import (
     require_well_formed,
 )
 from causeway.proofs.ic.hash_tree_cbor import decode_tree, encode_tree
-from causeway.proofs.ic.lookup import Status, lookup, lookup_subtree, path_steps, require_absent, require_value
+from causeway.proofs.ic.lookup import Status, lookup_path, lookup_subtree, path_steps, require_absent, require_value
 from causeway.proofs.ic.pruning import prune
 from causeway.proofs.ic.stream_tree import MessagesTree, StreamTree, index_label, streams_tree, streams_witness
 from causeway.proofs.limits import MAX_DEPTH, MAX_PROOF_BYTES, MAX_PROOF_NODES
@@ -108,10 +109,10 @@ def test_lookup(nodes: list[HashTree], asked: bytes, status: Status) -> None:
     tree = nodes[0]
     for node in nodes[1:]:
         tree = Fork(tree, node)
-    assert lookup(tree, [asked]).status is status
+    assert lookup_path(tree, [asked]).status is status
     if status is Status.ABSENT:
         require_absent(tree, [asked])
-        assert lookup(prune(tree, [[asked]]), [asked]).status is Status.ABSENT
+        assert lookup_path(prune(tree, [[asked]]), [asked]).status is Status.ABSENT
     else:
         with pytest.raises(PathNotProven):
             require_absent(tree, [asked])

@@ -11,7 +11,7 @@ from py_arkworks_bls12381 import G1Point, G2Point
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofRefused
 from causeway.proofs.ic import bls
-from causeway.proofs.ic.certificate_errors import (
+from causeway.proofs.ic.errors import (
     DuplicateShare,
     InvalidShare,
     InvalidShareIndex,

@@ -10,8 +10,7 @@ import pytest
 from causeway.proofs.errors import MalformedProof, OverLimit, ProofError
 from causeway.proofs.ic import errors, hash_tree
 from causeway.proofs.ic.bls import SecretKey
-from causeway.proofs.ic.certificate_errors import InvalidSignature
-from causeway.proofs.ic.errors import DecodeError, EncodeError
+from causeway.proofs.ic.errors import DecodeError, EncodeError, InvalidSignature
 from causeway.proofs.ic.hash_tree import build_tree, digest
 from causeway.proofs.ic.labeled_tree import (
     LabeledTree,
@@ -19,7 +18,6 @@ from causeway.proofs.ic.labeled_tree import (
     SubTree,
     decode_labeled_tree,
     encode_labeled_tree,
-    tree_at,
 )
 from causeway.proofs.ic.leb128 import encode_leb128
 from causeway.proofs.ic.messages import (
@@ -76,10 +74,6 @@ def test_a_witness_of_a_part_has_the_root_of_the_whole() -> None:
         assert recompute_digest(part, witness) == digested.digest
         assert decode_witness(encode_witness(witness)) == witness
         assert decode_labeled_tree(encode_labeled_tree(part)) == part
-    part = subtree(a=subtree(y=Leaf(b"2")))
-    assert tree_at(part, [b"a", b"y"]) == Leaf(b"2")
-    assert tree_at(part, [b"a", b"y", b"z"]) is None
-    assert tree_at(part, [b"b"]) is None
 
 
 @pytest.mark.parametrize(

@@ -55,14 +55,14 @@ from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root, ordered
 from causeway.proofs.substrate.proof import Status, prove, read_storage_proof, read_value, verify_storage_proof
 from causeway.proofs.substrate.storage_keys import storage_key, storage_key_column, storage_prefix
 from causeway.proofs.substrate.trie import Trie
-from causeway.proofs.substrate.xdm_messages import (
-    CONSENSUS,
-    ChainId,
-)
-from causeway.proofs.substrate.xdm_proofs import (
+from causeway.proofs.xdm.envelope import (
     OUTBOX,
     message_storage_key,
     message_storage_keys,
+)
+from causeway.proofs.xdm.messages import (
+    CONSENSUS,
+    ChainId,
 )
 
 V0, V1 = StateVersion

@@ -12,8 +12,18 @@ from causeway.proofs.substrate.compact import encode_compact
 from causeway.proofs.substrate.errors import BadProof, FailedToDecode, InvalidCall
 from causeway.proofs.substrate.proof import prove
 from causeway.proofs.substrate.trie import Trie
-from causeway.proofs.substrate.xdm_channels import Channel
-from causeway.proofs.substrate.xdm_messages import (
+from causeway.proofs.xdm.channels import Channel
+from causeway.proofs.xdm.envelope import (
+    OUTBOX,
+    ConsensusChainMmrProof,
+    CrossDomainMessage,
+    ExecutionReceipt,
+    MmrLeaf,
+    Proof,
+    message_storage_key,
+    open_envelope,
+)
+from causeway.proofs.xdm.messages import (
     CONSENSUS,
     ChainId,
     ChannelOpen,
@@ -25,16 +35,6 @@ from causeway.proofs.substrate.xdm_messages import (
     Payload,
     ProtocolResponse,
     WeightTag,
-)
-from causeway.proofs.substrate.xdm_proofs import (
-    OUTBOX,
-    ConsensusChainMmrProof,
-    CrossDomainMessage,
-    ExecutionReceipt,
-    MmrLeaf,
-    Proof,
-    message_storage_key,
-    open_envelope,
 )
 
 

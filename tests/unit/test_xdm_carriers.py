@@ -20,17 +20,8 @@ from causeway.proofs.substrate.errors import (
 )
 from causeway.proofs.substrate.proof import prove
 from causeway.proofs.substrate.trie import Trie
-from causeway.proofs.substrate.xdm_confirmation import verify_cross_domain_message
-from causeway.proofs.substrate.xdm_messages import (
-    CONSENSUS,
-    ChainId,
-    CollectedFee,
-    EndpointRequest,
-    EndpointResponse,
-    Message,
-    WeightTag,
-)
-from causeway.proofs.substrate.xdm_proofs import (
+from causeway.proofs.xdm.confirmation import verify_cross_domain_message
+from causeway.proofs.xdm.envelope import (
     INBOX_RESPONSES,
     OUTBOX,
     ConsensusChainMmrProof,
@@ -40,6 +31,15 @@ from causeway.proofs.substrate.xdm_proofs import (
     Proof,
     message_storage_key,
     receipt_storage_key,
+)
+from causeway.proofs.xdm.messages import (
+    CONSENSUS,
+    ChainId,
+    CollectedFee,
+    EndpointRequest,
+    EndpointResponse,
+    Message,
+    WeightTag,
 )
 
 SOURCE, CHANNEL, NONCE = ChainId(7), 1 << 65, (1 << 64) + 3

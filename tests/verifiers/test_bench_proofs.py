@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from causeway.benchmarking.process import BenchmarkFailed
-from causeway.benchmarking.proofs import ic, ics23, substrate
-from causeway.benchmarking.proofs.node import IC, ICS23, SUBSTRATE, NodeMissing, OtherVerifier, install
+from benchmarks.process import BenchmarkFailed
+from benchmarks.proofs import ic, ics23, substrate
+from benchmarks.proofs.node import IC, ICS23, SUBSTRATE, NodeMissing, OtherVerifier, install
 
 SIZE = 60
 

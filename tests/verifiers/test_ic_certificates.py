@@ -31,7 +31,7 @@ from causeway.proofs.ic.hash_tree import (
     leaves,
 )
 from causeway.proofs.ic.leb128 import encode_leb128
-from causeway.proofs.ic.lookup import lookup
+from causeway.proofs.ic.lookup import lookup_path
 from causeway.proofs.ic.pruning import prune
 from causeway.proofs.ic.stream_tree import index_label
 from tests.unit.ic_certification import (
@@ -81,7 +81,7 @@ def request(data: bytes, paths: list[Path] | None = None, **asked: bytes) -> dic
 
 def read(tree: HashTree, paths: list[Path]) -> list[dict[str, str]]:
     """What we find at ``paths``, as the script writes it."""
-    found = [lookup(tree, path) for path in paths]
+    found = [lookup_path(tree, path) for path in paths]
     return [{"status": one.status.value, "value": one.value.hex()} for one in found]
 
 

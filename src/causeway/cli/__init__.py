@@ -7,7 +7,7 @@ something unexpected (one line too), 130 interrupted.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 __all__ = ["main"]
 
@@ -16,4 +16,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with its code."""
     from causeway.cli.shell import execute
 
-    sys.exit(execute(sys.argv[1:] if arguments is None else list(arguments)))
+    sys.exit(execute(sys.argv[1:] if arguments is None else arguments, _build, "causeway"))
+
+
+def _build() -> Callable[..., object]:
+    from causeway.cli.app import build
+
+    return build()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from typing import Annotated
 
 import typer
@@ -11,10 +9,6 @@ import typer
 import causeway
 from causeway.cli import demo, prove, relay, run, serve, state, verify
 from causeway.cli.shell import EPILOG
-
-OPTIONAL = {"bench": "causeway.cli.bench"}
-"""Commands with commands of their own, each a module with a Typer ``app``; left out where the module is not installed.
-"""
 
 
 def _version(asked: bool) -> None:
@@ -52,7 +46,4 @@ def build() -> typer.Typer:
     app.command("verify", epilog=EPILOG)(verify.command)
     app.command("serve", epilog=EPILOG)(serve.command)
     app.command("relay", epilog=EPILOG)(relay.command)
-    for name, module in OPTIONAL.items():
-        if importlib.util.find_spec(module) is not None:
-            app.add_typer(importlib.import_module(module).app, name=name)
     return app

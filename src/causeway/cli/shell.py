@@ -8,7 +8,7 @@ import logging
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from causeway.model.errors import InvalidInput
 
@@ -34,12 +34,16 @@ class Interrupted(Exception):
     """The user stopped a command; the message says what is left and how to go on."""
 
 
-def execute(arguments: Sequence[str]) -> int:
-    """Run the command line and return its exit code."""
+def execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]], name: str) -> int:
+    """Run a command line and return its exit code.
+
+    ``build``: makes the Typer application, so that what fails while it is imported ends here, too. ``name``: what the
+    user typed to start it.
+    """
     if not debugging():
         logging.disable(logging.CRITICAL)  # Spark's and its bridge's: what matters comes as an error
     try:
-        code = _execute(arguments)
+        code = _execute(arguments, build, name)
         sys.stdout.flush()
     except BrokenPipeError:
         _forget_output()
@@ -52,25 +56,23 @@ def execute(arguments: Sequence[str]) -> int:
     return code
 
 
-def _execute(arguments: Sequence[str]) -> int:
+def _execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]], name: str) -> int:
     from typer.exceptions import Abort, TyperException
 
-    from causeway.cli.app import build
-
     try:
-        code = build()(list(arguments), prog_name="causeway", standalone_mode=False)
+        code = build()(list(arguments), prog_name=name, standalone_mode=False)
     except TyperException as error:
-        return _misused(error)
+        return _misused(error, name)
     except Abort:
         return INTERRUPTED
     return code if isinstance(code, int) else OK
 
 
-def _misused(error: Exception) -> int:
+def _misused(error: Exception, name: str) -> int:
     """Say in one line what is wrong with the arguments; without arguments, the help has been asked for."""
     text = " ".join(str(getattr(error, "format_message", lambda: error)()).split())
     context = getattr(error, "ctx", None)
-    command = getattr(context, "command_path", "causeway")
+    command = getattr(context, "command_path", name)
     if type(error).__name__ == "NoArgsIsHelpError":
         print(getattr(error, "message", text), file=sys.stderr)
         return BAD_INPUT

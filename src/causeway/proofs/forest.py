@@ -1,13 +1,13 @@
 """Many RFC 6962 trees at once, with all their levels: roots, and proofs of runs of neighbouring leaves.
 
 A tree of n leaves is built from below: neighbours pair up, an odd last node moves up unchanged. So node i of level k
-stands over the leaves from i * 2**k on, and the nodes beside a run of leaves, its *sides*, follow from the run's place
-and the tree's size alone: a proof is nothing but their digests, in the order of ``side_places``.
+stands over the leaves from i * 2**k on, and the siblings that a run of leaves needs, its *sides*, follow from the run's
+position and the tree's size alone: a proof is nothing but their digests, in the order of ``side_positions``.
 
-What such a proof shows: the leaves of the run are in the tree, and are neighbours there. Place and size say how leaves
-and sides are hashed together; the root is that of the real tree only if it was made by the same hashing, or else there
-is a collision of SHA-256. A digest of an inner node cannot stand for a leaf's: their preimages begin with different
-bytes. Place and size themselves are not proved: trees of several sizes hash a run in the same way.
+What such a proof shows: the leaves of the run are in the tree, and are neighbours there. Position and size say how
+leaves and sides are hashed together; the root is that of the real tree only if it was made by the same hashing, or
+else there is a collision of SHA-256. A digest of an inner node cannot stand for a leaf's: their preimages begin with
+different bytes. Position and size themselves are not proved: trees of several sizes hash a run in the same way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class SidePlaces:
+class SidePositions:
     """Which sides the runs have: one row a side, by run, then from the leaves up, the left one before the right one.
 
     ``run``: which run it is of; ``level``: 0 = leaves; ``node``: which node of that level; ``right``: on which side.
@@ -44,8 +44,8 @@ class SidePlaces:
         return np.bincount(self.run, minlength=runs)
 
 
-def side_places(first: Rows, count: Rows, size: Rows) -> SidePlaces:
-    """Return the sides of runs of ``count`` leaves (at least 1) from place ``first`` on in trees of ``size`` leaves."""
+def side_positions(first: Rows, count: Rows, size: Rows) -> SidePositions:
+    """Return the sides of runs of ``count`` leaves (at least 1) from ``first`` on in trees of ``size`` leaves."""
     low, high, nodes = first.copy(), first + count - 1, size.copy()
     parts: list[tuple[Rows, int, Rows, bool]] = []
     level = 0
@@ -57,10 +57,10 @@ def side_places(first: Rows, count: Rows, size: Rows) -> SidePlaces:
         level += 1
     if not parts:
         none = np.empty(0, dtype=np.int64)
-        return SidePlaces(none, none, none, np.empty(0, dtype=bool))
+        return SidePositions(none, none, none, np.empty(0, dtype=bool))
     run = np.concatenate([rows for rows, *_ in parts])
     order = stable_order(run.astype(np.uint64))
-    return SidePlaces(
+    return SidePositions(
         run[order],
         np.concatenate([np.full(len(rows), level) for rows, level, *_ in parts])[order],
         np.concatenate([nodes for _, _, nodes, _ in parts])[order],
@@ -99,50 +99,52 @@ class Forest:
     def sides(self, tree: Rows, first: Rows, count: Rows) -> tuple[Digests, Rows]:
         """Return the sides' digests of runs, joined, and how many each run has.
 
-        ``tree``, ``first``, ``count``: of each run its tree, the place of its first leaf there, and its length.
+        ``tree``, ``first``, ``count``: of each run its tree, the position of its first leaf there, and its length.
         """
-        places = side_places(first, count, self.sizes[tree])
-        digests = np.empty((len(places.run), DIGEST_BYTES), dtype=np.uint8)
+        positions = side_positions(first, count, self.sizes[tree])
+        digests = np.empty((len(positions.run), DIGEST_BYTES), dtype=np.uint8)
         for level, (nodes, starts) in enumerate(self._levels):
-            rows = np.flatnonzero(places.level == level)
-            digests[rows] = nodes[starts[tree[places.run[rows]]] + places.node[rows]]
-        return digests, places.counts(len(tree))
+            rows = np.flatnonzero(positions.level == level)
+            digests[rows] = nodes[starts[tree[positions.run[rows]]] + positions.node[rows]]
+        return digests, positions.counts(len(tree))
 
 
 def run_roots(leaves: Digests, groups: Groups, first: Rows, size: Rows, sides: Digests, side_counts: Rows) -> Digests:
     """Return the root to which each run of leaves and its sides amount, shape (runs, 32).
 
-    ``groups``: the runs among ``leaves``, none empty; ``first``, ``size``: the claimed place of a run's first leaf and
-    the size of its tree; ``sides``: the digests of all runs joined, ``side_counts`` of each.
+    ``groups``: the runs among ``leaves``, none empty; ``first``, ``size``: the claimed position of a run's first leaf
+    and the size of its tree; ``sides``: the digests of all runs joined, ``side_counts`` of each.
 
     Raises:
-        MalformedProof: a run does not fit its tree, or has more or fewer sides than its place says.
+        MalformedProof: a run does not fit its tree, or has more or fewer sides than its position calls for.
     """
-    places = _fitting_places(groups, first, size, side_counts)
+    positions = _fitting_positions(groups, first, size, side_counts)
     nodes, counts = leaves, groups.counts
-    for level in range(int(places.level.max()) + 1 if len(places.level) else 0):
-        rows = np.flatnonzero(places.level == level)
-        nodes, counts = _with_sides(nodes, counts, places.run[rows], places.right[rows], sides[rows])
+    for level in range(int(positions.level.max()) + 1 if len(positions.level) else 0):
+        rows = np.flatnonzero(positions.level == level)
+        nodes, counts = _with_sides(nodes, counts, positions.run[rows], positions.right[rows], sides[rows])
         nodes, counts = level_up(nodes, counts)
     while len(counts) and int(counts.max()) > 1:
         nodes, counts = level_up(nodes, counts)
     return nodes
 
 
-def _fitting_places(groups: Groups, first: Rows, size: Rows, side_counts: Rows) -> SidePlaces:
+def _fitting_positions(groups: Groups, first: Rows, size: Rows, side_counts: Rows) -> SidePositions:
     """Return the sides of runs; raises ``MalformedProof`` as ``run_roots`` does."""
     first, size = first.astype(np.int64), size.astype(np.int64)
     outside = np.flatnonzero((first < 0) | (first + groups.counts > size))
     if len(outside):
         run = int(outside[0])
-        raise MalformedProof(f"{groups.counts[run]} leaves from place {first[run]} on do not fit a tree of {size[run]}")
-    places = side_places(first, groups.counts, size)
-    needed = places.counts(len(first))
+        raise MalformedProof(
+            f"{groups.counts[run]} leaves from position {first[run]} on do not fit a tree of {size[run]}"
+        )
+    positions = side_positions(first, groups.counts, size)
+    needed = positions.counts(len(first))
     wrong = np.flatnonzero(needed != side_counts)
     if len(wrong):
         run = int(wrong[0])
-        raise MalformedProof(f"a run has {side_counts[run]} digests beside it, its place needs {needed[run]}")
-    return places
+        raise MalformedProof(f"a run has {side_counts[run]} digests beside it, its position needs {needed[run]}")
+    return positions
 
 
 LevelSides = Iterator[tuple[Rows, Digests]]
@@ -155,63 +157,63 @@ def sides_of_each(
 ) -> tuple[Rows, LevelSides]:
     """Return proofs of the single leaves of runs, made from the runs and their sides (as ``run_roots`` takes them).
 
-    Returns each leaf's place in its tree, and the digests beside the leaves; they are made as they are asked for, so
+    Returns each leaf's position in its tree, and the digests beside the leaves; they are made as they are asked for, so
     that those of one level are in memory and not those of all. Raises as ``run_roots`` does.
     """
-    places = _fitting_places(groups, first, size, side_counts)
-    place: Rows = groups.spread(first.astype(np.int64)) + groups.ranks()
-    return place, _levels_of_each(leaves, groups, first.astype(np.int64), size, sides, places)
+    positions = _fitting_positions(groups, first, size, side_counts)
+    position: Rows = groups.spread(first.astype(np.int64)) + groups.ranks()
+    return position, _levels_of_each(leaves, groups, first.astype(np.int64), size, sides, positions)
 
 
 def _levels_of_each(
-    leaves: Digests, groups: Groups, first: Rows, size: Rows, sides: Digests, places: SidePlaces
+    leaves: Digests, groups: Groups, first: Rows, size: Rows, sides: Digests, positions: SidePositions
 ) -> LevelSides:
     run_of_leaf = groups.spread(np.arange(len(groups)))
     rank, last = groups.ranks(), groups.spread(size.astype(np.int64)) - 1
-    place = groups.spread(first) + rank
+    position = groups.spread(first) + rank
     nodes, counts, low, level = leaves, groups.counts, first, 0
     while bool((last > 0).any()):
-        rows = np.flatnonzero(places.level == level)
-        left = places.run[rows[~places.right[rows]]]
-        nodes, counts = _with_sides(nodes, counts, places.run[rows], places.right[rows], sides[rows])
+        rows = np.flatnonzero(positions.level == level)
+        left = positions.run[rows[~positions.right[rows]]]
+        nodes, counts = _with_sides(nodes, counts, positions.run[rows], positions.right[rows], sides[rows])
         low = low.copy()
         low[left] -= 1
-        beside, asked = _beside(place, last)
+        beside, asked = _beside(position, last)
         # Where a node of a run's tree lies among all nodes of the level.
         shift = (_starts(counts) - low)[run_of_leaf]
         yield asked, nodes.take(beside + shift if len(asked) == len(beside) else (beside + shift)[asked], axis=0)
         nodes, counts = level_up(nodes, counts)
-        low, place, last, level = low // 2, place >> 1, last >> 1, level + 1
+        low, position, last, level = low // 2, position >> 1, last >> 1, level + 1
 
 
-def _beside(place: Rows, last: Rows) -> tuple[Rows, Rows]:
+def _beside(position: Rows, last: Rows) -> tuple[Rows, Rows]:
     """Return the node beside each one of a level, and which of them there are: ``last`` is the level's last."""
-    beside = place ^ 1
+    beside = position ^ 1
     return beside, np.flatnonzero(beside <= last)
 
 
-def leaf_roots(leaves: Digests, place: Rows, size: Rows, sides: LevelSides) -> Digests:
+def leaf_roots(leaves: Digests, position: Rows, size: Rows, sides: LevelSides) -> Digests:
     """Return the root to which each leaf and its own proof amount, shape (leaves, 32).
 
-    ``place``, ``size``: the claimed place of each leaf and the size of its tree; ``sides``: the proofs.
+    ``position``, ``size``: the claimed position of each leaf and the size of its tree; ``sides``: the proofs.
 
     Raises:
-        MalformedProof: a leaf is outside of its tree, or has more or fewer digests beside it than its place says.
+        MalformedProof: a leaf is outside of its tree, or has more or fewer sides than its position calls for.
     """
-    place, last = place.astype(np.int64), size.astype(np.int64) - 1
-    outside = np.flatnonzero((place < 0) | (place > last))
+    position, last = position.astype(np.int64), size.astype(np.int64) - 1
+    outside = np.flatnonzero((position < 0) | (position > last))
     if len(outside):
         leaf = int(outside[0])
-        raise MalformedProof(f"a leaf at place {place[leaf]} does not fit a tree of {last[leaf] + 1}")
+        raise MalformedProof(f"a leaf at position {position[leaf]} does not fit a tree of {last[leaf] + 1}")
     nodes = leaves
     for given, digests in sides:
-        asked = _beside(place, last)[1]
+        asked = _beside(position, last)[1]
         if not np.array_equal(given, asked):
-            raise MalformedProof(f"{len(given)} leaves have a digest beside them, their places need {len(asked)}")
-        nodes = _joined(nodes, asked, digests, place % 2 == 1)
-        place, last = place >> 1, last >> 1
+            raise MalformedProof(f"{len(given)} leaves have a digest beside them, their positions need {len(asked)}")
+        nodes = _joined(nodes, asked, digests, position % 2 == 1)
+        position, last = position >> 1, last >> 1
     if bool((last > 0).any()):
-        raise MalformedProof("a leaf has fewer digests beside it than its place needs")
+        raise MalformedProof("a leaf has fewer digests beside it than its position needs")
     return nodes
 
 
@@ -259,4 +261,4 @@ def _starts(counts: Rows) -> Rows:
     return np.cumsum(counts) - counts
 
 
-__all__ = ["Forest", "LevelSides", "SidePlaces", "leaf_roots", "run_roots", "side_places", "sides_of_each"]
+__all__ = ["Forest", "LevelSides", "SidePositions", "leaf_roots", "run_roots", "side_positions", "sides_of_each"]

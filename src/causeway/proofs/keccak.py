@@ -143,7 +143,7 @@ def _round_constants() -> list[np.uint64]:
 
 _CONSTANTS = _round_constants()
 _TURNS = _rotations()
-# Step pi: the lane that goes to each place, with its turn of step rho.
+# Step pi: the lane that goes to each position, with its turn of step rho.
 _MOVES = [
     (y + 5 * ((2 * x + 3 * y) % 5), x + 5 * y, np.uint64(_TURNS[x + 5 * y]), np.uint64(64 - _TURNS[x + 5 * y]))
     for y in range(5)

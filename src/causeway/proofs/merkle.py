@@ -60,15 +60,15 @@ def level_up(nodes: Digests, counts: Rows, prefix: bytes = INNER_PREFIX) -> tupl
     leftovers = int(odd.sum())
     # Where groups before have a node left over, pairs and their parents lie that much further on.
     shift = np.repeat(np.cumsum(odd) - odd, pairs) if leftovers else 0
-    place = np.arange(int(pairs.sum()))
+    position = np.arange(int(pairs.sum()))
     neighbours = np.lib.stride_tricks.as_strided(
         nodes, (max(len(nodes) - 1, 0), 2 * DIGEST_BYTES), nodes.strides, writeable=False
     )
-    hashed = hash_pairs(neighbours, prefix, 2 * place + shift)
+    hashed = hash_pairs(neighbours, prefix, 2 * position + shift)
     if not leftovers:
         return hashed, pairs
-    above = np.empty((len(place) + leftovers, DIGEST_BYTES), dtype=np.uint8)
-    above[place + shift] = hashed
+    above = np.empty((len(position) + leftovers, DIGEST_BYTES), dtype=np.uint8)
+    above[position + shift] = hashed
     parents = pairs + odd
     last = odd > 0
     above[(np.cumsum(parents) - 1)[last]] = nodes[(np.cumsum(counts) - 1)[last]]

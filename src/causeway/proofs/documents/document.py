@@ -47,7 +47,7 @@ class ProofDocument(Section, ABC):
 
         Raises:
             ProofError: it does not.
-            InvalidInput: the claims or ``trust`` are none that a proof could be held against.
+            InvalidInput: no proof could be checked against the claims or ``trust``.
         """
 
     @abstractmethod
@@ -100,9 +100,9 @@ def distinct(keys: Iterable[bytes], field: str) -> None:
         InvalidInput: there are such.
     """
     seen: set[bytes] = set()
-    for place, key in enumerate(keys):
+    for position, key in enumerate(keys):
         if key in seen:
-            raise InvalidInput(f"{field}[{place}]: key {hexed(key)} is there twice")
+            raise InvalidInput(f"{field}[{position}]: key {hexed(key)} is there twice")
         seen.add(key)
 
 

@@ -24,8 +24,8 @@ from causeway.proofs.documents.values import (
 from causeway.proofs.errors import ProofError
 from causeway.proofs.ic.cbor_reader import MAP, SELF_DESCRIBED, CborReader, cbor_head, cbor_text
 from causeway.proofs.ic.certificate import Certificate, decode_certificate, root_of
-from causeway.proofs.ic.certificate_errors import MalformedCertificate, WrongSubnet
 from causeway.proofs.ic.certification import Freshness, VerifiedCertificate, verify_certificate
+from causeway.proofs.ic.errors import MalformedCertificate, WrongSubnet
 from causeway.proofs.ic.hash_tree import HashTree
 from causeway.proofs.ic.lookup import name_of, path_steps
 from causeway.proofs.ic.principals import principal_to_text
@@ -70,7 +70,7 @@ class FreshnessClaim(Section):
 
     @property
     def rule(self) -> Freshness:
-        """Return the rule that a certificate is held against."""
+        """Return the rule that a certificate is checked against."""
         return Freshness(self.now, self.max_age, self.max_ahead, self.max_delegation_age)
 
 
@@ -161,13 +161,13 @@ class IcCertificate(ProofDocument):
         return certificate
 
     def _require_complete(self) -> None:
-        for place, claim in enumerate(self.paths):
+        for position, claim in enumerate(self.paths):
             if (claim.value is None) != claim.absent:
-                raise InvalidInput(f"paths[{place}]: give either a value, or absent as true")
+                raise InvalidInput(f"paths[{position}]: give either a value, or absent as true")
             if claim.path[0] == REQUEST_STATUS and self.canister_id is None:
                 raise InvalidInput(
-                    f"canister_id: missing; {name_of(claim.path[:1])} in paths[{place}] is the word of the canister's "
-                    "subnet, which must be known"
+                    f"canister_id: missing; {name_of(claim.path[:1])} in paths[{position}] is the word of the "
+                    "canister's subnet, which must be known"
                 )
 
 

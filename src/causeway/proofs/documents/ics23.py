@@ -188,9 +188,9 @@ class Ics23Range(ProofDocument):
         claimed = [(item.key, item.value) for item in self.entries]
         if len(shown) != len(claimed):
             raise ClaimMismatch(f"the proof is of {len(shown)} entries, {len(claimed)} are claimed")
-        for place, (one, other) in enumerate(zip(shown, claimed, strict=True)):
+        for position, (one, other) in enumerate(zip(shown, claimed, strict=True)):
             if one != other:
-                raise ClaimMismatch(f"entry {place} of the proof says: {stored(*one)}; claimed is: {stored(*other)}")
+                raise ClaimMismatch(f"entry {position} of the proof says: {stored(*one)}; claimed is: {stored(*other)}")
         for name, claim, fact in (
             ("begins_store", self.begins_store, run.begins_store),
             ("ends_store", self.ends_store, run.ends_store),
@@ -224,7 +224,7 @@ def _tracks(entries: Sequence[Existence | Absence]) -> tuple[Track, ...]:
 
 
 def _steps(proof: Existence) -> tuple[Step, ...]:
-    """Return the steps of an existence proof, each with the beginning of what stands beside the node."""
+    """Return the steps of an existence proof, each with the beginning of its sibling."""
     leaf, *inner = existence_steps(proof)
     return (leaf, *(_beside(step, operation) for step, operation in zip(inner, proof.path, strict=True)))
 

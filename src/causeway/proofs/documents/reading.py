@@ -1,4 +1,4 @@
-"""From a file to a document: JSON with all in it or beside a binary proof, or a binary proof and claims from apart."""
+"""From a file to a document: JSON that holds all or names a binary proof, or a binary proof with separate claims."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def document_of(fields: JsonObject, where: str) -> Reading:
     """Return the document of its JSON object; ``where`` names it.
 
     Raises:
-        InvalidInput: it is none; one line says the field, the value and what is allowed.
+        InvalidInput: it is not a document; one line says the field, the value and what is allowed.
     """
     kind = fields.get(KIND)
     if not isinstance(kind, str) or kind not in KINDS:
@@ -95,7 +95,7 @@ def claim_of(text: str) -> tuple[str, Any]:
     """Return the field and value that ``KEY=VALUE`` stands for: JSON if it looks like a list, an object or a constant.
 
     Raises:
-        InvalidInput: it has no such form.
+        InvalidInput: it does not have that form.
     """
     key, separator, value = text.partition("=")
     if not separator or not key:

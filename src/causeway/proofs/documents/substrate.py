@@ -120,9 +120,9 @@ class SubstrateStorage(ProofDocument):
 
     def _claimed(self) -> dict[bytes, bytes | None]:
         keys = []
-        for place, entry in enumerate(self.entries):
+        for position, entry in enumerate(self.entries):
             if (entry.key is None) == (entry.storage is None):
-                raise InvalidInput(f"entries[{place}]: give either key or storage")
+                raise InvalidInput(f"entries[{position}]: give either key or storage")
             keys.append(entry.storage.key if entry.storage is not None else entry.key or b"")
         distinct(keys, "entries")
         return dict(zip(keys, [entry.value for entry in self.entries], strict=True))
@@ -187,7 +187,7 @@ class HrmpQueue(ProofDocument):
         return (Track(self.claim(), tuple(links)),)
 
     def _queue(self) -> list[QueuedMessage]:
-        for place, message in enumerate(self.messages):
+        for position, message in enumerate(self.messages):
             if message.sent_at > U32_MAX:
-                raise InvalidInput(f"messages[{place}]: sent_at: {message.sent_at}: must be at most {U32_MAX}")
+                raise InvalidInput(f"messages[{position}]: sent_at: {message.sent_at}: must be at most {U32_MAX}")
         return [QueuedMessage(message.sent_at, message.data) for message in self.messages]

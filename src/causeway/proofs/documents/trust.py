@@ -179,7 +179,7 @@ class TendermintTrust(Trust):
 
         Raises:
             InvalidInput: a field is missing, or there are those of two forms.
-            MalformedProof: the header or the consensus state is none.
+            MalformedProof: the header or the consensus state is malformed.
         """
         own = ("time", "root", "next_validators_hash", "validators_hash", "header_hash")
         if self.header is not None:
@@ -203,7 +203,7 @@ class TendermintTrust(Trust):
 
         Raises:
             InvalidInput: the chain is not named, or a setting is not allowed.
-            MalformedProof: the client state is none.
+            MalformedProof: the client state is malformed.
         """
         if self.client_state is not None:
             return self._client_state().options

@@ -67,7 +67,7 @@ def parse_object(data: bytes, where: str) -> JsonObject:
     """Return the JSON object that ``data`` is; ``where`` names it.
 
     Raises:
-        InvalidInput: it is none, nested too deeply, or has an object with too many fields or with one twice.
+        InvalidInput: it is not an object, nested too deeply, or has an object with too many fields or with one twice.
     """
     try:
         value = json.loads(
@@ -88,7 +88,7 @@ def validated(model: type[Model], value: Mapping[str, Any], where: str) -> Model
     """Return ``value`` as ``model``; ``where`` names it.
 
     Raises:
-        InvalidInput: it is none; one line says the field, the value and what is allowed.
+        InvalidInput: it is not valid; one line says the field, the value and what is allowed.
     """
     try:
         return model.model_validate(value)

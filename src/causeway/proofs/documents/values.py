@@ -81,7 +81,7 @@ def id_of(value: object) -> bytes:
     """Return the id of a canister or subnet, from its text or from hexadecimal digits.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not one.
     """
     if not isinstance(value, str):
         raise ValueError(ID_RULE)
@@ -95,7 +95,7 @@ def number_of(value: object) -> int:
     """Return a whole number of 64 bits, from a JSON number or from decimal digits.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is not one.
     """
     if isinstance(value, str) and _DIGITS.fullmatch(value):
         value = int(value)

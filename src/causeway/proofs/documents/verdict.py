@@ -14,7 +14,7 @@ from causeway.proofs.errors import ProofError
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What came of a document.
+    """Whether a document is true, and the path of its proof.
 
     Attributes:
         kind: of the document.
@@ -52,13 +52,13 @@ class Verdict:
             },
             "steps": [
                 {
-                    "track": place,
+                    "track": position,
                     "title": track.title,
                     "operation": step.operation,
                     "detail": step.detail,
                     "result": step.result.hex(),
                 }
-                for place, track in enumerate(self.tracks)
+                for position, track in enumerate(self.tracks)
                 for step in track.steps
             ],
         }
@@ -68,8 +68,8 @@ def judge(reading: Reading, trust: Trust | None = None) -> Verdict:
     """Return whether a document is true under ``trust``; without it, under what the document itself says is trusted.
 
     Raises:
-        InvalidInput: nothing is trusted, or nothing that a proof of this kind can be held against; or its claims are
-            none.
+        InvalidInput: nothing is trusted, or nothing that a proof of this kind can be checked against; or its claims are
+            not valid.
     """
     document = reading.document
     trusted = trust or reading.own_trust

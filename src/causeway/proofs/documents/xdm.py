@@ -15,8 +15,8 @@ from causeway.proofs.errors import ProofError
 from causeway.proofs.mmr.mountain_range import leaf_hash
 from causeway.proofs.mmr.proof import LeafProof, leaf_proof_root
 from causeway.proofs.steps import Step
-from causeway.proofs.substrate.xdm_confirmation import verify_cross_domain_message
-from causeway.proofs.substrate.xdm_proofs import ConsensusChainMmrProof, CrossDomainMessage, MmrLeaf, open_envelope
+from causeway.proofs.xdm.confirmation import verify_cross_domain_message
+from causeway.proofs.xdm.envelope import ConsensusChainMmrProof, CrossDomainMessage, MmrLeaf, open_envelope
 
 CONSENSUS_NAME = "consensus"
 

@@ -63,9 +63,6 @@ AbiType: TypeAlias = Uint | Bytes32 | Bytes | Text | Tuple | Array
 FUNGIBLE_TOKEN_PACKET_DATA = Tuple((Text(), Text(), Text(), Uint(), Text()))
 """A token transfer: denom, sender, receiver, amount, memo."""
 
-GENERAL_MESSAGE_PACKET_DATA = Tuple((Text(), Text(), Bytes(), Bytes(), Text()))
-"""A call by account: sender, receiver, salt, payload, memo."""
-
 PACKET_V2 = Tuple(
     (Uint(64), Text(), Text(), Uint(64), Array(Tuple((Text(), Text(), Text(), Text(), Bytes())))),
 )

@@ -57,7 +57,7 @@ def parse_packet_key_v2(key: bytes) -> PacketKey:
     """Return the parts of a version 2 key.
 
     Raises:
-        MalformedProof: it is none.
+        MalformedProof: ``key`` is not such a key.
     """
     require_length(key, "packet key", MAX_IDENTIFIER_BYTES + 9)
     client, kind, sequence = key[:-9], key[-9:-8], int.from_bytes(key[-8:], "big")

@@ -19,7 +19,7 @@ from py_arkworks_bls12381 import GT, G1Point, G2Point, Scalar
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofRefused
-from causeway.proofs.ic.certificate_errors import InvalidSignature, MalformedKey, MalformedSignature
+from causeway.proofs.ic.errors import InvalidSignature, MalformedKey, MalformedSignature
 
 DOMAIN_SEPARATION_TAG = b"BLS_SIG_BLS12381G1_XMD:SHA-256_SSWU_RO_NUL_"
 
@@ -110,7 +110,7 @@ def aggregate_signatures(signatures: Sequence[bytes]) -> bytes:
     """Return the sum of ``signatures``, one signature of 48 bytes.
 
     Raises:
-        MalformedSignature: one of them is none.
+        MalformedSignature: one of them is malformed.
         ProofRefused: there are none, or their sum is the identity.
     """
     return _sum([signature_point(signature) for signature in signatures], "signatures")
@@ -123,20 +123,20 @@ def aggregate_public_keys(public_keys: Sequence[bytes]) -> bytes:
     can sign for all of them alone.
 
     Raises:
-        MalformedKey: one of them is none.
+        MalformedKey: one of them is malformed.
         ProofRefused: there are none, or their sum is the identity.
     """
     return _sum([key_point(key) for key in public_keys], "public keys")
 
 
 def verify_aggregate(signature: bytes, messages: Sequence[bytes], public_keys: Sequence[bytes]) -> None:
-    """Return when ``signature`` is the sum of one signature of each message under the key at the same place.
+    """Return when ``signature`` is the sum of one signature of each message under the key at the same position.
 
     The messages must differ: that is what keeps a chosen key from cancelling others out.
 
     Raises:
-        MalformedSignature: the signature is none.
-        MalformedKey: one of the keys is none.
+        MalformedSignature: the signature is malformed.
+        MalformedKey: one of the keys is malformed.
         ProofRefused: there are no messages, not as many as keys, or one of them twice.
         InvalidSignature: the signature is not that sum.
     """

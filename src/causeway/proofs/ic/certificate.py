@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 from causeway.proofs.ic import bls
 from causeway.proofs.ic.cbor_reader import MAP, SELF_DESCRIBED, CborReader, cbor_bytes, cbor_head, cbor_text
-from causeway.proofs.ic.certificate_errors import MalformedCertificate
 from causeway.proofs.ic.digests import domain
+from causeway.proofs.ic.errors import MalformedCertificate
 from causeway.proofs.ic.hash_tree import HashTree, digest
 from causeway.proofs.ic.hash_tree_cbor import encode_tree, read_tree
 from causeway.proofs.ic.leb128 import decode_leb128

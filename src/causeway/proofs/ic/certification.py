@@ -21,11 +21,11 @@ from causeway.proofs.ic.certificate import (
     time_of,
     verify_state_root,
 )
-from causeway.proofs.ic.certificate_errors import CertificateFromTheFuture, CertificateTooOld, WrongSubnet
 from causeway.proofs.ic.delegation import Signer, VerifiedDelegation, verify_delegation
+from causeway.proofs.ic.errors import CertificateFromTheFuture, CertificateTooOld, WrongSubnet
 from causeway.proofs.ic.hash_tree import HashTree, LabeledTree, build_tree, digest, require_well_formed
 from causeway.proofs.ic.leb128 import encode_leb128
-from causeway.proofs.ic.lookup import Lookup, lookup, path_steps, require_absent, require_value
+from causeway.proofs.ic.lookup import Lookup, lookup_path, path_steps, require_absent, require_value
 from causeway.proofs.ic.ranges import Range, require_in_ranges
 from causeway.proofs.steps import Step
 
@@ -87,7 +87,7 @@ class VerifiedCertificate:
 
     def lookup(self, path: Sequence[bytes]) -> Lookup:
         """Return what the state shows of the leaf at ``path``."""
-        return lookup(self.tree, path)
+        return lookup_path(self.tree, path)
 
     def value(self, path: Sequence[bytes]) -> bytes:
         """Return the leaf at ``path``; raise ``PathNotProven`` when it is not shown."""
@@ -128,7 +128,7 @@ def verify_certificate(
         PathNotProven: the delegation does not show the signer's key, or the tree its time, or the delegation its
             time where its age is limited.
         CanisterRangesNotProven: the delegation does not show which canisters the signer has.
-        CanisterOutOfRange: the canister is none of the signer's.
+        CanisterOutOfRange: the signer does not host the canister.
         WrongSubnet: another subnet signed.
         CertificateTooOld, CertificateFromTheFuture: the time is not within ``freshness``.
     """

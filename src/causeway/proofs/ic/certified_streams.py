@@ -81,7 +81,7 @@ class CertifiedStreams:
 
     Raises:
         InvalidInput: ``contents`` have streams, or a stream's header has other bounds than its messages.
-        DecodeError: a header is none of that version.
+        DecodeError: a header is not encoded in that version.
     """
 
     def __init__(

@@ -218,16 +218,16 @@ class _Run:
         widest = int(wide.max(initial=0))
         if widest:
             digits = values.astype(">u8").view(np.uint8).reshape(-1, 8)
-            for place in range(8 - (1 << (widest - 1)), 8):
-                # Of 1, 2, 4 or 8 bytes this is one of the last 8 - place.
-                least = (8 - place - 1).bit_length() + 1
-                self.byte(digits[:, place], (wide >= least) & where)
+            for position in range(8 - (1 << (widest - 1)), 8):
+                # Of 1, 2, 4 or 8 bytes this is one of the last 8 - position.
+                least = (8 - position - 1).bit_length() + 1
+                self.byte(digits[:, position], (wide >= least) & where)
 
     def canister(self, values: Any, where: Any = True) -> None:
         """Add the ids of canisters: eight bytes, and two that are the same for all."""
         digits = np.asarray(values).astype(">u8").view(np.uint8).reshape(-1, 8)
-        for place in range(8):
-            self.byte(digits[:, place], where)
+        for position in range(8):
+            self.byte(digits[:, position], where)
         self.constant(*_ID_SUFFIX, where=where)
 
     def cycles(self, rows: Columns, where: Any = True) -> None:

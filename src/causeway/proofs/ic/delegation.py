@@ -22,10 +22,10 @@ from causeway.proofs.ic.certificate import (
     time_of,
     verify_state_root,
 )
-from causeway.proofs.ic.certificate_errors import TooManyDelegations
+from causeway.proofs.ic.errors import TooManyDelegations
 from causeway.proofs.ic.hash_tree import HashTree, Path, build_tree, digest
 from causeway.proofs.ic.leb128 import encode_leb128
-from causeway.proofs.ic.lookup import Status, lookup, require_value
+from causeway.proofs.ic.lookup import Status, lookup_path, require_value
 from causeway.proofs.ic.pruning import prune
 from causeway.proofs.ic.ranges import CANISTER_RANGES, SUBNET, Range, encode_ranges, range_pieces
 
@@ -80,11 +80,11 @@ def verify_delegation(delegation: Delegation, root_key: bytes) -> VerifiedDelega
     """Return what ``delegation`` says, when the root subnet with the key ``root_key`` (96 bytes) has signed it.
 
     Raises:
-        MalformedProof: its certificate is none; the subclass says why.
+        MalformedProof: its certificate is malformed; the subclass says why.
         TooManyDelegations: its certificate has a delegation itself.
         InvalidSignature: the root subnet has not signed it.
         PathNotProven: it does not show the subnet's key.
-        MalformedKey, MalformedTime: what it shows there is none.
+        MalformedKey, MalformedTime: what it shows there is malformed.
     """
     certificate = decode_certificate(delegation.certificate)
     if certificate.delegation is not None:
@@ -93,7 +93,7 @@ def verify_delegation(delegation: Delegation, root_key: bytes) -> VerifiedDelega
     verify_state_root(root, certificate.signature, root_key)
     tree = certificate.tree
     key = public_key_from_der(require_value(tree, [SUBNET, delegation.subnet_id, PUBLIC_KEY]))
-    time = time_of(tree) if lookup(tree, [TIME]).status is Status.FOUND else None
+    time = time_of(tree) if lookup_path(tree, [TIME]).status is Status.FOUND else None
     return VerifiedDelegation(delegation.subnet_id, key, tree, root, time)
 
 

@@ -1,4 +1,8 @@
-"""Errors of the Internet Computer's encodings, witnesses and slices, under the names the reference gives them (2.9)."""
+"""What can be wrong with encodings, hash trees, witnesses, slices, signatures and certificates (IC reference 2.9, 7).
+
+Names are those of the reference where it gives one. First encodings, witnesses and slices, then hash trees and what
+certifies them.
+"""
 
 from __future__ import annotations
 
@@ -154,3 +158,83 @@ class IndexMismatch(InvalidAppend):
 
 class TakeBeforeSliceBegin(CertifiedSliceError, ProofRefused):
     """Messages are asked for that the slice does not have any more."""
+
+
+class MalformedHashTree(MalformedProof):
+    """The bytes are no hash tree, or not in the one form in which it is written."""
+
+
+class NotWellFormed(MalformedProof):
+    """A hash tree whose labels do not ascend strictly, or with a leaf beside other nodes."""
+
+
+class InconsistentHashTrees(ProofRefused):
+    """Two pruned hash trees are not of the same tree."""
+
+
+class PathNotProven(ProofRefused):
+    """The hash tree does not show what the path was said to hold: it is absent, pruned away, or no leaf."""
+
+
+class MalformedKey(MalformedProof):
+    """The bytes are no public key: wrong length, not on the curve, outside the subgroup, the identity."""
+
+
+class MalformedSignature(MalformedProof):
+    """The bytes are no signature: wrong length, not on the curve, outside the subgroup, the identity."""
+
+
+class InvalidSignature(ProofRefused):
+    """The signature is not one of this message under this key."""
+
+
+class TooFewShares(ProofRefused):
+    """Fewer signature shares than the threshold."""
+
+
+class DuplicateShare(ProofRefused):
+    """One signer's share is given twice."""
+
+
+class InvalidShareIndex(ProofRefused):
+    """A share's index belongs to no signer: signers are numbered from 1."""
+
+
+class InvalidShare(ProofRefused):
+    """A signer's share is not a signature of the message under that signer's key."""
+
+
+class MalformedCertificate(MalformedProof):
+    """The bytes are no certificate: wrong map, wrong types, unknown or repeated entries, trailing bytes."""
+
+
+class TooManyDelegations(ProofRefused):
+    """The certificate in a delegation has a delegation of its own."""
+
+
+class WrongSubnet(ProofRefused):
+    """The certificate is of another subnet than the one asked about."""
+
+
+class MalformedRanges(MalformedProof):
+    """A leaf of canister ranges is no list of pairs of canister ids."""
+
+
+class CanisterRangesNotProven(ProofRefused):
+    """The delegation does not show which canisters the subnet hosts."""
+
+
+class CanisterOutOfRange(ProofRefused):
+    """The canister is not one of those that the delegation gives to the subnet."""
+
+
+class MalformedTime(MalformedProof):
+    """The leaf ``time`` is no unsigned 64-bit number in its shortest LEB128 form."""
+
+
+class CertificateTooOld(ProofRefused):
+    """The certificate's time lies further back than the caller allows."""
+
+
+class CertificateFromTheFuture(ProofRefused):
+    """The certificate's time lies further ahead than the caller allows."""

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from causeway.proofs.errors import MalformedProof, hex_text
-from causeway.proofs.ic.certificate_errors import InconsistentHashTrees, NotWellFormed
 from causeway.proofs.ic.digests import EMPTY_DIGEST, fork_digest, labeled_digest, leaf_digest
-from causeway.proofs.ic.errors import TooDeepRecursion
+from causeway.proofs.ic.errors import InconsistentHashTrees, NotWellFormed, TooDeepRecursion
 from causeway.proofs.limits import MAX_DEPTH
 
 DIGEST_BYTES = 32

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from causeway.proofs.errors import OverLimit
 from causeway.proofs.ic.cbor_reader import ARRAY, CborReader, cbor_bytes
-from causeway.proofs.ic.certificate_errors import MalformedHashTree
-from causeway.proofs.ic.errors import TooDeepRecursion
+from causeway.proofs.ic.errors import MalformedHashTree, TooDeepRecursion
 from causeway.proofs.ic.hash_tree import (
     DIGEST_BYTES,
     EMPTY,

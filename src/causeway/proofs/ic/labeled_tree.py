@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -40,16 +40,6 @@ class SubTree:
 LabeledTree: TypeAlias = Leaf | SubTree
 
 
-def tree_at(tree: LabeledTree, path: Sequence[bytes]) -> LabeledTree | None:
-    """Return the subtree under the labels of ``path``, None if there is none."""
-    node: LabeledTree | None = tree
-    for label in path:
-        if not isinstance(node, SubTree):
-            return None
-        node = node.children.get(label)
-    return node
-
-
 def encode_labeled_tree(tree: LabeledTree) -> bytes:
     """Return the protobuf form of ``tree``.
 
@@ -82,7 +72,7 @@ def decode_labeled_tree(data: bytes) -> LabeledTree:
     message = parse_canonical(xnet_pb2.LabeledTree, data, "LabeledTree", MAX_PROOF_BYTES)
     # Parents before children; built from the back, so that a node's children are there when it is made.
     found: list[tuple[xnet_pb2.LabeledTree, int, bytes]] = [(message, -1, b"")]
-    for place, (node, _, _) in enumerate(found):
+    for position, (node, _, _) in enumerate(found):
         match node.WhichOneof("node_enum"):
             case "leaf":
                 continue
@@ -97,14 +87,14 @@ def decode_labeled_tree(data: bytes) -> LabeledTree:
                     if not child.HasField("node"):
                         raise DecodeError("Missing required struct field: LabeledTree::Subtree::value")
                     before = child.label
-                    found.append((child.node, place, child.label))
+                    found.append((child.node, position, child.label))
             case _:
                 raise DecodeError("Missing required struct field: LabeledTree::node_enum")
     children: dict[int, dict[bytes, LabeledTree]] = {}
     tree: LabeledTree = SubTree({})
-    for place in reversed(range(len(found))):
-        node, parent, label = found[place]
-        own = children.pop(place, {})
+    for position in reversed(range(len(found))):
+        node, parent, label = found[position]
+        own = children.pop(position, {})
         tree = Leaf(node.leaf) if node.WhichOneof("node_enum") == "leaf" else SubTree(own)
         children.setdefault(parent, {})[label] = tree
     return tree

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causeway.proofs.ic.certificate_errors import MalformedTime
+from causeway.proofs.ic.errors import MalformedTime
 from causeway.proofs.varints import uvarint
 
 _MAX_BYTES = 10
@@ -20,7 +20,7 @@ def decode_leb128(data: bytes) -> int:
     """Return the unsigned 64-bit number that ``data`` is, all of it and in its shortest form.
 
     Raises:
-        MalformedTime: it is none.
+        MalformedTime: it is not such an encoding.
     """
     value = 0
     for at, byte in enumerate(data[:_MAX_BYTES]):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from causeway.proofs.errors import MOST_SHOWN_BYTES, hex_text
-from causeway.proofs.ic.certificate_errors import PathNotProven
+from causeway.proofs.ic.errors import PathNotProven
 from causeway.proofs.ic.hash_tree import (
     Empty,
     Fork,
@@ -27,7 +27,7 @@ from causeway.proofs.steps import Step
 
 
 class Status(Enum):
-    """What a lookup comes to."""
+    """How a lookup ends."""
 
     FOUND = "found"
     ABSENT = "absent"
@@ -46,13 +46,13 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class SubtreeLookup:
-    """The result for a subtree; ``subtree`` is there when it was found."""
+    """The result for a subtree; ``subtree`` is set when it was found."""
 
     status: Status
     subtree: HashTree | None = None
 
 
-def lookup(tree: HashTree, path: Sequence[bytes]) -> Lookup:
+def lookup_path(tree: HashTree, path: Sequence[bytes]) -> Lookup:
     """Return what ``tree``, well formed, shows of the leaf at ``path``.
 
     Each lookup reads the maps on its way from end to end; for all leaves at once there is ``hash_tree.leaves``.
@@ -85,7 +85,7 @@ def require_value(tree: HashTree, path: Sequence[bytes]) -> bytes:
     Raises:
         PathNotProven: ``tree`` does not show a leaf there; the message says what it shows.
     """
-    found = lookup(tree, path)
+    found = lookup_path(tree, path)
     if found.status is not Status.FOUND:
         raise PathNotProven(f"the tree shows no leaf at {name_of(path)}: {_explain(found.status)}")
     return found.value
@@ -97,7 +97,7 @@ def require_absent(tree: HashTree, path: Sequence[bytes]) -> None:
     Raises:
         PathNotProven: it does not; the message says what it shows.
     """
-    status = lookup(tree, path).status
+    status = lookup_path(tree, path).status
     if status is not Status.ABSENT:
         raise PathNotProven(f"the tree does not show {name_of(path)} to be absent: {_explain(status)}")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from causeway.proofs.ic.certificate_errors import PathNotProven
+from causeway.proofs.ic.errors import PathNotProven
 from causeway.proofs.ic.hash_tree import Empty, Fork, HashTree, Labeled, Pruned, digest
 from causeway.proofs.ic.lookup import MapNodes, name_of
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from causeway.proofs.ic.cbor_reader import ARRAY, SELF_DESCRIBED, CborReader, cbor_bytes, cbor_head
-from causeway.proofs.ic.certificate_errors import CanisterOutOfRange, CanisterRangesNotProven, MalformedRanges
+from causeway.proofs.ic.errors import CanisterOutOfRange, CanisterRangesNotProven, MalformedRanges
 from causeway.proofs.ic.hash_tree import HashTree, leaves
-from causeway.proofs.ic.lookup import Status, lookup, lookup_subtree
+from causeway.proofs.ic.lookup import Status, lookup_path, lookup_subtree
 
 MAX_ID_BYTES = 29
 """Longest id of a canister or subnet."""
@@ -65,7 +65,7 @@ def canister_ranges(tree: HashTree, subnet_id: bytes) -> tuple[Range, ...] | Non
         shown = [value for path, value in leaves(pieces) if len(path) == 1]
         if shown:
             return tuple(sorted(entry for value in shown for entry in decode_ranges(value)))
-    older = lookup(tree, [SUBNET, subnet_id, CANISTER_RANGES])
+    older = lookup_path(tree, [SUBNET, subnet_id, CANISTER_RANGES])
     return tuple(sorted(decode_ranges(older.value))) if older.status is Status.FOUND else None
 
 

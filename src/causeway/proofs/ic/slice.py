@@ -92,7 +92,7 @@ class CertifiedStreamSlice:
         Raises:
             WitnessPruningFailed: they do not fit together.
             RootHashMismatch: their root is another.
-            MalformedProof: the height's witness is none.
+            MalformedProof: the height's witness is malformed.
         """
         root = self.root_digest()
         certified = self.certification.root_hash
@@ -249,7 +249,7 @@ def decode_certified_stream_slice(
 
     Raises:
         OverLimit: ``data`` is longer than ``limit`` bytes.
-        MalformedProof: it is none: not canonical, or with anything more or less in it than a slice (``InvalidSlice``).
+        MalformedProof: it is not canonical, or holds anything more or less than a slice (``InvalidSlice``).
     """
     message = parse_canonical(xnet_pb2.CertifiedStreamSlice, data, "CertifiedStreamSlice", limit)
     if not message.HasField("certification"):

@@ -16,7 +16,7 @@ from py_arkworks_bls12381 import G1Point, G2Point, Scalar
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
 from causeway.proofs.ic.bls import ORDER, SecretKey, key_point, signature_point, verify
-from causeway.proofs.ic.certificate_errors import (
+from causeway.proofs.ic.errors import (
     DuplicateShare,
     InvalidShare,
     InvalidShareIndex,
@@ -88,7 +88,7 @@ class ThresholdKey:
         """Return when the signers' keys are those of one sharing of ``public_key`` with this threshold.
 
         Raises:
-            MalformedKey: one of the keys is none.
+            MalformedKey: one of the keys is malformed.
             InvalidSignature: they are not of one sharing; the message names the first signer whose key does not fit.
         """
         first = {index: self.share_keys[index - 1] for index in range(1, self.threshold + 1)}

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class CertificationVersion(IntEnum):
-    """What each version changed stands beside it; only what touches encodings has an effect here."""
+    """The comment beside a version says what it changed; only what touches encodings has an effect here."""
 
     V19 = 19  # seven kinds of reject signals
     V20 = 20  # the loopback stream is not certified

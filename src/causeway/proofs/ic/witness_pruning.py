@@ -20,7 +20,7 @@ class _Children:
 
 @dataclass(frozen=True, slots=True)
 class _Meet:
-    """To do: match a witness with the tree in its place."""
+    """Task: match a witness with the tree that it replaces."""
 
     witness: Witness
     tree: LabeledTree
@@ -29,7 +29,7 @@ class _Meet:
 
 @dataclass(frozen=True, slots=True)
 class _Descend:
-    """To do: match a part of a subtree's witness with those of the subtree's children that it covers."""
+    """Task: match a part of a subtree's witness with those of the subtree's children that it covers."""
 
     witness: Witness
     children: _Children
@@ -38,21 +38,21 @@ class _Descend:
 
 @dataclass(frozen=True, slots=True)
 class _Join:
-    """To do: put a fork together again, of the two results on top."""
+    """Task: put a fork together again, of the two results on top."""
 
     fork: Fork
 
 
 @dataclass(frozen=True, slots=True)
 class _Label:
-    """To do: put a label on the result on top."""
+    """Task: put a label on the result on top."""
 
     node: Node
 
 
 @dataclass(frozen=True, slots=True)
 class _Finish:
-    """To do: see that a subtree has no children left."""
+    """Task: see that a subtree has no children left."""
 
     children: _Children
 

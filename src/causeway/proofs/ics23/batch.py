@@ -61,7 +61,7 @@ def batch_verify_membership(spec: ProofSpec, root: bytes, proof: Proof, items: M
         NoProofForKey: it has no existence proof for a key.
         ValueMismatch: a key is stored with another value.
         ProofRefused: an entry of it does not hold, asked about or not.
-        MalformedProof: its bytes or indices are none of a proof.
+        MalformedProof: its bytes are not a proof, or its indices are out of range.
     """
     VerifiedBatch(rules_of(spec), root, message_of(proof)).require_membership(items)
 
@@ -73,7 +73,7 @@ def batch_verify_non_membership(spec: ProofSpec, root: bytes, proof: Proof, keys
         NoProofForKey: it has no non-existence proof for a key.
         KeyOutOfRange: it names a key that does not lie between the neighbours it shows.
         ProofRefused: an entry of it does not hold, asked about or not.
-        MalformedProof: its bytes or indices are none of a proof.
+        MalformedProof: its bytes are not a proof, or its indices are out of range.
     """
     VerifiedBatch(rules_of(spec), root, message_of(proof)).require_non_membership(keys)
 
@@ -84,11 +84,11 @@ class VerifiedBatch:
     Attributes:
         present: the existence proofs, by key; of several for one key the first.
         absent: the non-existence proofs that name a key, by that name; of several the first.
-        gaps: the non-existence proofs that name none, in the order of their places.
+        gaps: the non-existence proofs that name none, in the order of their positions.
 
     Raises:
         ProofRefused: an entry does not hold.
-        MalformedProof: the message carries no proof, or its indices are none.
+        MalformedProof: the message carries no proof, or its indices are out of range.
     """
 
     def __init__(self, rules: SpecRules, root: bytes, message: CommitmentProof) -> None:
@@ -138,12 +138,12 @@ class VerifiedBatch:
         Raises:
             NoProofForKey: there is none.
         """
-        place = key_for_comparison(self.rules, key)
-        for name in (key, place):
+        position = key_for_comparison(self.rules, key)
+        for name in (key, position):
             if name in self.absent:
                 return self.absent[name]
         # Gaps between neighbours of one tree do not overlap.
-        before = bisect_right(self._starts, place)
+        before = bisect_right(self._starts, position)
         if not before:
             raise NoProofForKey(f"the batch has no non-existence proof for key {hex_text(key)}")
         return self.gaps[before - 1]

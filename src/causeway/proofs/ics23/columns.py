@@ -120,12 +120,12 @@ def uvarints(values: npt.NDArray[Any]) -> pa.BinaryArray:
     width = max(1, -(-int(remaining.max()).bit_length() // PAYLOAD_BITS)) if len(remaining) else 1
     digits = np.empty((len(remaining), width), dtype=np.uint8)
     used = np.ones((len(remaining), width), dtype=bool)
-    for place in range(width):
-        if place:
-            used[:, place] = remaining > 0
+    for position in range(width):
+        if position:
+            used[:, position] = remaining > 0
         low = (remaining & np.uint64(MORE - 1)).astype(np.uint8)
         remaining >>= np.uint64(PAYLOAD_BITS)
-        digits[:, place] = np.where(remaining > 0, low | MORE, low)
+        digits[:, position] = np.where(remaining > 0, low | MORE, low)
     if width == 1:
         return from_lengths(np.ones(len(digits), dtype=np.int64), digits.reshape(-1))
     return from_lengths(used.sum(axis=1), digits[used])

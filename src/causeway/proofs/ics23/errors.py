@@ -10,7 +10,7 @@ from causeway.proofs.errors import ProofRefused
 
 
 class SpecMismatch(ProofRefused):
-    """The proof has not the shape that the proof spec demands, or the spec itself is none."""
+    """The proof does not have the shape that the proof spec demands, or the spec itself is malformed."""
 
 
 class UnsupportedOperation(ProofRefused):

@@ -96,7 +96,7 @@ class IavlStore:
         return IavlVersion(self._nodes, self._digests, self._roots[version], version)
 
     def forget_before(self, version: int) -> None:
-        """Forget the versions before ``version`` and the nodes that only they have; versions handed out stay good.
+        """Forget the versions before ``version`` and the nodes of theirs alone; versions already returned stay valid.
 
         Raises:
             StoreError: ``version`` is not kept.

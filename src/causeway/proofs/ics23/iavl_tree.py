@@ -115,7 +115,7 @@ class IavlEditor:
         self._rebalance(len(self._path) - 2)
 
     def delete(self, key: bytes) -> None:
-        """Delete ``key``, which is there and greater than those of the calls before."""
+        """Delete ``key``, which is stored and greater than those of the calls before."""
         nodes = self._nodes
         leaf = self._descend(key)
         if not self._path:

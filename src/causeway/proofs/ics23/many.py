@@ -26,7 +26,7 @@ from causeway.proofs.limits import MAX_MESSAGE_BYTES
 from causeway.proofs.wire.ics23_pb2 import ProofSpec
 
 Bytes = npt.NDArray[np.uint8]
-Places = npt.NDArray[np.int64]
+Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Column: TypeAlias = "pa.BinaryArray | Sequence[bytes]"
 
@@ -106,16 +106,16 @@ def _column(column: Column) -> pa.Array:
 
 @dataclass(slots=True)
 class _Cursor:
-    """Where reading stands in each of some proofs.
+    """How far each of some proofs has been read.
 
     Attributes:
         data: the proofs, one after the other, with room for a step after the last.
-        at: the place of the next byte of each.
+        at: the position of the next byte of each.
         good: which have had the expected form so far.
     """
 
     data: Bytes
-    at: Places
+    at: Positions
     good: Flags
 
     def expect(self, byte: int) -> None:
@@ -123,9 +123,9 @@ class _Cursor:
         self.good &= self.data[self.at] == byte
         self._advance(1)
 
-    def length(self) -> Places:
+    def length(self) -> Positions:
         """Read a length of one to three bytes in its shortest form; 0 where there is none."""
-        first, second, third = (self.data[self.at + place].astype(np.int64) for place in range(3))
+        first, second, third = (self.data[self.at + position].astype(np.int64) for position in range(3))
         width = 1 + (first >= 0x80) + ((first >= 0x80) & (second >= 0x80))
         number = (first & 0x7F) + np.where(width > 1, (second & 0x7F) << 7, 0) + np.where(width > 2, third << 14, 0)
         # The last byte has no bit for more to come, and is not there for nothing.
@@ -134,13 +134,13 @@ class _Cursor:
         self._advance(width)
         return np.where(self.good, number, 0)
 
-    def skip(self, lengths: Places) -> Places:
+    def skip(self, lengths: Positions) -> Positions:
         """Step over ``lengths`` bytes and return where they begin."""
         begins = self.at
         self._advance(lengths)
         return begins
 
-    def _advance(self, by: int | Places) -> None:
+    def _advance(self, by: int | Positions) -> None:
         # Beyond the end there is nothing to read: what gets there stays there, and is found out by its place.
         self.at = np.minimum(self.at + by, len(self.data) - LONGEST_STEP)
 
@@ -187,7 +187,7 @@ def _verify_piece(rules: SpecRules, root: bytes, keys: pa.Array, values: pa.Arra
     return holds
 
 
-Layer = tuple[Places, Flags, Callable[[Flags], Digests]]
+Layer = tuple[Positions, Flags, Callable[[Flags], Digests]]
 """Of one layer's steps: their lengths, which have the expected form, and how to hash those that are chosen."""
 
 
@@ -235,7 +235,7 @@ def _iavl_layer(steps: Bytes, nodes: Digests, layer: int) -> Layer:
     return 2 + length, good, hashed
 
 
-def _are_numbers(header: Bytes, lengths: Places, layer: int) -> Flags:
+def _are_numbers(header: Bytes, lengths: Positions, layer: int) -> Flags:
     """Return whether the first ``lengths`` bytes of each row are three varints, none negative, the first >= layer."""
     inside = np.arange(header.shape[1]) < lengths[:, None]
     last = (header < 0x80) & inside
@@ -254,7 +254,7 @@ def _are_numbers(header: Bytes, lengths: Places, layer: int) -> Flags:
     return good
 
 
-def _hash_blocks(blocks: list[Bytes], order: list[Places], chosen: Flags) -> Digests:
+def _hash_blocks(blocks: list[Bytes], order: list[Positions], chosen: Flags) -> Digests:
     """Return the digests of the rows of all blocks, put back where ``order`` says, of the chosen ones."""
     nodes = np.empty((len(chosen), DIGEST_BYTES), dtype=np.uint8)
     if blocks:
@@ -304,12 +304,12 @@ def _leaves(keys: pa.Array, values: pa.Array, prefixes: pa.BinaryArray) -> Diges
     return sha256_each(preimages)
 
 
-def _buffer(column: pa.Array, room: int = 0) -> tuple[Bytes, Places, Places]:
+def _buffer(column: pa.Array, room: int = 0) -> tuple[Bytes, Positions, Positions]:
     """Return a column's bytes, with ``room`` zeros after them, and where each row begins and ends."""
     width = np.int64 if pa.types.is_large_binary(column.type) else np.int32
     _, offsets_buffer, data_buffer = column.buffers()
     kept = np.frombuffer(offsets_buffer, dtype=width)[column.offset : column.offset + len(column) + 1]
-    offsets: Places = kept.astype(np.int64)
+    offsets: Positions = kept.astype(np.int64)
     data = np.frombuffer(data_buffer, dtype=np.uint8) if data_buffer is not None else np.empty(0, dtype=np.uint8)
     if room:
         data = np.concatenate([data[offsets[0] : offsets[-1]], np.zeros(room, dtype=np.uint8)])
@@ -317,14 +317,14 @@ def _buffer(column: pa.Array, room: int = 0) -> tuple[Bytes, Places, Places]:
     return data, offsets[:-1], offsets[1:]
 
 
-def _ragged(begins: Places, lengths: Places) -> Places:
-    """Return the places begins[i], begins[i] + 1, ... of ``lengths[i]`` bytes, for every row in turn."""
+def _ragged(begins: Positions, lengths: Positions) -> Positions:
+    """Return the positions begins[i], begins[i] + 1, ... of ``lengths[i]`` bytes, for every row in turn."""
     before = np.cumsum(lengths) - lengths
     return np.repeat(begins - before, lengths) + np.arange(int(lengths.sum()))
 
 
-def _equal(one: Bytes, one_at: Places, other: Bytes, other_at: Places, lengths: Places) -> Flags:
-    """Return, for every row, whether its ``lengths`` bytes at two places are the same."""
+def _equal(one: Bytes, one_at: Positions, other: Bytes, other_at: Positions, lengths: Positions) -> Flags:
+    """Return, for every row, whether its ``lengths`` bytes at two positions are the same."""
     different = one[_ragged(one_at, lengths)] != other[_ragged(other_at, lengths)]
     wrong = np.repeat(np.arange(len(lengths)), lengths)[different]
     equal = np.ones(len(lengths), dtype=np.bool_)

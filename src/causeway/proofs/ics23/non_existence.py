@@ -115,7 +115,7 @@ def require_neighbors(proof: Absence, rules: SpecRules) -> None:
 
     Raises:
         NotNeighbors: one may.
-        SpecMismatch: the spec's order of children is none.
+        SpecMismatch: the spec's order of children is not a valid one.
     """
     left, right = proof.left, proof.right
     if left is None:
@@ -133,7 +133,7 @@ def is_left_most(rules: SpecRules, path: Sequence[InnerOp]) -> bool:
     """Return whether a path leads to the first leaf: no step has anything but empty siblings on its left.
 
     Raises:
-        SpecMismatch: the spec's order of children is none.
+        SpecMismatch: the spec's order of children is not a valid one.
     """
     padding = get_padding(rules, 0)
     return all(has_padding(step, padding) or left_branches_are_empty(rules, step) for step in path)
@@ -143,7 +143,7 @@ def is_right_most(rules: SpecRules, path: Sequence[InnerOp]) -> bool:
     """Return whether a path leads to the last leaf: no step has anything but empty siblings on its right.
 
     Raises:
-        SpecMismatch: the spec's order of children is none.
+        SpecMismatch: the spec's order of children is not a valid one.
     """
     padding = get_padding(rules, len(rules.child_order) - 1)
     return all(has_padding(step, padding) or right_branches_are_empty(rules, step) for step in path)
@@ -156,7 +156,7 @@ def is_left_neighbor(rules: SpecRules, left: Sequence[InnerOp], right: Sequence[
     one, and below them nothing may lie to the right of the left path nor to the left of the right path.
 
     Raises:
-        SpecMismatch: the spec's order of children is none.
+        SpecMismatch: the spec's order of children is not a valid one.
     """
     lefts, rights = len(left) - 1, len(right) - 1
     while (

@@ -50,7 +50,7 @@ def do_hash(hash_op: HashOp, preimage: bytes) -> bytes:
     """Return the hash of ``preimage``.
 
     Raises:
-        UnsupportedOperation: ``hash_op`` is none, or not defined.
+        UnsupportedOperation: ``hash_op`` is ``NO_HASH``, or not defined.
     """
     if hash_op == SHA256:
         return sha256(preimage).digest()
@@ -72,7 +72,7 @@ def do_hash(hash_op: HashOp, preimage: bytes) -> bytes:
 
 
 def do_hash_or_noop(hash_op: HashOp, preimage: bytes) -> bytes:
-    """Return ``preimage`` itself where ``hash_op`` is none, else its hash."""
+    """Return ``preimage`` itself where ``hash_op`` is ``NO_HASH``, else its hash."""
     return preimage if hash_op == NO_HASH else do_hash(hash_op, preimage)
 
 
@@ -215,18 +215,18 @@ def validate_iavl_ops(hash_op: HashOp, prefix: bytes, layer: int) -> None:
     Raises:
         SpecMismatch: the prefix is of another form, or an inner node is not hashed with SHA-256.
     """
-    height, place = _read_varint(prefix, 0, "height")
+    height, position = _read_varint(prefix, 0, "height")
     if height < 0 or height < layer:
         raise SpecMismatch(
             f"IAVL height ({height}) must be non-negative and greater than or equal to the layer number ({layer})"
         )
-    size, place = _read_varint(prefix, place, "size")
+    size, position = _read_varint(prefix, position, "size")
     if size < 0:
         raise SpecMismatch("IAVL size must be non-negative")
-    version, place = _read_varint(prefix, place, "version")
+    version, position = _read_varint(prefix, position, "version")
     if version < 0:
         raise SpecMismatch("IAVL version must be non-negative")
-    remainder = len(prefix) - place
+    remainder = len(prefix) - position
     if layer == 0:
         if remainder != 0:
             raise SpecMismatch(f"expected remaining prefix length to be 0, got: {remainder}")
@@ -241,20 +241,20 @@ def validate_iavl_ops(hash_op: HashOp, prefix: bytes, layer: int) -> None:
             raise SpecMismatch("IAVL hash op must be SHA256")
 
 
-def _read_varint(data: bytes, place: int, what: str) -> tuple[int, int]:
-    """Return the zigzag varint of ``data`` at ``place``, and the place after it."""
+def _read_varint(data: bytes, position: int, what: str) -> tuple[int, int]:
+    """Return the zigzag varint of ``data`` at ``position``, and the position after it."""
     number = 0
     for taken in range(_MAX_VARINT_BYTES):
-        if place >= len(data):
+        if position >= len(data):
             reason = "unexpected EOF" if taken else "EOF"
             raise SpecMismatch(f"failed to read IAVL {what} varint: {reason}")
-        byte = data[place]
-        place += 1
+        byte = data[position]
+        position += 1
         number |= (byte & 0x7F) << 7 * taken
         if byte < 0x80:
             if number >> _UINT64_BITS:
                 break
-            return number >> 1 ^ -(number & 1), place
+            return number >> 1 ^ -(number & 1), position
     raise SpecMismatch(f"failed to read IAVL {what} varint: binary: varint overflows a 64-bit integer")
 
 

@@ -86,7 +86,7 @@ class SmtStore(RowStore):
         return len(self.entries)
 
     def locate(self, keys: pa.BinaryArray) -> tuple[Positions, Mask]:
-        """Return for each key how many hashed keys are less than its own, and whether its own is there."""
+        """Return for each key how many hashed keys are less than its own, and whether its own is stored."""
         return ranks(self._path_keys, binary_rows(sha256_each(keys)))
 
     def names_of(self, keys: pa.BinaryArray) -> pa.BinaryArray:
@@ -118,7 +118,7 @@ class SmtStore(RowStore):
         return steps
 
     def find(self, key: bytes) -> tuple[int, bool]:
-        """Return how many hashed keys are less than that of ``key``, and whether its own is there."""
+        """Return how many hashed keys are less than that of ``key``, and whether its own is stored."""
         return rank(self._path_keys, self.name_of(key))
 
     def name_of(self, key: bytes) -> bytes:

@@ -104,8 +104,8 @@ class ProvableStore(ABC):
             KnownKey: a key is there.
             NothingToProve: the store is empty.
         """
-        places = self._places_of_absent(keys)
-        return joined(NONEXIST, *delimited(_absence(self, keys, places)))
+        positions = self._positions_of_absent(keys)
+        return joined(NONEXIST, *delimited(_absence(self, keys, positions)))
 
     def prove(self, key: bytes) -> bytes:
         """Return the encoded CommitmentProof that ``key`` exists with its value, or that it does not exist.
@@ -114,8 +114,8 @@ class ProvableStore(ABC):
             NothingToProve: the store is empty.
         """
         keys = pa.array([key], pa.binary())
-        places, there = self.locate(keys)
-        proofs = self.existence_proofs(places) if there[0] else self.absence_proofs(keys)
+        positions, there = self.locate(keys)
+        proofs = self.existence_proofs(positions) if there[0] else self.absence_proofs(keys)
         proof: bytes = proofs[0].as_py()
         return proof
 
@@ -125,10 +125,10 @@ class ProvableStore(ABC):
         Raises:
             UnknownKey: it is not there.
         """
-        places, there = self.locate(pa.array([key], pa.binary()))
+        positions, there = self.locate(pa.array([key], pa.binary()))
         if not there[0]:
             raise UnknownKey(f"key {key.hex()} is not in the store")
-        proof: bytes = self.existence_proofs(places)[0].as_py()
+        proof: bytes = self.existence_proofs(positions)[0].as_py()
         return proof
 
     def batch_proof(self, keys: pa.BinaryArray) -> bytes:
@@ -137,10 +137,10 @@ class ProvableStore(ABC):
         Raises:
             NothingToProve: the store is empty.
         """
-        places, there = self._places(keys)
-        exist = joined(EXIST, *delimited(_existence(self, places[there])))
+        positions, there = self._positions(keys)
+        exist = joined(EXIST, *delimited(_existence(self, positions[there])))
         absent = keys.filter(pa.array(~there))
-        nonexist = joined(NONEXIST, *delimited(_absence(self, absent, places[~there])))
+        nonexist = joined(NONEXIST, *delimited(_absence(self, absent, positions[~there])))
         body = data_of(joined(ENTRY, *delimited(_interleaved(exist, nonexist, there))))
         return BATCH + uvarint(len(body)) + body
 
@@ -152,16 +152,16 @@ class ProvableStore(ABC):
         Raises:
             NothingToProve: the store is empty.
         """
-        places, there = self._places(keys)
+        positions, there = self._positions(keys)
         absent = keys.filter(pa.array(~there))
-        left, right = _neighbours(self, places[~there])
-        wanted = np.unique(np.concatenate([places[there], left[left >= 0], right[right >= 0]]))
+        left, right = _neighbours(self, positions[~there])
+        wanted = np.unique(np.concatenate([positions[there], left[left >= 0], right[right >= 0]]))
         leaves, inners = _compressed_leaves(self, wanted)
 
         def of(positions: Positions) -> pa.BinaryArray:
             return leaves.take(pa.array(np.searchsorted(wanted, positions)))
 
-        exist = joined(EXIST, *delimited(of(places[there])))
+        exist = joined(EXIST, *delimited(of(positions[there])))
         nonexist = joined(
             NONEXIST,
             *delimited(
@@ -177,16 +177,16 @@ class ProvableStore(ABC):
         body = data_of(entries) + data_of(inners)
         return COMPRESSED + uvarint(len(body)) + body
 
-    def _places(self, keys: pa.BinaryArray) -> tuple[Positions, Mask]:
+    def _positions(self, keys: pa.BinaryArray) -> tuple[Positions, Mask]:
         if not len(self):
             raise NothingToProve(EMPTY_STORE)
         return self.locate(keys)
 
-    def _places_of_absent(self, keys: pa.BinaryArray) -> Positions:
-        places, there = self._places(keys)
+    def _positions_of_absent(self, keys: pa.BinaryArray) -> Positions:
+        positions, there = self._positions(keys)
         if there.any():
             raise KnownKey(f"key {keys[int(np.argmax(there))].as_py().hex()} is in the store")
-        return places
+        return positions
 
 
 def _existence(store: ProvableStore, positions: Positions) -> pa.BinaryArray:
@@ -204,14 +204,14 @@ def _existence(store: ProvableStore, positions: Positions) -> pa.BinaryArray:
     )
 
 
-def _neighbours(store: ProvableStore, places: Positions) -> tuple[Positions, Positions]:
+def _neighbours(store: ProvableStore, positions: Positions) -> tuple[Positions, Positions]:
     """Return the positions left and right of absent keys, -1 where there is no neighbour."""
-    return places - 1, np.where(places < len(store), places, -1)
+    return positions - 1, np.where(positions < len(store), positions, -1)
 
 
-def _absence(store: ProvableStore, keys: pa.BinaryArray, places: Positions) -> pa.BinaryArray:
-    """Return the NonExistenceProof message of each of ``keys``, which would stand at ``places``."""
-    left, right = _neighbours(store, places)
+def _absence(store: ProvableStore, keys: pa.BinaryArray, positions: Positions) -> pa.BinaryArray:
+    """Return the NonExistenceProof message of each of ``keys``, which would stand at ``positions``."""
+    left, right = _neighbours(store, positions)
     return joined(
         KEY,
         *delimited(store.names_of(keys)),

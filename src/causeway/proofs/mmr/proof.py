@@ -116,7 +116,7 @@ def verify_leaf_proof(
         What was done, leaves first, the root last.
 
     Raises:
-        CorruptedProof: indices out of order, twice or out of range; items missing or left over; a hash that is none.
+        CorruptedProof: indices out of order, twice or out of range; items missing or left over; a leaf not of 32 bytes.
         InvalidSize: a leaf count that no range has.
         RootMismatch: it leads to another root, or is of a range with another number of leaves.
     """
@@ -163,9 +163,9 @@ def _root(proof: LeafProof, leaves: Sequence[bytes]) -> tuple[bytes, list[Step]]
 def bag(peaks: Sequence[bytes], steps: list[Step]) -> bytes:
     """Return the root over peaks, left to right, at least one; what is done is added to ``steps``."""
     bagged = peaks[-1]
-    for place in range(len(peaks) - 2, -1, -1):
-        bagged = keccak256(bagged + peaks[place])
-        steps.append(Step("bag", f"what is on the right with peak {place}", bagged))
+    for position in range(len(peaks) - 2, -1, -1):
+        bagged = keccak256(bagged + peaks[position])
+        steps.append(Step("bag", f"what is on the right with peak {position}", bagged))
     return bagged
 
 
@@ -196,15 +196,15 @@ def _require_shape(proof: LeafProof, leaves: Sequence[bytes]) -> None:
 
 def _by_mountain(indices: Sequence[int], leaf_count: int) -> Iterator[list[int]]:
     """Yield the indices below each peak from the left, up to the last peak that has any."""
-    place, end = 0, 0
+    position, end = 0, 0
     for peak in peaks_of(leaf_count):
-        if place == len(indices):
+        if position == len(indices):
             return
         end += 1 << peak.height
-        start = place
-        while place < len(indices) and indices[place] < end:
-            place += 1
-        yield list(indices[start:place])
+        start = position
+        while position < len(indices) and indices[position] < end:
+            position += 1
+        yield list(indices[start:position])
 
 
 def _climb(known: list[tuple[int, bytes]], peak: Node, items: Iterator[bytes], steps: list[Step]) -> bytes:
@@ -212,15 +212,15 @@ def _climb(known: list[tuple[int, bytes]], peak: Node, items: Iterator[bytes], s
     for height in range(peak.height):
         parents: list[int] = []
         pairs: list[bytes] = []
-        place = 0
-        while place < len(known):
-            index, digest = known[place]
-            place += 1
+        position = 0
+        while position < len(known):
+            index, digest = known[position]
+            position += 1
             if index & 1:
                 pair = _next(items, "a left sibling") + digest
-            elif place < len(known) and known[place][0] == index + 1:
-                pair = digest + known[place][1]
-                place += 1
+            elif position < len(known) and known[position][0] == index + 1:
+                pair = digest + known[position][1]
+                position += 1
             else:
                 pair = digest + _next(items, "a right sibling")
             parents.append(index >> 1)

@@ -49,7 +49,7 @@ FEW = 16
 """Nodes of one height are written one by one while there are no more of them than this: columns have a fixed cost."""
 
 _REFERENCE_BYTES = 1 + DIGEST_BYTES
-"""A reference as it stands in its parent: a length, and up to 32 bytes."""
+"""A reference as its parent holds it: a length, and up to 32 bytes."""
 
 _DIGEST_LENGTH = DIGEST_BYTES << 2
 

@@ -13,18 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import pyarrow as pa
-
 from causeway.model.errors import InvalidInput
-from causeway.model.order import Groups
 from causeway.proofs.errors import OverLimit
-from causeway.proofs.hashing import Digests
 from causeway.proofs.limits import MAX_PROOF_BYTES
 from causeway.proofs.steps import Step
 from causeway.proofs.substrate.errors import RootMismatch
 from causeway.proofs.substrate.hashing import blake2_256
 from causeway.proofs.substrate.node import EMPTY_ROOT, StateVersion
-from causeway.proofs.substrate.ordered import ordered_root, ordered_roots
+from causeway.proofs.substrate.ordered import ordered_root
 
 _QUEUE = b"message_queue"
 _ATTESTATIONS = b"attestations"
@@ -34,11 +30,6 @@ _PARA_ID_BYTES = 4
 def egress_root(messages: Sequence[bytes], version: StateVersion = StateVersion.V0) -> bytes:
     """Return R(L) of the messages of one queue, in order: 32 bytes."""
     return ordered_root(messages, version)
-
-
-def egress_roots(messages: pa.Array, queues: Groups, version: StateVersion = StateVersion.V0) -> Digests:
-    """Return R(L) of many queues at once, whose messages are neighbours in one column, shape (len(queues), 32)."""
-    return ordered_roots(messages, queues, version)
 
 
 def egress_queue_roots(outgoing: Iterable[tuple[int, bytes]]) -> list[tuple[int, bytes]]:

@@ -29,7 +29,7 @@ def from_nibbles(nibbles: bytes) -> bytes:
 
 
 def pack(nibbles: bytes) -> bytes:
-    """Return a partial key as it stands in a node: the odd nibble first, then pairs."""
+    """Return a partial key as a node holds it: the odd nibble first, then pairs."""
     return from_nibbles(b"\x00" + nibbles if len(nibbles) % 2 else nibbles)
 
 
@@ -90,8 +90,8 @@ def _whole_bytes(data: Bytes, offsets: Rows, starts: Rows, stops: Rows) -> pa.La
     if not halves.any():
         return packed
     content = data_of(packed).copy()
-    places = offsets_of(packed)
-    content[places[:-1][halves]] &= 0x0F
+    positions = offsets_of(packed)
+    content[positions[:-1][halves]] &= 0x0F
     return pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(packed), [None, packed.buffers()[1], pa.py_buffer(content)], offset=packed.offset
     )

@@ -63,10 +63,10 @@ def ordered_roots(
         keys = compact_column(some.ranks())
         # One order for all lists: the longest one's, of which the others' are parts.
         longest = compact_order(int(some.counts.max()))
-        place = np.empty(len(longest), dtype=np.uint64)
-        place[longest] = np.arange(len(longest), dtype=np.uint64)
+        position = np.empty(len(longest), dtype=np.uint64)
+        position[longest] = np.arange(len(longest), dtype=np.uint64)
         number = some.spread(np.arange(len(some), dtype=np.uint64))
-        order = pa.array(stable_order(number, place[some.ranks()]))
+        order = pa.array(stable_order(number, position[some.ranks()]))
         roots[full] = build_columns(keys.take(order), column.take(order), version, some).roots
     return roots
 

@@ -74,7 +74,7 @@ class Hashes(ScaleType):  # type: ignore[misc]
             raise FailedToDecode("a list of digests ends inside one of them")
         digits = self.data.data[start : self.data.offset].hex()
         width = 2 * DIGEST_BYTES
-        return ["0x" + digits[place : place + width] for place in range(0, len(digits), width)]
+        return ["0x" + digits[position : position + width] for position in range(0, len(digits), width)]
 
     def process_encode(self, value: list[str]) -> ScaleBytes:
         """Return the encoding of digests."""
@@ -101,7 +101,7 @@ class ScaleTypes:
         """Return the encoding of ``value``: numbers, hexadecimal strings, lists and dictionaries.
 
         Raises:
-            InvalidInput: ``value`` is none of the type.
+            InvalidInput: ``value`` is not of the type.
         """
         try:
             return bytes(self._configuration.create_scale_object(type_name).encode(value).data)

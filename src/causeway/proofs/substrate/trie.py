@@ -20,7 +20,7 @@ from causeway.proofs.substrate.nibbles import MAX_KEY_BYTES, common_length, from
 from causeway.proofs.substrate.node import EMPTY_ROOT, WIDTH, StateVersion, encode_node, reference_of
 
 REBUILD_SHARE = 20
-"""Changes that are more than one entry in this many are made by building anew: columns are that much faster."""
+"""From one changed entry in this many on, the trie is rebuilt by columns, which is that much faster."""
 
 REBUILD_LEAST = 512
 """Below this many changes the columns' fixed cost is not worth it."""
@@ -129,12 +129,12 @@ class Trie:
         if len(key) > MAX_KEY_BYTES:
             raise InvalidInput(f"a key has {len(key)} bytes, at most {MAX_KEY_BYTES} are allowed")
         nibbles, done = to_nibbles(key), 0
-        parent, place, link = None, 0, self._root
+        parent, position, link = None, 0, self._root
         while link is not None:
-            node = self._own(link, parent, place)
+            node = self._own(link, parent, position)
             common = common_length(node.partial, nibbles[done : done + len(node.partial)])
             if common < len(node.partial):
-                node = self._split(node, common, parent, place)
+                node = self._split(node, common, parent, position)
             done += common
             if done == len(nibbles):
                 self._count += node.value is None
@@ -142,10 +142,10 @@ class Trie:
                 return
             if node.children is None:
                 node.children = [None] * WIDTH
-            parent, place = node, nibbles[done]
-            link = node.children[place]
+            parent, position = node, nibbles[done]
+            link = node.children[position]
             done += 1
-        self._attach(TrieNode(self._owner, nibbles[done:], value, None), parent, place)
+        self._attach(TrieNode(self._owner, nibbles[done:], value, None), parent, position)
         self._count += 1
 
     def delete(self, key: bytes) -> bool:
@@ -169,7 +169,7 @@ class Trie:
         return removed
 
     def update(self, keys: pa.Array | Iterable[bytes], values: pa.Array | Iterable[bytes]) -> None:
-        """Store many entries: one by one while they are few, by building anew when they are many.
+        """Store many entries: one by one while they are few, by a rebuild when they are many.
 
         Raises:
             InvalidInput: as for ``build``.
@@ -235,51 +235,51 @@ class Trie:
                 node.reference = reference_of(self.encoding(node))
             stack.pop()
 
-    def _own(self, link: Link, parent: TrieNode | None, place: int) -> TrieNode:
+    def _own(self, link: Link, parent: TrieNode | None, position: int) -> TrieNode:
         """Return a node as one that may be changed, and whose reference is unknown from now on."""
         if isinstance(link, TrieNode) and link.owner is self._owner:
             link.reference = None
             return link
         partial, value, children = self.parts(link)
         node = TrieNode(self._owner, partial, value, None if children is None else list(children))
-        self._attach(node, parent, place)
+        self._attach(node, parent, position)
         return node
 
-    def _attach(self, node: Link | None, parent: TrieNode | None, place: int) -> None:
+    def _attach(self, node: Link | None, parent: TrieNode | None, position: int) -> None:
         if parent is None:
             self._root = node
         else:
             assert parent.children is not None
-            parent.children[place] = node
+            parent.children[position] = node
 
-    def _split(self, node: TrieNode, common: int, parent: TrieNode | None, place: int) -> TrieNode:
+    def _split(self, node: TrieNode, common: int, parent: TrieNode | None, position: int) -> TrieNode:
         """Return a new branch where ``node``'s partial key parts after ``common`` nibbles; ``node`` hangs below it."""
         children: list[Link | None] = [None] * WIDTH
         children[node.partial[common]] = node
         branch = TrieNode(self._owner, node.partial[:common], None, children)
         node.partial = node.partial[common + 1 :]
-        self._attach(branch, parent, place)
+        self._attach(branch, parent, position)
         return branch
 
     def _own_path(self, nibbles: bytes) -> list[tuple[TrieNode, TrieNode | None, int]]:
-        """Return the nodes down to the first one at or below ``nibbles``, each with its parent and place there."""
+        """Return the nodes down to the first one at or below ``nibbles``, each with its parent and position there."""
         path: list[tuple[TrieNode, TrieNode | None, int]] = []
-        parent, place, link, done = None, 0, self._root, 0
+        parent, position, link, done = None, 0, self._root, 0
         while True:
             assert link is not None
-            node = self._own(link, parent, place)
-            path.append((node, parent, place))
+            node = self._own(link, parent, position)
+            path.append((node, parent, position))
             done += len(node.partial)
             if done >= len(nibbles):
                 return path
             assert node.children is not None
-            parent, place = node, nibbles[done]
-            link = node.children[place]
+            parent, position = node, nibbles[done]
+            link = node.children[position]
             done += 1
 
     def _close_up(self, path: list[tuple[TrieNode, TrieNode | None, int]]) -> None:
         """Take away nodes that have no reason to be any more, from the end of ``path`` upwards."""
-        for node, parent, place in reversed(path):
+        for node, parent, position in reversed(path):
             below = [nibble for nibble, child in enumerate(node.children or ()) if child is not None]
             if node.value is not None:
                 if not below:
@@ -293,9 +293,9 @@ class Trie:
                 assert only is not None
                 child = self._own(only, node, below[0])
                 child.partial = node.partial + bytes(below) + child.partial
-                self._attach(child, parent, place)
+                self._attach(child, parent, position)
                 return
-            self._attach(None, parent, place)
+            self._attach(None, parent, position)
 
     def _runs(self, prefix: bytes) -> Iterator[range | tuple[bytes, bytes]]:
         """Yield the entries under ``prefix``: rows of the columns in runs, others one by one; ascending by key."""
@@ -327,7 +327,7 @@ class Trie:
     def _rebuild(
         self, keys: pa.LargeBinaryArray, values: pa.LargeBinaryArray, without: pa.LargeBinaryArray | None = None
     ) -> None:
-        """Build the columns of what is there, ``without`` some keys, and of ``keys`` with ``values`` after it."""
+        """Build the columns of the stored entries ``without`` some keys, and of ``keys`` with ``values`` after them."""
         parts = list(self._column_parts())
         if parts:
             old_keys = pa.concat_arrays([part[0] for part in parts])

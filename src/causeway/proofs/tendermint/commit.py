@@ -305,7 +305,7 @@ def decode_signed_header(data: bytes) -> SignedHeader:
 
     Raises:
         OverLimit: it is longer than ``MAX_SIGNED_HEADER_BYTES``.
-        MalformedProof: it is none, or not in the canonical encoding.
+        MalformedProof: it is not one, or not in the canonical encoding.
     """
     return signed_header_of(parse_canonical(wire.SignedHeader, data, "signed header", MAX_SIGNED_HEADER_BYTES))
 

@@ -40,4 +40,4 @@ class DelayNotElapsed(ProofRefused):
 
 
 class InvalidMisbehaviour(ProofRefused):
-    """Two headers were handed in as a contradiction, and there is none."""
+    """Two headers were submitted as a contradiction, and they do not contradict each other."""

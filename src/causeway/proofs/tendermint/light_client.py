@@ -125,10 +125,10 @@ class LightClient:
         Raises:
             MissingHeader: there is none below.
         """
-        place = bisect_left(self._heights, height)
-        if place == 0:
+        position = bisect_left(self._heights, height)
+        if position == 0:
             raise MissingHeader(f"no header of {self.options.chain_id} is trusted below height {height}")
-        return self._trusted[self._heights[place - 1]]
+        return self._trusted[self._heights[position - 1]]
 
     def wanted(self, height: int) -> Wanted:
         """Return what to fetch for an update to ``height``.
@@ -261,9 +261,9 @@ class LightClient:
         return tuple(gone)
 
     def _is_in_time(self, found: TrustedHeader) -> bool:
-        place = bisect_left(self._heights, found.height)
-        earlier = place == 0 or self._trusted[self._heights[place - 1]].time < found.time
-        later = place == len(self._heights) or found.time < self._trusted[self._heights[place]].time
+        position = bisect_left(self._heights, found.height)
+        earlier = position == 0 or self._trusted[self._heights[position - 1]].time < found.time
+        later = position == len(self._heights) or found.time < self._trusted[self._heights[position]].time
         return earlier and later
 
     def _require_not_frozen(self) -> None:

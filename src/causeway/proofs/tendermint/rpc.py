@@ -107,7 +107,7 @@ def time_from_text(text: str, what: str) -> int:
     """Return the nanoseconds since 1970 of an RFC 3339 time in UTC with at most nine decimals.
 
     Raises:
-        MalformedProof: it is none; ``what`` names it.
+        MalformedProof: it is not a time; ``what`` names it.
     """
     match = _TIME.fullmatch(text)
     if match is None:

@@ -55,8 +55,9 @@ def decode_client_state(data: bytes) -> ClientState:
     """Return the client state of its protobuf form.
 
     Raises:
-        MalformedProof: it is none, not in the canonical encoding, or its values are not allowed: a trust level outside
-            of 1/3 to 1, a trusting period of 0 or not below the unbonding period, a latest height of another revision.
+        MalformedProof: it is not one, not in the canonical encoding, or its values are not allowed: a trust level
+            outside of 1/3 to 1, a trusting period of 0 or not below the unbonding period, a latest height of another
+            revision.
     """
     message = parse_canonical(wire.ClientState, data, "client state")
     durations = ("trusting_period", "unbonding_period", "max_clock_drift")
@@ -100,7 +101,7 @@ def encode_client_state(state: ClientState) -> bytes:
         (
             bytes_field(1, state.chain_id.encode()),
             message_field(2, level),
-            *[message_field(3 + place, encoding.timestamp(value)) for place, value in enumerate(durations)],
+            *[message_field(3 + position, encoding.timestamp(value)) for position, value in enumerate(durations)],
             message_field(6, _encoded_height(state.frozen)),
             message_field(7, _encoded_height(state.latest)),
             *[message_field(8, spec) for spec in state.proof_specs],
@@ -115,7 +116,7 @@ def decode_consensus_state(data: bytes, height: int) -> TrustedHeader:
     """Return what a consensus state (``ibc.lightclients.tendermint.v1.ConsensusState``) says of a trusted height.
 
     Raises:
-        MalformedProof: it is none, or not in the canonical encoding.
+        MalformedProof: it is not one, or not in the canonical encoding.
     """
     message = parse_canonical(wire.ConsensusState, data, "consensus state")
     require_parts(message, "a consensus state", "timestamp", "root")

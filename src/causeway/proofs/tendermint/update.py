@@ -1,4 +1,4 @@
-"""What a relay hands to a light client: a header to be trusted, or two that contradict each other."""
+"""What a relayer submits to a light client: a header to be trusted, or two that contradict each other."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def decode_header_update(data: bytes) -> HeaderUpdate:
 
     Raises:
         OverLimit: it is longer than ``MAX_HEADER_UPDATE_BYTES``, or has more than 10,000 validators or votes.
-        MalformedProof: it is none, or not in the canonical encoding.
+        MalformedProof: it is not one, or not in the canonical encoding.
     """
     return header_update_of(parse_canonical(wire.Header, data, "header update", MAX_HEADER_UPDATE_BYTES))
 
@@ -115,7 +115,7 @@ def decode_misbehaviour(data: bytes) -> Misbehaviour:
 
     Raises:
         OverLimit: it is longer than ``MAX_MISBEHAVIOUR_BYTES``, or has more than 10,000 validators or votes.
-        MalformedProof: it is none, or not in the canonical encoding.
+        MalformedProof: it is not one, or not in the canonical encoding.
     """
     message = parse_canonical(wire.Misbehaviour, data, "misbehaviour", MAX_MISBEHAVIOUR_BYTES)
     require_parts(message, "misbehaviour", "header_1", "header_2")

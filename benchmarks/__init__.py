@@ -1,0 +1,32 @@
+"""What a round costs, next to other tools that do the same round; the smallest tick; commitments and proofs;
+whole cycles."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from benchmarks.cycles.bench import bench_cycles
+    from benchmarks.floor import bench_floor
+    from benchmarks.proofs.bench import bench_proofs
+    from benchmarks.rounds import bench_rounds
+    from benchmarks.show import render
+
+_HOMES = {
+    "bench_cycles": "benchmarks.cycles.bench",
+    "bench_floor": "benchmarks.floor",
+    "bench_proofs": "benchmarks.proofs.bench",
+    "bench_rounds": "benchmarks.rounds",
+    "render": "benchmarks.show",
+}
+
+__all__ = ["bench_cycles", "bench_floor", "bench_proofs", "bench_rounds", "render"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is measured when it is asked for: proofs need no Spark, whose memory would be in their figures."""
+    if name not in _HOMES:
+        raise AttributeError(f"module benchmarks has no attribute {name}")
+    import importlib
+
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -1,0 +1,235 @@
+"""``python -m benchmarks``: how fast rounds, proofs and cycles are on this machine, next to others that do the same."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
+
+import typer
+
+from causeway.cli import shell
+from causeway.cli.watch import notes, results
+from causeway.model.errors import InvalidInput
+
+PROGRAM = "python -m benchmarks"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Measure rounds, proofs and cycles on this machine.",
+)
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a table.")]
+Master = Annotated[str, typer.Option(help="Spark master, such as 'local[2]'.")]
+Folder = Annotated[
+    str | None,
+    typer.Option("--lake", metavar="DIR", help="Folder for the lakes, which are removed again.", show_default=False),
+]
+Subnets = Annotated[int, typer.Option(min=1, help="Chains.")]
+Canisters = Annotated[int, typer.Option(min=2, help="Programs on them.")]
+Payload = Annotated[int, typer.Option("--payload-bytes", min=0, help="Bytes of a message's body.")]
+
+
+@app.command("rounds", epilog=shell.EPILOG)
+def rounds(
+    messages: Annotated[str, typer.Option(metavar="N,N", help="Messages of a round; several sizes.")] = "1e4,1e5,1e6",
+    repeat: Annotated[int, typer.Option("--rounds", min=1, help="How often each is measured.")] = 5,
+    against: Annotated[
+        str, typer.Option(metavar="NAME,NAME", help="Other tools: python, duckdb, polars; empty for none.")
+    ] = "python,duckdb,polars",
+    subnets: Subnets = 40,
+    canisters: Canisters = 20_000,
+    payload_bytes: Payload = 64,
+    master: Master = "local[*]",
+    lake: Folder = None,
+    force: Annotated[bool, typer.Option("--all", help="Run other tools even if memory may not suffice.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Measure one round of a network in steady state, next to the same round by other tools.
+
+    All read the same committed state, and what they commit is compared. Exit code 1: some result differs.
+
+    [bold]Example[/bold]: python -m benchmarks rounds --messages 1e5,1e6 --against duckdb,polars
+    """
+    from benchmarks import bench_rounds, render
+
+    sizes = [_number(text, "messages") for text in _names(messages)]
+    result = _watched(
+        "Measuring rounds",
+        lambda tell: bench_rounds(
+            sizes,
+            subnets=subnets,
+            canisters=canisters,
+            payload_bytes=payload_bytes,
+            rounds=repeat,
+            comparators=_names(against),
+            master=master,
+            lake_folder=lake,
+            force=force,
+            progress=tell,
+        ),
+    )
+    _print(result, render, as_json)
+    equal = all(figures.get("equal", True) for size in result["sizes"] for figures in size["figures"].values())
+    return shell.OK if equal else shell.BROKEN
+
+
+@app.command("floor", epilog=shell.EPILOG)
+def floor(
+    messages: Annotated[int, typer.Option(min=1, help="Messages of a tick.")] = 100,
+    ticks: Annotated[int, typer.Option(min=1, help="Ticks measured.")] = 100,
+    subnets: Subnets = 40,
+    canisters: Canisters = 20_000,
+    payload_bytes: Payload = 64,
+    master: Master = "local[*]",
+    lake: Folder = None,
+    as_json: Json = False,
+) -> int:
+    """Measure the smallest tick: in the calling process, and on Spark with one and two tasks.
+
+    [bold]Example[/bold]: python -m benchmarks floor --json
+    """
+    from benchmarks import bench_floor, render
+
+    result = _watched(
+        "Measuring small ticks",
+        lambda tell: bench_floor(
+            messages,
+            ticks=ticks,
+            subnets=subnets,
+            canisters=canisters,
+            payload_bytes=payload_bytes,
+            master=master,
+            lake_folder=lake,
+            progress=tell,
+        ),
+    )
+    _print(result, render, as_json)
+    return shell.OK
+
+
+@app.command("proofs", epilog=shell.EPILOG)
+def proofs(
+    size: Annotated[str, typer.Option(metavar="N", help="Messages of a queue that is committed to.")] = "1e6",
+    repeats: Annotated[
+        int, typer.Option(min=1, help="How often each is measured; what takes the whole queue, half as often.")
+    ] = 5,
+    family: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME,NAME",
+            help="Of hashing, ic, ics23, tendermint, substrate, mmr; all of them by default.",
+            show_default=False,
+        ),
+    ] = "",
+    node: Annotated[
+        bool, typer.Option("--node", help="Take turns with other people's verifiers, which npm installs for the run.")
+    ] = False,
+    as_json: Json = False,
+) -> int:
+    """Measure commitments and proofs: hashes, queues committed to, proofs made and verified.
+
+    Beside them plain loops, building anew, and verifiers by other people, on the same values in the same run.
+
+    [bold]Example[/bold]: python -m benchmarks proofs --family ics23,ic --node
+    """
+    from benchmarks import bench_proofs, render
+    from benchmarks.proofs.bench import FAMILIES
+
+    messages = _number(size, "size")
+    result = _watched(
+        "Measuring proofs",
+        lambda tell: bench_proofs(
+            messages, repeats=repeats, families=_names(family) or FAMILIES, node=node, progress=tell
+        ),
+    )
+    _print(result, render, as_json)
+    return shell.OK
+
+
+@app.command("cycles", epilog=shell.EPILOG)
+def cycles(
+    messages: Annotated[str, typer.Option(metavar="N", help="Calls a block; each is a cycle.")] = "3e5",
+    ticks: Annotated[int, typer.Option(min=3, help="Blocks with calls of the steady state.")] = 6,
+    repeats: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 3,
+    proofs: Annotated[
+        str, typer.Option(metavar="NAME,NAME", help="How relayers prove entries: range, single.")
+    ] = "range,single",
+    executors: Annotated[
+        str, typer.Option("--executors", metavar="NAME,NAME", help="Who runs the blocks: in_process, spark.")
+    ] = "in_process,spark",
+    plain: Annotated[int, typer.Option(min=0, help="Cycles of the comparison with plain Python; 0 for none.")] = 10_000,
+    zones: Annotated[int, typer.Option(min=2, help="Zones, all connected with each other.")] = 40,
+    programs: Annotated[int, typer.Option(min=2, help="Programs on them, as many on each.")] = 20_000,
+    payload_bytes: Payload = 64,
+    master: Master = "local[2]",
+    lake: Folder = None,
+    as_json: Json = False,
+) -> int:
+    """Measure whole cycles of IBC queues: packets sent, proved, received; receipts proved and taken.
+
+    All calls in one block, and as many in each of several; from the first block to the last, commits included.
+
+    [bold]Example[/bold]: python -m benchmarks cycles --messages 1e5 --proofs range --executors spark
+    """
+    from benchmarks import bench_cycles, render
+
+    number = _number(messages, "messages")
+    result = _watched(
+        "Measuring cycles",
+        lambda tell: bench_cycles(
+            number,
+            ticks=ticks,
+            zones=zones,
+            programs=programs,
+            payload_bytes=payload_bytes,
+            proofs=_names(proofs),
+            executors=_names(executors),
+            repeats=repeats,
+            plain=plain,
+            master=master,
+            lake_folder=lake,
+            progress=tell,
+        ),
+    )
+    _print(result, render, as_json)
+    return shell.OK
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a benchmark and exit with its code."""
+    sys.exit(shell.execute(sys.argv[1:] if arguments is None else arguments, lambda: app, PROGRAM))
+
+
+def _watched(text: str, measure: Callable[[Callable[[str], None]], dict[str, Any]]) -> dict[str, Any]:
+    console = notes()
+    if not console.is_terminal:
+        return measure(lambda step: None)
+    with console.status(text, spinner="dots") as status:
+        return measure(lambda step: status.update(f"{text}: {step}"))
+
+
+def _print(result: dict[str, Any], render: Callable[[dict[str, Any]], Any], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(result))
+    else:
+        results().print(render(result))
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _number(text: str, option: str) -> int:
+    try:
+        number = float(text)
+        if number >= 1 and number == int(number):
+            return int(number)
+    except (ValueError, OverflowError):
+        pass
+    raise InvalidInput(f"{option}: {text} is not a number of messages; write for example 10000 or 1e6")

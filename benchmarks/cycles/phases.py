@@ -1,0 +1,95 @@
+"""Where the time of a block goes: clocks around the functions that are its phases."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+PHASES: dict[str, tuple[str, ...]] = {
+    "traffic": ("benchmarks.cycles.workload:CycleTraffic.rows",),
+    "reading": ("causeway.pipeline.bucket:_offers", "causeway.pipeline.bucket:_read_ranges"),
+    "relaying": ("causeway.protocols.ibc.kernel:IbcKernel.plan",),
+    "entries hashed again": ("causeway.protocols.ibc.submitting:entry_leaves",),
+    "proofs verified": ("causeway.protocols.ibc.submitting:weigh",),
+    "headers": ("causeway.protocols.ibc.submitting:_update_clients", "causeway.protocols.ibc.kernel:certify"),
+    "judging": ("causeway.protocols.ibc.submitting:judge", "causeway.protocols.ibc.submitting:_accepted"),
+    "handlers": ("causeway.protocols.ibc.block:run_handlers",),
+    "pushing": ("causeway.protocols.ibc.block:_outgoing", "causeway.protocols.ibc.block:push"),
+    "new entries hashed": ("causeway.protocols.ibc.pushing:entry_leaves",),
+    "trees": ("causeway.protocols.ibc.kernel:commit",),
+    "proofs made": ("causeway.protocols.ibc.store:Store.prove_runs",),
+    "writing": ("causeway.pipeline.bucket:_write",),
+}
+"""The functions of each phase. What a phase calls that is a phase itself is not counted twice."""
+
+REST = "rest"
+
+
+class Clocks:
+    """Processor seconds by phase; phases may lie in one another."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = dict.fromkeys([*PHASES, REST], 0.0)
+        self._open = [REST]
+        self._since = time.process_time()
+
+    def _switch(self) -> None:
+        now = time.process_time()
+        self.seconds[self._open[-1]] += now - self._since
+        self._since = now
+
+    @contextlib.contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Count what is done inside for a phase, and not for the one around it."""
+        self._switch()
+        self._open.append(name)
+        try:
+            yield
+        finally:
+            self._switch()
+            self._open.pop()
+
+    def around(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Return the function with a clock."""
+
+        def clocked(*arguments: Any, **named: Any) -> Any:
+            with self.phase(name):
+                return function(*arguments, **named)
+
+        return clocked
+
+    def stop(self) -> dict[str, float]:
+        """Return the seconds of all phases up to now."""
+        self._switch()
+        return dict(self.seconds)
+
+
+@contextlib.contextmanager
+def clocked_phases() -> Iterator[Clocks]:
+    """Put clocks around the phases of this process's blocks while the body of the ``with`` statement runs."""
+    clocks = Clocks()
+    before: list[tuple[Any, str, Any]] = []
+    try:
+        for name, places in PHASES.items():
+            for place in places:
+                holder, attribute = _found(place)
+                function = getattr(holder, attribute)
+                before.append((holder, attribute, function))
+                setattr(holder, attribute, clocks.around(name, function))
+        yield clocks
+    finally:
+        for holder, attribute, function in reversed(before):
+            setattr(holder, attribute, function)
+
+
+def _found(place: str) -> tuple[Any, str]:
+    """Return the module or class that has a function, and the function's name there."""
+    module, _, path = place.partition(":")
+    holder: Any = importlib.import_module(module)
+    *outer, attribute = path.split(".")
+    for name in outer:
+        holder = getattr(holder, name)
+    return holder, attribute

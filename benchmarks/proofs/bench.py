@@ -1,0 +1,95 @@
+"""``proofs``: every family in a process of its own."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import psutil
+
+from benchmarks.machine import machine, peak_bytes
+from benchmarks.process import call
+from benchmarks.proofs.node import NodeMissing, install
+from benchmarks.proofs.timing import clock
+from causeway.model.errors import InvalidInput
+from causeway.proofs.hashing import DIGEST_BYTES, VECTOR_THRESHOLD, sha256_rows
+
+FAMILIES = ("hashing", "ic", "ics23", "tendermint", "substrate", "mmr")
+
+PACKAGES = ("pyarrow", "numpy", "datafusion", "cryptography", "py-arkworks-bls12381", "pycryptodome", "protobuf")
+
+LEAST_SIZE = 20
+MOST_SIZE = 10_000_000
+
+Progress = Callable[[str], None]
+
+
+def bench_proofs(
+    size: int = 1_000_000,
+    *,
+    repeats: int = 5,
+    families: Sequence[str] = FAMILIES,
+    node: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Measure commitments to queues of ``size`` messages and proofs out of them; return figures that fit JSON.
+
+    Args:
+        size: messages of a queue.
+        repeats: how often each is measured; what takes the whole queue, half as often, rounded up.
+        families: some of ``FAMILIES``.
+        node: whether other people's verifiers are installed with npm, for this run, and take turns with ours.
+        progress: told what is being measured.
+
+    Raises:
+        InvalidInput: a number is out of range, or a family unknown.
+        BenchmarkFailed: a process dies, or contenders come to different results.
+    """
+    if not LEAST_SIZE <= size <= MOST_SIZE:
+        raise InvalidInput(f"size: {size} messages, {LEAST_SIZE} to {MOST_SIZE:,} are allowed")
+    if repeats < 1:
+        raise InvalidInput(f"repeats: {repeats}, at least 1 is allowed")
+    for name in families:
+        if name not in FAMILIES:
+            raise InvalidInput(f'family "{name}" is unknown; allowed: {", ".join(FAMILIES)}')
+    about = machine(PACKAGES)
+    tell = progress if progress is not None else lambda text: None
+    folder = tempfile.mkdtemp(prefix="causeway-bench-") if node else None
+    left_out = None if node else "--node installs them with npm for a run and lets them take turns with ours"
+    try:
+        if folder is not None:
+            tell("installing other verifiers")
+            try:
+                about["packages"].update(install(folder))
+            except NodeMissing as missing:
+                left_out = str(missing)
+        measured = []
+        for name in families:
+            tell(name)
+            installed = folder if left_out is None else None
+            measured.append({"family": name, **call(_measure, name, size, repeats, installed)})
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+    return {
+        "benchmark": "proofs",
+        "machine": about,
+        "load_after": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "size": size,
+        "repeats": repeats,
+        "others_left_out": left_out,
+        "families": measured,
+    }
+
+
+def _measure(name: str, size: int, repeats: int, node: str | None) -> dict[str, Any]:
+    # The engine that hashes columns takes a while to start.
+    sha256_rows(np.zeros((VECTOR_THRESHOLD, DIGEST_BYTES), dtype=np.uint8))
+    module = importlib.import_module(f"benchmarks.proofs.{name}")
+    rows, (seconds, _) = clock(module.measure, size, repeats, node)
+    return {"seconds": round(seconds, 1), "peak_bytes": peak_bytes(psutil.Process()), "rows": rows}

@@ -1,0 +1,209 @@
+"""The Internet Computer: streams in the hash tree, slices of them, signatures and certificates."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from py_arkworks_bls12381 import GT, G1Point, G2Point
+
+from benchmarks.proofs.node import IC, OtherVerifier
+from benchmarks.proofs.queues import Measured, Queue, changed_at_a_time, measure_queue
+from benchmarks.proofs.timing import OURS, Clocked, Row, compared, require_same, take_turns, timed
+from benchmarks.proofs.workload import ONE_BY_ONE, payloads, some_of
+from causeway.model.ledger import Kind
+from causeway.proofs.ic.bls import DOMAIN_SEPARATION_TAG, SecretKey, public_key_to_der, verify
+from causeway.proofs.ic.certificate import certification_message, encode_certificate
+from causeway.proofs.ic.certification import certify, state_tree, verify_certificate
+from causeway.proofs.ic.columns import encode_stream_messages
+from causeway.proofs.ic.delegation import SubnetRecord, delegate
+from causeway.proofs.ic.hash_tree import build_tree, digest
+from causeway.proofs.ic.messages import Request, encode_stream_message
+from causeway.proofs.ic.mixed_tree import split_hash_tree
+from causeway.proofs.ic.pruning import prune
+from causeway.proofs.ic.slice import (
+    build_certified_stream_slice,
+    decode_certified_stream,
+    encode_certified_stream_slice,
+)
+from causeway.proofs.ic.slice_certification import Certification
+from causeway.proofs.ic.stream_header import StreamHeader, encode_stream_header
+from causeway.proofs.ic.stream_tree import StreamTree, index_label, streams_tree, streams_witness
+from causeway.proofs.ic.threshold import combine, deal, seeded_coefficients
+
+ROOT, SUBNET = SecretKey.derive(b"root"), SecretKey.derive(b"subnet")
+SUBNET_ID, OTHER_ID = bytes(8) + b"\xfc\x01", b"\x01" + bytes(7) + b"\xfc\x01"
+NOW = 1_700_000_000_000_000_000
+STREAMS = b"streams"
+
+MOST_ENCODED_ONE_BY_ONE = 20_000
+SLICE_MESSAGES = 100
+SIGNATURES = 10
+SIGNERS, THRESHOLD = 40, 27
+
+Contenders = dict[str, tuple[Clocked, int]]
+
+
+def measure(size: int, repeats: int, node: str | None) -> list[Row]:
+    """Measure a stream of ``size`` messages, and signatures and certificates."""
+    changed = changed_at_a_time(size)
+    columns = _columns(size + changed)
+    encoded = encode_stream_messages(columns)
+    header = encode_stream_header(StreamHeader(changed, size + changed, 0))
+
+    def build(count: int) -> StreamTree:
+        return StreamTree(header, 0, encoded[:count])
+
+    def append(stream: StreamTree) -> StreamTree:
+        stream.messages.append(encoded[size:])
+        return stream
+
+    def trim(stream: StreamTree) -> StreamTree:
+        stream.messages.trim(changed)
+        return stream
+
+    def one_by_one(count: int) -> bytes:
+        messages = {index_label(index): message for index, message in enumerate(encoded[:count].to_pylist())}
+        return digest(build_tree({b"header": header, b"messages": messages}))
+
+    stream = Queue("stream", build, lambda stream: stream.root, append, trim, plain=("node by node", one_by_one))
+    queue = measure_queue(stream, size, -(-repeats // 2))
+    return [
+        _encoding(columns, encoded, size, repeats),
+        *queue.rows,
+        *_slices(queue, encoded, repeats),
+        *_signatures(repeats),
+        _certificate(repeats, node),
+    ]
+
+
+def _columns(count: int) -> Mapping[str, Any]:
+    numbers = np.arange(count, dtype=np.uint64)
+    zeros = np.zeros(count, dtype=np.uint64)
+    return {
+        "kind": np.full(count, Kind.REQUEST, dtype=np.uint8),
+        "sender": numbers % np.uint64(20_000),
+        "receiver": numbers % np.uint64(19_997),
+        "callback": numbers,
+        **dict.fromkeys(("amount_high", "amount_low", "code", "deadline"), zeros),
+        "method": pa.DictionaryArray.from_arrays(np.zeros(count, dtype=np.int32), ["ping"]),
+        "payload": payloads(count),
+    }
+
+
+def _canister(number: int) -> bytes:
+    return number.to_bytes(8, "big") + b"\x01\x01"
+
+
+def _encoding(columns: Mapping[str, Any], encoded: pa.BinaryArray, size: int, repeats: int) -> Row:
+    few = min(size, MOST_ENCODED_ONE_BY_ONE)
+    senders, receivers = columns["sender"][:few].tolist(), columns["receiver"][:few].tolist()
+    requests = [
+        Request(_canister(receiver), _canister(sender), number, 0, "ping", payload)
+        for number, (sender, receiver, payload) in enumerate(
+            zip(senders, receivers, columns["payload"][:few].to_pylist(), strict=True)
+        )
+    ]
+    require_same(encoded[:few].to_pylist(), [encode_stream_message(each) for each in requests], "encoded messages")
+    contenders: Contenders = {
+        OURS: (timed(lambda: encode_stream_messages(columns)), len(encoded)),
+        "one by one": (timed(lambda: [encode_stream_message(each) for each in requests]), few),
+    }
+    return compared("commit", f"stream: {len(encoded):,} messages encoded", "messages", contenders, -(-repeats // 2))
+
+
+def _slices(queue: Measured[StreamTree], encoded: pa.BinaryArray, repeats: int) -> list[Row]:
+    """Measure witnesses of one message and slices of many: made, and verified with their certification."""
+    stream = queue.state
+    begin, end = stream.messages.begin, stream.messages.end
+    roots = {OTHER_ID: stream.root}
+    state = state_tree({STREAMS: streams_tree(roots)}, NOW)
+    root = digest(state)
+    certification = Certification(1, root, SUBNET.sign(certification_message(root)))
+    places = some_of(begin, end, ONE_BY_ONE).tolist()
+
+    def prove_each() -> None:
+        for place in places:
+            stream.witness(place, place + 1, encoded[place : place + 1])
+
+    def made(first: int, last: int) -> bytes:
+        shown = streams_witness(roots, OTHER_ID, stream.witness(first, last, encoded[first:last]))
+        payload, witness = split_hash_tree(prune(state_tree({STREAMS: shown}, NOW), [[STREAMS]]))
+        return encode_certified_stream_slice(build_certified_stream_slice(payload, witness, certification))
+
+    def read(data: bytes) -> object:
+        return decode_certified_stream(OTHER_ID, SUBNET_ID, data, SUBNET.public_key())
+
+    proving = take_turns({OURS: timed(prove_each)}, repeats)[OURS]
+    rows = [queue.against_rebuild("stream: witness of one message", proving, len(places))]
+    for count in sorted({1, min(SLICE_MESSAGES, end - begin)}):
+        first = (begin + end - count) // 2
+        data = made(first, first + count)
+        works: list[tuple[str, str, Callable[[], object]]] = [
+            ("prove", "made and checked", partial(made, first, first + count)),
+            ("verify", "decoded and verified, signature included", partial(read, data)),
+        ]
+        for part, what, work in works:
+            name = f"slice of {count} message{'s' * (count > 1)}, {what}"
+            rows.append(compared(part, name, "messages", {OURS: (timed(work), count)}, repeats))
+    return rows
+
+
+def _signatures(repeats: int) -> list[Row]:
+    message = certification_message(bytes(32))
+    key, signature = SUBNET.public_key(), SUBNET.sign(message)
+    hashed = -G1Point.hash_to_curve(message, DOMAIN_SEPARATION_TAG)
+    points = [G1Point.from_compressed_bytes(signature), hashed], [G2Point(), G2Point.from_compressed_bytes(key)]
+    dealing = deal(SUBNET, THRESHOLD, SIGNERS, seeded_coefficients(b"benchmark", THRESHOLD))
+    shares = [(index, share.sign(message)) for index, share in enumerate(dealing.secrets[:THRESHOLD], 1)]
+    require_same(combine(shares, THRESHOLD), signature, "combined signature")
+    require_same(GT.pairing_check(*points), True, "pairing")
+
+    def several(work: Callable[[], object]) -> tuple[Clocked, int]:
+        def repeated() -> None:
+            for _ in range(SIGNATURES):
+                work()
+
+        return timed(repeated), SIGNATURES
+
+    verified: Contenders = {
+        OURS: several(lambda: verify(signature, message, key)),
+        "its pairing alone": several(lambda: GT.pairing_check(*points)),
+    }
+    combined: Contenders = {OURS: several(lambda: combine(shares, THRESHOLD))}
+    return [
+        compared("sign", "BLS: signature", "signatures", {OURS: several(lambda: SUBNET.sign(message))}, repeats),
+        compared("sign", f"BLS: {THRESHOLD} shares combined", "signatures", combined, repeats),
+        compared("verify", "BLS: signature", "signatures", verified, repeats),
+    ]
+
+
+def _certificate(repeats: int, node: str | None) -> Row:
+    """Measure a certificate with a delegation: two signatures."""
+    canister = _canister(7)
+    contents = {b"canister": {_canister(number): {b"certified_data": bytes(32)} for number in range(100)}}
+    shown = prune(state_tree(contents, NOW), [(b"time",), (b"canister", canister, b"certified_data")])
+    subnets = {SUBNET_ID: SubnetRecord(SUBNET.public_key(), ((_canister(0), _canister(99)),))}
+    delegation = delegate(subnets, SUBNET_ID, NOW, ROOT.sign, canister_id=canister)
+    data = encode_certificate(certify(shown, SUBNET.sign, delegation))
+    root_key = ROOT.public_key()
+
+    def verified() -> None:
+        for _ in range(SIGNATURES):
+            verify_certificate(data, root_key, canister_id=canister)
+
+    contenders: Contenders = {OURS: (timed(verified), SIGNATURES)}
+    with contextlib.ExitStack() as stack:
+        if node is not None:
+            work = {
+                "certificate": data.hex(),
+                "root_key": public_key_to_der(root_key).hex(),
+                "canister": canister.hex(),
+                "times": SIGNATURES,
+            }
+            contenders[IC] = (stack.enter_context(OtherVerifier(node, "certificate", work)).measure, SIGNATURES)
+        return compared("verify", "certificate with a delegation", "certificates", contenders, repeats)

@@ -1,0 +1,35 @@
+"""Spark for benchmarks: its workers must be able to import the workloads, which no installed package holds."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import shutil
+import tempfile
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from causeway.pipeline.session import open_session
+from causeway.programs.own import archive
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def open_bench_session(master: str) -> SparkSession:
+    """Open the Spark session of this process and give the package ``benchmarks`` to its workers.
+
+    Raises:
+        InvalidInput: as ``causeway.pipeline.session.open_session``.
+    """
+    session = open_session(master)
+    session.sparkContext.addPyFile(str(_archive()))
+    return session
+
+
+@functools.cache
+def _archive() -> Path:
+    """Return the archive of this package's modules; it goes when the process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="causeway-benchmarks-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return archive(ROOT, sorted(Path(__file__).parent.rglob("*.py")), folder)

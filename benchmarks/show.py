@@ -1,0 +1,82 @@
+"""Results of benchmarks as tables for people."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from benchmarks.cycles.show import cycles
+from benchmarks.proofs.show import proofs
+
+MIB = 2**20
+
+
+def render(result: dict[str, Any]) -> RenderableType:
+    """Return what ``bench_rounds``, ``bench_floor``, ``bench_proofs`` or ``bench_cycles`` gave as what rich prints."""
+    shown = {"rounds": _rounds, "floor": _floor, "proofs": proofs, "cycles": cycles}[result["benchmark"]](result)
+    return Group(shown, Text(_machine(result), style="dim"))
+
+
+def _rounds(result: dict[str, Any]) -> RenderableType:
+    table = Table(title="One round, commit included", title_justify="left")
+    for name in (
+        "messages",
+        "",
+        "median s",
+        "least s",
+        "messages/s",
+        "processor s",
+        "peak MiB",
+        "times ours",
+        "same result",
+    ):
+        table.add_column(name, justify="left" if name in ("", "same result") else "right")
+    notes = []
+    for size in result["sizes"]:
+        for name, figures in size["figures"].items():
+            ratio = figures.get("ratio")
+            table.add_row(
+                f"{size['messages']:,}" if ratio is None else "",
+                name,
+                f"{figures['median_seconds']:.3f}",
+                f"{figures['min_seconds']:.3f}",
+                f"{figures['messages_per_second']:,}",
+                f"{figures['median_processor_seconds']:.3f}",
+                f"{figures['peak_bytes'] // MIB:,}",
+                "" if ratio is None else f"{ratio:.1f}",
+                "" if ratio is None else "yes" if figures["equal"] else "NO: " + ", ".join(figures["different_tables"]),
+            )
+        table.add_section()
+        note = f"{size['messages']:,} messages: {size['partitions']} partitions"
+        note += f", Java took {size['java_peak_bytes'] // MIB:,} MiB besides"
+        if size["left_out"]:
+            note += f"; left out for want of memory: {', '.join(size['left_out'])} (--force runs them)"
+        notes.append(Text(note, style="dim"))
+    return Group(table, *notes)
+
+
+def _floor(result: dict[str, Any]) -> RenderableType:
+    title = f"A tick with {result['workload']['messages']:,} messages, {result['ticks']} ticks, milliseconds"
+    table = Table(title=title, title_justify="left")
+    table.add_column("")
+    for name in ("median", "95 % below", "least", "most"):
+        table.add_column(name, justify="right")
+    names = {"in_process": "in process", "spark_1": "Spark, 1 partition", "spark_2": "Spark, 2 partitions"}
+    for name, figures in result["figures"].items():
+        columns = ("median_ms", "p95_ms", "min_ms", "max_ms")
+        table.add_row(names.get(name, name), *(f"{figures[column]:.1f}" for column in columns))
+    return table
+
+
+def _machine(result: dict[str, Any]) -> str:
+    about = result["machine"]
+    packages = ", ".join(f"{name} {version}" for name, version in about["packages"].items())
+    load = "" if about["load_before"] is None else f", load before {about['load_before']}"
+    master = f"; master {result['master']}" if "master" in result else ""
+    return (
+        f"{about['processor']}, {about['cores']} cores, {about['memory_bytes'] // 2**30} GiB, {about['system']}{load}; "
+        f"Python {about['python']}, {packages}{master}"
+    )

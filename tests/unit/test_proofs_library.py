@@ -1,0 +1,65 @@
+"""The proofs library's doors: its public names are there, and it needs nothing of Causeway but its ground."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import causeway.proofs as library
+
+FOLDER = Path(library.__file__).parent
+FAMILIES = sorted(path.name for path in FOLDER.iterdir() if (path / "__init__.py").exists() and path.name != "wire")
+GROUND = {"causeway", "causeway.model", "causeway.model.errors", "causeway.model.ledger", "causeway.model.order"}
+HEAVY = ("numpy", "pyarrow", "pydantic", "google.protobuf", "cryptography", "scalecodec", "pyspark")
+
+
+def loaded_by(statement: str) -> set[str]:
+    """Return the modules that a fresh Python has loaded after a statement."""
+    told = subprocess.run(
+        [sys.executable, "-c", f"import json, sys; {statement}; print(json.dumps(list(sys.modules)))"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(json.loads(told.stdout))
+
+
+def test_every_family_is_named_in_the_librarys_docstring() -> None:
+    assert library.__doc__ is not None
+    for family in FAMILIES:
+        assert f"``{family}``" in library.__doc__
+
+
+@pytest.mark.parametrize("name", ["", *FAMILIES])
+def test_public_names_are_there_and_hide_no_module(name: str) -> None:
+    module = importlib.import_module(".".join(["causeway.proofs", name]).rstrip("."))
+    files = {path.stem for path in (FOLDER / name).glob("*.py")}
+    for public in module.__all__:
+        value = getattr(module, public)
+        assert public not in files or value.__name__ == f"{module.__name__}.{public}"
+    imported = {
+        alias.asname or alias.name
+        for node in ast.parse(Path(module.__file__ or "").read_text()).body
+        if isinstance(node, ast.ImportFrom) and node.module != "__future__"
+        for alias in node.names
+    }
+    assert set(module.__all__) == imported
+
+
+def test_the_door_itself_is_cheap() -> None:
+    loaded = loaded_by("import causeway.proofs")
+    assert not loaded.intersection(HEAVY)
+    assert not [name for name in loaded if name.startswith(tuple(f"causeway.proofs.{family}" for family in FAMILIES))]
+
+
+def test_all_families_together_need_nothing_else_of_causeway() -> None:
+    loaded = loaded_by(f"from causeway.proofs import {', '.join(FAMILIES)}")
+    ours = {name for name in loaded if name == "causeway" or name.startswith("causeway.")}
+    assert {name for name in ours if not name.startswith("causeway.proofs")} <= GROUND
+    assert "pyspark" not in loaded
