@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from causeway.cli.outcome import relayed, waiting
 from causeway.model.errors import InvalidInput
-from causeway.network.relays import backlogs, relayers
 from causeway.pipeline import bucket
+from causeway.service.ibc.carriers import backlogs, relayers
 from tests.pipeline.test_ic_networks import call, opened, program, rows, send
 
 BASE = '[network]\nprotocol = "ibc"\nexecutor = "in_process"\npartitions = 3\n'

@@ -15,7 +15,7 @@ from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.client import second_header
 from causeway.protocols.ibc.context import Context
 from causeway.service.faults import Faults, FaultSettings
-from causeway.service.relayer import ReadLane, State, Submit
+from causeway.service.ibc.relayer import ReadLane, State, Submit
 from tests.service.lakes import ENDS, OTHER, Lakes, both
 
 
@@ -311,7 +311,7 @@ def test_the_target_is_looked_at_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 def test_a_long_history_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
-    monkeypatch.setattr("causeway.service.views.MOST_RANGES", 2)
+    monkeypatch.setattr("causeway.service.ibc.views.MOST_RANGES", 2)
     with both(tmp_path, calls=0, options=f'order = "{order}"') as lakes:
         for _ in range(5):
             for target in ENDS:

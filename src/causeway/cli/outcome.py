@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from causeway.cli.watch import Watch
-from causeway.network.relays import Backlog, backlogs, relayers
+from causeway.service.ibc.carriers import Backlog, backlogs, relayers
 
 if TYPE_CHECKING:
     from causeway.network.network import Network

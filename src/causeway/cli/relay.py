@@ -18,8 +18,8 @@ from causeway.model.errors import InvalidInput
 
 if TYPE_CHECKING:
     from causeway.service.faults import FaultSettings
-    from causeway.service.relay_plan import RelaySettings
-    from causeway.service.relaying import Pacing, Progress
+    from causeway.service.ibc.relay_plan import RelaySettings
+    from causeway.service.ibc.relaying import Pacing, Progress
 
 TO = ("both", "a", "b")
 
@@ -59,8 +59,8 @@ def command(
     [bold]Example[/bold]: causeway relay http://127.0.0.1:8421 http://127.0.0.1:8422 --once
     """
     from causeway.service.faults import FaultSettings
-    from causeway.service.relay_plan import RelaySettings
-    from causeway.service.relaying import Pacing
+    from causeway.service.ibc.relay_plan import RelaySettings
+    from causeway.service.ibc.relaying import Pacing
 
     if to not in TO:
         raise InvalidInput(f"--to: {to!r}; allowed: {', '.join(TO)}")
@@ -101,9 +101,9 @@ async def _relay(
     metrics_port: int | None,
     view: _View,
 ) -> list[Progress]:
-    from causeway.service.client import LakeClient, ServiceError
-    from causeway.service.relay_metrics import serve_metrics
-    from causeway.service.relaying import Relaying, directions_between
+    from causeway.service.ibc.client import LakeClient, ServiceError
+    from causeway.service.ibc.relay_metrics import serve_metrics
+    from causeway.service.ibc.relaying import Relaying, directions_between
 
     async with LakeClient(urls[0]) as a, LakeClient(urls[1]) as b:
         try:

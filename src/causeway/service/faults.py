@@ -9,7 +9,7 @@ import random
 from dataclasses import dataclass, field
 
 from causeway.model.errors import InvalidInput
-from causeway.service.relayer import Submit
+from causeway.service.ibc.relayer import Submit
 
 KINDS = ("loss", "delay", "duplicate")
 

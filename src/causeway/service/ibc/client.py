@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from causeway.model.errors import CausewayError, InvalidInput
-from causeway.service.lanes import LaneView, lane_view
+from causeway.service.ibc.lanes import LaneView, lane_view
 
 MAX_ANSWER_BYTES = 128 << 20
 """Longest answer that is read: a hundred packets of the default limit, hexadecimal, with their proofs."""

@@ -12,11 +12,11 @@ from typing import Any
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
-from causeway.service.client import LakeClient, ServiceError
 from causeway.service.faults import Faults, FaultSettings
-from causeway.service.lanes import Rules, rules_of
-from causeway.service.relay_plan import RelaySettings
-from causeway.service.relayer import (
+from causeway.service.ibc.client import LakeClient, ServiceError
+from causeway.service.ibc.lanes import Rules, rules_of
+from causeway.service.ibc.relay_plan import RelaySettings
+from causeway.service.ibc.relayer import (
     Direction,
     Passed,
     ReadHeader,
