@@ -12,7 +12,8 @@ import pytest
 from causeway.model.errors import InvalidInput
 from causeway.network.scenario import load_scenario
 from causeway.service.faults import Faults, FaultSettings
-from causeway.service.ibc.client import LakeClient, Refused, ServiceError
+from causeway.service.http_client import Refused, ServiceError
+from causeway.service.ibc.client import LakeClient
 from causeway.service.ibc.relayer import Submit
 from causeway.service.ibc.relaying import directions_between, relayer_number
 from tests.service.lakes import scenario_text

@@ -1,82 +1,38 @@
-"""The client of a served lake: each question of a relay process as a request, with bounds on time and size."""
+"""The client of a served lake of zones: each question of a relay process as a request."""
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Callable, Mapping
-from typing import Any, Self, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
-import httpx
-
-from causeway.model.errors import CausewayError, InvalidInput
+from causeway.service.http_client import ServiceClient, path_part
 from causeway.service.ibc.lanes import LaneView, lane_view
 
-MAX_ANSWER_BYTES = 128 << 20
-"""Longest answer that is read: a hundred packets of the default limit, hexadecimal, with their proofs."""
 
-FIRST_PAUSE = 0.2
-"""Seconds before a request is tried again; twice as long each time."""
-
-Answer = TypeVar("Answer")
-
-RETRIED = {502, 503, 504}
-
-
-class ServiceError(CausewayError):
-    """A served lake cannot be reached, or does not answer as it should; the text says which and how."""
-
-
-class Refused(ServiceError):
-    """A served lake refuses a request: it says why."""
-
-
-class LakeClient:
-    """The endpoints of one served lake. ``seconds``: how long an answer may take; ``tries``: of a request in all."""
-
-    def __init__(
-        self, url: str, *, seconds: float = 10.0, tries: int = 4, transport: httpx.AsyncBaseTransport | None = None
-    ) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise InvalidInput(f"{url}: no address of a served lake; write it as http://HOST:PORT")
-        self.url = url.rstrip("/")
-        self._seconds, self._tries = seconds, tries
-        self._client = httpx.AsyncClient(base_url=self.url, timeout=httpx.Timeout(seconds), transport=transport)
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self._client.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *failure: object) -> None:
-        await self.close()
-
-    async def status(self) -> dict[str, Any]:
-        """Return what the network is, and how far it has come."""
-        return await self._ask("GET", "/v1/status")
+class LakeClient(ServiceClient):
+    """The addresses of one served lake of zones."""
 
     async def lane(self, chain: str, remote: str, packets_from: int = 0, receipts_from: int = 0) -> LaneView:
         """Return both queues that a chain has for ``remote``, and its client of it, at its last height.
 
         Of entries below ``packets_from`` and ``receipts_from`` nothing is told.
         """
-        path = f"/v1/chains/{_part(chain)}/queues/{_part(remote)}"
+        path = f"/v1/chains/{path_part(chain)}/queues/{path_part(remote)}"
         query = {"packets_from": packets_from, "receipts_from": receipts_from}
-        return self._understood(path, lane_view, await self._ask("GET", path, query))
+        return self.understood(path, lane_view, await self.ask("GET", path, query))
 
     async def header(self, chain: str, height: int) -> bytes:
         """Return the signed header of a chain at a height."""
-        path = f"/v1/chains/{_part(chain)}/header"
-        content = await self._ask("GET", path, {"height": height})
-        return self._understood(path, lambda found: bytes.fromhex(found["signed_header"]), content)
+        path = f"/v1/chains/{path_part(chain)}/header"
+        content = await self.ask("GET", path, {"height": height})
+        return self.understood(path, lambda found: bytes.fromhex(found["signed_header"]), content)
 
     async def proofs(self, chain: str, height: int, keys: tuple[bytes, ...]) -> list[tuple[bytes, bytes] | None]:
         """Return value and proof of each key in the store of a chain at a height, None where there is nothing."""
-        path = f"/v1/chains/{_part(chain)}/proofs"
+        path = f"/v1/chains/{path_part(chain)}/proofs"
         body = json.dumps({"height": height, "keys": [key.hex() for key in keys]}).encode()
-        content = await self._ask("POST", path, body=body, again=True)
+        content = await self.ask("POST", path, body=body, again=True)
 
         def read(found: Mapping[str, Any]) -> list[tuple[bytes, bytes] | None]:
             rows = found["proofs"]
@@ -87,121 +43,35 @@ class LakeClient:
                 for row in rows
             ]
 
-        return self._understood(path, read, content)
+        return self.understood(path, read, content)
 
     async def packets(self, chain: str, remote: str, height: int, first: int, count: int) -> list[bytes]:
         """Return the values of packets from index ``first`` on, without a gap, at most ``count``."""
-        path = f"/v1/chains/{_part(chain)}/queues/{_part(remote)}/send"
-        content = await self._ask("GET", path, {"height": height, "first": first, "count": count})
+        path = f"/v1/chains/{path_part(chain)}/queues/{path_part(remote)}/send"
+        content = await self.ask("GET", path, {"height": height, "first": first, "count": count})
 
         def read(found: Mapping[str, Any]) -> list[bytes]:
             rows = found["entries"]
             unbroken = [row for place, row in enumerate(rows) if row["index"] == first + place]
             return [bytes.fromhex(row["value"]) for row in unbroken]
 
-        return self._understood(path, read, content)
-
-    async def submit(self, chain: str, relayer: int, transaction: bytes, wait: int) -> tuple[int, int | None]:
-        """Submit a transaction; return its ticket, and the height of the block that has it after ``wait`` seconds."""
-        path = f"/v1/chains/{_part(chain)}/transactions"
-        content = await self._ask("POST", path, {"relayer": relayer, "wait": wait}, transaction, seconds=wait)
-        return self._understood(path, _ticket, content)
-
-    async def height_of(self, ticket: int, wait: int) -> int | None:
-        """Return the height of the block that has what a ticket was given for, None if none has after ``wait``
-        seconds."""
-        path = f"/v1/tickets/{ticket}"
-        content = await self._ask("GET", path, {"wait": wait}, seconds=wait)
-        return self._understood(path, _ticket, content)[1]
+        return self.understood(path, read, content)
 
     async def account(self, chain: str, relayer: int) -> dict[str, int]:
         """Return a relayer's fee account with a chain; empty before its first transaction."""
-        path = f"/v1/chains/{_part(chain)}/relayers"
-        content = await self._ask("GET", path)
+        path = f"/v1/chains/{path_part(chain)}/relayers"
+        content = await self.ask("GET", path)
 
         def read(found: Mapping[str, Any]) -> dict[str, int]:
             rows = [row for row in found["relayers"] if row.get("number") == relayer]
             return {name: int(value) for row in rows for name, value in row.items() if name != "number"}
 
-        return self._understood(path, read, content)
+        return self.understood(path, read, content)
 
     async def refusals(self, chain: str, height: int, relayer: int) -> dict[str, int]:
         """Return how many calls of a relayer were refused in the block of a height, by the error's name."""
-        path = f"/v1/chains/{_part(chain)}/refusals"
-        content = await self._ask("GET", path, {"height": height, "relayer": relayer})
-        return self._understood(
+        path = f"/v1/chains/{path_part(chain)}/refusals"
+        content = await self.ask("GET", path, {"height": height, "relayer": relayer})
+        return self.understood(
             path, lambda found: {str(name): int(count) for name, count in found["refused"].items()}, content
         )
-
-    async def _ask(
-        self,
-        method: str,
-        path: str,
-        query: Mapping[str, int] | None = None,
-        body: bytes | None = None,
-        *,
-        again: bool = False,
-        seconds: float = 0.0,
-    ) -> dict[str, Any]:
-        """Make a request, and again when it fails in a way that may pass.
-
-        A request that changes something is made again only if it never reached the lake, or the lake said so.
-        """
-        pause = FIRST_PAUSE
-        for tried in range(1, self._tries + 1):
-            try:
-                return await self._once(method, path, query, body, seconds)
-            except httpx.HTTPError as error:
-                safe = method == "GET" or again or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
-                if tried == self._tries or not safe:
-                    raise ServiceError(f"{self.url}{path}: {str(error) or type(error).__name__}") from None
-            except _ComeAgain as error:
-                if tried == self._tries:
-                    raise ServiceError(f"{self.url}{path}: {error}") from None
-            await asyncio.sleep(pause)
-            pause *= 2
-        raise AssertionError("a request is tried once at least")
-
-    async def _once(
-        self, method: str, path: str, query: Mapping[str, int] | None, body: bytes | None, seconds: float
-    ) -> dict[str, Any]:
-        timeout = httpx.Timeout(self._seconds + seconds)
-        async with self._client.stream(method, path, params=query, content=body, timeout=timeout) as response:
-            pieces: list[bytes] = []
-            size = 0
-            async for piece in response.aiter_bytes():
-                size += len(piece)
-                if size > MAX_ANSWER_BYTES:
-                    raise ServiceError(f"{self.url}{path}: the answer has more than {MAX_ANSWER_BYTES} bytes")
-                pieces.append(piece)
-        try:
-            content = json.loads(b"".join(pieces))
-        except (ValueError, RecursionError):
-            content = None
-        if not isinstance(content, dict):
-            raise ServiceError(f"{self.url}{path}: status {response.status_code}, and no JSON object: no served lake")
-        if response.status_code in RETRIED:
-            raise _ComeAgain(str(content.get("text", response.status_code)))
-        if response.status_code >= 400:
-            raise Refused(f"{self.url}{path}: {content.get('error')}: {content.get('text')}")
-        return content
-
-    def _understood(self, path: str, read: Callable[[dict[str, Any]], Answer], content: dict[str, Any]) -> Answer:
-        try:
-            return read(content)
-        except (KeyError, ValueError, TypeError) as error:
-            raise ServiceError(f"{self.url}{path}: not the answer that was to come: {error}") from None
-
-
-class _ComeAgain(Exception):
-    """The lake cannot answer now."""
-
-
-def _ticket(content: Mapping[str, Any]) -> tuple[int, int | None]:
-    height = content["height"]
-    return int(content["ticket"]), None if height is None else int(height)
-
-
-def _part(name: str) -> str:
-    """Return a chain's name as a part of a path."""
-    return "".join(f"%{byte:02X}" if chr(byte) in "#[]<>+%?/" else chr(byte) for byte in name.encode())
