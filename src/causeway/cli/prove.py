@@ -10,11 +10,11 @@ import typer
 from rich.text import Text
 
 from causeway.cli import shell
-from causeway.cli.declared import declared, merged, parts, refuse_others
+from causeway.cli.declared import Command, declared, merged, parts, refuse_others
 from causeway.cli.watch import results, waiting
 from causeway.model.errors import InvalidInput
 from causeway.model.text import readable
-from causeway.protocols.command_options import FileOption
+from causeway.protocols.command_options import CommandOption, FileOption
 
 
 def _command(
@@ -31,15 +31,15 @@ def _command(
     from causeway.network.opened import open_lake
     from causeway.proving.prover import prover_of
 
-    files: dict[FileOption, Path | None] = {option: given[option.name] for option in FILES}
+    files: dict[FileOption, Path | None] = {option: given[option.name] for option in _files()}
     places = [path for path in (out, *files.values()) if path is not None]
     if len(set(places)) < len(places):
-        flags = ", ".join(("--out", *(option.flag for option in FILES)))
+        flags = ", ".join(("--out", *(option.flag for option in files)))
         raise InvalidInput(f"{flags}: name a file of its own for each")
     with waiting("Reading"):
         opened = open_lake(lake)
         prover = prover_of(opened)
-        refuse_others(given, (*OPTIONS, *FILES), (*prover.options, *prover.files), opened.protocol)
+        refuse_others(given, (*_options(), *files), (*prover.options, *prover.files), opened.protocol)
         proved = prover.prove(opened, height, given)
     written = [(out, proved.document)]
     written += [(path, proved.beside[option.name]) for option, path in files.items() if option.name in proved.beside]
@@ -60,8 +60,15 @@ def _command(
     return shell.OK
 
 
-_PROVERS = parts("prover")
-OPTIONS = merged([prover.options for prover in _PROVERS])
-FILES = list({option.name: option for prover in _PROVERS for option in prover.files}.values())
+def _options() -> list[CommandOption]:
+    return merged([prover.options for prover in parts("prover")])
 
-command = declared(_command, "\n\n".join(prover.about for prover in _PROVERS), {"lake": OPTIONS, "out": FILES})
+
+def _files() -> list[FileOption]:
+    return list({option.name: option for prover in parts("prover") for option in prover.files}.values())
+
+
+def build() -> Command:
+    """Return the command, with the options of all protocols whose lakes proofs can be taken out of."""
+    about = "\n\n".join(prover.about for prover in parts("prover"))
+    return declared(_command, about, {"lake": _options(), "out": _files()})

@@ -13,9 +13,10 @@ from rich.live import Live
 from rich.table import Table
 
 from causeway.cli import shell
-from causeway.cli.declared import declared, merged, parts, refuse_others
+from causeway.cli.declared import Command, declared, merged, parts, refuse_others
 from causeway.cli.watch import notes, results
 from causeway.model.errors import InvalidInput
+from causeway.protocols.command_options import CommandOption
 
 if TYPE_CHECKING:
     from causeway.service.relay import Journey, Progress
@@ -69,7 +70,7 @@ async def _relay(a: str, b: str, journey: Journey, once: bool, view: _View) -> S
     from causeway.service.relay import relay_between
 
     protocol, relay = await relay_between(a, b)
-    refuse_others(journey.options, OPTIONS, relay.options, protocol)
+    refuse_others(journey.options, _options(), relay.options, protocol)
     async with relay.between(a, b, journey, view.update) as relaying:
         view.columns, view.progress = relay.columns, relaying.progress
         loop = asyncio.get_running_loop()
@@ -119,7 +120,10 @@ class _View:
             self._live.stop()
 
 
-_RELAYS = parts("relay")
-OPTIONS = merged([relay.options for relay in _RELAYS])
+def _options() -> list[CommandOption]:
+    return merged([relay.options for relay in parts("relay")])
 
-command = declared(_command, "\n\n".join(relay.about for relay in _RELAYS), {"connection": OPTIONS})
+
+def build() -> Command:
+    """Return the command, with the options of all protocols that have such a process."""
+    return declared(_command, "\n\n".join(relay.about for relay in parts("relay")), {"connection": _options()})

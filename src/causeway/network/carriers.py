@@ -14,7 +14,8 @@ from causeway.protocols.registry import protocol
 class Carried:
     """What is told of carriers after a run.
 
-    ``content``: what ``--json`` prints of them; ``lines``: what a person reads. Both are empty where the protocol has no carriers, or where they did nothing and left nothing.
+    ``content``: what ``--json`` prints of them; ``lines``: what a person reads. Both are empty where the protocol has
+    no carriers, or where they did nothing and left nothing.
     """
 
     content: Mapping[str, Any] = field(default_factory=dict)
