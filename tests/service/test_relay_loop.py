@@ -151,7 +151,9 @@ def test_a_batch_waits_for_more_but_not_for_ever(tmp_path: Path) -> None:
 def test_lost_late_and_doubled_transactions_cost_fees_alone(tmp_path: Path, seed: int) -> None:
     with both(tmp_path / "faulty", calls=12) as lakes, both(tmp_path / "alone", calls=12) as alone:
         alone.until_idle()
-        faults = {target: Faults(FaultSettings(0.3, 2, 0.3), f"{seed}/{target}") for target in ENDS}
+        faults: dict[str, Faults[Submit]] = {
+            target: Faults(FaultSettings(0.3, 2, 0.3), f"{seed}/{target}") for target in ENDS
+        }
 
         def relay(target: str) -> bool:
             def submit(step: Submit) -> None:

@@ -55,7 +55,7 @@ def test_faults_follow_from_the_seed() -> None:
     sent = [Submit("a", "left", bytes([number]), 0, 1, False) for number in range(100)]
 
     def run(seed: str) -> list[list[int]]:
-        faults = Faults(settings, seed)
+        faults: Faults[Submit] = Faults(settings, seed)
         return [[copy.transaction[0] for copy in faults.applied(one)] for one in sent]
 
     assert run("1") == run("1") != run("2")

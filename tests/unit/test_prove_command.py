@@ -345,7 +345,7 @@ def test_only_ibc_has_such_proofs(cli: Run, tmp_path: Path) -> None:
     assert cli("prove", "ic", *place) == (
         2,
         "",
-        "causeway: lake: ic is of the protocol ic; proofs can be taken only out of one of ibc\n",
+        "causeway: lake: ic is of the protocol ic; proofs can be taken only from lakes of ibc\n",
     )
     assert cli("prove", "none", *place) == (2, "", "causeway: lake: none holds no lake (no lake.json)\n")
 

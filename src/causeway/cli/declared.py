@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from causeway.model.errors import InvalidInput
-from causeway.protocols.command_options import CommandOption, Declared
+from causeway.protocols.command_options import CommandOption, DeclaredOption
 from causeway.protocols.registry import names, protocol
 
 Command = Callable[..., int]
@@ -22,7 +22,7 @@ def parts(field: str) -> list[Any]:
     return [protocol(name).part(field) for name in names(field)]
 
 
-def declared(command: Command, help_text: str, after: Mapping[str, Iterable[Declared]]) -> Command:
+def declared(command: Command, help_text: str, after: Mapping[str, Iterable[DeclaredOption]]) -> Command:
     """Return a command whose ``**keywords`` are the options declared; ``after``: those that stand after a parameter.
 
     ``help_text``: what the command says of itself.
@@ -61,7 +61,7 @@ def merged(declared_by: Sequence[Sequence[CommandOption]]) -> list[CommandOption
 
 
 def refuse_others(
-    given: Mapping[str, Any], declared: Iterable[Declared], own: Iterable[Declared], protocol_name: str
+    given: Mapping[str, Any], declared: Iterable[DeclaredOption], own: Iterable[DeclaredOption], protocol_name: str
 ) -> None:
     """Refuse what is given of the options declared by any protocol that are none of one protocol's ``own``.
 
@@ -70,12 +70,12 @@ def refuse_others(
     """
     known = {option.name for option in own}
     for option in declared:
-        unset = option.default if isinstance(option, CommandOption) else None
-        if option.name not in known and given[option.name] not in (unset, False):
+        value, unset = given[option.name], option.default if isinstance(option, CommandOption) else None
+        if option.name not in known and value is not False and value != unset:
             raise InvalidInput(f"{option.flag}: no option for lakes of {protocol_name}")
 
 
-def _parameter(option: Declared) -> inspect.Parameter:
+def _parameter(option: DeclaredOption) -> inspect.Parameter:
     if not isinstance(option, CommandOption):
         info = typer.Option(option.flag, metavar="FILE", help=option.help, show_default=False)
         return _keyword(option.name, Annotated[Path | None, info], None)

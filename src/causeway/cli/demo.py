@@ -130,7 +130,7 @@ def show(outcome: Outcome, findings: Findings, console: Console) -> None:
     console.print(_troubles(findings))
     place = escape(outcome.lake or "")
     console.print("\n[bold]Look closer[/bold]")
-    for options in texts.CLOSER:
+    for options in texts.CLOSER_LOOKS:
         console.print(f"  causeway state {place} {options}", soft_wrap=True)
     console.print("\n[bold]Summary[/bold]")
     for line in closing(outcome, findings):

@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from causeway.cli.watch import Watch
-from causeway.network.carriers import Carried, carried
+from causeway.network.carriers import CarrierSummary, carrier_summary
 
 if TYPE_CHECKING:
     from causeway.network.network import Network
@@ -38,7 +38,7 @@ class Outcome:
     stalled: bool = False
     finished: bool = False
     lost_because: Mapping[str, int] = field(default_factory=dict)
-    carried: Carried = field(default_factory=Carried)
+    carriers: CarrierSummary = field(default_factory=CarrierSummary)
 
     @property
     def broken(self) -> dict[str, int]:
@@ -76,7 +76,7 @@ class Outcome:
             "heights": self.heights,
             **self.counts,
             "lost_because": dict(self.lost_because),
-            **self.carried.content,
+            **self.carriers.content,
             "root": self.root,
             "seconds": round(self.seconds["run"], 3),
             "setup_seconds": round(self.seconds["setup"], 3),
@@ -116,7 +116,7 @@ def outcome_of(
         stalled=network.stalled,
         finished=(network.stalled or network.next_tick() is None) and not network.has_external,
         lost_because=summary["lost_because"],
-        carried=carried(network.lake, network.manifest),
+        carriers=carrier_summary(network.lake, network.manifest),
     )
 
 
@@ -158,7 +158,7 @@ def show(outcome: Outcome, console: Console) -> None:
         f"{outcome.counts['messages']:,} messages between chains, {moved}. "
         f"Peak memory {size(outcome.peak_memory_bytes)}."
     )
-    for line in outcome.carried.lines:
+    for line in outcome.carriers.lines:
         console.print(escape(line))
     if outcome.stalled:
         console.print(

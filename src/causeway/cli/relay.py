@@ -19,7 +19,7 @@ from causeway.model.errors import InvalidInput
 from causeway.protocols.command_options import CommandOption
 
 if TYPE_CHECKING:
-    from causeway.service.relay import Journey, Progress
+    from causeway.service.relay import Progress, RelayOptions
 
 TO = ("both", "a", "b")
 
@@ -49,15 +49,15 @@ def _command(
     **options: Any,
 ) -> int:
     from causeway.service.faults import FaultSettings
-    from causeway.service.relay import Journey
+    from causeway.service.relay import RelayOptions
 
     if to not in TO:
         raise InvalidInput(f"--to: {to!r}; allowed: {', '.join(TO)}")
     faults = FaultSettings.parse(fault)
-    journey = Journey(name, connection or (), to, poll, metrics_port, faults, seed, options)
+    wanted = RelayOptions(name, connection or (), to, poll, metrics_port, faults, seed, options)
     view = _View(as_json)
     with view:
-        progress = asyncio.run(_relay(a, b, journey, once, view))
+        progress = asyncio.run(_relay(a, b, wanted, once, view))
     if not as_json:
         results().print(view.table(progress))
     hopeless = [item for item in progress if item.hopeless]
@@ -66,12 +66,12 @@ def _command(
     return shell.BROKEN if hopeless else shell.OK
 
 
-async def _relay(a: str, b: str, journey: Journey, once: bool, view: _View) -> Sequence[Progress]:
+async def _relay(a: str, b: str, wanted: RelayOptions, once: bool, view: _View) -> Sequence[Progress]:
     from causeway.service.relay import relay_between
 
     protocol, relay = await relay_between(a, b)
-    refuse_others(journey.options, _options(), relay.options, protocol)
-    async with relay.between(a, b, journey, view.update) as relaying:
+    refuse_others(wanted.options, _options(), relay.options, protocol)
+    async with relay.between(a, b, wanted, view.update) as relaying:
         view.columns, view.progress = relay.columns, relaying.progress
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):

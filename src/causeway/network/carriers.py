@@ -11,7 +11,7 @@ from causeway.protocols.registry import protocol
 
 
 @dataclass(frozen=True)
-class Carried:
+class CarrierSummary:
     """What is told of carriers after a run.
 
     ``content``: what ``--json`` prints of them; ``lines``: what a person reads. Both are empty where the protocol has
@@ -22,11 +22,11 @@ class Carried:
     lines: Sequence[str] = ()
 
 
-Carriers = Callable[[Lake, Manifest], Carried]
+Carriers = Callable[[Lake, Manifest], CarrierSummary]
 """Sums up the carriers of one protocol at a committed height. The registry names it."""
 
 
-def carried(lake: Lake, manifest: Manifest) -> Carried:
+def carrier_summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
     """Return what is told of the carriers of a lake at a committed height, without Spark."""
     sum_up: Carriers | None = protocol(lake.about()["protocol"]).part("carriers")
-    return Carried() if sum_up is None else sum_up(lake, manifest)
+    return CarrierSummary() if sum_up is None else sum_up(lake, manifest)

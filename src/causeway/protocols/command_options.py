@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True)
-class Declared:
+class DeclaredOption:
     """What all of them have. ``name``: ``max_calls`` is ``--max-calls``; ``help``: what the option says of itself."""
 
     name: str
@@ -20,7 +20,7 @@ class Declared:
 
 
 @dataclass(frozen=True)
-class CommandOption(Declared):
+class CommandOption(DeclaredOption):
     """One option of a command.
 
     ``kind``: ``int``, ``float``, ``str`` or ``bool`` (off unless given). ``default``: what it is when it is not given,
@@ -38,7 +38,7 @@ class CommandOption(Declared):
 
 
 @dataclass(frozen=True)
-class FileOption(Declared):
+class FileOption(DeclaredOption):
     """An option that names a file to be written; ``verified_by``: the option by which ``causeway verify`` is given it,
     where it is.
     """

@@ -74,7 +74,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             prover="causeway.proving.ibc.prover:PROVER",
             endpoint="causeway.service.ibc.endpoint:IbcEndpoint",
             relay="causeway.service.ibc.relay_process:RELAY",
-            carriers="causeway.service.ibc.carriers:carried",
+            carriers="causeway.service.ibc.carriers:summary",
         ),
     )
 }

@@ -59,8 +59,8 @@ def prover_of(opened: OpenedLake) -> Prover:
     found: Prover | None = protocol(opened.protocol).part("prover")
     if found is None:
         raise InvalidInput(
-            f"lake: {opened.lake.storage.uri} is of the protocol {opened.protocol}; proofs can be taken only out of "
-            f"one of {' or '.join(names('prover'))}"
+            f"lake: {opened.lake.storage.uri} is of the protocol {opened.protocol}; proofs can be taken only from lakes "
+            f"of {' or '.join(names('prover'))}"
         )
     return found
 

@@ -16,7 +16,7 @@ GONE = "/birch-channel-2"
 
 CHAINS_WORD, PROGRAMS_WORD, LANES_WORD = "subnets", "canisters", "streams"
 
-CLOSER = ("--table lanes --chain atlas", "--table program_caller --height 10 --chain birch")
+CLOSER_LOOKS = ("--table lanes --chain atlas", "--table program_caller --height 10 --chain birch")
 """Options of ``causeway state`` that are worth a look."""
 
 EXPLAINED = {

@@ -61,7 +61,7 @@ class Relaying(Protocol):
 
 
 @dataclass(frozen=True)
-class Journey:
+class RelayOptions:
     """What a user says of a process, whatever the protocol.
 
     ``name``: of the account, or its number; ``only``: connections as ``CHAIN/REMOTE``, without any all; ``to``:
@@ -92,7 +92,7 @@ class Relay(Protocol):
     columns: tuple[str, ...]
 
     def between(
-        self, a: str, b: str, journey: Journey, report: Callable[[Progress], None]
+        self, a: str, b: str, wanted: RelayOptions, report: Callable[[Progress], None]
     ) -> AbstractAsyncContextManager[Relaying]:
         """Give the process between the lakes served at two addresses; ``report`` is called after every pass.
 

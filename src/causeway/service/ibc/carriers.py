@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from causeway.network.carriers import Carried
+from causeway.network.carriers import CarrierSummary
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.protocols.ibc.external import OUTSIDER
 from causeway.protocols.ibc.fees import COUNTS
@@ -33,15 +33,15 @@ class Backlog:
     age: int
 
 
-def carried(lake: Lake, manifest: Manifest) -> Carried:
+def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
     """Return what is told of the relayers of a lake at a height after a run (``network.carriers``)."""
     options = IbcOptions(**lake.about()["scenario"]["options"])
     accounts, left = relayers(lake, manifest, options.relayers), backlogs(lake, manifest)
     lines = [relayed(account) for account in accounts] + ([waiting(left)] if left else [])
     if not accounts:
-        return Carried({}, lines)
+        return CarrierSummary({}, lines)
     backlog = {"waiting": sum(item.waiting for item in left), "oldest": [asdict(item) for item in left[:LISTED]]}
-    return Carried({"relayers": accounts, "backlog": backlog}, lines)
+    return CarrierSummary({"relayers": accounts, "backlog": backlog}, lines)
 
 
 def relayers(lake: Lake, manifest: Manifest, names: Sequence[str]) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ from causeway.protocols.command_options import CommandOption
 
 if TYPE_CHECKING:
     from causeway.service.ibc.relaying import Relaying
-    from causeway.service.relay import Journey
+    from causeway.service.relay import RelayOptions
 
 
 class IbcRelay:
@@ -46,7 +46,9 @@ class IbcRelay:
     )
 
     @asynccontextmanager
-    async def between(self, a: str, b: str, journey: Journey, report: Callable[[Any], None]) -> AsyncIterator[Relaying]:
+    async def between(
+        self, a: str, b: str, wanted: RelayOptions, report: Callable[[Any], None]
+    ) -> AsyncIterator[Relaying]:
         """Give the process between two lakes, as ``service.relay.Relay`` says."""
         from causeway.service.http_client import ServiceError
         from causeway.service.ibc.client import LakeClient
@@ -54,10 +56,10 @@ class IbcRelay:
         from causeway.service.ibc.relay_plan import RelaySettings
         from causeway.service.ibc.relaying import Pacing, Relaying, directions_between
 
-        settings = RelaySettings(**{option.name: journey.options[option.name] for option in self.options})
+        settings = RelaySettings(**{option.name: wanted.options[option.name] for option in self.options})
         async with LakeClient(a) as at_a, LakeClient(b) as at_b:
             try:
-                directions, rules = await directions_between(at_a, at_b, journey.only, journey.to)
+                directions, rules = await directions_between(at_a, at_b, wanted.only, wanted.to)
             except ServiceError as error:
                 raise InvalidInput(str(error)) from None
             relaying = Relaying(
@@ -65,13 +67,13 @@ class IbcRelay:
                 directions,
                 rules,
                 settings,
-                Pacing(poll=journey.poll),
-                journey.name,
-                journey.faults,
-                journey.seed,
+                Pacing(poll=wanted.poll),
+                wanted.name,
+                wanted.faults,
+                wanted.seed,
                 report=report,
             )
-            with serve_metrics(relaying, journey.metrics_port):
+            with serve_metrics(relaying, wanted.metrics_port):
                 yield relaying
 
 
