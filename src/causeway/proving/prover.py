@@ -58,9 +58,9 @@ def prover_of(opened: OpenedLake) -> Prover:
     """
     found: Prover | None = protocol(opened.protocol).part("prover")
     if found is None:
+        where, known = opened.lake.storage.uri, " or ".join(names("prover"))
         raise InvalidInput(
-            f"lake: {opened.lake.storage.uri} is of the protocol {opened.protocol}; proofs can be taken only from lakes "
-            f"of {' or '.join(names('prover'))}"
+            f"lake: {where} is of the protocol {opened.protocol}; proofs can be taken only from lakes of {known}"
         )
     return found
 
