@@ -80,9 +80,9 @@ def command(
         f"[bold]{escape(lake)}[/bold]: {title} at height {manifest.height} (tick {manifest.tick}{escape(where)})"
     )
     _print(console, rows, _limit(limit, as_json))
-    filled = next((row["table"] for row in rows if row["rows"]), None) if table is None else None
-    if filled is not None:
-        console.print(f"Next: causeway state {escape(lake)} --table {filled}", soft_wrap=True)
+    if table is None and rows:
+        longest = max(rows, key=lambda row: row["rows"])["table"]
+        console.print(f"Next: causeway state {escape(lake)} --table {longest}", soft_wrap=True)
     return shell.OK
 
 
