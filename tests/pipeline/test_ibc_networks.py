@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from causeway.cli.outcome import relayed, waiting
 from causeway.model.errors import InvalidInput
-from causeway.network.relays import backlogs, relayers
 from causeway.pipeline import bucket
+from causeway.service.ibc.carriers import backlogs, relayed, relayers, waiting
 from tests.pipeline.test_ic_networks import call, opened, program, rows, send
 
 BASE = '[network]\nprotocol = "ibc"\nexecutor = "in_process"\npartitions = 3\n'

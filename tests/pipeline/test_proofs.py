@@ -9,12 +9,12 @@ import pytest
 
 from causeway.network.network import Network
 from causeway.network.opened import open_lake
-from causeway.network.proving import ZoneStore, store_at
 from causeway.pipeline.compaction import compact
 from causeway.proofs.ics23.proof_specs import PROOF_SPECS
 from causeway.proofs.ics23.range_proof import verify_range_proof
 from causeway.proofs.ics23.verify import verify_membership
 from causeway.protocols.ibc.keys import Purpose, index_key
+from causeway.proving.ibc.store import ZoneStore, store_at
 from tests.unit.ibc_lake import make_lake, scenario
 
 TICKS = 20

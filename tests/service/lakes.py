@@ -20,10 +20,9 @@ from causeway.model.ledger import Event, Kind
 from causeway.network.instances import program_state
 from causeway.network.scenario import load_scenario
 from causeway.protocols.ibc.keys import Purpose
-from causeway.service.lanes import lane_view, rules_of
-from causeway.service.node import Node, Pace
-from causeway.service.relay_plan import RelaySettings
-from causeway.service.relayer import (
+from causeway.service.ibc.lanes import lane_view, rules_of
+from causeway.service.ibc.relay_plan import RelaySettings
+from causeway.service.ibc.relayer import (
     Direction,
     Passed,
     ReadHeader,
@@ -34,7 +33,8 @@ from causeway.service.relayer import (
     Submit,
     relay,
 )
-from causeway.service.views import Views
+from causeway.service.ibc.views import Views
+from causeway.service.node import Node, Pace
 
 ENDS = {"left": "a", "right": "b"}
 OTHER = {"left": "right", "right": "left"}

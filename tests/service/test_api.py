@@ -19,9 +19,10 @@ from causeway.proofs.tendermint.update import decode_header_update
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.keys import Purpose, index_key
 from causeway.service.api import application
+from causeway.service.ibc.transactions import MAX_TRANSACTION_BYTES
+from causeway.service.ibc.views import MOST_KEYS
 from causeway.service.mempool import MOST_WAITING, Message, record
-from causeway.service.node import MAX_TRANSACTION_BYTES, NOTHING_LEFT, QUIET
-from causeway.service.views import MOST_KEYS
+from causeway.service.node import NOTHING_LEFT, QUIET
 from tests.service.lakes import Lakes, both
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from causeway.service.lanes import MOST_LISTED, Rules, lane_view
-from causeway.service.relay_plan import RelaySettings, work_between
-from causeway.service.relayer import ReadHeader, ReadProofs, State, Step
+from causeway.service.ibc.lanes import MOST_LISTED, Rules, lane_view
+from causeway.service.ibc.relay_plan import RelaySettings, work_between
+from causeway.service.ibc.relayer import ReadHeader, ReadProofs, State, Step
 from tests.service.lakes import Lakes, both
 
 ROOTS = dict.fromkeys(("root", "validators_hash", "next_validators_hash", "header_hash"), "00" * 32)

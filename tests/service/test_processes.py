@@ -16,8 +16,8 @@ from typing import Any
 import httpx
 
 from causeway.network.scenario import load_scenario
+from causeway.service.ibc.views import Views
 from causeway.service.node import Node, Pace
-from causeway.service.views import Views
 from tests.service.lakes import ENDS, OTHER, Lakes, scenario_text
 
 SECONDS = 120.0

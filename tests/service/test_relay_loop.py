@@ -15,7 +15,7 @@ from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.client import second_header
 from causeway.protocols.ibc.context import Context
 from causeway.service.faults import Faults, FaultSettings
-from causeway.service.relayer import ReadLane, State, Submit
+from causeway.service.ibc.relayer import ReadLane, State, Submit
 from tests.service.lakes import ENDS, OTHER, Lakes, both
 
 
@@ -151,7 +151,9 @@ def test_a_batch_waits_for_more_but_not_for_ever(tmp_path: Path) -> None:
 def test_lost_late_and_doubled_transactions_cost_fees_alone(tmp_path: Path, seed: int) -> None:
     with both(tmp_path / "faulty", calls=12) as lakes, both(tmp_path / "alone", calls=12) as alone:
         alone.until_idle()
-        faults = {target: Faults(FaultSettings(0.3, 2, 0.3), f"{seed}/{target}") for target in ENDS}
+        faults: dict[str, Faults[Submit]] = {
+            target: Faults(FaultSettings(0.3, 2, 0.3), f"{seed}/{target}") for target in ENDS
+        }
 
         def relay(target: str) -> bool:
             def submit(step: Submit) -> None:
@@ -311,7 +313,7 @@ def test_the_target_is_looked_at_first(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])
 def test_a_long_history_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str) -> None:
-    monkeypatch.setattr("causeway.service.views.MOST_RANGES", 2)
+    monkeypatch.setattr("causeway.service.ibc.views.MOST_RANGES", 2)
     with both(tmp_path, calls=0, options=f'order = "{order}"') as lakes:
         for _ in range(5):
             for target in ENDS:

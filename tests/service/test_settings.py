@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,12 @@ import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.network.scenario import load_scenario
-from causeway.service.client import LakeClient, Refused, ServiceError
 from causeway.service.faults import Faults, FaultSettings
-from causeway.service.relayer import Submit
-from causeway.service.relaying import directions_between, relayer_number
+from causeway.service.http_client import Refused, ServiceClient, ServiceError
+from causeway.service.ibc.client import LakeClient
+from causeway.service.ibc.relayer import Submit
+from causeway.service.ibc.relaying import directions_between, relayer_number
+from causeway.service.relay import relay_between
 from tests.service.lakes import scenario_text
 
 
@@ -52,7 +55,7 @@ def test_faults_follow_from_the_seed() -> None:
     sent = [Submit("a", "left", bytes([number]), 0, 1, False) for number in range(100)]
 
     def run(seed: str) -> list[list[int]]:
-        faults = Faults(settings, seed)
+        faults: Faults[Submit] = Faults(settings, seed)
         return [[copy.transaction[0] for copy in faults.applied(one)] for one in sent]
 
     assert run("1") == run("1") != run("2")
@@ -110,6 +113,24 @@ def test_directions_are_found_by_what_is_external() -> None:
 def test_lakes_that_do_not_go_together(other: dict[str, Any], error: str) -> None:
     with pytest.raises(InvalidInput, match=error):
         between(A, other)
+
+
+@pytest.mark.parametrize(
+    ("b", "error"),
+    [
+        ({"protocol": "ibc"}, "http://a is of the protocol ic, http://b of ibc: nothing can be carried between them"),
+        ({"protocol": "ic"}, "http://a: the lake is of the protocol ic; a process carries messages of ibc"),
+        ({}, "http://b/v1/status: names no protocol: no served lake"),
+    ],
+)
+def test_lakes_whose_messages_no_process_carries(
+    b: dict[str, Any], error: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = {"a": {"protocol": "ic"}, "b": b}
+    transport = httpx.MockTransport(lambda request: httpx.Response(200, json=served[request.url.host]))
+    monkeypatch.setattr("causeway.service.relay.ServiceClient", partial(ServiceClient, transport=transport))
+    with pytest.raises(InvalidInput, match=error):
+        asyncio.run(relay_between("http://a", "http://b"))
 
 
 def asked(respond: Any, tries: int = 3) -> Any:

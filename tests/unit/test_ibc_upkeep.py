@@ -11,10 +11,10 @@ from pydantic import ValidationError
 from causeway.model.errors import InvalidInput
 from causeway.model.ledger import Kind
 from causeway.network.network import Network
-from causeway.network.relays import relayers
 from causeway.pipeline import bucket
 from causeway.protocols.ibc.keys import Key, Part, Purpose
 from causeway.protocols.ibc.options import IbcOptions
+from causeway.service.ibc.carriers import relayers
 from tests.unit.ibc_calls import A, B, Net
 from tests.unit.ibc_network import Network as Zones
 

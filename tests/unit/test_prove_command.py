@@ -16,17 +16,8 @@ import pytest
 
 from causeway.cli import main
 from causeway.model.errors import InvalidInput
-from causeway.network import pushed
 from causeway.network.network import Network
 from causeway.network.opened import OpenedLake, open_lake
-from causeway.network.proof_documents import (
-    absence_document,
-    existence_document,
-    header_document,
-    run_document,
-    trust_document,
-)
-from causeway.network.proving import store_at
 from causeway.pipeline.lake import LakeError
 from causeway.proofs.documents.reading import document_of
 from causeway.proofs.documents.trust import trust_of
@@ -37,6 +28,15 @@ from causeway.proofs.ics23.verify import verify_membership
 from causeway.protocols.ibc.inputs import Code
 from causeway.protocols.ibc.keys import Key, Part, Purpose, index_key, parse_key
 from causeway.protocols.ibc.values import decode_packet, decode_receipt
+from causeway.proving.ibc import pushed
+from causeway.proving.ibc.documents import (
+    absence_document,
+    existence_document,
+    header_document,
+    run_document,
+    trust_document,
+)
+from causeway.proving.ibc.store import store_at
 from tests.unit.ibc_lake import TICKS, make_lake
 
 Result = tuple[int, str, str]
@@ -284,11 +284,11 @@ def test_keys_are_those_of_the_reference(opened: OpenedLake) -> None:
 
 def test_a_run_that_no_verifier_reads_is_not_made(opened: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
     store = store_at(opened, "B")
-    monkeypatch.setattr("causeway.network.proving.PIECE", 7)
+    monkeypatch.setattr("causeway.proving.ibc.store.PIECE", 7)
     entries, proof = store.run("A", Purpose.RECEIPT, 0, 48)
     assert len(entries) == 48
     for limit in (len(proof) - 1, 1_000):
-        monkeypatch.setattr("causeway.network.proving.MAX_PROOF_BYTES", limit)
+        monkeypatch.setattr("causeway.proving.ibc.store.MAX_PROOF_BYTES", limit)
         with pytest.raises(InvalidInput, match=f"a proof has at most {limit} bytes"):
             store.run("A", Purpose.RECEIPT, 0, 48)
 
@@ -345,7 +345,7 @@ def test_only_ibc_has_such_proofs(cli: Run, tmp_path: Path) -> None:
     assert cli("prove", "ic", *place) == (
         2,
         "",
-        "causeway: lake: ic is of the protocol ic; only one of ibc has zones\n",
+        "causeway: lake: ic is of the protocol ic; proofs can be taken only from lakes of ibc\n",
     )
     assert cli("prove", "none", *place) == (2, "", "causeway: lake: none holds no lake (no lake.json)\n")
 

@@ -42,8 +42,8 @@ def build() -> typer.Typer:
     app.command("demo", epilog=EPILOG)(demo.command)
     app.command("run", epilog=EPILOG)(run.command)
     app.command("state", epilog=EPILOG)(state.command)
-    app.command("prove", epilog=EPILOG)(prove.command)
+    app.command("prove", epilog=EPILOG)(prove.build())
     app.command("verify", epilog=EPILOG)(verify.command)
     app.command("serve", epilog=EPILOG)(serve.command)
-    app.command("relay", epilog=EPILOG)(relay.command)
+    app.command("relay", epilog=EPILOG)(relay.build())
     return app

@@ -20,43 +20,19 @@ from causeway.cli.outcome import Outcome, counts_table, indented, size, verdict
 from causeway.cli.run import execute
 from causeway.cli.watch import results
 from causeway.model.errors import InvalidInput
+from causeway.scenarios import demo as texts
 
 DEFAULT_LAKE = "demo-lake"
-CHAINS = 12
 FEWEST = 4
-FIRST_CHAIN = "atlas"
-"""By its first chain a demo knows the lake of an earlier one."""
 
 _BAR = 30
 _LANES = 6
 _SPARKS = "▁▂▃▄▅▆▇█"
 
-EXPLAINED = {
-    ("rejected", "Unknown"): "calls turned away by a policy, every 400th of a stream",
-    ("rejected", "CanisterMigrating"): "calls from a canister that moved while they were on their way",
-    ("rejected", "NON_EXISTENT_CANISTER"): "calls to a canister that does not exist",
-    ("answered", "CanisterMigrating"): "answers that met a canister on the move",
-    ("forged", "sender_mismatch"): "call made up by a subnet that does not own its sender",
-    ("slice", "InvalidStream"): "slice of a stream altered by a carrier: its root did not fit",
-    ("ingress", "ChainHalted"): "messages from users to a subnet that stood still",
-}
-"""What stands behind an outcome and its reason in this network."""
-
-ENDED = {
-    "rejected": "the caller was told",
-    "answered": "sent on to its new subnet",
-    "forged": "refused, nobody was told",
-    "slice": "refused, fetched again",
-    "ingress": "the user was told",
-    "lost": "dropped, as the protocol allows",
-    "pending": "still under way",
-}
-"""How it ended."""
-
 
 def command(
     messages: Annotated[int | None, typer.Option(min=1, help="Calls to make.", show_default="30000")] = None,
-    chains: Annotated[int, typer.Option(min=FEWEST, help="Subnets.")] = CHAINS,
+    chains: Annotated[int, typer.Option(min=FEWEST, help=f"{texts.CHAINS_WORD.capitalize()}.")] = texts.CHAINS,
     lake: Annotated[
         str | None, typer.Option(metavar="DIR", help="Where the tables go.", show_default=DEFAULT_LAKE)
     ] = None,
@@ -84,13 +60,13 @@ def command(
 def changed(scenario: Path, messages: int | None, chains: int) -> dict[str, str]:
     """Return what the options change in the scenario."""
     overrides = {} if messages is None else {"traffic.messages": str(messages)}
-    if chains != CHAINS:
+    if chains != texts.CHAINS:
         overrides["chains"] = _toml_tables([{"name": name} for name in chain_names(scenario, chains)])
-        # Who is called depends on how many subnets there are, so the canister that disappears has another name then.
+        # Who is called depends on how many chains there are, so the program that disappears has another name then.
         from causeway.network.scenario import load_scenario
 
         programs = load_scenario(scenario, {**overrides, "moves": "[]"}).traffic().topology().programs
-        gone = next(name for name in programs["name"].to_pylist() if name.endswith("/birch-channel-2"))
+        gone = next(name for name in programs["name"].to_pylist() if name.endswith(texts.GONE))
         moves = load_scenario(scenario).document.moves
         overrides["moves"] = _toml_tables(
             [
@@ -108,7 +84,7 @@ def chain_names(scenario: Path, count: int) -> list[str]:
     from causeway.network.scenario import load_scenario
 
     named = [chain.name or "" for chain in load_scenario(scenario).document.chains]
-    return [*named, *(f"subnet-{number}" for number in range(len(named) + 1, count + 1))][:count]
+    return [*named, *(texts.FURTHER_CHAIN.format(number) for number in range(len(named) + 1, count + 1))][:count]
 
 
 def _toml_tables(tables: list[dict[str, object]]) -> str:
@@ -131,7 +107,7 @@ def _made_by_a_demo(place: Path) -> bool:
 
     try:
         about = json.loads((place / LAKE_FILE).read_bytes())
-        return bool(about["scenario"]["chains"][0]["name"] == FIRST_CHAIN)
+        return bool(about["scenario"]["chains"][0]["name"] == texts.FIRST_CHAIN)
     except (OSError, ValueError, LookupError, TypeError):
         return not os.listdir(place)
 
@@ -139,7 +115,8 @@ def _made_by_a_demo(place: Path) -> bool:
 def show(outcome: Outcome, findings: Findings, console: Console) -> None:
     """Print what a person reads."""
     console.print(
-        f"[bold]Demo[/bold]: {outcome.chains} subnets, {outcome.counts['sent']:,} calls between their canisters, "
+        f"[bold]Demo[/bold]: {outcome.chains} {texts.CHAINS_WORD}, {outcome.counts['sent']:,} calls between their "
+        f"{texts.PROGRAMS_WORD}, "
         f"{outcome.ticks} ticks"
     )
     console.print(f"\n[bold]Messages by tick[/bold]   {sparkline(findings)}")
@@ -147,14 +124,14 @@ def show(outcome: Outcome, findings: Findings, console: Console) -> None:
     console.print(counts_table(outcome))
     console.print("\n[bold]Ticks from call to answer[/bold]")
     console.print(_bars([(f"{ticks}", count) for ticks, count in folded(findings)]))
-    console.print(f"\n[bold]Busiest streams[/bold] (of {len(findings.lanes)})")
+    console.print(f"\n[bold]Busiest {texts.LANES_WORD}[/bold] (of {len(findings.lanes)})")
     console.print(_bars([(f"{a} > {b}", count) for (a, b), count in busiest(findings.lanes, _LANES)]))
     console.print("\n[bold]What went wrong on purpose, and how it ended[/bold]")
     console.print(_troubles(findings))
     place = escape(outcome.lake or "")
     console.print("\n[bold]Look closer[/bold]")
-    console.print(f"  causeway state {place} --table lanes --chain atlas", soft_wrap=True)
-    console.print(f"  causeway state {place} --table program_caller --height 10 --chain birch", soft_wrap=True)
+    for options in texts.CLOSER_LOOKS:
+        console.print(f"  causeway state {place} {options}", soft_wrap=True)
     console.print("\n[bold]Summary[/bold]")
     for line in closing(outcome, findings):
         console.print(Padding.indent(line, 2))
@@ -165,7 +142,8 @@ def closing(outcome: Outcome, findings: Findings) -> list[str]:
     counts = outcome.counts
     lost = f", {counts['lost']:,} ended without an answer" if counts["lost"] else ""
     return [
-        f"{counts['sent']:,} calls crossed {outcome.chains} subnets as {counts['messages']:,} messages in "
+        f"{counts['sent']:,} calls crossed {outcome.chains} {texts.CHAINS_WORD} as "
+        f"{counts['messages']:,} messages in "
         f"{outcome.seconds['run']:.1f} s on Spark: {outcome.messages_per_second:,.0f} a second, peak memory "
         f"{size(outcome.peak_memory_bytes)}.",
         f"{counts['answered']:,} were answered, half of them within {findings.delay(0.5)} ticks, 99 % within "
@@ -210,6 +188,6 @@ def _troubles(findings: Findings) -> Padding:
     table.add_column(overflow="fold")
     calls = {(outcome, reason): count for (outcome, reason, _), count in findings.troubles.items()}
     for (what, reason), count in sorted({**calls, **findings.refused}.items(), key=lambda item: -item[1]):
-        explained = EXPLAINED.get((what, reason), f"{what}: {reason or 'reject by the program'}")
-        table.add_row(f"{count:,}", explained, ENDED.get(what, what))
+        explained = texts.EXPLAINED.get((what, reason), f"{what}: {reason or 'reject by the program'}")
+        table.add_row(f"{count:,}", explained, texts.ENDED.get(what, what))
     return indented(table)

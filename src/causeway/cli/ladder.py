@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich.text import Text
+
+from causeway.model.text import readable, short
 
 if TYPE_CHECKING:
     from causeway.proofs.documents.document import Track
@@ -16,9 +17,6 @@ if TYPE_CHECKING:
 MOST_TRACKS = 20
 """Ways that are drawn; of a long batch the others are only counted."""
 
-_HEAD = 16
-_TAIL = 4
-_LONG_HEX = re.compile(rf"[0-9a-f]{{{_HEAD + _TAIL + 4},}}")
 _OPERATION = 10
 _DETAIL = 64
 
@@ -64,14 +62,3 @@ def _rung(step: Step) -> Text:
 
 def _trusted(verdict: Verdict) -> str:
     return f"{readable(verdict.trust.subject)}, trusted"
-
-
-def short(digits: str) -> str:
-    """Return hexadecimal digits, the middle of long ones left out."""
-    return digits if len(digits) <= _HEAD + _TAIL else f"{digits[:_HEAD]}…{digits[-_TAIL:]}"
-
-
-def readable(text: str) -> str:
-    """Return a text from a proof on one line: long digests shortened, nothing in it that a terminal would act on."""
-    shortened = _LONG_HEX.sub(lambda found: short(found[0]), text)
-    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in shortened)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -12,7 +12,7 @@ from rich.padding import Padding
 from rich.table import Table
 
 from causeway.cli.watch import Watch
-from causeway.network.relays import Backlog, backlogs, relayers
+from causeway.network.carriers import CarrierSummary, carrier_summary
 
 if TYPE_CHECKING:
     from causeway.network.network import Network
@@ -38,8 +38,7 @@ class Outcome:
     stalled: bool = False
     finished: bool = False
     lost_because: Mapping[str, int] = field(default_factory=dict)
-    relayers: Sequence[Mapping[str, Any]] = ()
-    backlogs: Sequence[Backlog] = ()
+    carriers: CarrierSummary = field(default_factory=CarrierSummary)
 
     @property
     def broken(self) -> dict[str, int]:
@@ -77,7 +76,7 @@ class Outcome:
             "heights": self.heights,
             **self.counts,
             "lost_because": dict(self.lost_because),
-            **self._relaying(),
+            **self.carriers.content,
             "root": self.root,
             "seconds": round(self.seconds["run"], 3),
             "setup_seconds": round(self.seconds["setup"], 3),
@@ -88,14 +87,6 @@ class Outcome:
             "stalled": self.stalled,
             "holds": self.holds,
         }
-
-    def _relaying(self) -> dict[str, Any]:
-        """Return what ``--json`` prints of relayers, where the protocol has any."""
-        if not self.relayers:
-            return {}
-        oldest = [asdict(backlog) for backlog in self.backlogs[:LISTED]]
-        waiting = sum(backlog.waiting for backlog in self.backlogs)
-        return {"relayers": list(self.relayers), "backlog": {"waiting": waiting, "oldest": oldest}}
 
 
 def outcome_of(
@@ -125,8 +116,7 @@ def outcome_of(
         stalled=network.stalled,
         finished=(network.stalled or network.next_tick() is None) and not network.has_external,
         lost_because=summary["lost_because"],
-        relayers=relayers(network.lake, network.manifest, about["scenario"]["options"].get("relayers", ["relayer"])),
-        backlogs=backlogs(network.lake, network.manifest) if about["protocol"] == "ibc" else (),
+        carriers=carrier_summary(network.lake, network.manifest),
     )
 
 
@@ -145,9 +135,6 @@ COUNTS = {
 
 SELDOM = ("lost", "ingress_refused")
 """Counts that are shown where there is something to count."""
-
-LISTED = 10
-"""So many queues that wait are listed in JSON."""
 
 BROKEN = {
     "duplicates": "came twice",
@@ -171,10 +158,8 @@ def show(outcome: Outcome, console: Console) -> None:
         f"{outcome.counts['messages']:,} messages between chains, {moved}. "
         f"Peak memory {size(outcome.peak_memory_bytes)}."
     )
-    for relayer in outcome.relayers:
-        console.print(relayed(relayer))
-    if outcome.backlogs:
-        console.print(waiting(outcome.backlogs))
+    for line in outcome.carriers.lines:
+        console.print(escape(line))
     if outcome.stalled:
         console.print(
             "The network stalled: messages are left that nothing will ever move (a halted chain, a cut line)."
@@ -207,28 +192,6 @@ def counts_table(outcome: Outcome) -> Padding:
 def indented(table: Table) -> Padding:
     """Return a table two columns to the right."""
     return Padding.indent(table, 2)
-
-
-def relayed(relayer: Mapping[str, Any]) -> str:
-    """Return what a relayer did and what it cost, in one line."""
-    wasted = f", {relayer['wasted']:,} of it wasted" if relayer["wasted"] else ""
-    others = [f"{relayer[name]:,} {name}" for name in ("redundant", "refused") if relayer[name]]
-    more = f" ({', '.join(others)})" if others else ""
-    return (
-        f"Relayer {escape(relayer['name'])}: {relayer['accepted']:,} of {relayer['submitted']:,} messages took "
-        f"effect{more}, {relayer['headers']:,} headers; fees {relayer['fees']:,}{wasted}."
-    )
-
-
-def waiting(backlogs: Sequence[Backlog]) -> str:
-    """Return what waits to be relayed, in one line."""
-    first = backlogs[0]
-    entries, queues = sum(backlog.waiting for backlog in backlogs), len(backlogs)
-    return (
-        f"{entries:,} {'entry' if entries == 1 else 'entries'} of {queues:,} {'queue' if queues == 1 else 'queues'} "
-        f"{'waits' if entries == 1 else 'wait'} to be relayed; the oldest is {first.oldest} of {escape(first.chain)}'s "
-        f"{first.queue} queue for {escape(first.remote)}, for {first.age:,} heights."
-    )
 
 
 def causes(outcome: Outcome) -> str:

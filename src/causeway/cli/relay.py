@@ -6,25 +6,28 @@ import asyncio
 import json
 import signal
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.live import Live
 from rich.table import Table
 
 from causeway.cli import shell
+from causeway.cli.declared import Command, declared, merged, parts, refuse_others
 from causeway.cli.watch import notes, results
 from causeway.model.errors import InvalidInput
+from causeway.protocols.command_options import CommandOption
 
 if TYPE_CHECKING:
-    from causeway.service.faults import FaultSettings
-    from causeway.service.relay_plan import RelaySettings
-    from causeway.service.relaying import Pacing, Progress
+    from causeway.service.relay import Progress, RelayOptions
 
 TO = ("both", "a", "b")
 
+TEXTS = 2
+"""Columns of the table that are text; the others are numbers."""
 
-def command(
+
+def _command(
     a: Annotated[str, typer.Argument(help="Address of one served lake, as http://HOST:PORT.", show_default=False)],
     b: Annotated[str, typer.Argument(help="Address of the other.", show_default=False)],
     name: Annotated[str, typer.Option(help="Name or number of the fee account.")] = "relay",
@@ -33,14 +36,6 @@ def command(
         list[str] | None,
         typer.Option(metavar="CHAIN/REMOTE", help="Only this connection; may be repeated.", show_default=False),
     ] = None,
-    min_batch: Annotated[int, typer.Option(min=1, help="Wait for that many packets and receipts ...")] = 1,
-    max_wait: Annotated[int, typer.Option(min=0, help="... but not longer than so many blocks.")] = 0,
-    max_packets: Annotated[int, typer.Option(min=0, help="Bring at most so many in one pass; 0: all.")] = 0,
-    proofs_per_header: Annotated[
-        int, typer.Option(min=0, help="At most so many proofs for one header; 0: any number.")
-    ] = 0,
-    max_calls: Annotated[int, typer.Option(min=2, max=200, help="Calls in one transaction.")] = 30,
-    cleanup_after: Annotated[int, typer.Option(min=1, help="Clean up once so many receipts can go.")] = 100,
     poll: Annotated[float, typer.Option(min=0.01, max=3600, help="Seconds between two looks.")] = 0.5,
     once: Annotated[bool, typer.Option("--once", help="End when there is nothing left to bring.")] = False,
     metrics_port: Annotated[
@@ -51,74 +46,37 @@ def command(
     ] = "",
     seed: Annotated[int, typer.Option(min=0, help="What the faults are drawn from.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a pass that did something.")] = False,
+    **options: Any,
 ) -> int:
-    """Carry packets and receipts between two served lakes, with proofs.
-
-    All it knows it reads from the two chains, so it may be killed and started again at any time, and run beside others.
-
-    [bold]Example[/bold]: causeway relay http://127.0.0.1:8421 http://127.0.0.1:8422 --once
-    """
     from causeway.service.faults import FaultSettings
-    from causeway.service.relay_plan import RelaySettings
-    from causeway.service.relaying import Pacing
+    from causeway.service.relay import RelayOptions
 
     if to not in TO:
         raise InvalidInput(f"--to: {to!r}; allowed: {', '.join(TO)}")
-    settings = RelaySettings(
-        min_batch=min_batch,
-        max_wait=max_wait,
-        max_packets=max_packets,
-        proofs_per_header=proofs_per_header,
-        max_calls=max_calls,
-        cleanup_after=cleanup_after,
-    )
     faults = FaultSettings.parse(fault)
+    wanted = RelayOptions(name, connection or (), to, poll, metrics_port, faults, seed, options)
     view = _View(as_json)
     with view:
-        progress = asyncio.run(
-            _relay(
-                (a, b), name, connection or (), to, settings, Pacing(poll=poll), faults, seed, once, metrics_port, view
-            )
-        )
+        progress = asyncio.run(_relay(a, b, wanted, once, view))
     if not as_json:
-        results().print(_table(progress))
-    hopeless = [item for item in progress if item.state in ("frozen", "expired", "refused")]
+        results().print(view.table(progress))
+    hopeless = [item for item in progress if item.hopeless]
     for item in hopeless:
         shell.tell(f"{item.direction}: {item.state}: {item.why}")
     return shell.BROKEN if hopeless else shell.OK
 
 
-async def _relay(
-    urls: tuple[str, str],
-    name: str,
-    only: Sequence[str],
-    to: str,
-    settings: RelaySettings,
-    pacing: Pacing,
-    faults: FaultSettings,
-    seed: int,
-    once: bool,
-    metrics_port: int | None,
-    view: _View,
-) -> list[Progress]:
-    from causeway.service.client import LakeClient, ServiceError
-    from causeway.service.relay_metrics import serve_metrics
-    from causeway.service.relaying import Relaying, directions_between
+async def _relay(a: str, b: str, wanted: RelayOptions, once: bool, view: _View) -> Sequence[Progress]:
+    from causeway.service.relay import relay_between
 
-    async with LakeClient(urls[0]) as a, LakeClient(urls[1]) as b:
-        try:
-            directions, rules = await directions_between(a, b, only, to)
-        except ServiceError as error:
-            raise InvalidInput(str(error)) from None
-        relaying = Relaying(
-            {"a": a, "b": b}, directions, rules, settings, pacing, name, faults, seed, report=view.update
-        )
-        view.progress = relaying.progress
+    protocol, relay = await relay_between(a, b)
+    refuse_others(wanted.options, _options(), relay.options, protocol)
+    async with relay.between(a, b, wanted, view.update) as relaying:
+        view.columns, view.progress = relay.columns, relaying.progress
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, relaying.stop)
-        with serve_metrics(relaying, metrics_port):
-            await (relaying.until_idle() if once else relaying.forever())
+        await (relaying.until_idle() if once else relaying.forever())
         return relaying.progress
 
 
@@ -127,7 +85,8 @@ class _View:
 
     def __init__(self, as_json: bool) -> None:
         self._as_json = as_json
-        self.progress: list[Progress] = []
+        self.progress: Sequence[Progress] = ()
+        self.columns: Sequence[str] = ()
         console = notes()
         self._live = (
             Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal and not as_json else None
@@ -141,7 +100,16 @@ class _View:
             self._told[way] = progress.transactions
             print(json.dumps(progress.as_json()), flush=True)
         elif self._live is not None:
-            self._live.update(_table(self.progress))
+            self._live.update(self.table(self.progress))
+
+    def table(self, progress: Sequence[Progress]) -> Table:
+        """Return what a person reads: a row a direction."""
+        table = Table(box=None, pad_edge=False)
+        for place, title in enumerate(self.columns):
+            table.add_column(title, justify="left" if place < TEXTS else "right")
+        for item in progress:
+            table.add_row(*item.cells())
+        return table
 
     def __enter__(self) -> None:
         if self._live is not None:
@@ -152,16 +120,10 @@ class _View:
             self._live.stop()
 
 
-def _table(progress: Sequence[Progress]) -> Table:
-    table = Table(box=None, pad_edge=False)
-    table.add_column("direction")
-    for title in ("state", "left", "oldest", "transactions", "headers", "messages", "accepted", "redundant", "refused"):
-        table.add_column(title, justify="left" if title == "state" else "right")
-    table.add_column("fees wasted", justify="right")
-    for item in progress:
-        account = item.account
-        numbers = (item.backlog, f"{item.oldest_age} blocks", item.transactions, item.headers, item.messages)
-        counts = (account.get(name, 0) for name in ("accepted", "redundant", "refused"))
-        fees = f"{account.get('wasted', 0)} of {account.get('fees', 0)}"
-        table.add_row(str(item.direction), item.state, *map(str, (*numbers, *counts)), fees)
-    return table
+def _options() -> list[CommandOption]:
+    return merged([relay.options for relay in parts("relay")])
+
+
+def build() -> Command:
+    """Return the command, with the options of all protocols that have such a process."""
+    return declared(_command, "\n\n".join(relay.about for relay in parts("relay")), {"connection": _options()})

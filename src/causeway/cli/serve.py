@@ -41,7 +41,7 @@ def command(
         bool, typer.Option("--json", help="Print one JSON object a block, after one of the address.")
     ] = False,
 ) -> int:
-    """Serve a lake of zones under ibc over HTTP, and make its blocks.
+    """Serve a lake over HTTP, and make its blocks.
 
     It answers what relay processes and others ask: headers, queues, proofs, accounts, metrics (/metrics). Stop it with
     Ctrl-C or SIGTERM; what is committed stays, and the same command goes on.

@@ -80,8 +80,9 @@ def command(
         f"[bold]{escape(lake)}[/bold]: {title} at height {manifest.height} (tick {manifest.tick}{escape(where)})"
     )
     _print(console, rows, _limit(limit, as_json))
-    if table is None:
-        console.print(f"Next: causeway state {escape(lake)} --table lanes", soft_wrap=True)
+    if table is None and rows:
+        longest = max(rows, key=lambda row: row["rows"])["table"]
+        console.print(f"Next: causeway state {escape(lake)} --table {longest}", soft_wrap=True)
     return shell.OK
 
 

@@ -10,8 +10,9 @@ import typer
 from rich.text import Text
 
 from causeway.cli import shell
-from causeway.cli.ladder import ladder, readable
+from causeway.cli.ladder import ladder
 from causeway.cli.watch import results
+from causeway.model.text import readable
 
 if TYPE_CHECKING:
     from causeway.proofs.documents.verdict import Verdict

@@ -17,8 +17,6 @@ from causeway.model.topology import Topology
 from causeway.network.directory import unknown
 from causeway.pipeline.lake import Lake, LakeError, Manifest
 from causeway.pipeline.storage import Storage
-from causeway.protocols.ibc.options import IbcOptions
-from causeway.protocols.ibc.zones import Zones
 from causeway.protocols.option_values import NANOSECONDS
 
 TOPOLOGY = ("chains", "programs", "registry")
@@ -32,7 +30,11 @@ Chosen = Callable[[pa.RecordBatch], Mask]
 """Says of a batch of rows which are wanted."""
 
 
-@dataclass(frozen=True)
+HostOf = Callable[[Any], npt.NDArray[np.integer[Any]]]
+"""Says on which chain programs are: its position, by their numbers."""
+
+
+@dataclass(frozen=True, eq=False)
 class OpenedLake:
     """The network in a lake, for readers. Picklable.
 
@@ -78,19 +80,6 @@ class OpenedLake:
         """Return the programs' names by number."""
         programs = self.topology.programs
         return dict(zip(programs["number"].to_pylist(), programs["name"].to_pylist(), strict=True))
-
-    @cached_property
-    def zones(self) -> Zones:
-        """Return the zones of a network under ``ibc``.
-
-        Raises:
-            InvalidInput: the network has another protocol.
-        """
-        if self.protocol != "ibc":
-            raise InvalidInput(
-                f"lake: {self.lake.storage.uri} is of the protocol {self.protocol}; only one of ibc has zones"
-            )
-        return Zones(self.topology, IbcOptions(**self.options))
 
     def position(self, chain: str) -> int:
         """Return the position of the chain of that name.
@@ -152,10 +141,13 @@ class OpenedLake:
             raise LakeError(f"lake: {self.lake.storage.uri} has no header of {chain} at height {height}")
         return rows["root"][0].as_py(), rows["certification"][0].as_py()
 
-    def state_rows(self, manifest: Manifest, table: str, position: int, schema: pa.Schema) -> Frame:
+    def state_rows(
+        self, manifest: Manifest, table: str, position: int, schema: pa.Schema, host_of: HostOf | None = None
+    ) -> Frame:
         """Return the rows of a state table that belong to the chain at a position, in the table's order.
 
-        ``schema`` is the table's; its first column says whose a row is: a chain's, or a program's, whose chain's it is.
+        ``schema`` is the table's; its first column says whose a row is: a chain's, or, with ``host_of``, a program's,
+        whose chain's it is.
         """
         path = manifest.state.get(table, {}).get(self.bucket(position))
         if path is None:
@@ -164,7 +156,7 @@ class OpenedLake:
 
         def mine(batch: pa.RecordBatch) -> Mask:
             owners = batch[owner].to_numpy()
-            mask: Mask = (owners if owner == "chain" else self.zones.host_of(owners)) == position
+            mask: Mask = (owners if owner == "chain" or host_of is None else host_of(owners)) == position
             return mask
 
         return from_table(select(self.lake.storage, path, None, mine))

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from causeway.model.errors import InvalidInput
-from causeway.service.relayer import Submit
+
+Submitted = TypeVar("Submitted")
 
 KINDS = ("loss", "delay", "duplicate")
 
@@ -51,18 +53,18 @@ class FaultSettings:
 
 
 @dataclass
-class Faults:
+class Faults(Generic[Submitted]):
     """The faults of one direction. ``late``: transactions held back, with how many more go before them."""
 
     settings: FaultSettings = field(default_factory=FaultSettings)
     seed: str = "0"
-    late: list[tuple[int, Submit]] = field(default_factory=list)
+    late: list[tuple[int, Submitted]] = field(default_factory=list)
     lost: int = 0
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
 
-    def applied(self, submit: Submit) -> list[Submit]:
+    def applied(self, submit: Submitted) -> list[Submitted]:
         """Return what is submitted when ``submit`` is to be."""
         draws = self._random.random(), self._random.random(), self._random.randint(0, self.settings.delay)
         now = self._due()
@@ -75,7 +77,7 @@ class Faults:
             return now
         return [*copies, *now]
 
-    def _due(self) -> list[Submit]:
+    def _due(self) -> list[Submitted]:
         """Return those held back whose time has come, oldest first."""
         self.late = [(left - 1, submit) for left, submit in self.late]
         due = [submit for left, submit in self.late if left <= 0]

@@ -1,102 +1,37 @@
-"""What Prometheus is told (IBC reference X-14): all of it is computed from committed state, so it survives restarts."""
+"""What Prometheus is told: all of it is computed from committed state, so it survives restarts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from causeway.protocols.ibc.fees import COUNTS
-from causeway.service.views import Views
-
-LANE = ("chain", "remote", "queue")
+from causeway.service.endpoint import Endpoint
 
 
 class LakeCollector(Collector):
     """The metrics of a lake at its last height. ``waiting``: messages that wait for a block."""
 
-    def __init__(self, views: Views, waiting: int) -> None:
-        self._views, self._waiting = views, waiting
+    def __init__(self, endpoint: Endpoint, waiting: int) -> None:
+        self._endpoint, self._waiting = endpoint, waiting
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics."""
-        height = self._views.height()
+        views = self._endpoint.views
+        height = views.height()
         yield GaugeMetricFamily("causeway_height", "Last committed height.", height)
         yield GaugeMetricFamily(
-            "causeway_block_time_seconds", "Block time of the last height.", self._views.time(height) / 1e9
+            "causeway_block_time_seconds", "Block time of the last height.", views.time(height) / 1e9
         )
         yield GaugeMetricFamily("causeway_mempool_messages", "Messages that wait for a block.", self._waiting)
-        yield from self._queues(height)
-        yield from self._accounts(height)
-
-    def _queues(self, height: int) -> Iterable[Metric]:
-        length = GaugeMetricFamily("causeway_queue_length", "Indices from head to tail.", labels=LANE)
-        oldest = GaugeMetricFamily("causeway_queue_oldest_index", "Index of the oldest entry.", labels=LANE)
-        blocks = GaugeMetricFamily("causeway_queue_oldest_age_blocks", "Age of the oldest entry.", labels=LANE)
-        seconds = GaugeMetricFamily(
-            "causeway_queue_oldest_age_seconds", "Age of the oldest entry in block time.", labels=LANE
-        )
-        advance = GaugeMetricFamily(
-            "causeway_queue_last_push_height", "Height of the newest entry that is left.", labels=LANE
-        )
-        expires = GaugeMetricFamily(
-            "causeway_client_expires_seconds", "Block time until the client of remote expires.", labels=LANE[:2]
-        )
-        active = GaugeMetricFamily("causeway_client_active", "1: active, 0: frozen or expired.", labels=LANE[:2])
-        for chain, remote in self._connections():
-            lane = self._views.lane(chain, remote, height)
-            client = lane["client"]
-            expires.add_metric([chain, remote], client["expires_in"] / 1e9)
-            usable = client["state"] != "frozen" and client["expires_in"] > 0
-            active.add_metric([chain, remote], float(usable))
-            for name in ("send", "receipt"):
-                queue, labels = lane[name], [chain, remote, name]
-                length.add_metric(labels, queue["tail"] - queue["head"])
-                if queue["entries"]:
-                    index, _, pushed = queue["entries"][0]
-                    oldest.add_metric(labels, index)
-                    if pushed is not None:
-                        blocks.add_metric(labels, height - pushed)
-                        seconds.add_metric(labels, (lane["time"] - self._views.time(pushed)) / 1e9)
-                    if queue["entries"][-1][2] is not None:
-                        advance.add_metric(labels, queue["entries"][-1][2])
-        yield from (length, oldest, blocks, seconds, advance, expires, active)
-
-    def _accounts(self, height: int) -> Iterable[Metric]:
-        families = {
-            name: CounterMetricFamily(f"causeway_relayer_{name}", ACCOUNTS[name], labels=["chain", "relayer"])
-            for name in COUNTS
-        }
-        for chain in self._views.own():
-            for account in self._views.relayers(chain, height)["relayers"]:
-                relayer = str(account.get("name", account.get("number")))
-                for name, family in families.items():
-                    family.add_metric([chain, relayer], account[name])
-        yield from families.values()
-
-    def _connections(self) -> list[list[str]]:
-        connections: Any = self._views.status()["connections"]
-        found: list[list[str]] = connections
-        return found
+        yield from self._endpoint.metrics(height)
 
 
-ACCOUNTS = {
-    "headers": "Header updates that a relayer submitted.",
-    "submitted": "Messages that a relayer submitted with a proof.",
-    "accepted": "Messages of a relayer that had an effect.",
-    "redundant": "Messages of a relayer that others had brought before, or that came before their turn.",
-    "refused": "Messages of a relayer that were refused for anything else.",
-    "fees": "Fees that a relayer paid.",
-    "wasted": "Fees that a relayer paid for what had no effect.",
-}
-
-
-def lake_metrics(views: Views, waiting: int) -> tuple[bytes, str]:
+def lake_metrics(endpoint: Endpoint, waiting: int) -> tuple[bytes, str]:
     """Return the metrics of a lake in the text form of Prometheus, and its media type."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(LakeCollector(views, waiting))
+    registry.register(LakeCollector(endpoint, waiting))
     return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4

@@ -1,8 +1,7 @@
 """A lake that makes blocks: at a pace, on demand, or both; the memory between blocks is the lake's alone.
 
-Time on its chains is the lake's own: a block a tick. A header of another lake's zone that was signed later than that by
-its zone's clock moves the clock on, so that whatever has an effect here has its time after its cause: the next block's
-tick is the first whose time is not below the header's. What signs a header is checked before the clock believes it.
+Time on its chains is the lake's own: a block a tick. What is brought may say that it belongs into no block before some
+tick (``Message.not_before``): the next block's tick is then that one.
 """
 
 from __future__ import annotations
@@ -24,27 +23,9 @@ from causeway.network.scenario import Scenario
 from causeway.network.script import scripted_traffic
 from causeway.network.traffic_settings import ScriptSection
 from causeway.pipeline.lake import Lake, Manifest
-from causeway.proofs.errors import ProofError
-from causeway.proofs.protobuf import parse_canonical
-from causeway.proofs.tendermint.commit import (
-    MORE_THAN_TWO_THIRDS,
-    check_signed_header,
-    require_power,
-    verify_signatures,
-)
-from causeway.proofs.tendermint.update import decode_header_update
-from causeway.proofs.wire import ibc_queue_pb2 as wire
-from causeway.protocols.ibc.client import validators
-from causeway.protocols.ibc.external import OUTSIDER, RELAY_PORT
+from causeway.protocols import registry
+from causeway.service.endpoint import Endpoint
 from causeway.service.mempool import MOST_WAITING, Mempool, Message, forget, pooled, record
-from causeway.service.redundancy import nothing_left
-from causeway.service.views import Views
-
-MAX_TRANSACTION_BYTES = 4 << 20
-"""Longest transaction in bytes; a header of a chain with 10,000 validators alone has up to 2.8 MB."""
-
-MAX_CALLS = 200
-"""Calls in a transaction."""
 
 QUIET = 1_000
 """After so many blocks on demand in which nothing happened no more are made until something comes: what is left, no
@@ -85,16 +66,21 @@ class Node:
         ``drop_redundant``: transactions in which nothing is left to do are not taken, and cost nothing.
 
         Raises:
-            InvalidInput: the scenario is not under ``ibc``; it, or the lake, cannot be used (``LakeError``).
+            InvalidInput: lakes of the scenario's protocol are not served; it, or the lake, cannot be used
+                (``LakeError``).
         """
-        if scenario.network.protocol != "ibc":
-            raise InvalidInput(f"{scenario.path}: network.protocol: {scenario.network.protocol}: only ibc is served")
+        name = scenario.network.protocol
+        served = registry.names("endpoint")
+        if name not in served:
+            known = f"{' and '.join(served)} {'is' if len(served) == 1 else 'are'}"
+            raise InvalidInput(f"{scenario.path}: network.protocol: {name}: only {known} served")
         self.scenario, self.pace, self._drop_redundant = scenario, pace or Pace(), drop_redundant
         resume = Lake.at(lake).exists()
         self.network = Network(scenario, lake, resume=resume, outside=pooled)
         forget(self.network.lake, self._following())
         self.opened: OpenedLake = open_lake(lake)
-        self.views = Views(self.opened)
+        self.endpoint: Endpoint = registry.protocol(name).part("endpoint")(self.opened)
+        self.views = self.endpoint.views
         self.external = frozenset(self.network.topology.external)
         self._directory = Directory(self.network.topology, "message")
         numbers, names = (self.network.topology.chains[name].to_pylist() for name in ("number", "name"))
@@ -110,28 +96,18 @@ class Node:
     # ---- what users bring
 
     def submit(self, chain: str, user: int, transaction: bytes) -> int:
-        """Let a relayer's transaction (protobuf ``causeway.ibc.Transaction``) wait for a block; return its ticket,
-        ``NOTHING_LEFT`` for one that is not taken.
+        """Let a transaction of somebody who carries messages wait for a block; return its ticket, ``NOTHING_LEFT`` for
+        one that is not taken. ``user``: the number that it is accounted to.
 
         Raises:
             InvalidInput: no such chain, a user's number that is none, or not a transaction.
             MempoolFull: too many wait already.
         """
         number = self.number_of(chain)
-        if not 0 <= user < OUTSIDER:
-            raise InvalidInput(f"relayer: {user}: allowed are numbers from 0 to {OUTSIDER - 1}")
-        if len(transaction) > MAX_TRANSACTION_BYTES:
-            raise InvalidInput(f"transaction: {len(transaction)} bytes; at most {MAX_TRANSACTION_BYTES} are allowed")
-        try:
-            content = parse_canonical(wire.Transaction, transaction, "transaction")
-        except ProofError as error:
-            raise InvalidInput(f"transaction: {error}") from None
-        if not 0 < len(content.calls) <= MAX_CALLS:
-            raise InvalidInput(f"transaction: {len(content.calls)} calls; allowed: 1 to {MAX_CALLS}")
-        if self._drop_redundant and nothing_left(content, chain, self.views):
+        submission = self.endpoint.submission(chain, user, transaction)
+        if self._drop_redundant and submission.nothing_left():
             return NOTHING_LEFT
-        first = self._tick_of(content)
-        return self._let_wait(Message(number, RELAY_PORT, user, "", transaction, len(content.calls), first))
+        return self._let_wait(submission.message(number))
 
     def send(self, send: dict[str, Any]) -> int:
         """Let a user's message to a program wait for a block; return its ticket.
@@ -152,8 +128,7 @@ class Node:
         row = script.sends.to_pylist()[0]
         if row["chain"] in self.external:
             raise InvalidInput(f"to: {send.get('to')} lives on a chain that another lake runs; send it there")
-        if row["receiver"] == RELAY_PORT:
-            raise InvalidInput(f"to: {RELAY_PORT} takes transactions of relayers; submit them as such")
+        self.endpoint.check_message(row)
         message = Message(*(row[name] for name in ("chain", "receiver", "sender", "method", "payload")))
         for _ in range(row["count"]):
             ticket = self._let_wait(message)
@@ -177,28 +152,6 @@ class Node:
         with self._changed:
             self._changed.notify_all()
         return ticket
-
-    def _tick_of(self, transaction: wire.Transaction) -> int:
-        """Return the first tick in whose block the headers in a transaction are none of the future."""
-        first = 0
-        for call in transaction.calls:
-            if call.WhichOneof("call") == "update" and self.chains.get(call.update.remote) in self.external:
-                first = max(first, -(-self._signed_time(call.update) // self.opened.tick_ns) - 1)
-        return first
-
-    def _signed_time(self, update: wire.UpdateHeader) -> int:
-        """Return the time (ns) of a header that its zone's validators signed, 0 for any other."""
-        own, _ = validators(self.opened.seed, update.remote, self.opened.zones.options.validators)
-        try:
-            offered = decode_header_update(update.header)
-            if offered.validators.hash != own.hash:
-                return 0
-            check_signed_header(offered.signed_header, update.remote, own)
-            require_power(offered.signed_header.commit, own, MORE_THAN_TWO_THIRDS)
-            verify_signatures(offered.signed_header.commit, update.remote, own)
-        except ProofError:
-            return 0
-        return offered.signed_header.header.time
 
     # ---- blocks
 

@@ -26,8 +26,8 @@ from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.errors import IbcError
 from causeway.protocols.ibc.keys import Key, Part, Purpose, index_key
 from causeway.protocols.ibc.values import decode_packet
-from causeway.service.lanes import LaneView, Rules
-from causeway.service.relay_plan import RelaySettings, Work, proving_height, work_between
+from causeway.service.ibc.lanes import LaneView, Rules
+from causeway.service.ibc.relay_plan import RelaySettings, Work, proving_height, work_between
 
 
 @dataclass(frozen=True)

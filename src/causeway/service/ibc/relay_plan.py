@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
-from causeway.service.lanes import LaneView, Pushed, Rules
+from causeway.service.ibc.lanes import LaneView, Pushed, Rules
 
 HUNDRED_BLOCKS = 100
 

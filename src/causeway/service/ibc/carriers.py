@@ -6,16 +6,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from causeway.network.carriers import CarrierSummary
 from causeway.pipeline.lake import Lake, Manifest
+from causeway.protocols.ibc.external import OUTSIDER
+from causeway.protocols.ibc.fees import COUNTS
+from causeway.protocols.ibc.options import IbcOptions
 
-COUNTS = ("headers", "submitted", "accepted", "redundant", "refused", "fees", "wasted")
-OUTSIDER = 2**31
-"""Relayers from this number on are processes from outside."""
+LISTED = 10
+"""So many queues that wait are listed in JSON."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,17 @@ class Backlog:
     waiting: int
     oldest: int
     age: int
+
+
+def summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
+    """Return what is told of the relayers of a lake at a height after a run (``network.carriers``)."""
+    options = IbcOptions(**lake.about()["scenario"]["options"])
+    accounts, left = relayers(lake, manifest, options.relayers), backlogs(lake, manifest)
+    lines = [relayed(account) for account in accounts] + ([waiting(left)] if left else [])
+    if not accounts:
+        return CarrierSummary({}, lines)
+    backlog = {"waiting": sum(item.waiting for item in left), "oldest": [asdict(item) for item in left[:LISTED]]}
+    return CarrierSummary({"relayers": accounts, "backlog": backlog}, lines)
 
 
 def relayers(lake: Lake, manifest: Manifest, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -71,6 +85,28 @@ def backlogs(lake: Lake, manifest: Manifest) -> list[Backlog]:
             queue = "send" if substream else "receipt"
             found.append(Backlog(chains[chain], chains[remote], queue, row["ready"] - seen, seen, age))
     return sorted(found, key=lambda item: (-item.age, item.chain, item.remote, item.queue))
+
+
+def relayed(relayer: Mapping[str, Any]) -> str:
+    """Return what a relayer did and what it cost, in one line."""
+    wasted = f", {relayer['wasted']:,} of it wasted" if relayer["wasted"] else ""
+    others = [f"{relayer[name]:,} {name}" for name in ("redundant", "refused") if relayer[name]]
+    more = f" ({', '.join(others)})" if others else ""
+    return (
+        f"Relayer {relayer['name']}: {relayer['accepted']:,} of {relayer['submitted']:,} messages took "
+        f"effect{more}, {relayer['headers']:,} headers; fees {relayer['fees']:,}{wasted}."
+    )
+
+
+def waiting(backlogs: Sequence[Backlog]) -> str:
+    """Return what waits to be relayed, in one line."""
+    first = backlogs[0]
+    entries, queues = sum(backlog.waiting for backlog in backlogs), len(backlogs)
+    return (
+        f"{entries:,} {'entry' if entries == 1 else 'entries'} of {queues:,} {'queue' if queues == 1 else 'queues'} "
+        f"{'waits' if entries == 1 else 'wait'} to be relayed; the oldest is {first.oldest} of {first.chain}'s "
+        f"{first.queue} queue for {first.remote}, for {first.age:,} heights."
+    )
 
 
 def _rows(lake: Lake, manifest: Manifest, table: str) -> list[dict[str, Any]]:

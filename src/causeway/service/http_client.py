@@ -1,4 +1,4 @@
-"""The client of a served lake: each question of a relay process as a request, with bounds on time and size."""
+"""Requests to a served lake, with bounds on time and size, and what every served lake answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, Self, TypeVar
 import httpx
 
 from causeway.model.errors import CausewayError, InvalidInput
-from causeway.service.lanes import LaneView, lane_view
 
 MAX_ANSWER_BYTES = 128 << 20
 """Longest answer that is read: a hundred packets of the default limit, hexadecimal, with their proofs."""
@@ -31,8 +30,10 @@ class Refused(ServiceError):
     """A served lake refuses a request: it says why."""
 
 
-class LakeClient:
-    """The endpoints of one served lake. ``seconds``: how long an answer may take; ``tries``: of a request in all."""
+class ServiceClient:
+    """The client of one served lake of any protocol. ``seconds``: how long an answer may take; ``tries``: of a request
+    in all.
+    """
 
     def __init__(
         self, url: str, *, seconds: float = 10.0, tries: int = 4, transport: httpx.AsyncBaseTransport | None = None
@@ -55,85 +56,22 @@ class LakeClient:
 
     async def status(self) -> dict[str, Any]:
         """Return what the network is, and how far it has come."""
-        return await self._ask("GET", "/v1/status")
-
-    async def lane(self, chain: str, remote: str, packets_from: int = 0, receipts_from: int = 0) -> LaneView:
-        """Return both queues that a chain has for ``remote``, and its client of it, at its last height.
-
-        Of entries below ``packets_from`` and ``receipts_from`` nothing is told.
-        """
-        path = f"/v1/chains/{_part(chain)}/queues/{_part(remote)}"
-        query = {"packets_from": packets_from, "receipts_from": receipts_from}
-        return self._understood(path, lane_view, await self._ask("GET", path, query))
-
-    async def header(self, chain: str, height: int) -> bytes:
-        """Return the signed header of a chain at a height."""
-        path = f"/v1/chains/{_part(chain)}/header"
-        content = await self._ask("GET", path, {"height": height})
-        return self._understood(path, lambda found: bytes.fromhex(found["signed_header"]), content)
-
-    async def proofs(self, chain: str, height: int, keys: tuple[bytes, ...]) -> list[tuple[bytes, bytes] | None]:
-        """Return value and proof of each key in the store of a chain at a height, None where there is nothing."""
-        path = f"/v1/chains/{_part(chain)}/proofs"
-        body = json.dumps({"height": height, "keys": [key.hex() for key in keys]}).encode()
-        content = await self._ask("POST", path, body=body, again=True)
-
-        def read(found: Mapping[str, Any]) -> list[tuple[bytes, bytes] | None]:
-            rows = found["proofs"]
-            if [bytes.fromhex(row["key"]) for row in rows] != list(keys):
-                raise ValueError("other keys than those asked for")
-            return [
-                None if row["proof"] is None else (bytes.fromhex(row["value"]), bytes.fromhex(row["proof"]))
-                for row in rows
-            ]
-
-        return self._understood(path, read, content)
-
-    async def packets(self, chain: str, remote: str, height: int, first: int, count: int) -> list[bytes]:
-        """Return the values of packets from index ``first`` on, without a gap, at most ``count``."""
-        path = f"/v1/chains/{_part(chain)}/queues/{_part(remote)}/send"
-        content = await self._ask("GET", path, {"height": height, "first": first, "count": count})
-
-        def read(found: Mapping[str, Any]) -> list[bytes]:
-            rows = found["entries"]
-            unbroken = [row for place, row in enumerate(rows) if row["index"] == first + place]
-            return [bytes.fromhex(row["value"]) for row in unbroken]
-
-        return self._understood(path, read, content)
+        return await self.ask("GET", "/v1/status")
 
     async def submit(self, chain: str, relayer: int, transaction: bytes, wait: int) -> tuple[int, int | None]:
         """Submit a transaction; return its ticket, and the height of the block that has it after ``wait`` seconds."""
-        path = f"/v1/chains/{_part(chain)}/transactions"
-        content = await self._ask("POST", path, {"relayer": relayer, "wait": wait}, transaction, seconds=wait)
-        return self._understood(path, _ticket, content)
+        path = f"/v1/chains/{path_part(chain)}/transactions"
+        content = await self.ask("POST", path, {"relayer": relayer, "wait": wait}, transaction, seconds=wait)
+        return self.understood(path, ticket_of, content)
 
     async def height_of(self, ticket: int, wait: int) -> int | None:
         """Return the height of the block that has what a ticket was given for, None if none has after ``wait``
         seconds."""
         path = f"/v1/tickets/{ticket}"
-        content = await self._ask("GET", path, {"wait": wait}, seconds=wait)
-        return self._understood(path, _ticket, content)[1]
+        content = await self.ask("GET", path, {"wait": wait}, seconds=wait)
+        return self.understood(path, ticket_of, content)[1]
 
-    async def account(self, chain: str, relayer: int) -> dict[str, int]:
-        """Return a relayer's fee account with a chain; empty before its first transaction."""
-        path = f"/v1/chains/{_part(chain)}/relayers"
-        content = await self._ask("GET", path)
-
-        def read(found: Mapping[str, Any]) -> dict[str, int]:
-            rows = [row for row in found["relayers"] if row.get("number") == relayer]
-            return {name: int(value) for row in rows for name, value in row.items() if name != "number"}
-
-        return self._understood(path, read, content)
-
-    async def refusals(self, chain: str, height: int, relayer: int) -> dict[str, int]:
-        """Return how many calls of a relayer were refused in the block of a height, by the error's name."""
-        path = f"/v1/chains/{_part(chain)}/refusals"
-        content = await self._ask("GET", path, {"height": height, "relayer": relayer})
-        return self._understood(
-            path, lambda found: {str(name): int(count) for name, count in found["refused"].items()}, content
-        )
-
-    async def _ask(
+    async def ask(
         self,
         method: str,
         path: str,
@@ -143,7 +81,7 @@ class LakeClient:
         again: bool = False,
         seconds: float = 0.0,
     ) -> dict[str, Any]:
-        """Make a request, and again when it fails in a way that may pass.
+        """Return the JSON object that answers a request; it is made again when it fails in a way that may pass.
 
         A request that changes something is made again only if it never reached the lake, or the lake said so.
         """
@@ -186,7 +124,8 @@ class LakeClient:
             raise Refused(f"{self.url}{path}: {content.get('error')}: {content.get('text')}")
         return content
 
-    def _understood(self, path: str, read: Callable[[dict[str, Any]], Answer], content: dict[str, Any]) -> Answer:
+    def understood(self, path: str, read: Callable[[dict[str, Any]], Answer], content: dict[str, Any]) -> Answer:
+        """Return what ``read`` makes of an answer. Raises ``ServiceError`` when it cannot."""
         try:
             return read(content)
         except (KeyError, ValueError, TypeError) as error:
@@ -197,11 +136,12 @@ class _ComeAgain(Exception):
     """The lake cannot answer now."""
 
 
-def _ticket(content: Mapping[str, Any]) -> tuple[int, int | None]:
+def ticket_of(content: Mapping[str, Any]) -> tuple[int, int | None]:
+    """Return the ticket of an answer, and the height of the block that has what it is for, None as long as none has."""
     height = content["height"]
     return int(content["ticket"]), None if height is None else int(height)
 
 
-def _part(name: str) -> str:
+def path_part(name: str) -> str:
     """Return a chain's name as a part of a path."""
     return "".join(f"%{byte:02X}" if chr(byte) in "#[]<>+%?/" else chr(byte) for byte in name.encode())

@@ -14,7 +14,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from causeway.model.errors import InvalidInput
-from causeway.service.relaying import Relaying
+from causeway.service.ibc.relaying import Relaying
 
 GAUGES = {
     "backlog": "Packets and receipts that are to be brought, by both chains.",

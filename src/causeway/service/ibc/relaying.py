@@ -12,11 +12,12 @@ from typing import Any
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
-from causeway.service.client import LakeClient, ServiceError
 from causeway.service.faults import Faults, FaultSettings
-from causeway.service.lanes import Rules, rules_of
-from causeway.service.relay_plan import RelaySettings
-from causeway.service.relayer import (
+from causeway.service.http_client import ServiceError
+from causeway.service.ibc.client import LakeClient
+from causeway.service.ibc.lanes import Rules, rules_of
+from causeway.service.ibc.relay_plan import RelaySettings
+from causeway.service.ibc.relayer import (
     Direction,
     Passed,
     ReadHeader,
@@ -28,6 +29,9 @@ from causeway.service.relayer import (
     Submit,
     relay,
 )
+
+HOPELESS = (State.FROZEN, State.EXPIRED, State.REFUSED)
+"""States in which nothing that a process can do moves a direction."""
 
 WAIT = 20
 """Seconds that a request waits for a block."""
@@ -68,6 +72,18 @@ class Progress:
         """Return the object that ``--json`` prints."""
         content = {name: value for name, value in self.__dict__.items() if name != "direction"}
         return {"direction": str(self.direction), **content}
+
+    @property
+    def hopeless(self) -> bool:
+        """Return whether the target's client takes nothing from this process any more."""
+        return self.state in {state.value for state in HOPELESS}
+
+    def cells(self) -> tuple[str, ...]:
+        """Return what the table for a person says of it: the columns of ``relay_process``."""
+        numbers = (self.backlog, f"{self.oldest_age} blocks", self.transactions, self.headers, self.messages)
+        counts = (self.account.get(name, 0) for name in ("accepted", "redundant", "refused"))
+        fees = f"{self.account.get('wasted', 0)} of {self.account.get('fees', 0)}"
+        return str(self.direction), self.state, *map(str, (*numbers, *counts)), fees
 
 
 Report = Callable[[Progress], None]
@@ -138,7 +154,7 @@ class Relaying:
         self._report = report or (lambda progress: None)
         self.progress = [Progress(direction) for direction in directions]
         made = faults or FaultSettings()
-        self._faults = {str(way): Faults(made, f"{seed}/{name}/{way}") for way in directions}
+        self._faults: dict[str, Faults[Submit]] = {str(way): Faults(made, f"{seed}/{name}/{way}") for way in directions}
         self._random = random.Random(f"{seed}/{name}")
         self._stopping = asyncio.Event()
 
@@ -172,7 +188,7 @@ class Relaying:
         while not self._stopping.is_set():
             try:
                 passed = await self._pass(progress)
-                hopeless = passed.state in (State.FROZEN, State.EXPIRED, State.REFUSED)
+                hopeless = passed.state in HOPELESS
             except (ServiceError, ProofError) as error:
                 name = type(error).__name__
                 progress.errors[name] = progress.errors.get(name, 0) + 1

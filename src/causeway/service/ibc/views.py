@@ -1,4 +1,4 @@
-"""What a served lake says of itself: headers, queues, proofs, accounts, as objects that JSON can hold.
+"""What a served lake of zones says of itself: headers, queues, proofs, accounts, as objects that JSON can hold.
 
 Bytes are hexadecimal, times are nanoseconds of block time. All is read from committed heights, by any number of
 threads.
@@ -18,15 +18,16 @@ from causeway.model.frame import Frame
 from causeway.model.ledger import Event, Kind
 from causeway.model.order import groups_of
 from causeway.network.opened import OpenedLake
-from causeway.network.proving import ZoneStore, store_at
 from causeway.pipeline.lake import Manifest
 from causeway.proofs.tendermint.update import decode_header_update
 from causeway.proofs.wire.ics23_pb2 import CommitmentProof
 from causeway.protocols.ibc.external import OUTSIDER
 from causeway.protocols.ibc.fees import COUNTS
 from causeway.protocols.ibc.keys import MAX_INDEX, Purpose, index_key
-from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.state import RECEIPT, SEND, STATE_TABLES
+from causeway.proving.ibc.store import ZoneStore, store_at
+from causeway.proving.ibc.zones import zones_of
+from causeway.service.lake_views import LakeViews
 
 KEPT_STORES = 8
 KEPT_TABLES = 64
@@ -43,45 +44,22 @@ SHOWN_TRUST = 16
 CLIENT_STATES = ("active", "frozen", "disconnecting")
 
 
-class Views:
-    """The views of one lake."""
+class Views(LakeViews):
+    """The views of one lake of zones."""
 
     def __init__(self, opened: OpenedLake) -> None:
-        self.opened = opened
-        self.options = IbcOptions(**opened.options)
-        own = set(opened.zones.own.tolist())
-        self.external = frozenset(name for position, name in enumerate(opened.names) if position not in own)
+        super().__init__(opened)
+        self.options = zones_of(opened).options
         self._store = lru_cache(maxsize=KEPT_STORES)(self._read_store)
         self._table = lru_cache(maxsize=KEPT_TABLES)(self._read_table)
-        self._manifest = lru_cache(maxsize=KEPT_TABLES)(opened.lake.manifest)
-
-    def own(self) -> list[str]:
-        """Return the names of the chains that this lake runs."""
-        return [name for name in self.opened.names if name not in self.external]
-
-    def height(self) -> int:
-        """Return the last committed height."""
-        return self.opened.last_height()
-
-    def time(self, height: int) -> int:
-        """Return the block time of a height in nanoseconds."""
-        manifest = self._manifest(height)
-        return (manifest.tick + 1) * self.opened.tick_ns if height else 0
 
     def status(self) -> dict[str, Any]:
         """Return what the network is, and how far it has come."""
-        height = self.height()
-        zones, options = self.opened.zones, self.options
+        zones, options = zones_of(self.opened), self.options
         ends = zip(*(end.tolist() for end in zones.connections), strict=True)
         pairs = [(zones.names[one], zones.names[other]) for one, other in ends]
         return {
-            "protocol": "ibc",
-            "lake": self.opened.lake.identity,
-            "height": height,
-            "tick": self._manifest(height).tick,
-            "time": self.time(height),
-            "tick_ns": self.opened.tick_ns,
-            "chains": [{"name": name, "external": name in self.external} for name in self.opened.names],
+            **super().status(),
             "connections": [list(pair) for pair in pairs if pair[0] not in self.external],
             "options": {
                 "order": options.order,
@@ -101,7 +79,7 @@ class Views:
         Raises:
             InvalidInput: there is no such chain here (``LakeError``: no such height).
         """
-        height = self._known(chain, height)
+        height = self.known(chain, height)
         root, certification = self.opened.header(chain, height)
         found = {"chain": chain, "height": height, "time": self.time(height), "root": root.hex()}
         if not certification:
@@ -126,7 +104,7 @@ class Views:
         Raises:
             InvalidInput: there is no such chain here, or it is not connected (``LakeError``: no such height).
         """
-        height = self._known(chain, height)
+        height = self.known(chain, height)
         if not len(self._of_lane("connections", chain, remote, height)):
             raise InvalidInput(f"remote: {chain} is not connected with {remote}")
         return {
@@ -197,7 +175,7 @@ class Views:
             InvalidInput: there is no such queue here, or more than ``MOST_KEYS`` are wanted (``LakeError``: no such
                 height).
         """
-        height = self._known(chain, height)
+        height = self.known(chain, height)
         if not 0 < count <= MOST_KEYS:
             raise InvalidInput(f"count: {count}; allowed: 1 to {MOST_KEYS}")
         store = self._store(chain, height)
@@ -217,7 +195,7 @@ class Views:
         Raises:
             InvalidInput: there is no such chain here, or too many keys (``LakeError``: no such height).
         """
-        height = self._known(chain, height)
+        height = self.known(chain, height)
         if not 0 < len(keys) <= MOST_KEYS:
             raise InvalidInput(f"keys: {len(keys)}; allowed: 1 to {MOST_KEYS}")
         store = self._store(chain, height)
@@ -237,7 +215,7 @@ class Views:
         Raises:
             InvalidInput: there is no such chain here (``LakeError``: no such height).
         """
-        height = self._known(chain, height)
+        height = self.known(chain, height)
         rows = self._table(chain, height, "relayers")
         accounts = []
         for row in range(len(rows)):
@@ -253,7 +231,7 @@ class Views:
         Raises:
             InvalidInput: there is no such chain here (``LakeError``: no such height).
         """
-        self._known(chain, height)
+        self.known(chain, height)
         position = self.opened.position(chain)
 
         def chosen(batch: pa.RecordBatch) -> Any:
@@ -268,20 +246,13 @@ class Views:
             counts[reason] = counts.get(reason, 0) + 1
         return {"chain": chain, "height": height, "refused": counts}
 
-    def _known(self, chain: str, height: int | None) -> int:
-        """Return ``height``, or the last; of a chain that is here."""
-        self.opened.position(chain)
-        if chain in self.external:
-            raise InvalidInput(f"chain: another lake runs {chain}; ask it there")
-        return self.height() if height is None else self._manifest(height).height
-
     def _of_lane(self, table: str, chain: str, remote: str, height: int, substream: int | None = None) -> Frame:
         rows = self._table(chain, height, table)
         mask = rows["remote"] == self.opened.position(remote)
         return rows.filter(mask if substream is None else mask & (rows["substream"] == substream))
 
     def _read_table(self, chain: str, height: int, table: str) -> Frame:
-        manifest: Manifest = self._manifest(height)
+        manifest: Manifest = self.manifest(height)
         return self.opened.state_rows(manifest, table, self.opened.position(chain), STATE_TABLES[table].schema)
 
     def _read_store(self, chain: str, height: int) -> ZoneStore:

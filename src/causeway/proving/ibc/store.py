@@ -28,7 +28,6 @@ from causeway.model.frame import Frame, empty_frame
 from causeway.model.order import U64
 from causeway.network.document import shown
 from causeway.network.opened import OpenedLake
-from causeway.network.pushed import PushedEntries
 from causeway.pipeline.lake import LakeError, Manifest
 from causeway.proofs.hashing import binary_rows
 from causeway.proofs.ics23.columns import data_bytes, joined
@@ -55,6 +54,8 @@ from causeway.protocols.ibc.state import (
 from causeway.protocols.ibc.store import application_entries, commit
 from causeway.protocols.ibc.values import encode_position
 from causeway.protocols.ibc.zones import Zones
+from causeway.proving.ibc.pushed import PushedEntries
+from causeway.proving.ibc.zones import zones_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -106,7 +107,7 @@ class ZoneStore(ProvableStore):
     def __init__(self, opened: OpenedLake, chain: str, manifest: Manifest) -> None:
         position = opened.position(chain)
         self.opened, self.chain, self.height, self.tick = opened, chain, manifest.height, manifest.tick
-        zone = OneZone(np.array([position], dtype=np.uint32), opened.zones)
+        zone = OneZone(np.array([position], dtype=np.uint32), zones_of(opened))
         state = _state(opened, position, manifest)
         committed = commit(state, zone)
         self.tree = Levels(committed.forest.levels(0))
@@ -317,7 +318,7 @@ class ZoneStore(ProvableStore):
             wanted, row_of = np.unique(index, return_inverse=True)
             remote, substream = int(self._lanes["remote"][lane]), int(self._lanes["substream"][lane])
             messages = self._pushed.rows(remote, substream, wanted).take(row_of)
-            values = values_of(messages, substream, self.opened.zones, self.opened.tick_ns)
+            values = values_of(messages, substream, zones_of(self.opened), self.opened.tick_ns)
             numbers = index.astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES)
             parts.append((rows[inside], joined(name, binary_rows(numbers)), values))
         return parts
@@ -338,7 +339,7 @@ def store_at(opened: OpenedLake, chain: str, height: int | None = None) -> ZoneS
         InvalidInput: the lake is of another protocol, or has no such chain (``LakeError``: no such height, or a state
             that does not have the root of its header).
     """
-    own = opened.zones.own  # what the protocol is, is told before anything else
+    own = zones_of(opened).own  # what the protocol is, is told before anything else
     if opened.position(chain) not in own:
         raise InvalidInput(f"chain: {shown(chain)}: is run by another lake, which has its store")
     return ZoneStore(opened, chain, opened.manifest(height))
@@ -362,16 +363,17 @@ def _listed(names: list[str]) -> str:
 
 def _state(opened: OpenedLake, position: int, manifest: Manifest) -> State:
     """Return what a zone has committed to of its state at a height."""
+    host_of = zones_of(opened).host_of
     own: dict[str, Frame] = {
         name: empty_frame(table.schema)
         if name in NOT_COMMITTED
-        else opened.state_rows(manifest, name, position, table.schema)
+        else opened.state_rows(manifest, name, position, table.schema, host_of)
         for name, table in STATE_TABLES.items()
     }
     programs = {
         # Of a program's table only the first column is known here; a file has its own columns.
         name.removeprefix(PROGRAM_TABLE): opened.state_rows(
-            manifest, name, position, pa.schema([ACCOUNTS_SCHEMA.field("program")])
+            manifest, name, position, pa.schema([ACCOUNTS_SCHEMA.field("program")]), host_of
         )
         for name in opened.state_names()
         if name.startswith(PROGRAM_TABLE)

@@ -11,8 +11,8 @@ from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.errors import IbcError
 from causeway.protocols.ibc.keys import Part, Purpose, parse_key
 from causeway.protocols.ibc.values import decode_position
-from causeway.service.lanes import LaneView, lane_view
-from causeway.service.views import Views
+from causeway.service.ibc.lanes import LaneView, lane_view
+from causeway.service.ibc.views import Views
 
 
 def nothing_left(transaction: wire.Transaction, chain: str, views: Views) -> bool:

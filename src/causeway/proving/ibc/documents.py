@@ -7,15 +7,15 @@ from typing import Any
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.network.proving import ZoneStore
 from causeway.proofs.ics23.entries import Entries
 from causeway.proofs.tendermint.header import Header
 from causeway.proofs.tendermint.trust import TrustedHeader
 from causeway.proofs.tendermint.update import HeaderUpdate
 from causeway.protocols.ibc.client import NO_ROOT
 from causeway.protocols.ibc.keys import Purpose
-
-Document = dict[str, Any]
+from causeway.proving.ibc.store import ZoneStore
+from causeway.proving.ibc.zones import zones_of
+from causeway.proving.prover import Document
 
 
 def existence_document(store: ZoneStore, key: bytes) -> Document:
@@ -88,7 +88,7 @@ def header_document(store: ZoneStore, trusted_height: int | None = None) -> Docu
 
 
 def _trusted(store: ZoneStore, header: TrustedHeader) -> Document:
-    period = store.opened.zones.options.unbonding_ns
+    period = zones_of(store.opened).options.unbonding_ns
     return {
         "kind": "tendermint_trust",
         "chain_id": store.chain,

@@ -1,0 +1,32 @@
+"""What carriers of messages did in a lake, and what they left: for protocols in which chains do not carry them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from causeway.pipeline.lake import Lake, Manifest
+from causeway.protocols.registry import protocol
+
+
+@dataclass(frozen=True)
+class CarrierSummary:
+    """What is told of carriers after a run.
+
+    ``content``: what ``--json`` prints of them; ``lines``: what a person reads. Both are empty where the protocol has
+    no carriers, or where they did nothing and left nothing.
+    """
+
+    content: Mapping[str, Any] = field(default_factory=dict)
+    lines: Sequence[str] = ()
+
+
+Carriers = Callable[[Lake, Manifest], CarrierSummary]
+"""Sums up the carriers of one protocol at a committed height. The registry names it."""
+
+
+def carrier_summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
+    """Return what is told of the carriers of a lake at a committed height, without Spark."""
+    sum_up: Carriers | None = protocol(lake.about()["protocol"]).part("carriers")
+    return CarrierSummary() if sum_up is None else sum_up(lake, manifest)

@@ -1,0 +1,211 @@
+"""What ``causeway prove`` proves of a zone: entries of its queues, or that there is none, and where queues begin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from causeway.model.errors import InvalidInput
+from causeway.model.text import readable
+from causeway.protocols.command_options import CommandOption, FileOption
+
+if TYPE_CHECKING:
+    from causeway.network.opened import OpenedLake
+    from causeway.protocols.ibc.keys import Purpose
+    from causeway.proving.ibc.store import ZoneStore
+    from causeway.proving.prover import Document, Proved
+
+SHOWN = 8
+"""Entries of a run that a person is shown."""
+
+
+class IbcProver:
+    """Takes proofs out of lakes of zones."""
+
+    about = """Prove what a zone under ibc has committed to: packets, receipts, where queues begin and end.
+
+    causeway verify accepts the proofs. Those of one entry are ICS-23 proofs of Tendermint's kind, which other verifiers
+    of ICS-23 accept, too.
+
+    [bold]Example[/bold]: causeway prove my-lake --chain A --remote B --queue send --index 17 --out proof.json
+    """
+    options = (
+        CommandOption("chain", "The zone whose store is proved.", required=True),
+        CommandOption("remote", "The zone that its queue is for.", required=True),
+        CommandOption(
+            "queue",
+            "Packets for the remote zone, or receipts of packets from it.",
+            required=True,
+            words=("send", "receipt"),
+        ),
+        CommandOption("index", "Prove the entry with this index.", int, metavar="N"),
+        CommandOption("absent", "With --index: prove that there is none.", bool),
+        CommandOption("indices", "Prove entries M to N-1 together, by one proof.", metavar="M:N"),
+        CommandOption("head", "Prove where the queue begins.", bool),
+        CommandOption("tail", "Prove where the queue ends.", bool),
+    )
+    files = (
+        FileOption("trust_out", "Write the header that has the root here: what to trust.", verified_by="--trust"),
+        FileOption("header_out", "Write the signed header here, for a client of the height before."),
+    )
+
+    def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> Proved:
+        """Return a proof out of a lake, as ``proving.prover.Prover`` says."""
+        from causeway.protocols.ibc.keys import Purpose
+        from causeway.proving.ibc.documents import header_document, trust_document
+        from causeway.proving.ibc.store import store_at
+        from causeway.proving.prover import Proved
+
+        missing = [option.flag for option in self.options if option.required and given[option.name] is None]
+        if missing:
+            raise InvalidInput(f"{missing[0]}: missing")
+        purpose = Purpose[given["queue"].upper()]
+        store = store_at(opened, given["chain"], height)
+        document, lines = _proved(store, given["remote"], purpose, _what(given))
+        makers = {"trust_out": trust_document, "header_out": header_document}
+        beside = {name: make(store) for name, make in makers.items() if given[name] is not None}
+        return Proved(document, lines, beside)
+
+
+PROVER = IbcProver()
+
+Wanted = tuple[str, Any]
+"""What is asked for: ``index``, ``absent``, ``indices``, ``head`` or ``tail``, and which."""
+
+
+def _what(given: Mapping[str, Any]) -> Wanted:
+    """Return the one thing that is asked for. Raises ``InvalidInput`` when it is none or two."""
+    index, indices, absent = given["index"], given["indices"], given["absent"]
+    asked: list[Wanted] = []
+    if index is not None:
+        asked.append(("absent" if absent else "index", index))
+    elif absent:
+        raise InvalidInput("--absent: name the index that nothing is stored under: --index N")
+    if indices is not None:
+        asked.append(("indices", _bounds(indices)))
+    asked += [(name, None) for name in ("head", "tail") if given[name]]
+    if len(asked) != 1:
+        raise InvalidInput("what to prove: name one of --index N, --indices M:N, --head, --tail")
+    return asked[0]
+
+
+def _bounds(text: str) -> tuple[int, int]:
+    first, colon, end = text.partition(":")
+    if not (colon and first.isascii() and first.isdigit() and end.isascii() and end.isdigit() and len(text) <= 40):
+        raise InvalidInput(f"--indices: {readable(text[:40])}: write M:N, two whole numbers; M is proved, N no more")
+    if int(first) >= int(end):
+        raise InvalidInput(f"--indices: {readable(text)}: M must be below N")
+    return int(first), int(end)
+
+
+def _proved(store: ZoneStore, remote: str, purpose: Purpose, what: Wanted) -> tuple[Document, list[str]]:
+    """Return the document, and what a person reads of it."""
+    from causeway.protocols.ibc.keys import MAX_INDEX, Key, Part
+    from causeway.proving.ibc.documents import absence_document, existence_document, run_document
+    from causeway.proving.ibc.store import described
+
+    own = store.queue(remote, purpose)
+    kind, which = what
+    where = f"{store.chain} at height {store.height}"
+    if kind == "indices":
+        document = run_document(store, remote, purpose, *which)
+        lines = [f"{where}: entries {which[0]} to {which[1] - 1} of {_name(remote, purpose)} are stored"]
+        for offset, entry in enumerate(document["entries"][:SHOWN]):
+            lines += _content(store, purpose, bytes.fromhex(entry["value"]), f"{which[0] + offset:<8}")
+        if len(document["entries"]) > SHOWN:
+            lines.append(f"  ... and {len(document['entries']) - SHOWN:,} more")
+        return document, [*lines, *_about(store, document, "range proof")]
+    part = {"head": Part.HEAD, "tail": Part.TAIL}.get(kind, Part.INDEX)
+    if part == Part.INDEX and not 0 <= which < MAX_INDEX:
+        raise InvalidInput(f"--index: {which}: allowed are 0 to {MAX_INDEX - 1}")
+    key = Key(remote, purpose, part, which or 0).encode()
+    named = f"{_name(remote, purpose)}/{kind if part != Part.INDEX else which}"
+    there = store.locate_one(key)[1]
+    if there == (kind == "absent"):
+        state = "is there; leave --absent out" if there else "is not there (--absent proves that)"
+        raise InvalidInput(f"--index: {which}: {state}; at height {store.height} {described(own)}")
+    if kind == "absent":
+        document = absence_document(store, key)
+        return document, [f"{where}: nothing is stored under {named}", *_about(store, document, "ICS-23 proof")]
+    document = existence_document(store, key)
+    value = bytes.fromhex(document["value"])
+    if part == Part.INDEX:
+        lines = [f"{where}: {named} is stored", *_content(store, purpose, value, "value   ")]
+    else:
+        lines = [f"{where}: {named} is {int.from_bytes(value, 'big')}"]
+    return document, [*lines, *_about(store, document, "ICS-23 proof")]
+
+
+def _name(remote: str, purpose: Purpose) -> str:
+    return f"ibc:{remote}:{purpose.name.lower()}"
+
+
+def _about(store: ZoneStore, document: Document, form: str) -> list[str]:
+    """Return what stands behind a proof: how long it is, and who signed the root."""
+    signed = store.signed
+    who = (
+        "nobody signs height 0"
+        if signed is None
+        else f"in the header of height {store.height}, signed by {len(signed.validators)} validators"
+    )
+    return [
+        f"  proof     {form}, {len(document['proof']) // 2:,} bytes",
+        f"  root      {store.root.hex()}, {who}",
+    ]
+
+
+def _content(store: ZoneStore, purpose: Purpose, value: bytes, label: str) -> list[str]:
+    """Return what a packet or receipt says."""
+    from causeway.protocols.ibc.errors import IbcError
+    from causeway.protocols.ibc.inputs import Code
+    from causeway.protocols.ibc.keys import Purpose as Kinds
+    from causeway.protocols.ibc.values import NO_LIMIT, decode_packet, decode_receipt
+
+    if purpose == Kinds.SEND:
+        packet = decode_packet(value)
+        limits = [
+            f"{name} {limit:,}{unit}"
+            for name, limit, unit in (("height", packet.max_height, ""), ("time", packet.max_time, " ns"))
+            if limit != NO_LIMIT
+        ]
+        until = f" with limits {' and '.join(limits)}" if limits else ""
+        text = f"packet of type {packet.type}{until}, {len(packet.data):,} bytes of data"
+        try:
+            text += f": {_call(store, packet.data)}"
+        except IbcError:
+            text += " that are no call between programs"
+    else:
+        receipt = decode_receipt(value)
+        known = {code.value: code.name.lower().replace("_", " ") for code in Code}
+        meaning = known.get(receipt.code)
+        text = f"receipt with code {receipt.code}{f' ({meaning})' if meaning else ''}"
+        text += f", {len(receipt.result):,} bytes of result"
+        if len(receipt.result) >= ANSWER_BYTES:
+            text += f": {_answer(receipt.result)}"
+    return [f"  {label}  {readable(text)}"]
+
+
+ANSWER_BYTES = 16
+"""What a program's answer has at least."""
+
+
+def _call(store: ZoneStore, data: bytes) -> str:
+    from causeway.protocols.ibc.envelope import decode_call
+
+    call = decode_call(data)
+    names = store.opened.program_names
+    sender, receiver = (names.get(call[side], str(call[side])) for side in ("sender", "receiver"))
+    units = _units(call["amount_high"], call["amount_low"])
+    return f"{sender} calls {call['method']} of {receiver}, payload of {len(call['payload']):,} bytes{units}"
+
+
+def _answer(result: bytes) -> str:
+    from causeway.protocols.ibc.envelope import decode_answer
+
+    high, low, payload = decode_answer(result)
+    return f"answer of {len(payload):,} bytes{_units(high, low)}"
+
+
+def _units(high: int, low: int) -> str:
+    amount = (high << 64) + low
+    return f", {amount:,} units" if amount else ""

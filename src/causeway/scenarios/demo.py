@@ -1,0 +1,42 @@
+"""What ``causeway demo`` says of its scenario, ``demo.toml``: its protocol's words, and what outcomes come from."""
+
+from __future__ import annotations
+
+CHAINS = 12
+"""Chains of the scenario."""
+
+FIRST_CHAIN = "atlas"
+"""By its first chain a demo knows the lake of an earlier one."""
+
+FURTHER_CHAIN = "subnet-{}"
+"""Names of chains, by number, when there are more than the scenario has."""
+
+GONE = "/birch-channel-2"
+"""How the name of the program ends that is on no chain."""
+
+CHAINS_WORD, PROGRAMS_WORD, LANES_WORD = "subnets", "canisters", "streams"
+
+CLOSER_LOOKS = ("--table lanes --chain atlas", "--table program_caller --height 10 --chain birch")
+"""Options of ``causeway state`` that are worth a look."""
+
+EXPLAINED = {
+    ("rejected", "Unknown"): "calls turned away by a policy, every 400th of a stream",
+    ("rejected", "CanisterMigrating"): "calls from a canister that moved while they were on their way",
+    ("rejected", "NON_EXISTENT_CANISTER"): "calls to a canister that does not exist",
+    ("answered", "CanisterMigrating"): "answers that met a canister on the move",
+    ("forged", "sender_mismatch"): "call made up by a subnet that does not own its sender",
+    ("slice", "InvalidStream"): "slice of a stream altered by a carrier: its root did not fit",
+    ("ingress", "ChainHalted"): "messages from users to a subnet that stood still",
+}
+"""What stands behind an outcome and its reason in this network."""
+
+ENDED = {
+    "rejected": "the caller was told",
+    "answered": "sent on to its new subnet",
+    "forged": "refused, nobody was told",
+    "slice": "refused, fetched again",
+    "ingress": "the user was told",
+    "lost": "dropped, as the protocol allows",
+    "pending": "still under way",
+}
+"""How it ended."""

@@ -1,0 +1,80 @@
+"""``causeway relay`` between lakes of zones: its options, what a person reads of it, and how it is put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from causeway.model.errors import InvalidInput
+from causeway.protocols.command_options import CommandOption
+
+if TYPE_CHECKING:
+    from causeway.service.ibc.relaying import Relaying
+    from causeway.service.relay import RelayOptions
+
+
+class IbcRelay:
+    """Carries packets and receipts between lakes of zones (``service.relay.Relay``)."""
+
+    about = """Carry packets and receipts between two served lakes, with proofs.
+
+    All it knows it reads from the two chains, so it may be killed and started again at any time, and run beside others.
+
+    [bold]Example[/bold]: causeway relay http://127.0.0.1:8421 http://127.0.0.1:8422 --once
+    """
+    options = (
+        CommandOption("min_batch", "Wait for that many packets and receipts ...", int, 1, least=1),
+        CommandOption("max_wait", "... but not longer than so many blocks.", int, 0, least=0),
+        CommandOption("max_packets", "Bring at most so many in one pass; 0: all.", int, 0, least=0),
+        CommandOption("proofs_per_header", "At most so many proofs for one header; 0: any number.", int, 0, least=0),
+        CommandOption("max_calls", "Calls in one transaction.", int, 30, least=2, most=200),
+        CommandOption("cleanup_after", "Clean up once so many receipts can go.", int, 100, least=1),
+    )
+    columns = (
+        "direction",
+        "state",
+        "left",
+        "oldest",
+        "transactions",
+        "headers",
+        "messages",
+        "accepted",
+        "redundant",
+        "refused",
+        "fees wasted",
+    )
+
+    @asynccontextmanager
+    async def between(
+        self, a: str, b: str, wanted: RelayOptions, report: Callable[[Any], None]
+    ) -> AsyncIterator[Relaying]:
+        """Give the process between two lakes, as ``service.relay.Relay`` says."""
+        from causeway.service.http_client import ServiceError
+        from causeway.service.ibc.client import LakeClient
+        from causeway.service.ibc.relay_metrics import serve_metrics
+        from causeway.service.ibc.relay_plan import RelaySettings
+        from causeway.service.ibc.relaying import Pacing, Relaying, directions_between
+
+        settings = RelaySettings(**{option.name: wanted.options[option.name] for option in self.options})
+        async with LakeClient(a) as at_a, LakeClient(b) as at_b:
+            try:
+                directions, rules = await directions_between(at_a, at_b, wanted.only, wanted.to)
+            except ServiceError as error:
+                raise InvalidInput(str(error)) from None
+            relaying = Relaying(
+                {"a": at_a, "b": at_b},
+                directions,
+                rules,
+                settings,
+                Pacing(poll=wanted.poll),
+                wanted.name,
+                wanted.faults,
+                wanted.seed,
+                report=report,
+            )
+            with serve_metrics(relaying, wanted.metrics_port):
+                yield relaying
+
+
+RELAY = IbcRelay()

@@ -1,0 +1,95 @@
+"""Transactions of relayers, before they wait for a block: their bounds, and when a block may have them.
+
+Time on a lake's chains is the lake's own: a block a tick. A header of another lake's zone that was signed later than
+that by its zone's clock moves the clock on, so that whatever has an effect here has its time after its cause: the next
+block's tick is the first whose time is not below the header's. What signs a header is checked before the clock believes
+it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from causeway.model.errors import InvalidInput
+from causeway.proofs.errors import ProofError
+from causeway.proofs.protobuf import parse_canonical
+from causeway.proofs.tendermint.commit import (
+    MORE_THAN_TWO_THIRDS,
+    check_signed_header,
+    require_power,
+    verify_signatures,
+)
+from causeway.proofs.tendermint.update import decode_header_update
+from causeway.proofs.wire import ibc_queue_pb2 as wire
+from causeway.protocols.ibc.client import validators
+from causeway.protocols.ibc.external import OUTSIDER, RELAY_PORT
+from causeway.service.ibc.redundancy import nothing_left
+from causeway.service.ibc.views import Views
+from causeway.service.mempool import Message
+
+MAX_TRANSACTION_BYTES = 4 << 20
+"""Longest transaction in bytes; a header of a chain with 10,000 validators alone has up to 2.8 MB."""
+
+MAX_CALLS = 200
+"""Calls in a transaction."""
+
+
+@dataclass(frozen=True)
+class RelayTransaction:
+    """A transaction for ``chain`` by the relayer with the number ``user`` (``service.endpoint.Submission``)."""
+
+    views: Views
+    chain: str
+    user: int
+    encoded: bytes
+    content: wire.Transaction
+
+    @classmethod
+    def read(cls, views: Views, chain: str, user: int, encoded: bytes) -> RelayTransaction:
+        """Return a transaction (protobuf ``causeway.ibc.Transaction``).
+
+        Raises:
+            InvalidInput: the relayer's number is none, or it is not a transaction.
+        """
+        if not 0 <= user < OUTSIDER:
+            raise InvalidInput(f"relayer: {user}: allowed are numbers from 0 to {OUTSIDER - 1}")
+        if len(encoded) > MAX_TRANSACTION_BYTES:
+            raise InvalidInput(f"transaction: {len(encoded)} bytes; at most {MAX_TRANSACTION_BYTES} are allowed")
+        try:
+            content = parse_canonical(wire.Transaction, encoded, "transaction")
+        except ProofError as error:
+            raise InvalidInput(f"transaction: {error}") from None
+        if not 0 < len(content.calls) <= MAX_CALLS:
+            raise InvalidInput(f"transaction: {len(content.calls)} calls; allowed: 1 to {MAX_CALLS}")
+        return cls(views, chain, user, encoded, content)
+
+    def nothing_left(self) -> bool:
+        """Return whether all that the transaction asks of its chain has happened by its last height."""
+        return nothing_left(self.content, self.chain, self.views)
+
+    def message(self, chain: int) -> Message:
+        """Return the transaction as what waits for a block of the chain with a number."""
+        calls = len(self.content.calls)
+        return Message(chain, RELAY_PORT, self.user, "", self.encoded, calls, self._first_tick())
+
+    def _first_tick(self) -> int:
+        """Return the first tick in whose block the headers in the transaction are none of the future."""
+        first = 0
+        for call in self.content.calls:
+            if call.WhichOneof("call") == "update" and call.update.remote in self.views.external:
+                first = max(first, -(-self._signed_time(call.update) // self.views.opened.tick_ns) - 1)
+        return first
+
+    def _signed_time(self, update: wire.UpdateHeader) -> int:
+        """Return the time (ns) of a header that its zone's validators signed, 0 for any other."""
+        own, _ = validators(self.views.opened.seed, update.remote, self.views.options.validators)
+        try:
+            offered = decode_header_update(update.header)
+            if offered.validators.hash != own.hash:
+                return 0
+            check_signed_header(offered.signed_header, update.remote, own)
+            require_power(offered.signed_header.commit, own, MORE_THAN_TWO_THIRDS)
+            verify_signatures(offered.signed_header.commit, update.remote, own)
+        except ProofError:
+            return 0
+        return offered.signed_header.header.time

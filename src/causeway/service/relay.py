@@ -1,0 +1,127 @@
+"""What is asked of a protocol that has a process which carries messages between two served lakes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from causeway.model.errors import InvalidInput
+from causeway.protocols.command_options import CommandOption
+from causeway.protocols.registry import names, protocol
+from causeway.service.faults import FaultSettings
+from causeway.service.http_client import ServiceClient, ServiceError
+
+
+class Progress(Protocol):
+    """What a process did in one direction, and what it last saw there.
+
+    ``transactions``: how many it submitted. ``state``, ``why``: in a word, and what keeps it from going on.
+    """
+
+    direction: Any
+    transactions: int
+    state: str
+    why: str
+
+    @property
+    def hopeless(self) -> bool:
+        """Return whether nothing that the process can do will move this direction."""
+        ...
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that ``--json`` prints."""
+        ...
+
+    def cells(self) -> Sequence[str]:
+        """Return what ``Relay.columns`` say of it."""
+        ...
+
+
+class Relaying(Protocol):
+    """A process between two served lakes."""
+
+    @property
+    def progress(self) -> Sequence[Progress]:
+        """Return what it did, a direction each."""
+        ...
+
+    def stop(self) -> None:
+        """Let it end after what it is doing."""
+        ...
+
+    async def forever(self) -> None:
+        """Carry messages until ``stop``."""
+        ...
+
+    async def until_idle(self) -> None:
+        """Carry messages until there is nothing to do. Raises ``ServiceError`` when a lake does not answer."""
+        ...
+
+
+@dataclass(frozen=True)
+class RelayOptions:
+    """What a user says of a process, whatever the protocol.
+
+    ``name``: of the account, or its number; ``only``: connections as ``CHAIN/REMOTE``, without any all; ``to``:
+    ``both``, or what goes to ``a`` or ``b`` alone; ``poll``: seconds between two looks; ``metrics_port``: where
+    Prometheus is answered; ``faults``, ``seed``: what happens to its own transactions; ``options``: those of the
+    protocol, by name.
+    """
+
+    name: str = "relay"
+    only: Sequence[str] = ()
+    to: str = "both"
+    poll: float = 0.5
+    metrics_port: int | None = None
+    faults: FaultSettings = field(default_factory=FaultSettings)
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Relay(Protocol):
+    """Carries messages between lakes of one protocol. The registry names it; ``causeway relay`` asks it.
+
+    ``about``: what the command says of itself in its help. ``options``: those that the protocol adds. ``columns``: of
+    the table that a person reads, the first one text, the second too, others numbers.
+    """
+
+    about: str
+    options: tuple[CommandOption, ...]
+    columns: tuple[str, ...]
+
+    def between(
+        self, a: str, b: str, wanted: RelayOptions, report: Callable[[Progress], None]
+    ) -> AbstractAsyncContextManager[Relaying]:
+        """Give the process between the lakes served at two addresses; ``report`` is called after every pass.
+
+        Raises:
+            InvalidInput: there is nothing between them to relay, or a lake does not answer.
+        """
+        ...
+
+
+async def relay_between(a: str, b: str) -> tuple[str, Relay]:
+    """Return the protocol of the lakes served at two addresses, and what carries messages between them.
+
+    Raises:
+        InvalidInput: one does not answer, they have different protocols, or one whose messages no process carries.
+    """
+    found: list[str] = []
+    for url in (a, b):
+        async with ServiceClient(url) as client:
+            try:
+                found.append(str((await client.status())["protocol"]))
+            except ServiceError as error:
+                raise InvalidInput(str(error)) from None
+            except KeyError:
+                raise InvalidInput(f"{url}/v1/status: names no protocol: no served lake") from None
+    if found[0] != found[1]:
+        raise InvalidInput(f"{a} is of the protocol {found[0]}, {b} of {found[1]}: nothing can be carried between them")
+    relay: Relay | None = protocol(found[0]).part("relay")
+    if relay is None:
+        raise InvalidInput(
+            f"{a}: the lake is of the protocol {found[0]}; a process carries messages of {' and '.join(names('relay'))}"
+        )
+    return found[0], relay

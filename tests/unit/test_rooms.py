@@ -1,0 +1,155 @@
+"""No shared room names a protocol: what differs is asked of the registry or of the kernel."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import causeway
+from causeway.protocols.registry import names
+
+PACKAGE = Path(causeway.__file__).parent
+
+WINGED = ("protocols", "proving", "service")
+"""Rooms with a wing a protocol: a folder of its name, which may say whatever it likes of it."""
+
+ELSEWHERE = {
+    "proofs": "a library of its own, a folder a family of proofs",
+    "scenarios": "examples: a scenario is of one protocol, and what the demo says of it stands beside it",
+}
+"""Rooms that are not looked at, and why."""
+
+WORDS = {"zone", "zones", "canister", "canisters", "subnet", "subnets", "cycles", "xnet"}
+"""What one protocol alone calls a chain, a program, an amount, a way of messages."""
+
+REGISTRY = "protocols/registry.py"
+"""The one place that names them all."""
+
+ALLOWED = {
+    "pipeline/session.py": "the time zone of Spark",
+}
+"""Files that may use such words, and why; an import of a wing or a quoted name is not allowed in them either."""
+
+AMOUNTS = "attached amounts have the name that programs and scenarios give them: cycles"
+PENDING = {
+    "network/deploy.py": "knows the kernels of both protocols",
+    "network/scenario.py": "knows which protocols there are, and which has external chains",
+    "network/settings.py": f"names the default protocol; {AMOUNTS}",
+    "network/traffic_settings.py": AMOUNTS,
+    "network/recorded.py": AMOUNTS,
+    "network/generator.py": AMOUNTS,
+    "network/script.py": AMOUNTS,
+    "pipeline/ledger.py": f"{AMOUNTS}, and one way of messages is called after a protocol",
+    "programs/__init__.py": AMOUNTS,
+    "programs/accounts.py": AMOUNTS,
+    "programs/faulty.py": AMOUNTS,
+    "programs/outputs.py": AMOUNTS,
+    "programs/scalar.py": AMOUNTS,
+    "programs/scalar_runner.py": AMOUNTS,
+    "programs/trial.py": AMOUNTS,
+    "programs/vector_runner.py": AMOUNTS,
+}
+"""Files that still name a protocol; none may be added, and what is done leaves the list."""
+
+
+def is_wing(path: Path) -> bool:
+    """Return whether a file belongs to one protocol's wing."""
+    return len(path.parts) > 2 and path.parts[0] in WINGED and path.parts[1] in names()
+
+
+SHARED = sorted(
+    path.as_posix()
+    for path in (found.relative_to(PACKAGE) for found in PACKAGE.rglob("*.py"))
+    if not is_wing(path) and path.parts[0] not in ELSEWHERE
+)
+
+
+def imported(node: ast.AST) -> list[str]:
+    """Return the modules that a statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    if isinstance(node, ast.ImportFrom):
+        return [node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return []
+
+
+def said(node: ast.AST) -> Iterator[str]:
+    """Yield the names that a node gives or uses, and its text when it is one."""
+    for field in ("id", "attr", "arg", "name", "asname"):
+        value = getattr(node, field, None)
+        if isinstance(value, str):
+            yield value
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+
+
+def words(text: str) -> set[str]:
+    """Return the words of a name or a text, in small letters: ``CyclesLeft``, ``cycles_left`` and ``cycles left``."""
+    return {word.lower() for word in re.findall(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])", text)}
+
+
+def docstrings(tree: ast.AST) -> set[ast.AST]:
+    """Return all texts that stand as statements: they explain, and may give one protocol as an example."""
+    return {
+        node.value for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+
+
+def found_in(source: str) -> list[str]:
+    """Return all that names a protocol in a module: imports of its wings, its quoted name, its words."""
+    tree = ast.parse(source)
+    explained = docstrings(tree)
+    wing = re.compile(rf"causeway\.({'|'.join(WINGED)})\.({'|'.join(names())})(\.|:|$)")
+    found = []
+    for node in ast.walk(tree):
+        found += [f"imports {module}" for module in imported(node) if wing.match(module)]
+        if node in explained:
+            continue
+        for text in said(node):
+            if isinstance(node, ast.Constant) and (text in names() or wing.match(text)):
+                found.append(f"line {node.lineno}: says {text!r}")
+            found += [f"says {word}" for word in sorted(words(text) & WORDS)]
+    return found
+
+
+@pytest.mark.parametrize("path", [path for path in SHARED if path not in PENDING and path != REGISTRY])
+def test_no_shared_room_names_a_protocol(path: str) -> None:
+    found = found_in((PACKAGE / path).read_text())
+    if path in ALLOWED:
+        found = [item for item in found if not item.startswith("says ")]
+    assert not found
+
+
+@pytest.mark.parametrize("path", [*PENDING, *ALLOWED, REGISTRY])
+def test_what_is_let_through_is_there_and_needs_it(path: str) -> None:
+    assert path in SHARED, "the file is gone: so let its name go"
+    assert found_in((PACKAGE / path).read_text()), "it names no protocol any more: so let its name go"
+
+
+def test_every_room_is_looked_at_or_left_out_for_a_reason() -> None:
+    rooms = {path.name for path in PACKAGE.iterdir() if path.is_dir() and path.name != "__pycache__"}
+    assert set(ELSEWHERE) <= rooms
+    assert {"model", "pipeline", "network", "programs", "cli", "service", "proving", "protocols"} <= rooms
+    assert {path.split("/")[0] for path in SHARED if "/" in path} == rooms - set(ELSEWHERE)
+
+
+@pytest.mark.parametrize(
+    ("source", "count"),
+    [
+        ("from causeway.protocols.ibc.zones import Hosts", 2),
+        ("def f():\n    from causeway.service.ibc import views", 2),
+        ("from causeway.protocols import ibc", 1),
+        ("import causeway.protocols.ic.kernel as k", 1),
+        ("if protocol == 'ibc':\n    pass", 1),
+        ("part = 'causeway.protocols.ic.kernel:IcKernel'", 1),
+        ("def f(cycles): return f'{cycles} of a canister'", 3),
+        ('"""In a zone of ibc."""\ndef f():\n    """Of a subnet."""', 0),
+        ("from causeway.protocols.icmpish import x\nname = 'ibcx'", 0),
+    ],
+)
+def test_what_it_finds(source: str, count: int) -> None:
+    assert len(found_in(source)) == count
