@@ -9,10 +9,10 @@ ARGS ?=
 
 .PHONY: demo test bench check format proto setup clean
 
-demo: $(READY) ## a generated network, and what came of its messages
+demo: $(READY) ## run a generated network and show the outcome of its calls
 	@$(VENV)/bin/causeway demo $(ARGS)
 
-test: $(READY) ## the tests; make test ARGS="-m slow" for the heavy ones
+test: $(READY) ## run the tests; make test ARGS="-m slow" for the heavy ones
 	@$(VENV)/bin/python -m pytest $(ARGS)
 
 bench: $(READY) ## measure this machine; make bench ARGS="rounds --messages 1e6", or ARGS="--help"

@@ -9,22 +9,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks.comparators.common import HOSTS_SCHEMA, SCHEMAS, TABLES, path, write
+from benchmarks.comparators.common import HOSTS_SCHEMA, KEYS, SCHEMAS, TABLES, path, write
 from benchmarks.workload import Workload
 from causeway.pipeline.lake import Lake, Manifest
 
 HOSTS = "hosts"
 
 ORDER: dict[str, list[str]] = {
-    "transfers": ["remote", "chain", "index"],
-    "events": ["chain", "remote", "index"],
-    "input_counters": ["first", "second"],
-    "output_counters": ["first", "second"],
-    "lanes": ["remote", "chain"],
+    "outbound": ["destination", "source", "index"],
+    "events": ["destination", "source", "index"],
+    **{name: list(keys) for name, keys in KEYS.items()},
+    "lanes": ["source", "destination"],
     "accounts": ["program"],
-    "roots": ["chain", "remote"],
+    "roots": ["source", "destination"],
 }
-"""The key of each table, by which two are compared; transfers lie in it in the files, too."""
+"""The key of each table, by which two are compared; outbound messages lie in it in the files, too."""
 
 
 def lake_table(lake: Lake, height: int, table: str) -> pa.Table:

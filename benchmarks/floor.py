@@ -14,6 +14,7 @@ from benchmarks.session import open_bench_session
 from benchmarks.workload import Workload
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.compaction import compact
+from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.run import commit_genesis
@@ -59,7 +60,7 @@ def bench_floor(
                 if name == "in_process"
                 else SparkExecutor(open_bench_session(master), deployment, lake)
             )
-            figures[name] = _measured(executor, lake, warm_up, ticks)
+            figures[name] = _measured(deployment, executor, lake, warm_up, ticks)
     return {
         "benchmark": "floor",
         "machine": about,
@@ -72,15 +73,15 @@ def bench_floor(
     }  # fmt: skip
 
 
-def _measured(executor: Executor, lake: Lake, warm_up: int, ticks: int) -> dict[str, Any]:
+def _measured(deployment: Deployment, executor: Executor, lake: Lake, warm_up: int, ticks: int) -> dict[str, Any]:
     before = commit_genesis(executor, lake)
     for _ in range(warm_up):
-        before = next_tick(executor, lake, before)
+        before = next_tick(deployment, executor, lake, before)
     gc.collect()
     seconds = []
     for _ in range(ticks):
         start = time.perf_counter()
-        before = next_tick(executor, lake, before)
+        before = next_tick(deployment, executor, lake, before)
         compact(lake, before)
         seconds.append(time.perf_counter() - start)
     seconds.sort()

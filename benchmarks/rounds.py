@@ -20,6 +20,7 @@ from benchmarks.process import call
 from benchmarks.session import open_bench_session
 from benchmarks.workload import Workload
 from causeway.model.errors import InvalidInput
+from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.executors import Executor, SparkExecutor
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.run import commit_genesis, run_tick
@@ -107,7 +108,7 @@ def _one_size(
     tell("warming up")
     before = commit_genesis(executor, lake)
     for _ in range(WARM_UP):
-        before = next_tick(executor, lake, before)
+        before = next_tick(deployment, executor, lake, before)
     start = before
     inputs = os.path.join(folder, "inputs")
     fitting = [name for name in names if force or _fits(name, workload)]
@@ -120,7 +121,7 @@ def _one_size(
         pids = tuple(other.pid for other in others)
         for number in range(rounds + 1):
             used, begun = processor_seconds(pids), time.perf_counter()
-            before = next_tick(executor, lake, before)
+            before = next_tick(deployment, executor, lake, before)
             took = {OURS: (time.perf_counter() - begun, processor_seconds(pids) - used)}
             for other in others:
                 tell(f"round {number} of {rounds}: {other.name}")
@@ -166,12 +167,13 @@ def warm_java(session: Any, folder: str, cores: int, ticks: int = JAVA_WARM_UP) 
     executor = SparkExecutor(session, deployment, lake)
     before = commit_genesis(executor, lake)
     for _ in range(ticks):
-        before = next_tick(executor, lake, before)
+        before = next_tick(deployment, executor, lake, before)
 
 
-def next_tick(executor: Executor, lake: Lake, before: Manifest) -> Manifest:
+def next_tick(deployment: Deployment, executor: Executor, lake: Lake, before: Manifest) -> Manifest:
     """Run and commit the tick after a height."""
-    return run_tick(executor, lake, before, before.tick + 1 if before.height else 0)
+    tick = before.tick + 1 if before.height else 0
+    return run_tick(executor, lake, before, tick, deployment.traffic.next_tick(tick + 1))
 
 
 def _figures(measured: list[tuple[float, float]], workload: Workload) -> dict[str, Any]:

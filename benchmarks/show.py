@@ -53,7 +53,7 @@ def _rounds(result: dict[str, Any]) -> RenderableType:
         note = f"{size['messages']:,} messages: {size['partitions']} partitions"
         note += f", Java took {size['java_peak_bytes'] // MIB:,} MiB besides"
         if size["left_out"]:
-            note += f"; left out for want of memory: {', '.join(size['left_out'])} (--force runs them)"
+            note += f"; left out for want of memory: {', '.join(size['left_out'])} (--all runs them)"
         notes.append(Text(note, style="dim"))
     return Group(table, *notes)
 

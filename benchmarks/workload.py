@@ -17,11 +17,10 @@ from causeway.model.order import U64
 from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.network.deploy import cut
-from causeway.pipeline.bucket import Deployment
+from causeway.pipeline.deployment import Deployment
 from causeway.programs.runner import Programs
 from causeway.proofs.hashing import binary_rows
 from causeway.protocols.ic.kernel import IcKernel
-from causeway.protocols.ic.registry import subnet_positions
 
 START_TICKS = 2
 """Rallies start at the ticks 0 and 1."""
@@ -71,9 +70,8 @@ class Workload:
     def deployment(self, partitions: int) -> Deployment:
         """Return the network made ready for an executor, its chains cut into at most ``partitions`` buckets."""
         topology = self.topology()
-        numbers = subnet_positions(topology)
         kernel = IcKernel(topology=topology, programs=Programs(topology))
-        return Deployment(kernel, SteadyTraffic(self), cut(topology, numbers, partitions), numbers)
+        return Deployment(kernel, SteadyTraffic(self), cut(kernel.weights(), partitions), kernel.numbers())
 
 
 @dataclass(frozen=True)

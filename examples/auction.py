@@ -1,4 +1,4 @@
-"""An auction across chains: a house on one chain, bidders on others, cycles as money.
+"""An auction across chains: a house on one chain, bidders on others, money attached to calls.
 
 A bid is a call to the house with the money attached. The house leaves the best bid unanswered and so holds its money;
 who is outbid is answered with a reject, which brings the money back. When the auction closes, the best bid is answered
@@ -30,11 +30,11 @@ class House(cw.Program):
         self.state["bids"] += 1
         best = self.state["best"]
         least = best["amount"] + 1 if best else self.options.get("reserve", 1)
-        if request.cycles < least:
+        if request.amount < least:
             raise cw.Reject(f"bid at least {least}")
         if best:
-            context.reject(best["ref"], f"bid at least {request.cycles + 1}")
-        self.state["best"] = {"ref": request.ref, "amount": request.cycles, "bidder": request.sender}
+            context.reject(best["ref"], f"bid at least {request.amount + 1}")
+        self.state["best"] = {"ref": request.ref, "amount": request.amount, "bidder": request.sender}
 
     def on_ingress(self, message: Ingress, context: Context) -> None:
         """Close the auction: the best bid gets its answer, and its money stays here."""
@@ -68,5 +68,5 @@ class Bidder(cw.Program):
                 self._bid(amount, context)
 
     def _bid(self, amount: int, context: Context) -> None:
-        context.call(self.options["house"], "bid", cycles=amount, note=amount)
+        context.call(self.options["house"], "bid", amount=amount, note=amount)
         self.state["bids"] += 1

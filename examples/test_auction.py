@@ -14,17 +14,17 @@ SCENARIO = Path(__file__).with_name("auction.toml")
 
 def test_who_is_outbid_gets_the_money_back() -> None:
     house = cw.Trial(House, {"reserve": 50})
-    assert house.request(1, "bid", cycles=60) == []  # held: no answer yet
-    assert house.request(2, "bid", cycles=80) == [Answer(1, 1, 60, 0, 4, b"bid at least 81")]
+    assert house.request(1, "bid", amount=60) == []  # held: no answer yet
+    assert house.request(2, "bid", amount=80) == [Answer(1, 1, 60, 0, 4, b"bid at least 81")]
     assert house.state["best"]["amount"] == 80 and house.balance == 0
 
 
 def test_the_hammer_falls_for_the_best_bid() -> None:
     house = cw.Trial(House)
-    house.request(1, "bid", cycles=60)
+    house.request(1, "bid", amount=60)
     assert house.ingress("close") == [Answer(1, 1, 0, 0, 0, b"sold")]
     assert house.balance == 60 and house.state["sold_to"] == 1
-    (late,) = house.request(2, "bid", cycles=90)
+    (late,) = house.request(2, "bid", amount=90)
     assert isinstance(late, Answer) and late.payload == b"closed" and late.refund == 90
 
 
@@ -33,7 +33,7 @@ def test_a_bidder_stops_at_its_limit() -> None:
     (first,) = bidder.ingress("start", b"80")
     assert isinstance(first, Call) and first.receiver == 7 and bidder.balance == 420
     (second,) = bidder.reply(first, b"bid at least 95", code=4, refund=80)
-    assert isinstance(second, Call) and second.cycles == 100
+    assert isinstance(second, Call) and second.amount == 100
     assert bidder.reply(second, b"bid at least 120", code=4, refund=100) == []
     assert bidder.balance == 500 and not bidder.state["won"]
 

@@ -36,7 +36,7 @@ RECEIVED = int(Event.RECEIVED | Event.EXECUTED)
 ANSWERED = int(Event.RECEIVED | Event.EXECUTED | Event.ANSWERED)
 """What happens to a request and to a response in one round."""
 
-XNET, LOOPBACK = int(Via.LANE), int(Via.LOOPBACK)
+ON_LANE, LOOPBACK = int(Via.LANE), int(Via.LOOPBACK)
 
 
 def _schema(**columns: pa.DataType) -> pa.Schema:
@@ -58,21 +58,25 @@ MESSAGE = {
     "method": TEXT,
     "payload": BYTES,
 }
-LANE = {"chain": CHAIN, "remote": CHAIN, "substream": NUMBER, "index": NUMBER}
-COUNTERS = {"first": NUMBER, "second": NUMBER, "next_index": NUMBER}
+LANE = {"source": CHAIN, "destination": CHAIN, "substream": NUMBER, "index": NUMBER}
+
+KEYS = {"input_counters": ("receiver", "sender"), "output_counters": ("sender", "receiver")}
+"""What names a queue in each table of counters."""
 
 SCHEMAS: Mapping[str, pa.Schema] = {
-    "transfers": _schema(**LANE, **MESSAGE, queue_index=NUMBER, sent_tick=NUMBER),
-    "input_counters": _schema(**COUNTERS),
-    "output_counters": _schema(**COUNTERS),
-    "lanes": _schema(chain=CHAIN, remote=CHAIN, begin=NUMBER, next_index=NUMBER, signals_begin=NUMBER, expected=NUMBER),
+    "outbound": _schema(**LANE, **MESSAGE, queue_index=NUMBER, sent_tick=NUMBER),
+    **{name: _schema(**dict.fromkeys((*keys, "next_index"), NUMBER)) for name, keys in KEYS.items()},
+    "lanes": _schema(
+        source=CHAIN, destination=CHAIN, begin=NUMBER, next_index=NUMBER, signals_begin=NUMBER, expected=NUMBER
+    ),
     "accounts": _schema(program=NUMBER, next_callback=NUMBER),
     "events": _schema(
         chain=CHAIN,
         events=pa.uint16(),
         kind=SMALL,
         via=SMALL,
-        remote=CHAIN,
+        source=CHAIN,
+        destination=CHAIN,
         substream=NUMBER,
         index=NUMBER,
         sender=NUMBER,
@@ -82,12 +86,11 @@ SCHEMAS: Mapping[str, pa.Schema] = {
         code=SMALL,
         reason=TEXT,
     ),
-    "roots": _schema(chain=CHAIN, remote=CHAIN, first=NUMBER, count=NUMBER, root=ROOT),
+    "roots": _schema(source=CHAIN, destination=CHAIN, first=NUMBER, count=NUMBER, root=ROOT),
 }
-"""Tables and their columns, as in the lake. Counters: input queues by (receiver, sender), output queues by (sender,
-receiver)."""
+"""Tables and their columns, as in the lake."""
 
-TABLES = ("transfers", "input_counters", "output_counters", "lanes", "accounts")
+TABLES = ("outbound", "input_counters", "output_counters", "lanes", "accounts")
 """What a round reads, besides ``hosts``."""
 
 HOSTS_SCHEMA = _schema(program=NUMBER, chain=CHAIN)
@@ -141,8 +144,8 @@ def commit(folder: str) -> None:
     _sync(folder)
 
 
-def _sync(place: str) -> None:
-    descriptor = os.open(place, os.O_RDONLY)
+def _sync(name: str) -> None:
+    descriptor = os.open(name, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -11,14 +11,15 @@ import pyarrow as pa
 from benchmarks.comparators.common import (
     ANSWERED,
     BASE,
+    KEYS,
     LOOPBACK,
     MESSAGE,
     METHOD,
+    ON_LANE,
     RECEIVED,
     REQUEST,
     RESPONSE,
     SCHEMAS,
-    XNET,
     commit,
     leaves_of,
     path,
@@ -49,12 +50,15 @@ class Polars:
         queues = produced.lazy().group_by("sender", "receiver").agg(rank=pl.col("rank").min(), count=pl.len())
         numbered = (
             produced.lazy()
-            .join(lanes.lazy().select("chain", "remote", "first"), on=["chain", "remote"], maintain_order="left")
+            .join(
+                lanes.lazy().select("source", "destination", "first"),
+                on=["source", "destination"],
+                maintain_order="left",
+            )
             .join(queues, on=["sender", "receiver"], suffix="_queue", maintain_order="left")
             .join(
                 pl.scan_parquet(path(before, "output_counters")),
-                left_on=["sender", "receiver"],
-                right_on=["first", "second"],
+                on=["sender", "receiver"],
                 how="left",
                 maintain_order="left",
             )
@@ -67,46 +71,44 @@ class Polars:
             .collect()
         )
         numbered = numbered.with_columns(payload=received["payload"].gather(numbered["row"]))
-        transfers = numbered.select(SCHEMAS["transfers"].names)
+        outbound = numbered.select(SCHEMAS["outbound"].names)
         is_request = pl.col("kind") == REQUEST
         events = received.with_columns(
-            chain="remote",
-            remote="chain",
+            chain="destination",
             events=pl.when(is_request).then(RECEIVED).otherwise(ANSWERED).cast(pl.UInt16),
-            via=pl.when(pl.col("chain") == pl.col("remote")).then(LOOPBACK).otherwise(XNET).cast(pl.UInt8),
+            via=pl.when(pl.col("source") == pl.col("destination")).then(LOOPBACK).otherwise(ON_LANE).cast(pl.UInt8),
             reason=pl.lit(""),
         ).select(SCHEMAS["events"].names)
-        for table, frame in (("transfers", transfers), ("events", events)):
+        for table, frame in (("outbound", outbound), ("events", events)):
             frame.write_parquet(path(after, table), compression="lz4", statistics=False, row_group_size=len(frame))
-        self._counters("input_counters", received.lazy().group_by(first="receiver", second="sender"), before, after)
-        self._counters("output_counters", produced.lazy().group_by(first="sender", second="receiver"), before, after)
+        self._counters("input_counters", received, before, after)
+        self._counters("output_counters", produced, before, after)
         self._accounts(received, before, after)
         lanes.drop("first", "count").write_parquet(path(after, "lanes"), compression="lz4", statistics=False)
-        write(after, "roots", self._roots(transfers, lanes))
+        write(after, "roots", self._roots(outbound, lanes))
         commit(after)
 
     def _received(self, before: str) -> Any:
-        """Number the transfers in their input queues; they lie in the order of their lanes."""
+        """Number what came in its input queues; it lies in the order of the lanes."""
         pl = self._pl
         frame = (
-            pl.scan_parquet(path(before, "transfers"))
+            pl.scan_parquet(path(before, "outbound"))
             .drop("queue_index", "sent_tick")
-            .with_columns(place=pl.int_range(pl.len(), dtype=pl.UInt64).over("receiver", "sender"))
+            .with_columns(position=pl.int_range(pl.len(), dtype=pl.UInt64).over("receiver", "sender"))
             .join(
                 pl.scan_parquet(path(before, "input_counters")),
-                left_on=["receiver", "sender"],
-                right_on=["first", "second"],
+                on=["receiver", "sender"],
                 how="left",
                 maintain_order="left",
             )
-            .with_columns(queue_index=pl.col("next_index").fill_null(BASE) + pl.col("place"))
+            .with_columns(queue_index=pl.col("next_index").fill_null(BASE) + pl.col("position"))
             .drop("next_index")
             .collect()
         )
         return frame
 
     def _produced(self, received: Any, before: str) -> Any:
-        """Answer requests, and answers by new requests; sort by lane, sender, receiver, place, and rank in the lane."""
+        """Answer requests, and answers by new requests; sort by lane and queue, and rank in the lane."""
         pl = self._pl
         rows = received.lazy().drop("payload", "index", "queue_index", "substream", "method").with_row_index("row")
         answers = rows.filter(pl.col("kind") == REQUEST).with_columns(
@@ -114,7 +116,7 @@ class Polars:
         )
         requests = (
             rows.filter(pl.col("kind") == RESPONSE)
-            .sort("receiver", "place", "sender")
+            .sort("receiver", "position", "sender")
             .with_columns(callback=pl.int_range(pl.len(), dtype=pl.UInt64).over("receiver"))
             .join(
                 pl.scan_parquet(path(before, "accounts")),
@@ -136,9 +138,9 @@ class Polars:
         )
         frame = (
             pl.concat([answers, requests])
-            .with_columns(sender="receiver", receiver="sender", chain="remote", remote="chain")
-            .sort("remote", "chain", "sender", "receiver", "place")
-            .with_columns(rank=pl.int_range(pl.len(), dtype=pl.UInt64).over("chain", "remote"))
+            .with_columns(sender="receiver", receiver="sender", source="destination", destination="source")
+            .sort("destination", "source", "sender", "receiver", "position")
+            .with_columns(rank=pl.int_range(pl.len(), dtype=pl.UInt64).over("source", "destination"))
             .collect()
         )
         return frame
@@ -147,40 +149,44 @@ class Polars:
         """Return the lanes after the round, with ``first`` and ``count`` of what each stream was given."""
         pl = self._pl
         lanes = pl.read_parquet(path(before, "lanes"))
-        arrived = received.group_by(chain="remote", remote="chain").agg(arrived=pl.len().cast(pl.UInt64))
-        sent = produced.group_by("chain", "remote").agg(count=pl.len().cast(pl.UInt64))
-        keys = pl.concat([frame.select("chain", "remote") for frame in (lanes, arrived, sent)]).unique()
-        offered = lanes.select(
-            chain="remote", remote="chain", offered_begin=pl.col("begin"), offered_expected=pl.col("expected")
+        arrived = received.group_by(source="destination", destination="source").agg(arrived=pl.len().cast(pl.UInt64))
+        sent = produced.group_by("source", "destination").agg(count=pl.len().cast(pl.UInt64))
+        keys = pl.concat([frame.select("source", "destination") for frame in (lanes, arrived, sent)]).unique()
+        opposite = lanes.select(
+            source="destination",
+            destination="source",
+            opposite_begin=pl.col("begin"),
+            opposite_expected=pl.col("expected"),
         )
         joined = keys
-        for frame in (lanes, offered, arrived, sent):
-            joined = joined.join(frame, on=["chain", "remote"], how="left")
+        for frame in (lanes, opposite, arrived, sent):
+            joined = joined.join(frame, on=["source", "destination"], how="left")
         counters = ["begin", "next_index", "signals_begin", "expected"]
-        own = pl.col("chain") == pl.col("remote")
-        news = pl.col("offered_expected").is_not_null() & (
-            (pl.col("arrived") > 0) | (pl.col("offered_expected") != pl.col("begin"))
+        own = pl.col("source") == pl.col("destination")
+        news = pl.col("opposite_expected").is_not_null() & (
+            (pl.col("arrived") > 0) | (pl.col("opposite_expected") != pl.col("begin"))
         )
-        seen = pl.max_horizontal("signals_begin", "offered_begin")
+        seen = pl.max_horizontal("signals_begin", "opposite_begin")
         frame = (
             joined.with_columns(pl.col(counters).fill_null(BASE), pl.col("arrived", "count").fill_null(0))
             .select(
-                "chain",
-                "remote",
-                begin=pl.when(own).then("next_index").when(news).then("offered_expected").otherwise("begin"),
+                "source",
+                "destination",
+                begin=pl.when(own).then("next_index").when(news).then("opposite_expected").otherwise("begin"),
                 next_index=pl.col("next_index") + pl.col("count"),
                 signals_begin=pl.when(own).then("next_index").when(news).then(seen).otherwise("signals_begin"),
                 expected=pl.col("expected") + pl.col("arrived"),
                 first="next_index",
                 count="count",
             )
-            .sort("remote", "chain")
+            .sort("destination", "source")
         )
         return frame
 
-    def _counters(self, table: str, groups: Any, before: str, after: str) -> None:
+    def _counters(self, table: str, messages: Any, before: str, after: str) -> None:
         pl = self._pl
-        keys = ["first", "second"]
+        keys = list(KEYS[table])
+        groups = messages.lazy().group_by(keys)
         (
             pl.scan_parquet(path(before, table))
             .join(groups.agg(count=pl.len().cast(pl.UInt64)), on=keys, how="full", coalesce=True)
@@ -200,10 +206,10 @@ class Polars:
             .write_parquet(path(after, "accounts"), compression="lz4", statistics=False)
         )
 
-    def _roots(self, transfers: Any, lanes: Any) -> pa.Table:
-        """Hash the transfers, which lie in the order of their lanes."""
-        messages = transfers.select(name for name in MESSAGE if name != "method").to_arrow()
+    def _roots(self, outbound: Any, lanes: Any) -> pa.Table:
+        """Hash what is outbound, which lies in the order of its lanes."""
+        messages = outbound.select(name for name in MESSAGE if name != "method").to_arrow()
         runs = lanes.filter(self._pl.col("count") > 0).to_arrow()
         leaves = leaves_of(messages, self._threads)
         digests = roots_of(leaves, runs["count"].to_numpy().astype(np.int64), self._threads)
-        return roots_table({name: runs[name] for name in ("chain", "remote", "first", "count")}, digests)
+        return roots_table({name: runs[name] for name in ("source", "destination", "first", "count")}, digests)

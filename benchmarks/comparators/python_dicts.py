@@ -15,11 +15,11 @@ from benchmarks.comparators.common import (
     BASE,
     LOOPBACK,
     METHOD,
+    ON_LANE,
     RECEIVED,
     REQUEST,
     RESPONSE,
     SCHEMAS,
-    XNET,
     commit,
     path,
     write,
@@ -49,8 +49,8 @@ class PythonDicts:
         sent = self._execute(by_receiver, callbacks)
         streams = self._route(sent, outputs)
         lanes, firsts = self._lanes(before, arrived, streams)
-        transfers, roots = _append(streams, firsts, tick)
-        write(after, "transfers", _table("transfers", transfers))
+        outbound, roots = _append(streams, firsts, tick)
+        write(after, "outbound", _table("outbound", outbound))
         write(after, "events", _table("events", events))
         write(after, "input_counters", _counter_table("input_counters", inputs))
         write(after, "output_counters", _counter_table("output_counters", outputs))
@@ -60,34 +60,35 @@ class PythonDicts:
         commit(after)
 
     def _receive(self, before: str, inputs: dict[int, int]) -> tuple[list[Any], dict[int, list[Any]], dict[int, int]]:
-        """Push the transfers to their input queues; they lie in the order of their lanes."""
+        """Push what came to its input queues; it lies in the order of the lanes."""
         (
-            chain, remote, substream, index, kind, sender, receiver, callback, amount_high, amount_low, code, deadline,
-            _, payload, _, _,
-        ) = _columns(before, "transfers")  # fmt: skip
+            sources, destinations, substream, index, kind, sender, receiver, callback, amount_high, amount_low, code,
+            deadline, _, payload, _, _,
+        ) = _columns(before, "outbound")  # fmt: skip
         queue_index: list[int] = []
         by_receiver: dict[int, list[Any]] = defaultdict(list)
         arrived: dict[int, int] = defaultdict(int)
         begin = dict(inputs)
-        for source, own, what, peer, canister, number, high, low, until, body in zip(
-            chain, remote, kind, sender, receiver, callback, amount_high, amount_low, deadline, payload, strict=True
-        ):
+        columns = (
+            sources, destinations, kind, sender, receiver, callback, amount_high, amount_low, deadline, payload,
+        )  # fmt: skip
+        for source, destination, what, peer, canister, number, high, low, until, body in zip(*columns, strict=True):
             key = canister << SHIFT | peer
-            place = inputs.get(key, BASE)
-            inputs[key] = place + 1
-            queue_index.append(place)
-            by_receiver[canister].append((place - begin.get(key, BASE), peer, what, number, high, low, until, body))
-            arrived[own << SHIFT | source] += 1
+            position = inputs.get(key, BASE)
+            inputs[key] = position + 1
+            queue_index.append(position)
+            by_receiver[canister].append((position - begin.get(key, BASE), peer, what, number, high, low, until, body))
+            arrived[destination << SHIFT | source] += 1
         happened = [RECEIVED if what == REQUEST else ANSWERED for what in kind]
-        via = [LOOPBACK if source == own else XNET for source, own in zip(chain, remote, strict=True)]
+        via = [LOOPBACK if one == other else ON_LANE for one, other in zip(sources, destinations, strict=True)]
         events = [
-            remote, happened, kind, via, chain, substream, index, sender, receiver, callback, queue_index, code,
-            [""] * len(kind),
+            destinations, happened, kind, via, sources, destinations, substream, index, sender, receiver, callback,
+            queue_index, code, [""] * len(kind),
         ]  # fmt: skip
         return events, by_receiver, arrived
 
     def _execute(self, by_receiver: dict[int, list[Any]], callbacks: dict[int, int]) -> dict[int, list[Any]]:
-        """Answer requests, and answers by new requests, in the order of consumption: by place in the queue, peer."""
+        """Answer requests, and answers by new requests, in the order of consumption: by position in the queue, peer."""
         sent: dict[int, list[Any]] = {}
         for canister in sorted(by_receiver):
             inputs = by_receiver[canister]
@@ -113,9 +114,9 @@ class PythonDicts:
             made.sort(key=_first)
             for peer, what, *rest in made:
                 key = canister << SHIFT | peer
-                place = outputs.get(key, BASE)
-                outputs[key] = place + 1
-                streams[own | host[peer]].append((what, canister, peer, *rest, place))
+                position = outputs.get(key, BASE)
+                outputs[key] = position + 1
+                streams[own | host[peer]].append((what, canister, peer, *rest, position))
         return streams
 
     def _lanes(
@@ -123,43 +124,43 @@ class PythonDicts:
     ) -> tuple[list[list[int]], dict[int, int]]:
         """Return the lanes after the round, and the index at which each stream goes on."""
         lanes = {
-            chain << SHIFT | remote: (begin, end, signals, expected)
-            for chain, remote, begin, end, signals, expected in zip(*_columns(before, "lanes"), strict=True)
+            source << SHIFT | destination: (begin, end, signals, expected)
+            for source, destination, begin, end, signals, expected in zip(*_columns(before, "lanes"), strict=True)
         }
         rows: list[tuple[int, ...]] = []
         firsts: dict[int, int] = {}
         for key in sorted(lanes.keys() | arrived.keys() | streams.keys()):
-            chain, remote = key >> SHIFT, key & LOW
+            source, destination = key >> SHIFT, key & LOW
             begin, end, signals, expected = lanes.get(key, (BASE,) * 4)
-            offered = lanes.get(remote << SHIFT | chain)
+            opposite = lanes.get(destination << SHIFT | source)
             got = arrived.get(key, 0)
-            if chain == remote:
+            if source == destination:
                 begin = signals = end
-            elif offered is not None and (got or offered[3] != begin):
-                begin, signals = offered[3], max(signals, offered[0])
+            elif opposite is not None and (got or opposite[3] != begin):
+                begin, signals = opposite[3], max(signals, opposite[0])
             firsts[key] = end
-            rows.append((chain, remote, begin, end + len(streams.get(key, ())), signals, expected + got))
+            rows.append((source, destination, begin, end + len(streams.get(key, ())), signals, expected + got))
         return [list(column) for column in zip(*rows, strict=True)], firsts
 
 
 def _append(
     streams: dict[int, list[Any]], firsts: dict[int, int], tick: int
 ) -> tuple[list[list[Any]], list[list[Any]]]:
-    """Return the transfers, by taking and offering chain, and the Merkle root of each run."""
-    columns: list[list[Any]] = [[] for _ in SCHEMAS["transfers"].names]
+    """Return what is outbound, by destination and source, and the Merkle root of each run."""
+    columns: list[list[Any]] = [[] for _ in SCHEMAS["outbound"].names]
     runs: list[tuple[Any, ...]] = []
     for key in sorted(streams, key=lambda key: (key & LOW, key)):
         run, first = streams[key], firsts[key]
-        chain, remote = key >> SHIFT, key & LOW
+        source, destination = key >> SHIFT, key & LOW
         count = len(run)
-        kind, sender, receiver, callback, high, low, until, method, body, place = zip(*run, strict=True)
+        kind, sender, receiver, callback, high, low, until, method, body, position = zip(*run, strict=True)
         rows = (
-            [chain] * count, [remote] * count, [0] * count, range(first, first + count), kind, sender, receiver,
-            callback, high, low, [0] * count, until, method, body, place, [tick] * count,
+            [source] * count, [destination] * count, [0] * count, range(first, first + count), kind, sender, receiver,
+            callback, high, low, [0] * count, until, method, body, position, [tick] * count,
         )  # fmt: skip
         for column, values in zip(columns, rows, strict=True):
             column.extend(values)
-        runs.append((chain, remote, first, count, _root([_leaf(*message) for message in run])))
+        runs.append((source, destination, first, count, _root([_leaf(*message) for message in run])))
     return columns, [list(column) for column in zip(*runs, strict=True)]
 
 

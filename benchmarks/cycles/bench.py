@@ -21,8 +21,8 @@ from benchmarks.rounds import next_tick, warm_java, work_folder
 from benchmarks.session import open_bench_session
 from benchmarks.workload import payloads
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.bucket import Deployment
 from causeway.pipeline.compaction import compact
+from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.run import commit_genesis
@@ -153,9 +153,9 @@ def run_cycles(
         before = commit_genesis(running, lake)
         seconds: list[float] = []
         used = processor_seconds()
-        while not (before.idle and before.height >= work.ticks):
+        while before.height < work.ticks or before.wake is not None:
             begun = time.perf_counter()
-            before = next_tick(running, lake, before)
+            before = next_tick(deployment, running, lake, before)
             compact(lake, before)
             seconds.append(time.perf_counter() - begun)
         used = processor_seconds() - used

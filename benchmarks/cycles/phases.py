@@ -10,12 +10,17 @@ from typing import Any
 
 PHASES: dict[str, tuple[str, ...]] = {
     "traffic": ("benchmarks.cycles.workload:CycleTraffic.rows",),
-    "reading": ("causeway.pipeline.bucket:_offers", "causeway.pipeline.bucket:_read_ranges"),
+    "reading": (
+        "causeway.pipeline.reading:Reader.view",
+        "causeway.pipeline.reading:Reader.entries",
+        "causeway.pipeline.reading:Reader.rows",
+        "causeway.pipeline.reading:Reader.past",
+    ),
     "relaying": ("causeway.protocols.ibc.kernel:IbcKernel.plan",),
     "entries hashed again": ("causeway.protocols.ibc.submitting:entry_leaves",),
     "proofs verified": ("causeway.protocols.ibc.submitting:weigh",),
-    "headers": ("causeway.protocols.ibc.submitting:_update_clients", "causeway.protocols.ibc.kernel:certify"),
-    "judging": ("causeway.protocols.ibc.submitting:judge", "causeway.protocols.ibc.submitting:_accepted"),
+    "headers": ("causeway.protocols.ibc.submitting:_offer_headers", "causeway.protocols.ibc.kernel:certify"),
+    "calls validated": ("causeway.protocols.ibc.submitting:submit_bulk", "causeway.protocols.ibc.submitting:_accepted"),
     "handlers": ("causeway.protocols.ibc.block:run_handlers",),
     "pushing": ("causeway.protocols.ibc.block:_outgoing", "causeway.protocols.ibc.block:push"),
     "new entries hashed": ("causeway.protocols.ibc.pushing:entry_leaves",),
@@ -73,23 +78,23 @@ def clocked_phases() -> Iterator[Clocks]:
     clocks = Clocks()
     before: list[tuple[Any, str, Any]] = []
     try:
-        for name, places in PHASES.items():
-            for place in places:
-                holder, attribute = _found(place)
+        for phase, functions in PHASES.items():
+            for name in functions:
+                holder, attribute = _found(name)
                 function = getattr(holder, attribute)
                 before.append((holder, attribute, function))
-                setattr(holder, attribute, clocks.around(name, function))
+                setattr(holder, attribute, clocks.around(phase, function))
         yield clocks
     finally:
         for holder, attribute, function in reversed(before):
             setattr(holder, attribute, function)
 
 
-def _found(place: str) -> tuple[Any, str]:
+def _found(name: str) -> tuple[Any, str]:
     """Return the module or class that has a function, and the function's name there."""
-    module, _, path = place.partition(":")
+    module, _, path = name.partition(":")
     holder: Any = importlib.import_module(module)
     *outer, attribute = path.split(".")
-    for name in outer:
-        holder = getattr(holder, name)
+    for part in outer:
+        holder = getattr(holder, part)
     return holder, attribute

@@ -45,22 +45,22 @@ class PlainZone:
         self._levels = [level]
         while len(level) > 1:
             pairs = len(level) // 2 * 2
-            above = [sha256(INNER + level[place] + level[place + 1]).digest() for place in range(0, pairs, 2)]
+            above = [sha256(INNER + level[left] + level[left + 1]).digest() for left in range(0, pairs, 2)]
             level = above + level[pairs:]
             self._levels.append(level)
 
     def prove(self, key: bytes) -> bytes:
         """Return the proof, encoded, that the committed store has an entry under ``key``."""
-        place = bisect_left(self._keys, key)
+        position = bisect_left(self._keys, key)
         path = []
         for level in self._levels[:-1]:
-            beside = place ^ 1
+            beside = position ^ 1
             if beside < len(level):
-                if beside < place:
+                if beside < position:
                     path.append(InnerOp(hash=HashOp.SHA256, prefix=INNER + level[beside]))
                 else:
                     path.append(InnerOp(hash=HashOp.SHA256, prefix=INNER, suffix=level[beside]))
-            place //= 2
+            position //= 2
         exist = ExistenceProof(key=key, value=self.entries[key], leaf=TENDERMINT_SPEC.leaf_spec, path=path)
         return CommitmentProof(exist=exist).SerializeToString(deterministic=True)
 

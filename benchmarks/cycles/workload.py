@@ -15,7 +15,7 @@ from causeway.model.order import U64
 from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.network.deploy import cut
-from causeway.pipeline.bucket import Deployment
+from causeway.pipeline.deployment import Deployment
 from causeway.programs.runner import Programs
 from causeway.protocols.ibc.kernel import IbcKernel
 from causeway.protocols.ibc.options import IbcOptions, RelayOptions
@@ -84,8 +84,7 @@ class Cycles:
         topology = self.topology()
         options = IbcOptions(relay=RelayOptions(proofs="single" if self.proofs == "single" else "range"))
         kernel = IbcKernel(topology=topology, programs=Programs(topology), options=options)
-        numbers = kernel.numbers()
-        return Deployment(kernel, CycleTraffic(self), cut(topology, numbers, partitions), numbers)
+        return Deployment(kernel, CycleTraffic(self), cut(kernel.weights(), partitions), kernel.numbers())
 
 
 @dataclass(frozen=True)
@@ -100,11 +99,11 @@ class CycleTraffic:
         if tick >= work.ticks or len(chains) == 0:
             return INGRESS_SCHEMA.empty_table()
         total, programs, own = (np.uint64(value) for value in (work.messages, work.programs, work.programs_of_zone))
-        place = np.arange(work.messages, dtype=np.uint64)
-        caller = place * programs // total
+        position = np.arange(work.messages, dtype=np.uint64)
+        caller = position * programs // total
         here = np.isin(caller // own, chains)
-        place, caller = place[here], caller[here]
-        call = place + np.uint64(tick) * total
+        position, caller = position[here], caller[here]
+        call = position + np.uint64(tick) * total
         callee = callee_of(caller, call, work)
         return pa.Table.from_arrays(
             [

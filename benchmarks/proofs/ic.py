@@ -124,11 +124,11 @@ def _slices(queue: Measured[StreamTree], encoded: pa.BinaryArray, repeats: int) 
     state = state_tree({STREAMS: streams_tree(roots)}, NOW)
     root = digest(state)
     certification = Certification(1, root, SUBNET.sign(certification_message(root)))
-    places = some_of(begin, end, ONE_BY_ONE).tolist()
+    positions = some_of(begin, end, ONE_BY_ONE).tolist()
 
     def prove_each() -> None:
-        for place in places:
-            stream.witness(place, place + 1, encoded[place : place + 1])
+        for position in positions:
+            stream.witness(position, position + 1, encoded[position : position + 1])
 
     def made(first: int, last: int) -> bytes:
         shown = streams_witness(roots, OTHER_ID, stream.witness(first, last, encoded[first:last]))
@@ -139,7 +139,7 @@ def _slices(queue: Measured[StreamTree], encoded: pa.BinaryArray, repeats: int) 
         return decode_certified_stream(OTHER_ID, SUBNET_ID, data, SUBNET.public_key())
 
     proving = take_turns({OURS: timed(prove_each)}, repeats)[OURS]
-    rows = [queue.against_rebuild("stream: witness of one message", proving, len(places))]
+    rows = [queue.against_rebuild("stream: witness of one message", proving, len(positions))]
     for count in sorted({1, min(SLICE_MESSAGES, end - begin)}):
         first = (begin + end - count) // 2
         data = made(first, first + count)

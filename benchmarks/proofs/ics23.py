@@ -103,7 +103,7 @@ def plain_simple_root(keys: list[bytes], values: list[bytes]) -> bytes:
         for key, value in zip(keys, values, strict=True)
     ]
     while len(nodes) > 1:
-        above = [sha256(b"\x01" + nodes[place] + nodes[place + 1]).digest() for place in range(0, len(nodes) - 1, 2)]
+        above = [sha256(b"\x01" + nodes[left] + nodes[left + 1]).digest() for left in range(0, len(nodes) - 1, 2)]
         nodes = above + nodes[2 * len(above) :]
     return nodes[0]
 

@@ -43,29 +43,29 @@ def measure(size: int, repeats: int, node: str | None) -> list[Row]:
         -(-repeats // 2),
     )  # fmt: skip
     mountains, root = queue.state, queue.state.root()
-    places = some_of(0, size, ONE_BY_ONE).tolist()
-    leaves = {place: leaf_hash(messages[place].as_py()) for place in places}
-    proofs = {place: prove_leaves(mountains, [place]) for place in places}
+    positions = some_of(0, size, ONE_BY_ONE).tolist()
+    leaves = {position: leaf_hash(messages[position].as_py()) for position in positions}
+    proofs = {position: prove_leaves(mountains, [position]) for position in positions}
 
     def prove() -> list[LeafProof]:
-        return [prove_leaves(mountains, [place]) for place in places]
+        return [prove_leaves(mountains, [position]) for position in positions]
 
     def verify() -> None:
-        for place, proof in proofs.items():
-            verify_leaf_proof(proof, [leaves[place]], root, size)
+        for position, proof in proofs.items():
+            verify_leaf_proof(proof, [leaves[position]], root, size)
 
     many = some_of(0, size, MANY).tolist()
-    many_leaves = [leaf_hash(messages[place].as_py()) for place in many]
+    many_leaves = [leaf_hash(messages[position].as_py()) for position in many]
     joint = prove_leaves(mountains, many)
     proving = take_turns({OURS: timed(prove)}, repeats)[OURS]
     of_many = f"one proof of {len(many):,} leaves"
     return [
         *queue.rows,
-        queue.against_rebuild("one leaf", proving, len(places)),
+        queue.against_rebuild("one leaf", proving, len(positions)),
         compared(
             "prove", of_many, "leaves", {OURS: (timed(lambda: prove_leaves(mountains, many)), len(many))}, repeats
         ),
-        compared("verify", "one leaf", "proofs", {OURS: (timed(verify), len(places))}, repeats),
+        compared("verify", "one leaf", "proofs", {OURS: (timed(verify), len(positions))}, repeats),
         compared(
             "verify",
             of_many,

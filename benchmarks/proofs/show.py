@@ -28,11 +28,11 @@ def _family(family: dict[str, Any]) -> RenderableType:
     for row in family["rows"]:
         if part not in (None, row["part"]):
             table.add_section()
-        for place, (name, figures) in enumerate(row["figures"].items()):
+        for number, (name, figures) in enumerate(row["figures"].items()):
             ratio = figures.get("ratio")
             table.add_row(
                 row["part"] if row["part"] != part else "",
-                row["what"] if not place else "",
+                row["what"] if not number else "",
                 name,
                 f"{figures['items']:,}",
                 f"{1000 * figures['median_seconds']:,.2f}",

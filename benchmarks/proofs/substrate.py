@@ -51,8 +51,10 @@ def measure(size: int, repeats: int, node: str | None) -> list[Row]:
         -(-repeats // 2),
     )
     trie, root = queue.state.trie, queue.state.root
-    entries = {ordered_key(place): messages[place].as_py() for place in some_of(changed, size, ONE_BY_ONE).tolist()}
-    many = {ordered_key(place): messages[place].as_py() for place in some_of(changed, size, MANY).tolist()}
+    entries = {
+        ordered_key(position): messages[position].as_py() for position in some_of(changed, size, ONE_BY_ONE).tolist()
+    }
+    many = {ordered_key(position): messages[position].as_py() for position in some_of(changed, size, MANY).tolist()}
     proofs = {key: prove(trie, [key]) for key in entries}
     joint = prove(trie, many)
 

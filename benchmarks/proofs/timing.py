@@ -96,5 +96,5 @@ def _figures(samples: Samples, items: int) -> dict[str, Any]:
 
 
 def _rounded(value: float) -> float:
-    """Return a figure to four places, more than any of them is good for."""
+    """Return a figure to four digits, more than any of them is good for."""
     return float(f"{value:.4g}")

@@ -16,14 +16,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from causeway.model.frame import Frame, concat
+from causeway.model.frame import concat
 from causeway.model.ingress_call import encode_calls
+from causeway.model.joins import codes
 from causeway.model.traffic import INGRESS_SCHEMA
-from causeway.protocols.contract import Offers, Plan, Tick
+from causeway.protocols.contract import Plan
 from causeway.protocols.ibc.keys import Part
-from causeway.protocols.ibc.seen import Alteration, Call
-from causeway.protocols.ibc.state import RECEIPT, SEND, lane_keys
+from causeway.protocols.ibc.seen import Alteration, CallKind
+from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering, lanes_of
 from causeway.protocols.ibc.submitting import RelayPlan
+from causeway.protocols.messages import LANE
+from causeway.protocols.segments import located
 from tests.unit.ibc_network import Network
 
 EPOCH = 10_000
@@ -85,46 +88,31 @@ class Replay(Network):
         ]
         self.tell_all(pa.table(columns, schema=INGRESS_SCHEMA))
 
-    def with_acknowledgements(self, plan: RelayPlan) -> RelayPlan:
+    def with_acknowledgements(self, plan: Plan[RelayPlan], state: State) -> Plan[RelayPlan]:
         """Return the plan with the acknowledgements that are to come now instead of those that relayers would bring."""
-        rows = plan.headers.filter(plan.headers["call"] != Call.RECEIPT)
+        rows, proofs = plan.content.submissions, plan.content.seen.proofs
+        rows = rows.filter(rows["call"] != CallKind.RECEIPT)
         places = np.array(self.submitted, dtype=np.int64).reshape(-1, 2)
         channel, index = places[:, 0], places[:, 1].astype(np.uint64)
         remote = self.remotes[channel]
-        proofs = plan.details
         receipts = np.flatnonzero((proofs["substream"] == RECEIPT) & (proofs["part"] == Part.INDEX))
-        keys = (lane_keys(proofs["chain"], proofs["remote"], 0)[receipts] << np.uint64(32)) | proofs["first"][receipts]
-        hub = np.full(len(remote), self.hub, dtype=np.uint32)
-        asked = (lane_keys(hub, remote, 0) << np.uint64(32)) | index
-        place = np.searchsorted(keys, asked, side="right") - 1
-        brought = Frame(
-            {
-                "chain": hub,
-                "remote": remote,
-                "substream": np.full(len(remote), RECEIPT, dtype=np.uint64),
-                "relayer": np.zeros(len(remote), dtype=np.uint32),
-                "call": np.full(len(remote), Call.RECEIPT, dtype=np.uint8),
-                "begin": index,
-                "end": index + np.uint64(1),
-                "alteration": np.full(len(remote), Alteration.NONE, dtype=np.uint8),
-                "proof": receipts[place].astype(np.int64),
-            },
-            len(remote),
+        lanes = lanes_of(remote, np.full(len(remote), self.hub), RECEIPT)
+        keys, asked = codes((*LANE, "first"), proofs.take(receipts), lanes.with_columns(first=index))
+        brought = lanes.with_columns(
+            relayer=np.zeros(len(remote), dtype=np.uint32),
+            call=np.full(len(remote), CallKind.RECEIPT, dtype=np.uint8),
+            begin=index,
+            end=index + np.uint64(1),
+            alteration=np.full(len(remote), Alteration.NONE, dtype=np.uint8),
+            proof=receipts[np.searchsorted(keys, asked, side="right") - 1].astype(np.int64),
         ).select(rows.names)
         used = proofs.take(np.unique(brought["proof"]))
-        wanted = Frame(
-            {
-                "chain": used["remote"],
-                "remote": used["chain"],
-                "substream": used["substream"],
-                "begin": used["first"],
-                "end": used["first"] + used["count"],
-            },
-            len(used),
-        )
-        others = plan.wanted.filter(plan.wanted["substream"] != RECEIPT)
-        own = brought.with_columns(substream=np.uint64(SEND)).select(["chain", "remote", "substream", "begin", "end"])
-        return replace(plan, headers=concat([rows, brought]), wanted=concat([others, wanted]), recalled=own)
+        wanted = used.with_columns(height=used["pushed"], begin=used["first"], end=used["first"] + used["count"])
+        others = plan.reads.offered.filter(plan.reads.offered["substream"] != RECEIPT)
+        offered = concat([others, wanted.select(others.names)])
+        own = answering(brought, SEND).with_columns(begin=brought["begin"], end=brought["end"])
+        reads = replace(plan.reads, offered=offered, own=located(own, state.runs))
+        return replace(plan, content=replace(plan.content, submissions=concat([rows, brought])), reads=reads)
 
 
 class _Planned:
@@ -136,8 +124,8 @@ class _Planned:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._kernel, name)
 
-    def plan(self, state: Any, chains: Any, offers: Offers, ingress: pa.Table, tick: Tick) -> Plan:
-        return self._replay.with_acknowledgements(self._plan(state, chains, offers, ingress, tick))
+    def plan(self, state: State, *given: Any) -> Plan[RelayPlan]:
+        return self._replay.with_acknowledgements(self._plan(state, *given), state)
 
 
 def epochs(played: list[Channel], ordered: bool) -> Iterator[tuple[np.ndarray, list[tuple[int, int]]]]:
@@ -169,7 +157,7 @@ def refused(net: Replay) -> list[tuple[int, int]]:
     reasons = np.array(events["reason"].to_pylist()) == "OutOfOrder"
     rows = events.filter(reasons & (events["chain"] == net.hub))
     channel = {int(remote): place for place, remote in enumerate(net.remotes.tolist())}
-    columns = rows["remote"].tolist(), rows["index"].tolist()
+    columns = rows["source"].tolist(), rows["index"].tolist()
     return [(channel[remote], index) for remote, index in zip(*columns, strict=True)]
 
 

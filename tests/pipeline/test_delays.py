@@ -35,7 +35,7 @@ def test_answers_take_as_many_ticks_as_the_measured_ones_took_blocks(tmp_path: P
         storage = net.lake.storage
         sent = {
             (row["sender"], row["callback"]): row["sent_tick"]
-            for path in net.lake.log_files("transfers")
+            for path in net.lake.log_files("outbound")
             for row in storage.read_table(path).to_pylist()
             if row["kind"] == Kind.REQUEST
         }

@@ -50,13 +50,13 @@ CALL = """
 [[traffic.send]]
 tick = {tick}
 to = "{caller}"
-call = {{ receiver = "{to}", method = "hello", text = "hi", cycles = {cycles} }}
+call = {{ receiver = "{to}", method = "hello", text = "hi", amount = {amount} }}
 count = {count}
 """
 
 
-def call(to: str, *, tick: int = 0, count: int = 1, cycles: int = 0, caller: str = "caller") -> str:
-    return CALL.format(to=to, tick=tick, count=count, cycles=cycles, caller=caller)
+def call(to: str, *, tick: int = 0, count: int = 1, amount: int = 0, caller: str = "caller") -> str:
+    return CALL.format(to=to, tick=tick, count=count, amount=amount, caller=caller)
 
 
 def run(folder: Path, text: str, **overrides: str) -> Network:
@@ -100,7 +100,7 @@ def balance(net: Network, program: int) -> int:
 
 
 def test_a_canister_in_no_subnet_is_answered_for_by_the_senders_subnet(tmp_path: Path, spark: SparkSession) -> None:
-    net = run(tmp_path, BASE + call("nowhere", cycles=7))
+    net = run(tmp_path, BASE + call("nowhere", amount=7))
     rows = ledger(net)
     assert history(rows, kind="request") == [
         ("request", "rejected", "A", 3, "NON_EXISTENT_CANISTER"),
@@ -111,7 +111,7 @@ def test_a_canister_in_no_subnet_is_answered_for_by_the_senders_subnet(tmp_path:
 
 
 def test_a_canister_that_is_not_installed_rejects(tmp_path: Path, spark: SparkSession) -> None:
-    net = run(tmp_path, BASE + call("empty", cycles=7), **{"options.vsr": '"deployed"'})
+    net = run(tmp_path, BASE + call("empty", amount=7), **{"options.vsr": '"deployed"'})
     assert ("request", "rejected", "B", 3, "CanisterNotFound") in history(ledger(net), kind="request")
     assert balance(net, 0) == 1000
 
@@ -132,7 +132,7 @@ text = "not from there"
 
 
 def test_every_third_request_rejected_by_policy_comes_back(tmp_path: Path, spark: SparkSession) -> None:
-    net = run(tmp_path, BASE + call("echo", count=9, cycles=1), **{"options.reject_every": "3"})
+    net = run(tmp_path, BASE + call("echo", count=9, amount=1), **{"options.reject_every": "3"})
     rows = ledger(net)
     rejected = [(row["index"], row["chain"], row["code"], row["detail"]) for row in rows if row["event"] == "rejected"]
     assert rejected == [(3, "B", 1, "Unknown"), (6, "B", 1, "Unknown"), (9, "B", 1, "Unknown")]
@@ -158,7 +158,7 @@ def test_a_request_held_back_too_long_times_out(tmp_path: Path, spark: SparkSess
         "options.request_lifetime_seconds": "2",
     }  # fmt: skip
     dropped = '\n[[faults]]\nkind = "drop"\nsource = "A"\ndestination = "B"\nfrom = 0\nuntil = 20\n'
-    net = run(tmp_path, BASE + call("echo", count=3, cycles=1) + dropped, **options)
+    net = run(tmp_path, BASE + call("echo", count=3, amount=1) + dropped, **options)
     rows = ledger(net)
     assert len(history(rows, event="timed_out")) == 2
     assert outcome(rows) == {"answered": 1, "rejected": 2}
@@ -218,7 +218,7 @@ def test_a_move_in_a_time_without_traffic_is_not_missed(tmp_path: Path, spark: S
 def test_what_waits_for_a_canister_that_is_removed_is_accounted_for(tmp_path: Path, spark: SparkSession) -> None:
     removed = '\n[[moves]]\ntick = 3\nprogram = "echo"\n'
     one_a_round = {"options.messages_per_canister": "1"}
-    calls = call("echo", count=4, cycles=1) + call("echo", count=4, cycles=1, caller="other")
+    calls = call("echo", count=4, amount=1) + call("echo", count=4, amount=1, caller="other")
     other = '\n[[programs]]\nname = "other"\nchain = "C"\nprogram = "caller"\nbalance = 10\n'
     net = run(tmp_path, BASE + other + calls + removed, **one_a_round)
     rows = ledger(net)
@@ -227,12 +227,12 @@ def test_what_waits_for_a_canister_that_is_removed_is_accounted_for(tmp_path: Pa
 
 
 def test_a_network_that_can_never_go_on_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("causeway.network.network.STALLED", 20)
+    monkeypatch.setattr("causeway.protocols.ic.kernel.QUIET_TICKS", 20)
     scenario = tmp_path / "scenario.toml"
     scenario.write_text(BASE + call("echo") + '\n[[faults]]\nkind = "halt"\nchain = "B"\nfrom = 0\n')
     net = Network.from_scenario(scenario, lake=str(tmp_path / "lake"))
     assert net.run() == 21
-    assert net.stalled
+    assert net.next_tick() is None
 
 
 def test_what_is_planned_for_a_time_without_traffic_happens(tmp_path: Path, spark: SparkSession) -> None:

@@ -105,13 +105,15 @@ def test_a_fork_freezes_the_connection_and_nothing_of_it_is_taken_afterwards(
     traffic = SCRIPT + calls("echo", range(12)) + calls("other", range(12))
     net = opened(tmp_path, BASE + CHAINS + PROGRAMS + fork + traffic)
     net.run(ticks=30)
-    frozen = {(row["chain"], row["remote"]) for row in rows_of(net, "connections") if row["frozen"]}
+    frozen = {(row["chain"], row["counterparty"]) for row in rows_of(net, "connections") if row["frozen"]}
     names = [chain["name"] for chain in net.lake.about()["chains"]]
     east = names.index("east")
     assert frozen == {(chain, east) for chain in range(3) if chain != east}
     height = min(row["height"] for row in rows(net, "events") if row["reason"] == "ConnectionFrozen")
     taken = [
-        row for row in rows(net, "events") if row["remote"] == east and row["kind"] != 4 and row["height"] >= height
+        row
+        for row in rows(net, "events")
+        if row["source"] == east and row["chain"] != east and row["kind"] != 4 and row["height"] >= height
     ]
     assert not [row for row in taken if row["events"] & 8]
     summary = net.summary()

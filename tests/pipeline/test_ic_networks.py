@@ -59,13 +59,13 @@ class Mean(VectorProgram):
 
 
 class Hoard(Program):
-    """Accepts all cycles, and gives them away when a user says to whom."""
+    """Accepts every amount, and gives it away when a user says to whom."""
 
     def on_request(self, request: Request, context: Context) -> tuple[bytes, int]:
-        return b"", request.cycles
+        return b"", request.amount
 
     def on_ingress(self, message: Ingress, context: Context) -> None:
-        context.call(int(message.payload), "take", cycles=context.balance)
+        context.call(int(message.payload), "take", amount=context.balance)
 
 
 def program(name: str, chain: str, of: str, balance: int = 0) -> str:

@@ -14,16 +14,18 @@ from causeway.model.frame import Frame
 from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
 from causeway.network.network import Network
 from causeway.pipeline import calls
-from causeway.pipeline.bucket import stamped_schema
 from causeway.pipeline.ledger import ledger
-from causeway.pipeline.schemas import LOGS, TOPOLOGY_SCHEMAS, spark_schema
+from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, spark_schema, stamped_schema
 from causeway.programs import Effects, Program, VectorProgram
 from causeway.programs.scalar import Context, Ingress, Request
-from causeway.protocols.messages import STREAMED_SCHEMA
+from causeway.protocols.events import LEDGER_LOGS
+from causeway.protocols.messages import OUTBOUND_SCHEMA
 
 HERE = "tests.pipeline.test_ledger"
-TRANSFERS = stamped_schema(STREAMED_SCHEMA)
+OUTBOUND = stamped_schema(OUTBOUND_SCHEMA)
+LOGS = {name: stamped_schema(schema) for name, schema in LEDGER_LOGS.items()}
 NO_QUEUE = 2**64 - 1
+NO_LANE = {"source": NO_CHAIN, "destination": NO_CHAIN}
 
 # ---- counts over rows made up for the purpose ------------------------------------------------------
 
@@ -34,9 +36,9 @@ HUGE = 2**64 - 5
 def row(kind: Kind, events: Event, callback: int, place: int = 0, code: int = 0, via: Via = Via.NONE) -> dict[str, Any]:
     ends = (7, HUGE) if kind == Kind.REQUEST else (HUGE, 7)
     return {
-        "height": 1, "tick": 1, "chain": 0, "events": int(events), "kind": int(kind), "via": int(via), "remote": 1,
-        "substream": 0, "index": 1, "sender": ends[0], "receiver": ends[1], "callback": callback, "queue_index": place,
-        "code": code, "reason": "",
+        "height": 1, "tick": 1, "chain": 0, "events": int(events), "kind": int(kind), "via": int(via), "source": 1,
+        "destination": 0, "substream": 0, "index": 1, "sender": ends[0], "receiver": ends[1], "callback": callback,
+        "queue_index": place, "code": code, "reason": "",
     }  # fmt: skip
 
 
@@ -137,7 +139,7 @@ def logged(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema) -
 
 
 def moves(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
-    return calls.moves(logged(spark, [], TRANSFERS), logged(spark, rows, LOGS["events"]))
+    return calls.moves(logged(spark, [], OUTBOUND), logged(spark, rows, LOGS["events"]))
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -164,21 +166,24 @@ def test_a_loss_after_one_of_the_two_programs_ended(spark: SparkSession, removed
 def of_two_chains(spark: SparkSession, logs: dict[str, DataFrame]) -> DataFrame:
     named = [(0, Decimal(5), "A"), (1, Decimal(6), "B")]
     chains = spark.createDataFrame(named, "position long, number decimal(20,0), name string")
-    return ledger("ic", 1.0, chains, spark.createDataFrame([], spark_schema(TOPOLOGY_SCHEMAS["programs"])), logs)
+    return ledger(
+        "ic", "cycles", 1.0, chains, spark.createDataFrame([], spark_schema(TOPOLOGY_SCHEMAS["programs"])), logs
+    )
 
 
 def test_the_ledger_holds_numbers_of_any_size(spark: SparkSession) -> None:
     top = 2**63
     amounts = [0, 10**38 - 1, 10**38, 2**128 - 1, 2**64, 7 * 10**10 * 2**64, (10**10 - 1) * 2**64 + 2**64 - 1]
-    message = {"height": 1, "tick": 1, "chain": 0, "remote": 1, "kind": int(Kind.REQUEST), "queue_index": 1}
+    message = {"height": 1, "tick": 1, "source": 0, "destination": 1, "kind": int(Kind.REQUEST), "queue_index": 1}
     streamed = [
         {**message, "index": top + place, "callback": place, "amount_high": value >> 64, "amount_low": value % 2**64}
         for place, value in enumerate(amounts)
     ]
     end = top + len(amounts)
-    taken = {"height": 2, "tick": 2, "chain": 0, "remote": 1, "what": COLLECTED_MESSAGES, "begin": top, "end": end}
+    taken = {"height": 2, "tick": 2, "chain": 0, "source": 0, "destination": 1, "what": COLLECTED_MESSAGES}
+    taken |= {"begin": top, "end": end}
     logs = {
-        "transfers": logged(spark, streamed, TRANSFERS),
+        "outbound": logged(spark, streamed, OUTBOUND),
         "events": logged(spark, [], LOGS["events"]),
         "collected": logged(spark, [taken], LOGS["collected"]),
     }
@@ -189,10 +194,10 @@ def test_the_ledger_holds_numbers_of_any_size(spark: SparkSession) -> None:
 
 
 def test_refused_messages_from_users_have_names_of_their_own(spark: SparkSession) -> None:
-    events = [{**REFUSED, "tick": 4, "index": place, "remote": NO_CHAIN} for place in (1, 2, 3)]
+    events = [{**REFUSED, "tick": 4, "index": place, **NO_LANE} for place in (1, 2, 3)]
     logs = {
-        "transfers": logged(spark, [], TRANSFERS),
-        "events": logged(spark, [*events, {**FAILED, "callback": 6, "remote": NO_CHAIN}], LOGS["events"]),
+        "outbound": logged(spark, [], OUTBOUND),
+        "events": logged(spark, [*events, {**FAILED, "callback": 6, **NO_LANE}], LOGS["events"]),
         "collected": logged(spark, [], LOGS["collected"]),
     }
     found = of_two_chains(spark, logs).collect()
@@ -219,13 +224,13 @@ SCRIPT = '[traffic]\nsource = "script"\n'
 
 
 class Hoard(Program):
-    """Accepts all cycles, and gives them away when a user says to whom."""
+    """Accepts every amount, and gives it away when a user says to whom."""
 
     def on_request(self, request: Request, context: Context) -> tuple[bytes, int]:
-        return b"", request.cycles
+        return b"", request.amount
 
     def on_ingress(self, message: Ingress, context: Context) -> None:
-        context.call(int(message.payload), "take", cycles=context.balance)
+        context.call(int(message.payload), "take", amount=context.balance)
 
 
 class Silent(Program):
@@ -254,7 +259,7 @@ def program(name: str, chain: str, of: str, balance: int = 0) -> str:
 
 
 def call(to: str = "echo", *, tick: int = 0, count: int = 1) -> str:
-    content = f'{{ receiver = "{to}", method = "m", text = "hi", cycles = 1 }}'
+    content = f'{{ receiver = "{to}", method = "m", text = "hi", amount = 1 }}'
     return f'[[traffic.send]]\ntick = {tick}\nto = "caller"\ncount = {count}\ncall = {content}\n'
 
 

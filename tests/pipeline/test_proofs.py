@@ -52,11 +52,11 @@ def test_compaction_changes_no_proof_of_any_height(
     last = opened.last_height()
     compact(opened.lake, opened.manifest(last - last % RUN))
     opened.lake.tidy()
-    kept = [height for height in opened.lake.heights() if opened.lake.manifest(height).log.get("transfers")]
+    kept = [height for height in opened.lake.heights() if opened.lake.manifest(height).log.get("outbound")]
     gone = [
         path
         for height in kept
-        for path in opened.lake.manifest(height).log["transfers"].values()
+        for path in opened.lake.manifest(height).log["outbound"].values()
         if not opened.lake.storage.exists(path)
     ]
     assert len(gone) > 20

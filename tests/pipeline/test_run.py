@@ -179,7 +179,7 @@ def test_compaction_loses_and_repeats_no_row(tmp_path: Path, spark: SparkSession
         uncompacted(patch)
         other = network(plain, text, "in_process", 2)
         other.run()
-    for table in ("transfers", "events", "collected", "headers"):
+    for table in ("outbound", "events", "collected", "headers"):
         compacted = Counter(map(str, net.tables.log(table).collect()))
         assert compacted == Counter(map(str, other.tables.log(table).collect())), table
 
@@ -200,15 +200,15 @@ def test_a_lake_is_refused_when_it_is_not_the_one_meant(tmp_path: Path) -> None:
     with pytest.raises(LakeError, match=r"is being written by process \d+ on "):
         network(tmp_path, BUSY, "in_process", 1, resume=True)
     net.close()
-    with pytest.raises(LakeError, match="holds a lake already"):
+    with pytest.raises(LakeError, match="already holds a lake"):
         network(tmp_path, BUSY, "in_process", 1)
-    with pytest.raises(LakeError, match="was made by another scenario"):
+    with pytest.raises(LakeError, match="was created by a different scenario"):
         network(tmp_path, BUSY.replace("seed = 5", "seed = 6"), "in_process", 1, resume=True)
     with pytest.raises(LakeError, match="holds no lake to resume"):
         network(tmp_path, BUSY, "in_process", 3, resume=True)
     about = Path(net.lake.storage.absolute("lake.json"))
-    about.write_text(about.read_text().replace('"format": 1', '"format": 99'))
-    with pytest.raises(LakeError, match="is of format 99, this Causeway reads format 1"):
+    about.write_text(about.read_text().replace('"format": 2', '"format": 99'))
+    with pytest.raises(LakeError, match="is of format 99, this Causeway reads format 2"):
         network(tmp_path, BUSY, "in_process", 1, resume=True)
 
 

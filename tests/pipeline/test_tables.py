@@ -97,7 +97,7 @@ def test_what_is_asked_for_must_exist(net: Network) -> None:
         net.state("lanes", chain="s9")
     with pytest.raises(LakeError, match="height: 4000 is not committed"):
         net.state("lanes", 4000)
-    with pytest.raises(LakeError, match="table: nope is unknown; allowed: transfers"):
+    with pytest.raises(LakeError, match="table: nope is unknown; allowed: outbound"):
         net.tables.log("nope")
 
 

@@ -16,7 +16,7 @@ import cbor2
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.faults import CARRIER_SCHEMA, DISCONNECTS_SCHEMA, FORGED_SCHEMA, FORKS_SCHEMA, HALTS_SCHEMA, Faults
+from causeway.model.faults import Fault, Faults
 from causeway.model.frame import Frame, concat
 from causeway.model.ledger import Event, Kind
 from causeway.model.traffic import INGRESS_SCHEMA
@@ -25,10 +25,13 @@ from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.protocols.contract import Tick
 from causeway.protocols.ibc import keys, values
 from causeway.protocols.ibc.client import validators_of_zone
-from causeway.protocols.ibc.entries import leaf_of, limits_of
+from causeway.protocols.ibc.entries import leaf_of
 from causeway.protocols.ibc.envelope import answer_column, call_column
-from causeway.protocols.ibc.state import DISCONNECTING, FROZEN, RECEIPT, SEND
+from causeway.protocols.ibc.expiry import limits_of
+from causeway.protocols.ibc.state import CONNECTION, DISCONNECTING, FROZEN, RECEIPT, SEND
 from causeway.protocols.ibc.store import application_entries
+from causeway.protocols.messages import LANE
+from causeway.protocols.partition import state_of
 from tests.property.ibc_programs import SPEC_PROGRAMS
 from tests.property.ibc_relays import CALLS, CLEANUP, TIMEOUT, ForkShower, OneRelayer, Relays, Run, RunSubmission
 from tests.spec import ibc
@@ -56,6 +59,15 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Carried:
+    """Wire bytes that somebody brings to a zone."""
+
+    zone: str
+    carrier: int
+    payload: bytes
+
+
+@dataclass(frozen=True)
 class Scenario:
     """A network and what happens to it. Zones are numbered in the order given; block ``h`` is made at tick
     ``ticks[h - 1]``."""
@@ -65,6 +77,8 @@ class Scenario:
     balance: int = 1000
     ticks: Sequence[int] = tuple(range(8))
     ingress: Mapping[int, Sequence[Call]] = field(default_factory=dict)
+    """By height."""
+    carried: Mapping[int, Sequence[Carried]] = field(default_factory=dict)
     """By height."""
     carriers: Sequence[tuple[str, str | None, str | None, int, int, str | None]] = ()
     """(kind, source, destination, from, until, relayer)."""
@@ -105,17 +119,18 @@ def faults(scenario: Scenario) -> Faults:
     def chain(name: str | None) -> int | None:
         return None if name is None else scenario.number(name)
 
-    def table(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.Table:
-        return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in rows], schema=schema)
-
-    return Faults(
-        forged=table(FORGED_SCHEMA, [(row[0], chain(row[1]), *row[2:]) for row in scenario.forged]),
-        carriers=table(CARRIER_SCHEMA, [(row[0], chain(row[1]), chain(row[2]), *row[3:]) for row in scenario.carriers]),
-        halts=table(HALTS_SCHEMA, [(chain(row[0]), *row[1:]) for row in scenario.halts]),
-        forks=table(FORKS_SCHEMA, [(chain(row[0]), row[1]) for row in scenario.forks]),
-        skip=scenario.skip,
-        disconnects=table(DISCONNECTS_SCHEMA, [(chain(row[0]), chain(row[1]), row[2]) for row in scenario.disconnects]),
-    )
+    found = [
+        Fault("forge", chain(zone), None, tick, tick, {"sender": one, "receiver": other, "payload": payload.hex()})
+        for tick, zone, one, other, payload in scenario.forged
+    ]
+    found += [
+        Fault(kind, chain(source), chain(destination), begin, end, {} if name is None else {"relayer": name})
+        for kind, source, destination, begin, end, name in scenario.carriers
+    ]
+    found += [Fault("halt", chain(zone), None, begin, end) for zone, begin, end in scenario.halts]
+    found += [Fault("fork", chain(zone), None, tick, tick) for zone, tick in scenario.forks]
+    found += [Fault("disconnect", chain(one), chain(other), tick, tick) for one, other, tick in scenario.disconnects]
+    return Faults.of(*found, skip=scenario.skip)
 
 
 class KernelRun(Network):
@@ -134,7 +149,7 @@ class KernelRun(Network):
         self.via_tables = via_tables
         everything = np.arange(len(scenario.zones), dtype=np.uint32)
         self.groups = [group for group in (everything[cut::cuts] for cut in range(cuts)) if len(group)]
-        self.states = [self.kernel.genesis(group) for group in self.groups]
+        self._begin()
         self.names = self.kernel.chains()
         self.tick = Tick(0, 0)
         self.contents: dict[tuple[int, int, int, int], tuple[bytes, bytes]] = {}
@@ -153,6 +168,8 @@ class KernelRun(Network):
         columns = [list(column) for column in zip(*rows, strict=True)]
         if rows:
             self.tell_all(pa.table(columns, schema=INGRESS_SCHEMA))
+        for brought in self.scenario.carried.get(height, ()):
+            self.carry(self.scenario.number(brought.zone), brought.payload, carrier=brought.carrier)
         self._block(self.tick)
         if self.via_tables:
             self.states = [self._through_tables(state) for state in self.states]
@@ -177,16 +194,17 @@ class KernelRun(Network):
             verify_header(genesis, update, TrustOptions(name, 10**18), header.time)
 
     def _through_tables(self, state: Any) -> Any:
-        tables = {name: self.kernel.table(name, part) for name, part in self.kernel.parts(state).items()}
-        return self.kernel.state({name: table for name, table in tables.items() if table.num_rows})
+        schemas = {name: table.schema for name, table in self.kernel.tables().items()}
+        tables = {name: frame.to_table(schemas[name]) for name, frame in state.frames().items()}
+        return state_of(self.kernel, {name: table for name, table in tables.items() if table.num_rows})
 
     def _keep(self, outbound: Frame) -> None:
         """Keep what was pushed, as the reference encodes it."""
-        rows = outbound.filter(outbound["chain"] != outbound["remote"])
+        rows = outbound.filter(outbound["source"] != outbound["destination"])
         options = self.kernel.options
         for substream in (RECEIPT, SEND):
             mine = rows.filter(rows["substream"] == substream)
-            lanes = list(zip(*(mine[name].tolist() for name in ("chain", "remote", "index")), strict=True))
+            lanes = list(zip(*(mine[name].tolist() for name in ("source", "destination", "index")), strict=True))
             bodies = (call_column(mine) if substream == SEND else answer_column(mine)).to_pylist()
             time = (mine["sent_tick"] + np.uint64(1)) * np.uint64(TICK_NS)
             limits = [column.tolist() for column in limits_of(mine["sent_height"], time, options)]
@@ -216,9 +234,9 @@ class KernelRun(Network):
         """The queues' entries of each zone's store; every leaf is what its key and value hash to."""
         found: dict[str, dict[bytes, bytes]] = {name: {} for name in self.names}
         state = self.state
-        lanes = ("chain", "remote", "substream")
+        counters = state.queues.counters
         for *lane, begin, end in zip(
-            *(state.queues[name].tolist() for name in (*lanes, "begin", "next_index")), strict=True
+            *(counters[name].tolist() for name in (*LANE, "begin", "next_index")), strict=True
         ):
             chain, remote, substream = lane
             if chain == remote:
@@ -227,7 +245,7 @@ class KernelRun(Network):
             for part, position in ((keys.Part.HEAD, begin), (keys.Part.TAIL, end)):
                 key = keys.Key(self.names[remote], purpose, part).encode()
                 found[self.names[chain]][key] = values.encode_position(position)
-        rows = zip(*(state.leaves[name].tolist() for name in (*lanes, "index")), state.leaves["digest"], strict=True)
+        rows = zip(*(state.leaves[name].tolist() for name in (*LANE, "index")), state.leaves["digest"], strict=True)
         for chain, remote, substream, index, digest in rows:
             key, value = self.contents[chain, remote, substream, index]
             assert leaf_of(key, value) == bytes(digest), f"leaf of {key!r}"
@@ -253,18 +271,18 @@ class KernelRun(Network):
             | {"disconnecting": set(), "unwritten": set(), "balances": {}, "callbacks": {}}
             for name in self.names
         }
-        connections = zip(*(state.connections[name].tolist() for name in ("chain", "remote", "frozen")), strict=True)
+        connections = zip(*(state.connections[name].tolist() for name in (*CONNECTION, "frozen")), strict=True)
         for chain, remote, frozen in connections:
             if frozen == FROZEN:
                 found[self.names[chain]]["frozen"].add(self.names[remote])
             elif frozen == DISCONNECTING:
                 found[self.names[chain]]["disconnecting"].add(self.names[remote])
         for chain, remote, height in zip(
-            *(state.trust[name].tolist() for name in ("chain", "remote", "height")), strict=True
+            *(state.trust[name].tolist() for name in (*CONNECTION, "height")), strict=True
         ):
             found[self.names[chain]]["trust"].setdefault(self.names[remote], []).append(height)
         for chain, remote, index in zip(
-            *(state.slots[name].tolist() for name in ("chain", "remote", "index")), strict=True
+            *(state.slots[name].tolist() for name in ("destination", "source", "index")), strict=True
         ):
             found[self.names[chain]]["unwritten"].add((self.names[remote], index))
         accounts = state.accounts
@@ -289,7 +307,7 @@ class KernelRun(Network):
     def happened(self) -> dict[str, Any]:
         """What the last block's events and counts say."""
         rows = self.events()
-        names = ("chain", "remote", "substream", "index", "kind", "events", "sender", "callback", "queue_index")
+        names = ("chain", "source", "substream", "index", "kind", "events", "sender", "callback", "queue_index")
         columns = zip(*(rows[name].tolist() for name in names), rows["reason"].to_pylist(), strict=True)
         refused: Counter[Any] = Counter()
         rejected: Counter[Any] = Counter()
@@ -302,8 +320,9 @@ class KernelRun(Network):
                 rejected[zone, sender, callback, reason] += 1
             elif events & Event.TIMED_OUT:
                 timed_out[zone, queue_index] += 1
-        collected = concat([result.collected for result in self.results])
-        lanes = zip(*(collected[name].tolist() for name in ("chain", "remote", "begin", "end")), strict=True)
+        collected = concat([result.logs["collected"] for result in self.results])
+        of_range = ("source", "destination", "begin", "end")
+        lanes = zip(*(collected[name].tolist() for name in of_range), strict=True)
         settled = {
             (self.names[chain], self.names[remote], index)
             for chain, remote, begin, end in lanes

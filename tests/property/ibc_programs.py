@@ -37,7 +37,7 @@ class Actor(Program):
         self._perform(cbor2.loads(message.payload), context)
 
     def on_request(self, request: Request, context: Context) -> bytes | tuple[bytes, int] | None:
-        self.state["seen"].append([request.sender, request.callback, request.method, request.payload, request.cycles])
+        self.state["seen"].append([request.sender, request.callback, request.method, request.payload, request.amount])
         if request.method == "hold":
             self.state["held"].append(request.ref)
             return None
@@ -47,14 +47,14 @@ class Actor(Program):
             context.call(request.sender, "echo", b"undone")
             raise ValueError("no")
         if request.method == "take":
-            return request.payload, request.cycles // 2
+            return request.payload, request.amount // 2
         if request.method == "early":
-            context.call(request.sender, "echo", b"before the answer", cycles=request.cycles)
-            context.answer(request.ref, b"early", accept=request.cycles)
+            context.call(request.sender, "echo", b"before the answer", amount=request.amount)
+            context.answer(request.ref, b"early", accept=request.amount)
             self._perform([["flush", 1]], context)
             return None
         if request.method == "spend":
-            context.call(request.sender, "echo", cycles=MANY_CYCLES)
+            context.call(request.sender, "echo", amount=MANY_CYCLES)
         if request.method == "relay":
             receiver, method, payload = cbor2.loads(request.payload)
             context.call(receiver, method, payload, note=request.ref)
@@ -72,7 +72,7 @@ class Actor(Program):
         for op, *arguments in told:
             if op == "call":
                 receiver, method, payload, cycles, note = arguments
-                context.call(receiver, method, payload, cycles=cycles, note=note)
+                context.call(receiver, method, payload, amount=cycles, note=note)
             elif op == "flush":
                 for ref in self.state["held"]:
                     context.answer(ref, b"late", accept=ref[2] // arguments[0])

@@ -7,9 +7,9 @@ from typing import Any
 import cbor2
 from hypothesis import strategies as st
 
+from tests.property.caller_payloads import caller_payload
 from tests.property.ibc_harness import Call, Scenario
 from tests.property.ibc_programs import ACTOR, ops
-from tests.property.ic_strategies import caller_payload
 
 NAMES = ["A", "B", "a", "A.b", "A-2", "cosmoshub-4", "z" * 64]
 """Their order as keys is not that of their letters alone: "A" comes after "A-2" and "A.b"."""

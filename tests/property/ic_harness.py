@@ -16,16 +16,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.faults import CARRIER_SCHEMA, FORGED_SCHEMA, HALTS_SCHEMA, Faults
-from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes
+from causeway.model.faults import Fault, Faults
+from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
-from causeway.model.traffic import INGRESS_SCHEMA
+from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.programs.runner import Programs
-from causeway.protocols.contract import Offers, RoundResult, Tick
+from causeway.protocols.contract import Inputs, RoundResult, Shown, Tick, View
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.ic.options import IcOptions, Limits
 from causeway.protocols.ic.state import State
-from causeway.protocols.messages import STREAMED_SCHEMA
+from causeway.protocols.interference import FORGE, HALT
+from causeway.protocols.messages import LANE, LANE_COLUMNS, OUTBOUND_SCHEMA
+from causeway.protocols.partition import part, state_of, union
 from tests.property.ic_programs import BEHAVIOURS, behaviour_of
 from tests.spec import ic
 from tests.spec.ic import ids
@@ -103,12 +105,13 @@ def _rows(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
 
 
 def faults(scenario: Scenario) -> Faults:
-    return Faults(
-        forged=_rows(FORGED_SCHEMA, scenario.forged),
-        carriers=_rows(CARRIER_SCHEMA, [(*row, None) for row in scenario.carriers]),
-        halts=_rows(HALTS_SCHEMA, scenario.halts),
-        skip=scenario.skip,
-    )
+    forged = [
+        Fault(FORGE, chain, None, tick, tick, {"sender": sender, "receiver": receiver, "payload": payload.hex()})
+        for tick, chain, sender, receiver, payload in scenario.forged
+    ]
+    carriers = [Fault(*row) for row in scenario.carriers]
+    halts = [Fault(HALT, chain, None, first, last) for chain, first, last in scenario.halts]
+    return Faults.of(*forged, *carriers, *halts, skip=scenario.skip)
 
 
 def ic_options(options: Mapping[str, Any]) -> IcOptions:
@@ -129,53 +132,47 @@ class KernelRun:
         self.tick = 0
         everything = np.arange(len(scenario.subnets), dtype=np.uint32)
         self.groups = [everything[place : place + 1] for place in everything] if apart else [everything]
-        self.states: list[State] = [self.kernel.genesis(group) for group in self.groups]
+        self.results: list[RoundResult[State]] = [self.kernel.genesis(group) for group in self.groups]
+        self.states: list[State] = [result.state for result in self.results]
+        self.headers = concat([result.headers for result in self.results])
         self.via_tables = via_tables
         self.numbers = [int(name.removeprefix("s")) for name in self.kernel.chains()]
         self.outbound: list[Frame] = []
-        self.headers = Frame(
-            {
-                "chain": everything,
-                "root": np.zeros((len(everything), 32), dtype=np.uint8),
-                "certification": repeated_bytes(b"", len(everything)),
-            }
-        )
-        self.results: list[RoundResult] = []
         self.accepted: list[Frame] = []
         self.events: list[Frame] = []
+
+    def view(self, tick: Tick, group: npt.NDArray[np.uint32]) -> View:
+        """What the chains of a group see of the height before."""
+        shown = {}
+        for name, table in self.kernel.tables().items():
+            if table.shown == Shown.DESTINATION:
+                rows = concat([state.frames()[name] for state in self.states])
+                shown[name] = rows.filter(np.isin(rows[table.shown_to], group))
+        hidden = {(source, taker) for at, source, taker in self.scenario.withheld if at == tick.tick}
+        lanes = shown["lanes"]
+        seen = [
+            (self.numbers[source], self.numbers[destination]) not in hidden
+            for source, destination in zip(lanes["source"].tolist(), lanes["destination"].tolist(), strict=True)
+        ]
+        shown["lanes"] = lanes.filter(np.array(seen, dtype=bool))
+        return View(shown, self.headers.with_columns(height=np.uint64(tick.height - 1)))
 
     def round(self, tick: Tick) -> None:
         """Run one round of every group."""
         self.events, before, self.tick = [], self.tick, tick.tick
-        if self.kernel.rehomed(before, tick.tick):
-            self.events += [self.kernel.abandoned(state, tick.tick) for state in self.states]
-            whole = [
-                self.kernel.union([self.kernel.part(state, group, tick.tick) for state in self.states])
-                for group in self.groups
-            ]
-            self.states = whole
-        lanes = concat([state.lanes.rows for state in self.states])
-        rejects = concat([state.rejects for state in self.states])
-        hidden = {(source, taker) for at, source, taker in self.scenario.withheld if at == tick.tick}
-        shown = [
-            (self.numbers[source], self.numbers[taker]) not in hidden
-            for source, taker in zip(lanes["chain"].tolist(), lanes["remote"].tolist(), strict=True)
-        ]
-        lanes = lanes.filter(np.array(shown, dtype=bool))
+        kernel = self.kernel
+        if kernel.registry_version(before) != kernel.registry_version(tick.tick):
+            whole = union(kernel, self.states)
+            self.states = [part(kernel, whole, group, tick.tick) for group in self.groups]
         self.results, self.accepted, states = [], [], []
         for group, state in zip(self.groups, self.states, strict=True):
-            offers = Offers(
-                lanes.filter(np.isin(lanes["remote"], group)),
-                rejects.filter(np.isin(rejects["remote"], group)),
-                self.headers,
-            )
-            plan = self.kernel.plan(state, group, offers, INGRESS_SCHEMA.empty_table(), tick)
-            ingress = self._ingress(tick.tick, group)
-            wanted, recalled = self._read(plan.wanted), self._read(plan.recalled)
-            result = self.kernel.round(state, group, plan, wanted, recalled, ingress, tick)
+            ingress, carried = self._ingress(tick.tick, group), CARRIED_SCHEMA.empty_table()
+            plan = kernel.plan(state, group, self.view(tick, group), ingress, carried, tick)
+            offered, own = self.read(plan.reads.offered), self.read(plan.reads.own)
+            result = kernel.round(state, group, plan, Inputs(ingress, carried, offered, own), tick)
             self.results.append(result)
-            self.accepted.append(plan.headers)
-            self.events.append(result.events)
+            self.accepted.append(plan.content.slices)
+            self.events.append(result.logs["events"])
             states.append(self._through_tables(result.state) if self.via_tables else result.state)
         self.states = states
         self.headers = concat([result.headers for result in self.results])
@@ -185,22 +182,26 @@ class KernelRun:
     def _forget_collected(self) -> None:
         """Forget messages of runs that are in no state any more, as the lake may."""
         runs = concat([state.runs for state in self.states])
-        names = ("chain", "remote", "substream", "first", "count")
+        names = (*LANE, "first", "count")
         kept = {
-            (chain, remote, substream, index)
-            for chain, remote, substream, first, count in zip(*(runs[name].tolist() for name in names), strict=True)
+            (source, destination, substream, index)
+            for source, destination, substream, first, count in zip(
+                *(runs[name].tolist() for name in names), strict=True
+            )
             for index in range(first, first + count)
         }
-        lane = ("chain", "remote", "substream", "index")
         self.outbound = [
-            frame.filter(np.array([row in kept for row in zip(*(frame[name].tolist() for name in lane), strict=True)]))
+            frame.filter(
+                np.array([row in kept for row in zip(*(frame[name].tolist() for name in LANE_COLUMNS), strict=True)])
+            )
             for frame in self.outbound
             if len(frame)
         ]
 
     def _through_tables(self, state: State) -> State:
-        tables = {name: self.kernel.table(name, part) for name, part in self.kernel.parts(state).items()}
-        return self.kernel.state({name: table for name, table in tables.items() if table.num_rows})
+        schemas = {name: table.schema for name, table in self.kernel.tables().items()}
+        tables = {name: frame.to_table(schemas[name]) for name, frame in state.frames().items()}
+        return state_of(self.kernel, {name: table for name, table in tables.items() if table.num_rows})
 
     def _ingress(self, tick: int, group: npt.NDArray[np.uint32]) -> pa.Table:
         here = {self.numbers[place] for place in group}
@@ -209,19 +210,21 @@ class KernelRun:
             INGRESS_SCHEMA, [(call.chain, call.receiver, call.user, call.method, call.payload) for call in calls]
         )
 
-    def _read(self, ranges: Frame) -> Frame:
-        found = [empty_frame(STREAMED_SCHEMA)]
-        for chain, remote, substream, begin, end in zip(
-            *(ranges[name].tolist() for name in ("chain", "remote", "substream", "begin", "end")), strict=True
+    def read(self, ranges: Frame) -> Frame:
+        """Read ranges of outbound entries."""
+        found = [empty_frame(OUTBOUND_SCHEMA)]
+        for source, destination, substream, begin, end in zip(
+            *(ranges[name].tolist() for name in (*LANE, "begin", "end")), strict=True
         ):
             for frame in self.outbound:
-                lane = (frame["chain"] == chain) & (frame["remote"] == remote) & (frame["substream"] == substream)
+                lane = (frame["source"] == source) & (frame["destination"] == destination)
+                lane &= frame["substream"] == substream
                 found.append(frame.filter(lane & (frame["index"] >= begin) & (frame["index"] < end)))
         return concat(found)
 
     @property
     def state(self) -> State:
-        return self.kernel.union(self.states)
+        return union(self.kernel, self.states)
 
     def roots(self) -> dict[int, bytes]:
         """Root of every chain, by its number."""

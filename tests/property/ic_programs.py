@@ -38,7 +38,7 @@ class Actor(Program):
         self._perform(cbor2.loads(message.payload), context)
 
     def on_request(self, request: Request, context: Context) -> bytes | tuple[bytes, int] | None:
-        self.state["seen"].append([request.sender, request.callback, request.cycles])
+        self.state["seen"].append([request.sender, request.callback, request.amount])
         if request.method == "hold":
             self.state["held"].append(request.ref)
             return None
@@ -48,15 +48,15 @@ class Actor(Program):
             context.call(request.sender, "echo", b"undone")
             raise ValueError("no")
         if request.method == "take":
-            return request.payload, request.cycles // 2
+            return request.payload, request.amount // 2
         if request.method == "early":
             attached = request.payload[0] if request.payload else 0
-            context.call(request.sender, "echo", b"after the answer", cycles=attached)
-            context.answer(request.ref, b"early", accept=request.cycles)
+            context.call(request.sender, "echo", b"after the answer", amount=attached)
+            context.answer(request.ref, b"early", accept=request.amount)
             self._perform([["flush", 1]], context)
             return None
         if request.method == "spend":
-            context.call(request.sender, "echo", cycles=MANY_CYCLES)
+            context.call(request.sender, "echo", amount=MANY_CYCLES)
         if request.method == "relay":
             receiver, method, payload = cbor2.loads(request.payload)
             context.call(receiver, method, payload, note=request.ref)
@@ -74,7 +74,7 @@ class Actor(Program):
         for op, *arguments in told:
             if op == "call":
                 receiver, method, payload, cycles, note = arguments
-                context.call(receiver, method, payload, cycles=cycles, note=note)
+                context.call(receiver, method, payload, amount=cycles, note=note)
             elif op == "flush":
                 for ref in self.state["held"]:
                     context.answer(ref, b"late", accept=ref[2] // arguments[0])
@@ -184,7 +184,7 @@ class ScalarCaller(Program):
         except ValueError:
             self.state["malformed"] += 1
             return
-        context.call(receiver, method, body, cycles=cycles)
+        context.call(receiver, method, body, amount=cycles)
 
     def on_request(self, request: Request, context: Context) -> bytes:
         return request.payload

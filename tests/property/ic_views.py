@@ -10,11 +10,10 @@ import numpy as np
 
 from causeway.model.frame import Frame
 from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
-from causeway.model.queues import Counters
 from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.ic.messages import REASON_CODES
-from causeway.protocols.ic.state import State, parts
-from causeway.protocols.messages import NO_QUEUE
+from causeway.protocols.ic.state import State
+from causeway.protocols.messages import LANE, NO_QUEUE
 from tests.property.ic_harness import TICK_NS, WORD, KernelRun, OracleRun
 from tests.property.ic_programs import ACTOR, SCALAR_CALLER
 from tests.spec import ic
@@ -46,26 +45,11 @@ def plain_message(message: ic.Message) -> tuple[Any, ...]:
     )
 
 
-ORDERS = {
-    "ingress_queues": ("receiver", "index"),
-    "input_queues": ("receiver", "sender", "index"),
-    "output_queues": ("sender", "receiver", "index"),
-    "lanes": ("chain", "remote", "substream"),
-    "rejects": ("chain", "remote", "substream", "index"),
-    "runs": ("chain", "remote", "substream", "height"),
-    "strays": ("chain", "receiver", "sender", "index"),
-}
-"""The canonical order of a state's tables (others: by canister); no two rows have the same key."""
-
-
-def assert_canonical(state: State) -> None:
-    """Roots are made of rows in their order, so the order is part of the state."""
-    for name, part in parts(state).items():
-        if isinstance(part, Counters):
-            keys = list(zip(part.first.tolist(), part.second.tolist(), strict=True))
-        else:
-            columns = ORDERS.get(name, ("program",))
-            keys = list(zip(*(part[column].tolist() for column in columns), strict=True))
+def assert_canonical(run: KernelRun, state: State) -> None:
+    """Roots are made of rows in their order, so the order is part of the state; no two rows have the same key."""
+    for name, frame in state.frames().items():
+        order = run.kernel.tables()[name].order
+        keys = list(zip(*(frame[column].tolist() for column in order), strict=True))
         assert keys == sorted(set(keys)), f"{name} is not in its order"
 
 
@@ -73,7 +57,7 @@ def kernel_view(run: KernelRun) -> dict[int, dict[str, Any]]:
     """Everything in the kernel's states, by chain number; rows of canisters by their present host."""
     state, kernel = run.state, run.kernel
     for each in (state, *run.states):
-        assert_canonical(each)
+        assert_canonical(run, each)
     registry = kernel.registry(run.tick)
     view: dict[int, dict[str, Any]] = {number: _empty_view() for number in run.numbers}
 
@@ -88,11 +72,11 @@ def kernel_view(run: KernelRun) -> dict[int, dict[str, Any]]:
         ("output_queues", state.output_queues),
     ):
         counters, elements = queues.counters, queues.elements
-        for first, second, next_index in zip(
-            counters.first.tolist(), counters.second.tolist(), counters.next_index.tolist(), strict=True
-        ):
-            key = first if name == "ingress_queues" else (second, first) if name == "input_queues" else (first, second)
-            home(first)[name][key] = (next_index, {})
+        for row in range(len(counters)):
+            number = {column: int(counters[column][row]) for column in counters.names}
+            pair = (number.get("sender"), number["receiver"])
+            key: Any = number["receiver"] if name == "ingress_queues" else pair
+            home(number[queues.keys[0]])[name][key] = (number["next_index"], {})
         for row in range(len(elements)):
             sender, receiver, index = (int(elements[column][row]) for column in ("sender", "receiver", "index"))
             key = receiver if name == "ingress_queues" else (sender, receiver)
@@ -104,13 +88,12 @@ def kernel_view(run: KernelRun) -> dict[int, dict[str, Any]]:
             home(owner)[name][key][1][index] = message
             if name == "output_queues":
                 home(owner)["sent_times"][sender, receiver, index] = int(elements["sent_tick"][row]) * TICK_NS
-    for row in range(len(state.strays)):
+    misrouted = state.misrouted.elements
+    for row in range(len(misrouted)):
         chain, sender, receiver, index = (
-            int(state.strays[column][row]) for column in ("chain", "sender", "receiver", "index")
+            int(misrouted[column][row]) for column in ("chain", "sender", "receiver", "index")
         )
-        view[run.numbers[chain]]["stray_queues"].setdefault((sender, receiver), {})[index] = message_of(
-            state.strays, row
-        )
+        view[run.numbers[chain]]["stray_queues"].setdefault((sender, receiver), {})[index] = message_of(misrouted, row)
     _streams_of_kernel(run, state, view)
     accounts = state.accounts
     for row in range(len(accounts)):
@@ -142,29 +125,29 @@ def _program_of_kernel(name: str, frame: Frame, row: int) -> Any:
 
 
 def _streams_of_kernel(run: KernelRun, state: State, view: dict[int, dict[str, Any]]) -> None:
-    base, rows = run.kernel.options.index_base, state.lanes.rows
+    base, rows = run.kernel.options.index_base, state.streams.counters
     runs: dict[tuple[int, int, int], list[tuple[int, int, int]]] = {}
     for row in range(len(state.runs)):
-        name = tuple(int(state.runs[column][row]) for column in ("chain", "remote", "substream"))
+        name = tuple(int(state.runs[column][row]) for column in LANE)
         runs.setdefault(name, []).append(  # type: ignore[arg-type]
             (int(state.runs["first"][row]), int(state.runs["count"][row]), int(state.runs["bytes"][row]))
         )
     for row in range(len(rows)):
         lane = {name: int(rows[name][row]) for name in rows.names}
-        key = (lane["chain"], lane["remote"], lane["substream"])
+        key = (lane["source"], lane["destination"], lane["substream"])
         assert lane["begin"] <= lane["next_index"]
         assert lane["signals_begin"] <= lane["expected"]
         rejects = {
             int(index): int(reason)
-            for chain, remote, substream, index, reason in zip(
+            for destination, source, substream, index, reason in zip(
                 *(state.rejects[name].tolist() for name in state.rejects.names), strict=True
             )
-            if (chain, remote, substream) == key
+            if (destination, source, substream) == key
         }
         assert all(lane["signals_begin"] <= index < lane["expected"] for index in rejects)
         messages = {}
         for frame in run.outbound:
-            here = (frame["chain"] == key[0]) & (frame["remote"] == key[1]) & (frame["substream"] == key[2])
+            here = (frame["source"] == key[0]) & (frame["destination"] == key[1]) & (frame["substream"] == key[2])
             here &= (frame["index"] >= np.uint64(lane["begin"])) & (frame["index"] < np.uint64(lane["next_index"]))
             for place in np.flatnonzero(here).tolist():
                 messages[int(frame["index"][place])] = message_of(frame, place)
@@ -248,6 +231,9 @@ CAUSES = {
 }
 """A cause of the oracle's events -> the stable name in the ledger."""
 
+WAYS = {"xnet": "LANE"}
+"""A way of the oracle's -> the ledger's name of it, where it is another."""
+
 
 def kernel_happened(run: KernelRun) -> Happened:
     """What the kernel's events, outbound messages, collected ranges and plans say."""
@@ -262,11 +248,14 @@ def kernel_happened(run: KernelRun) -> Happened:
     for result in run.results:
         for row in range(len(result.outbound)):
             _add_outbound(run, add, result.outbound, row)
-        collected = result.collected
-        for chain, remote, substream, what, begin, end in zip(
+        collected = result.logs["collected"]
+        for chain, source, destination, substream, what, begin, end in zip(
             *(collected[name].tolist() for name in collected.names), strict=True
         ):
             name = "collected" if what == COLLECTED_MESSAGES else "signal collected"
+            remote = destination if what == COLLECTED_MESSAGES else source
+            assert chain in (source, destination)
+            assert chain != remote or source == destination
             for index in range(begin, end):
                 add(chain, name, run.numbers[remote], substream, index)
     for headers in run.accepted:
@@ -280,7 +269,9 @@ def _plain(column: Any, row: int) -> Any:
 
 def _add_event(run: KernelRun, add: Any, event: dict[str, Any]) -> None:
     events, chain, kind, via = Event(event["events"]), event["chain"], Kind(event["kind"]), Via(event["via"])
-    remote = None if event["remote"] == NO_CHAIN else run.numbers[event["remote"]]
+    ends = (event["source"], event["destination"])
+    assert chain in ends or ends == (NO_CHAIN, NO_CHAIN), "an event of a message in a lane is at one of its ends"
+    remote = None if NO_CHAIN in ends else run.numbers[ends[0] if chain == ends[1] else ends[1]]
     at = None if remote is None else (remote, event["substream"], event["index"])
     who = (kind.name, event["sender"], event["receiver"], event["callback"])
     code, reason, index = event["code"], event["reason"], event["queue_index"]
@@ -314,9 +305,9 @@ def _add_event(run: KernelRun, add: Any, event: dict[str, Any]) -> None:
 
 
 def _add_outbound(run: KernelRun, add: Any, frame: Frame, row: int) -> None:
-    chain = int(frame["chain"][row])
+    chain = int(frame["source"][row])
     who = (Kind(int(frame["kind"][row])).name, *(int(frame[name][row]) for name in ("sender", "receiver", "callback")))
-    at = (run.numbers[frame["remote"][row]], int(frame["substream"][row]), int(frame["index"][row]))
+    at = (run.numbers[frame["destination"][row]], int(frame["substream"][row]), int(frame["index"][row]))
     queue_index = int(frame["queue_index"][row])
     add(chain, "committed", *who, at, None if queue_index == NO_QUEUE else queue_index)
     if queue_index != NO_QUEUE and int(frame["sent_tick"][row]) == run.tick:
@@ -325,7 +316,7 @@ def _add_outbound(run: KernelRun, add: Any, frame: Frame, row: int) -> None:
 
 def _add_included(run: KernelRun, add: Any, headers: Frame) -> None:
     included: dict[tuple[int, int], list[tuple[Any, ...]]] = {}
-    for chain, remote, substream, *rest in zip(*(headers[name].tolist() for name in headers.names), strict=True):
+    for remote, chain, substream, *rest in zip(*(headers[name].tolist() for name in headers.names), strict=True):
         if chain != remote:
             header = dict(zip(headers.names[3:], rest, strict=True))
             run_of = (header["message_begin"], header["message_end"])
@@ -355,7 +346,7 @@ def _oracle_event(event: ic.Event) -> tuple[Any, ...] | None:
     at = None
     if event.remote is not None:
         at = (event.remote, _substream(event.substream), event.index)
-    via = "NONE" if event.via is None else event.via.upper()
+    via = "NONE" if event.via is None else WAYS.get(event.via, event.via.upper())
     code, index = event.code or 0, event.queue_index or 0
     if event.event == "sent":
         return None if event.via == "forged" else ("sent", *who, index)

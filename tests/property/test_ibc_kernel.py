@@ -92,8 +92,8 @@ def test_cuts_give_the_same(scenario: Scenario) -> None:
     for height in range(1, len(scenario.ticks) + 1):
         for run in runs:
             run.play(height)
-        whole, *others = ({name: run.kernel.table(name, part) for name, part in run.kernel.parts(run.state).items()}
-                          for run in runs)  # fmt: skip
+        whole, *others = ({name: frame.to_table(run.kernel.tables()[name].schema)
+                           for name, frame in run.state.frames().items()} for run in runs)  # fmt: skip
         for tables in others:
             assert tables == whole, f"tables at height {height}"
         assert len({tuple(sorted(run.roots().items())) for run in runs}) == 1, f"roots at height {height}"

@@ -236,8 +236,8 @@ def test_header_lengths_that_the_kernel_counts_are_those_of_the_encodings(given_
     count = len(given_)
     slices = Frame(
         {
-            "chain": np.zeros(count, dtype=np.uint32),
-            "remote": np.arange(1, count + 1, dtype=np.uint32),
+            "source": np.arange(1, count + 1, dtype=np.uint32),
+            "destination": np.zeros(count, dtype=np.uint32),
             "substream": np.zeros(count, dtype=np.uint64),
             **{
                 name: np.array([getattr(header, name) for header in given_], dtype=np.uint64)
@@ -248,8 +248,8 @@ def test_header_lengths_that_the_kernel_counts_are_those_of_the_encodings(given_
     rows = [(place + 1, signal) for place, header in enumerate(given_) for signal in header.reject_signals]
     rejects = Frame(
         {
-            "chain": np.array([place for place, _ in rows], dtype=np.uint32),
-            "remote": np.zeros(len(rows), dtype=np.uint32),
+            "destination": np.array([place for place, _ in rows], dtype=np.uint32),
+            "source": np.zeros(len(rows), dtype=np.uint32),
             "substream": np.zeros(len(rows), dtype=np.uint64),
             "index": np.array([signal.index for _, signal in rows], dtype=np.uint64),
             "reason": np.array([signal.reason for _, signal in rows], dtype=np.uint8),

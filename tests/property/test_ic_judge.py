@@ -16,7 +16,7 @@ from causeway.protocols.contract import Tick
 from causeway.protocols.ic.messages import ACCEPT
 from causeway.protocols.ic.pre_process import queue_index
 from causeway.protocols.ic.vsr import LostCause, vsr_check_xnet
-from causeway.protocols.messages import MESSAGE_COLUMNS, STREAMED_SCHEMA
+from causeway.protocols.messages import MESSAGE_COLUMNS, OUTBOUND_SCHEMA
 from tests.property.ic_harness import KernelRun, OracleRun, Scenario
 from tests.property.ic_strategies import options
 from tests.spec import ic
@@ -59,12 +59,12 @@ def streamed(messages: list[Streamed], run: KernelRun, own: int, base: int) -> A
     rows = []
     for source, kind, sender, receiver, code in messages:
         index = lengths[source] = lengths.get(source, base - 1) + 1
-        row = dict.fromkeys(STREAMED_SCHEMA.names, 0) | {"method": "", "payload": b""}
-        row |= {"chain": run.numbers.index(own), "remote": run.numbers.index(source), "index": index}
+        row = dict.fromkeys(OUTBOUND_SCHEMA.names, 0) | {"method": "", "payload": b""}
+        row |= {"source": run.numbers.index(source), "destination": run.numbers.index(own), "index": index}
         row |= {"kind": int(kind), "sender": sender, "receiver": receiver, "callback": index}
         row["code"] = code if kind == Kind.RESPONSE else 0
         rows.append(row)
-    return from_table(pa.Table.from_pylist(rows, schema=STREAMED_SCHEMA))
+    return from_table(pa.Table.from_pylist(rows, schema=OUTBOUND_SCHEMA))
 
 
 def message_of(row: dict[str, Any]) -> ic.Request | ic.Response:
@@ -90,7 +90,7 @@ def test_every_message_gets_the_verdict_of_the_text(scenario: Scenario, own: int
         message = message_of(row)
         queue = (message.src, message.dst)
         at = ((), int(taken["index"][place]))
-        source = run.numbers[int(taken["remote"][place])]
+        source = run.numbers[int(taken["source"][place])]
         expected = judge_by_the_text(state, oracle.registry, source, at, message, held.get(queue, 0), oracle.options)
         if expected.enqueued and isinstance(message, ic.Request):
             held[queue] = held.get(queue, 0) + 1

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.model.ledger import Kind
 from causeway.model.order import stable_order
-from causeway.protocols.contract import Offers, Tick
+from causeway.protocols.contract import Tick
+from causeway.protocols.ic.endpoint import get_streams, with_news
 from causeway.protocols.ic.expected_indexes import ContradictoryIndices, expected_indexes, slice_indexes
-from causeway.protocols.ic.payload import get_streams, with_news
 from causeway.protocols.ic.payload_builder import (
     MessageSizes,
     get_xnet_payload,
@@ -25,8 +25,8 @@ from causeway.protocols.ic.payload_builder import (
     validate_xnet_payload,
 )
 from causeway.protocols.ic.sizes import count_bytes, header_lengths, message_lengths
-from causeway.protocols.ic.state import LANES_SCHEMA, REJECTS_SCHEMA, Lanes, State
-from causeway.protocols.messages import MESSAGE_FIELDS, STREAMED_SCHEMA
+from causeway.protocols.ic.state import LANES_SCHEMA, REJECTS_SCHEMA, State, state_of
+from causeway.protocols.messages import LANE, LANE_COLUMNS, MESSAGE_FIELDS, OUTBOUND_SCHEMA
 from tests.property.ic_harness import KernelRun, OracleRun, Scenario
 from tests.property.ic_strategies import scenarios
 from tests.property.ic_views import plain_message
@@ -91,10 +91,10 @@ def test_lengths_of_headers_are_those_of_their_encoding(data: st.DataObject) -> 
         indices = data.draw(st.sets(st.integers(0, min(signals_end, 400)), max_size=40))
         rejects = [(signals_end - 1 - i, data.draw(st.sampled_from(list(Reason)))) for i in indices if i < signals_end]
         rejects.sort()
-        rows.append((chain, 9, 0, begin, end, signals_end))
+        rows.append((9, chain, 0, begin, end, signals_end))
         listed += [(9, chain, 0, index, int(reason)) for index, reason in rejects]
         expected.append(len(oracle_sizes.encoded_header(begin, end, signals_end, tuple(rejects))))
-    names = ("chain", "remote", "substream", "begin", "end", "signals_end")
+    names = (*LANE, "begin", "end", "signals_end")
     slices = Frame({name: u64(*(row[place] for row in rows)) for place, name in enumerate(names)}, len(rows))
     given_rejects = Frame(
         {
@@ -164,6 +164,7 @@ def test_encodings_are_those_of_the_vectors(shared_folder: Path) -> None:
 # ---- expected indices
 
 LANES = [(own, remote, substream) for own in (0, 1) for remote in (2, 3) for substream in (0, 5)]
+"""What is expected on ``own`` of the stream from ``remote``."""
 
 
 @CALM
@@ -183,7 +184,7 @@ def test_expected_indexes_are_those_of_the_text(data: st.DataObject) -> None:
             payload.append((*lane, begin, end, base + data.draw(st.integers(0, 9))))
         past.append(payload)
     state = _state(known, base)
-    names = ("chain", "remote", "substream", "message_begin", "message_end", "signals_end")
+    names = ("destination", "source", "substream", "message_begin", "message_end", "signals_end")
     frames = [
         Frame({name: u64(*(row[place] for row in payload)) for place, name in enumerate(names)}, len(payload))
         for payload in past
@@ -207,16 +208,12 @@ def test_expected_indexes_are_those_of_the_text(data: st.DataObject) -> None:
 def _state(known: dict[tuple[int, int, int], tuple[int, int]], base: int) -> State:
     rows = [
         {
-            **dict(zip(("chain", "remote", "substream"), lane, strict=True)),
+            **dict(zip(LANE, lane, strict=True)),
             **{"begin": begin, "next_index": begin, "stream_bytes": 0, "signals_begin": base, "expected": expected},
         }
         for lane, (expected, begin) in sorted(known.items())
     ]
-    lanes = Lanes(
-        from_table(pa.Table.from_pylist(rows, schema=LANES_SCHEMA)) if rows else empty_frame(LANES_SCHEMA), base
-    )
-    empty = State.empty(base)
-    return State(**{**{name: getattr(empty, name) for name in empty.__dataclass_fields__}, "lanes": lanes})
+    return state_of({"lanes": from_table(pa.Table.from_pylist(rows, schema=LANES_SCHEMA))} if rows else {}, {}, base)
 
 
 def _by_the_text(own: int, known: Any, past: Any, base: int) -> dict[tuple[int, int, int], tuple[int, int]]:
@@ -276,22 +273,22 @@ def _compare_payloads(oracle: OracleRun, run: KernelRun, tick: Tick, size_limit:
     kernel, (state,) = run.kernel, run.states
     context = kernel.context(run.groups[0], tick)
     expected = expected_indexes(state, (), kernel.options.index_base)
-    offers = Offers(state.lanes.rows, state.rejects, run.headers)
-    slices = with_news(expected, get_streams(expected, offers, context))
+    view = run.view(tick, run.groups[0])
+    slices = with_news(expected, get_streams(expected, view, context))
     sizes = _sizes(run)
-    built, errors = get_xnet_payload(state, slices, offers, context, size_limit=size_limit, sizes=sizes)
+    built, errors = get_xnet_payload(state, slices, view, context, size_limit=size_limit, sizes=sizes)
     assert (errors == 0).sum() == len(built)
-    payload = payload_bytes(built, offers, sizes)
+    payload = payload_bytes(built, view, sizes)
     found: dict[int, dict[int, set[tuple[int, int, int]]]] = {number: {} for number in run.numbers}
     total = dict.fromkeys(run.numbers, 0)
     for row in range(len(built)):
-        own, remote = run.numbers[built["chain"][row]], run.numbers[built["remote"][row]]
+        own, remote = run.numbers[built["destination"][row]], run.numbers[built["source"][row]]
         begin, end = int(built["message_begin"][row]), int(built["message_end"][row])
         brought = {(int(built["substream"][row]), i, 0) for i in range(begin, end)}
         found[own].setdefault(remote, set()).update(brought)
         total[own] += int(payload[row])
     assert all(size <= size_limit for size in total.values())
-    assert not validate_xnet_payload(state, built, offers, context, (), size_limit, sizes).any()
+    assert not validate_xnet_payload(state, built, view, context, (), size_limit, sizes).any()
     for own, theirs in oracle.states.items():
 
         def endpoint(sn: int) -> Any:
@@ -305,17 +302,16 @@ def _compare_payloads(oracle: OracleRun, run: KernelRun, tick: Tick, size_limit:
         assert flat == found[own]
         if total[own] and size_limit > 1:
             chain = run.numbers.index(own)
-            one = built.filter(built["chain"] == chain)
-            refused = validate_xnet_payload(state, one, offers, context, (), total[own] - 1, sizes)
+            one = built.filter(built["destination"] == chain)
+            refused = validate_xnet_payload(state, one, view, context, (), total[own] - 1, sizes)
             assert (refused == 13).all(), "hazard 13: one byte more is PayloadTooLarge"
-            assert not validate_xnet_payload(state, one, offers, context, (), total[own], sizes).any()
+            assert not validate_xnet_payload(state, one, view, context, (), total[own], sizes).any()
 
 
 def _sizes(run: KernelRun) -> MessageSizes:
-    """The lengths of all messages in streams, from the taker's side."""
-    sent = concat([empty_frame(STREAMED_SCHEMA), *run.outbound])
-    taken = sent.with_columns(chain=sent["remote"], remote=sent["chain"])
-    taken = taken.take(stable_order(*(taken[name] for name in ("chain", "remote", "substream", "index"))))
+    """The lengths of all messages in streams, in the order of lanes."""
+    sent = concat([empty_frame(OUTBOUND_SCHEMA), *run.outbound])
+    taken = sent.take(stable_order(*(sent[name] for name in LANE_COLUMNS)))
     return MessageSizes(taken, message_lengths(taken))
 
 

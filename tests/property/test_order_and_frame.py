@@ -11,9 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.model.errors import IndexOverflow
 from causeway.model.frame import Frame, concat, empty_frame, from_table, repeated, repeated_bytes, repeated_text
-from causeway.model.index import at_most, comparable, maximum, minimum, postfix, prefix, rank, successor
 from causeway.model.order import bits_of, groups_of, pair_codes, positions_in, stable_order
 
 QUICK = settings(max_examples=100, deadline=None, derandomize=True)
@@ -93,22 +91,6 @@ def test_bits_of() -> None:
 
 
 # ---- indices (2.1, 2.2)
-
-
-def test_indices_are_prefix_and_number() -> None:
-    assert (prefix((3, 5, 7)), postfix((3, 5, 7))) == ((3, 5), 7)
-    assert successor((3, 5, 7)) == (3, 5, 8)
-    with pytest.raises(IndexOverflow):
-        successor((3, 2**64 - 1))
-    assert comparable((3, 1), (3, 9))
-    assert not comparable((3, 1), (4, 1))
-    assert at_most((3, 1), (3, 1))
-    assert not at_most((3, 1), (4, 2))
-    indices = {(1, 1), (1, 4), (2, 2), (2, 9)}
-    assert minimum(indices) == {(1, 1), (2, 2)}
-    assert maximum(indices) == {(1, 4), (2, 9)}
-    assert minimum([]) == maximum([]) == set()
-    assert [rank(index, {4, 9, 11}) for index in (4, 9, 11)] == [1, 2, 3]
 
 
 # ---- frames

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,7 @@ from hypothesis import strategies as st
 
 from causeway.model.errors import IndexOverflow, NotInQueue
 from causeway.model.frame import Frame
-from causeway.model.index import MAX_INDEX
-from causeway.model.queues import Counters, Queue, QueueMap, new_queue
+from causeway.model.queues import MAX_INDEX, Queues
 
 KEYS = [0, 1, 2, 2**32 - 1, 2**32, 2**32 + 7, 2**63, 2**64 - 1]
 """Numbers above 2**32 need the general path of pair codes."""
@@ -50,9 +50,14 @@ class Plain:
         return sorted((*key, index, value) for key, queue in self.elements.items() for index, value in queue.items())
 
 
-def empty_map(base: int) -> QueueMap:
-    columns = {name: u64([]) for name in ("one", "two", "index")}
-    return QueueMap(Counters.empty(base), Frame({**columns, "value": pa.array([], pa.binary())}, 0), ("one", "two"))
+def empty_queues(base: int) -> Queues:
+    columns = {name: u64([]) for name in ("one", "two")}
+    elements = Frame({**columns, "index": u64([]), "value": pa.array([], pa.binary())}, 0)
+    return Queues(("one", "two"), Frame({**columns, "next_index": u64([])}, 0), elements, base=base)
+
+
+def keys_frame(keys: list[Key]) -> Frame:
+    return Frame({"one": u64([one for one, _ in keys]), "two": u64([two for _, two in keys])}, len(keys))
 
 
 def rows_frame(rows: list[tuple[int, int, bytes]]) -> Frame:
@@ -66,24 +71,32 @@ def rows_frame(rows: list[tuple[int, int, bytes]]) -> Frame:
     )
 
 
-def places_frame(places: list[tuple[int, int, int]]) -> Frame:
-    return Frame({name: u64([place[at] for place in places]) for at, name in enumerate(("one", "two", "index"))})
+def named(positions: list[tuple[int, int, int]]) -> Frame:
+    names = ("one", "two", "index")
+    return Frame({name: u64([position[at] for position in positions]) for at, name in enumerate(names)})
 
 
-def flat(queues: QueueMap) -> list[tuple[int, int, int, bytes]]:
+def flat(queues: Queues) -> list[tuple[int, int, int, bytes]]:
     columns = [queues.elements[name].tolist() for name in ("one", "two", "index")]
     return list(zip(*columns, queues.elements["value"].to_pylist(), strict=True))
 
 
-def assert_same(queues: QueueMap, plain: Plain) -> None:
-    assert flat(queues) == plain.flat(), "elements, ascending by key and index"
+def counted(queues: Queues, name: str = "next_index") -> dict[Key, int]:
     counters = queues.counters
-    keys = list(zip(counters.first.tolist(), counters.second.tolist(), strict=True))
-    assert keys == sorted(plain.next_index)
-    assert dict(zip(keys, counters.next_index.tolist(), strict=True)) == plain.next_index
-    asked = [(one, two) for one in KEYS for two in KEYS]
-    of = counters.of(u64([one for one, _ in asked]), u64([two for _, two in asked]))
-    assert of.tolist() == [plain.next_index.get(key, plain.base) for key in asked]
+    keys = list(zip(counters["one"].tolist(), counters["two"].tolist(), strict=True))
+    assert keys == sorted(set(keys)), "counters ascend by the keys"
+    return dict(zip(keys, counters[name].tolist(), strict=True))
+
+
+ASKED = [(one, two) for one in KEYS for two in KEYS]
+
+
+def assert_same(queues: Queues, plain: Plain) -> None:
+    assert flat(queues) == plain.flat(), "elements, ascending by key and index"
+    assert counted(queues) == plain.next_index
+    found = queues.count_of("next_index", keys_frame(ASKED))
+    assert found.tolist() == [plain.next_index.get(key, plain.base) for key in ASKED]
+    assert (queues.positions(keys_frame(ASKED)) >= 0).tolist() == [key in plain.next_index for key in ASKED]
 
 
 KEY = st.sampled_from(KEYS)
@@ -94,7 +107,9 @@ STEPS = st.lists(
         st.tuples(st.just("delete"), st.lists(st.integers(0, 50), max_size=5)),
         st.tuples(st.just("advance"), st.dictionaries(st.tuples(KEY, KEY), st.integers(0, 12), max_size=3)),
         st.tuples(st.just("clear"), st.none()),
-        st.tuples(st.just("part"), KEY),
+        st.tuples(st.just("ensure"), st.lists(st.tuples(KEY, KEY), max_size=4)),
+        st.tuples(st.just("without"), st.none()),
+        st.tuples(st.just("number"), ROWS),
     ),
     max_size=12,
 )
@@ -102,34 +117,41 @@ STEPS = st.lists(
 
 @QUICK
 @given(STEPS, st.sampled_from([0, 1, 2**64 - 9]))
-def test_map_form_is_the_definition(steps: list[tuple[str, Any]], base: int) -> None:
-    queues, plain = empty_map(base), Plain(base)
+def test_columns_are_the_definition(steps: list[tuple[str, Any]], base: int) -> None:
+    queues, plain = empty_queues(base), Plain(base)
     for step, argument in steps:
-        if step == "push":
+        if step in ("push", "number"):
             before = plain.flat(), dict(plain.next_index)
             try:
                 plain.push(argument)
             except IndexOverflow:
                 with pytest.raises(IndexOverflow):
                     queues.push(rows_frame(argument))
-                assert flat(queues) == before[0], "a push that fails changes nothing"
+                assert (flat(queues), counted(queues)) == before, "a push that fails changes nothing"
                 return
-            queues = queues.push(rows_frame(argument))
+            if step == "push":
+                queues = queues.push(rows_frame(argument))
+            else:
+                index, queues = queues.number(rows_frame(argument))
+                queues = queues.merge(rows_frame(argument).with_columns(index=index))
         elif step == "delete":
             everything = plain.flat()
-            places = sorted({everything[place % len(everything)][:3] for place in argument}) if everything else []
-            queues = queues.delete(places_frame(places))
-            for one, two, index in places:
+            chosen = sorted({everything[row % len(everything)][:3] for row in argument}) if everything else []
+            queues = queues.delete(named(chosen))
+            for one, two, index in chosen:
                 del plain.elements[one, two][index]
         elif step == "advance":
             keys, to = list(argument), list(argument.values())
-            queues = queues.advance(u64([one for one, _ in keys]), u64([two for _, two in keys]), u64(to))
+            queues = queues.advance(keys_frame(keys), u64(to))
             for key in keys:
                 plain.advance(key, argument[key])
-        elif step == "part":
-            kept = queues.counters.first != np.uint64(argument)
-            rest = queues.counters.select(~kept)
-            queues = QueueMap(queues.counters.select(kept).union(rest), queues.elements, queues.keys)
+        elif step == "ensure":
+            queues = queues.ensure(keys_frame(argument))
+            plain.next_index = dict.fromkeys(argument, base) | plain.next_index
+        elif step == "without":
+            held = {row[:2] for row in plain.flat()}
+            queues = queues.without(np.array([key not in held for key in counted(queues)], dtype=bool))
+            plain.next_index = {key: value for key, value in plain.next_index.items() if key in held}
         else:
             queues = queues.clear()
             plain.elements = {}
@@ -139,15 +161,15 @@ def test_map_form_is_the_definition(steps: list[tuple[str, Any]], base: int) -> 
 @QUICK
 @given(ROWS, st.tuples(KEY, KEY), st.integers(0, 9), st.integers(0, 9))
 def test_slice_is_a_run_of_one_queue(rows: list[tuple[int, int, bytes]], key: Key, begin: int, end: int) -> None:
-    queues, plain = empty_map(1).push(rows_frame(rows)), Plain(1)
+    queues, plain = empty_queues(1).push(rows_frame(rows)), Plain(1)
     plain.push(rows)
-    found = queues.slice(*key, begin, end)
+    found = queues.slice({"one": key[0], "two": key[1]}, begin, end)
     expected = [(index, v) for one, two, index, v in plain.flat() if (one, two) == key and begin <= index < end]
     assert list(zip(found["index"].tolist(), found["value"].to_pylist(), strict=True)) == expected
 
 
 def test_rows_of_one_queue_keep_their_order_wherever_they_stand() -> None:
-    queues = empty_map(1).push(rows_frame([(9, 1, b"a"), (0, 5, b"b"), (9, 1, b"c"), (0, 5, b"d"), (9, 0, b"e")]))
+    queues = empty_queues(1).push(rows_frame([(9, 1, b"a"), (0, 5, b"b"), (9, 1, b"c"), (0, 5, b"d"), (9, 0, b"e")]))
     assert flat(queues) == [(0, 5, 1, b"b"), (0, 5, 2, b"d"), (9, 0, 1, b"e"), (9, 1, 1, b"a"), (9, 1, 2, b"c")]
 
 
@@ -155,75 +177,179 @@ def test_rows_of_one_queue_keep_their_order_wherever_they_stand() -> None:
     "missing", [(0, 5, 3), (0, 5, 0), (5, 0, 1), (2**33, 5, 1), (0, 2**64 - 1, 2**64 - 1)], ids=str
 )
 def test_delete_of_what_is_absent_is_not_in_queue(missing: tuple[int, int, int]) -> None:
-    queues = empty_map(1).push(rows_frame([(0, 5, b"b"), (0, 5, b"d")]))
+    queues = empty_queues(1).push(rows_frame([(0, 5, b"b"), (0, 5, b"d")]))
     with pytest.raises(NotInQueue, match=f"one {missing[0]}, two {missing[1]}, index {missing[2]}"):
-        queues.delete(places_frame([(0, 5, 1), missing]))
+        queues.delete(named([(0, 5, 1), missing]))
     assert len(queues.elements) == 2
 
 
-def test_delete_takes_any_place_and_next_index_stays() -> None:
-    queues = empty_map(0).push(rows_frame([(0, 5, bytes([number])) for number in range(4)]))
-    queues = queues.delete(places_frame([(0, 5, 1), (0, 5, 3)]))
+def test_delete_takes_any_element_and_next_index_stays() -> None:
+    queues = empty_queues(0).push(rows_frame([(0, 5, bytes([number])) for number in range(4)]))
+    queues = queues.delete(named([(0, 5, 1), (0, 5, 3)]))
     assert [index for _, _, index, _ in flat(queues)] == [0, 2]
     assert [index for _, _, index, _ in flat(queues.push(rows_frame([(0, 5, b"x")])))] == [0, 2, 4]
 
 
 def test_overflow_names_the_queue_and_comes_one_before_the_end_of_the_word() -> None:
-    start = Counters(u64([7]), u64([8]), u64([2**64 - 3]), 1)
-    index, after = start.push(u64([7, 7]), u64([8, 8]))
+    start = empty_queues(1).advance(keys_frame([(7, 8)]), u64([2**64 - 3]))
+    index, after = start.number(keys_frame([(7, 8), (7, 8)]))
     assert index.tolist() == [2**64 - 3, 2**64 - 2]
-    assert after.next_index.tolist() == [2**64 - 1]
+    assert counted(after) == {(7, 8): 2**64 - 1}
     with pytest.raises(IndexOverflow, match=r"queue \(7, 8\)"):
-        after.push(u64([7]), u64([8]))
-    assert after.push(u64([7]), u64([9]))[0].tolist() == [1], "other queues go on"
+        after.number(keys_frame([(7, 8)]))
+    with pytest.raises(IndexOverflow, match=r"queue \(7, 8\)"):
+        after.push(rows_frame([(7, 9, b"fits"), (7, 8, b"does not")]))
+    assert after.number(keys_frame([(7, 9)]))[0].tolist() == [1], "other queues go on"
 
 
-# ---- the plain form: one queue
+def test_grouped_rows_may_come_in_any_order_of_queues() -> None:
+    rows = keys_frame([(9, 1), (9, 1), (0, 5), (3, 3), (3, 3)])
+    index, queues = empty_queues(4).push(rows_frame([(3, 3, b"x")])).number_grouped(rows)
+    assert index.tolist() == [4, 5, 4, 5, 6]
+    assert counted(queues) == {(0, 5): 5, (3, 3): 7, (9, 1): 6}
 
 
-def values(*items: bytes) -> Frame:
-    return Frame({"value": pa.array(items, pa.binary())}, len(items))
+def test_what_does_not_change_stays_the_same_object() -> None:
+    queues = empty_queues(1).push(rows_frame([(0, 5, b"b"), (1, 5, b"d")]))
+    everything = np.ones(2, dtype=bool)
+    for same in (
+        queues.push(rows_frame([])),
+        queues.delete(named([])),
+        queues.keep(everything),
+        queues.without(~everything),
+        queues.advance(keys_frame([]), u64([])),
+        queues.ensure(keys_frame([(0, 5)])),
+        empty_queues(1).clear(),
+    ):
+        assert same is queues or len(same.counters) == 0
 
 
-def plain_queue(base: int = 1) -> Queue:
-    return new_queue(Frame({"index": u64([]), "value": pa.array([], pa.binary())}, 0), base)
+def test_values_of_elements_are_replaced_where_they_lie() -> None:
+    queues = empty_queues(1).push(rows_frame([(0, 5, b"b"), (1, 5, b"d")]))
+    changed = queues.with_values(value=pa.array([b"B", b"D"], pa.binary()))
+    assert flat(changed) == [(0, 5, 1, b"B"), (1, 5, 1, b"D")]
+    assert counted(changed) == counted(queues)
 
 
-def content(queue: Queue) -> dict[int, bytes]:
-    return dict(zip(queue.elements["index"].tolist(), queue.elements["value"].to_pylist(), strict=True))
+# ---- queues whose elements lie elsewhere
+
+
+class Streams:
+    """Queues with a head, of which only the segments are held: per queue the indices that each segment has."""
+
+    def __init__(self, base: int) -> None:
+        self.base = base
+        self.begin: dict[Key, int] = {}
+        self.next_index: dict[Key, int] = {}
+        self.segments: dict[Key, list[tuple[int, int]]] = {}
+
+    def append(self, key: Key, count: int) -> None:
+        first = self.next_index.setdefault(key, self.base)
+        self.begin.setdefault(key, self.base)
+        self.next_index[key] = first + count
+        self.segments.setdefault(key, []).append((first, count))
+
+    def advance(self, key: Key, to: int) -> None:
+        self.begin[key] = max(self.begin.get(key, self.base), to)
+        self.next_index[key] = max(self.next_index.get(key, self.base), to)
+        self.segments[key] = [(first, count) for first, count in self.segments.get(key, []) if first + count > to]
+
+    def flat(self) -> list[tuple[int, int, int, int]]:
+        return sorted((*key, *segment) for key, found in self.segments.items() for segment in found)
+
+
+def empty_streams(base: int) -> Queues:
+    names = ("one", "two", "begin", "next_index", "size", "seen")
+    counters = Frame({name: u64([]) for name in names}, 0)
+    segments = Frame({name: u64([]) for name in ("one", "two", "first", "count")}, 0)
+    elements = Frame({name: u64([]) for name in ("one", "two", "index")}, 0)
+    return Queues(("one", "two"), counters, elements, segments, base, ("begin", "next_index", "seen"))
 
 
 @QUICK
 @given(
     st.lists(
         st.one_of(
-            st.lists(st.binary(max_size=3), max_size=4),
-            st.tuples(st.just("advance"), st.integers(0, 15)),
-            st.just("clear"),
-            st.tuples(st.just("delete"), st.integers(0, 15)),
+            st.dictionaries(st.tuples(KEY, KEY), st.integers(1, 5), max_size=4),
+            st.dictionaries(st.tuples(KEY, KEY), st.integers(0, 14), max_size=3).map(lambda to: ("advance", to)),
         ),
         max_size=10,
     ),
     st.sampled_from([0, 1]),
 )
-def test_plain_form_is_the_map_form_of_one_queue(steps: list[Any], base: int) -> None:
-    queue, next_index, elements = plain_queue(base), base, dict[int, bytes]()
+def test_segments_are_runs_of_elements(steps: list[Any], base: int) -> None:
+    streams, plain = empty_streams(base), Streams(base)
     for step in steps:
-        if isinstance(step, list):
-            queue = queue.push(values(*step))
-            elements |= {next_index + place: value for place, value in enumerate(step)}
-            next_index += len(step)
-        elif step == "clear":
-            queue, elements = queue.clear(), {}
-        elif step[0] == "advance":
-            queue, next_index = queue.advance(step[1]), max(next_index, step[1])
-            elements = {index: value for index, value in elements.items() if index >= step[1]}
-        elif step[1] in elements:
-            queue = queue.delete(Frame({"index": u64([step[1]])}))
-            del elements[step[1]]
+        if isinstance(step, tuple):
+            keys, to = list(step[1]), list(step[1].values())
+            streams = streams.advance(keys_frame(keys), u64(to))
+            for key in keys:
+                plain.advance(key, step[1][key])
         else:
-            with pytest.raises(NotInQueue):
-                queue.delete(Frame({"index": u64([step[1]])}))
-        assert (queue.next_index, content(queue)) == (next_index, elements)
-    run = queue.slice(2, 5)
-    assert run["index"].tolist() == [index for index in elements if 2 <= index < 5]
+            pushed = [key for key, count in step.items() for _ in range(count)]
+            index, streams = streams.number_grouped(keys_frame(pushed))
+            counts = u64(list(step.values()))
+            first = index[np.cumsum(counts).astype(np.int64) - counts.astype(np.int64)] if step else u64([])
+            streams = streams.add_segments(keys_frame(list(step)).with_columns(first=first, count=counts))
+            for key, count in step.items():
+                plain.append(key, count)
+        assert streams.segments is not None
+        rows = zip(*(streams.segments[name].tolist() for name in ("one", "two", "first", "count")), strict=True)
+        assert list(rows) == plain.flat()
+        assert (counted(streams, "begin"), counted(streams)) == (plain.begin, plain.next_index)
+        assert set(counted(streams, "size").values()) <= {0}, "a new queue counts nothing"
+        assert set(counted(streams, "seen").values()) <= {base}, "but its indices start at the base"
+
+
+def test_a_tail_may_move_up_before_its_elements_come() -> None:
+    queues = empty_queues(1).push(rows_frame([(0, 5, b"a")])).extend(keys_frame([(0, 5), (2, 2)]), u64([4, 3]))
+    assert counted(queues) == {(0, 5): 4, (2, 2): 3}
+    assert flat(queues) == [(0, 5, 1, b"a")]
+    assert counted(queues.extend(keys_frame([(0, 5)]), u64([2]))) == counted(queues), "never down"
+    queues = queues.merge(rows_frame([(2, 2, b"c"), (0, 5, b"b")]).with_columns(index=u64([1, 3])))
+    assert flat(queues) == [(0, 5, 1, b"a"), (0, 5, 3, b"b"), (2, 2, 1, b"c")]
+
+
+def with_heads(queues: Queues) -> Queues:
+    counters = queues.counters
+    heads = np.full(len(counters), queues.base, dtype=np.uint64)
+    return replace(queues, counters=counters.with_columns(begin=heads))
+
+
+def test_a_head_goes_to_the_first_element_that_is_left() -> None:
+    rows = [(0, 5, b"a"), (0, 5, b"b"), (2, 2, b"c"), (3, 3, b"d")]
+    queues = with_heads(empty_queues(1).push(rows_frame(rows))).delete(named([(0, 5, 1), (2, 2, 1)]))
+    trimmed = queues.trim(keys_frame([(2, 2), (0, 5), (0, 5)]))
+    assert counted(trimmed, "begin") == {(0, 5): 2, (2, 2): 2, (3, 3): 1}, "without any element to the tail"
+    assert flat(trimmed) == flat(queues)
+
+
+def test_segments_below_an_index_are_forgotten() -> None:
+    streams = empty_streams(0)
+    for counts in ({(0, 5): 3, (1, 1): 2}, {(0, 5): 2}):
+        pushed = [key for key, count in counts.items() for _ in range(count)]
+        index, streams = streams.number_grouped(keys_frame(pushed))
+        first = [int(index[pushed.index(key)]) for key in counts]
+        added = keys_frame(list(counts)).with_columns(first=u64(first), count=u64(list(counts.values())))
+        streams = streams.add_segments(added)
+    assert streams.segments is not None
+    for below, left in ((2, [0, 3, 0]), (3, [3, 0]), (5, [0])):
+        kept = streams.forget(u64([below, 0])).segments
+        assert kept is not None and kept["first"].tolist() == left
+    assert streams.forget(u64([2, 1])) is streams
+
+
+def test_a_tail_has_a_limit() -> None:
+    queues = replace(empty_queues(1), limit=3)
+    index, full = queues.number(keys_frame([(0, 5), (0, 5)]))
+    assert (index.tolist(), counted(full)) == ([1, 2], {(0, 5): 3})
+    with pytest.raises(IndexOverflow, match="index 3"):
+        full.number(keys_frame([(0, 5)]))
+
+
+def test_counters_of_some_queues_are_set() -> None:
+    streams = empty_streams(1).ensure(keys_frame([(0, 5), (2, 2), (3, 3)]))
+    changed = streams.set_counters(keys_frame([(3, 3), (0, 5)]), size=u64([7, 9]), seen=u64([4, 2]))
+    assert counted(changed, "size") == {(0, 5): 9, (2, 2): 0, (3, 3): 7}
+    assert counted(changed, "seen") == {(0, 5): 2, (2, 2): 1, (3, 3): 4}
+    assert counted(streams, "size") == dict.fromkeys(counted(streams), 0), "the queues before keep theirs"

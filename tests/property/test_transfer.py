@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.model.faults import CARRIER_SCHEMA, HALTS_SCHEMA, Faults
+from causeway.model.faults import Fault, Faults
 from causeway.model.ledger import Event
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.programs.token_supply import books_of, supply
@@ -119,13 +119,8 @@ def trouble(zones: int, ticks: int) -> Faults:
     for start in range(4, ticks, 9):
         source, destination = start % zones, (start // 9 + start + 1) % zones
         kind = ("drop", "tamper", "replay")[start % 3]
-        carriers.append({"kind": kind, "source": source, "destination": destination, "from": start, "until": start + 5})
-    halts = [{"chain": 1, "from": ticks // 2, "until": ticks // 2 + 6}]
-    tables = [
-        pa.Table.from_pylist(rows, schema=schema)
-        for rows, schema in ((carriers, CARRIER_SCHEMA), (halts, HALTS_SCHEMA))
-    ]
-    return Faults(carriers=tables[0], halts=tables[1])
+        carriers.append(Fault(kind, source, destination, start, start + 5))
+    return Faults.of(*carriers, Fault("halt", 1, None, ticks // 2, ticks // 2 + 6))
 
 
 def run(transfers: int, per_block: int, options: Mapping[str, Any], *, users: int = 500) -> Counter[str]:

@@ -154,11 +154,11 @@ class Lakes:
     def events(self, chain: str, bit: Event, kind: Kind) -> list[tuple[int, int]]:
         """Return (height, index in its queue) of the events of messages over the lane from the other chain."""
         node = self.nodes[chain]
-        remote = node.opened.position(OTHER[chain])
+        source = node.opened.position(OTHER[chain])
         found = []
         for path in node.network.lake.log_files("events"):
             for row in node.network.lake.storage.read_table(path).to_pylist():
-                if row["kind"] == kind and row["events"] & bit and row["remote"] == remote:
+                if row["kind"] == kind and row["events"] & bit and row["source"] == source:
                     found.append((row["height"], row["index"]))
         return found
 
@@ -195,7 +195,7 @@ class Lakes:
             found[chain] = [(lane[name]["head"], lane[name]["tail"]) for name in ("send", "receipt")]
         for name, chain in PROGRAMS:
             network = self.nodes[chain].network
-            found[name] = program_state(network.lake, network.before, network.topology, name)
+            found[name] = program_state(network.lake, network.manifest, network.topology, name)
         return found
 
     def check(self, calls: int) -> None:

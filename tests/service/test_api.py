@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import pytest
 from starlette.applications import Starlette
 
+from causeway.pipeline.record import FOLDER, Record
 from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
 from causeway.proofs.ics23.verify import verify_membership
 from causeway.proofs.tendermint.update import decode_header_update
@@ -21,7 +23,7 @@ from causeway.protocols.ibc.keys import Purpose, index_key
 from causeway.service.api import application
 from causeway.service.ibc.transactions import MAX_TRANSACTION_BYTES
 from causeway.service.ibc.views import MOST_KEYS
-from causeway.service.mempool import MOST_WAITING, Message, record
+from causeway.service.mempool import MOST_WAITING, Message, rows_of
 from causeway.service.node import NOTHING_LEFT, QUIET
 from tests.service.lakes import Lakes, both
 
@@ -153,7 +155,6 @@ TRANSACTIONS = "/v1/chains/left/transactions?relayer=5"
         ("/v1/messages", b'{"to": "caller-lef", "method": "x"}', 400, "did you mean caller-left?"),
         ("/v1/messages", b'{"to": "caller-right", "method": "x"}', 400, "another lake runs"),
         ("/v1/messages", b'{"tick": 3, "to": "caller-left", "method": "x"}', 400, "leave it out"),
-        ("/v1/messages", b'{"to": 18446744073709551615, "method": "x", "chain": "left"}', 400, "transactions"),
         ("/v1/messages", b'{"to": "caller-left", "method": "x", "count": 2000}', 400, "count: 2000; at most"),
     ],
 )
@@ -185,13 +186,13 @@ def test_what_a_killed_server_had_not_committed_is_forgotten(tmp_path: Path) -> 
     with both(tmp_path, calls=1) as lakes:
         node = lakes.nodes["left"]
         number = node.chains["left"]
-        record(node.network.lake, node.network.tick + 1, [Message(number, 0, 0, "call", b"")])
-        rows = node.network.lake.storage.list("mempool")
-        assert len(rows) == 1
+        ingress, carried = rows_of([Message(number, 0, b"", receiver=0, method="call"), Message(number, 1, b"")])
+        Record(node.network.lake.storage).write(node.network.tick + 1, ingress=ingress, carried=carried)
+        assert len(node.network.lake.storage.list(FOLDER)) == 2
         node.close()
         again = type(node)(node.scenario, str(tmp_path / "left"), node.pace)
         lakes.nodes["left"] = again
-        assert again.network.lake.storage.list("mempool") == []
+        assert again.network.lake.storage.list(FOLDER) == []
         lakes.until_idle()
         lakes.check(1)
 
@@ -202,7 +203,7 @@ def test_a_block_can_be_made_again_from_its_record(tmp_path: Path) -> None:
         node = lakes.nodes["left"]
         tick = node.network.tick + 1
         manifest = node.produce()
-        recorded = node.network.deployment.traffic.rows(tick, node.network.deployment.numbers)
+        recorded = node.network.deployment.carried(tick, np.arange(len(node.chains), dtype=np.uint32))
         assert (recorded.num_rows, manifest.tick) == (1, tick)
         assert recorded["payload"][0].as_py() == lakes.submitted[-1].transaction
 

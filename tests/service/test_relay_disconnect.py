@@ -7,7 +7,7 @@ from pathlib import Path
 from causeway.model.ledger import Event, Kind
 from tests.service.lakes import both
 
-DISCONNECT = '[[faults]]\nkind = "disconnect"\nchain = "left"\nremote = "right"\ntick = 0\n'
+DISCONNECT = '[[faults]]\nkind = "disconnect"\nchain = "left"\ncounterparty = "right"\ntick = 0\n'
 
 
 def test_a_final_packet_is_relayed_and_receipts_still_come(tmp_path: Path) -> None:

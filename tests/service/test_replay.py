@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from causeway.service.mempool import FOLDER
+from causeway.pipeline.record import FOLDER
 from causeway.service.node import Node
 from tests.service.lakes import ENDS, both
 

@@ -10,10 +10,9 @@ import pyarrow as pa
 from causeway.model.ledger import Kind
 from causeway.proofs.ics23.simple_store import SimpleStore
 from causeway.proofs.wire import ibc_queue_pb2 as wire
-from causeway.protocols.ibc.external import RELAY_PORT
 from causeway.protocols.ibc.keys import Key, Part, Purpose, index_key, parse_key
 from causeway.protocols.ibc.values import decode_position, decode_receipt
-from tests.property.ibc_harness import Call, KernelRun, Scenario
+from tests.property.ibc_harness import Call, Carried, KernelRun, Scenario
 from tests.property.ibc_programs import ACTOR, ops
 
 A, B, C = 0, 1, 2
@@ -29,8 +28,9 @@ class Net(KernelRun):
     def __init__(self, options: Mapping[str, Any] | None = None, blocks: int = 30, **more: Any) -> None:
         zones = {"A": {A: ACTOR, 10: "caller"}, "B": {B: ACTOR, 11: "echo"}, "C": {C: ACTOR}}
         self.told: dict[int, list[Call]] = {}
+        self.brought: dict[int, list[Carried]] = {}
         options = {"validators": 1} | dict(options or {})
-        super().__init__(Scenario(zones, options, ticks=range(blocks), ingress=self.told, **more))
+        super().__init__(Scenario(zones, options, ticks=range(blocks), ingress=self.told, carried=self.brought, **more))
         self.stores: dict[int, dict[str, dict[bytes, bytes]]] = {}
 
     def say(self, zone: str, program: int, *described: Any) -> Net:
@@ -51,11 +51,18 @@ class Net(KernelRun):
             self.stores[self.height] = {name: {**entries[name], **application[name]} for name in self.names}
         return self
 
+    def put(self, zone: str, *calls: wire.Call, user: int = 7) -> Net:
+        """Submit a transaction in the next block, beside others."""
+        return self.put_bytes(zone, wire.Transaction(calls=calls).SerializeToString(), user=user)
+
+    def put_bytes(self, zone: str, data: bytes, user: int = 7) -> Net:
+        """Bring bytes, whatever they are, in the next block."""
+        self.brought.setdefault(self.height + 1, []).append(Carried(zone, user, data))
+        return self
+
     def bring(self, zone: str, *calls: wire.Call, user: int = 7) -> list[str]:
         """Submit calls from outside in the next block; return why they were refused, in order."""
-        data = wire.Transaction(calls=calls).SerializeToString()
-        self.told.setdefault(self.height + 1, []).append(Call(zone, RELAY_PORT, user, "", data))
-        self.next()
+        self.put(zone, *calls, user=user).next()
         rows = self.events()
         rows = rows.filter(rows["kind"] == Kind.CONTROL)
         here = list(self.names).index(zone)

@@ -66,9 +66,9 @@ def scenario(ticks: int = TICKS, options: str = "") -> str:
     """Return the scenario's file: what users tell ``caller`` to ask, over ``ticks`` ticks; ``options``: TOML."""
     sends = [
         f'[[traffic.send]]\ntick = {tick}\nto = "caller"\ncount = {count}\n'
-        f'call = {{ receiver = "{receiver}", method = "{method}", text = "tick {tick}", cycles = {cycles} }}\n'
+        f'call = {{ receiver = "{receiver}", method = "{method}", text = "tick {tick}", amount = {amount} }}\n'
         for tick in range(ticks)
-        for receiver, method, count, cycles in SENDS
+        for receiver, method, count, amount in SENDS
     ]
     return SCENARIO.format(options=options) + "".join(sends)
 

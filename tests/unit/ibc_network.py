@@ -27,13 +27,15 @@ from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.ledger import EVENTS_SCHEMA, Event, Kind
 from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
-from causeway.model.traffic import INGRESS_SCHEMA
+from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.programs.runner import Programs
-from causeway.protocols.contract import Offers, RoundResult, Tick
+from causeway.protocols.contract import Inputs, RoundResult, Shown, Tick, View
 from causeway.protocols.ibc.kernel import IbcKernel
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
 from causeway.protocols.ibc.state import RECEIPT, State
+from causeway.protocols.messages import LANE
+from causeway.protocols.partition import in_order, union
 
 TICK_NS = 1_000_000_000
 
@@ -54,37 +56,39 @@ def topology_of(zones: Mapping[str, Placed], balance: int = 0) -> Topology:
 
 
 class Outbox:
-    """What zones pushed, by lane (chain, remote, substream), oldest first."""
+    """What zones pushed, by lane, oldest first."""
 
     def __init__(self) -> None:
         self._frames: dict[tuple[int, int, int], list[Frame]] = defaultdict(list)
 
     def add(self, outbound: Frame) -> None:
         """Keep the outbound messages of a block."""
-        lanes = np.stack([outbound[name].astype(np.uint64) for name in ("chain", "remote", "substream")], axis=1)
+        lanes = np.stack([outbound[name].astype(np.uint64) for name in LANE], axis=1)
         for lane in np.unique(lanes, axis=0):
             frame = outbound.filter((lanes == lane).all(axis=1))
             self._frames[int(lane[0]), int(lane[1]), int(lane[2])].append(frame)
 
     def read(self, ranges: Frame) -> Frame:
-        """Return the messages of ``ranges`` (``chain``, ``remote``, ``substream``, ``begin``, ``end``)."""
+        """Return the messages of ``ranges`` (``RANGES_SCHEMA``), each of them made at the height that is named."""
         found = [empty_frame(ENTRIES_SCHEMA)]
-        columns = (ranges[name].tolist() for name in ("chain", "remote", "substream", "begin", "end"))
-        for chain, remote, substream, begin, end in zip(*columns, strict=True):
-            for frame in self._frames[chain, remote, substream]:
+        columns = (ranges[name].tolist() for name in (*LANE, "height", "begin", "end"))
+        for *lane, height, begin, end in zip(*columns, strict=True):
+            rows = []
+            for frame in self._frames[lane[0], lane[1], lane[2]]:
                 index = frame["index"]
                 if int(index[0]) < end and int(index[-1]) >= begin:
-                    found.append(frame.filter((index >= begin) & (index < end)))
+                    rows.append(frame.filter((index >= begin) & (index < end) & (frame["sent_height"] == height)))
+            assert sum(map(len, rows)) == end - begin, "a range lies in the outbound entries of its height"
+            found += rows
         return concat(found)
 
     def forget(self, runs: Frame) -> None:
         """Drop the frames before the first run of each lane (a state's ``runs``): nobody may ask for them."""
-        names = ("chain", "remote", "substream", "first")
-        first: dict[tuple[int, int, int], int] = {}
-        for chain, remote, substream, index in zip(*(runs[name].tolist() for name in names), strict=True):
-            first.setdefault((chain, remote, substream), index)
-        for lane, frames in self._frames.items():
-            keep = first.get(lane)
+        first: dict[tuple[int, ...], int] = {}
+        for *lane, index in zip(*(runs[name].tolist() for name in (*LANE, "first")), strict=True):
+            first.setdefault(tuple(lane), index)
+        for key, frames in self._frames.items():
+            keep = first.get(key)
             frames[:] = [] if keep is None else [frame for frame in frames if int(frame["index"][-1]) >= keep]
 
 
@@ -114,20 +118,21 @@ class Network:
         self.kernel = IbcKernel(topology, Programs(topology), chosen, seed, tick_ns, faults or Faults())
         everything = np.arange(len(zones), dtype=np.uint32)
         self.groups = [everything[place : place + 1] for place in everything] if apart else [everything]
-        self.states: list[State] = [self.kernel.genesis(group) for group in self.groups]
-        self.headers = concat(
-            [
-                self.kernel.headers(state, group, Tick(0, 0))
-                for state, group in zip(self.states, self.groups, strict=True)
-            ]
-        )
+        self._begin()
         self.height = 0
-        self.results: list[RoundResult] = []
+        self.results: list[RoundResult[State]] = []
         """What the last block gave, one a group."""
         self.outbox = Outbox()
         self._host = {number: chain for chain, programs in enumerate(zones.values()) for number in programs}
         self._ingress: list[pa.Table] = []
         self._told: list[tuple[int, int, int, str, bytes]] = []
+        self._carried: list[tuple[int, int, bytes]] = []
+
+    def _begin(self) -> None:
+        """Make the genesis of every group."""
+        results = [self.kernel.genesis(group) for group in self.groups]
+        self.states: list[State] = [result.state for result in results]
+        self.headers = concat([result.headers for result in results])
 
     # ---- play
 
@@ -140,7 +145,11 @@ class Network:
         self._flush()
         self._ingress.append(rows)
 
-    def block(self, count: int = 1) -> RoundResult:
+    def carry(self, chain: int, payload: bytes, *, carrier: int = 0) -> None:
+        """Somebody brings wire bytes to a chain (its number); they come in with the next block."""
+        self._carried.append((chain, carrier, payload))
+
+    def block(self, count: int = 1) -> RoundResult[State]:
         """Run ``count`` blocks of all zones; return what the last gave (the first group's, where they are apart)."""
         for _ in range(count):
             self.height += 1
@@ -164,17 +173,16 @@ class Network:
     def _block(self, tick: Tick) -> None:
         self._flush()
         ingress = pa.concat_tables([INGRESS_SCHEMA.empty_table(), *self._ingress])
-        self._ingress = []
-        offers = self.offers()
+        columns = [list(column) for column in zip(*self._carried, strict=True)] if self._carried else [[]] * 3
+        carried = pa.table(columns, schema=CARRIED_SCHEMA)
+        self._ingress, self._carried = [], []
         self.results = []
         for group, state in zip(self.groups, self.states, strict=True):
-            rows = ingress
-            if len(self.groups) > 1:
-                mine = np.isin(ingress["chain"].to_numpy(), self.kernel.numbers()[group])
-                rows = ingress.filter(pa.array(mine))
-            plan = self.kernel.plan(state, group, offers, rows, tick)
-            wanted, recalled = self.outbox.read(plan.wanted), self.outbox.read(plan.recalled)
-            self.results.append(self.kernel.round(state, group, plan, wanted, recalled, rows, tick))
+            told, brought = (self._of_group(table, group) for table in (ingress, carried))
+            plan = self.kernel.plan(state, group, self.shown_to(group), told, brought, tick)
+            offered, own = (self.outbox.read(ranges) for ranges in (plan.reads.offered, plan.reads.own))
+            inputs: Inputs[State] = Inputs(told, brought, offered, own)
+            self.results.append(self.kernel.round(state, group, plan, inputs, tick))
         self.states = [result.state for result in self.results]
         self.headers = concat([result.headers for result in self.results])
         for result in self.results:
@@ -183,16 +191,28 @@ class Network:
 
     # ---- look
 
-    def offers(self) -> Offers:
-        """Return what every zone shows to relayers now."""
-        queues = concat([state.queues for state in self.states])
-        proofs = concat([state.proofs for state in self.states])
-        return Offers(queues, proofs, self.headers)
+    def _of_group(self, table: pa.Table, group: Any) -> pa.Table:
+        if len(self.groups) == 1:
+            return table
+        return table.filter(pa.array(np.isin(table["chain"].to_numpy(), self.kernel.numbers()[group])))
+
+    def shown_to(self, group: Any) -> View:
+        """Return what the zones of a group see of the height before, and nothing else."""
+        tables = {}
+        for name, table in self.kernel.tables().items():
+            if table.shown is Shown.NOBODY:
+                continue
+            rows = concat([state.frames()[name] for state in self.states])
+            if table.shown is Shown.DESTINATION:
+                rows = rows.filter(np.isin(rows[table.shown_to], group))
+            tables[name] = in_order(table, rows)
+        height = np.full(len(self.headers), self.height - 1, dtype=np.uint64)
+        return View(tables, Frame({"height": height, **_columns(self.headers)}))
 
     @property
     def state(self) -> State:
         """Return the state of all zones as one."""
-        return self.states[0] if len(self.states) == 1 else self.kernel.union(self.states)
+        return self.states[0] if len(self.states) == 1 else union(self.kernel, self.states)
 
     def roots(self) -> dict[str, bytes]:
         """Return the root of each zone's store, by chain id."""
@@ -210,7 +230,7 @@ class Network:
 
     def events(self) -> Frame:
         """Return the events of the last block (``EVENTS_SCHEMA``)."""
-        return concat([empty_frame(EVENTS_SCHEMA), *(result.events for result in self.results)])
+        return concat([empty_frame(EVENTS_SCHEMA), *(result.logs["events"] for result in self.results)])
 
     def refusals(self) -> list[tuple[str, str]]:
         """Return (chain id, reason) of every event of the last block that is a rejection, in order."""
@@ -224,11 +244,15 @@ class Network:
         found: dict[tuple[int, int, int], int] = {}
         for result in self.results:
             rows = result.outbound
-            apart = (rows["chain"] != rows["remote"]) & (rows["substream"] == RECEIPT)
+            apart = (rows["source"] != rows["destination"]) & (rows["substream"] == RECEIPT)
             rows = rows.filter(apart & (rows["kind"] == Kind.RESPONSE))
             columns = (rows[name].tolist() for name in ("receiver", "callback", "sender", "code"))
             found |= {(caller, callback, other): code for caller, callback, other, code in zip(*columns, strict=True)}
         return found
+
+
+def _columns(frame: Frame) -> dict[str, Any]:
+    return {name: frame[name] for name in frame.names}
 
 
 def _value(column: Any, row: int) -> Any:

@@ -1,4 +1,4 @@
-"""A small network on the IC kernel for hand-made cases: calls by hand, rounds by hand, events by name."""
+"""A small network for hand-made cases, on the IC kernel or on its oracle: calls and rounds by hand, events by name."""
 
 from __future__ import annotations
 
@@ -10,21 +10,27 @@ from typing import Any
 import numpy as np
 
 from causeway.model.frame import Frame, concat
-from causeway.model.traffic import INGRESS_SCHEMA
-from causeway.protocols.contract import Offers, Plan, Tick
+from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
+from causeway.protocols.contract import Inputs, Plan, Tick, View
+from causeway.protocols.ic.batch import XNetPlan
+from causeway.protocols.ic.check_slice import SliceError, check_slices
+from causeway.protocols.ic.endpoint import get_streams
 from causeway.protocols.ic.expected_indexes import expected_indexes
-from causeway.protocols.ic.payload import SliceError, check_slices, get_streams
 from causeway.protocols.ic.state import State
-from causeway.protocols.messages import STREAMED_SCHEMA
-from tests.property.ic_harness import Call, KernelRun, Scenario
+from tests.property.ic_harness import Call, KernelRun, OracleRun, Scenario
 from tests.property.ic_programs import ACTOR, ops
-from tests.property.ic_views import kernel_happened, kernel_view
+from tests.property.ic_views import Happened, kernel_happened, kernel_view, oracle_happened, oracle_view, with_failures
+from tests.spec import ic
+from tests.spec.ic import guarantees
 
 Placed = Mapping[int, tuple[int | None, str | None]]
 
 
-class Network:
-    """Canisters (number -> host, program), subnets 0 to 3 as needed, and a user who makes actors call."""
+class Played:
+    """Canisters (number -> host, program), subnets 0 to 3 as needed, and a user who makes actors call.
+
+    What happens and what is seen is the same, in the same words, whichever engine plays it.
+    """
 
     def __init__(self, canisters: Placed, *, balance: int = 1_000, **scenario: Any) -> None:
         hosts = {host for host, _ in canisters.values() if host is not None}
@@ -37,10 +43,20 @@ class Network:
             ingress=self.ingress,
             **scenario,
         )
-        self.run = KernelRun(self.scenario, apart=False)
         self.height = 0
         self.happened: Counter[tuple[Any, ...]] = Counter()
         self.hosts = {number: host for number, (host, _) in canisters.items()}
+
+    def play(self) -> Happened:
+        """Run the round of the present height; what happened in it."""
+        raise NotImplementedError
+
+    def views(self) -> dict[int, dict[str, Any]]:
+        """Whole states, by chain."""
+        raise NotImplementedError
+
+    def check(self) -> None:
+        """What holds of every network, whatever happened in it."""
 
     # ---- play
 
@@ -58,30 +74,24 @@ class Network:
         happened: Counter[tuple[Any, ...]] = Counter()
         for _ in range(count):
             self.height += 1
-            self.run.round(Tick(self.height, self.height))
-            for chain, events in kernel_happened(self.run).items():
+            for chain, events in self.play().items():
                 happened.update({(chain, *event): times for event, times in events.items()})
         self.happened += happened
         return happened
 
     # ---- look
 
-    @property
-    def state(self) -> State:
-        return self.run.states[0]
-
-    @state.setter
-    def state(self, state: State) -> None:
-        self.run.states = [state]
-
     def view(self, chain: int) -> dict[str, Any]:
-        return kernel_view(self.run)[chain]
+        return self.views()[chain]
+
+    def listed(self, source: int, destination: int) -> dict[int, int]:
+        """The REJECT signals (index -> reason) in the stream of ``destination`` about messages of ``source``."""
+        signals = self.view(destination)["lanes"].get((source, 0), (0, {}, 0, {}))[3]
+        return {index: reason for index, reason in signals.items() if reason}
 
     def seen(self, canister: int) -> list[list[int]]:
         """What an actor saw: requests [sender, callback, cycles], answers [respondent, callback, code, refund]."""
-        (program,) = [
-            view["programs"][canister] for view in kernel_view(self.run).values() if canister in view["programs"]
-        ]
+        (program,) = [view["programs"][canister] for view in self.views().values() if canister in view["programs"]]
         seen: list[list[int]] = program["state"]["seen"]
         return seen
 
@@ -91,54 +101,105 @@ class Network:
 
     def balances(self) -> dict[int, int]:
         return {
-            canister: balance
-            for view in kernel_view(self.run).values()
-            for canister, (balance, _) in view["accounts"].items()
+            canister: balance for view in self.views().values() for canister, (balance, _) in view["accounts"].items()
         }
+
+
+class OracleNetwork(Played):
+    """The same on the oracle; the guarantees are checked on the way."""
+
+    def __init__(self, canisters: Placed, *, balance: int = 1_000, **scenario: Any) -> None:
+        super().__init__(canisters, balance=balance, **scenario)
+        self.run = OracleRun(self.scenario)
+        self.events: list[ic.Event] = []
+        self.registries: dict[int, ic.Registry] = {}
+        self.initial_cycles = sum(sum(state.balances.values()) for state in self.run.states.values())
+
+    def play(self) -> Happened:
+        before = self.run.states
+        self.run.round(self.height)
+        self.registries[self.height] = self.run.registry
+        self.events += self.run.events
+        assert guarantees.g8_nothing_else_removes(before, self.run.states, self.run.events) == []
+        return with_failures(self.run, oracle_happened(self.run))
+
+    def views(self) -> dict[int, dict[str, Any]]:
+        return oracle_view(self.run)
+
+    def check(self) -> None:
+        assert guarantees.check_events(self.events, self.registries, self.run.options) == []
+        assert guarantees.g9_no_loss(self.run.states, self.events, self.initial_cycles, self.run.options) == []
+
+
+class Network(Played):
+    """The same on the kernel, all subnets in one call, with a look at its plans and checks."""
+
+    def __init__(self, canisters: Placed, *, balance: int = 1_000, **scenario: Any) -> None:
+        super().__init__(canisters, balance=balance, **scenario)
+        self.run = KernelRun(self.scenario, apart=False)
+
+    def play(self) -> Happened:
+        self.run.round(Tick(self.height, self.height))
+        return kernel_happened(self.run)
+
+    def views(self) -> dict[int, dict[str, Any]]:
+        return kernel_view(self.run)
+
+    @property
+    def state(self) -> State:
+        return self.run.states[0]
+
+    @state.setter
+    def state(self, state: State) -> None:
+        self.run.states = [state]
 
     # ---- slices by hand
 
-    def offers(self) -> Offers:
-        return Offers(self.state.lanes.rows, self.state.rejects, self.run.headers)
+    def shown(self, **tables: Frame) -> View:
+        """What the chains see now, with some tables replaced."""
+        view = self.run.view(self._next(), self.run.groups[0])
+        return View({**view.tables, **tables}, view.headers)
 
-    def plan(self, offers: Offers | None = None) -> Plan:
-        tick = Tick(self.height + 1, self.height + 1)
-        return self.run.kernel.plan(
-            self.state, self.run.groups[0], offers or self.offers(), INGRESS_SCHEMA.empty_table(), tick
-        )
+    def plan(self, view: View | None = None) -> Plan[XNetPlan]:
+        nothing = INGRESS_SCHEMA.empty_table(), CARRIED_SCHEMA.empty_table()
+        return self.run.kernel.plan(self.state, self.run.groups[0], view or self.shown(), *nothing, self._next())
 
     def slices(self) -> Frame:
         """The slices that honest endpoints serve now."""
         context = self._context()
-        return get_streams(expected_indexes(self.state, (), context.options.index_base), self.offers(), context)
+        return get_streams(expected_indexes(self.state, (), context.options.index_base), self.shown(), context)
 
-    def errors(self, slices: Frame, offers: Offers | None = None) -> list[str]:
+    def errors(self, slices: Frame, view: View | None = None) -> list[str]:
         """The outcome of the checks on each slice (a row a substream)."""
-        found = check_slices(self.state, slices, offers or self.offers(), self._context())
+        found = check_slices(self.state, slices, view or self.shown(), self._context())
         return [SliceError(int(error)).name for error in found]
 
+    def _next(self) -> Tick:
+        return Tick(self.height + 1, self.height + 1)
+
     def _context(self) -> Any:
-        return self.run.kernel.context(self.run.groups[0], Tick(self.height + 1, self.height + 1))
+        return self.run.kernel.context(self.run.groups[0], self._next())
 
-    def apply(self, plan: Plan, messages: Frame | None = None) -> Any:
+    def apply(self, plan: Plan[XNetPlan], messages: Frame | None = None) -> Any:
         """A round with a plan made by hand; nothing of it is kept."""
-        tick = Tick(self.height + 1, self.height + 1)
-        if messages is None:
-            messages = self.wanted(plan)
-        recalled = self.run._read(plan.recalled)
-        ingress = self.run._ingress(tick.tick, self.run.groups[0])
-        return self.run.kernel.round(self.state, self.run.groups[0], plan, messages, recalled, ingress, tick)
+        tick, group = self._next(), self.run.groups[0]
+        offered = self.offered(plan) if messages is None else messages
+        inputs = Inputs[State](
+            self.run._ingress(tick.tick, group), CARRIED_SCHEMA.empty_table(), offered, self.run.read(plan.reads.own)
+        )
+        return self.run.kernel.round(self.state, group, plan, inputs, tick)
 
-    def wanted(self, plan: Plan) -> Frame:
-        return self.run._read(plan.wanted).select(STREAMED_SCHEMA.names)
+    def offered(self, plan: Plan[XNetPlan]) -> Frame:
+        """The messages that the plan takes."""
+        return self.run.read(plan.reads.offered)
 
-    def with_lane(self, chain: int, remote: int, **columns: int) -> None:
+    def with_lane(self, source: int, destination: int, **columns: int) -> None:
         """Set counters of one lane (positions; flat)."""
-        rows = self.state.lanes.rows
-        here = (rows["chain"] == chain) & (rows["remote"] == remote)
+        rows = self.state.streams.counters
+        here = (rows["source"] == source) & (rows["destination"] == destination)
         assert here.sum() == 1
         changed = {name: np.where(here, np.uint64(value), rows[name]) for name, value in columns.items()}
-        self.state = replace(self.state, lanes=self.state.lanes.with_columns(**changed))
+        self.state = replace(self.state, streams=self.state.streams.with_counters(**changed))
 
 
 def of(happened: Counter[tuple[Any, ...]], *beginning: Any) -> list[tuple[Any, ...]]:
@@ -151,4 +212,4 @@ def of(happened: Counter[tuple[Any, ...]], *beginning: Any) -> list[tuple[Any, .
     ]
 
 
-__all__ = ["ACTOR", "Network", "concat", "of"]
+__all__ = ["ACTOR", "Network", "OracleNetwork", "concat", "of"]

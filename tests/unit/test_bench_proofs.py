@@ -34,12 +34,12 @@ PARTS = {
 
 def require_row(measured: Row, repeats: int) -> None:
     assert set(measured) == {"part", "what", "unit", "figures"}
-    for place, (name, figures) in enumerate(measured["figures"].items()):
-        assert (name == OURS) == (place == 0)
+    for number, (name, figures) in enumerate(measured["figures"].items()):
+        assert (name == OURS) == (number == 0)
         assert len(figures["seconds"]) in (repeats, -(-repeats // 2))
         assert figures["items"] >= 1
         assert min(figures["seconds"]) >= 0 and figures["median_seconds"] > 0 and figures["per_second"] > 0
-        assert ("ratio" in figures) == ("ratio_of_processor_time" in figures) == (place > 0)
+        assert ("ratio" in figures) == ("ratio_of_processor_time" in figures) == (number > 0)
 
 
 @pytest.mark.parametrize("family", bench.FAMILIES)

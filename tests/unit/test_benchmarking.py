@@ -38,7 +38,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     executor = InProcessExecutor(deployment, lake)
     before = commit_genesis(executor, lake)
     for tick in range(HEIGHT + 1):
-        before = run_tick(executor, lake, before, tick)
+        before = run_tick(executor, lake, before, tick, deployment.traffic.next_tick(tick + 1))
     return lake
 
 
@@ -51,10 +51,10 @@ def inputs(lake: Lake, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def test_every_tick_carries_the_same_number_of_messages_half_of_them_requests(lake: Lake) -> None:
     for height in range(2, HEIGHT + 2):
-        transfers = lake_table(lake, height, "transfers")
-        kinds = {row["values"]: row["counts"] for row in pc.value_counts(transfers["kind"]).to_pylist()}
+        outbound = lake_table(lake, height, "outbound")
+        kinds = {row["values"]: row["counts"] for row in pc.value_counts(outbound["kind"]).to_pylist()}
         assert kinds == {1: SMALL.messages // 2, 2: SMALL.messages // 2}
-        assert len(set(transfers["payload"].to_pylist())) == SMALL.messages
+        assert len(set(outbound["payload"].to_pylist())) == SMALL.messages
 
 
 @pytest.mark.parametrize("name", COMPARATORS)

@@ -214,7 +214,7 @@ def test_a_finished_run_can_be_resumed_and_says_the_same(cli: Run, lake: str) ->
 def test_run_says_in_words_what_came_of_it(cli: Run, spark: SparkSession) -> None:
     code, out, err = cli("run", TWO, "--executor", "in_process")
     assert (code, err) == (0, "")
-    assert "Holds: nothing came twice, nothing out of order; every call has ended." in out
+    assert "Guarantees hold: no duplicates, nothing out of order; all calls have completed." in out
     assert "The lake was temporary" in out
 
 
@@ -226,7 +226,7 @@ def test_a_broken_guarantee_is_exit_code_1(
     monkeypatch.setattr(Network, "summary", lambda net: {**real(net), broken: 7})
     code, out, _ = cli("run", TWO, "--executor", "in_process")
     assert code == 1
-    assert "Broken" in out
+    assert "Guarantees broken" in out
 
 
 def test_options_replace_keys_of_the_scenario(cli: Run, tmp_path: Path, spark: SparkSession) -> None:
@@ -254,7 +254,7 @@ def test_state_of_one_chain_at_a_height(cli: Run, lake: str) -> None:
     assert alice == {"program": "alice", "next_callback": 3, **balance}
     code, out, _ = cli(*arguments, "--table", "lanes", "--limit", "1")
     (lane,) = json.loads(out)
-    assert {lane["chain"], lane["remote"]} == {"left", "right"}
+    assert {lane["source"], lane["destination"]} == {"left", "right"}
 
 
 def test_state_for_people(cli: Run, lake: str) -> None:
@@ -312,7 +312,7 @@ def test_in_a_pipe_there_is_no_bar_and_no_colour(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     assert "tick " not in done.stdout
-    assert "Holds" in done.stdout
+    assert "Guarantees hold" in done.stdout
 
 
 def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
@@ -341,7 +341,7 @@ def test_on_a_terminal_there_is_a_bar_and_ctrl_c_says_how_to_go_on(tmp_path: Pat
     os.close(terminal)
     text = shown.decode()
     assert "of 4,999" in text
-    assert "go on with the same command and --resume" in text
+    assert "continue with the same command and --resume" in text
     assert "Traceback" not in text
     last = sorted((lake / "manifests").iterdir())[-1].name
     with Network.from_scenario(tmp_path / "scenario.toml", lake=str(lake), resume=True) as net:

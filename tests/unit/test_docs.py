@@ -12,19 +12,22 @@ import pyarrow as pa
 import pytest
 
 import causeway as cw
-from causeway.pipeline.bucket import stamped_schema
 from causeway.pipeline.ledger import LEDGER_COLUMNS
-from causeway.pipeline.schemas import LOGS, TOPOLOGY_SCHEMAS
+from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, stamped_schema
 from causeway.programs.scalar_runner import SCALAR_SCHEMA
+from causeway.protocols.contract import HEADERS_SCHEMA
+from causeway.protocols.events import LEDGER_LOGS
 from causeway.protocols.ibc.state import STATE_TABLES
-from causeway.protocols.ic.state import STATE_SCHEMAS
-from causeway.protocols.messages import STREAMED_SCHEMA
+from causeway.protocols.ic.state import STATE_TABLES as IC_TABLES
+from causeway.protocols.messages import OUTBOUND_SCHEMA
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LAKE = (ROOT / "docs" / "lake.md").read_text()
-LOG_TABLES = {"transfers": stamped_schema(STREAMED_SCHEMA), **LOGS}
-DECLARED = {**TOPOLOGY_SCHEMAS, **LOG_TABLES, **STATE_SCHEMAS, "program_<class>": SCALAR_SCHEMA}
+LOGS = {"outbound": OUTBOUND_SCHEMA, **LEDGER_LOGS, "headers": HEADERS_SCHEMA}
+LOG_TABLES = {name: stamped_schema(schema) for name, schema in LOGS.items()}
+STATE = {name: table.schema for name, table in IC_TABLES.items()}
+DECLARED = {**TOPOLOGY_SCHEMAS, **LOG_TABLES, **STATE, "program_<class>": SCALAR_SCHEMA}
 
 
 def documented(table: str) -> list[tuple[str, str, str]]:

@@ -86,7 +86,7 @@ def test_counts_are_those_of_the_rows_and_next_tick_finds_them() -> None:
 
 
 def test_each_message_asks_a_caller_to_call_the_echo_of_its_channel() -> None:
-    traffic = traffic_of(4, messages=2_000, ticks=2, channels=3, payload_bytes=[5, 9], cycles=2**70 + 1, balance=7)
+    traffic = traffic_of(4, messages=2_000, ticks=2, channels=3, payload_bytes=[5, 9], amount=2**70 + 1, balance=7)
     programs = traffic.topology().programs
     assert programs["number"].to_pylist() == list(range(1000, 1024))
     assert len(set(programs["name"].to_pylist())) == 24

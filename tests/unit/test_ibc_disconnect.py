@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from causeway.model.errors import InvalidInput
+from causeway.model.faults import Fault
 from causeway.network.scenario import load_scenario
 from causeway.protocols.ibc.keys import Purpose, index_key
 from causeway.protocols.ibc.options import IbcOptions
@@ -131,24 +132,22 @@ name = "right"
 [traffic]
 source = "none"
 """
-FAULT = '[[faults]]\nkind = "disconnect"\nchain = "left"\nremote = "{}"\ntick = 3\n'
+FAULT = '[[faults]]\nkind = "disconnect"\nchain = "left"\ncounterparty = "{}"\ntick = 3\n'
 
 
 def test_in_a_scenario(tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
 
-    def disconnects(text: str) -> list[dict[str, int]]:
+    def disconnects(text: str) -> list[Fault]:
         path.write_text(SCENARIO + text)
         scenario = load_scenario(path)
-        found: list[dict[str, int]]
-        found = scenario.faults(scenario.topology(scenario.traffic())).disconnects.to_pylist()
-        return found
+        return scenario.faults(scenario.topology(scenario.traffic())).rows
 
-    assert disconnects(FAULT.format("right")) == [{"chain": 0, "remote": 1, "tick": 3}]
+    assert disconnects(FAULT.format("right")) == [Fault("disconnect", 0, 1, 3, 3)]
     for text, line in (
-        (FAULT.format("left"), r"faults\[0\].remote: \"left\": must differ from chain"),
-        (2 * FAULT.format("right"), r"faults\[1\]: left ends its connection with right twice"),
-        (FAULT.format("rihgt"), r"faults\[0\].remote: .*did you mean right\?"),
+        (FAULT.format("left"), r"faults\[0\].counterparty: \"left\": must differ from chain"),
+        (2 * FAULT.format("right"), r"faults\[1\]: a second disconnect between the same chains"),
+        (FAULT.format("rihgt"), r"faults\[0\].counterparty: .*did you mean right\?"),
     ):
         with pytest.raises(InvalidInput, match=line):
             disconnects(text)

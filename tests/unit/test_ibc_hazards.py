@@ -18,8 +18,8 @@ from causeway.protocols.ibc.errors import TEXTS, IbcError, Refusal
 from causeway.protocols.ibc.keys import HEAD_KEY, TAIL_KEY, Key, Part, Purpose, ensure_chain_id, index_key, parse_key
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.values import Packet, Receipt, decode_packet, decode_receipt
+from tests.property.caller_payloads import caller_payload
 from tests.property.ibc_harness import Call, KernelRun, Scenario
-from tests.property.ic_strategies import caller_payload
 from tests.unit.ibc_calls import SILENT, A, B, C, Net, columns
 
 

@@ -12,12 +12,11 @@ from causeway.proofs.ics23.simple_store import SimpleStore
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.contract import Tick
 from causeway.protocols.ibc.client import _signed
-from causeway.protocols.ibc.external import OUTSIDER, RELAY_PORT
+from causeway.protocols.ibc.fees import OUTSIDER
 from causeway.protocols.ibc.inputs import Code
 from causeway.protocols.ibc.keys import MAX_INDEX, Key, Part, Purpose, index_key
 from causeway.protocols.ibc.relay import merged
-from causeway.protocols.ibc.values import Packet, encode_position
-from tests.property.ibc_harness import Call
+from causeway.protocols.ibc.values import Packet, Receipt, encode_position
 from tests.unit.ibc_calls import SILENT, A, B, Net, columns
 
 
@@ -45,24 +44,19 @@ class Hostile:
         return wire.Call(**call)
 
 
-def put(net: Net, zone: str, *calls: wire.Call, user: int = 7) -> None:
-    """Submit a transaction in the next block, beside others."""
-    data = wire.Transaction(calls=calls).SerializeToString()
-    net.told.setdefault(net.height + 1, []).append(Call(zone, RELAY_PORT, user, "", data))
-
-
 def control(net: Net) -> list[tuple[Any, ...]]:
-    """Return (chain, remote, substream, index, sender, reason) of the refusals of the last block."""
+    """Return (chain, source, substream, index, sender, reason) of the refusals of the last block."""
     rows = net.events()
     rows = rows.filter(rows["kind"] == 4)
-    names = ("chain", "remote", "substream", "index", "sender")
+    assert (rows["chain"] == rows["destination"]).all()
+    names = ("chain", "source", "substream", "index", "sender")
     return list(zip(*(rows[name].tolist() for name in names), rows["reason"].to_pylist(), strict=True))
 
 
 def test_a_zone_that_is_halted_takes_no_transactions() -> None:
     net = sent(1, halts=[("B", 1, 2)])
     for _ in range(2):
-        put(net, "B", net.update("A"))
+        net.put("B", net.update("A"))
         net.next()
         assert net.refusals() == [("B", "ChainHalted")]
         assert len(net.state.relayers) == 0
@@ -72,7 +66,7 @@ def test_a_zone_that_is_halted_takes_no_transactions() -> None:
 
 def test_a_message_is_numbered_by_its_place_among_all_that_came() -> None:
     net = sent(1)
-    put(net, "A", net.update("B"))
+    net.put("A", net.update("B"))
     net.say("A", 99, "nobody is there")
     net.next()
     rows = net.events()
@@ -88,7 +82,7 @@ def test_time_outs_in_as_many_transactions_as_packets() -> None:
     assert net.bring("A", net.update("B")) == []
     late = net.proof("timeout", "B", Key("A", Purpose.RECEIPT, Part.TAIL).encode(), height=net.height - 1)
     for user in range(3):
-        put(net, "A", late, user=user)
+        net.put("A", late, user=user)
     net.next()
     assert net.refusals() == [] and net.queue("A", "B", Purpose.SEND) == (3, 3)
     assert [note[:2] for note in net.seen(A)] == [[0, 2], [1, 2], [2, 2]]
@@ -100,7 +94,7 @@ def test_a_time_out_behind_what_the_scenarios_relayers_bring() -> None:
     options = {"timeouts": "on", "timeout_blocks": 2, "relay": {"max_packets": 1}}
     net = Net(options, carriers=drop).ask().next(2).ask().next(6)
     assert net.queue("B", "A", Purpose.RECEIPT) == (0, 1) and net.queue("A", "B", Purpose.SEND) == (0, 2)
-    put(net, "A", tail_of("B", net))
+    net.put("A", tail_of("B", net))
     net.next()
     assert net.queue("A", "B", Purpose.SEND) == (2, 2)
     assert [note[:2] for note in net.seen(A)] == [[0, 0], [1, 2]]
@@ -121,6 +115,23 @@ def test_heads_and_indices_that_no_queue_can_have() -> None:
             assert net.bring("B", hostile.update, hostile.proof("receive", key)) == ["OutOfOrder"]
             assert control(net) == [(1, 0, 1, index, 7, "OutOfOrder")]
             assert net.queue("B", "A", Purpose.RECEIPT) == (0, 0)
+
+
+@pytest.mark.parametrize("order", ["ordered", "unordered"])
+def test_the_receipt_of_a_packet_that_was_never_sent(order: str) -> None:
+    net = sent(1, {"order": order}).next()
+    assert net.bring("B", net.update("A"), net.packet(0)) == []
+    assert net.bring("A", net.update("B"), net.receipt(0)) == []
+    key = index_key("A", Purpose.RECEIPT, 1)
+    hostile = Hostile(net, "B", {key: Receipt(0, b"").encode()})
+    assert net.bring("A", hostile.update, hostile.proof("receipt", key)) == ["OutOfOrder"]
+    assert net.queue("A", "B", Purpose.SEND) == (1, 1) and len(net.seen(A)) == 1
+
+
+def test_headers_for_chains_that_are_not_connected_or_frozen() -> None:
+    net = Net({"connections": (("A", "B"),)}, carriers=SILENT, forks=(("B", 2),)).next(2)
+    nonsense = [wire.Call(update=wire.UpdateHeader(remote=remote, header=b"\xff")) for remote in ("C", "B")]
+    assert net.bring("A", *nonsense)[-2:] == ["UnregisteredSender", "ConnectionFrozen"]
 
 
 def test_the_last_index_of_all() -> None:
@@ -186,17 +197,17 @@ def test_headers_in_any_order_build_on_the_highest_below_them() -> None:
 
 def trusted(net: Net, zone: str, remote: str) -> list[int]:
     trust, names = net.state.trust, list(net.names)
-    mine = (trust["chain"] == names.index(zone)) & (trust["remote"] == names.index(remote))
+    mine = (trust["chain"] == names.index(zone)) & (trust["counterparty"] == names.index(remote))
     found: list[int] = trust["height"][mine].tolist()
     return found
 
 
 def test_what_several_ask_for_is_read_once() -> None:
     rows = [(0, 1, 5, 9), (0, 1, 0, 6), (0, 1, 2, 3), (0, 1, 9, 10), (0, 1, 12, 12), (0, 2, 1, 2), (1, 0, 0, 4)]
-    chain, remote, begin, end = (np.array(column, dtype=np.uint64) for column in zip(*rows, strict=True))
-    lanes = {"chain": chain.astype(np.uint32), "remote": remote.astype(np.uint32), "substream": chain * 0 + 1}
-    found = merged(Frame({**lanes, "begin": begin, "end": end}, len(rows)))
-    names = ("chain", "remote", "begin", "end")
+    source, destination, begin, end = (np.array(column, dtype=np.uint64) for column in zip(*rows, strict=True))
+    lanes = {"source": source.astype(np.uint32), "destination": destination.astype(np.uint32)}
+    found = merged(Frame({**lanes, "substream": source * 0 + 1, "begin": begin, "end": end}, len(rows)))
+    names = ("source", "destination", "begin", "end")
     assert list(zip(*(found[name].tolist() for name in names), strict=True)) == [
         (0, 1, 0, 10),
         (0, 2, 1, 2),
@@ -209,7 +220,7 @@ def test_a_receipt_from_outside_among_those_that_the_scenarios_relayers_bring() 
     for _ in range(5):
         net.ask()
     net.next(2)
-    put(net, "A", net.receipt(2))
+    net.put("A", net.receipt(2))
     plans: list[Any] = []
     plan = type(net.kernel).plan
 
@@ -220,6 +231,6 @@ def test_a_receipt_from_outside_among_those_that_the_scenarios_relayers_bring() 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(net.kernel), "plan", remembered)
         net.next()
-    frame = plans[0].recalled
+    frame = plans[0].reads.own
     assert list(zip(frame["begin"].tolist(), frame["end"].tolist(), strict=True)) == [(0, 5)]
     assert net.refusals() == [("A", "OutOfOrder")] and len(net.seen(A)) == 5

@@ -14,7 +14,8 @@ import pytest
 from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
 from causeway.protocols.contract import Tick
-from causeway.protocols.ic.state import STATE_SCHEMAS
+from causeway.protocols.ic.state import STATE_TABLES, State
+from causeway.protocols.messages import LANE
 from tests.unit.ic_network import ACTOR, Network
 
 
@@ -59,39 +60,35 @@ def changed(column: Any) -> Any:
     return made.dictionary_encode() if pa.types.is_dictionary(column.type) else made
 
 
-PARTS = ["lanes", "rejects", "runs", "strays", "accounts", "ingress_queues", "input_queues", "output_queues"]
+PARTS = ["lanes", "rejects", "runs", "misrouted", "accounts", "ingress_queues", "input_queues", "output_queues"]
+
+
+def with_frame(net: Network, state: State, name: str, frame: Frame) -> State:
+    return net.run.kernel.state({**state.frames(), name: frame})
 
 
 @pytest.mark.parametrize("part", PARTS)
 def test_every_value_of_every_part_is_in_the_root(part: str) -> None:
     net = busy()
     state, before = net.state, roots(net, net.state)
-    frame: Frame = net.run.kernel.parts(state)[part]
+    frame: Frame = state.frames()[part]
     assert len(frame), f"nothing in {part}: this test shows nothing"
-    for name in STATE_SCHEMAS[part].names:
-        if name in ("chain", "program"):
+    table = STATE_TABLES[part]
+    for name in table.schema.names:
+        if name == table.owner:
             continue  # whose a row is decides which root it is in
-        other = frame.with_columns(**{name: changed(frame[name])})
-        change: dict[str, Any] = {part: other}
-        if part == "lanes":
-            change = {part: replace(state.lanes, rows=other)}
-        elif part.endswith("_queues"):
-            if name == getattr(state, part).keys[0]:
-                continue
-            change = {part: replace(getattr(state, part), elements=other)}
-        after = roots(net, replace(state, **change))
+        after = roots(net, with_frame(net, state, part, frame.with_columns(**{name: changed(frame[name])})))
         assert sum(one != two for one, two in zip(before, after, strict=True)) == 1, f"{part}.{name}"
 
 
-@pytest.mark.parametrize("part", ["ingress_queues", "input_queues", "output_queues"])
+@pytest.mark.parametrize("part", ["ingress_counters", "input_counters", "output_counters"])
 def test_rolling_indices_are_in_the_root(part: str) -> None:
     net = busy()
-    queues = getattr(net.state, part)
-    for name in ("second", "next_index"):
-        counters = replace(queues.counters, **{name: changed(getattr(queues.counters, name))})
-        change: dict[str, Any] = {part: replace(queues, counters=counters)}
-        after = roots(net, replace(net.state, **change))
-        assert sum(one != two for one, two in zip(roots(net, net.state), after, strict=True)) == 1, name
+    state, before = net.state, roots(net, net.state)
+    frame = state.frames()[part]
+    for name in STATE_TABLES[part].schema.names[1:]:
+        after = roots(net, with_frame(net, state, part, frame.with_columns(**{name: changed(frame[name])})))
+        assert sum(one != two for one, two in zip(before, after, strict=True)) == 1, name
 
 
 def test_states_of_programs_are_in_the_root() -> None:
@@ -127,14 +124,14 @@ def tree(leaves: list[bytes]) -> bytes:
 
 def test_a_run_has_the_merkle_root_of_its_messages() -> None:
     net = busy()
-    messages = [row for frame in net.run.outbound for row in frame.to_table(net.run.kernel.outbound_schema).to_pylist()]
+    messages = [row for frame in net.run.outbound for row in frame.to_table(net.run.kernel.outbound).to_pylist()]
     assert {row["kind"] for row in messages} == {Kind.REQUEST, Kind.RESPONSE}
-    runs = net.state.runs.to_table(STATE_SCHEMAS["runs"]).to_pylist()
+    runs = net.state.runs.to_table(STATE_TABLES["runs"].schema).to_pylist()
     assert len(runs) > 3
     for run in runs:
-        lane = [run[name] for name in ("chain", "remote", "substream")]
+        lane = [run[name] for name in LANE]
         indices = range(run["first"], run["first"] + run["count"])
-        mine = [row for row in messages if [row[name] for name in ("chain", "remote", "substream")] == lane]
+        mine = [row for row in messages if [row[name] for name in LANE] == lane]
         leaves = [leaf(row) for row in sorted(mine, key=lambda row: int(row["index"])) if row["index"] in indices]
         assert len(leaves) == run["count"]
         assert run["root"] == tree(leaves)

@@ -3,45 +3,45 @@
 from __future__ import annotations
 
 import pickle
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from causeway.model.errors import InvalidInput
-from causeway.protocols.contract import Tick
 from causeway.protocols.ic.kernel import IcKernel
+from causeway.protocols.ic.state import State
 from causeway.protocols.option_values import MAX_TICK_NS
+from causeway.protocols.partition import part, state_of, union
 from tests.property.ic_harness import Scenario, kernel_of, topology
 from tests.unit.ic_network import ACTOR, Network
 from tests.unit.test_ic_commitment import busy
 
 
-def tables(kernel: IcKernel, state: Any) -> dict[str, pa.Table]:
-    return {name: kernel.table(name, part) for name, part in kernel.parts(state).items()}
+def tables(kernel: IcKernel, state: State) -> dict[str, pa.Table]:
+    return {name: frame.to_table(kernel.tables()[name].schema) for name, frame in state.frames().items()}
 
 
 def test_a_quiet_round_keeps_every_part() -> None:
     net = Network({1: (0, ACTOR), 2: (1, "caller"), 3: (1, "echo")})
     net.call(1, 3)
     net.rounds(6)
-    before = dict(net.run.kernel.parts(net.state))
+    before = net.state.frames()
     assert net.run.kernel.idle(net.state)
     net.rounds(1)
-    after = net.run.kernel.parts(net.state)
+    after = net.state.frames()
     assert [name for name in before if before[name] is not after[name]] == []
 
 
 def test_a_round_keeps_the_parts_that_it_does_not_change() -> None:
     net = Network({1: (0, ACTOR), 2: (1, "caller"), 3: (1, "echo")})
     net.rounds(1)
-    before = dict(net.run.kernel.parts(net.state))
+    before = net.state.frames()
     net.call(1, 3)
     net.rounds(1)
-    after = net.run.kernel.parts(net.state)
+    after = net.state.frames()
     same = {name for name in before if before[name] is after[name]}
-    assert {"input_queues", "input_counters", "rejects", "strays", "program_caller"} <= same
+    assert {"input_queues", "input_counters", "rejects", "misrouted", "program_caller"} <= same
     assert not {"lanes", "runs", "output_counters"} & same
 
 
@@ -60,10 +60,10 @@ def test_idle_is_when_nothing_waits() -> None:
 def test_states_come_apart_and_together(groups: list[list[int]]) -> None:
     net = busy()
     kernel, state = net.run.kernel, net.state
-    parts = [kernel.part(state, np.array(group, dtype=np.uint32), net.height) for group in groups]
+    parts = [part(kernel, state, np.array(group, dtype=np.uint32), net.height) for group in groups]
     whole = tables(kernel, state)
-    assert tables(kernel, kernel.union(parts)) == whole
-    rows = {name: sum(tables(kernel, part)[name].num_rows for part in parts) for name in whole}
+    assert tables(kernel, union(kernel, parts)) == whole
+    rows = {name: sum(tables(kernel, one)[name].num_rows for one in parts) for name in whole}
     assert rows == {name: table.num_rows for name, table in whole.items()}
 
 
@@ -71,9 +71,9 @@ def test_a_state_is_what_its_tables_say() -> None:
     net = busy()
     kernel, state = net.run.kernel, net.state
     written = tables(kernel, state)
-    assert tables(kernel, kernel.state(written)) == written
+    assert tables(kernel, state_of(kernel, written)) == written
     few = {name: table for name, table in written.items() if table.num_rows}
-    assert tables(kernel, kernel.state(few)) == written, "what is empty need not be written"
+    assert tables(kernel, state_of(kernel, few)) == written, "what is empty need not be written"
 
 
 def test_a_kernel_travels() -> None:
@@ -81,8 +81,7 @@ def test_a_kernel_travels() -> None:
     kernel = kernel_of(scenario)
     chains = np.array([0, 1], dtype=np.uint32)
     there = pickle.loads(pickle.dumps(kernel))
-    tick = Tick(0, 0)
-    roots = [each.headers(each.genesis(chains), chains, tick)["root"] for each in (kernel, there)]
+    roots = [each.genesis(chains).headers["root"] for each in (kernel, there)]
     assert (roots[0] == roots[1]).all()
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from causeway.protocols.ic.registry import NO_HOST, Registry, registry_at
+from causeway.protocols.contract import NO_HOST
+from causeway.protocols.ic.registry import Registry, registry_at
 from tests.property.ic_harness import Scenario, topology
 
 HUGE = 2**63 + 5
@@ -73,11 +74,11 @@ def test_the_last_host_of_one_that_has_gone() -> None:
     assert hosts(registry, 1) == [NO_HOST], "asking changes nothing"
 
 
-def test_places_on_a_trace() -> None:
+def test_positions_on_a_trace() -> None:
     registry = at(9, [(5, 1, 1), (6, 1, 0), (7, 2, 256)])
     ones = np.array([1, 1, 1, 2, 3], dtype=np.uint64)
     chains = np.array([0, 2, 1, 2, 0])
-    first, last = registry.place_on_trace(ones, chains), registry.place_on_trace(ones, chains, last=True)
+    first, last = registry.position_on_trace(ones, chains), registry.position_on_trace(ones, chains, last=True)
     assert (first >= 0).tolist() == [True, True, False, True, False]
     assert last[0] - first[0] == 2, "it came back"
     assert last[1] == first[1]

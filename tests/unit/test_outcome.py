@@ -44,19 +44,19 @@ def outcome(*, finished: bool = True, because: dict[str, int] | None = None, **c
 def test_holds(found: Outcome, holds: bool) -> None:
     assert found.holds is holds
     assert found.as_json()["holds"] is holds
-    assert ("Holds" in verdict(found)) is holds
+    assert ("Guarantees hold" in verdict(found)) is holds
 
 
 def test_what_is_broken_is_named_with_how_often() -> None:
     found = outcome(sent=9, lost=5, lost_with_program=2, pending=4, on_the_way=4, because={"b": 1, "a": 1, "c": 3})
     assert found.broken == {"lost": 3, "never": 4}
-    said = "of the calls, 3 lost, 4 with a message under way that nothing will ever move; 2 calls ended with a program"
+    said = "3 calls lost, 4 calls with a message stuck in transit; 2 calls ended because the scenario removed"
     assert said in verdict(found)
     assert causes(found) == "3 c, 1 a, 1 b"
     assert found.as_json()["lost_because"] == {"b": 1, "a": 1, "c": 3}
 
 
 def test_open_calls_are_under_way_or_wait_for_a_program() -> None:
-    assert "3 calls are still under way" in verdict(outcome(pending=3, on_the_way=3, finished=False))
-    assert "3 calls wait for a program to answer" in verdict(outcome(pending=3))
-    assert "every call has ended" in verdict(outcome())
+    assert "3 calls are still in progress" in verdict(outcome(pending=3, on_the_way=3, finished=False))
+    assert "3 calls are waiting for a program to answer" in verdict(outcome(pending=3))
+    assert "all calls have completed" in verdict(outcome())

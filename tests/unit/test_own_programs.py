@@ -97,11 +97,11 @@ class Relay(cw.Program):
 def test_a_program_on_trial_keeps_the_rules_of_a_round() -> None:
     relay = cw.Trial(Relay, balance=2**70)
     assert relay.balance == 2**70
-    (call,) = relay.request(4, "ask", b"x", cycles=5)
+    (call,) = relay.request(4, "ask", b"x", amount=5)
     assert call == Call(9, 0, "ask", b"x", 0)
     assert isinstance(call, Call)
     assert relay.reply(call, b"y") == [Answer(4, 1, 5, 0, 0, b"y")]
-    assert relay.request(4, "no", cycles=6) == [Answer(4, 2, 6, 0, 4, b"never")]
+    assert relay.request(4, "no", amount=6) == [Answer(4, 2, 6, 0, 4, b"never")]
     assert relay.request(4, "break") == [Answer(4, 3, 0, 0, 5, b"KeyError: 'oh'")]
     with pytest.raises(HandlerFailed, match="no business here"):
         relay.ingress("hello")

@@ -25,7 +25,7 @@ from causeway.programs.catalogue import PROGRAMS
 from causeway.programs.echo import Echo
 from causeway.programs.runner import Programs
 from causeway.programs.scalar import Context, InsufficientCycles, Reply, Request
-from causeway.protocols.contract import Execution
+from causeway.protocols.execution import Execution
 from causeway.protocols.messages import MESSAGE_FIELDS
 
 SCHEMA = pa.schema(MESSAGE_FIELDS)
@@ -39,11 +39,11 @@ def message(
     payload: bytes = b"",
     *,
     callback: int = 0,
-    cycles: int = 0,
+    amount: int = 0,
     code: int = 0,
     method: str = "m",
 ) -> dict[str, Any]:
-    halves = {"amount_high": cycles // WORD, "amount_low": cycles % WORD}
+    halves = {"amount_high": amount // WORD, "amount_low": amount % WORD}
     ends = {"kind": int(kind), "sender": sender, "receiver": receiver, "callback": callback}
     return {**ends, **halves, "code": code, "deadline": 0, "method": method, "payload": payload}
 
@@ -93,7 +93,7 @@ def run(
 
 
 def produced(execution: Execution) -> list[tuple[Any, ...]]:
-    """(kind, sender, receiver, callback, cycles, code, payload) of what was produced, in order."""
+    """(kind, sender, receiver, callback, amount, code, payload) of what was produced, in order."""
     rows = execution.produced.to_table(SCHEMA).to_pylist()
     names = ("kind", "sender", "receiver", "callback")
     return [
@@ -143,7 +143,7 @@ class Unspeakable(Exception):
 
 def raising(error: BaseException) -> Callable[[Any, Request, Context], Any]:
     def act(program: Any, request: Request, context: Context) -> Any:
-        context.call(9, "m", cycles=50)
+        context.call(9, "m", amount=50)
         raise error
 
     return act
@@ -173,8 +173,8 @@ def keep(what: Any) -> Callable[[Any, Request, Context], Any]:
         (raising(Unspeakable()), 5, "Unspeakable"),
         (raising(ValueError("\ud800 is no text")), 5, "ValueError: \\ud800 is no text"),
         (raising(SystemExit(3)), 5, "SystemExit: 3"),
-        (calling(9, "m", cycles=101), 5, "InsufficientCycles: balance 100, attached 101"),
-        (calling(9, "m", cycles=-1), 5, "ValueError: cycles -1 are negative"),
+        (calling(9, "m", amount=101), 5, "InsufficientCycles: balance 100, attached 101"),
+        (calling(9, "m", amount=-1), 5, "ValueError: cycles -1 are negative"),
         (calling(-1, "m"), 5, "ValueError: receiver -1 is no program number"),
         (calling(2**64, "m"), 5, "ValueError: receiver 18446744073709551616 is no program number"),
         (calling(9, "m", "text"), 5, "TypeError: payload is str, allowed: bytes"),
@@ -189,9 +189,9 @@ def keep(what: Any) -> Callable[[Any, Request, Context], Any]:
     ],
 )
 def test_a_handler_that_fails_is_undone_and_answered(act: Any, code: int, text: str) -> None:
-    execution = run(scalar(act), {5: "acting"}, request(1, 5, b"x", callback=3, cycles=7))
-    ((kind, sender, receiver, callback, cycles, found, payload),) = produced(execution)
-    assert (kind, sender, receiver, callback, cycles, found) == (Kind.RESPONSE, 5, 1, 3, 7, code)
+    execution = run(scalar(act), {5: "acting"}, request(1, 5, b"x", callback=3, amount=7))
+    ((kind, sender, receiver, callback, amount, found, payload),) = produced(execution)
+    assert (kind, sender, receiver, callback, amount, found) == (Kind.RESPONSE, 5, 1, 3, 7, code)
     assert payload.decode().startswith(text)
     assert balances(execution) == {5: 100}
     assert execution.accounts["next_callback"].tolist() == [0]
@@ -219,7 +219,7 @@ def test_each_request_is_answered_once() -> None:
         context.answer(program.state["kept"], b"late", accept=2)
         return b"now"
 
-    asked = request(1, 5, callback=3, cycles=7, method="keep"), request(2, 5, callback=0), request(2, 5, callback=1)
+    asked = request(1, 5, callback=3, amount=7, method="keep"), request(2, 5, callback=0), request(2, 5, callback=1)
     execution = run(scalar(later), {5: "acting"}, *asked)
     assert [(row[2], row[4], row[5], row[6]) for row in produced(execution)] == [
         (2, 0, 0, b"now"),
@@ -230,27 +230,27 @@ def test_each_request_is_answered_once() -> None:
     assert state_of(execution)[2] == {}
 
 
-def test_an_open_request_is_kept_with_its_cycles() -> None:
-    execution = run(scalar(lambda *_: None), {5: "acting"}, request(1, 5, callback=3, cycles=7))
+def test_an_open_request_is_kept_with_its_amount() -> None:
+    execution = run(scalar(lambda *_: None), {5: "acting"}, request(1, 5, callback=3, amount=7))
     assert state_of(execution)[2] == {(1, 3, 7, 0): 1}
     assert produced(execution) == []
 
 
-def test_the_answer_comes_first_and_its_cycles_last() -> None:
+def test_the_answer_comes_first_and_its_amount_last() -> None:
     def act(program: Any, request: Request, context: Context) -> Any:
-        context.call(9, "m", cycles=100)
+        context.call(9, "m", amount=100)
         assert context.balance == 0
         return b"answer", 7
 
-    execution = run(scalar(act), {5: "acting"}, request(1, 5, cycles=7))
+    execution = run(scalar(act), {5: "acting"}, request(1, 5, amount=7))
     assert [row[0] for row in produced(execution)] == [Kind.RESPONSE, Kind.REQUEST]
     assert balances(execution) == {5: 7}
 
 
 def test_a_balance_never_passes_128_bits() -> None:
     high = 10**38 - 1
-    takes = scalar(lambda program, request, context: (b"", request.cycles))
-    asked = [request(1, 5, callback=place, cycles=10**38) for place in range(4)]
+    takes = scalar(lambda program, request, context: (b"", request.amount))
+    asked = [request(1, 5, callback=place, amount=10**38) for place in range(4)]
     execution = run(takes, {5: "acting"}, *asked, balance=high)
     assert [row[5] for row in produced(execution)] == [0, 0, 5, 5]
     assert [row[4] for row in produced(execution)] == [0, 0, 10**38, 10**38], "what was not accepted goes back"
@@ -260,7 +260,7 @@ def test_a_balance_never_passes_128_bits() -> None:
 
 
 class TakesAll(VectorProgram):
-    """Accepts all cycles of a request."""
+    """Accepts the whole amount of a request."""
 
     def handle(self, batch: Frame, state: Frame) -> Effects:
         rows = np.flatnonzero(batch["kind"] == Kind.REQUEST)
@@ -271,11 +271,11 @@ class TakesAll(VectorProgram):
 
 
 @pytest.mark.parametrize(
-    "form", [{"acting": TakesAll}, scalar(lambda program, request, context: (b"", request.cycles))]
+    "form", [{"acting": TakesAll}, scalar(lambda program, request, context: (b"", request.amount))]
 )
 def test_a_refund_is_never_turned_away_and_never_lost(form: dict[str, type[Any]]) -> None:
     full, back = 2**128 - 1, 2**128 - 5
-    inputs = [request(1, 5, cycles=full), response(2, 5, cycles=back), request(1, 5, callback=1, cycles=1)]
+    inputs = [request(1, 5, amount=full), response(2, 5, amount=back), request(1, 5, callback=1, amount=1)]
     execution = run(form, {5: "acting"}, *inputs, balance=0)
     assert [row[5] for row in produced(execution)] == [0, 5]
     assert balances(execution) == {5: full + back}
@@ -283,10 +283,10 @@ def test_a_refund_is_never_turned_away_and_never_lost(form: dict[str, type[Any]]
 
 def test_no_call_carries_more_than_128_bits() -> None:
     def spend(program: Program, request: Request, context: Context) -> bytes:
-        context.call(9, "m", cycles=context.balance)
+        context.call(9, "m", amount=context.balance)
         return b""
 
-    inputs = [response(2, 5, cycles=2**128 - 1), request(1, 5)]
+    inputs = [response(2, 5, amount=2**128 - 1), request(1, 5)]
     execution = run(scalar(spend), {5: "acting"}, *inputs, balance=7)
     assert produced(execution)[0][6] == f"CyclesOverflow: attached {2**128 + 6}, at most 2**128 - 1".encode()
     assert balances(execution) == {5: 2**128 + 6}
@@ -301,7 +301,7 @@ def test_an_answer_stays_delivered_when_its_handler_raises() -> None:
             self.state["seen"] = reply.note
             raise ValueError(reply.note)
 
-    answer = message(Kind.RESPONSE, 1, 5, b"", callback=0, cycles=11)
+    answer = message(Kind.RESPONSE, 1, 5, b"", callback=0, amount=11)
     execution = run({"raises": Raises}, {5: "raises"}, request(1, 5), answer)
     assert failed(execution) == [(1, "ValueError: noted")]
     assert balances(execution) == {5: 111}
@@ -355,7 +355,7 @@ class Picky(VectorProgram):
 
 def traffic(instances: int, each: int, bad: set[int]) -> list[dict[str, Any]]:
     return [
-        request(1, 10 + number // each, b"bad" if number in bad else b"ok", callback=number % 3, cycles=number)
+        request(1, 10 + number // each, b"bad" if number in bad else b"ok", callback=number % 3, amount=number)
         for number in range(instances * each)
     ]
 
@@ -412,7 +412,7 @@ def test_accepted_amounts_are_subtracted_over_both_words() -> None:
     def effects(batch: Frame, state: Frame) -> Effects:
         return Effects(state, answers=answer(accepted_low=5, accepted_high=1))
 
-    execution = run(vectorised(effects), {10: "picky"}, request(1, 10, cycles=3 * WORD + 2))
+    execution = run(vectorised(effects), {10: "picky"}, request(1, 10, amount=3 * WORD + 2))
     assert [row[4] for row in produced(execution)] == [2 * WORD - 3]
     assert balances(execution) == {10: 100 + WORD + 5}
 
@@ -461,9 +461,9 @@ def mutating(batch: Frame, state: Frame) -> Effects:
     ],
 )
 def test_effects_that_no_handler_may_have_are_its_failure(effects: Any, text: str) -> None:
-    execution = run(vectorised(effects), {10: "picky"}, request(1, 10, cycles=7))
-    ((*_, cycles, code, payload),) = produced(execution)
-    assert (cycles, code) == (7, 5)
+    execution = run(vectorised(effects), {10: "picky"}, request(1, 10, amount=7))
+    ((*_, amount, code, payload),) = produced(execution)
+    assert (amount, code) == (7, 5)
     assert text in payload.decode()
     assert balances(execution) == {10: 100}
     assert execution.programs["picky"]["seen"].tolist() == [0]
@@ -471,7 +471,7 @@ def test_effects_that_no_handler_may_have_are_its_failure(effects: Any, text: st
 
 def test_an_answer_to_what_is_no_request_is_a_failure() -> None:
     wrong = vectorised(lambda batch, state: Effects(state, answers=answer()))
-    execution = run(wrong, {10: "picky"}, message(Kind.RESPONSE, 1, 10, cycles=5))
+    execution = run(wrong, {10: "picky"}, message(Kind.RESPONSE, 1, 10, amount=5))
     assert produced(execution) == []
     ((row, text),) = failed(execution)
     assert (row, text) == (0, "ValueError: answers must name each request at most once")
@@ -518,14 +518,14 @@ AMOUNTS = st.sampled_from([0, 1, 5, 99, 2**62, 2**64 - 1, 2**64, 2**90, 2**127, 
 )
 def test_settling_is_arithmetic_in_order(rows: list[tuple[int, Kind, int, list[int], int]], start: int) -> None:
     rows = sorted(rows, key=lambda row: row[0])
-    inputs = frame(*(message(kind, 1, owner, cycles=attached) for owner, kind, attached, _, _ in rows))
+    inputs = frame(*(message(kind, 1, owner, amount=attached) for owner, kind, attached, _, _ in rows))
     held, texts = dict.fromkeys(range(3), start), []
     for owner, kind, attached, calls, accepted in rows:
         held[owner] += attached if kind == Kind.RESPONSE else 0
-        for cycles in calls:
-            if cycles > held[owner]:
-                texts.append(f"balance {held[owner]}, attached {cycles}")
-            held[owner] -= cycles
+        for amount in calls:
+            if amount > held[owner]:
+                texts.append(f"balance {held[owner]}, attached {amount}")
+            held[owner] -= amount
         if kind == Kind.REQUEST:
             if accepted and held[owner] + accepted >= WORD**2:
                 texts.append(f"balance {held[owner]}, accepted {accepted}, at most 2**128 - 1")
@@ -537,7 +537,7 @@ def test_settling_is_arithmetic_in_order(rows: list[tuple[int, Kind, int, list[i
         halves = {f"{prefix}_high": np.array(high, dtype=np.uint64), f"{prefix}_low": np.array(low, dtype=np.uint64)}
         return Frame({**numbers, **halves}, len(of))
 
-    going = amounts("amount", [(place, cycles) for place, row in enumerate(rows) for cycles in row[3]])
+    going = amounts("amount", [(place, amount) for place, row in enumerate(rows) for amount in row[3]])
     taken = amounts("accepted", [(place, row[4]) for place, row in enumerate(rows) if row[1] == Kind.REQUEST])
     halves = {"balance_over": start // WORD**2, "balance_high": start // WORD % WORD, "balance_low": start % WORD}
     accounts = Frame(

@@ -135,7 +135,7 @@ def test_the_proof_is_printed_as_it_is_written(prove: Run) -> None:
 def test_without_a_file_nothing_is_kept(prove: Run) -> None:
     code, out, _ = prove("--head")
     assert (code, list(Path().iterdir())) == (0, [])
-    assert "Nothing is kept: --out FILE writes the proof, --json prints it." in out
+    assert "The proof was not written: --out FILE writes it, --json prints it." in out
 
 
 def test_the_signed_header_makes_the_root_trusted(cli: Run, prove: Run) -> None:
@@ -271,7 +271,7 @@ def test_height_0_has_a_root_that_nobody_signed(opened: OpenedLake) -> None:
     assert trust_document(store) == {"kind": "root", "root": store.root.hex()}
     document = existence_document(store, Key("B", Purpose.SEND, Part.TAIL).encode())
     assert judge(document_of(document, "it")).valid
-    with pytest.raises(InvalidInput, match="signed by nobody"):
+    with pytest.raises(InvalidInput, match="is not signed"):
         header_document(store)
 
 
@@ -305,10 +305,10 @@ WRONG: dict[str, tuple[list[object], str]] = {
     "queue": (["--queue", "post", "--tail"], "'post' is not one of 'send', 'receipt'"),
     "index": (
         ["--index", 16],
-        "--index: 16: is not there (--absent proves that); at height 5 the receipt queue for A holds 0 to 15, 14 of",
+        "--index: 16: does not exist (--absent proves that); at height 5 the receipt queue for A holds 0 to 15, 14 of",
     ),
     "empty queue": (["--queue", "send", "--index", 0], "the send queue for A is empty (head 0, tail 0)"),
-    "there": (["--index", 3, "--absent"], "--index: 3: is there; leave --absent out"),
+    "there": (["--index", 3, "--absent"], "--index: 3: exists; remove --absent"),
     "negative": (["--index", -1], "--index: -1: allowed are 0 to 9151314442816847871"),
     "huge": (["--index", 2**70, "--absent"], "allowed are 0 to 9151314442816847871"),
     "gap": (["--indices", "7:10"], "indices: 7:10: not all of them are there; the receipt queue for A holds 0 to 15"),
@@ -317,14 +317,14 @@ WRONG: dict[str, tuple[list[object], str]] = {
     "signs": (["--indices", "-1:4"], "--indices: -1:4: write M:N"),
     "backwards": (["--indices", "4:4"], "--indices: 4:4: M must be below N"),
     "enormous": (["--indices", f"0:{10**30}"], "not all of them are there"),
-    "nothing": ([], "what to prove: name one of --index N, --indices M:N, --head, --tail"),
-    "two things": (["--head", "--tail"], "what to prove: name one of"),
-    "absent alone": (["--tail", "--absent"], "--absent: name the index"),
+    "nothing": ([], "what to prove: give one of --index N, --indices M:N, --head, --tail"),
+    "two things": (["--head", "--tail"], "what to prove: give one of"),
+    "absent alone": (["--tail", "--absent"], "--absent: say which index"),
     "height": (["--tail", "--height", 99], "height: 99 is not committed; committed are 0 to 16"),
     "negative height": (["--tail", "--height", -1], "height: -1 is not committed"),
-    "one file": (["--tail", "--out", "a", "--trust-out", "a"], "--out, --trust-out, --header-out: name a file of its"),
+    "one file": (["--tail", "--out", "a", "--trust-out", "a"], "--out, --trust-out, --header-out: give each a"),
     "no folder": (["--tail", "--out", "none/a.json"], "none/a.json: No such file or directory"),
-    "unsigned": (["--tail", "--height", 0, "--header-out", "h"], "height: 0: its header is signed by nobody"),
+    "unsigned": (["--tail", "--height", 0, "--header-out", "h"], "height: 0: its header is not signed"),
 }
 
 
@@ -367,8 +367,8 @@ def test_a_lake_that_was_tampered_with_proves_nothing(cli: Run, tmp_path: Path) 
     lake.mkdir()
     place = make_lake(lake, until=2)
     opened = open_lake(place)
-    transfers = opened.manifest(2).log["transfers"][opened.bucket(0)]
-    _rewritten(Path(place) / transfers, lambda table: _with(table, "payload", b"other"))
+    outbound = opened.manifest(2).log["outbound"][opened.bucket(0)]
+    _rewritten(Path(place) / outbound, lambda table: _with(table, "payload", b"other"))
     store = store_at(opened, "A", 2)
     with pytest.raises(LakeError, match="is not what the zone has committed to"):
         store.prove(index_key("B", Purpose.SEND, 5))

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from causeway.model.errors import InvalidInput
+from causeway.model.faults import Fault
 from causeway.model.ingress_call import decode_calls
 from causeway.network.document import dotted, parse_key, quoted
 from causeway.network.reference import reference
@@ -61,7 +62,7 @@ source = "script"
 [[traffic.send]]
 tick = 3
 to = "alice"
-call = { receiver = "echo-right-0-1", text = "hi", cycles = "340282366920938463463374607431768211455" }
+call = { receiver = "echo-right-0-1", text = "hi", amount = "340282366920938463463374607431768211455" }
 count = 3
 [[traffic.send]]
 tick = 0
@@ -161,16 +162,38 @@ def test_faults_become_tables(small: Path) -> None:
     """
     )
     small.write_text(text)
-    scenario = load_scenario(small)
+    scenario = load_scenario(small, {"network.protocol": "ibc"})
     faults = scenario.faults(scenario.topology(scenario.traffic()))
-    assert faults.forged.to_pylist() == [{"tick": 1, "chain": 0, "sender": 7, "receiver": 77, "payload": b"x"}]
-    assert faults.carriers.to_pylist() == [
-        {"kind": "drop", "source": 0, "destination": None, "from": 2, "until": 4, "relayer": None},
-        {"kind": "gap", "source": 0, "destination": 2, "from": 5, "until": 6, "relayer": "mallory"},
+    assert faults.rows == [
+        Fault("drop", 0, None, 2, 4),
+        Fault("forge", 0, None, 1, 1, {"sender": 7, "receiver": 77, "payload": b"x".hex()}),
+        Fault("gap", 0, 2, 5, 6, {"relayer": "mallory"}),
+        Fault("fork", 0, None, 9, 9),
+        Fault("halt", 1, None, 2, 2**64 - 1),
     ]
-    assert faults.forks.to_pylist() == [{"chain": 0, "tick": 9}]
-    assert faults.halts.to_pylist() == [{"chain": 1, "from": 2, "until": 2**64 - 1}]
     assert faults.skip == 0.25
+
+
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [
+        ('kind = "fork"\nchain = "left"\ntick = 1', "faults[1].kind: \"fork\": must be one of 'forge', 'drop',"),
+        ('kind = "gap"\nrelayer = "x"\ntick = 1', "faults[1].relayer: unknown key; Keys here: kind, source,"),
+    ],
+)
+def test_a_protocol_has_the_kinds_of_faults_that_it_declares(small: Path, fault: str, line: str) -> None:
+    small.write_text(f"{SMALL}\n[[faults]]\n{fault}\n")
+    with pytest.raises(InvalidInput) as raised:
+        load_scenario(small)
+    assert str(raised.value).startswith(f"{small}: {line}")
+
+
+def test_a_connection_ends_once(small: Path) -> None:
+    fault = '\n[[faults]]\nkind = "disconnect"\nchain = "left"\ncounterparty = "right-0"\ntick = {}\n'
+    small.write_text(SMALL + fault.format(1) + fault.format(2))
+    scenario = load_scenario(small, {"network.protocol": "ibc"})
+    with pytest.raises(InvalidInput, match=r"faults\[2\]: a second disconnect between the same chains; allowed: one"):
+        scenario.faults(scenario.topology(scenario.traffic()))
 
 
 @pytest.mark.parametrize(
@@ -226,7 +249,7 @@ def test_faults_become_tables(small: Path) -> None:
         ("traffic.send[0].to", "lost", "traffic.send[0].chain: missing; lost is on no chain at tick 3"),
         ("traffic.send[0].tick", "-1", "traffic.send[0].tick: -1: must be greater than or equal to 0"),
         ("traffic.send[0].call.receiver", "bob", 'traffic.send[0].call.receiver: "bob": no such program'),
-        ("traffic.send[0].call.cycles", "-1", "traffic.send[0].call.cycles: -1: must be from 0 to 2**128 - 1"),
+        ("traffic.send[0].call.amount", "-1", "traffic.send[0].call.amount: -1: must be from 0 to 2**128 - 1"),
         ("traffic.send[0].text", "x", "traffic.send[0]: with call, text or hex belongs into call"),
         ("traffic.send[1].hex", "abc", 'traffic.send[1].hex: "abc": must be hexadecimal digits, two a byte'),
         ("traffic.send[1].text", "x", "traffic.send[1]: give text or hex, not both"),

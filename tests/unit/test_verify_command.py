@@ -103,7 +103,7 @@ def test_true_under_what_the_file_itself_names(verify: Run, name: str) -> None:
     first, claimed, under = out.splitlines()
     assert first == "0.json: true"
     assert claimed.startswith("  claimed: ") and under.startswith("  under:   the ")
-    assert under.endswith("that the file itself names: give one that you trust with --trust")
+    assert under.endswith("named by the file itself: use --trust to give one that you trust")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -379,7 +379,7 @@ def test_a_long_batch_is_drawn_in_part(verify: Run) -> None:
     batch["entries"] += [{"key": f"ff{number:02x}", "value": None} for number in range(30)]
     code, out, _ = verify(batch, "--explain")
     assert code == 0 and out.count("●") == 20
-    assert out.splitlines()[-1] == "... and 13 more ways; --json has them all"
+    assert out.splitlines()[-1] == "... and 13 more paths; --json has all of them"
     assert "2 values are stored, 31 keys are absent" in out
 
 
@@ -450,7 +450,7 @@ def test_the_form_of_the_public_vectors(verify: Run) -> None:
     document = ics23("iavl", absent=True)
     upstream = {"key": b"bill".hex(), "value": "", "root": document["trust"]["root"], "proof": document["proof"]}
     code, out, _ = verify(upstream, "--kind", "ics23", "--spec", "iavl")
-    assert code == 0 and 'nothing is stored under "bill"' in out and "the file itself names" in out
+    assert code == 0 and 'nothing is stored under "bill"' in out and "named by the file itself" in out
     code, _, err = verify({**upstream, "kind": "mmr"}, "--kind", "ics23", "--spec", "iavl")
     assert (code, err) == (2, 'causeway: 0.json: kind: is "mmr", asked for is "ics23"\n')
     code, _, err = verify({**upstream, "trust": document["trust"]}, "--kind", "ics23", "--spec", "iavl")

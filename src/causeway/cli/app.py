@@ -34,7 +34,9 @@ def build() -> typer.Typer:
             bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
         ] = False,
     ) -> None:
-        """Route messages between chains, and show that each arrived once and in order.
+        """Execute inter-chain messaging protocols and check that every message is delivered once and in order.
+
+        Everything runs on your machines, on generated or recorded traffic; no live chain is contacted.
 
         [bold]Example[/bold]: causeway demo
         """

@@ -34,11 +34,11 @@ def command(
     messages: Annotated[int | None, typer.Option(min=1, help="Calls to make.", show_default="30000")] = None,
     chains: Annotated[int, typer.Option(min=FEWEST, help=f"{texts.CHAINS_WORD.capitalize()}.")] = texts.CHAINS,
     lake: Annotated[
-        str | None, typer.Option(metavar="DIR", help="Where the tables go.", show_default=DEFAULT_LAKE)
+        str | None, typer.Option(metavar="DIR", help="Folder for the tables.", show_default=DEFAULT_LAKE)
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a summary.")] = False,
 ) -> int:
-    """Run a generated network: the load of a real chain, a few things that go wrong, and how each ends.
+    """Run a generated network with the load of a real chain and injected faults; show how each call ended.
 
     [bold]Example[/bold]: causeway demo --messages 200000 --chains 40
     """
@@ -98,7 +98,7 @@ def clear(place: Path) -> None:
     if not place.exists():
         return
     if place.is_symlink() or not place.is_dir() or not _made_by_a_demo(place):
-        raise InvalidInput(f"{place} is not the lake of an earlier demo: move it away, or name another with --lake DIR")
+        raise InvalidInput(f"{place} is not the lake of an earlier demo: move it, or choose another with --lake DIR")
     shutil.rmtree(place)
 
 
@@ -120,16 +120,16 @@ def show(outcome: Outcome, findings: Findings, console: Console) -> None:
         f"{outcome.ticks} ticks"
     )
     console.print(f"\n[bold]Messages by tick[/bold]   {sparkline(findings)}")
-    console.print("\n[bold]What became of the calls[/bold]")
+    console.print("\n[bold]Outcome of the calls[/bold]")
     console.print(counts_table(outcome))
     console.print("\n[bold]Ticks from call to answer[/bold]")
     console.print(_bars([(f"{ticks}", count) for ticks, count in folded(findings)]))
-    console.print(f"\n[bold]Busiest {texts.LANES_WORD}[/bold] (of {len(findings.lanes)})")
+    console.print(f"\n[bold]Busiest of {len(findings.lanes)} {texts.LANES_WORD}[/bold]")
     console.print(_bars([(f"{a} > {b}", count) for (a, b), count in busiest(findings.lanes, _LANES)]))
-    console.print("\n[bold]What went wrong on purpose, and how it ended[/bold]")
+    console.print("\n[bold]Injected faults and their outcomes[/bold]")
     console.print(_troubles(findings))
     place = escape(outcome.lake or "")
-    console.print("\n[bold]Look closer[/bold]")
+    console.print("\n[bold]Explore[/bold]")
     for options in texts.CLOSER_LOOKS:
         console.print(f"  causeway state {place} {options}", soft_wrap=True)
     console.print("\n[bold]Summary[/bold]")
@@ -140,16 +140,16 @@ def show(outcome: Outcome, findings: Findings, console: Console) -> None:
 def closing(outcome: Outcome, findings: Findings) -> list[str]:
     """Return the last lines: what a person should remember."""
     counts = outcome.counts
-    lost = f", {counts['lost']:,} ended without an answer" if counts["lost"] else ""
+    lost = f", {counts['lost']:,} lost" if counts["lost"] else ""
     return [
-        f"{counts['sent']:,} calls crossed {outcome.chains} {texts.CHAINS_WORD} as "
-        f"{counts['messages']:,} messages in "
-        f"{outcome.seconds['run']:.1f} s on Spark: {outcome.messages_per_second:,.0f} a second, peak memory "
+        f"{counts['sent']:,} calls between {outcome.chains} {texts.CHAINS_WORD} took "
+        f"{counts['messages']:,} messages and "
+        f"{outcome.seconds['run']:.1f} s on Spark: {outcome.messages_per_second:,.0f} messages per second, peak memory "
         f"{size(outcome.peak_memory_bytes)}.",
-        f"{counts['answered']:,} were answered, half of them within {findings.delay(0.5)} ticks, 99 % within "
-        f"{findings.delay(0.99)}; {counts['rejected']:,} came back with a reject that says why{lost}.",
-        f"Every tick is in the lake {escape(outcome.lake or '')}; the root of all states is {outcome.root[:16]}..., "
-        "the same on every machine.",
+        f"{counts['answered']:,} calls were answered, half of them within {findings.delay(0.5)} ticks and 99 % within "
+        f"{findings.delay(0.99)}; {counts['rejected']:,} were rejected, each with a reason{lost}.",
+        f"The lake {escape(outcome.lake or '')} has every tick. Root of all states: {outcome.root[:16]}..., the same "
+        "on every machine.",
         verdict(outcome),
     ]
 

@@ -1,4 +1,4 @@
-"""What a run's ledger shows beyond the counts: delays, lanes, load, and what went wrong; each from one Spark query."""
+"""What a run's ledger shows beyond the counts: delays, lanes, load and failures; each from one Spark query."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Findings:
     """What the ledger shows.
 
-    ``delays``: ticks from call to answer, of answered calls, with how many took so long. ``lanes``: messages by
+    ``delays``: ticks from call to answer, of answered calls, with how many calls took so long. ``lanes``: messages by
     (source, destination). ``load``: messages by tick. ``troubles``: calls by (outcome, reason, code) where there is a
     reason or a reject. ``refused``: slices and messages from users that were refused, by (what, reason).
     """
@@ -50,7 +50,7 @@ class Findings:
 
 
 def look(network: Network) -> Findings:
-    """Ask the ledger of a network that has run."""
+    """Query the ledger of a network that has run."""
     from pyspark.sql import functions as F
 
     from causeway.model.ledger import Kind
@@ -68,8 +68,8 @@ def look(network: Network) -> Findings:
             troubles[row["outcome"], row["reason"] or "", int(row["code"] or 0)] += int(row["count"])
     lanes: Counter[tuple[str, str]] = Counter()
     load: Counter[int] = Counter()
-    for row in tables.log("transfers").groupBy("chain", "remote", "tick").count().collect():
-        lanes[names[row["chain"]], names[row["remote"]]] += int(row["count"])
+    for row in tables.log("outbound").groupBy("source", "destination", "tick").count().collect():
+        lanes[names[row["source"]], names[row["destination"]]] += int(row["count"])
         load[int(row["tick"])] += int(row["count"])
     refused: Counter[tuple[str, str]] = Counter()
     beside = F.col("kind").isin(int(Kind.INGRESS), int(Kind.CONTROL)) & (F.col("reason") != "")
@@ -79,7 +79,7 @@ def look(network: Network) -> Findings:
 
 
 def quantile(counts: Mapping[int, int], share: float) -> int | None:
-    """Return the least value that so large a share of the counted does not exceed."""
+    """Return the least value that this share of the counted values does not exceed."""
     left = share * sum(counts.values())
     for value, count in sorted(counts.items()):
         left -= count
@@ -89,5 +89,5 @@ def quantile(counts: Mapping[int, int], share: float) -> int | None:
 
 
 def busiest(lanes: Mapping[tuple[str, str], int], count: int) -> list[tuple[tuple[str, str], int]]:
-    """Return the lanes with most messages, most first."""
+    """Return the lanes with the most messages, busiest first."""
     return sorted(lanes.items(), key=lambda item: (-item[1], item[0]))[:count]

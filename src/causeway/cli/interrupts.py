@@ -1,4 +1,4 @@
-"""Ctrl-C: a running network stops between two ticks, everything else at once."""
+"""Ctrl-C: a running network stops between two ticks, everything else immediately."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from causeway.cli.shell import tell
 
 
 class Interrupts:
-    """Takes SIGINT while the body of a ``with`` statement runs; ``asked`` says how often it came.
+    """Takes SIGINT while the body of a ``with`` statement runs; ``asked`` counts how often.
 
-    Spark's own handler tears down the connection to Java in the middle of a call. ``gentle``: the first SIGINT only
-    leaves a note, and who runs the ticks looks at ``asked``; a second one stops at once.
+    Spark's own handler closes the connection to Java in the middle of a call. ``gentle``: the first SIGINT is only
+    counted, and the run loop checks ``asked`` between ticks; a second one stops immediately.
     """
 
     def __init__(self) -> None:
@@ -32,13 +32,13 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._before or signal.SIG_DFL)
 
     def take(self) -> None:
-        """Take SIGINT (again): starting Spark has given it to somebody else."""
+        """Install the handler (again): starting Spark replaces it."""
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, self._came)
+            signal.signal(signal.SIGINT, self._received)
 
-    def _came(self, number: int, frame: FrameType | None) -> None:
+    def _received(self, number: int, frame: FrameType | None) -> None:
         self.asked += 1
         if self.gentle and self.asked == 1:
-            tell("stopping after this tick (Ctrl-C again stops at once)")
+            tell("stopping after this tick (press Ctrl-C again to stop immediately)")
             return
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""The path of a proof, drawn as a ladder: one rung a step, from what is claimed down to what is trusted."""
+"""The path of a proof, drawn as a ladder: one rung per step, from what is claimed down to what is trusted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from causeway.proofs.steps import Step
 
 MOST_TRACKS = 20
-"""Ways that are drawn; of a long batch the others are only counted."""
+"""Paths that are drawn; the others of a long batch are only counted."""
 
 _OPERATION = 10
 _DETAIL = 64
@@ -27,7 +27,7 @@ def ladder(verdict: Verdict) -> Iterator[Text]:
         yield from _rungs(verdict, track)
     left = len(verdict.tracks) - MOST_TRACKS
     if left > 0:
-        yield Text(f"... and {left} more ways; --json has them all", style="dim")
+        yield Text(f"... and {left} more paths; --json has all of them", style="dim")
     if verdict.error is not None:
         where = "after these steps" if verdict.tracks else "before any step"
         yield Text(f"✗ {where}: {verdict.error.name}", style="bold red")

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Outcome:
     """A run's figures; ``counts`` (``calls.COUNTS``) and ``lost_because`` (cause -> calls) are from the ledger,
-    ``seconds`` and ``routed`` from this command alone. ``finished``: nothing more would happen, however long it ran.
+    ``seconds`` and ``routed`` from this command alone. ``finished``: nothing more would happen, however long it ran;
+    ``stalled``: and yet messages are on their way.
     """
 
     scenario: str
@@ -113,23 +114,31 @@ def outcome_of(
         routed=watch.messages,
         peak_memory_bytes=peak_memory_bytes,
         lake=lake or network.scenario.network.lake,
-        stalled=network.stalled,
-        finished=(network.stalled or network.next_tick() is None) and not network.has_external,
+        stalled=finished(network) and summary["on_the_way"] > 0,
+        finished=finished(network),
         lost_because=summary["lost_because"],
         carriers=carrier_summary(network.lake, network.manifest),
     )
 
 
+def finished(network: Network) -> bool:
+    """Return whether nothing more would happen in a network, however long it ran.
+
+    Of one with chains that another lake runs this is never said: relay processes may always bring something.
+    """
+    return network.next_tick() is None and not network.has_external
+
+
 COUNTS = {
-    "sent": "calls that programs made",
-    "delivered": "came into a queue of the program called",
-    "answered": "came back with data",
-    "rejected": "came back with a reject",
-    "lost": "will never come back",
-    "pending": "still open",
-    "duplicates": "delivered or answered twice",
-    "out_of_order": "executed after a later call of the same pair",
-    "ingress_refused": "messages from users that were turned away",
+    "sent": "calls made by programs",
+    "delivered": "reached a queue of the program called",
+    "answered": "answered with data",
+    "rejected": "answered with a reject",
+    "lost": "will never be answered",
+    "pending": "not answered yet",
+    "duplicates": "delivered or answered again",
+    "out_of_order": "executed after a later call between the same two programs",
+    "ingress_refused": "messages from users that were refused",
 }
 """The counts of a summary and what they mean."""
 
@@ -137,10 +146,10 @@ SELDOM = ("lost", "ingress_refused")
 """Counts that are shown where there is something to count."""
 
 BROKEN = {
-    "duplicates": "came twice",
-    "out_of_order": "out of order",
-    "lost": "lost",
-    "never": "with a message under way that nothing will ever move",
+    "duplicates": "duplicates",
+    "out_of_order": "calls out of order",
+    "lost": "calls lost",
+    "never": "calls with a message stuck in transit",
 }
 """The guarantees that a run can break, as a verdict says it."""
 
@@ -152,24 +161,30 @@ def show(outcome: Outcome, console: Console) -> None:
         f"{outcome.heights:,} heights, {outcome.ticks:,} ticks"
     )
     console.print(counts_table(outcome))
-    rate = f"in {outcome.seconds['run']:.1f} s: {outcome.messages_per_second:,.0f} a second"
-    moved = f"{outcome.routed:,} of them now, {rate}" if outcome.routed else "none of them now"
-    console.print(
-        f"{outcome.counts['messages']:,} messages between chains, {moved}. "
-        f"Peak memory {size(outcome.peak_memory_bytes)}."
-    )
+    console.print(f"{moved(outcome)} Peak memory {size(outcome.peak_memory_bytes)}.")
     for line in outcome.carriers.lines:
         console.print(escape(line))
     if outcome.stalled:
         console.print(
-            "The network stalled: messages are left that nothing will ever move (a halted chain, a cut line)."
+            "The network stalled: some messages can never be delivered (a halted chain, a lane that nobody carries)."
         )
     console.print(f"Root {outcome.root}", soft_wrap=True)
     console.print(verdict(outcome))
     if outcome.lake is None:
-        console.print("The lake was temporary; --lake DIR keeps one.")
+        console.print("The lake was temporary; use --lake DIR to keep it.")
     else:
         console.print(f"Next: causeway state {escape(outcome.lake)}", soft_wrap=True)
+
+
+def moved(outcome: Outcome) -> str:
+    """Return how many messages went between chains, and how many of them in this run, which may be a resumed one."""
+    total = outcome.counts["messages"]
+    if not outcome.routed:
+        return f"{total:,} messages between chains, none in this run."
+    rate = f"in {outcome.seconds['run']:.1f} s, {outcome.messages_per_second:,.0f} per second"
+    if outcome.routed == total:
+        return f"{total:,} messages between chains {rate}."
+    return f"{total:,} messages between chains, {outcome.routed:,} in this run {rate}."
 
 
 def counts_table(outcome: Outcome) -> Padding:
@@ -197,24 +212,24 @@ def indented(table: Table) -> Padding:
 def causes(outcome: Outcome) -> str:
     """Return why calls were lost, the most frequent cause first."""
     found = sorted(outcome.lost_because.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{count:,} {escape(cause) or 'for no reason given'}" for cause, count in found)
+    return ", ".join(f"{count:,} {escape(cause) or 'without a stated reason'}" for cause, count in found)
 
 
 def verdict(outcome: Outcome) -> str:
     """Return the sentence that says whether the guarantees hold."""
     counts = outcome.counts
     ended = counts["lost_with_program"]
-    removed = f"; {ended:,} calls ended with a program that the scenario removed" if ended else ""
+    removed = f"; {ended:,} calls ended because the scenario removed one of their programs" if ended else ""
     if broken := outcome.broken:
         what = ", ".join(f"{count:,} {BROKEN[name]}" for name, count in broken.items())
-        return f"[bold red]Broken[/bold red]: of the calls, {what}{removed}."
+        return f"[bold red]Guarantees broken[/bold red]: {what}{removed}."
     if not counts["pending"]:
-        end = "every call has ended"
+        end = "all calls have completed"
     elif outcome.finished:
-        end = f"{counts['pending']:,} calls wait for a program to answer"
+        end = f"{counts['pending']:,} calls are waiting for a program to answer"
     else:
-        end = f"{counts['pending']:,} calls are still under way"
-    return f"[bold green]Holds[/bold green]: nothing came twice, nothing out of order; {end}{removed}."
+        end = f"{counts['pending']:,} calls are still in progress"
+    return f"[bold green]Guarantees hold[/bold green]: no duplicates, nothing out of order; {end}{removed}."
 
 
 def size(count: float) -> str:

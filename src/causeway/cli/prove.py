@@ -20,12 +20,10 @@ from causeway.protocols.command_options import CommandOption, FileOption
 def _command(
     lake: Annotated[str, typer.Argument(help="Folder or URI of a lake.", show_default=False)],
     height: Annotated[
-        int | None, typer.Option(help="A committed height; without it the last.", show_default=False)
+        int | None, typer.Option(help="A committed height; default: the last.", show_default=False)
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the proof here.", show_default=False)] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print the proof, one JSON object, and nothing else.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print only the proof, as one JSON object.")] = False,
     **given: Any,
 ) -> int:
     from causeway.network.opened import open_lake
@@ -35,7 +33,7 @@ def _command(
     places = [path for path in (out, *files.values()) if path is not None]
     if len(set(places)) < len(places):
         flags = ", ".join(("--out", *(option.flag for option in files)))
-        raise InvalidInput(f"{flags}: name a file of its own for each")
+        raise InvalidInput(f"{flags}: give each a different file")
     with waiting("Reading"):
         opened = open_lake(lake)
         prover = prover_of(opened)
@@ -53,7 +51,7 @@ def _command(
     for line in proved.lines:
         console.print(Text(line), soft_wrap=True)
     if out is None:
-        console.print("Nothing is kept: --out FILE writes the proof, --json prints it.")
+        console.print("The proof was not written: --out FILE writes it, --json prints it.")
     else:
         trusted = [f" {option.verified_by} {path}" for option, path in files.items() if option.verified_by and path]
         console.print(Text(f"Next: causeway verify {readable(str(out))}{readable(''.join(trusted))}"), soft_wrap=True)

@@ -31,21 +31,21 @@ def _command(
     a: Annotated[str, typer.Argument(help="Address of one served lake, as http://HOST:PORT.", show_default=False)],
     b: Annotated[str, typer.Argument(help="Address of the other.", show_default=False)],
     name: Annotated[str, typer.Option(help="Name or number of the fee account.")] = "relay",
-    to: Annotated[str, typer.Option(help="Bring what goes to: both, a, b.")] = "both",
+    to: Annotated[str, typer.Option(help="Carry messages to: both, a, b.")] = "both",
     connection: Annotated[
         list[str] | None,
-        typer.Option(metavar="CHAIN/REMOTE", help="Only this connection; may be repeated.", show_default=False),
+        typer.Option(metavar="CHAIN/COUNTERPARTY", help="Only this connection; may be repeated.", show_default=False),
     ] = None,
-    poll: Annotated[float, typer.Option(min=0.01, max=3600, help="Seconds between two looks.")] = 0.5,
-    once: Annotated[bool, typer.Option("--once", help="End when there is nothing left to bring.")] = False,
+    poll: Annotated[float, typer.Option(min=0.01, max=3600, help="Seconds between two polls.")] = 0.5,
+    once: Annotated[bool, typer.Option("--once", help="Exit when there is nothing left to carry.")] = False,
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="Serve metrics for Prometheus here.", show_default=False)
     ] = None,
     fault: Annotated[
-        str, typer.Option(metavar="loss=P,delay=N,duplicate=P", help="Lose, delay, double own transactions.")
+        str, typer.Option(metavar="loss=P,delay=N,duplicate=P", help="Lose, delay or duplicate own transactions.")
     ] = "",
-    seed: Annotated[int, typer.Option(min=0, help="What the faults are drawn from.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a pass that did something.")] = False,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the faults.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per pass that did something.")] = False,
     **options: Any,
 ) -> int:
     from causeway.service.faults import FaultSettings

@@ -1,4 +1,4 @@
-"""``causeway run``: run a scenario, and say what became of its messages."""
+"""``causeway run``: run a scenario and report the outcome of its calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Seen = TypeVar("Seen")
 Lake = Annotated[
     str | None,
     typer.Option(
-        "--lake", metavar="DIR", help="Folder or URI for the tables; without it a temporary one.", show_default=False
+        "--lake", metavar="DIR", help="Folder or URI for the tables; default: a temporary one.", show_default=False
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a summary.")]
@@ -35,7 +35,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instea
 def command(
     scenario: Annotated[Path, typer.Argument(help="Scenario file (TOML).", show_default=False)],
     lake: Lake = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run that the lake holds.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run in the lake.")] = False,
     protocol: Annotated[str | None, typer.Option(help="Messaging protocol.", show_default=False)] = None,
     master: Annotated[
         str | None, typer.Option(help="Spark master, such as 'local[2]' or spark://host:7077.", show_default=False)
@@ -44,21 +44,21 @@ def command(
         str | None, typer.Option(metavar="FILE", help="Recorded traffic to run.", show_default=False)
     ] = None,
     executor: Annotated[
-        str | None, typer.Option(metavar="NAME", help="spark, or in_process for a small network.", show_default=False)
+        str | None, typer.Option(metavar="NAME", help="spark, or in_process for small networks.", show_default=False)
     ] = None,
-    partitions: Annotated[int | None, typer.Option(help="Tasks a tick is cut into.", show_default=False)] = None,
-    ticks: Annotated[int | None, typer.Option(help="Ticks to run at most.", show_default=False)] = None,
+    partitions: Annotated[int | None, typer.Option(help="Tasks per tick.", show_default=False)] = None,
+    ticks: Annotated[int | None, typer.Option(help="Most ticks to run.", show_default=False)] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option(
-            "--set", metavar="KEY=VALUE", help="Any other key of the scenario; may be repeated.", show_default=False
+            "--set", metavar="KEY=VALUE", help="Override any key of the scenario; may be repeated.", show_default=False
         ),
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Run a scenario, and say what became of its messages.
+    """Run a scenario and report the outcome of its calls.
 
-    Options replace keys of the scenario file. The counts are a Spark query over the ledger in the lake.
+    Options override keys of the scenario file. The counts come from a Spark query over the ledger in the lake.
 
     [bold]Example[/bold]: causeway run examples/generated.toml --lake my-lake --set network.seed=3
     """
@@ -92,7 +92,7 @@ def execute(
     *,
     resume: bool = False,
 ) -> tuple[Outcome, Seen]:
-    """Run a scenario with a progress bar; return what came of it, and what ``look`` sees in the network then.
+    """Run a scenario with a progress bar; return its outcome, and what ``look`` returns for the network at the end.
 
     Raises ``Interrupted`` and ``InvalidInput``.
     """
@@ -109,7 +109,7 @@ def execute(
                 ready = time.perf_counter()
                 _run(network, watch, interrupts)
                 ran = time.perf_counter()
-                with waiting("Counting what became of the messages"):
+                with waiting("Counting"):
                     summary = network.summary()
                     root = network.tables.root()
                     times = {"setup": ready - started, "run": ran - ready, "summary": time.perf_counter() - ran}
@@ -117,10 +117,10 @@ def execute(
                 memory.sample()
                 return outcome_of(network, str(scenario), lake, watch, summary, root, times, memory.peak_bytes), seen
         except (KeyboardInterrupt, Exception) as error:
-            # Who interrupts a call to Java gets whatever error the call ends with.
+            # An interrupted call to Java ends with an error of any kind.
             if not interrupts.asked:
                 raise
-            raise shell.Interrupted(_how_to_go_on(reached, lake)) from error
+            raise shell.Interrupted(_how_to_continue(reached, lake)) from error
 
 
 def _run(network: Network, watch: Watch, interrupts: Interrupts) -> None:
@@ -139,17 +139,17 @@ def _open(scenario: Path, overrides: dict[str, str], lake: str | None, resume: b
     from causeway.network.network import Network
 
     if resume and lake is None and "network.lake" not in overrides:
-        raise InvalidInput("--resume: needs the lake to go on with, as --lake DIR")
+        raise InvalidInput("--resume: needs the lake to continue, as --lake DIR")
     return Network.from_scenario(scenario, overrides, lake=lake, resume=resume)
 
 
-def _how_to_go_on(network: Network | None, lake: str | None) -> str:
+def _how_to_continue(network: Network | None, lake: str | None) -> str:
     if network is None:
         return "stopped before the first tick"
     where = f"stopped at height {network.height}, tick {network.tick}"
     if lake is None and network.scenario.network.lake is None:
-        return f"{where}; the lake was temporary, name one with --lake to be able to resume"
-    return f"{where}; go on with the same command and --resume"
+        return f"{where}; the lake was temporary; use --lake to be able to resume"
+    return f"{where}; continue with the same command and --resume"
 
 
 def setting(text: str) -> tuple[str, str]:

@@ -19,32 +19,32 @@ if TYPE_CHECKING:
 
 
 def command(
-    lake: Annotated[str, typer.Argument(help="Folder or URI of the lake; made when absent.", show_default=False)],
+    lake: Annotated[str, typer.Argument(help="Folder or URI of the lake; created if absent.", show_default=False)],
     scenario: Annotated[
         Path | None,
-        typer.Option(help="Scenario file (TOML); a lake that exists knows its own.", show_default=False),
+        typer.Option(help="Scenario file (TOML); an existing lake has its own.", show_default=False),
     ] = None,
-    host: Annotated[str, typer.Option(help="Address to listen at.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen at; 0: one that is free.")] = 8420,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free port.")] = 8420,
     block_seconds: Annotated[
-        float, typer.Option(min=0, max=86_400, help="Seconds from block to block; 0: only on demand.")
+        float, typer.Option(min=0, max=86_400, help="Seconds between blocks; 0: only on demand.")
     ] = 1.0,
-    on_demand: Annotated[bool, typer.Option("--on-demand", help="Make a block as soon as one has work.")] = False,
+    on_demand: Annotated[bool, typer.Option("--on-demand", help="Make a block as soon as there is work.")] = False,
     drop_redundant: Annotated[
-        bool, typer.Option("--drop-redundant", help="Take no transaction in which nothing is left to do.")
+        bool, typer.Option("--drop-redundant", help="Refuse transactions that would have no effect.")
     ] = False,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A key of the scenario; may be repeated.", show_default=False),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a block, after one of the address.")
+        bool, typer.Option("--json", help="Print one JSON object with the address, then one per block.")
     ] = False,
 ) -> int:
     """Serve a lake over HTTP, and make its blocks.
 
-    It answers what relay processes and others ask: headers, queues, proofs, accounts, metrics (/metrics). Stop it with
-    Ctrl-C or SIGTERM; what is committed stays, and the same command goes on.
+    Relay processes and others can query headers, queues, proofs, accounts and metrics (/metrics). Stop it with Ctrl-C
+    or SIGTERM; committed heights are kept, and the same command continues.
 
     [bold]Example[/bold]: causeway serve left-lake --scenario examples/relay_left.toml --port 8421
     """
@@ -99,9 +99,9 @@ def _scenario(lake: str, path: Path | None, overrides: dict[str, str]) -> Scenar
     if path is not None:
         return load_scenario(path, overrides)
     if len(overrides) > 1:
-        raise InvalidInput("--set: changes keys of a scenario file; name it with --scenario")
+        raise InvalidInput("--set: changes keys of a scenario file; give one with --scenario")
     content = Lake.at(lake).about()["scenario"]
     if content["traffic"].get("source") == "recorded":
-        raise InvalidInput("--scenario: missing; the lake does not keep where its recorded traffic is")
+        raise InvalidInput("--scenario: missing; the lake does not say where its recorded traffic is")
     content["network"]["executor"] = "in_process"
     return Scenario(lake, validated(ScenarioDocument, content, f"{lake}/lake.json"))

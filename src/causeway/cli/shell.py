@@ -31,7 +31,7 @@ _PLACE_IS_BAD = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENO
 
 
 class Interrupted(Exception):
-    """The user stopped a command; the message says what is left and how to go on."""
+    """The user stopped a command; the message says what was done and how to continue."""
 
 
 def execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]], name: str) -> int:
@@ -41,7 +41,7 @@ def execute(arguments: Sequence[str], build: Callable[[], Callable[..., object]]
     user typed to start it.
     """
     if not debugging():
-        logging.disable(logging.CRITICAL)  # Spark's and its bridge's: what matters comes as an error
+        logging.disable(logging.CRITICAL)  # Spark's and its bridge's: what matters is raised as an error
     try:
         code = _execute(arguments, build, name)
         sys.stdout.flush()
@@ -76,7 +76,7 @@ def _misused(error: Exception, name: str) -> int:
     if type(error).__name__ == "NoArgsIsHelpError":
         print(getattr(error, "message", text), file=sys.stderr)
         return BAD_INPUT
-    tell(f"{text.rstrip('.')} ({command} --help lists what there is)")
+    tell(f"{text.rstrip('.')} (see {command} --help)")
     return BAD_INPUT
 
 
@@ -94,7 +94,7 @@ def _failed(error: Exception) -> int:
 
 
 def debugging() -> bool:
-    """Return whether the user wants to see what went on behind an error."""
+    """Return whether the user wants to see the trace of an error."""
     return os.environ.get(DEBUG, "") not in ("", "0")
 
 
@@ -105,12 +105,12 @@ def tell(text: str) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the first line of an error's text that says something, cut to a readable length."""
+    """Return the first non-empty line of an error's text, cut to a readable length."""
     lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else "no further text")[:500]
 
 
 def _forget_output() -> None:
-    """Let nothing complain at exit that nobody reads our output."""
+    """Prevent errors at exit because the output was closed."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

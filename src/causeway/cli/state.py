@@ -40,9 +40,7 @@ def command(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(
-            min=0, help=f"Rows to print at most; without it {SHOWN} for people, all as JSON.", show_default=False
-        ),
+        typer.Option(min=0, help=f"Most rows to print; default: {SHOWN}, or all with --json.", show_default=False),
     ] = None,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array of rows.")] = False,
@@ -64,10 +62,11 @@ def command(
         tables = LakeTables(open_session(master), place)
     with waiting("Reading"):
         if table is None:
-            rows, title = overview(tables, height, chain), "rows by state table"
+            rows, title = overview(tables, height, chain), "rows per state table"
         else:
-            found = _rows(tables.state(table, height, chain), _limit(limit, as_json))
-            rows = with_names(place, tables.state_tables()[table], found)
+            found = tables.state(table, height, chain)
+            declared = tables.state_tables()[table]
+            rows = with_names(place, declared, _rows(found, declared.order, _limit(limit, as_json)))
             title = table
     if as_json:
         rows = rows if limit is None else rows[:limit]
@@ -112,14 +111,9 @@ def overview(tables: LakeTables, height: int | None, chain: str | None) -> list[
     return [{"table": name, "rows": found.get(name, 0)} for name in names]
 
 
-ORDER = ("chain", "remote", "substream", "program", "receiver", "sender", "first", "second", "index", "height")
-"""Columns that rows are sorted by, where they have them."""
-
-
-def _rows(found: DataFrame, limit: int | None) -> list[dict[str, Any]]:
-    """Return the first rows, in the order of the columns that name them."""
-    keys = [name for name in ORDER if name in found.columns]
-    ordered = found.orderBy(*keys) if keys else found
+def _rows(found: DataFrame, order: Sequence[str], limit: int | None) -> list[dict[str, Any]]:
+    """Return the first rows, in the table's order."""
+    ordered = found.orderBy(*order)
     if limit is not None:
         ordered = ordered.limit(limit + 1)
     return [row.asDict() for row in ordered.collect()]
@@ -189,4 +183,4 @@ def _print(console: Console, rows: Sequence[Mapping[str, Any]], limit: int | Non
         table.add_row(*map(escape, row.values()))
     console.print(table)
     if len(rows) > len(kept):
-        console.print(f"  ... and more; --limit N prints more than {limit}, --json all of them")
+        console.print(f"  ... and more: --limit N prints more than {limit}, --json all of them")

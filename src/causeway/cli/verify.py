@@ -1,4 +1,4 @@
-"""``causeway verify``: whether a proof from another system shows what it claims."""
+"""``causeway verify``: check whether a proof from another system proves what it claims."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def command(
         str | None,
         typer.Option(
             metavar="FILE",
-            help="What is trusted: a root, key or header (JSON, DER, PEM, hexadecimal digits), or ic-mainnet. "
-            "Without it, what the proof's own file names.",
+            help="What to trust: a root, key or header (JSON, DER, PEM, hexadecimal digits), or ic-mainnet. "
+            "Default: what the proof's own file names.",
             show_default=False,
         ),
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Kind of proof, where the file does not say it.", show_default=False),
+        typer.Option(metavar="KIND", help="Kind of proof, if the file does not say.", show_default=False),
     ] = None,
     spec: Annotated[
         str | None,
@@ -50,7 +50,7 @@ def command(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a text.")] = False,
 ) -> int:
-    """Say whether a proof is true, or name why it is not.
+    """Check whether a proof is true; if it is not, name the reason.
 
     docs/how-to/verify-a-proof.md describes the kinds of proofs and their JSON form.
 
@@ -72,7 +72,7 @@ def command(
 
 
 def show(name: str, verdict: Verdict, explain: bool) -> None:
-    """Print what came of a proof, for a person."""
+    """Print the verdict on a proof for a person."""
     console = results()
     head = Text(f"{readable(name)}: ")
     if verdict.error is None:
@@ -95,5 +95,5 @@ def _reason(error: Exception) -> str:
 
 def _origin(verdict: Verdict) -> str:
     if verdict.named_by_document:
-        return ", that the file itself names: give one that you trust with --trust"
+        return ", named by the file itself: use --trust to give one that you trust"
     return " (--trust)"

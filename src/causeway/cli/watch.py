@@ -1,4 +1,4 @@
-"""What a person sees while a network runs: a bar on a terminal, nothing in a pipe."""
+"""Progress of a running network: a bar on a terminal, nothing in a pipe."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rich.text import Text
 from causeway.pipeline.lake import Manifest
 
 PIPE_WIDTH = 200
-"""Columns of a table that goes into a pipe or a file."""
+"""Width of a table that is written to a pipe or a file."""
 
 SPAN_SECONDS = 5.0
-"""The rate shown is that of the last seconds."""
+"""The rate shown is the mean over this time."""
 
 
 def notes() -> Console:
-    """Return the console for what is not a result: standard error."""
+    """Return the console for everything but results: standard error."""
     return Console(stderr=True, highlight=False)
 
 
@@ -42,9 +42,9 @@ def waiting(text: str) -> Iterator[None]:
 
 
 class Watch:
-    """Shows the ticks of a run as they are committed, and counts the messages they routed.
+    """Shows the ticks of a run as they are committed, and counts the messages that they routed.
 
-    ``end``: the tick after the last that brings traffic, where known. ``title``: what runs.
+    ``end``: the tick after the last one with traffic, if known. ``title``: what is running.
     """
 
     def __init__(self, title: str, first: int, end: int | None) -> None:
@@ -78,13 +78,13 @@ class Watch:
     def __call__(self, manifest: Manifest) -> None:
         """Take notice of a committed height."""
         self.heights += 1
-        self.messages += manifest.rows.get("transfers", 0)
+        self.messages += manifest.rows.get("outbound", 0)
         now = time.monotonic()
         self._past.append((now, self.messages))
         while len(self._past) > 2 and now - self._past[0][0] > SPAN_SECONDS:
             self._past.pop(0)
         seconds, moved = now - self._past[0][0], self.messages - self._past[0][1]
-        rate = f"{moved / seconds:,.0f} a second" if seconds > 0 else ""
+        rate = f"{moved / seconds:,.0f} per second" if seconds > 0 else ""
         done = manifest.tick + 1 - self._first
         if self._end is not None:
             done = min(done, self._end - self._first)
@@ -94,7 +94,7 @@ class Watch:
 
 
 class _Count(ProgressColumn):
-    """A tick, and the last one where it is known."""
+    """The current tick, and the last one if it is known."""
 
     def __init__(self, count: str, of: str) -> None:
         super().__init__()
@@ -105,4 +105,4 @@ class _Count(ProgressColumn):
         tick = task.fields[self._count]
         if last is None:
             return Text(f"tick {tick:,}")
-        return Text(f"tick {tick:,} of {last - 1:,}" if tick < last else f"tick {tick:,}, last answers")
+        return Text(f"tick {tick:,} of {last - 1:,}" if tick < last else f"tick {tick:,}, waiting for the last answers")

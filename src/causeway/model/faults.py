@@ -1,69 +1,77 @@
-"""What goes wrong on purpose in a network: the faults of a scenario, by tick and chain."""
+"""What goes wrong on purpose in a network: the faults of a scenario as one table."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 
-FORGED_SCHEMA = pa.schema(
-    [
-        pa.field("tick", pa.uint64(), nullable=False),
-        pa.field("chain", pa.uint64(), nullable=False),
-        pa.field("sender", pa.uint64(), nullable=False),
-        pa.field("receiver", pa.uint64(), nullable=False),
-        pa.field("payload", pa.binary(), nullable=False),
-    ]
-)
-"""A byzantine chain puts a message into its outbound queue whose sender it does not own."""
-
-CARRIER_SCHEMA = pa.schema(
+FAULTS_SCHEMA = pa.schema(
     [
         pa.field("kind", pa.string(), nullable=False),
         pa.field("source", pa.uint64()),
         pa.field("destination", pa.uint64()),
         pa.field("from", pa.uint64(), nullable=False),
         pa.field("until", pa.uint64(), nullable=False),
-        pa.field("relayer", pa.string()),
+        pa.field("args", pa.string(), nullable=False),
     ]
 )
-"""What carriers do to the messages from ``source`` to ``destination`` (null: any) in the ticks ``from`` to ``until``,
-both included: ``drop`` (nothing is offered), ``replay`` (old messages are offered again), ``gap`` (the offer starts
-one too high), ``tamper`` (the offer's root, or its proof, is altered); under ``ibc`` also ``stale`` (proofs are for a
-header of the height before), ``foreign`` (proofs are another chain's). ``relayer``: who does it (null: all)."""
+"""One row a fault. ``kind``: what goes wrong, of those that the protocol declares. ``source``: number of the chain that
+it is about, or of the one whose messages it is about (null: any); ``destination``: of the one they go to (null: any).
+``from``, ``until``: the ticks in which it acts, both included. ``args``: a JSON object of what else the kind needs."""
 
-FORKS_SCHEMA = pa.schema(
-    [pa.field("chain", pa.uint64(), nullable=False), pa.field("tick", pa.uint64(), nullable=False)]
-)
-"""The validators of a chain sign a second header for its height before ``tick``, and it is shown to all others."""
+FOR_EVER = 2**63
+"""A fault whose last tick is at or past this has no end."""
 
-DISCONNECTS_SCHEMA = pa.schema(
-    [
-        pa.field("chain", pa.uint64(), nullable=False),
-        pa.field("remote", pa.uint64(), nullable=False),
-        pa.field("tick", pa.uint64(), nullable=False),
-    ]
-)
-"""``chain`` ends its connection with ``remote`` at ``tick``: it sends a final packet."""
 
-HALTS_SCHEMA = pa.schema(
-    [
-        pa.field("chain", pa.uint64(), nullable=False),
-        pa.field("from", pa.uint64(), nullable=False),
-        pa.field("until", pa.uint64(), nullable=False),
-    ]
-)
-"""A chain runs no rounds in the ticks ``from`` to ``until``, both included."""
+@dataclass(frozen=True)
+class Fault:
+    """One fault, as in ``FAULTS_SCHEMA``."""
+
+    kind: str
+    source: int | None = None
+    destination: int | None = None
+    first: int = 0
+    last: int = FOR_EVER
+    args: Mapping[str, Any] = field(default_factory=dict)
+
+    def acts(self, tick: int) -> bool:
+        """Return whether it acts at ``tick``."""
+        return self.first <= tick <= self.last
 
 
 @dataclass(frozen=True)
 class Faults:
-    """All faults of a scenario, chains as numbers. ``skip``: the probability that a destination takes nothing from one
-    source at one tick (a slow block maker)."""
+    """All faults of a scenario, in its order, chains as numbers. ``skip``: the probability that a destination takes
+    nothing from one source at one tick (a slow carrier)."""
 
-    forged: pa.Table = field(default_factory=FORGED_SCHEMA.empty_table)
-    carriers: pa.Table = field(default_factory=CARRIER_SCHEMA.empty_table)
-    halts: pa.Table = field(default_factory=HALTS_SCHEMA.empty_table)
-    forks: pa.Table = field(default_factory=FORKS_SCHEMA.empty_table)
+    table: pa.Table = field(default_factory=FAULTS_SCHEMA.empty_table)
     skip: float = 0.0
-    disconnects: pa.Table = field(default_factory=DISCONNECTS_SCHEMA.empty_table)
+
+    @classmethod
+    def of(cls, *faults: Fault, skip: float = 0.0) -> Faults:
+        """Return the faults as a table."""
+        rows = [
+            {
+                "kind": fault.kind,
+                "source": fault.source,
+                "destination": fault.destination,
+                "from": fault.first,
+                "until": fault.last,
+                "args": json.dumps(dict(fault.args), sort_keys=True),
+            }
+            for fault in faults
+        ]
+        return cls(pa.Table.from_pylist(rows, schema=FAULTS_SCHEMA), skip)
+
+    @cached_property
+    def rows(self) -> list[Fault]:
+        """Return the faults one by one."""
+        return [
+            Fault(row["kind"], row["source"], row["destination"], row["from"], row["until"], json.loads(row["args"]))
+            for row in self.table.to_pylist()
+        ]

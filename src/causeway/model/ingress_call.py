@@ -3,7 +3,7 @@
 Layout, all numbers big-endian::
 
     8 bytes   number of the program to call
-    16 bytes  cycles attached to the call
+    16 bytes  amount attached to the call
     1 byte    length of the method's name
     n bytes   the method's name, UTF-8
     rest      the body handed to the method
@@ -52,7 +52,7 @@ def encode_calls(
 ) -> pa.BinaryArray:
     """Return the payloads of calls.
 
-    ``receivers``: n program numbers. ``amount_high``, ``amount_low``: the upper and lower 64 bits of the cycles,
+    ``receivers``: n program numbers. ``amount_high``, ``amount_low``: the upper and lower 64 bits of the amount,
     n numbers or one for all. ``method``: one name for all, or n names (string or dictionary of string). ``bodies``:
     n byte strings.
 

@@ -57,7 +57,8 @@ EVENTS_SCHEMA = pa.schema(
         pa.field("events", pa.uint16(), nullable=False),
         pa.field("kind", pa.uint8(), nullable=False),
         pa.field("via", pa.uint8(), nullable=False),
-        pa.field("remote", pa.uint32(), nullable=False),
+        pa.field("source", pa.uint32(), nullable=False),
+        pa.field("destination", pa.uint32(), nullable=False),
         pa.field("substream", pa.uint64(), nullable=False),
         pa.field("index", pa.uint64(), nullable=False),
         pa.field("sender", pa.uint64(), nullable=False),
@@ -68,25 +69,26 @@ EVENTS_SCHEMA = pa.schema(
         pa.field("reason", pa.dictionary(pa.int32(), pa.string()), nullable=False),
     ]
 )
-"""``chain``: where it happened. ``events``: a set of ``Event``. ``remote``: the other end of the lane (``NO_CHAIN``:
-no lane); ``substream`` and ``index``: the place in the lane. ``sender``, ``receiver``, ``callback``: the message's
-identity with ``kind``. Ingress that was refused has its place in the chain's payload of that tick, from 1, as both
-``index`` and ``callback``. ``queue_index``: the place in the queue named by the event (input queue for received and
-executed, output queue for sent). ``code``: the reject code or 0. ``reason``: the stable name of a reason, cause or
-error, or empty."""
+"""``chain``: where it happened. ``events``: a set of ``Event``. ``source``, ``destination``: the ends of the lane that
+the message travels in (``NO_CHAIN``: none); ``substream``, ``index``: its position there. ``sender``, ``receiver``,
+``callback``: the message's identity with ``kind``. Ingress that was refused has its position in the chain's payload of
+that tick, from 1, as both ``index`` and ``callback``. ``queue_index``: the position in the queue named by the event
+(input queue for received and executed, output queue for sent). ``code``: the reject code or 0. ``reason``: the stable
+name of a reason, cause or error, or empty."""
 
 COLLECTED_SCHEMA = pa.schema(
     [
         pa.field("chain", pa.uint32(), nullable=False),
-        pa.field("remote", pa.uint32(), nullable=False),
+        pa.field("source", pa.uint32(), nullable=False),
+        pa.field("destination", pa.uint32(), nullable=False),
         pa.field("substream", pa.uint64(), nullable=False),
         pa.field("what", pa.uint8(), nullable=False),
         pa.field("begin", pa.uint64(), nullable=False),
         pa.field("end", pa.uint64(), nullable=False),
     ]
 )
-"""One row a collected run of indices: ``what`` 0 = our messages to ``remote`` (acknowledged and collected), 1 = our
-signals about messages of ``remote``; indices ``begin`` to ``end`` - 1."""
+"""One row a run of indices that ``chain`` collected: ``what`` 0 = messages of a lane (acknowledged and removed from it,
+by their source), 1 = signals about messages of a lane (by their destination); indices ``begin`` to ``end`` - 1."""
 
 COLLECTED_MESSAGES = 0
 COLLECTED_SIGNALS = 1

@@ -1,247 +1,269 @@
 """The queue algebra: numbered queues as columns (IC reference 2.3; the other protocols' queues are the same algebra).
 
-A queue has a rolling ``next_index`` and elements under indices below it. The map form holds many queues, one for each
-pair of 64-bit identifiers (sender and receiver of an input queue, chain and remote of a lane, ...); the plain form is
-the map form with one key. ``push``, ``delete``, ``clear``, ``advance`` and ``slice`` take and give whole columns.
+A queue is a partial map from indices to elements, with a rolling ``next_index`` above all of them. ``Queues`` holds
+many of them, each named by key columns (sender and receiver of an input queue, source and destination of a lane, ...).
+``push``, ``delete``, ``clear``, ``advance`` and ``slice`` take and give whole columns; so do ``extend``, ``trim`` and
+``forget`` for queues whose tail, head or segments move apart from their elements.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from causeway.model.errors import IndexOverflow, NotInQueue
 from causeway.model.frame import Frame, concat
-from causeway.model.index import MAX_INDEX
-from causeway.model.order import U64, Rows, groups_of, pair_codes, positions_in, stable_order
+from causeway.model.joins import codes, lookup
+from causeway.model.order import U64, Rows, groups_of, positions_in, stable_order
 
-PLAIN_KEY = np.zeros(1, dtype=np.uint64)
+MAX_INDEX = 2**64 - 1
+"""The largest index of a queue."""
 
 
 @dataclass(frozen=True)
-class Counters:
-    """The rolling indices of many queues: ``(first, second) -> next_index``, ascending by key, keys unique.
+class Queues:
+    """Many queues.
 
-    ``base`` is the index of the first element of a new queue (``index_base``, IC reference D-1).
+    ``keys``: the columns that name a queue. ``counters``: one row a queue, ascending by ``keys``: the keys,
+    ``next_index`` (the tail: the index of the next element), where the queues have a head ``begin`` (its index), and
+    whatever else a protocol counts for a queue. ``elements``: what is in the queues, one row an element: the keys,
+    ``index`` and whatever elements carry, ascending by keys and index. ``segments``: for queues whose elements lie
+    elsewhere, runs of them: the keys, ``first``, ``count`` and whatever tells where they lie, ascending by keys and
+    first. ``base``: the index of the first element of a new queue (``index_base``, IC reference D-1); ``indices``: the
+    counters that are indices, which a new queue has at the base. ``limit``: the greatest that a tail may be.
+
+    Invariants: every index is at or above its queue's ``begin`` and below its ``next_index``; (keys, index) is unique.
     """
 
-    first: U64
-    second: U64
-    next_index: U64
-    base: int
+    keys: tuple[str, ...]
+    counters: Frame
+    elements: Frame
+    segments: Frame | None = None
+    base: int = 1
+    indices: tuple[str, ...] = ("begin", "next_index")
+    limit: int = MAX_INDEX
 
-    @classmethod
-    def empty(cls, base: int) -> Counters:
-        """Return counters of no queue."""
-        none = np.empty(0, dtype=np.uint64)
-        return cls(none, none, none, base)
+    def positions(self, asked: Frame) -> Rows:
+        """Return the row of each queue asked for (by the key columns) in ``counters``, -1 where there is none yet."""
+        return lookup(self.counters, asked, self.keys)
 
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def of(self, first: U64, second: U64) -> U64:
-        """Return ``next_index`` of each queue asked for; ``base`` where there is none yet."""
-        own, asked = pair_codes((self.first, self.second), (first, second))
-        positions = positions_in(own, asked)
-        found = np.full(len(first), self.base, dtype=np.uint64)
-        found[positions >= 0] = self.next_index[positions[positions >= 0]]
+    def count_of(self, name: str, asked: Frame) -> U64:
+        """Return a counter of each queue asked for; the base where there is none yet."""
+        rows = self.positions(asked)
+        found: U64 = np.full(len(asked), self.base, dtype=np.uint64)
+        found[rows >= 0] = self.counters[name][rows[rows >= 0]]
         return found
 
-    def push(self, first: U64, second: U64) -> tuple[U64, Counters]:
-        """Give the next index of its queue to every row, rows of one queue in row order.
+    def ensure(self, asked: Frame) -> Queues:
+        """Return the queues with a new, empty one for each asked for (any number of times) that is not there yet.
 
-        Returns the index of every row and the advanced counters; raises ``IndexOverflow`` when a queue would pass
-        2**64 - 1.
+        Counters of a new queue that are ``indices`` are the base, the others 0.
         """
-        if len(first) == 0:
-            return np.empty(0, dtype=np.uint64), self
-        if bool(((first[1:] > first[:-1]) | ((first[1:] == first[:-1]) & (second[1:] >= second[:-1]))).all()):
-            return self.push_grouped(first, second)
-        order = stable_order(first, second)
-        grouped, counters = self.push_grouped(first[order], second[order])
-        indices = np.empty(len(first), dtype=np.uint64)
-        indices[order] = grouped
-        return indices, counters
+        if len(asked) == 0:
+            return self
+        own, wanted = codes(self.keys, self.counters, asked)
+        missing = np.flatnonzero(positions_in(own, wanted) < 0)
+        if len(missing) == 0:
+            return self
+        new, first = np.unique(wanted[missing], return_index=True)
+        return self._with_new(asked.select(self.keys).take(missing[first]), np.searchsorted(own, new))
 
-    def push_grouped(self, first: U64, second: U64) -> tuple[U64, Counters]:
-        """As ``push`` for rows of which those of one queue are neighbours, in whatever order the queues come."""
-        if len(first) == 0:
+    def _with_new(self, added: Frame, places: npt.NDArray[np.intp], **given: Any) -> Queues:
+        columns: dict[str, Any] = {}
+        for name in self.counters.names:
+            column = self.counters[name]
+            start = self.base if name in self.indices else 0
+            values = added[name] if name in added else given.get(name, np.full(len(added), start, dtype=column.dtype))
+            columns[name] = np.insert(column, places, values.astype(column.dtype, copy=False))
+        return replace(self, counters=Frame(columns))
+
+    def number(self, values: Frame) -> tuple[U64, Queues]:
+        """Give the next index of its queue to every row of ``values``, rows of one queue in row order.
+
+        Returns the indices and the queues with advanced tails; raises ``IndexOverflow`` when a tail would pass
+        ``limit``.
+        """
+        if len(values) == 0:
             return np.empty(0, dtype=np.uint64), self
-        own, codes = pair_codes((self.first, self.second), (first, second))
-        groups = groups_of(codes)
-        keys = codes[groups.starts]
+        (code,) = codes(self.keys, values)
+        if bool((code[1:] >= code[:-1]).all()):
+            return self.number_grouped(values)
+        order = stable_order(code)
+        grouped, queues = self.number_grouped(values.select(self.keys).take(order))
+        indices = np.empty(len(values), dtype=np.uint64)
+        indices[order] = grouped
+        return indices, queues
+
+    def number_grouped(self, values: Frame) -> tuple[U64, Queues]:
+        """As ``number``, for rows of which those of one queue are neighbours, in whatever order the queues come."""
+        if len(values) == 0:
+            return np.empty(0, dtype=np.uint64), self
+        groups = groups_of(*(values[key] for key in self.keys))
+        own, keys = codes(self.keys, self.counters, values.select(self.keys).take(groups.starts))
         counts = groups.counts.astype(np.uint64)
-        positions = positions_in(own, keys)
-        known = positions >= 0
+        rows = positions_in(own, keys)
+        known = rows >= 0
         begin = np.full(len(groups), self.base, dtype=np.uint64)
-        begin[known] = self.next_index[positions[known]]
-        if bool((begin > np.uint64(MAX_INDEX) - counts).any()):
-            row = int(groups.starts[int(np.argmax(begin > np.uint64(MAX_INDEX) - counts))])
-            raise IndexOverflow(f"queue ({first[row]}, {second[row]}) would pass index {MAX_INDEX}")
+        begin[known] = self.counters["next_index"][rows[known]]
+        full = begin > np.uint64(self.limit) - counts
+        if bool(full.any()):
+            row = int(groups.starts[int(np.argmax(full))])
+            named = ", ".join(str(values[key][row]) for key in self.keys)
+            raise IndexOverflow(f"queue ({named}) would pass index {self.limit}")
         indices = groups.spread(begin) + groups.ranks().astype(np.uint64)
-        next_index = self.next_index.copy()
-        next_index[positions[known]] += counts[known]
+        next_index = self.counters["next_index"].copy()
+        next_index[rows[known]] += counts[known]
+        queues = self.with_counters(next_index=next_index)
         if bool(known.all()):
-            return indices, replace(self, next_index=next_index)
+            return indices, queues
         new = np.flatnonzero(~known)
         new = new[np.argsort(keys[new], kind="stable")]
-        places = np.searchsorted(own, keys[new])
-        return indices, Counters(
-            np.insert(self.first, places, first[groups.starts[new]]),
-            np.insert(self.second, places, second[groups.starts[new]]),
-            np.insert(next_index, places, begin[new] + counts[new]),
-            self.base,
-        )
+        added = values.select(self.keys).take(groups.starts[new])
+        return indices, queues._with_new(added, np.searchsorted(own, keys[new]), next_index=begin[new] + counts[new])
 
-    def advance(self, first: U64, second: U64, to: U64) -> Counters:
-        """Return the counters with ``next_index <- max(next_index, to)`` for each named queue (each at most once)."""
-        own, asked = pair_codes((self.first, self.second), (first, second))
-        positions = positions_in(own, asked)
-        known = positions >= 0
-        next_index = self.next_index.copy()
-        next_index[positions[known]] = np.maximum(next_index[positions[known]], to[known])
-        new = np.flatnonzero(~known)
-        new = new[np.argsort(asked[new], kind="stable")]
-        places = np.searchsorted(own, asked[new])
-        return Counters(
-            np.insert(self.first, places, first[new]),
-            np.insert(self.second, places, second[new]),
-            np.insert(next_index, places, np.maximum(to[new], np.uint64(self.base))),
-            self.base,
-        )
-
-    def select(self, mask: np.ndarray) -> Counters:
-        """Return the counters of the queues where ``mask`` is true."""
-        return Counters(self.first[mask], self.second[mask], self.next_index[mask], self.base)
-
-    def union(self, other: Counters) -> Counters:
-        """Return the counters of both; no queue may be in both."""
-        first = np.concatenate([self.first, other.first])
-        second = np.concatenate([self.second, other.second])
-        order = stable_order(first, second)
-        next_index = np.concatenate([self.next_index, other.next_index])
-        return Counters(first[order], second[order], next_index[order], self.base)
-
-
-@dataclass(frozen=True)
-class QueueMap:
-    """Many queues with their elements.
-
-    ``elements`` is a frame with the key columns ``keys``, the column ``index`` and whatever the elements carry, sorted
-    by key and index. Invariants: every index is below its queue's ``next_index``; (key, index) is unique.
-    """
-
-    counters: Counters
-    elements: Frame
-    keys: tuple[str, str]
-
-    def push(self, values: Frame) -> QueueMap:
+    def push(self, values: Frame) -> Queues:
         """Append ``values`` (the elements' columns without ``index``; row order is the order of pushing)."""
         if len(values) == 0:
             return self
-        first, second = (values[key] for key in self.keys)
-        index, counters = self.counters.push(first, second)
-        return replace(self, counters=counters).merge(values.with_columns(index=index))
+        order = stable_order(*(values[key] for key in self.keys))
+        rows = values if bool((order[1:] > order[:-1]).all()) else values.take(order)
+        index, queues = self.number_grouped(rows)
+        numbered = rows.with_columns(index=index)
+        if len(self.elements) == 0:
+            # They are in their order already.
+            return replace(queues, elements=numbered.select(self.elements.names))
+        return queues.merge(numbered)
 
-    def merge(self, numbered: Frame) -> QueueMap:
-        """Add elements that ``counters`` has numbered already (column ``index``)."""
-        joined = concat([self.elements, numbered.select(self.elements.names)])
-        order = stable_order(joined[self.keys[0]], joined[self.keys[1]], joined["index"])
-        if not bool((order[1:] > order[:-1]).all()):
-            joined = joined.take(order)
-        return replace(self, elements=joined)
+    def merge(self, numbered: Frame) -> Queues:
+        """Add elements that ``number`` has given an ``index``."""
+        if len(numbered) == 0:
+            return self
+        return replace(self, elements=self._ordered(self.elements, numbered, "index"))
+
+    def add_segments(self, added: Frame) -> Queues:
+        """Add segments of elements that ``number`` has given their indices."""
+        assert self.segments is not None
+        return replace(self, segments=self._ordered(self.segments, added, "first")) if len(added) else self
+
+    def _ordered(self, rows: Frame, added: Frame, last: str) -> Frame:
+        joined = concat([rows, added.select(rows.names)])
+        order = stable_order(*(joined[key] for key in self.keys), joined[last])
+        return joined if bool((order[1:] > order[:-1]).all()) else joined.take(order)
 
     def rows_of(self, values: Frame) -> Rows:
-        """Return the row of each (key, index) in ``values``; raise ``NotInQueue`` for one that is absent."""
-        columns = [*self.keys, "index"]
-        if len(values) == 0:
-            return np.empty(0, dtype=np.int64)
-        both = concat([self.elements.select(columns), values.select(columns)])
-        order = stable_order(*(both[name] for name in columns))
-        groups = groups_of(*(both[name][order] for name in columns))
-        # An element precedes the values that name it, because the order is stable and elements come first.
-        leader = groups.spread(order[groups.starts])
-        found = np.empty(len(both), dtype=np.int64)
-        found[order] = leader
-        rows = found[len(self.elements) :]
-        missing = rows >= len(self.elements)
-        if bool(missing.any()):
-            row = int(np.argmax(missing))
-            named = ", ".join(f"{name} {values[name][row]}" for name in columns)
+        """Return the row of the element with each (keys, ``index``) of ``values``; raise ``NotInQueue`` for none."""
+        names = (*self.keys, "index")
+        rows = lookup(self.elements, values, names)
+        if bool((rows < 0).any()):
+            row = int(np.argmax(rows < 0))
+            named = ", ".join(f"{name} {values[name][row]}" for name in names)
             raise NotInQueue(f"no element with {named}")
         return rows
 
-    def delete(self, values: Frame) -> QueueMap:
-        """Remove the elements that ``values`` names by key and index; ``next_index`` stays. Raises ``NotInQueue``."""
+    def delete(self, values: Frame) -> Queues:
+        """Remove the elements that ``values`` names by keys and index; the tails stay. Raises ``NotInQueue``."""
+        if len(values) == 0:
+            return self
         keep = np.ones(len(self.elements), dtype=bool)
         keep[self.rows_of(values)] = False
         return self.keep(keep)
 
-    def keep(self, mask: np.ndarray) -> QueueMap:
-        """Remove the elements where ``mask`` is false."""
-        return replace(self, elements=self.elements.filter(mask))
+    def keep(self, mask: npt.NDArray[np.bool_]) -> Queues:
+        """Remove the elements where ``mask`` is false; the tails stay."""
+        kept = self.elements.filter(mask)
+        return self if kept is self.elements else replace(self, elements=kept)
 
-    def clear(self) -> QueueMap:
-        """Remove all elements of every queue; ``next_index`` stays."""
-        return replace(self, elements=self.elements.slice(0, 0))
+    def without(self, mask: npt.NDArray[np.bool_]) -> Queues:
+        """Forget the queues where ``mask`` over the counters is true, empty ones, their tails too."""
+        kept = self.counters.filter(~mask)
+        return self if kept is self.counters else replace(self, counters=kept)
 
-    def advance(self, first: U64, second: U64, to: U64) -> QueueMap:
-        """Remove the elements below ``to`` of each named queue, and move its ``next_index`` at least up to it."""
-        own, asked = pair_codes(
-            (self.elements[self.keys[0]], self.elements[self.keys[1]]),
-            (first, second),
-        )
-        order = np.argsort(asked, kind="stable")
-        positions = positions_in(asked[order], own)
-        limit = np.zeros(len(own), dtype=np.uint64)
-        limit[positions >= 0] = to[order][positions[positions >= 0]]
-        kept = self.keep(self.elements["index"] >= limit)
-        return replace(kept, counters=self.counters.advance(first, second, to))
+    def clear(self) -> Queues:
+        """Remove all elements of every queue; the tails stay."""
+        return replace(self, elements=self.elements.slice(0, 0)) if len(self.elements) else self
 
-    def slice(self, first: int, second: int, begin: int, end: int) -> Frame:
-        """Return the elements of one queue with ``begin <= index < end``, ascending."""
+    def advance(self, asked: Frame, to: U64) -> Queues:
+        """Remove all below index ``to`` from each queue asked for (each at most once).
+
+        Where there is a head it moves up to ``to``; a tail below it follows. Segments that lie below it as a whole go.
+        """
+        if len(asked) == 0:
+            return self
+        queues = self.ensure(asked)._raised(asked, to, "begin", "next_index")
+        limits = asked.select(self.keys).with_columns(to=to)
+        if len(queues.elements):
+            queues = queues.keep(queues.elements["index"] >= self._limit(queues.elements, limits))
+        if queues.segments is not None and len(queues.segments):
+            ends = queues.segments["first"] + queues.segments["count"]
+            queues = replace(queues, segments=queues.segments.filter(ends > self._limit(queues.segments, limits)))
+        return queues
+
+    def extend(self, asked: Frame, to: U64) -> Queues:
+        """Move the tail of each queue asked for (each at most once) up to ``to``: the elements below it come later."""
+        return self.ensure(asked)._raised(asked, to, "next_index") if len(asked) else self
+
+    def _raised(self, asked: Frame, to: U64, *names: str) -> Queues:
+        rows = self.positions(asked)
+        moved = {}
+        for name in names:
+            if name in self.counters:
+                moved[name] = self.counters[name].copy()
+                moved[name][rows] = np.maximum(moved[name][rows], to)
+        return self.with_counters(**moved)
+
+    def trim(self, asked: Frame) -> Queues:
+        """Move the head of each queue asked for (any number of times) to its first element, to its tail without any."""
+        if len(asked) == 0:
+            return self
+        own, wanted, held = codes(self.keys, self.counters, asked, self.elements)
+        queues = np.unique(wanted)
+        rows, first = positions_in(own, queues), np.searchsorted(held, queues)
+        some = np.searchsorted(held, queues, side="right") > first
+        heads = self.counters["begin"].copy()
+        heads[rows] = self.counters["next_index"][rows]
+        heads[rows[some]] = self.elements["index"][first[some]]
+        return self.with_counters(begin=heads)
+
+    def forget(self, below: U64) -> Queues:
+        """Drop the segments that lie as a whole below an index, one a queue in the order of ``counters``."""
+        segments = self.segments
+        if segments is None or len(segments) == 0:
+            return self
+        kept = segments.filter(segments["first"] + segments["count"] > below[self.positions(segments)])
+        return self if kept is segments else replace(self, segments=kept)
+
+    def _limit(self, rows: Frame, limits: Frame) -> U64:
+        """Return the limit of the queue that each row is in, 0 where there is none."""
+        found = lookup(limits, rows, self.keys, ordered=False)
+        limit: U64 = np.where(found >= 0, limits["to"][found], np.uint64(0))
+        return limit
+
+    def slice(self, queue: Mapping[str, int], begin: int, end: int) -> Frame:
+        """Return the elements of one queue (its keys) with ``begin <= index < end``, ascending."""
         elements = self.elements
-        mask = (elements[self.keys[0]] == np.uint64(first)) & (elements[self.keys[1]] == np.uint64(second))
-        mask &= (elements["index"] >= np.uint64(begin)) & (elements["index"] < np.uint64(end))
+        mask: npt.NDArray[np.bool_] = elements["index"] >= np.uint64(begin)
+        mask &= elements["index"] < np.uint64(end)
+        for key in self.keys:
+            mask &= elements[key] == queue[key]
         return elements.take(np.flatnonzero(mask))
 
+    def set_counters(self, asked: Frame, **values: U64) -> Queues:
+        """Set counters of each queue asked for (there already, each once) to other values."""
+        rows = self.positions(asked)
+        changed = {}
+        for name, column in values.items():
+            changed[name] = self.counters[name].copy()
+            changed[name][rows] = column
+        return self.with_counters(**changed)
 
-@dataclass(frozen=True)
-class Queue:
-    """The plain form: one queue with its elements (columns ``index`` and whatever they carry)."""
+    def with_values(self, **columns: Any) -> Queues:
+        """Return the queues with columns of their elements replaced that are neither keys nor ``index``."""
+        return replace(self, elements=self.elements.with_columns(**columns))
 
-    next_index: int
-    elements: Frame
-
-    def _as_map(self) -> QueueMap:
-        counters = Counters(PLAIN_KEY, PLAIN_KEY, np.array([self.next_index], dtype=np.uint64), self.next_index)
-        return QueueMap(counters, self.elements.with_columns(one=np.uint64(0), two=np.uint64(0)), ("one", "two"))
-
-    def _of_map(self, queues: QueueMap) -> Queue:
-        return Queue(int(queues.counters.next_index[0]), queues.elements.select(self.elements.names))
-
-    def push(self, values: Frame) -> Queue:
-        """Append ``values`` in row order under ``next_index``, ``next_index + 1``, ..."""
-        return self._of_map(self._as_map().push(values.with_columns(one=np.uint64(0), two=np.uint64(0))))
-
-    def delete(self, values: Frame) -> Queue:
-        """Remove the elements under the indices of ``values``; raises ``NotInQueue``."""
-        return self._of_map(self._as_map().delete(values.with_columns(one=np.uint64(0), two=np.uint64(0))))
-
-    def clear(self) -> Queue:
-        """Remove all elements; ``next_index`` stays."""
-        return self._of_map(self._as_map().clear())
-
-    def advance(self, to: int) -> Queue:
-        """Remove the elements below ``to`` and move ``next_index`` up to ``to`` if it is below."""
-        return self._of_map(self._as_map().advance(PLAIN_KEY, PLAIN_KEY, np.array([to], dtype=np.uint64)))
-
-    def slice(self, begin: int, end: int) -> Frame:
-        """Return the elements with ``begin <= index < end``."""
-        return self._as_map().slice(0, 0, begin, end).select(self.elements.names)
-
-
-def new_queue(elements: Frame, base: int = 1) -> Queue:
-    """Return ``{ next_index: base, elements: {} }``; ``elements`` is an empty frame with the columns to carry."""
-    return Queue(base, elements)
+    def with_counters(self, **columns: Any) -> Queues:
+        """Return the queues with some of their counters replaced."""
+        return replace(self, counters=self.counters.with_columns(**columns))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -42,10 +43,11 @@ class Topology:
     """The chains of a network, the programs on them at genesis, and the changes that follow.
 
     ``external``: numbers of chains that another lake runs; this one knows their names and programs, and makes no block
-    of theirs.
+    of theirs. ``roles``: what chains (by number) are among the others, where the protocol has roles.
     """
 
     chains: pa.Table
     programs: pa.Table
     moves: pa.Table = field(default_factory=MOVES_SCHEMA.empty_table)
     external: tuple[int, ...] = ()
+    roles: Mapping[int, str] = field(default_factory=dict)

@@ -1,4 +1,5 @@
-"""The contract between traffic (recorded or generated) and the pipeline that feeds it to the chains."""
+"""The contract between what comes from outside (recorded, generated, carried) and the pipeline that feeds it to the
+chains."""
 
 from __future__ import annotations
 
@@ -19,6 +20,17 @@ INGRESS_SCHEMA = pa.schema(
 )
 """One row a message from outside. ``chain``: where it enters; ``receiver``: the program's number; ``sender``: the
 user's number. Row order is the order of the ingress payload."""
+
+
+CARRIED_SCHEMA = pa.schema(
+    [
+        pa.field("chain", pa.uint64(), nullable=False),
+        pa.field("carrier", pa.uint64(), nullable=False),
+        pa.field("payload", pa.binary(), nullable=False),
+    ]
+)
+"""One row what somebody carried to a chain from outside the network: wire bytes that the protocol reads and verifies.
+``chain``: the chain's number; ``carrier``: who brought it, by a number of their own. Rows are in order of arrival."""
 
 
 class Traffic(Protocol):

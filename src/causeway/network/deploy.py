@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import psutil
 from pydantic import BaseModel, ValidationError
 from pyspark.sql import SparkSession
@@ -17,19 +18,12 @@ from pyspark.sql import SparkSession
 from causeway.model.errors import InvalidInput
 from causeway.model.topology import Topology
 from causeway.network.scenario import Scenario
-from causeway.pipeline.bucket import Deployment
+from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.schemas import TableSchemas
 from causeway.programs.own import give_to_workers, look_beside
 from causeway.programs.runner import Programs
-from causeway.protocols.contract import Kernel
-from causeway.protocols.ibc.kernel import IbcKernel
-from causeway.protocols.ibc.options import IbcOptions
-from causeway.protocols.ic.kernel import IcKernel
-from causeway.protocols.ic.options import IcOptions
+from causeway.protocols.contract import AnyKernel
 from causeway.protocols.option_values import NANOSECONDS
-
-KERNELS: Mapping[str, tuple[Any, type[BaseModel]]] = {"ic": (IcKernel, IcOptions), "ibc": (IbcKernel, IbcOptions)}
-"""Each protocol's kernel and its options."""
 
 MOST_CHAINS = 65_535
 """Chains are 16-bit positions where lanes are packed into keys."""
@@ -67,14 +61,20 @@ def deploy(
         give_to_workers(session, folder)
     numbers = kernel.numbers()
     if buckets is None:
-        buckets = cut(topology, numbers, scenario.network.partitions or cores)
+        buckets = cut(kernel.weights(), scenario.network.partitions or cores)
     about = {
         "protocol": scenario.network.protocol,
+        "asset": scenario.protocol.asset,
         "scenario": scenario.identity(),
         "seconds_per_tick": scenario.network.seconds_per_tick,
         "buckets": [list(bucket) for bucket in buckets],
         "chains": [
-            {"number": int(number), "name": name, "external": int(number) in topology.external}
+            {
+                "number": int(number),
+                "name": name,
+                "role": topology.roles.get(int(number), ""),
+                "external": int(number) in topology.external,
+            }
             for number, name in zip(numbers, kernel.chains(), strict=True)
         ],
         "tables": TableSchemas.of(kernel).encoded(),
@@ -82,13 +82,12 @@ def deploy(
     return Deployed(Deployment(kernel, traffic, buckets, numbers), topology, about)
 
 
-def kernel_of(scenario: Scenario, topology: Topology) -> Kernel:
+def kernel_of(scenario: Scenario, topology: Topology) -> AnyKernel:
     """Return the kernel of a scenario's protocol; raises ``InvalidInput`` naming the option at fault."""
-    kernel, options = KERNELS[scenario.network.protocol]
-    made: Kernel = kernel(
+    made: AnyKernel = scenario.protocol.load_kernel()(
         topology=topology,
         programs=Programs(topology),
-        options=_options(scenario, options),
+        options=_options(scenario, scenario.protocol.load_options()),
         seed=scenario.network.seed,
         tick_ns=round(scenario.network.seconds_per_tick * NANOSECONDS),
         faults=scenario.faults(topology),
@@ -108,15 +107,11 @@ def _options(scenario: Scenario, model: type[BaseModel]) -> Any:
         raise InvalidInput(f"{scenario.path}: {place} = {first['input']!r}: {first['msg']}") from None
 
 
-def cut(topology: Topology, numbers: np.ndarray, count: int) -> tuple[tuple[int, int], ...]:
-    """Cut chains (positions) into at most ``count`` runs of neighbours with about equally many programs."""
-    chains = len(numbers)
+def cut(weights: npt.NDArray[np.float64], count: int) -> tuple[tuple[int, int], ...]:
+    """Cut chains (positions) into at most ``count`` runs of neighbours of about equal weight."""
+    chains = len(weights)
     count = max(1, min(count, chains))
-    order = np.argsort(numbers)
-    hosts = topology.programs["chain"].drop_null().to_numpy().astype(np.uint64)
-    places = order[np.searchsorted(numbers[order], hosts)]
-    weight = np.bincount(places, minlength=chains) + 1
-    ends = np.searchsorted(np.cumsum(weight), np.arange(1, count + 1) * weight.sum() / count)
+    ends = np.searchsorted(np.cumsum(weights), np.arange(1, count + 1) * weights.sum() / count)
     ends = np.maximum(np.minimum(ends + 1, chains), np.arange(1, count + 1))
     ends = np.minimum(ends, chains - np.arange(count - 1, -1, -1))
     ends[-1] = chains
@@ -131,4 +126,4 @@ def cores_of(master: str, session: SparkSession | None) -> int:
     return psutil.cpu_count() or 1
 
 
-__all__ = ["Deployed", "Kernel", "cores_of", "deploy"]
+__all__ = ["Deployed", "cores_of", "deploy"]

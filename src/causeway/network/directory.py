@@ -6,32 +6,17 @@ import difflib
 import json
 from collections.abc import Collection, Sequence
 from decimal import Decimal
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.model.faults import CARRIER_SCHEMA, DISCONNECTS_SCHEMA, FORGED_SCHEMA, FORKS_SCHEMA, HALTS_SCHEMA, Faults
+from causeway.model.faults import Fault, Faults
+from causeway.model.section import U64_MAX
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.network.document import shown
-from causeway.network.faults import (
-    EVERY,
-    DisconnectSection,
-    DropSection,
-    FaultSection,
-    ForgeSection,
-    ForkSection,
-    HaltSection,
-    SliceSection,
-)
-from causeway.network.settings import (
-    NOTHING_INSTALLED,
-    U64_MAX,
-    ChainSection,
-    MoveSection,
-    ProgramSection,
-)
+from causeway.network.settings import NOTHING_INSTALLED, ChainSection, MoveSection, ProgramSection
+from causeway.protocols.faults import FaultSection
 
 _LISTED_NAMES = 8
 
@@ -86,63 +71,25 @@ class Directory:
         return pa.Table.from_pylist(sorted(rows, key=lambda row: row["tick"] or 0), schema=MOVES_SCHEMA)
 
     def faults(self, sections: Sequence[FaultSection], skip: float) -> Faults:
-        """Return ``[[faults]]`` with names resolved, each table in the order of the file; ``skip`` is passed on."""
-        forged: list[dict[str, Any]] = []
-        carriers: list[dict[str, Any]] = []
-        halts: list[dict[str, Any]] = []
-        forks: list[dict[str, Any]] = []
-        disconnects: list[dict[str, Any]] = []
+        """Return ``[[faults]]`` with names resolved, in the order of the file; ``skip`` is passed on."""
+        found: list[Fault] = []
         for position, section in enumerate(sections):
             key = f"faults[{position}]"
-            if isinstance(section, ForgeSection):
-                forged.append(self._forged(section, key))
-            elif isinstance(section, HaltSection):
-                halts.append({"chain": self.chain(section.chain, f"{key}.chain"), **_span(section)})
-            elif isinstance(section, ForkSection):
-                forks.append({"chain": self.chain(section.chain, f"{key}.chain"), "tick": section.tick})
-            elif isinstance(section, DisconnectSection):
-                disconnects.append(self._disconnect(section, key, disconnects))
-            else:
-                source = self._any_chain(section.source, f"{key}.source")
-                destination = self._any_chain(section.destination, f"{key}.destination")
-                if source == destination and source is not None:
-                    raise self.fail(f"{key}.destination", f"{shown(section.destination)}: must differ from source")
-                lane = {"kind": section.kind, "source": source, "destination": destination}
-                carriers.append({**lane, **_span(section), "relayer": section.relayer})
-        return Faults(
-            pa.Table.from_pylist(forged, schema=FORGED_SCHEMA),
-            pa.Table.from_pylist(carriers, schema=CARRIER_SCHEMA),
-            pa.Table.from_pylist(halts, schema=HALTS_SCHEMA),
-            pa.Table.from_pylist(forks, schema=FORKS_SCHEMA),
-            skip,
-            pa.Table.from_pylist(disconnects, schema=DISCONNECTS_SCHEMA),
-        )
+            fault = section.fault(self, key)
+            if section.once and any(_lane(fault) == _lane(other) for other in found):
+                raise self.fail(key, f"a second {fault.kind} between the same chains; allowed: one")
+            found.append(fault)
+        return Faults.of(*found, skip=skip)
 
-    def _forged(self, section: ForgeSection, key: str) -> dict[str, Any]:
-        return {
-            "tick": section.tick,
-            "chain": self.chain(section.chain, f"{key}.chain"),
-            "sender": self.program(section.sender, f"{key}.sender"),
-            "receiver": self.program(section.receiver, f"{key}.receiver"),
-            "payload": section.content,
-        }
 
-    def _disconnect(self, section: DisconnectSection, key: str, before: list[dict[str, Any]]) -> dict[str, Any]:
-        ends = {name: self.chain(getattr(section, name), f"{key}.{name}") for name in ("chain", "remote")}
-        if ends["chain"] == ends["remote"]:
-            raise self.fail(f"{key}.remote", f"{shown(section.remote)}: must differ from chain")
-        if any(ends.items() <= row.items() for row in before):
-            raise self.fail(key, f"{section.chain} ends its connection with {section.remote} twice")
-        return ends | {"tick": section.tick}
-
-    def _any_chain(self, name: str, key: str) -> int | None:
-        return None if name == EVERY else self.chain(name, key)
+def _lane(fault: Fault) -> tuple[str, int | None, int | None]:
+    return fault.kind, fault.source, fault.destination
 
 
 def own_topology(chains: Sequence[ChainSection], programs: Sequence[ProgramSection], path: str) -> Topology:
     """Return the chains and programs that the file itself declares; ``InvalidInput`` names the key that is wrong."""
-    table, external = _chains(chains, path)
-    return Topology(table, _programs(programs, table, path), external=external)
+    table, external, roles = _chains(chains, path)
+    return Topology(table, _programs(programs, table, path), external=external, roles=roles)
 
 
 def merged(first: Topology, second: Topology, moves: pa.Table | None = None) -> Topology:
@@ -150,7 +97,8 @@ def merged(first: Topology, second: Topology, moves: pa.Table | None = None) -> 
     chains = pa.concat_tables([first.chains, second.chains]).sort_by("number")
     programs = pa.concat_tables([first.programs, second.programs]).sort_by("number")
     external = tuple(sorted({*first.external, *second.external}))
-    return Topology(chains, programs, MOVES_SCHEMA.empty_table() if moves is None else moves, external)
+    moves = MOVES_SCHEMA.empty_table() if moves is None else moves
+    return Topology(chains, programs, moves, external, {**first.roles, **second.roles})
 
 
 def programs_table(
@@ -173,22 +121,16 @@ def programs_table(
     return pa.Table.from_arrays(columns, schema=PROGRAMS_SCHEMA)
 
 
-def _span(section: DropSection | SliceSection | HaltSection) -> dict[str, int]:
-    """Return first and last tick of a fault."""
-    if isinstance(section, SliceSection):
-        return {"from": section.tick, "until": section.tick if section.until is None else section.until}
-    return {"from": section.from_tick, "until": U64_MAX if section.until is None else section.until}
-
-
 def _index(table: pa.Table) -> dict[str, int]:
     return dict(zip(table["name"].to_pylist(), table["number"].to_pylist(), strict=True))
 
 
-def _chains(sections: Sequence[ChainSection], path: str) -> tuple[pa.Table, tuple[int, ...]]:
-    """Return the chains of all sections, and the numbers of those that another lake runs."""
+def _chains(sections: Sequence[ChainSection], path: str) -> tuple[pa.Table, tuple[int, ...], dict[int, str]]:
+    """Return the chains of all sections, the numbers of those that another lake runs, and the roles by number."""
     names: dict[str, int] = {}
     numbers: set[int] = set()
     external: list[int] = []
+    roles: dict[int, str] = {}
     following = 0
     for position, section in enumerate(sections):
         first = following if section.number is None else section.number
@@ -205,9 +147,11 @@ def _chains(sections: Sequence[ChainSection], path: str) -> tuple[pa.Table, tupl
             numbers.add(first + place)
             if section.external:
                 external.append(first + place)
+            if section.role:
+                roles[first + place] = section.role
         following = first + size
     columns = [pa.array(list(names.values()), pa.uint64()), pa.array(list(names), pa.string())]
-    return pa.Table.from_arrays(columns, schema=CHAINS_SCHEMA), tuple(sorted(external))
+    return pa.Table.from_arrays(columns, schema=CHAINS_SCHEMA), tuple(sorted(external)), roles
 
 
 def _programs(sections: Sequence[ProgramSection], chains: pa.Table, path: str) -> pa.Table:

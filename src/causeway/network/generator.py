@@ -121,7 +121,7 @@ class GeneratedTraffic:
             "receiver": pa.array(callers),
             "sender": pa.array(np.full(rows, _USER, dtype=np.uint64)),
             "method": pa.repeat(pa.scalar(CALL_METHOD), rows),
-            "payload": encode_calls(echoes, section.cycles >> 64, section.cycles & (2**64 - 1), section.method, body),
+            "payload": encode_calls(echoes, section.amount >> 64, section.amount & (2**64 - 1), section.method, body),
         }
         return pa.table(columns, schema=INGRESS_SCHEMA)
 

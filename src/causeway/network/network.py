@@ -8,15 +8,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
+import pyarrow as pa
+
+from causeway.model.errors import InvalidInput
 from causeway.model.topology import Topology
-from causeway.model.traffic import Traffic
 from causeway.network.deploy import Deployed, cores_of, deploy
 from causeway.network.instances import program_state
 from causeway.network.scenario import Scenario, load_scenario
-from causeway.pipeline.bucket import Deployment
 from causeway.pipeline.compaction import compact
+from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor
 from causeway.pipeline.lake import Lake, LakeError, Manifest
+from causeway.pipeline.record import Record
 from causeway.pipeline.run import commit_genesis, run_tick
 from causeway.pipeline.session import open_one, open_session
 from causeway.pipeline.tables import LakeTables
@@ -26,9 +29,6 @@ if TYPE_CHECKING:
 
 Progress = Callable[[Manifest], None]
 """Called after every committed height."""
-
-STALLED = 1_000
-"""After this many ticks without any event a run ends, although messages are left: nothing will ever move them."""
 
 
 class Network:
@@ -44,12 +44,11 @@ class Network:
         lake: str | None = None,
         *,
         resume: bool = False,
-        outside: Callable[[Traffic, Lake], Traffic] | None = None,
+        recorded: bool = False,
     ) -> None:
-        """``outside``: adds to the scenario's traffic what comes from elsewhere, such as a server's mempool."""
+        """``recorded``: more than the scenario's traffic comes from outside; the lake's record has it (``record``)."""
         self.scenario = scenario
         self._temporary = None
-        self.stalled = False
         place = lake or scenario.network.lake
         if place is None:
             self._temporary = tempfile.TemporaryDirectory(prefix="causeway-")
@@ -61,9 +60,8 @@ class Network:
             session = self.spark if scenario.network.executor == "spark" else None
             cores = cores_of(scenario.network.master, session)
             self._deployed: Deployed = deploy(scenario, place, session, cores, made)
-            if outside is not None:
-                traffic = outside(self._deployed.deployment.traffic, self.lake)
-                deployment = replace(self._deployed.deployment, traffic=traffic)
+            if recorded:
+                deployment = replace(self._deployed.deployment, record=Record(self.lake.storage))
                 self._deployed = replace(self._deployed, deployment=deployment)
             self._before = self._open(resume)
         except BaseException:
@@ -78,9 +76,9 @@ class Network:
             return None
         about = self.lake.about()
         if not resume:
-            raise LakeError(f"lake: {place} holds a lake already; go on with --resume, or name another folder")
+            raise LakeError(f"lake: {place} already holds a lake; continue it with --resume, or name another folder")
         if about["scenario"] != self.scenario.identity():
-            raise LakeError(f"lake: {place} was made by another scenario; resume it with its own")
+            raise LakeError(f"lake: {place} was created by a different scenario; resume it with that one")
         asked, made = self.scenario.network.partitions, len(about["buckets"])
         if asked and asked != made and min(asked, len(about["chains"])) != made:
             raise LakeError(
@@ -120,7 +118,10 @@ class Network:
         self.lake = self.lake.identified()
         self.lake.tidy()
         heights = self.lake.heights()
-        return self.lake.manifest(heights[-1]) if heights else commit_genesis(self._executor, self.lake)
+        last = self.lake.manifest(heights[-1]) if heights else commit_genesis(self._executor, self.lake)
+        if (record := self._deployed.deployment.record) is not None:
+            record.forget(last.tick + 1 if last.height else last.tick)
+        return last
 
     @property
     def _executor(self) -> Executor:
@@ -153,52 +154,41 @@ class Network:
         skipped.
         """
         following = self._before.tick + (1 if self._before.height else 0)
-        if not self._before.idle:
-            return following
-        coming, pause = self.next_event(following), self._deployed.deployment.kernel.longest_pause()
-        if coming is None or pause is None:
-            return coming
-        last = self._before.tick if self._before.height else -1
-        return min(coming, max(following, last + pause))
-
-    def next_event(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` for which the scenario has traffic or something planned, or
-        None."""
-        deployment = self._deployed.deployment
-        coming = (deployment.traffic.next_tick(tick), deployment.kernel.next_planned(tick))
-        return min((found for found in coming if found is not None), default=None)
+        due = [self._before.wake, self._deployed.deployment.traffic.next_tick(following)]
+        return min((max(tick, following) for tick in due if tick is not None), default=None)
 
     def run(self, ticks: int | None = None, progress: Progress | None = None) -> int:
         """Run until nothing is left to do, at most to tick ``ticks`` (exclusive; default: the scenario's). Returns the
         height.
 
         Ticks in which nothing could happen are skipped and cost nothing. ``progress`` is called after every height. A
-        network that holds messages but has moved none for ``STALLED`` ticks and the longest time-out, with no traffic
-        to come, is left as it is (``stalled``): a chain is halted for good, or a carrier drops everything.
+        network may end with messages left: a chain is halted for good, or a carrier drops everything.
         """
         limit = ticks if ticks is not None else self.scenario.network.ticks
-        quiet, patience = 0, STALLED + self._deployed.deployment.kernel.patience()
-        while (tick := self.next_tick()) is not None and (limit is None or tick < limit) and quiet < patience:
+        while (tick := self.next_tick()) is not None and (limit is None or tick < limit):
             self.step(tick)
-            quiet = quiet + 1 if self._nothing_moves(tick) else 0
             if progress is not None:
                 progress(self._before)
-        self.stalled = quiet >= patience
         return self._before.height
-
-    def _nothing_moves(self, tick: int) -> bool:
-        deployment = self._deployed.deployment
-        expecting = not deployment.kernel.settled(tick) or deployment.traffic.next_tick(tick + 1) is not None
-        return not expecting and not moved(self._before)
 
     @property
     def has_external(self) -> bool:
         """Return whether another lake runs some of the chains, so that relay processes may always bring something."""
         return bool(self._deployed.topology.external)
 
-    def step(self, tick: int) -> Manifest:
-        """Run one tick, ``tick`` above the last one's, and commit it as the next height; return its manifest."""
-        self._before = run_tick(self._executor, self.lake, self._before, tick)
+    def step(self, tick: int, *, ingress: pa.Table | None = None, carried: pa.Table | None = None) -> Manifest:
+        """Run one tick, ``tick`` above the last one's, and commit it as the next height; return its manifest.
+
+        ``ingress`` (``INGRESS_SCHEMA``), ``carried`` (``CARRIED_SCHEMA``): what else comes from outside in this tick;
+        it is written into the lake first. For a network that is ``recorded``.
+        """
+        if ingress is not None or carried is not None:
+            record = self._deployed.deployment.record
+            if record is None:
+                raise InvalidInput("record: this network takes only the traffic of its scenario")
+            record.write(tick, ingress=ingress, carried=carried)
+        coming = self._deployed.deployment.traffic.next_tick(tick + 1)
+        self._before = run_tick(self._executor, self.lake, self._before, tick, coming)
         compact(self.lake, self._before)
         return self._before
 
@@ -278,12 +268,3 @@ class Network:
 
     def __exit__(self, *failure: object) -> None:
         self.close()
-
-
-def moved(manifest: Manifest) -> bool:
-    """Return whether anything happened at a height, headers aside, and refusals of what carriers brought, which they
-    may bring again for ever."""
-    rows = manifest.rows
-    return any(rows.get(table, 0) for table in ("transfers", "collected")) or (
-        rows.get("events", 0) > rows.get("refusals", 0)
-    )

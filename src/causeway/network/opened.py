@@ -16,6 +16,7 @@ from causeway.model.frame import Frame, empty_frame, from_table
 from causeway.model.topology import Topology
 from causeway.network.directory import unknown
 from causeway.pipeline.lake import Lake, LakeError, Manifest
+from causeway.pipeline.schemas import TableSchemas
 from causeway.pipeline.storage import Storage
 from causeway.protocols.option_values import NANOSECONDS
 
@@ -119,44 +120,43 @@ class OpenedLake:
         """
         return self.lake.manifest(self.last_height() if height is None else height)
 
-    def state_names(self) -> list[str]:
-        """Return the names of all state tables, those of the programs in use included."""
-        return [table["name"] for table in self.about["tables"]["state"]]
+    @cached_property
+    def tables(self) -> TableSchemas:
+        """Return what the lake's tables are made of, those of the programs in use included."""
+        return TableSchemas.decoded(self.about["tables"])
 
     def header(self, chain: str, height: int) -> tuple[bytes, bytes]:
-        """Return the root of a chain at a committed height, and what certifies it (nothing at height 0).
+        """Return the root in the header number ``height`` that a chain made at that height, and what certifies it
+        (nothing at height 0).
 
         Raises:
-            LakeError: the height is not committed.
+            LakeError: the height is not committed, or there is no such header.
             InvalidInput: there is no such chain.
         """
         position = self.position(chain)
 
         def mine(batch: pa.RecordBatch) -> Mask:
-            mask: Mask = batch["chain"].to_numpy() == position
+            mask: Mask = (batch["chain"].to_numpy() == position) & (batch["number"].to_numpy() == height)
             return mask
 
-        rows = self.log_rows("headers", height, position, ["chain", "root", "certification"], mine)
+        rows = self.log_rows("headers", height, position, ["chain", "number", "root", "certification"], mine)
         if rows is None or rows.num_rows != 1:
             raise LakeError(f"lake: {self.lake.storage.uri} has no header of {chain} at height {height}")
         return rows["root"][0].as_py(), rows["certification"][0].as_py()
 
-    def state_rows(
-        self, manifest: Manifest, table: str, position: int, schema: pa.Schema, host_of: HostOf | None = None
-    ) -> Frame:
+    def state_rows(self, manifest: Manifest, table: str, position: int, host_of: HostOf) -> Frame:
         """Return the rows of a state table that belong to the chain at a position, in the table's order.
 
-        ``schema`` is the table's; its first column says whose a row is: a chain's, or, with ``host_of``, a program's,
-        whose chain's it is.
+        ``host_of``: says on which chain programs are; a program's rows belong to that chain.
         """
+        declared = self.tables.state[table]
         path = manifest.state.get(table, {}).get(self.bucket(position))
         if path is None:
-            return empty_frame(schema)
-        owner = schema.names[0]
+            return empty_frame(declared.schema)
 
         def mine(batch: pa.RecordBatch) -> Mask:
-            owners = batch[owner].to_numpy()
-            mask: Mask = (owners if owner == "chain" or host_of is None else host_of(owners)) == position
+            owners = batch[declared.owner].to_numpy()
+            mask: Mask = (host_of(owners) if declared.owned_by_program else owners) == position
             return mask
 
         return from_table(select(self.lake.storage, path, None, mine))
@@ -169,25 +169,25 @@ class OpenedLake:
         columns: Sequence[str],
         chosen: Chosen,
         *,
-        taker: int | None = None,
+        destination: int | None = None,
         most: int | None = None,
     ) -> pa.Table | None:
         """Return the rows of a log table at a height, of the bucket of the chain at ``position``, that are ``chosen``.
 
-        Read is one file: the height's own, or the one into which it was compacted; None where there is none. ``taker``:
-        of transfers, the position of a chain that the rows are for; only what its bucket takes is read. ``most``: as of
-        ``select``.
+        Read is one file: the height's own, or the one into which it was compacted; None where there is none.
+        ``destination``: of outbound entries, the position of a chain that the rows are for; only what goes to its
+        bucket is read. ``most``: as of ``select``.
         """
         manifest = self.lake.manifest(height)
         path = manifest.log.get(table, {}).get(self.bucket(position))
         if path is None:
             return None
         groups = None
-        if taker is not None:
-            of_taker = manifest.row_groups[path].get(self.bucket(taker))
-            if of_taker is None:
+        if destination is not None:
+            group = manifest.row_groups[path].get(self.bucket(destination))
+            if group is None:
                 return None
-            groups = [of_taker]
+            groups = [group]
         try:
             return select(self.lake.storage, path, columns, chosen, groups, most)
         except FileNotFoundError:

@@ -215,7 +215,7 @@ def _messages(batch: pa.Table, sorting: Sorting) -> pa.Table:
     routes = [sorting.routes[row["chain"], row["end"], row["destination"]] for row in distinct]
     numbers = np.array([(route.chain, route.caller, route.callee) for route in routes], dtype=np.uint64)[codes]
     ticks = (batch["time"].to_numpy() - np.uint64(sorting.first)) // np.uint64(sorting.unit)
-    high, low = np.uint64(section.cycles >> 64), np.uint64(section.cycles & (2**64 - 1))
+    high, low = np.uint64(section.amount >> 64), np.uint64(section.amount & (2**64 - 1))
     bodies = batch["body"].combine_chunks()
     payloads = encode_calls(numbers[:, 2], int(high), int(low), section.method, bodies)
     columns = [pa.array(ticks), pa.array(numbers[:, 0].copy()), pa.array(numbers[:, 1].copy()), payloads]

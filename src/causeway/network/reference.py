@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
+from causeway.model.section import Section
 from causeway.network.document import shown
-from causeway.network.faults import DisconnectSection, DropSection, ForgeSection, ForkSection, HaltSection, SliceSection
 from causeway.network.settings import (
     ChainSection,
     MoveSection,
     NetworkSection,
     ProgramSection,
-    Section,
     TransportSection,
 )
 from causeway.network.traffic_settings import (
@@ -28,6 +27,23 @@ from causeway.network.traffic_settings import (
     ScriptSection,
     SendSection,
 )
+from causeway.protocols.faults import FAULT_KINDS
+from causeway.protocols.registry import names, protocol
+
+
+def _fault_sections() -> list[tuple[str, type[Section]]]:
+    """Return the kinds of faults of all protocols: those that all have, then for each what it has of its own."""
+    found: list[tuple[str, type[Section]]] = [(_kinds(model), model) for model in FAULT_KINDS]
+    for name in names():
+        own = [model for model in protocol(name).fault_kinds() if model not in FAULT_KINDS]
+        found += [(f"{_kinds(model)}, under {name}", model) for model in own]
+    return found
+
+
+def _kinds(model: type[Section]) -> str:
+    *others, last = (f'"{kind}"' for kind in get_args(model.model_fields["kind"].annotation))
+    return f"[[faults]] with kind = {', '.join(others)}{' or ' if others else ''}{last}"
+
 
 SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ("[network]", NetworkSection),
@@ -35,12 +51,7 @@ SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ("[[chains]]", ChainSection),
     ("[[programs]]", ProgramSection),
     ("[[moves]]", MoveSection),
-    ('[[faults]] with kind = "forge"', ForgeSection),
-    ('[[faults]] with kind = "drop"', DropSection),
-    ('[[faults]] with kind = "replay", "gap", "tamper", "stale" or "foreign"', SliceSection),
-    ('[[faults]] with kind = "halt"', HaltSection),
-    ('[[faults]] with kind = "fork"', ForkSection),
-    ('[[faults]] with kind = "disconnect"', DisconnectSection),
+    *_fault_sections(),
     ('[traffic] with source = "none"', NoTrafficSection),
     ('[traffic] with source = "script"', ScriptSection),
     ("[[traffic.send]]", SendSection),

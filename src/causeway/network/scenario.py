@@ -6,20 +6,22 @@ runs on.
 
 from __future__ import annotations
 
+import functools
+import operator
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, create_model
 
 from causeway.model.errors import InvalidInput
 from causeway.model.faults import Faults
+from causeway.model.section import Section
 from causeway.model.topology import Topology
 from causeway.network.directory import Directory, merged, own_topology, unknown
 from causeway.network.document import override, parse_key, read_document, validated
-from causeway.network.faults import FaultSection
 from causeway.network.settings import (
     NOTHING_INSTALLED,
     ChainSection,
@@ -27,17 +29,14 @@ from causeway.network.settings import (
     MoveSection,
     NetworkSection,
     ProgramSection,
-    Section,
     TransportSection,
 )
 from causeway.network.sources import SourcedTraffic, open_traffic
 from causeway.network.traffic_settings import GeneratedSection, NoTrafficSection, RecordedSection, TrafficSection
+from causeway.protocols.registry import DEFAULT, ProtocolInfo, names, protocol
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-PROTOCOLS = frozenset({"ic", "ibc"})
-"""The protocols that run when the caller of ``load_scenario`` does not say."""
 
 _PATHS = (("network", "lake"), ("traffic", "path"), ("traffic", "channels", "file"))
 _NO_RESULT = {"executor", "master", "partitions", "lake"}
@@ -52,7 +51,7 @@ class ScenarioDocument(Section):
     chains: list[ChainSection] = Field(default_factory=list)
     programs: list[ProgramSection] = Field(default_factory=list)
     moves: list[MoveSection] = Field(default_factory=list)
-    faults: list[FaultSection] = Field(default_factory=list)
+    faults: list[Any] = Field(default_factory=list)  # of the kinds that the protocol has: see _document_of
     traffic: TrafficSection = Field(default_factory=lambda: NoTrafficSection.model_validate({}))
 
 
@@ -62,6 +61,11 @@ class Scenario:
 
     path: str
     document: ScenarioDocument
+
+    @property
+    def protocol(self) -> ProtocolInfo:
+        """Return the protocol that runs."""
+        return protocol(self.network.protocol)
 
     @property
     def network(self) -> NetworkSection:
@@ -98,7 +102,8 @@ class Scenario:
         if not whole.chains.num_rows:
             raise InvalidInput(f"{self.path}: chains: missing; a network has at least one chain")
         moves = Directory(whole, self.path).moves(self.document.moves)
-        return merged(whole, Topology(whole.chains.slice(0, 0), whole.programs.slice(0, 0)), moves)
+        whole = merged(whole, Topology(whole.chains.slice(0, 0), whole.programs.slice(0, 0)), moves)
+        return self.protocol.complete(whole)
 
     def faults(self, topology: Topology) -> Faults:
         """Return the faults, ``transport.skip`` among them, with the names of ``topology`` resolved."""
@@ -126,14 +131,13 @@ def load_scenario(
     path: str | os.PathLike[str],
     overrides: Mapping[str, str] | None = None,
     *,
-    protocols: Collection[str] = PROTOCOLS,
     programs: Collection[str] | None = None,
 ) -> Scenario:
     """Return the scenario of a TOML file.
 
     ``overrides``: dotted keys to TOML values, as given on a command line (``quoted`` makes one of a literal text);
-    paths in them are relative to the working folder, paths in the file to the file's folder. ``protocols``: the names
-    that ``network.protocol`` may have. ``programs``: the registered program names, when they shall be checked here.
+    paths in them are relative to the working folder, paths in the file to the file's folder. ``programs``: the
+    registered program names, when they shall be checked here.
 
     Raises ``InvalidInput``, one line that names the file, the key, the value and what is allowed.
     """
@@ -144,16 +148,30 @@ def load_scenario(
         override(document, key, text)
         if tuple(parse_key(key)) in _PATHS:
             _from_folder(document, tuple(str(step) for step in parse_key(key)), Path.cwd())
-    scenario = Scenario(str(path), validated(ScenarioDocument, document, str(path)))
-    _check(scenario, protocols, programs)
+    scenario = Scenario(str(path), validated(_document_of(_protocol_in(document, str(path))), document, str(path)))
+    _check(scenario, programs)
     return scenario
 
 
-def _check(scenario: Scenario, protocols: Collection[str], programs: Collection[str] | None) -> None:
+def _protocol_in(document: Mapping[str, Any], path: str) -> str:
+    """Return the name of the protocol that a document asks for; it decides which kinds of faults there are."""
+    network = document.get("network")
+    name = network.get("protocol", DEFAULT) if isinstance(network, Mapping) else DEFAULT
+    if isinstance(name, str) and name not in names():
+        raise InvalidInput(f"{path}: network.protocol: {unknown('protocol', name, names())}")
+    return name if isinstance(name, str) else DEFAULT
+
+
+def _document_of(name: str) -> type[ScenarioDocument]:
+    """Return the model of a scenario under a protocol."""
+    kinds = protocol(name).fault_kinds()
+    section: Any = Annotated[functools.reduce(operator.or_, kinds), Field(discriminator="kind")]
+    faults: Any = (list[section], Field(default_factory=list))
+    return create_model("ScenarioDocument", __base__=ScenarioDocument, faults=faults)
+
+
+def _check(scenario: Scenario, programs: Collection[str] | None) -> None:
     """Check what needs more than one key or knowledge from outside."""
-    protocol = scenario.network.protocol
-    if protocol not in protocols:
-        raise InvalidInput(f"{scenario.path}: network.protocol: {unknown('protocol', protocol, sorted(protocols))}")
     traffic = scenario.document.traffic
     asked = {f"programs[{place}].program": section.program for place, section in enumerate(scenario.document.programs)}
     if isinstance(traffic, RecordedSection | GeneratedSection):
@@ -166,17 +184,21 @@ def _check(scenario: Scenario, protocols: Collection[str], programs: Collection[
     if not scenario.document.chains and not isinstance(traffic, RecordedSection):
         what = "generated traffic needs" if isinstance(traffic, GeneratedSection) else "a network has"
         raise InvalidInput(f"{scenario.path}: chains: missing; {what} at least one chain, as [[chains]]")
-    _check_external(scenario)
+    _check_chains(scenario)
     own_topology(scenario.document.chains, scenario.document.programs, scenario.path)
 
 
-def _check_external(scenario: Scenario) -> None:
-    sections = scenario.document.chains
-    places = [place for place, section in enumerate(sections) if section.external]
-    if places and scenario.network.protocol != "ibc":
-        key = f"chains[{places[0]}].external"
-        raise InvalidInput(f"{scenario.path}: {key}: only under ibc can a chain be another lake's")
-    if places and len(places) == len(sections):
+def _check_chains(scenario: Scenario) -> None:
+    sections, info = scenario.document.chains, scenario.protocol
+    for place, section in enumerate(sections):
+        if section.external and not info.external:
+            allowed = ", ".join(name for name in names() if protocol(name).external)
+            text = f"under {info.name} no chain can be another lake's; allowed under: {allowed}"
+            raise InvalidInput(f"{scenario.path}: chains[{place}].external: {text}")
+        if section.role and section.role not in info.roles:
+            known = ", ".join(info.roles) or f"none under {info.name}"
+            raise InvalidInput(f"{scenario.path}: chains[{place}].role: {section.role!r}; allowed: {known}")
+    if sections and all(section.external for section in sections):
         raise InvalidInput(f"{scenario.path}: chains: all are external; a lake runs at least one chain of its own")
 
 
@@ -192,4 +214,4 @@ def _from_folder(document: dict[str, Any], keys: tuple[str, ...], folder: Path) 
         node[keys[-1]] = str(folder / Path(text).expanduser())
 
 
-__all__ = ["PROTOCOLS", "Scenario", "ScenarioDocument", "load_scenario"]
+__all__ = ["Scenario", "ScenarioDocument", "load_scenario"]

@@ -87,7 +87,7 @@ def scripted_traffic(section: ScriptSection, own: Topology, moves: pa.Table, dir
 
 def _call(call: CallSection, directory: Directory, key: str) -> bytes:
     receiver = directory.program(call.receiver, f"{key}.call.receiver")
-    high, low = np.array([[call.cycles >> 64], [call.cycles & _MASK]], dtype=np.uint64)
+    high, low = np.array([[call.amount >> 64], [call.amount & _MASK]], dtype=np.uint64)
     body = pa.array([call.content], pa.binary())
     payload: bytes = encode_calls(np.array([receiver], dtype=np.uint64), high, low, call.method, body)[0].as_py()
     return payload

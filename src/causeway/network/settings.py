@@ -1,22 +1,18 @@
-"""The sections of a scenario file: what each key is called, means and may be.
-
-Every section refuses keys it does not know. Numbers are exact: a float never stands for a whole number.
-"""
+"""The sections of a scenario file: what each key is called, means and may be."""
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
-U64_MAX = 2**64 - 1
+from causeway.model.section import U64, U64_MAX, Section, TickNumber
+from causeway.protocols.registry import DEFAULT
+
 BALANCE_LIMIT = 10**38
-CYCLES_LIMIT = 2**128
+AMOUNT_LIMIT = 2**128
 
 NOTHING_INSTALLED = "none"
 """The program of an instance that is mapped to a chain without anything installed there."""
@@ -48,14 +44,6 @@ def _name_check(forbidden: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-def _name_or_number(value: object) -> int | str:
-    if isinstance(value, str) and value:
-        return value
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= U64_MAX:
-        return value
-    raise ValueError("must be the name of a program, or a program number from 0 to 2**64 - 1")
-
-
 def _json_table(value: dict[str, Any]) -> dict[str, Any]:
     try:
         json.dumps(value, allow_nan=False)
@@ -64,50 +52,22 @@ def _json_table(value: dict[str, Any]) -> dict[str, Any]:
     return value
 
 
-U64 = Annotated[int, Field(ge=0, le=U64_MAX)]
-Tick = Annotated[int, Field(ge=0, le=2**63 - 1)]
 Positive = Annotated[int, Field(ge=1, le=U64_MAX)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Balance = Annotated[int, _amount(BALANCE_LIMIT, "10**38 - 1")]
-Cycles = Annotated[int, _amount(CYCLES_LIMIT, "2**128 - 1")]
+Amount = Annotated[int, _amount(AMOUNT_LIMIT, "2**128 - 1")]
 ChainName = Annotated[str, _name_check("/>#")]
 ProgramName = Annotated[str, _name_check(">#")]
-ProgramReference = Annotated[int | str, BeforeValidator(_name_or_number)]
 JsonTable = Annotated[dict[str, Any], AfterValidator(_json_table)]
-Hex = Annotated[str, Field(pattern=r"^([0-9a-fA-F]{2})*$")]
-
-
-class Section(BaseModel):
-    """One table of the file. Keys that it does not know are refused, with the nearest one it knows."""
-
-    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _known_keys(cls, data: Any) -> Any:
-        if isinstance(data, Mapping):
-            known = cls.keys()
-            for key in data:
-                if key not in known:
-                    near = difflib.get_close_matches(str(key), known, n=1)
-                    hint = f"did you mean {near[0]}? " if near else ""
-                    text = f"unknown key; {hint}Keys here: {', '.join(known)}"
-                    raise PydanticCustomError("unknown_key", "{text}", {"text": text, "key": key})
-        return data
-
-    @classmethod
-    def keys(cls) -> list[str]:
-        """Return the keys of the section as they stand in the file."""
-        return [field.alias or name for name, field in cls.model_fields.items()]
 
 
 class NetworkSection(Section):
     """``[network]``: which protocol runs, for how long, and where."""
 
-    protocol: str = Field("ic", description="The messaging protocol.")
+    protocol: str = Field(DEFAULT, description="The messaging protocol.")
     seed: U64 = Field(0, description="All randomness is drawn from it; the same seed gives the same run.")
     ticks: Positive | None = Field(
-        None, description="Ticks to run at most; without it the run ends when nothing is left to do."
+        None, description="Most ticks to run; without it the run ends when there is nothing left to do."
     )
     seconds_per_tick: Annotated[float, Field(ge=1e-9, le=1e9, allow_inf_nan=False)] = Field(
         1.0, description="Time that passes on every chain from one tick to the next, in seconds."
@@ -117,7 +77,7 @@ class NetworkSection(Section):
     )
     master: str = Field("local[*]", min_length=1, description="The Spark master.")
     partitions: Annotated[int, Field(ge=0, le=100_000)] = Field(
-        0, description="Tasks a tick is cut into; 0 = chosen from cores and chains. Never changes a result."
+        0, description="Tasks per tick; 0 = chosen from cores and chains. Never changes a result."
     )
     lake: str | None = Field(None, min_length=1, description="Folder or URI of the lake.")
 
@@ -140,9 +100,11 @@ class ChainSection(Section):
     number: U64 | None = Field(
         None, description="Number of the (first) chain; without it, one more than the chain before, from 0."
     )
+    role: str = Field("", description="The chain's role, in protocols that have roles.")
     external: bool = Field(
         False,
-        description="Under `ibc`: another lake runs this chain; relay processes carry what goes there and comes back.",
+        description="Another lake runs this chain, where the protocol allows it; relay processes carry what goes there "
+        "and comes back.",
     )
 
     @model_validator(mode="after")
@@ -182,26 +144,6 @@ class ProgramSection(Section):
 class MoveSection(Section):
     """``[[moves]]``: from a tick on, a program is on another chain."""
 
-    tick: Tick = Field(..., description="In force before the round of this tick.")
+    tick: TickNumber = Field(..., description="In force before the round of this tick.")
     program: str = Field(..., description="Name of the program instance.")
     chain: str | None = Field(None, description="Name of its chain from then on; without it, it is on no chain.")
-
-
-class ContentSection(Section):
-    """What a message carries, as text or as hexadecimal digits."""
-
-    text: str | None = Field(None, description="The payload as text (UTF-8).")
-    hex: Hex | None = Field(None, description="The payload as hexadecimal digits, two a byte.")
-
-    @model_validator(mode="after")
-    def _one_payload(self) -> Self:
-        if self.text is not None and self.hex is not None:
-            raise ValueError("give text or hex, not both")
-        return self
-
-    @property
-    def content(self) -> bytes:
-        """Return the payload's bytes; empty when none is given."""
-        if self.hex is not None:
-            return bytes.fromhex(self.hex)
-        return (self.text or "").encode()

@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from causeway.model.ingress_call import CALL_METHOD, MAX_METHOD_BYTES
+from causeway.model.section import U64, ContentSection, ProgramReference, Section, TickNumber
 from causeway.network import calibration
-from causeway.network.settings import U64, Balance, ContentSection, Cycles, Positive, ProgramReference, Section, Tick
+from causeway.network.settings import Amount, Balance, Positive
 
 MAX_PAYLOAD_BYTES = 2 * 1024 * 1024
 """The most that one message carries (IC limit of an inter-canister payload)."""
@@ -56,13 +57,13 @@ class CallSection(ContentSection):
 
     receiver: ProgramReference = Field(..., description="The program to call: its name or number.")
     method: Method = Field("echo", description="The method to call.")
-    cycles: Cycles = Field(0, description="Cycles attached to the call.")
+    amount: Amount = Field(0, description="Amount attached to the call.")
 
 
 class SendSection(ContentSection):
     """``[[traffic.send]]``: one message from outside, or ``count`` equal ones."""
 
-    tick: Tick = Field(..., description="When it comes in.")
+    tick: TickNumber = Field(..., description="The tick at which it arrives.")
     to: ProgramReference = Field(..., description="The program it is for: its name or number.")
     method: Method | None = Field(None, description="The method asked for; not with `call`.")
     call: CallSection | None = Field(None, description="Ask the program to make this call instead.")
@@ -70,7 +71,7 @@ class SendSection(ContentSection):
     sender: U64 = Field(0, description="Number of the user who sends it.")
     chain: str | None = Field(
         None,
-        description="Name of the chain where it comes in; without it, the chain that holds the program at that tick.",
+        description="Name of the chain at which it arrives; without it, the chain that holds the program at that tick.",
     )
 
     @model_validator(mode="after")
@@ -95,7 +96,7 @@ class ScriptSection(Section):
 
 
 class ColumnsSection(Section):
-    """``[traffic.columns]``: what the columns of a recording are called."""
+    """``[traffic.columns]``: names of a recording's columns."""
 
     source_end: str = Field("channel_id", description="The end of the lane that a packet left from (text or number).")
     sequence: str = Field("sequence", description="Number of the packet on its lane.")
@@ -110,7 +111,7 @@ class ColumnsSection(Section):
 
 
 class ChannelsSection(Section):
-    """``[traffic.channels]``: which channel ends belong together."""
+    """``[traffic.channels]``: how the two ends of a channel are matched."""
 
     file: str | None = Field(
         None,
@@ -150,14 +151,14 @@ class RecordedSection(Section):
     echo: ProgramKind = Field("echo", description="The program of the ends that only receive.")
     balance: Balance = Field(0, description="Value that each caller starts with.")
     method: Method = Field("echo", description="The method called at the counterparty.")
-    cycles: Cycles = Field(0, description="Cycles attached to each call.")
+    amount: Amount = Field(0, description="Amount attached to each call.")
 
 
 class BurstsSection(Section):
-    """``[traffic.bursts]``: now and then many messages of one channel at once."""
+    """``[traffic.bursts]``: occasional bursts of messages on one channel."""
 
     every_blocks: Annotated[int, Field(ge=0, le=2**53)] = Field(
-        calibration.BLOCKS_PER_BURST, description="Mean distance of two bursts of a chain, in blocks; 0 = none."
+        calibration.BLOCKS_PER_BURST, description="Mean number of blocks between two bursts of a chain; 0 = none."
     )
     messages: Positive = Field(calibration.BURST_MESSAGES, description="Mean number of messages in a burst.")
 
@@ -201,7 +202,7 @@ class GeneratedSection(Section):
     echo: ProgramKind = Field("echo", description="The program of the echoes.")
     balance: Balance = Field(0, description="Value that each caller starts with.")
     method: Method = Field("echo", description="The method called.")
-    cycles: Cycles = Field(0, description="Cycles attached to each call.")
+    amount: Amount = Field(0, description="Amount attached to each call.")
 
     @model_validator(mode="after")
     def _one_amount(self) -> Self:

@@ -44,16 +44,17 @@ MOVES = (
 _WORDS = ("tick", "sender", "receiver", "callback", "queue_index")
 
 
-def moves(transfers: DataFrame, events: DataFrame) -> DataFrame:
+def moves(outbound: DataFrame, events: DataFrame) -> DataFrame:
     """Return all rows of the logs as ``MOVES``; a message in a stream is committed, and sent when its program sent it
     just then.
     """
     given = {
         "events": F.when(sent_now(), F.lit(int(Event.SENT | Event.COMMITTED))).otherwise(F.lit(int(Event.COMMITTED))),
+        "chain": F.col("source"),
         "via": F.lit(int(Via.NONE)).cast("smallint"),
         "reason": F.lit(""),
     }
-    return _moves(transfers, given).union(_moves(events, {}))
+    return _moves(outbound, given).union(_moves(events, {}))
 
 
 def _moves(rows: DataFrame, given: Mapping[str, Column]) -> DataFrame:

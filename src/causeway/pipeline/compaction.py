@@ -7,7 +7,7 @@ import json
 
 import pyarrow as pa
 
-from causeway.pipeline.lake import COMPACTED, LOG_TABLES, Lake, Manifest, height_name
+from causeway.pipeline.lake import COMPACTED, Lake, Manifest, height_name
 
 RUN = 32
 """How many heights are compacted together."""
@@ -17,7 +17,7 @@ ROWS = 1 << 20
 
 
 def compact(lake: Lake, last: Manifest) -> None:
-    """Compact the next run of heights, if there is one whose transfers no stream still holds.
+    """Compact the next run of heights, if there is one whose outbound entries nobody needs any more.
 
     The merged files are written first, then the record that names them, so a reader finds every row once, whenever it
     looks. The small files stay as long as the run lasts, for queries planned before; ``Lake.tidy`` removes them.
@@ -26,7 +26,7 @@ def compact(lake: Lake, last: Manifest) -> None:
         return
     done = lake.compactions()
     first = done[-1]["last"] + 1 if done else 0
-    safe = last.height if last.oldest_run is None else min(last.height, last.oldest_run)
+    safe = last.height if last.needs is None else min(last.height, last.needs)
     while first + RUN <= safe:
         manifests = [lake.manifest(height) for height in range(first, first + RUN)]
         _compact_run(lake, manifests)
@@ -36,7 +36,7 @@ def compact(lake: Lake, last: Manifest) -> None:
 def _compact_run(lake: Lake, manifests: list[Manifest]) -> None:
     first, last = manifests[0].height, manifests[-1].height
     log: dict[str, list[str]] = {}
-    for table in LOG_TABLES:
+    for table in sorted({table for manifest in manifests for table in manifest.log}):
         files = [path for manifest in manifests for path in manifest.log.get(table, {}).values()]
         if sum(manifest.rows.get(table, 0) for manifest in manifests) > ROWS or len(files) < 2:
             log[table] = files

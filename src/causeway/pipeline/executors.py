@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline import bucket as bucket_module
 from causeway.pipeline.allocator import keep_memory
-from causeway.pipeline.bucket import Deployment, Written
+from causeway.pipeline.bucket import Written
+from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.protocols.contract import Tick
 
@@ -62,8 +63,8 @@ class InProcessExecutor:
 class SparkExecutor:
     """Runs every bucket as a Spark task. The query is planned once; a job's local property says which tick it is.
 
-    Transfers between buckets lie in the lake, not in the driver: a task reads what others wrote for it at earlier
-    heights.
+    What goes from bucket to bucket lies in the lake, not in the driver: a task reads what others wrote for it at
+    earlier heights.
     """
 
     def __init__(self, session: SparkSession, deployment: Deployment, lake: Lake) -> None:
@@ -78,7 +79,7 @@ class SparkExecutor:
 
     def run(self, tick: Tick, before: Manifest) -> Sequence[Written]:
         """Run a tick on top of the committed height ``before``."""
-        return self._collect({"height": tick.height, "tick": tick.tick, "before": before.height})
+        return self._collect({"tick": asdict(tick), "before": before.height})
 
     def _collect(self, request: dict[str, Any]) -> Sequence[Written]:
         self._context.setLocalProperty(REQUEST, json.dumps(request))
@@ -136,7 +137,7 @@ def _run_one(deployment: Deployment, lake: Lake, number: int, request: dict[str,
         if "genesis" in request:
             return asdict(bucket_module.genesis(deployment, lake, number))
         before = lake.manifest(request["before"])
-        tick = Tick(request["height"], request["tick"])
+        tick = Tick(**request["tick"])
         return asdict(bucket_module.run_bucket(deployment, lake, number, tick, before))
     except CausewayError as error:
         return {"error": error.name, "text": str(error), "input": isinstance(error, InvalidInput)}

@@ -3,12 +3,13 @@
 A height is committed when its manifest exists; the manifest is created last and only if absent, so a height is there
 whole or not at all, whoever was killed when. Readers see committed heights only. State tables are named in every
 manifest, by the file that holds them (an unchanged table keeps the file of an earlier height), so that state can be
-read at any height. Log tables (``transfers``, ``events``, ``collected``, ``headers``) hold the rows of one height
-each, or of a run of heights once compacted.
+read at any height. Log tables (``outbound``, ``headers``, ``events``, ``collected``, and those of the protocol) hold
+the rows of one height each, or of a run of heights once compacted.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 from collections.abc import Iterable, Mapping
@@ -22,14 +23,13 @@ from causeway.model.errors import InvalidInput
 from causeway.pipeline.claim import Claimed, WriterClaim
 from causeway.pipeline.storage import AlreadyExists, Storage, first_line
 
-FORMAT = 1
+FORMAT = 2
 """The version of this layout; a lake of another is refused."""
 
 LAKE_FILE = "lake.json"
 MANIFESTS = "manifests"
 HEIGHTS = "heights"
 COMPACTED = "compacted"
-LOG_TABLES = ("transfers", "events", "collected", "headers")
 
 
 class LakeError(InvalidInput):
@@ -40,9 +40,10 @@ class LakeError(InvalidInput):
 class Manifest:
     """What one committed height consists of.
 
-    ``state``: table -> bucket -> file. ``log``: log table -> bucket -> file of this height. ``row_groups``: transfer
-    file -> taking bucket -> its row group. ``idle``: nothing is left to do. ``oldest_run``: the lowest height with
-    messages still in a stream.
+    ``state``: table -> bucket -> file. ``log``: log table -> bucket -> file of this height. ``row_groups``: file of
+    outbound entries -> bucket of their destinations -> its row group. ``wake``: the next tick at which something
+    happens of itself, None when nothing will. ``moved``: the tick of the last height at which anything moved.
+    ``needs``: the lowest height whose outbound entries may still be read.
     """
 
     height: int
@@ -50,8 +51,9 @@ class Manifest:
     state: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     log: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     row_groups: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    idle: bool = True
-    oldest_run: int | None = None
+    wake: int | None = None
+    moved: int = 0
+    needs: int | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
 
     def encoded(self) -> bytes:
@@ -109,7 +111,7 @@ class Lake:
             self.storage.create(LAKE_FILE, json.dumps(content, sort_keys=True, indent=1).encode())
         except AlreadyExists:
             raise LakeError(
-                f"lake: {self.storage.uri} holds a lake already; go on with --resume, or name another folder"
+                f"lake: {self.storage.uri} already holds a lake; continue it with --resume, or name another folder"
             ) from None
         except OSError as error:
             raise LakeError(f"lake: {self.storage.uri} cannot be written: {first_line(error)}") from error
@@ -197,3 +199,13 @@ class Lake:
             if height > covered and (wanted is None or height in wanted):
                 files += self.manifest(height).log.get(table, {}).values()
         return files
+
+
+def root_of(lake: Lake, manifest: Manifest) -> str:
+    """Return one digest over the roots of all chains at a height, in the order of their positions, as hex."""
+    files = manifest.log.get("headers", {}).values()
+    tables = [lake.storage.read_table(path, ["chain", "root"]) for path in files]
+    rows = sorted(
+        row for table in tables for row in zip(*(column.to_pylist() for column in table.columns), strict=True)
+    )
+    return hashlib.sha256(b"".join(root for _, root in rows)).hexdigest()

@@ -26,11 +26,11 @@ LEDGER_COLUMNS: Mapping[str, str] = {
     "protocol": "the protocol of the run",
     "source": "name of the chain that the message comes from; null where the event says nothing about it",
     "destination": "name of the chain that the message goes to; null where the event says nothing about it",
-    "lane": "the substream in which it travels; null for events outside a stream",
-    "index": "its index in that substream; null for events outside a stream",
+    "lane": "the substream in which it travels; null for events outside a lane",
+    "index": "its index in that substream; null for events outside a lane",
     "message_id": "its stable name: `protocol:sender>receiver/class#number`, see below",
     "answers": "for a response, the `message_id` of the request that it answers",
-    "kind": "`ingress`, `request`, `response`, `refund` or `control` (a slice of a stream, the end of a program)",
+    "kind": "`ingress`, `request`, `response`, `refund` or `control` (a slice of a stream, the removal of a program)",
     "event": "what happened, see below",
     "chain": "name of the chain where it happened",
     "height": "the height that committed it",
@@ -38,31 +38,32 @@ LEDGER_COLUMNS: Mapping[str, str] = {
     "time": "the same in seconds since the first tick",
     "sender": "name of the sending program, its number where it has no name, `user/N` for a user",
     "receiver": "name of the receiving program, or its number",
-    "payload_hash": "SHA-256 of the payload, hexadecimal, of a message that was in a stream",
-    "amount": "cycles attached to a request, or refunded by a response, of a message that was in a stream: decimal "
+    "payload_hash": "SHA-256 of the payload, hexadecimal, of a message that was in a lane",
+    "amount": "value attached to a request, or refunded by a response, of a message that was in a lane: decimal "
     "digits, because 128 bits are more than any number of Spark holds; `cast(amount as decimal(38,0))` adds up below "
     "10^38",
-    "asset": "what `amount` counts: `cycles`",
+    "asset": "what `amount` counts: the unit of the protocol",
     "code": "the reject code, 0 when there is none",
     "detail": "the stable name of the reason, cause or error, empty when there is none",
-    "via": "how it came into its receiver's queue: `xnet`, `loopback`, `synthetic`, `ingress`, `timeout`; else null",
-    "queue_index": "its place in the queue: the input queue when received or executed, the output queue when sent",
+    "via": "how it reached its receiver's queue: `lane`, `loopback`, `synthetic`, `ingress`, `timeout`; else null",
+    "queue_index": "its index in the queue: the input queue when received or executed, the output queue when sent",
 }
 """The columns of the ledger and what they mean."""
 
 
 def ledger(
     protocol: str,
+    asset: str,
     seconds_per_tick: float,
     chains: DataFrame,
     programs: DataFrame,
     logs: Mapping[str, DataFrame],
 ) -> DataFrame:
-    """Return the ledger over ``logs`` (``transfers``, ``events``, ``collected``)."""
-    transfers = logs["transfers"]
-    collected = _collected(transfers, logs["collected"], logs["events"])
-    rows = _committed(transfers).union(_happened(logs["events"])).union(collected)
-    rows = rows.join(_content(transfers), list(_LANE), "left")
+    """Return the ledger over ``logs`` (``outbound``, ``events``, ``collected``)."""
+    outbound = logs["outbound"]
+    collected = _collected(outbound, logs["collected"], logs["events"])
+    rows = _committed(outbound).union(_happened(logs["events"])).union(collected)
+    rows = rows.join(_content(outbound), list(_LANE), "left")
     rows = rows.withColumn("event", F.explode(_event_names())).where(F.col("event").isNotNull())
     named = chains.select("position", "name")
     for column in ("source", "destination", "chain"):
@@ -90,7 +91,7 @@ def ledger(
         ).when(~_of_a_slice(), F.coalesce("sender_name", F.col("sender").cast("string"))),
         "receiver": F.when(~_of_a_slice(), F.coalesce("receiver_name", F.col("receiver").cast("string"))),
         **{name: F.when(F.col("kind") != int(Kind.CONTROL), F.col(name)) for name in ("payload_hash", "amount")},
-        "asset": F.lit("cycles"),
+        "asset": F.lit(asset),
         "detail": F.col("reason"),
         "via": _choice(F.col("via"), VIA_NAMES),
         "queue_index": F.when(F.col("queue_index") < F.expr("18446744073709551615BD"), F.col("queue_index")),
@@ -99,7 +100,7 @@ def ledger(
 
 
 def sent_now() -> Column:
-    """Return whether a row of ``transfers`` was sent in the tick that committed it.
+    """Return whether a row of ``outbound`` was sent in the tick that committed it.
 
     A request with no place in an output queue was sent by no program: a byzantine chain forged it.
     """
@@ -107,13 +108,12 @@ def sent_now() -> Column:
     return (F.col("sent_tick") == F.col("tick")) & ((F.col("kind") != int(Kind.REQUEST)) | queued)
 
 
-def _committed(transfers: DataFrame) -> DataFrame:
+def _committed(outbound: DataFrame) -> DataFrame:
     """Return a row a message that came into a stream."""
     bits = F.when(sent_now(), F.lit(int(Event.SENT | Event.COMMITTED))).otherwise(F.lit(int(Event.COMMITTED)))
     return _rows(
-        transfers,
-        source=F.col("chain"),
-        destination=F.col("remote"),
+        outbound,
+        chain=F.col("source"),
         on_lane=F.lit(True),
         events=bits,
         via=F.lit(0).cast("smallint"),
@@ -123,21 +123,21 @@ def _committed(transfers: DataFrame) -> DataFrame:
 
 def _happened(events: DataFrame) -> DataFrame:
     """Return a row an event row; what happens to a message on a lane happens where it arrives."""
-    on_lane = F.col("remote") != NO_CHAIN
+    on_lane = F.col("source") != NO_CHAIN
     return _rows(
         events.where(~_bit(Event.ACKNOWLEDGED)),
-        source=F.when(on_lane, F.col("remote")).when(_bit(Event.SENT), F.col("chain")),
-        destination=F.when(on_lane | _bit(Event.RECEIVED), F.col("chain")),
+        source=F.when(on_lane, F.col("source")).when(_bit(Event.SENT), F.col("chain")),
+        destination=F.when(on_lane, F.col("destination")).when(_bit(Event.RECEIVED), F.col("chain")),
         on_lane=on_lane,
     )
 
 
-def _collected(transfers: DataFrame, collected: DataFrame, events: DataFrame) -> DataFrame:
+def _collected(outbound: DataFrame, collected: DataFrame, events: DataFrame) -> DataFrame:
     """Return a row a message that its chain removed from the stream, because the other side has signalled it.
 
     A message that was rejected has its reason and code in a row of ``events``; the others were accepted.
     """
-    lane = ("chain", "remote", "substream", "index")
+    lane = ("source", "destination", "substream", "index")
     offsets = F.explode(F.expr("sequence(0L, cast(end - begin - 1 as bigint))")).alias("offset")
     index = (F.col("begin") + F.col("offset")).cast("decimal(20,0)").alias("index")
     ranges = collected.where(F.col("what") == COLLECTED_MESSAGES).select("height", "tick", *lane[:3], "begin", offsets)
@@ -145,11 +145,10 @@ def _collected(transfers: DataFrame, collected: DataFrame, events: DataFrame) ->
     place = ("height", *lane)
     signals = events.where(_bit(Event.ACKNOWLEDGED))
     signals = signals.select(*place, F.col("reason").alias("signal"), F.col("code").alias("signal_code"))
-    known = taken.join(transfers.drop("height", "tick"), list(lane)).join(signals, list(place), "left")
+    known = taken.join(outbound.drop("height", "tick"), list(lane)).join(signals, list(place), "left")
     return _rows(
         known,
-        source=F.col("chain"),
-        destination=F.col("remote"),
+        chain=F.col("source"),
         on_lane=F.lit(True),
         events=F.lit(int(Event.ACKNOWLEDGED | Event.COLLECTED)),
         via=F.lit(0).cast("smallint"),
@@ -162,11 +161,11 @@ def _rows(frame: DataFrame, **given: Column) -> DataFrame:
     return frame.select(*(given.get(name, F.col(name)).alias(name) for name in _ROW))
 
 
-def _content(transfers: DataFrame) -> DataFrame:
+def _content(outbound: DataFrame) -> DataFrame:
     """Return what messages in streams carry, by lane and index."""
-    return transfers.select(
-        F.col("chain").alias("source"),
-        F.col("remote").alias("destination"),
+    return outbound.select(
+        "source",
+        "destination",
         "substream",
         "index",
         F.sha2("payload", 256).alias("payload_hash"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from causeway.pipeline.bucket import FIRST_HEIGHT, Written
 from causeway.pipeline.executors import Executor
@@ -12,21 +12,24 @@ from causeway.protocols.contract import Tick
 
 def commit_genesis(executor: Executor, lake: Lake) -> Manifest:
     """Write and commit height 0."""
-    manifest = assembled(Tick(FIRST_HEIGHT, 0), executor.genesis())
+    manifest = assembled(Tick(FIRST_HEIGHT, 0), executor.genesis(), None)
     lake.commit(manifest)
     return manifest
 
 
-def run_tick(executor: Executor, lake: Lake, before: Manifest, tick: int) -> Manifest:
-    """Run one tick of the whole network on top of ``before`` and commit it as the next height."""
-    now = Tick(before.height + 1, tick)
-    manifest = assembled(now, executor.run(now, before))
+def run_tick(executor: Executor, lake: Lake, before: Manifest, tick: int, coming: int | None) -> Manifest:
+    """Run one tick of the whole network on top of ``before`` and commit it as the next height.
+
+    ``coming``: the next tick after it that brings something from outside, as far as is known.
+    """
+    now = Tick(before.height + 1, tick, coming, before.moved)
+    manifest = assembled(now, executor.run(now, before), before)
     lake.commit(manifest)
     return manifest
 
 
-def assembled(tick: Tick, written: Sequence[Written]) -> Manifest:
-    """Return the manifest of what all buckets wrote."""
+def assembled(tick: Tick, written: Sequence[Written], before: Manifest | None) -> Manifest:
+    """Return the manifest of what all buckets wrote on top of ``before``."""
     state: dict[str, dict[str, str]] = {}
     log: dict[str, dict[str, str]] = {}
     row_groups: dict[str, dict[str, int]] = {}
@@ -36,18 +39,29 @@ def assembled(tick: Tick, written: Sequence[Written]) -> Manifest:
             state.setdefault(table, {})[str(part.bucket)] = path
         for table, path in part.log.items():
             log.setdefault(table, {})[str(part.bucket)] = path
-        if "transfers" in part.log:
-            row_groups[part.log["transfers"]] = dict(part.row_groups)
+        if "outbound" in part.log:
+            row_groups[part.log["outbound"]] = dict(part.row_groups)
         for table, count in part.rows.items():
             rows[table] = rows.get(table, 0) + count
-    oldest = [part.oldest_run for part in written if part.oldest_run is not None]
+    wakes = [part.wake for part in written if part.wake is not None]
+    needs = [part.needs for part in written if part.needs is not None]
     return Manifest(
         height=tick.height,
         tick=tick.tick,
         state=state,
         log=log,
         row_groups=row_groups,
-        idle=all(part.idle for part in written),
-        oldest_run=min(oldest, default=None),
+        wake=min(wakes, default=None),
+        moved=tick.tick if before is None or moved(rows) else before.moved,
+        needs=min(needs, default=None),
         rows=rows,
     )
+
+
+def moved(rows: Mapping[str, int]) -> bool:
+    """Return whether anything happened at a height, by its numbers of rows.
+
+    Headers do not count, nor refusals of what carriers brought, which they may bring again for ever.
+    """
+    others = sum(count for table, count in rows.items() if table not in ("headers", "events", "refusals"))
+    return others > 0 or rows.get("events", 0) > rows.get("refusals", 0)

@@ -11,11 +11,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as T
 
-from causeway.model.ledger import COLLECTED_SCHEMA, EVENTS_SCHEMA
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA
-from causeway.pipeline.bucket import stamped_schema
 from causeway.pipeline.lake import LakeError
-from causeway.protocols.contract import HEADERS_SCHEMA, Kernel, StateTable
+from causeway.protocols.contract import HEADERS_SCHEMA, AnyKernel, Shown, StateTable
 
 TOPOLOGY_SCHEMAS: Mapping[str, pa.Schema] = {
     "chains": CHAINS_SCHEMA,
@@ -24,12 +22,12 @@ TOPOLOGY_SCHEMAS: Mapping[str, pa.Schema] = {
 }
 """Tables that are written once, when the lake is made."""
 
-LOGS: Mapping[str, pa.Schema] = {
-    "events": stamped_schema(EVENTS_SCHEMA),
-    "collected": stamped_schema(COLLECTED_SCHEMA),
-    "headers": stamped_schema(HEADERS_SCHEMA),
-}
-"""Tables that every height adds rows to, and whose columns no protocol decides."""
+STAMP = [pa.field("height", pa.uint64(), nullable=False), pa.field("tick", pa.uint64(), nullable=False)]
+
+
+def stamped_schema(schema: pa.Schema) -> pa.Schema:
+    """Return a log table's schema with the columns ``height`` and ``tick`` in front."""
+    return pa.schema([*STAMP, *schema])
 
 
 @dataclass(frozen=True)
@@ -40,9 +38,10 @@ class TableSchemas:
     state: Mapping[str, StateTable]
 
     @classmethod
-    def of(cls, kernel: Kernel) -> TableSchemas:
+    def of(cls, kernel: AnyKernel) -> TableSchemas:
         """Return the tables of a kernel."""
-        return cls({"transfers": stamped_schema(kernel.outbound_schema), **LOGS}, kernel.state_tables())
+        logs = {"outbound": kernel.outbound, **kernel.logs, "headers": HEADERS_SCHEMA}
+        return cls({name: stamped_schema(schema) for name, schema in logs.items()}, kernel.tables())
 
     def encoded(self) -> dict[str, Any]:
         """Return what ``lake.json`` holds: each table's columns with their types, and what ``StateTable`` says."""
@@ -53,8 +52,11 @@ class TableSchemas:
                     "name": name,
                     "columns": _columns(table.schema),
                     "owner": table.owner,
+                    "order": list(table.order),
                     "chains": list(table.chains),
                     "programs": list(table.programs),
+                    "shown": table.shown.value,
+                    "shown_to": table.shown_to,
                 }
                 for name, table in self.state.items()
             ],
@@ -65,7 +67,13 @@ class TableSchemas:
         """Return what ``encoded`` gave."""
         state = {
             table["name"]: StateTable(
-                _schema(table["columns"]), table["owner"], tuple(table["chains"]), tuple(table["programs"])
+                _schema(table["columns"]),
+                table["owner"],
+                tuple(table["order"]),
+                tuple(table["chains"]),
+                tuple(table["programs"]),
+                Shown(table["shown"]),
+                table["shown_to"],
             )
             for table in content["state"]
         }
@@ -144,4 +152,4 @@ def spark_schema(schema: pa.Schema) -> T.StructType:
     return T.StructType([T.StructField(item.name, spark_type(item.type), nullable=True) for item in schema])
 
 
-__all__ = ["LOGS", "TOPOLOGY_SCHEMAS", "StateTable", "TableSchemas", "spark_schema", "spark_type"]
+__all__ = ["STAMP", "TOPOLOGY_SCHEMAS", "StateTable", "TableSchemas", "spark_schema", "spark_type", "stamped_schema"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from causeway.pipeline import calls
-from causeway.pipeline.lake import Lake, LakeError, Manifest
+from causeway.pipeline.lake import Lake, LakeError, Manifest, root_of
 from causeway.pipeline.ledger import ledger
 from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, StateTable, TableSchemas, spark_schema
 
@@ -46,7 +45,7 @@ class LakeTables:
         return self._lake.manifest(self.heights()[-1] if height is None else height)
 
     def log(self, table: str) -> DataFrame:
-        """Return a log table (``transfers``, ``events``, ``collected``, ``headers``) over all committed heights."""
+        """Return a log table (``outbound``, ``events``, ``collected``, ``headers``) over all committed heights."""
         schemas = self._schemas.logs
         if table not in schemas:
             raise LakeError(f"table: {_unknown(table, list(schemas))}")
@@ -57,7 +56,7 @@ class LakeTables:
         return self._read([f"{table}.parquet"], TOPOLOGY_SCHEMAS[table])
 
     def chains(self) -> DataFrame:
-        """Return the chains: ``position`` (the number in columns named chain and remote), ``number``, ``name``."""
+        """Return the chains: ``position`` (the number in columns that name chains), ``number``, ``name``."""
         chains = self.about["chains"]
         columns = [range(len(chains)), [item["number"] for item in chains], [item["name"] for item in chains]]
         return self._session.createDataFrame(
@@ -132,10 +131,11 @@ class LakeTables:
         """Return the ledger: one row a lifecycle event of one message (``docs/lake.md``)."""
         return ledger(
             self.about["protocol"],
+            self.about["asset"],
             float(self.about["seconds_per_tick"]),
             self.chains(),
             self.programs(),
-            {table: self.log(table) for table in ("transfers", "events", "collected")},
+            {table: self.log(table) for table in ("outbound", "events", "collected")},
         )
 
     def calls(self) -> DataFrame:
@@ -190,18 +190,11 @@ class LakeTables:
         return {move["program"]: move["tick"] for move in sorted(gone, key=lambda move: -move["tick"])}
 
     def _moves(self) -> DataFrame:
-        return calls.moves(self.log("transfers"), self.log("events"))
+        return calls.moves(self.log("outbound"), self.log("events"))
 
     def root(self) -> str:
-        """Return one digest over the last root of every chain, in the order of their positions, as hex."""
-        files = self.manifest().log.get("headers", {}).values()
-        tables = [self._lake.storage.read_table(path, ["chain", "root"]) for path in files]
-        rows = sorted(
-            row
-            for table in tables
-            for row in zip(*(table[name].to_pylist() for name in ("chain", "root")), strict=True)
-        )
-        return hashlib.sha256(b"".join(root for _, root in rows)).hexdigest()
+        """Return one digest over the last roots of all chains (``lake.root_of``)."""
+        return root_of(self._lake, self.manifest())
 
 
 def _unknown(name: str, known: list[str]) -> str:

@@ -50,8 +50,8 @@ class Caller(VectorProgram):
 class PingPong(VectorProgram):
     """Echoes requests; whenever one of its calls is answered, calls the same peer again with the same payload.
 
-    Ingress method ``call`` starts a rally; the cycles attached to it go with the first call only. So a network keeps a
-    constant number of messages under way.
+    Ingress method ``call`` starts a rally; the amount attached to it goes with the first call only. So a network keeps
+    a constant number of messages under way.
     """
 
     def handle(self, batch: Frame, state: Frame) -> Effects:

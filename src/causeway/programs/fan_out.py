@@ -11,8 +11,8 @@ class FanOut(Program):
     """Calls ``method`` of every program in option ``targets`` and gathers the answers.
 
     A request is answered, once all targets have answered, with their payloads joined in the order of ``targets`` (a
-    rejected one counts as empty); all cycles attached go back. Ingress starts the same and counts the finished ones in
-    ``finished``.
+    rejected one counts as empty); the whole amount attached goes back. Ingress starts the same and counts the finished
+    ones in ``finished``.
     """
 
     def initial_state(self) -> dict[str, Any]:

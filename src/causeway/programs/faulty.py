@@ -43,9 +43,9 @@ class Faulty(Program):
         decoded = decode_calls(pa.array([message.payload], pa.binary()))
         if message.method != CALL_METHOD or not decoded.valid[0]:
             raise ValueError(f"method {message.method} with {len(message.payload)} bytes is no call")
-        cycles = (int(decoded.amount_high[0]) << 64) + int(decoded.amount_low[0])
+        amount = (int(decoded.amount_high[0]) << 64) + int(decoded.amount_low[0])
         body = decoded.bodies[0].as_py()
-        context.call(int(decoded.receivers[0]), decoded.methods[0].as_py(), body, cycles=cycles)
+        context.call(int(decoded.receivers[0]), decoded.methods[0].as_py(), body, amount=amount)
 
     def on_request(self, request: Request, context: Context) -> bytes | None:
         """Echo a request, or fail it."""

@@ -58,7 +58,7 @@ class Outcome:
 def answer_rows(
     inputs: Frame, rows: np.ndarray, code: Any, payload: Any, refund: tuple[Any, Any] | None = None
 ) -> Frame:
-    """Return the responses to the requests at ``rows``; all cycles go back unless ``refund`` says otherwise."""
+    """Return the responses to the requests at ``rows``; the whole amount goes back unless ``refund`` says otherwise."""
     length = len(rows)
     asked = inputs.select(["sender", "receiver", "callback", "amount_high", "amount_low", "deadline"]).take(rows)
     high, low = refund if refund is not None else (asked["amount_high"], asked["amount_low"])
@@ -81,15 +81,15 @@ def answer_rows(
 
 
 def from_records(records: list[Mapping[str, Any]]) -> Frame:
-    """Return outputs from one mapping a message, ``cycles`` as one number."""
+    """Return outputs from one mapping a message, ``amount`` as one number."""
     if not records:
         return NO_OUTPUTS
     columns: dict[str, Any] = {}
     for name, kind in OUTPUT_FIELDS:
         if name == "amount_high":
-            values = [record["cycles"] // WORD for record in records]
+            values = [record["amount"] // WORD for record in records]
         elif name == "amount_low":
-            values = [record["cycles"] % WORD for record in records]
+            values = [record["amount"] % WORD for record in records]
         else:
             values = [record[name] for record in records]
         columns[name] = np.array(values, dtype=kind)

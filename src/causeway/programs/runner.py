@@ -22,7 +22,7 @@ from causeway.programs.scalar import Program
 from causeway.programs.scalar_runner import ScalarRunner
 from causeway.programs.vector import VectorProgram, ensure_rootable
 from causeway.programs.vector_runner import VectorRunner
-from causeway.protocols.contract import Execution
+from causeway.protocols.execution import Execution
 
 DENSE_LIMIT = 1 << 24
 NOT_INSTALLED = -1

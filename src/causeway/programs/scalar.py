@@ -21,7 +21,7 @@ MAX_BALANCE = 2**128 - 1
 was the program's own comes back whole."""
 
 Ref = tuple[int, int, int, int]
-"""What names a request for its answer: sender, callback, cycles, deadline."""
+"""What names a request for its answer: sender, callback, amount, deadline."""
 
 
 class Reject(Exception):
@@ -29,7 +29,7 @@ class Reject(Exception):
 
 
 class InsufficientCycles(Exception):
-    """A call attaches more cycles than the program's balance holds."""
+    """A call attaches more than the program's balance holds."""
 
 
 class CyclesOverflow(Exception):
@@ -53,13 +53,13 @@ class Request:
     callback: int
     method: str
     payload: bytes
-    cycles: int
+    amount: int
     deadline: int
 
     @property
     def ref(self) -> list[int]:
         """Return what ``Context.answer`` needs to answer this request later."""
-        return [self.sender, self.callback, self.cycles, self.deadline]
+        return [self.sender, self.callback, self.amount, self.deadline]
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Call:
     callback: int
     method: str
     payload: bytes
-    cycles: int
+    amount: int
 
 
 class Context:
@@ -121,33 +121,33 @@ class Context:
         self.open_requests = open_requests
         self.effects: list[Answer | Call] = []
 
-    def call(self, receiver: int, method: str, payload: bytes = b"", *, cycles: int = 0, note: Any = None) -> int:
+    def call(self, receiver: int, method: str, payload: bytes = b"", *, amount: int = 0, note: Any = None) -> int:
         """Call ``method`` of program ``receiver`` and return the call's callback id.
 
-        ``cycles`` leave the balance at once and come back with the answer as far as they are not accepted; raises
+        ``amount`` leaves the balance at once and comes back with the answer as far as it is not accepted; raises
         ``InsufficientCycles``, and ``CyclesOverflow`` beyond 128 bits. ``note`` is given back with the reply.
         """
         if not 0 <= index(receiver) <= MAX_NUMBER:
             raise ValueError(f"receiver {receiver} is no program number")
-        if index(cycles) < 0:
-            raise ValueError(f"cycles {cycles} are negative")
+        if index(amount) < 0:
+            raise ValueError(f"cycles {amount} are negative")
         method.encode()
         if not isinstance(payload, bytes):
             raise TypeError(f"payload is {type(payload).__name__}, allowed: bytes")
-        if cycles > self.balance:
-            raise InsufficientCycles(f"balance {self.balance}, attached {cycles}")
-        if cycles > MAX_BALANCE:
-            raise CyclesOverflow(f"attached {cycles}, at most 2**128 - 1")
-        self.balance -= cycles
+        if amount > self.balance:
+            raise InsufficientCycles(f"balance {self.balance}, attached {amount}")
+        if amount > MAX_BALANCE:
+            raise CyclesOverflow(f"attached {amount}, at most 2**128 - 1")
+        self.balance -= amount
         callback = self.next_callback
         self.next_callback += 1
         if note is not None:
             self.notes[callback] = note
-        self.effects.append(Call(index(receiver), callback, method, payload, index(cycles)))
+        self.effects.append(Call(index(receiver), callback, method, payload, index(amount)))
         return callback
 
     def answer(self, ref: list[int], payload: bytes, *, accept: int = 0) -> None:
-        """Answer a request (``Request.ref``) with data, accepting ``accept`` of its cycles.
+        """Answer a request (``Request.ref``) with data, accepting ``accept`` of its amount.
 
         Each request is answered once: raises ``ValueError`` for one that is not open. Raises ``CyclesOverflow`` when
         the balance would pass 2**128 - 1.
@@ -155,24 +155,24 @@ class Context:
         self._respond(ref, payload, 0, accept)
 
     def reject(self, ref: list[int], text: str) -> None:
-        """Reject an earlier request (``Request.ref``); all its cycles go back."""
+        """Reject an earlier request (``Request.ref``); its whole amount goes back."""
         self._respond(ref, text.encode(), REJECTED_BY_PROGRAM, 0)
 
     def _respond(self, ref: list[int], payload: bytes, code: int, accept: int) -> None:
         if not isinstance(payload, bytes):
             raise TypeError(f"payload is {type(payload).__name__}, allowed: bytes")
-        sender, callback, cycles, deadline = self.close(ref)
-        if not 0 <= index(accept) <= cycles:
-            raise ValueError(f"accept {accept} is not between 0 and the attached {cycles}")
+        sender, callback, amount, deadline = self.close(ref)
+        if not 0 <= index(accept) <= amount:
+            raise ValueError(f"accept {accept} is not between 0 and the attached {amount}")
         if accept and self.balance + index(accept) > MAX_BALANCE:
             raise CyclesOverflow(f"balance {self.balance}, accepted {accept}, at most 2**128 - 1")
         self.balance += index(accept)
-        self.effects.append(Answer(sender, callback, cycles - accept, deadline, code, payload))
+        self.effects.append(Answer(sender, callback, amount - accept, deadline, code, payload))
 
     def close(self, ref: list[int]) -> Ref:
         """Note that a request has its answer; raise ``ValueError`` if no such request is open."""
-        sender, callback, cycles, deadline = ref
-        key = (sender, callback, cycles, deadline)
+        sender, callback, amount, deadline = ref
+        key = (sender, callback, amount, deadline)
         left = self.open_requests.get(key, 0) - 1
         if left < 0:
             raise ValueError(f"no open request of {sender} under callback {callback}")
@@ -199,9 +199,9 @@ class Program:
         raise NotImplementedError(f"no ingress method {message.method}")
 
     def on_request(self, request: Request, context: Context) -> bytes | tuple[bytes, int] | None:
-        """Handle a call: return the answer, or (answer, accepted cycles), or None to answer by ``Context.answer``.
+        """Handle a call: return the answer, or (answer, accepted amount), or None to answer by ``Context.answer``.
 
-        Accepted cycles enter the balance when the handler returns, so not in time for the calls that it makes.
+        What is accepted enters the balance when the handler returns, so not in time for the calls that it makes.
         """
         raise Reject(f"no method {request.method}")
 

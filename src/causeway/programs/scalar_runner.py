@@ -77,11 +77,11 @@ def _encode(state: Any, notes: Mapping[int, Any], open_requests: Mapping[Ref, in
 def _messages(inputs: Frame) -> list[tuple[Any, ...]]:
     numbers = ("kind", "sender", "callback", "code", "deadline")
     columns = [inputs[name].tolist() for name in numbers]
-    cycles = [
+    amount = [
         high * WORD + low
         for high, low in zip(inputs["amount_high"].tolist(), inputs["amount_low"].tolist(), strict=True)
     ]
-    return list(zip(*columns, cycles, inputs["method"].to_pylist(), inputs["payload"].to_pylist(), strict=True))
+    return list(zip(*columns, amount, inputs["method"].to_pylist(), inputs["payload"].to_pylist(), strict=True))
 
 
 class _Work:
@@ -129,17 +129,17 @@ class _InstanceRun:
 
     def handle(self, row: int, message: tuple[Any, ...]) -> None:
         """Run one handler; undo its effects if it raises."""
-        kind, sender, callback, code, deadline, cycles, method, payload = message
-        refund = cycles if kind == Kind.RESPONSE else 0
+        kind, sender, callback, code, deadline, amount, method, payload = message
+        refund = amount if kind == Kind.RESPONSE else 0
         held = self._balance + refund
         context = Context(self._number, held, self._next_callback, self._notes, self._open)
         at_hand: list[Answer] = []
         try:
             if kind == Kind.REQUEST:
-                at_hand = self._request(Request(sender, callback, method, payload, cycles, deadline), context)
+                at_hand = self._request(Request(sender, callback, method, payload, amount, deadline), context)
             elif kind == Kind.RESPONSE:
                 note = self._notes.pop(callback, None)
-                self._program.on_reply(Reply(sender, callback, payload, code, cycles, note), context)
+                self._program.on_reply(Reply(sender, callback, payload, code, amount, note), context)
             else:
                 self._program.on_ingress(Ingress(sender, method, payload), context)
             blob = _encode(self._program.state, self._notes, self._open)
@@ -153,7 +153,7 @@ class _InstanceRun:
                 if rejected:
                     text = text.removeprefix(f"{type(error).__name__}: ")
                 failed = REJECTED_BY_PROGRAM if rejected else HANDLER_FAILED
-                self._respond(row, Answer(sender, callback, cycles, deadline, failed, text.encode()))
+                self._respond(row, Answer(sender, callback, amount, deadline, failed, text.encode()))
             else:
                 self._work.failed_rows.append(row)
                 self._work.failed_texts.append(failure_text(error))
@@ -180,7 +180,7 @@ class _InstanceRun:
     def _request(self, request: Request, context: Context) -> list[Answer]:
         """Handle a request; return its answer if it was given now: it is the first output, whenever it was made."""
         ref = request.ref
-        key = (request.sender, request.callback, request.cycles, request.deadline)
+        key = (request.sender, request.callback, request.amount, request.deadline)
         before = self._open.get(key, 0)
         self._open[key] = before + 1
         result = self._program.on_request(request, context)
@@ -205,7 +205,7 @@ class _InstanceRun:
                 "sender": self._number,
                 "receiver": answer.receiver,
                 "callback": answer.callback,
-                "cycles": answer.refund,
+                "amount": answer.refund,
                 "code": answer.code,
                 "deadline": answer.deadline,
                 "method": "",
@@ -221,7 +221,7 @@ class _InstanceRun:
                 "sender": self._number,
                 "receiver": call.receiver,
                 "callback": call.callback,
-                "cycles": call.cycles,
+                "amount": call.amount,
                 "code": 0,
                 "deadline": 0,
                 "method": call.method,

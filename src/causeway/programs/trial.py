@@ -68,14 +68,14 @@ class Trial:
         """Give it a message from a user; return the calls and answers that it makes. Raises ``HandlerFailed``."""
         return self._turn(Kind.INGRESS, user, 0, method=method, payload=payload)
 
-    def request(self, sender: int, method: str, payload: bytes = b"", *, cycles: int = 0) -> list[Answer | Call]:
+    def request(self, sender: int, method: str, payload: bytes = b"", *, amount: int = 0) -> list[Answer | Call]:
         """Call it as program ``sender`` does; return the answers (the one to this call first, if any) and calls."""
         self._callback += 1
-        return self._turn(Kind.REQUEST, sender, self._callback, method=method, payload=payload, cycles=cycles)
+        return self._turn(Kind.REQUEST, sender, self._callback, method=method, payload=payload, amount=amount)
 
     def reply(self, call: Call, payload: bytes = b"", *, code: int = 0, refund: int = 0) -> list[Answer | Call]:
         """Answer a call that it made: with data, or with a reject when ``code`` is not 0. Raises ``HandlerFailed``."""
-        return self._turn(Kind.RESPONSE, call.receiver, call.callback, payload=payload, code=code, cycles=refund)
+        return self._turn(Kind.RESPONSE, call.receiver, call.callback, payload=payload, code=code, amount=refund)
 
     def _turn(
         self,
@@ -86,7 +86,7 @@ class Trial:
         method: str = "",
         payload: bytes = b"",
         code: int = 0,
-        cycles: int = 0,
+        amount: int = 0,
     ) -> list[Answer | Call]:
         message = Frame(
             {
@@ -94,8 +94,8 @@ class Trial:
                 "sender": np.array([sender], dtype=np.uint64),
                 "receiver": np.array([self._number], dtype=np.uint64),
                 "callback": np.array([callback], dtype=np.uint64),
-                "amount_high": np.array([cycles // WORD], dtype=np.uint64),
-                "amount_low": np.array([cycles % WORD], dtype=np.uint64),
+                "amount_high": np.array([amount // WORD], dtype=np.uint64),
+                "amount_low": np.array([amount % WORD], dtype=np.uint64),
                 "code": np.array([code], dtype=np.uint8),
                 "deadline": np.zeros(1, dtype=np.uint32),
                 "method": pa.array([method], pa.string()).dictionary_encode(),
@@ -116,9 +116,9 @@ def _made(outputs: Frame) -> list[Answer | Call]:
     texts = [outputs[name].to_pylist() for name in ("method", "payload")]
     made: list[Answer | Call] = []
     for kind, receiver, callback, high, low, code, deadline, method, payload in zip(*columns, *texts, strict=True):
-        cycles = high * WORD + low
+        amount = high * WORD + low
         if kind == Kind.REQUEST:
-            made.append(Call(receiver, callback, method, payload, cycles))
+            made.append(Call(receiver, callback, method, payload, amount))
         else:
-            made.append(Answer(receiver, callback, cycles, deadline, code, payload))
+            made.append(Answer(receiver, callback, amount, deadline, code, payload))
     return made

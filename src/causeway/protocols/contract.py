@@ -1,132 +1,60 @@
-"""What the pipeline asks of a protocol, and what a protocol asks of the programs on its chains.
+"""What the pipeline asks of a protocol: the kernel contract.
 
 A protocol's kernel is a pure function of its arguments: no I/O, no clock, no global state, no Spark. Columns carry the
 chain, so one call serves any set of chains; what happens on one never depends on which others are in the call.
+
+A round has two steps. ``plan`` decides from small tables what to take and what must be read for it; the pipeline reads;
+``round`` verifies what was read before it uses it, and may still refuse. A refusal is an event with its error's name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.frame import Frame
+from causeway.model.frame import Frame, empty_frame
 from causeway.model.order import U64
 
+Chains = npt.NDArray[np.uint32]
+"""Positions of chains: rows in the kernel's list of chains, ascending."""
 
-@dataclass(frozen=True)
-class Execution:
-    """What running the programs gave.
+Hosts = npt.NDArray[np.int32]
+"""Positions of the chains that host programs; ``NO_HOST`` for a program that never had one."""
 
-    ``produced``: messages in the order of production for each program (the protocol's message columns; ``sender`` is
-    the program). ``origins``: the row of the input that each of them was produced for. ``failures``: a frame (``row``
-    of the input, ``text``) of handlers that raised on an input that has no answer. ``accounts`` and ``programs``: the
-    states after.
-    """
-
-    produced: Frame
-    origins: npt.NDArray[np.int64]
-    failures: Frame
-    accounts: Frame
-    programs: Mapping[str, Frame]
+NO_HOST = -1
 
 
-class ProgramRunner(Protocol):
-    """The programs of a network, as the kernels see them. Picklable; holds no state of any chain."""
+class Shown(Enum):
+    """Who else sees the rows of a state table at the next height."""
 
-    def installed(self, programs: U64) -> npt.NDArray[np.bool_]:
-        """Return which of ``programs`` (numbers) have a class, so that there is something to install."""
-        ...
-
-    def schemas(self) -> Mapping[str, pa.Schema]:
-        """Return the schema of the state table of every program class in use."""
-        ...
-
-    def genesis(self, programs: U64) -> tuple[Frame, Mapping[str, Frame]]:
-        """Return the accounts and the programs' states of ``programs`` (numbers) at genesis."""
-        ...
-
-    def run(self, inputs: Frame, accounts: Frame, states: Mapping[str, Frame]) -> Execution:
-        """Run the handlers over ``inputs``: message columns, one program's inputs in the order it consumes them."""
-        ...
-
-
-@dataclass(frozen=True)
-class Tick:
-    """When a round happens: consecutive ``height``, scenario ``tick`` (time), from the driver."""
-
-    height: int
-    tick: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a set of chains will take in this round.
-
-    ``headers``, ``details``: what is taken, and what comes with it, in columns of the protocol's own (``ic``: accepted
-    slices and the reject signals in them; ``ibc``: submissions of relayers and their proofs). ``wanted``: ranges of
-    messages offered to the chains (``chain``: offering chain, ``remote``: taking chain, ``substream``, ``begin``,
-    ``end``). ``recalled``: ranges, of the same columns, of the chains' own outbound messages that the round must see
-    again. ``events``: refusals.
-    """
-
-    headers: Frame
-    details: Frame
-    wanted: Frame
-    recalled: Frame
-    events: Frame
-
-
-@dataclass(frozen=True)
-class RoundResult:
-    """What a round gave: the next state, outbound messages by destination, event rows, collected ranges, headers."""
-
-    state: Any
-    outbound: Frame
-    events: Frame
-    collected: Frame
-    headers: Frame
-
-
-@dataclass(frozen=True)
-class Offers:
-    """What all chains show at the height before: the rows of the kernel's offer tables, and the chains' headers.
-
-    ``details``: what goes with the lanes (``ic``: reject signals; ``ibc``: proofs).
-    """
-
-    lanes: Frame
-    details: Frame
-    headers: Frame
-
-
-HEADERS_SCHEMA = pa.schema(
-    [
-        pa.field("chain", pa.uint32(), nullable=False),
-        pa.field("root", pa.binary(32), nullable=False),
-        pa.field("certification", pa.binary(), nullable=False),
-    ]
-)
-"""A chain's header at a height: the root of its state, and what certifies it to others (``ibc``: the signed header;
-empty under ``ic``, where carriers are taken at their word)."""
+    NOBODY = "nobody"
+    DESTINATION = "destination"
+    EVERYONE = "everyone"
 
 
 @dataclass(frozen=True)
 class StateTable:
-    """What a state table is made of, and whose its rows are.
+    """What a state table is made of, whose its rows are, and who sees them.
 
-    ``chains``, ``programs``: the columns that hold positions of chains and numbers of programs. ``owner``: the one of
-    them that says where a row belongs: to that chain, or to the chain that hosts that program.
+    ``owner``: the column that says where a row belongs: to that chain, or to the chain that hosts that program.
+    ``order``: the columns by which the rows ascend; no two rows agree in all of them. ``chains``, ``programs``: the
+    columns that hold positions of chains and numbers of programs. ``shown_to``: the column with the chain that sees a
+    row, where ``shown`` is ``DESTINATION``.
     """
 
     schema: pa.Schema
     owner: str
+    order: tuple[str, ...]
     chains: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
+    shown: Shown = Shown.NOBODY
+    shown_to: str = "destination"
 
     @property
     def owned_by_program(self) -> bool:
@@ -134,39 +62,162 @@ class StateTable:
         return self.owner in self.programs
 
 
-ACCOUNTS_SCHEMA = pa.schema(
+def _field(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+HEADERS_SCHEMA = pa.schema(
     [
-        pa.field("program", pa.uint64(), nullable=False),
-        pa.field("next_callback", pa.uint64(), nullable=False),
-        pa.field("balance_over", pa.uint64(), nullable=False),
-        pa.field("balance_high", pa.uint64(), nullable=False),
-        pa.field("balance_low", pa.uint64(), nullable=False),
+        _field("chain", pa.uint32()),
+        _field("number", pa.uint64()),
+        _field("hash", pa.binary()),
+        _field("parent", pa.binary()),
+        _field("root", pa.binary(32)),
+        _field("certification", pa.binary()),
     ]
 )
-"""What execution keeps for every installed canister besides its program's state; a canister without a row is not
-installed. The balance is in words of 64 bits; ``balance_over`` is 0 but where refunds came to a full balance."""
+"""A header that a chain made at a height: the number of its block, the root of its state, and what certifies it to
+others. A chain may make several at one height, or none. ``hash`` and ``parent`` name the block and the one before it
+where a chain can have forks; both are empty where its blocks follow each other by number alone."""
 
-PROGRAM_TABLE = "program_"
-"""The name of the state table of a program class is this and the name of the class."""
+RANGES_SCHEMA = pa.schema(
+    [
+        _field("source", pa.uint32()),
+        _field("destination", pa.uint32()),
+        _field("substream", pa.uint64()),
+        _field("height", pa.uint64()),
+        _field("begin", pa.uint64()),
+        _field("end", pa.uint64()),
+    ]
+)
+"""Outbound entries ``begin`` to ``end`` - 1 of a lane, all of which the source made at ``height``
+(``protocols.segments.located`` cuts any ranges so)."""
+
+HEIGHTS_SCHEMA = pa.schema([_field("chain", pa.uint32()), _field("first", pa.uint64()), _field("last", pa.uint64())])
+"""The heights ``first`` to ``last``, both included, of one chain."""
 
 
-def program_tables(schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:
-    """Return the state tables of the program classes with these schemas (first column ``program``)."""
-    return {
-        PROGRAM_TABLE + name: StateTable(schema, "program", (), ("program",))
-        for name, schema in sorted(schemas.items())
-    }
+PAST_SCHEMA = pa.schema([_field("chain", pa.uint32()), _field("height", pa.uint64())])
+"""One chain at one height."""
 
 
-class Kernel(Protocol):
+@dataclass(frozen=True)
+class Tick:
+    """When a round happens, as the driver says.
+
+    ``height``: one more than the height before. ``tick``: the scenario's time. ``coming``: the next tick after this one
+    that brings something from outside, None when none is known. ``moved``: the tick of the last height before this one
+    at which anything moved on any chain.
+    """
+
+    height: int
+    tick: int
+    coming: int | None = None
+    moved: int = 0
+
+
+@dataclass(frozen=True)
+class View:
+    """What chains see of the height before.
+
+    ``tables``: of every state table that is shown, the rows shown to one of the chains, or to everyone, in the table's
+    order. ``headers``: the headers of all chains at the last ``header_heights`` heights: ``height``, then the columns
+    of ``HEADERS_SCHEMA``, ascending by chain, height, number.
+    """
+
+    tables: Mapping[str, Frame]
+    headers: Frame
+
+
+@dataclass(frozen=True)
+class Reads:
+    """What a round must read, over the chains of the call.
+
+    ``offered``: outbound entries of any chain to them (``RANGES_SCHEMA``). ``own``: outbound entries of their own, that
+    the round must see again. ``rows``: of log tables, the rows of the chains at heights (``HEIGHTS_SCHEMA``).
+    ``past``: the heights at which a chain's own state is wanted (``PAST_SCHEMA``).
+    """
+
+    offered: Frame = field(default_factory=lambda: empty_frame(RANGES_SCHEMA))
+    own: Frame = field(default_factory=lambda: empty_frame(RANGES_SCHEMA))
+    rows: Mapping[str, Frame] = field(default_factory=dict)
+    past: Frame = field(default_factory=lambda: empty_frame(PAST_SCHEMA))
+
+
+State_co = TypeVar("State_co", covariant=True)
+State = TypeVar("State", bound="ChainState")
+Content = TypeVar("Content")
+
+
+class ChainState(Protocol):
+    """The state of a set of chains at one height.
+
+    What is derived from the tables for speed (a trie, a forest) may lie beside them in a state and is in no frame:
+    ``kernel.state(state.frames())`` is a state that gives the same results.
+    """
+
+    def frames(self) -> Mapping[str, Frame]:
+        """Return the rows of every table by its name. A round that does not change a table keeps the object."""
+        ...
+
+
+@dataclass(frozen=True)
+class Plan(Generic[Content]):
+    """What a set of chains will take in this round: what must be read for it, what the protocol itself keeps of its
+    decision (``content``), and the events of what it refused already."""
+
+    reads: Reads
+    content: Content
+    events: Frame
+
+
+@dataclass(frozen=True)
+class Inputs(Generic[State]):
+    """What a round takes in.
+
+    ``ingress``: messages from users (``INGRESS_SCHEMA``). ``carried``: wire bytes that came from outside
+    (``CARRIED_SCHEMA``), in the order in which they came. Then what the plan asked for: ``offered`` and ``own``, rows
+    of the kernel's ``outbound`` columns; ``rows``, by log table, with their ``height`` and ``tick``; ``past``, by
+    height, the states of the chains for which that height was asked.
+    """
+
+    ingress: pa.Table
+    carried: pa.Table
+    offered: Frame
+    own: Frame
+    rows: Mapping[str, Frame] = field(default_factory=dict)
+    past: Mapping[int, State] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class RoundResult(Generic[State_co]):
+    """What a round gave.
+
+    ``state``: the next state. ``outbound``: what was appended to lanes, ascending by (destination, source, substream,
+    index). ``logs``: rows of the kernel's log tables, those of the ledger (``events``, ``collected``) among them.
+    ``headers``: ``HEADERS_SCHEMA``. ``wake``: the next tick at which something happens of itself, None when nothing
+    will before something comes from outside. ``needs``: the lowest height whose outbound entries may still be read,
+    None when none may.
+    """
+
+    state: State_co
+    outbound: Frame
+    logs: Mapping[str, Frame]
+    headers: Frame
+    wake: int | None = None
+    needs: int | None = None
+
+
+class Kernel(Protocol[State, Content]):
     """One protocol over one network, as the pipeline drives it. Picklable."""
 
     name: ClassVar[str]
-    outbound_schema: ClassVar[pa.Schema]
-    """Columns of outbound messages; ``chain``, ``remote``, ``substream``, ``index`` are among them."""
-    offer_tables: ClassVar[tuple[str, str, str]]
-    """Names of the state tables that are shown to other chains: lanes, details and runs (``chain``, ``remote``,
-    ``substream``, ``height``, ``first``, ``count``: where in the lake the messages in the lanes lie)."""
+    outbound: ClassVar[pa.Schema]
+    """Columns of outbound entries; ``source``, ``destination``, ``substream``, ``index`` are the first."""
+    logs: ClassVar[Mapping[str, pa.Schema]]
+    """Log tables by name, those of the ledger among them. Each has a column ``chain``: the chain whose a row is."""
+    header_heights: ClassVar[int]
+    """Of how many heights the headers are shown to all chains."""
 
     def chains(self) -> Sequence[str]:
         """Return the chains' names by position."""
@@ -176,82 +227,49 @@ class Kernel(Protocol):
         """Return the chains' numbers in the topology by position."""
         ...
 
-    def state_tables(self) -> Mapping[str, StateTable]:
+    def weights(self) -> npt.NDArray[np.float64]:
+        """Return how much work each chain is, by position: chains are cut into buckets of about equal weight."""
+        ...
+
+    def tables(self) -> Mapping[str, StateTable]:
         """Return every table that a state has, those of the programs in use included, by name."""
         ...
 
-    def genesis(self, chains: npt.NDArray[np.uint32]) -> Any:
-        """Return the state of ``chains`` (positions) at height 0."""
+    def registry_version(self, tick: int) -> int:
+        """Return a number that changes whenever programs change chains, in force in the round of ``tick``."""
         ...
 
-    def parts(self, state: Any) -> Mapping[str, Any]:
-        """Return the state's parts by table name. A round that does not change a part keeps the object."""
-        ...
+    def hosts(self, programs: U64, tick: int) -> Hosts:
+        """Return the chain of each program in the round of ``tick``: its host, or the last one that it had.
 
-    def table(self, name: str, part: Any) -> pa.Table:
-        """Return a part of a state as an Arrow table."""
-        ...
-
-    def state(self, tables: Mapping[str, pa.Table]) -> Any:
-        """Return the state that ``tables`` gave."""
-        ...
-
-    def rehomed(self, before: int, tick: int) -> bool:
-        """Return whether programs change chains between the round of ``before`` and that of ``tick``."""
-        ...
-
-    def part(self, state: Any, chains: npt.NDArray[np.uint32], tick: int) -> Any:
-        """Return the part of a state that belongs to ``chains`` under the registry of ``tick``."""
-        ...
-
-    def abandoned(self, state: Any, tick: int) -> Frame:
-        """Return the events of what ``part`` leaves out at ``tick``: the end of programs that are on no chain now."""
-        ...
-
-    def union(self, states: Sequence[Any]) -> Any:
-        """Return the states of disjoint sets of chains as one."""
-        ...
-
-    def idle(self, state: Any) -> bool:
-        """Return whether nothing is left to do for the chains of ``state`` until new ingress comes."""
-        ...
-
-    def headers(self, state: Any, chains: npt.NDArray[np.uint32], tick: Tick) -> Frame:
-        """Return the headers of ``chains`` with this state (``HEADERS_SCHEMA``)."""
-        ...
-
-    def next_planned(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` at which something happens of itself (move, fault), or None."""
-        ...
-
-    def settled(self, tick: int) -> bool:
-        """Return whether nothing that is planned (moves, faults' ends, time-outs) can still come after ``tick``."""
-        ...
-
-    def longest_pause(self) -> int | None:
-        """Return the most ticks from one round to the next while something is still to come, None for any number."""
-        ...
-
-    def patience(self) -> int:
-        """Return for how many ticks nothing may move before something happens of itself: the longest time-out."""
-        ...
-
-    def plan(self, state: Any, chains: npt.NDArray[np.uint32], offers: Offers, ingress: pa.Table, tick: Tick) -> Plan:
-        """Decide what ``chains`` take from what is offered to them; every refusal is an event with its error's name.
-
-        ``ingress``: what comes from users in this round; a protocol may have to look something up for it.
+        So the state of a program that is on no chain any more stays where it was, until that chain's round has dealt
+        with its end.
         """
         ...
 
-    def round(
-        self,
-        state: Any,
-        chains: npt.NDArray[np.uint32],
-        plan: Plan,
-        messages: Frame,
-        recalled: Frame,
-        ingress: pa.Table,
-        tick: Tick,
-    ) -> RoundResult:
-        """Run one round of ``chains``: take ``messages`` (the ranges ``plan.wanted``), execute, route."""
+    def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
+        """Return the state of ``chains`` at height 0, with its headers, when it wakes, and nothing outbound.
+
+        ``coming``: the first tick that brings something from outside, None when none is known.
+        """
         ...
+
+    def state(self, frames: Mapping[str, Frame]) -> State:
+        """Return the state that has these tables; one that is absent is empty."""
+        ...
+
+    def plan(
+        self, state: State, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
+    ) -> Plan[Content]:
+        """Decide what ``chains`` take from what they see; every refusal is an event with its error's name."""
+        ...
+
+    def round(
+        self, state: State, chains: Chains, plan: Plan[Content], inputs: Inputs[State], tick: Tick
+    ) -> RoundResult[State]:
+        """Run one round of ``chains`` on what was read."""
+        ...
+
+
+AnyKernel = Kernel[Any, Any]
+"""A kernel whose states and plans only it looks into."""

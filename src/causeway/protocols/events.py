@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, empty_frame, repeated, repeated_text
-from causeway.model.ledger import COLLECTED_SCHEMA, EVENTS_SCHEMA, NO_CHAIN, Event, Via
+from causeway.model.ledger import COLLECTED_MESSAGES, COLLECTED_SCHEMA, EVENTS_SCHEMA, NO_CHAIN, Event, Via
 
 
 def event_rows(
@@ -25,8 +25,8 @@ def event_rows(
 ) -> Frame:
     """Return one event row a message.
 
-    ``chain``: where it happened, a column or one value. ``on_lane``: the messages have ``remote``, ``substream`` and
-    ``index`` of a lane; ``index`` without a lane: the place in what else brought them. ``reason``: one text, or a
+    ``chain``: where it happened, a column or one value. ``on_lane``: the messages have the columns ``LANE_COLUMNS``;
+    ``index`` without a lane: the position in what else brought them. ``reason``: one text, or a
     column of texts.
     """
     length = len(messages)
@@ -42,7 +42,8 @@ def event_rows(
             "events": column(events, np.uint16),
             "kind": messages["kind"],
             "via": column(via, np.uint8),
-            "remote": messages["remote"] if on_lane else column(NO_CHAIN, np.uint32),
+            "source": messages["source"] if on_lane else column(NO_CHAIN, np.uint32),
+            "destination": messages["destination"] if on_lane else column(NO_CHAIN, np.uint32),
             "substream": messages["substream"] if on_lane else column(0, np.uint64),
             "index": messages["index"] if on_lane else column(index, np.uint64),
             "sender": messages["sender"],
@@ -77,13 +78,18 @@ class EventLog:
         """Add the collected ranges ``[begin, end)`` of ``lanes``; empty ranges are left out."""
         rows = np.flatnonzero(end > begin)
         if len(rows):
-            taken = lanes.select(["chain", "remote", "substream"]).take(rows)
-            self._collected.append(taken.with_columns(what=np.uint8(what), begin=begin[rows], end=end[rows]))
+            taken = lanes.select(["source", "destination", "substream"]).take(rows)
+            chain = taken["source" if what == COLLECTED_MESSAGES else "destination"]
+            ranges = taken.with_columns(chain=chain, what=np.uint8(what), begin=begin[rows], end=end[rows])
+            self._collected.append(ranges.select(COLLECTED_SCHEMA.names))
 
-    def events(self) -> Frame:
-        """Return all event rows so far."""
-        return concat(self._events) if self._events else empty_frame(EVENTS_SCHEMA)
+    def logs(self) -> dict[str, Frame]:
+        """Return the rows of the ledger's log tables so far, by table."""
+        return {
+            "events": concat([empty_frame(EVENTS_SCHEMA), *self._events]),
+            "collected": concat([empty_frame(COLLECTED_SCHEMA), *self._collected]),
+        }
 
-    def collected_ranges(self) -> Frame:
-        """Return all collected ranges so far."""
-        return concat(self._collected) if self._collected else empty_frame(COLLECTED_SCHEMA)
+
+LEDGER_LOGS = {"events": EVENTS_SCHEMA, "collected": COLLECTED_SCHEMA}
+"""The log tables that the ledger is made of, beside the outbound entries: every protocol has them."""

@@ -1,11 +1,13 @@
-"""Messages as columns: what travels between programs, in whatever protocol, and its place in a lane."""
+"""Messages as columns: what travels between programs, in whatever protocol, and its position in a lane."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.frame import Frame
+from causeway.model.frame import Frame, repeated, repeated_bytes, repeated_text
 
 MESSAGE_FIELDS = [
     pa.field("kind", pa.uint8(), nullable=False),
@@ -19,14 +21,23 @@ MESSAGE_FIELDS = [
     pa.field("method", pa.dictionary(pa.int32(), pa.string()), nullable=False),
     pa.field("payload", pa.binary(), nullable=False),
 ]
-"""A request's sender, receiver and attached cycles; a response's respondent (``sender``), originator (``receiver``)
-and refund (``cycles``). ``code``: 0 = data, else the reject code, and ``payload`` is then the text. Ingress:
-``sender`` is the user."""
+"""A request's sender, receiver and attached amount of value; a response's respondent (``sender``), originator
+(``receiver``) and refund (``amount``). ``code``: 0 = data, else the reject code, and ``payload`` is then the text.
+Ingress: ``sender`` is the user."""
 
 MESSAGE_COLUMNS = [item.name for item in MESSAGE_FIELDS]
 
-LANE_COLUMNS = ["chain", "remote", "substream", "index"]
-"""The place of a message in a stream."""
+LANE = ("source", "destination", "substream")
+"""What names a lane: its ends, and which of the lanes between them it is."""
+
+LANE_COLUMNS = [*LANE, "index"]
+"""The position of a message in a lane."""
+
+LANE_FIELDS = [
+    pa.field("source", pa.uint32(), nullable=False),
+    pa.field("destination", pa.uint32(), nullable=False),
+    pa.field("substream", pa.uint64(), nullable=False),
+]
 
 QUEUED_SCHEMA = pa.schema(
     [
@@ -38,22 +49,50 @@ QUEUED_SCHEMA = pa.schema(
 """An element of an ingress, input or output queue; ``sent_tick`` is the tick it was sent (0 for ingress)."""
 
 NO_QUEUE = 2**64 - 1
-"""In a column of places in output queues: in none."""
+"""In a column of positions in output queues: in none."""
 
-STREAMED_SCHEMA = pa.schema(
+OUTBOUND_SCHEMA = pa.schema(
     [
-        pa.field("chain", pa.uint32(), nullable=False),
-        pa.field("remote", pa.uint32(), nullable=False),
-        pa.field("substream", pa.uint64(), nullable=False),
+        *LANE_FIELDS,
         pa.field("index", pa.uint64(), nullable=False),
         *MESSAGE_FIELDS,
         pa.field("queue_index", pa.uint64(), nullable=False),
         pa.field("sent_tick", pa.uint64(), nullable=False),
     ]
 )
-"""A message in the stream from ``chain`` to ``remote``; ``queue_index``: its place in its output queue, ``NO_QUEUE``
-for what came there another way: a reject that routing made, a response put back on its way, what a byzantine subnet
-forged."""
+"""A message in a lane from ``source`` to ``destination``; ``queue_index``: its position in its output queue,
+``NO_QUEUE`` for what came there another way: a reject that routing made, a response put back on its way, what a
+byzantine chain forged."""
+
+
+def blank_messages(length: int, **columns: Any) -> Frame:
+    """Return ``length`` messages: of the columns of ``MESSAGE_FIELDS`` those given, as columns or as one value for all,
+    and zeros, empty texts and empty bytes for the others. Given columns of other names follow them."""
+    zeros = {item.name: _zeros(item.type, length) for item in MESSAGE_FIELDS if item.name not in columns}
+    given = {name: _column(name, value, length) for name, value in columns.items()}
+    names = [*MESSAGE_COLUMNS, *(name for name in columns if name not in MESSAGE_COLUMNS)]
+    return Frame({name: given[name] if name in given else zeros[name] for name in names}, length)
+
+
+def _zeros(kind: pa.DataType, length: int) -> Any:
+    if pa.types.is_dictionary(kind):
+        return repeated_text("", length)
+    if pa.types.is_binary(kind):
+        return repeated_bytes(b"", length)
+    return repeated(kind.to_pandas_dtype()(0), length)
+
+
+def _column(name: str, value: Any, length: int) -> Any:
+    if isinstance(value, str):
+        return repeated_text(value, length)
+    if isinstance(value, bytes):
+        return repeated_bytes(value, length)
+    if isinstance(value, int) and name in _NUMBERS:
+        return repeated(_NUMBERS[name](value), length)
+    return value if hasattr(value, "__len__") else repeated(value, length)
+
+
+_NUMBERS = {item.name: item.type.to_pandas_dtype() for item in MESSAGE_FIELDS if pa.types.is_integer(item.type)}
 
 
 def payload_lengths(messages: Frame) -> np.ndarray:

@@ -11,6 +11,8 @@ from typing import Any
 from pydantic import BaseModel
 
 from causeway.model.errors import InvalidInput
+from causeway.model.topology import Topology
+from causeway.protocols.faults import FAULT_KINDS, FaultSection
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,14 @@ class ProtocolInfo:
     """One protocol. Parts are named as ``module:name``.
 
     ``name``: as in a scenario's ``network.protocol``; ``title``: as in a sentence. ``kernel``: the class that
-    implements ``protocols.contract.Kernel``; ``options``: the model of a scenario's ``[options]``. ``prover``: takes
-    proofs out of a lake (``proving.prover.Prover``); ``endpoint``: serves a lake to other deployments
+    implements ``protocols.contract.Kernel``; ``options``: the model of a scenario's ``[options]``; ``asset``: what
+    balances and the amounts of messages count.
+
+    ``kinds``: the sections of faults that a scenario may have, where they are not those that all protocols have.
+    ``roles``: what chains may be among the others; ``completion``: a function that adds to a topology the chains that
+    the protocol does not run without. ``external``: whether another lake may run some of the chains.
+
+    ``prover``: takes proofs out of a lake (``proving.prover.Prover``); ``endpoint``: serves a lake to other deployments
     (``service.endpoint.Endpoint``); ``relay``: the process that carries messages between two served lakes
     (``service.relay.Relay``); ``carriers``: sums up for a person what carriers did in a lake and what they left
     (``network.carriers.Carriers``).
@@ -30,6 +38,10 @@ class ProtocolInfo:
     kernel: str
     options: str
     asset: str
+    kinds: str | None = None
+    roles: tuple[str, ...] = ()
+    completion: str | None = None
+    external: bool = False
     prover: str | None = None
     endpoint: str | None = None
     relay: str | None = None
@@ -43,6 +55,20 @@ class ProtocolInfo:
         """Return the model of the options."""
         model: type[BaseModel] = _loaded(self.options)
         return model
+
+    def fault_kinds(self) -> tuple[type[FaultSection], ...]:
+        """Return the sections of all kinds of faults that this protocol has."""
+        if self.kinds is None:
+            return FAULT_KINDS
+        kinds: tuple[type[FaultSection], ...] = _loaded(self.kinds)
+        return kinds
+
+    def complete(self, topology: Topology) -> Topology:
+        """Return the topology with the chains that the protocol needs and a scenario need not name, and their roles."""
+        if self.completion is None:
+            return topology
+        completed: Topology = _loaded(self.completion)(topology)
+        return completed
 
     def part(self, field: str) -> Any:
         """Return the part of that name (``prover``, ``endpoint``, ...), None where there is none."""
@@ -71,6 +97,8 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.ibc.kernel:IbcKernel",
             options="causeway.protocols.ibc.options:IbcOptions",
             asset="units",
+            kinds="causeway.protocols.ibc.fault_kinds:FAULT_KINDS",
+            external=True,
             prover="causeway.proving.ibc.prover:PROVER",
             endpoint="causeway.service.ibc.endpoint:IbcEndpoint",
             relay="causeway.service.ibc.relay_process:RELAY",

@@ -20,23 +20,23 @@ CLOSER_LOOKS = ("--table lanes --chain atlas", "--table program_caller --height 
 """Options of ``causeway state`` that are worth a look."""
 
 EXPLAINED = {
-    ("rejected", "Unknown"): "calls turned away by a policy, every 400th of a stream",
-    ("rejected", "CanisterMigrating"): "calls from a canister that moved while they were on their way",
+    ("rejected", "Unknown"): "calls rejected by a policy, every 400th of a stream",
+    ("rejected", "CanisterMigrating"): "calls from a canister that moved while they were in transit",
     ("rejected", "NON_EXISTENT_CANISTER"): "calls to a canister that does not exist",
-    ("answered", "CanisterMigrating"): "answers that met a canister on the move",
-    ("forged", "sender_mismatch"): "call made up by a subnet that does not own its sender",
-    ("slice", "InvalidStream"): "slice of a stream altered by a carrier: its root did not fit",
-    ("ingress", "ChainHalted"): "messages from users to a subnet that stood still",
+    ("answered", "CanisterMigrating"): "answers to a canister that was moving",
+    ("forged", "sender_mismatch"): "call forged by a subnet that does not host its sender",
+    ("slice", "InvalidStream"): "slice of a stream altered by a carrier: root mismatch",
+    ("ingress", "ChainHalted"): "messages from users to a halted subnet",
 }
 """What stands behind an outcome and its reason in this network."""
 
 ENDED = {
-    "rejected": "the caller was told",
-    "answered": "sent on to its new subnet",
-    "forged": "refused, nobody was told",
+    "rejected": "reported to the caller",
+    "answered": "rerouted to its new subnet",
+    "forged": "refused",
     "slice": "refused, fetched again",
-    "ingress": "the user was told",
+    "ingress": "reported to the user",
     "lost": "dropped, as the protocol allows",
-    "pending": "still under way",
+    "pending": "still in progress",
 }
 """How it ended."""

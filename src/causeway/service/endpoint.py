@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from prometheus_client.core import Metric
 from starlette.routing import BaseRoute
@@ -26,7 +26,8 @@ class Submission(Protocol):
 
 
 class Endpoint(Protocol):
-    """A protocol's part of a served lake. The registry names a class, which is called with an ``OpenedLake``.
+    """A protocol's part of a served lake. The registry names a class, which is called with an ``OpenedLake`` and the
+    network's kernel.
 
     ``views``: what the lake says of itself. ``max_transaction_bytes``: the longest transaction.
     """
@@ -49,12 +50,9 @@ class Endpoint(Protocol):
         """
         ...
 
-    def check_message(self, row: Mapping[str, Any]) -> None:
-        """Look at a user's message to a program (a row of ``INGRESS_SCHEMA``).
-
-        Raises:
-            InvalidInput: it is nothing that users may send.
-        """
+    def next_planned(self, tick: int) -> int | None:
+        """Return the first tick at or after ``tick`` for which the scenario has planned something that is no traffic,
+        None when there is none."""
         ...
 
     def routes(self) -> Sequence[BaseRoute]:

@@ -1,24 +1,15 @@
-"""What users bring to a served lake: messages that wait for a block, and the blocks' record of what went into them.
-
-The record is in the lake (``mempool/<tick>.parquet``), written before the block is made, so that a block is a function
-of files alone, whoever makes it.
-"""
+"""What is brought to a served lake and waits for a block: messages from users, and what somebody carries."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.errors import CausewayError
-from causeway.model.traffic import INGRESS_SCHEMA, Traffic
-from causeway.pipeline.lake import Lake
-from causeway.pipeline.storage import Storage
-
-FOLDER = "mempool"
+from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 
 MOST_WAITING = 1_000
 """Messages that wait at most; who brings another is told to come again."""
@@ -33,24 +24,45 @@ class MempoolFull(CausewayError):
 
 @dataclass(frozen=True)
 class Message:
-    """A message from a user, as a row of ``INGRESS_SCHEMA``.
+    """A message from a user to a program, or a transaction that somebody carries to a chain.
 
     Attributes:
         chain: number of the chain.
-        receiver, sender, method, payload: as in ``INGRESS_SCHEMA``.
-        calls: how many calls are in it, for a transaction of a relayer.
+        sender: the number of the user, or of who carries it.
+        payload: the message's bytes, or the transaction's.
+        receiver, method: the program's number, and what is asked of it; a transaction is for no program.
+        calls: how many calls are in it, for a transaction.
         not_before: the first tick in whose block it may be.
         ticket: tells it from others.
     """
 
     chain: int
-    receiver: int
     sender: int
-    method: str
     payload: bytes
+    receiver: int | None = None
+    method: str = ""
     calls: int = 1
     not_before: int = 0
     ticket: int = 0
+
+    @property
+    def carried(self) -> bool:
+        """Return whether it is a transaction."""
+        return self.receiver is None
+
+
+def rows_of(messages: Iterable[Message]) -> tuple[pa.Table, pa.Table]:
+    """Return what goes into a block: messages from users (``INGRESS_SCHEMA``), and what is carried
+    (``CARRIED_SCHEMA``), each in the order in which it came."""
+    ingress, carried = [], []
+    for message in messages:
+        row = {"chain": message.chain, "payload": message.payload}
+        if message.carried:
+            carried.append({**row, "carrier": message.sender})
+        else:
+            to = {"receiver": message.receiver, "method": message.method}
+            ingress.append({**row, "sender": message.sender, **to})
+    return pa.Table.from_pylist(ingress, INGRESS_SCHEMA), pa.Table.from_pylist(carried, CARRIED_SCHEMA)
 
 
 class Mempool:
@@ -89,50 +101,3 @@ class Mempool:
                 calls, count = calls + message.calls, count + 1
             taken, self._waiting = self._waiting[:count], self._waiting[count:]
             return taken
-
-
-def record(lake: Lake, tick: int, messages: list[Message]) -> None:
-    """Write down what goes into the block of ``tick``."""
-    rows = [{name: getattr(message, name) for name in INGRESS_SCHEMA.names} for message in messages]
-    lake.storage.make_folder(FOLDER)
-    lake.storage.write_table(_path(tick), pa.Table.from_pylist(rows, schema=INGRESS_SCHEMA))
-
-
-def forget(lake: Lake, since: int) -> None:
-    """Remove the records of ticks from ``since`` on: their blocks were never committed. For the holder of the claim."""
-    for name in lake.storage.list(FOLDER):
-        if int(name.removesuffix(".parquet")) >= since:
-            lake.storage.remove(f"{FOLDER}/{name}")
-
-
-@dataclass(frozen=True)
-class PooledTraffic:
-    """The traffic of a scenario, and what the record of a served lake adds to it. Picklable."""
-
-    inner: Traffic
-    storage: Storage
-
-    def rows(self, tick: int, chains: npt.NDArray[np.uint64]) -> pa.Table:
-        """Return the rows of ``tick`` for ``chains``: the scenario's, then those of the record in its order."""
-        rows = self.inner.rows(tick, chains)
-        if not self.storage.exists(_path(tick)):
-            return rows
-        added = self.storage.read_table(_path(tick)).cast(INGRESS_SCHEMA)
-        mine = np.isin(added["chain"].to_numpy(), chains)
-        return pa.concat_tables([rows, added.filter(pa.array(mine))])
-
-    def next_tick(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` for which the scenario has any row.
-
-        What users bring is not known before it comes.
-        """
-        return self.inner.next_tick(tick)
-
-
-def pooled(traffic: Traffic, lake: Lake) -> PooledTraffic:
-    """Return a scenario's traffic with what the lake's record adds to it."""
-    return PooledTraffic(traffic, lake.storage)
-
-
-def _path(tick: int) -> str:
-    return f"{FOLDER}/{tick:020d}.parquet"

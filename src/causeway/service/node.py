@@ -11,21 +11,23 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from causeway.model.errors import InvalidInput
+from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.network.directory import Directory, unknown
 from causeway.network.document import validated
-from causeway.network.network import Network, moved
+from causeway.network.network import Network
 from causeway.network.opened import OpenedLake, open_lake
 from causeway.network.scenario import Scenario
 from causeway.network.script import scripted_traffic
 from causeway.network.traffic_settings import ScriptSection
 from causeway.pipeline.lake import Lake, Manifest
+from causeway.pipeline.run import moved
 from causeway.protocols import registry
 from causeway.service.endpoint import Endpoint
-from causeway.service.mempool import MOST_WAITING, Mempool, Message, forget, pooled, record
+from causeway.service.mempool import MOST_WAITING, Mempool, Message, rows_of
 
 QUIET = 1_000
 """After so many blocks on demand in which nothing happened no more are made until something comes: what is left, no
@@ -76,10 +78,9 @@ class Node:
             raise InvalidInput(f"{scenario.path}: network.protocol: {name}: only {known} served")
         self.scenario, self.pace, self._drop_redundant = scenario, pace or Pace(), drop_redundant
         resume = Lake.at(lake).exists()
-        self.network = Network(scenario, lake, resume=resume, outside=pooled)
-        forget(self.network.lake, self._following())
+        self.network = Network(scenario, lake, resume=resume, recorded=True)
         self.opened: OpenedLake = open_lake(lake)
-        self.endpoint: Endpoint = registry.protocol(name).part("endpoint")(self.opened)
+        self.endpoint: Endpoint = registry.protocol(name).part("endpoint")(self.opened, self.network.deployment.kernel)
         self.views = self.endpoint.views
         self.external = frozenset(self.network.topology.external)
         self._directory = Directory(self.network.topology, "message")
@@ -128,8 +129,7 @@ class Node:
         row = script.sends.to_pylist()[0]
         if row["chain"] in self.external:
             raise InvalidInput(f"to: {send.get('to')} lives on a chain that another lake runs; send it there")
-        self.endpoint.check_message(row)
-        message = Message(*(row[name] for name in ("chain", "receiver", "sender", "method", "payload")))
+        message = Message(**{name: row[name] for name in INGRESS_SCHEMA.names})
         for _ in range(row["count"]):
             ticket = self._let_wait(message)
         return ticket
@@ -148,33 +148,29 @@ class Node:
 
     def _let_wait(self, message: Message) -> int:
         ticket = next(self._tickets)
-        self.pool.add(Message(**{**message.__dict__, "ticket": ticket}))
+        self.pool.add(replace(message, ticket=ticket))
         with self._changed:
             self._changed.notify_all()
         return ticket
 
     # ---- blocks
 
-    def _following(self) -> int:
-        before = self.network.before
-        return before.tick + 1 if before.height else before.tick
-
     def _next_tick(self) -> int:
         """Return the tick of the next block: the next one, or as late as a header wants it, but past nothing that the
-        scenario has planned."""
-        following = self._following()
-        wanted = max(following, self.pool.not_before())
-        planned = self.network.next_event(following)
-        return wanted if planned is None else min(wanted, max(planned, following))
+        scenario brings or has planned."""
+        before = self.network.manifest
+        following = before.tick + 1 if before.height else before.tick
+        coming = (self.network.deployment.traffic.next_tick(following), self.endpoint.next_planned(following))
+        bounds = [tick for tick in coming if tick is not None]
+        return min([max(following, self.pool.not_before()), *bounds])
 
     def produce(self) -> Manifest:
         """Make one block of all chains and commit it."""
         tick = self._next_tick()
         messages = self.pool.take(tick)
-        if messages:
-            record(self.network.lake, tick, messages)
-        manifest = self.network.step(tick)
-        self._quiet = 0 if messages or moved(manifest) else self._quiet + 1
+        ingress, carried = rows_of(messages) if messages else (None, None)
+        manifest = self.network.step(tick, ingress=ingress, carried=carried)
+        self._quiet = 0 if messages or moved(manifest.rows) else self._quiet + 1
         with self._changed:
             for message in messages:
                 self._done[message.ticket] = manifest.height

@@ -17,7 +17,7 @@ from causeway.proofs.tendermint.commit import (
 from causeway.proofs.tendermint.encoding import SECOND
 from causeway.proofs.tendermint.header import BlockId, Header
 from causeway.proofs.tendermint.keys import KeyType, PublicKey, SigningKey
-from causeway.proofs.tendermint.light_client import LightClient, Outcome, Status, Updated, Wanted, bisection
+from causeway.proofs.tendermint.light_client import LightClient, Outcome, Status, TrustSet, Updated, Wanted, bisection
 from causeway.proofs.tendermint.rpc import signed_header_from_json, validators_from_json
 from causeway.proofs.tendermint.states import (
     ClientState,
@@ -33,6 +33,7 @@ from causeway.proofs.tendermint.trust import (
     TrustOptions,
     TrustRule,
     deployed_rule,
+    is_over,
     verify_finality,
     verify_header,
 )
@@ -42,9 +43,10 @@ from causeway.proofs.tendermint.validators import Validator, ValidatorSet, decod
 __all__ = [
     "DEPLOYED_RULE", "REFERENCE_RULE", "SECOND", "BlockId", "ClientState", "Commit", "CommitSignature", "Flag",
     "Header", "HeaderUpdate", "KeyType", "LightClient", "Misbehaviour", "Outcome", "PublicKey", "SignedHeader",
-    "SigningKey", "Status", "Threshold", "TrustOptions", "TrustRule", "TrustedHeader", "Updated", "Validator",
-    "ValidatorSet", "Wanted", "bisection", "decode_client_state", "decode_consensus_state", "decode_header_update",
-    "decode_misbehaviour", "decode_signed_header", "decode_validator_set", "deployed_rule", "encode_client_state",
-    "encode_consensus_state", "errors", "make_header", "sign_header", "signed_header_from_json", "validators_from_json",
-    "validators_of", "verify_commit", "verify_finality", "verify_header", "vote_sign_bytes",
+    "SigningKey", "Status", "Threshold", "TrustOptions", "TrustRule", "TrustSet", "TrustedHeader", "Updated",
+    "Validator", "ValidatorSet", "Wanted", "bisection", "decode_client_state", "decode_consensus_state",
+    "decode_header_update", "decode_misbehaviour", "decode_signed_header", "decode_validator_set", "deployed_rule",
+    "encode_client_state", "encode_consensus_state", "errors", "is_over", "make_header", "sign_header",
+    "signed_header_from_json", "validators_from_json", "validators_of", "verify_commit", "verify_finality",
+    "verify_header", "vote_sign_bytes",
 ]  # fmt: skip

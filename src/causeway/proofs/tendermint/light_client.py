@@ -5,8 +5,8 @@ No clock and no network in here: ``now`` is given, and a header that is wanted i
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
-from collections.abc import Generator, Iterable
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -25,11 +25,15 @@ from causeway.proofs.tendermint.trust import (
     Anchor,
     TrustedHeader,
     TrustOptions,
+    is_over,
     require_fresh,
     verify_finality,
     verify_header,
 )
 from causeway.proofs.tendermint.update import HeaderUpdate, Misbehaviour
+
+NO_HEIGHT = 2**64
+"""Above all heights."""
 
 
 class Status(Enum):
@@ -68,21 +72,70 @@ class Wanted:
     validators_height: int
 
 
+class TrustSet:
+    """The trusted headers of one chain, by height. A subclass may keep them elsewhere."""
+
+    def __init__(self, headers: Iterable[TrustedHeader] = ()) -> None:
+        self._headers = {header.height: header for header in headers}
+        self._heights = sorted(self._headers)
+
+    @property
+    def heights(self) -> tuple[int, ...]:
+        """Return the heights, ascending."""
+        return tuple(self._heights)
+
+    def get(self, height: int) -> TrustedHeader | None:
+        """Return the header of a height, None where there is none."""
+        return self._headers.get(height)
+
+    def below(self, height: int) -> TrustedHeader | None:
+        """Return the header of the greatest height below ``height``, None where there is none."""
+        row = bisect_left(self._heights, height)
+        return self._headers[self._heights[row - 1]] if row else None
+
+    def above(self, height: int) -> TrustedHeader | None:
+        """Return the header of the least height above ``height``, None where there is none."""
+        row = bisect_right(self._heights, height)
+        return self._headers[self._heights[row]] if row < len(self._heights) else None
+
+    def add(self, header: TrustedHeader) -> None:
+        """Add a header, in the place of the one of its height."""
+        if header.height not in self._headers:
+            insort(self._heights, header.height)
+        self._headers[header.height] = header
+
+    def remove(self, height: int) -> None:
+        """Forget the header of a height."""
+        del self._headers[height]
+        self._heights.remove(height)
+
+
+Verifying = Callable[[TrustedHeader, HeaderUpdate, TrustOptions, int], tuple[Step, ...]]
+"""``trust.verify_header``, or a function like it that remembers what it has verified."""
+
+
 class LightClient:
     """The trust set T of a remote chain. A call that raises leaves it as it was.
 
     Args:
         options: the remote chain, the periods and the rule.
-        trusted: the headers trusted from the start (the root of trust), one at least.
+        trusted: the headers trusted from the start (the root of trust), one at least; or the trust set itself.
         frozen: whether the client is frozen already.
+        verify: verifies a header by a trusted one.
     """
 
-    def __init__(self, options: TrustOptions, trusted: Iterable[TrustedHeader], frozen: bool = False) -> None:
+    def __init__(
+        self,
+        options: TrustOptions,
+        trusted: Iterable[TrustedHeader] | TrustSet,
+        frozen: bool = False,
+        verify: Verifying = verify_header,
+    ) -> None:
         self.options = options
         self.frozen = frozen
-        self._trusted = {header.height: header for header in trusted}
-        self._heights = sorted(self._trusted)
-        if not self._heights:
+        self._verify = verify
+        self._trusted = trusted if isinstance(trusted, TrustSet) else TrustSet(trusted)
+        if self._trusted.below(NO_HEIGHT) is None:
             raise InvalidInput("a light client has no header to trust, one at least is needed")
 
     @classmethod
@@ -92,21 +145,22 @@ class LightClient:
 
     def copy(self) -> LightClient:
         """Return a client of its own with the same trust set."""
-        return LightClient(self.options, self._trusted.values(), self.frozen)
+        headers = [self.trusted(height) for height in self.heights]
+        return LightClient(self.options, headers, self.frozen, self._verify)
 
     @property
     def heights(self) -> tuple[int, ...]:
         """Return the trusted heights, ascending."""
-        return tuple(self._heights)
+        return self._trusted.heights
 
     @property
     def latest(self) -> TrustedHeader:
         """Return the trusted header of the greatest height."""
-        return self._trusted[self._heights[-1]]
+        return self.trusted_below(NO_HEIGHT)
 
     def trusts(self, height: int) -> bool:
         """Return whether a header of a height is trusted."""
-        return height in self._trusted
+        return self._trusted.get(height) is not None
 
     def trusted(self, height: int) -> TrustedHeader:
         """Return the trusted header of a height.
@@ -125,10 +179,10 @@ class LightClient:
         Raises:
             MissingHeader: there is none below.
         """
-        position = bisect_left(self._heights, height)
-        if position == 0:
+        found = self._trusted.below(height)
+        if found is None:
             raise MissingHeader(f"no header of {self.options.chain_id} is trusted below height {height}")
-        return self._trusted[self._heights[position - 1]]
+        return found
 
     def wanted(self, height: int) -> Wanted:
         """Return what to fetch for an update to ``height``.
@@ -144,7 +198,7 @@ class LightClient:
         """Return what the client can be used for at ``now``."""
         if self.frozen:
             return Status.FROZEN
-        over = self.latest.time + self.options.trusting_period <= now
+        over = is_over(self.latest.time, self.options.trusting_period, now)
         return Status.EXPIRED if over else Status.ACTIVE
 
     def require_active(self, now: int) -> None:
@@ -184,6 +238,18 @@ class LightClient:
             )
         return header.root
 
+    def valid(self, update: HeaderUpdate, now: int) -> tuple[Step, ...]:
+        """Verify the header of ``update`` by the trusted one that it builds on, and change nothing: ``valid(T, U)``.
+
+        Raises:
+            ConnectionFrozen: the client is frozen.
+            MissingHeader: the header builds on a height that is not trusted.
+            ClientExpired: the trusted header that it builds on is too old.
+            InvalidHeader, NeedIntermediateHeader: see ``trust.verify_header``.
+        """
+        self._require_not_frozen()
+        return self._verify(self.trusted(update.trusted_height), update, self.options, now)
+
     def update(self, update: HeaderUpdate, now: int, block_height: int = 0) -> Updated:
         """Add the header of ``update`` to the trust set, if it is the chain's: ``updateHeader`` (IBC reference 3.1).
 
@@ -196,28 +262,26 @@ class LightClient:
             block_height: the height of the own chain.
 
         Raises:
-            ConnectionFrozen: the client is frozen.
-            MissingHeader: the header builds on a height that is not trusted.
-            ClientExpired: the trusted header that it builds on is too old.
-            InvalidHeader, NeedIntermediateHeader: see ``trust.verify_header``.
+            ConnectionFrozen, MissingHeader, ClientExpired, InvalidHeader, NeedIntermediateHeader: see ``valid``.
         """
-        self._require_not_frozen()
-        base = self.trusted(update.trusted_height)
-        steps = verify_header(base, update, self.options, now)
+        steps = self.valid(update, now)
         found = TrustedHeader.of(update.signed_header.header, now, block_height)
         known = self._trusted.get(found.height)
         if known is not None and known.agrees_with(found):
             if not known.header_hash:
                 # Known from a consensus state only: from now on with its own validators and hash.
                 added = known.added_time, known.added_height
-                self._trusted[found.height] = TrustedHeader.of(update.signed_header.header, *added)
+                self._trusted.add(TrustedHeader.of(update.signed_header.header, *added))
             return Updated(Outcome.KNOWN, steps)
         if known is not None or not self._is_in_time(found):
-            self.frozen = True
+            self.freeze()
             return Updated(Outcome.FROZEN, steps)
-        self._trusted[found.height] = found
-        insort(self._heights, found.height)
+        self._trusted.add(found)
         return Updated(Outcome.ADDED, steps)
+
+    def freeze(self) -> None:
+        """Let nothing build on the trust set any more (X-3)."""
+        self.frozen = True
 
     def submit_misbehaviour(self, misbehaviour: Misbehaviour, now: int) -> tuple[Step, ...]:
         """Freeze the client, if the chain has signed both headers and they contradict each other (X-3).
@@ -248,23 +312,20 @@ class LightClient:
             if update.height <= base.height:
                 raise InvalidHeader(f"header has height {update.height}, the trusted one {base.height}")
             steps.extend(verify_finality(base, update, self.options))
-        self.frozen = True
+        self.freeze()
         return tuple(steps)
 
     def prune(self, now: int) -> tuple[int, ...]:
         """Forget the headers that are too old to be built on, but never the latest; return their heights."""
-        limit = now - self.options.trusting_period
-        gone = [height for height in self._heights[:-1] if self._trusted[height].time <= limit]
+        *older, _ = self.heights
+        gone = [height for height in older if is_over(self.trusted(height).time, self.options.trusting_period, now)]
         for height in gone:
-            del self._trusted[height]
-        self._heights = sorted(self._trusted)
+            self._trusted.remove(height)
         return tuple(gone)
 
     def _is_in_time(self, found: TrustedHeader) -> bool:
-        position = bisect_left(self._heights, found.height)
-        earlier = position == 0 or self._trusted[self._heights[position - 1]].time < found.time
-        later = position == len(self._heights) or found.time < self._trusted[self._heights[position]].time
-        return earlier and later
+        below, above = self._trusted.below(found.height), self._trusted.above(found.height)
+        return (below is None or below.time < found.time) and (above is None or found.time < above.time)
 
     def _require_not_frozen(self) -> None:
         if self.frozen:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.steps import Step
@@ -164,14 +165,26 @@ class TrustedHeader:
         return (self.time, self.root, self.next_validators_hash) == (other.time, other.root, other.next_validators_hash)
 
 
+def time_left(time: Any, period: Any, now: Any) -> Any:
+    """Return for how long a header of a time is trusted from ``now`` on; 0 or less: no more."""
+    return time + period - now
+
+
+def is_over(time: Any, period: Any, now: Any) -> Any:
+    """Return whether a header of a time is older than a period, in which it is trusted, at ``now``: numbers or columns.
+
+    As deployed: over at the very instant.
+    """
+    return time + period <= now
+
+
 def require_fresh(trusted: TrustedHeader, options: TrustOptions, now: int) -> None:
     """Refuse a trusted header whose trusting period is over at ``now``.
 
     Raises:
         ClientExpired: it is.
     """
-    # As deployed: over at the very instant.
-    if trusted.time + options.trusting_period <= now:
+    if is_over(trusted.time, options.trusting_period, now):
         raise ClientExpired(
             f"trusted header {trusted.height} is {now - trusted.time} ns old, less than {options.trusting_period} is"
             " allowed"

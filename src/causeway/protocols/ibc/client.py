@@ -16,19 +16,28 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.frame import Frame, concat
-from causeway.model.order import U64, groups_of, lane_codes, stable_order
+from causeway.model.joins import codes
+from causeway.model.order import U64, groups_of, stable_order
+from causeway.proofs.errors import ProofRefused
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.proofs.steps import Step
 from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
 from causeway.proofs.tendermint.commit import Commit, verify_signatures
-from causeway.proofs.tendermint.errors import ClientExpired, InvalidHeader, NeedIntermediateHeader
+from causeway.proofs.tendermint.errors import (
+    ClientExpired,
+    ConnectionFrozen,
+    InvalidHeader,
+    MissingHeader,
+    NeedIntermediateHeader,
+)
 from causeway.proofs.tendermint.keys import SigningKey
-from causeway.proofs.tendermint.trust import SignatureCheck, TrustedHeader, TrustOptions, verify_header
+from causeway.proofs.tendermint.light_client import LightClient, Outcome, TrustSet
+from causeway.proofs.tendermint.trust import SignatureCheck, TrustedHeader, TrustOptions, is_over, verify_header
 from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.proofs.tendermint.validators import ValidatorSet
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
-from causeway.protocols.ibc.state import FROZEN, TRUST_SCHEMA, State, connection_positions
+from causeway.protocols.ibc.state import CONNECTION, FROZEN, TRUST_SCHEMA, State, connection_rows
 
 POWER = 10
 """Voting power of each validator of a zone."""
@@ -50,19 +59,19 @@ def validators_of_zone(chain: int, context: Context) -> tuple[ValidatorSet, dict
 
 
 def genesis_trust(chains: Any, context: Context) -> Frame:
-    """Return the trust sets of ``chains`` at genesis: for each connection the root of trust of the remote zone."""
-    chain, remote = context.zones.connections
+    """Return the trust sets of ``chains`` at genesis: for each connection the root of trust of the counterparty."""
+    chain, counterparty = context.zones.connections
     mine = np.isin(chain, chains)
-    chain, remote = chain[mine], remote[mine]
-    hashes = [validators_of_zone(position, context)[0].hash for position in np.unique(remote).tolist()]
+    chain, counterparty = chain[mine], counterparty[mine]
+    hashes = [validators_of_zone(position, context)[0].hash for position in np.unique(counterparty).tolist()]
     known = np.frombuffer(b"".join(hashes), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
-    of_row = known[np.searchsorted(np.unique(remote), remote)]
+    of_row = known[np.searchsorted(np.unique(counterparty), counterparty)]
     nothing = np.zeros((len(chain), DIGEST_BYTES), dtype=np.uint8)
     zero = np.zeros(len(chain), dtype=np.uint64)
     return Frame(
         {
             "chain": chain,
-            "remote": remote,
+            "counterparty": counterparty,
             "height": zero,
             "time": zero,
             "added": zero,
@@ -134,161 +143,220 @@ def header_times(headers: Frame) -> dict[int, int]:
 def newest_times(state: State) -> U64:
     """Return for each row of ``connections`` the time (ns) of its newest trusted header."""
     connections, trust = state.connections, state.trust
-    keys = lane_codes(trust["chain"], trust["remote"])
-    newest = np.searchsorted(keys, lane_codes(connections["chain"], connections["remote"]), side="right") - 1
+    keys, asked = codes(CONNECTION, trust, connections)
+    newest = np.searchsorted(keys, asked, side="right") - 1
     times: U64 = trust["time"][newest]
     return times
 
 
 def expired_clients(state: State, context: Context) -> npt.NDArray[np.bool_]:
     """Return for each row of ``connections`` whether its newest trusted header is too old to build on (X-4, X-11)."""
-    until = newest_times(state) + np.uint64(context.options.unbonding_ns)
-    over: npt.NDArray[np.bool_] = until <= np.uint64(context.time)
+    over: npt.NDArray[np.bool_] = is_over(
+        newest_times(state), np.uint64(context.options.unbonding_ns), np.uint64(context.time)
+    )
     return over
 
 
 class Clients:
-    """The trust sets of a block's zones as updates move them on."""
+    """The light clients of a block's zones, as updates move them on: a trust set of each connection."""
 
     def __init__(self, state: State, context: Context) -> None:
         self._context = context
         self._trust = state.trust
         self._connections = state.connections
-        chain, remote, frozen = (state.connections[name].tolist() for name in ("chain", "remote", "frozen"))
-        self._frozen_before = dict(zip(zip(chain, remote, strict=True), frozen, strict=True))
+        chain, counterparty, frozen = (state.connections[name].tolist() for name in (*CONNECTION, "frozen"))
+        self._frozen_before = dict(zip(zip(chain, counterparty, strict=True), frozen, strict=True))
         # Each connection's rows of the trust table, from the first to behind the last.
-        lanes = groups_of(state.trust["chain"], state.trust["remote"])
-        of_lane = (state.trust["chain"][lanes.starts], state.trust["remote"][lanes.starts])
+        lanes = groups_of(*(state.trust[name] for name in CONNECTION))
+        of_lane = (state.trust[name][lanes.starts] for name in CONNECTION)
         first, last = lanes.starts.tolist(), (lanes.starts + lanes.counts).tolist()
         names = zip(*(column.tolist() for column in of_lane), strict=True)
         self._rows = dict(zip(names, zip(first, last, strict=True), strict=True))
-        self._outcomes: dict[tuple[int, TrustedHeader, bytes], Refusal | TrustedHeader] = {}
+        self._clients: dict[tuple[int, int], LightClient] = {}
+        self._trusts: dict[tuple[int, int], TrustRows] = {}
+        self._options: dict[int, TrustOptions] = {}
+        self._updates: dict[tuple[int, int, bytes], HeaderUpdate] = {}
+        self._signed: dict[int, SignatureCheck] = {}
+        self._verified: dict[tuple[str, TrustedHeader, int], tuple[Step, ...] | ProofRefused] = {}
         self._period = context.options.unbonding_ns
-        self._added: dict[tuple[int, int], list[TrustedHeader]] = {}
-        self._frozen: set[tuple[int, int]] = set()
 
-    def root(self, chain: int, remote: int, height: int) -> bytes | None:
+    def root(self, chain: int, counterparty: int, height: int) -> bytes | None:
         """Return the root of a trusted header, None where none of that height is trusted."""
-        found = self._trusted(chain, remote, height)
+        found = self._trusted(chain, counterparty).get(height)
         return None if found is None else found.root
 
-    def time(self, chain: int, remote: int, height: int) -> int:
+    def time(self, chain: int, counterparty: int, height: int) -> int:
         """Return the time (ns) of a trusted header, 0 where none is trusted."""
-        found = self._trusted(chain, remote, height)
+        found = self._trusted(chain, counterparty).get(height)
         return 0 if found is None else found.time
 
-    def frozen(self, chain: int, remote: int) -> bool:
+    def frozen(self, chain: int, counterparty: int) -> bool:
         """Return whether a connection is frozen by now."""
-        lane = (chain, remote)
-        return lane in self._frozen or self._frozen_before.get(lane) == FROZEN
+        return self._client(chain, counterparty).frozen
 
-    def update(self, chain: int, remote: int, certification: bytes) -> Refusal:
-        """Update the client of ``remote`` on ``chain`` (``updateHeader``, 3.1).
+    def update_header(self, chain: int, counterparty: int, header: bytes) -> Refusal:
+        """Give a header of a counterparty to its light client (``updateHeader``, 3.1).
 
         Returns ``ACCEPTED``; ``NoOp`` for a header that is trusted already; or why the header is refused.
         ``ConnectionFrozen`` also when this header contradicts a trusted one, which freezes the connection (X-3).
         """
-        if (chain, remote) not in self._frozen_before:
-            return Refusal.UnregisteredSender
-        if self.frozen(chain, remote):
-            return Refusal.ConnectionFrozen
-        base = self._below(chain, remote, _decoded(certification).height)
-        if base is None:  # those below were too old to be kept
-            return Refusal.InvalidHeader
-        found = self._outcome(remote, base, certification)
-        if isinstance(found, Refusal):
-            return found
-        known = self._trusted(chain, remote, found.height)
-        if known is None:
-            self._added.setdefault((chain, remote), []).append(found)
-            return Refusal.ACCEPTED
-        if known.agrees_with(found):
-            return Refusal.NoOp
-        self._frozen.add((chain, remote))
-        return Refusal.ConnectionFrozen
-
-    def _outcome(self, remote: int, base: TrustedHeader, certification: bytes) -> Refusal | TrustedHeader:
-        """Return what a header is, verified by a trusted one: trusted from now on, or refused.
-
-        All zones of a block have one clock, so those that trust the same header come to the same result.
-        """
-        key = (remote, base, certification)
-        if key not in self._outcomes:
-            self._outcomes[key] = self._verify(remote, base, certification)
-        return self._outcomes[key]
-
-    def _verify(self, remote: int, base: TrustedHeader, certification: bytes) -> Refusal | TrustedHeader:
-        offered = _decoded(certification)
-        own, _ = validators_of_zone(remote, self._context)
-        update = HeaderUpdate.on(base.height, own, offered.signed_header, offered.validators)
-        options = TrustOptions(self._context.zones.names[remote], self._period)
+        client, context = self._client(chain, counterparty), self._context
         try:
-            verify_header(base, update, options, self._context.time, signatures=_remembering(certification))
-        except (ClientExpired, InvalidHeader, NeedIntermediateHeader) as error:
-            return Refusal[error.name]
-        return TrustedHeader.of(update.signed_header.header, self._context.time, self._context.height)
+            updated = client.update(self._update(chain, counterparty, header), context.time, context.height)
+        except REFUSED as error:
+            return _refusal(error)
+        return _OUTCOMES[updated.outcome]
+
+    def _trusted(self, chain: int, counterparty: int) -> TrustRows:
+        pair = (chain, counterparty)
+        found = self._trusts.get(pair)
+        if found is None:
+            found = self._trusts[pair] = TrustRows(self._trust, *self._rows[pair])
+        return found
+
+    def _client(self, chain: int, counterparty: int) -> LightClient:
+        pair = (chain, counterparty)
+        found = self._clients.get(pair)
+        if found is None:
+            if counterparty not in self._options:
+                name = self._context.zones.names[counterparty]
+                self._options[counterparty] = TrustOptions(name, self._period)
+            trusted = self._trusted(chain, counterparty)
+            frozen = self._frozen_before[pair] == FROZEN
+            found = self._clients[pair] = LightClient(self._options[counterparty], trusted, frozen, self._verify)
+        return found
+
+    def _update(self, chain: int, counterparty: int, header: bytes) -> HeaderUpdate:
+        """Return a header as an update of the highest trusted one below it."""
+        offered = _decoded(header)
+        base = self._client(chain, counterparty).trusted_below(offered.height)
+        key = (counterparty, base.height, header)
+        if key not in self._updates:
+            own, _ = validators_of_zone(counterparty, self._context)
+            update = HeaderUpdate.on(base.height, own, offered.signed_header, offered.validators)
+            self._updates[key], self._signed[id(update)] = update, _remembering(header)
+        return self._updates[key]
+
+    def _verify(self, base: TrustedHeader, update: HeaderUpdate, options: TrustOptions, now: int) -> tuple[Step, ...]:
+        """Verify as ``verify_header``, once: all zones of a block have one clock, and trust the same headers."""
+        key = (options.chain_id, base, id(update))  # kept in ``_updates``, so that no other has the number
+        if key not in self._verified:
+            try:
+                self._verified[key] = verify_header(base, update, options, now, signatures=self._signed[id(update)])
+            except REFUSED as error:
+                self._verified[key] = error
+        found = self._verified[key]
+        if isinstance(found, ProofRefused):
+            raise found
+        return found
 
     def after(self) -> tuple[Frame, Frame]:
         """Return ``trust`` and ``connections`` after the block; headers too old to build on, and more than are kept,
         are forgotten, but for the newest of each."""
         trust, connections = self._trust, self._connections
-        if self._added:
-            trust = concat(
-                [trust, _rows((lane, header) for lane, headers in self._added.items() for header in headers)]
-            )
-            trust = trust.take(stable_order(trust["chain"], trust["remote"], trust["height"]))
-            codes = lane_codes(trust["chain"], trust["remote"])
-            lanes = groups_of(codes)
+        added = {pair: client.added for pair, client in self._trusts.items() if client.added}
+        frozen_now = [pair for pair, client in self._clients.items() if client.frozen]
+        if added:
+            trust = concat([trust, _rows((pair, header) for pair, headers in added.items() for header in headers)])
+            trust = trust.take(stable_order(*(trust[name] for name in (*CONNECTION, "height"))))
+            lanes = groups_of(*(trust[name] for name in CONNECTION))
             newer = lanes.spread(lanes.counts) - 1 - lanes.ranks()
-            old = trust["time"] + np.uint64(self._period) <= np.uint64(self._context.time)
+            old = is_over(trust["time"], np.uint64(self._period), np.uint64(self._context.time))
             old |= newer >= self._context.options.trusted_headers
             trust = trust.filter((newer == 0) | ~old)
-            place = connection_positions(connections, *(np.array(column) for column in zip(*self._added, strict=True)))
+            row = connection_rows(connections, *(np.array(column) for column in zip(*added, strict=True)))
             latest = connections["latest"].copy()
-            added = [max(header.height for header in headers) for headers in self._added.values()]
-            latest[place] = np.maximum(latest[place], np.array(added, dtype=np.uint64))
+            highest = [max(header.height for header in headers) for headers in added.values()]
+            latest[row] = np.maximum(latest[row], np.array(highest, dtype=np.uint64))
             connections = connections.with_columns(latest=latest)
-        if self._frozen:
-            place = connection_positions(connections, *(np.array(column) for column in zip(*self._frozen, strict=True)))
+        if any(self._frozen_before[pair] != FROZEN for pair in frozen_now):
+            row = connection_rows(connections, *(np.array(column) for column in zip(*frozen_now, strict=True)))
             frozen = connections["frozen"].copy()
-            frozen[place] = FROZEN
+            frozen[row] = FROZEN
             connections = connections.with_columns(frozen=frozen)
         return trust, connections
 
-    def _trusted(self, chain: int, remote: int, height: int) -> TrustedHeader | None:
-        for header in self._added.get((chain, remote), []):
-            if header.height == height:
-                return header
-        row = self._row_below(chain, remote, height + 1)
-        return self._header(row) if row >= 0 and int(self._trust["height"][row]) == height else None
 
-    def _below(self, chain: int, remote: int, height: int) -> TrustedHeader | None:
-        """Return the highest trusted header below a height, None where none is."""
-        below = [header for header in self._added.get((chain, remote), []) if header.height < height]
-        row = self._row_below(chain, remote, height)
-        if row >= 0:
-            below.append(self._header(row))
-        return max(below, key=lambda header: header.height, default=None)
+class TrustRows(TrustSet):
+    """The trusted headers of one connection: rows ``start`` to ``stop`` - 1 of a trust table, and those added since."""
 
-    def _row_below(self, chain: int, remote: int, height: int) -> int:
-        """Return the row of the highest header below a height that was trusted before this block, -1 if none was."""
-        start, stop = self._rows.get((chain, remote), (0, 0))
-        heights = self._trust["height"]
-        if stop > start and heights[stop - 1] >= height:
-            stop = start + int(np.searchsorted(heights[start:stop], height))
-        return stop - 1 if stop > start else -1
+    def __init__(self, trust: Frame, start: int, stop: int) -> None:
+        super().__init__()
+        self._trust, self._start, self._stop = trust, start, stop
+        self._read: dict[int, TrustedHeader] = {}
+        self._last = int(trust["height"][stop - 1])
+
+    @property
+    def added(self) -> list[TrustedHeader]:
+        """Return the headers that were added, by height."""
+        return list(self._headers.values())
+
+    @property
+    def heights(self) -> tuple[int, ...]:
+        """Return the heights, ascending."""
+        return tuple(sorted({*self._heights, *self._trust["height"][self._start : self._stop].tolist()}))
+
+    def get(self, height: int) -> TrustedHeader | None:
+        """Return the header of a height, None where there is none."""
+        found = self._headers.get(height)
+        if found is not None or height > self._last:
+            return found
+        row = self._row(height)
+        return self._header(row) if int(self._trust["height"][row]) == height else None
+
+    def below(self, height: int) -> TrustedHeader | None:
+        """Return the header of the greatest height below ``height``, None where there is none."""
+        row, found = self._row(height), super().below(height)
+        if row == self._start or (found is not None and found.height > int(self._trust["height"][row - 1])):
+            return found
+        return self._header(row - 1)
+
+    def above(self, height: int) -> TrustedHeader | None:
+        """Return the header of the least height above ``height``, None where there is none."""
+        row, found = self._row(height + 1), super().above(height)
+        if row == self._stop or (found is not None and found.height < int(self._trust["height"][row])):
+            return found
+        return self._header(row)
+
+    def remove(self, height: int) -> None:
+        """Refuse: rows are forgotten all at once (``Clients.after``)."""
+        raise NotImplementedError(f"header {height}: trust tables forget in bulk")
+
+    def _row(self, height: int) -> int:
+        """Return the first row whose height is not below ``height``."""
+        if self._last < height:  # mostly
+            return self._stop
+        heights = self._trust["height"][self._start : self._stop]
+        return self._start + int(np.searchsorted(heights, np.uint64(height)))
 
     def _header(self, row: int) -> TrustedHeader:
-        trust = self._trust
-        return TrustedHeader(
-            height=int(trust["height"][row]),
-            time=int(trust["time"][row]),
-            root=trust["root"][row].tobytes(),
-            next_validators_hash=trust["next_validators_hash"][row].tobytes(),
-            validators_hash=trust["validators_hash"][row].tobytes(),
-            header_hash=trust["header_hash"][row].tobytes(),
-            added_height=int(trust["added"][row]),
-        )
+        if row not in self._read:
+            trust = self._trust
+            self._read[row] = TrustedHeader(
+                height=int(trust["height"][row]),
+                time=int(trust["time"][row]),
+                root=trust["root"][row].tobytes(),
+                next_validators_hash=trust["next_validators_hash"][row].tobytes(),
+                validators_hash=trust["validators_hash"][row].tobytes(),
+                header_hash=trust["header_hash"][row].tobytes(),
+                added_height=int(trust["added"][row]),
+            )
+        return self._read[row]
+
+
+REFUSED = (ClientExpired, ConnectionFrozen, InvalidHeader, MissingHeader, NeedIntermediateHeader)
+"""What a light client may say to a header."""
+
+_OUTCOMES = {
+    Outcome.ADDED: Refusal.ACCEPTED,
+    Outcome.KNOWN: Refusal.NoOp,
+    Outcome.FROZEN: Refusal.ConnectionFrozen,
+}
+
+
+def _refusal(error: ProofRefused) -> Refusal:
+    """Return the refusal of an error; where no header below is trusted, those were too old to be kept."""
+    return Refusal.InvalidHeader if isinstance(error, MissingHeader) else Refusal[error.name]
 
 
 def _rows(added: Iterable[tuple[tuple[int, int], TrustedHeader]]) -> Frame:
@@ -300,7 +368,7 @@ def _rows(added: Iterable[tuple[tuple[int, int], TrustedHeader]]) -> Frame:
     headers = [header for _, header in rows]
     columns: dict[str, Any] = {
         "chain": np.array([chain for (chain, _), _ in rows], dtype=np.uint32),
-        "remote": np.array([remote for (_, remote), _ in rows], dtype=np.uint32),
+        "counterparty": np.array([counterparty for (_, counterparty), _ in rows], dtype=np.uint32),
         "height": np.array([header.height for header in headers], dtype=np.uint64),
         "time": np.array([header.time for header in headers], dtype=np.uint64),
         "added": np.array([header.added_height for header in headers], dtype=np.uint64),

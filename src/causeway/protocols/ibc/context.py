@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from causeway.protocols.contract import ProgramRunner
+from causeway.protocols.execution import ProgramRunner
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.zones import Zones
 

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from causeway.model.frame import Frame, repeated, repeated_bytes, repeated_text
+from causeway.model.frame import Frame
+from causeway.model.joins import codes
 from causeway.model.ledger import Kind
-from causeway.model.order import groups_of, lane_codes, positions_in, stable_order
-from causeway.protocols.ibc.state import DISCONNECTING, SEND, State, connection_positions
+from causeway.model.order import groups_of, positions_in, stable_order
+from causeway.protocols.ibc.state import DISCONNECTING, SEND, State, connection_rows, lanes_of
+from causeway.protocols.messages import LANE, blank_messages
 
 Mask = npt.NDArray[np.bool_]
 
@@ -29,25 +31,11 @@ def is_final(messages: Frame) -> Mask:
     return found
 
 
-def final_packets(chain: npt.NDArray[Any], remote: npt.NDArray[Any]) -> Frame:
-    """Return the final packet of each connection (``chain`` ends that with ``remote``), as it is pushed."""
-    length = len(chain)
-    zero = repeated(np.uint64(0), length)
-    numbers = ("sender", "receiver", "callback", "amount_high", "amount_low")
-    return Frame(
-        {
-            "chain": chain.astype(np.uint32),
-            "remote": remote.astype(np.uint32),
-            "substream": repeated(np.uint64(SEND), length),
-            "kind": repeated(np.uint8(Kind.CONTROL), length),
-            **dict.fromkeys(numbers, zero),
-            "code": repeated(np.uint8(0), length),
-            "deadline": repeated(np.uint32(0), length),
-            "method": repeated_text("", length),
-            "payload": repeated_bytes(b"", length),
-            "of_program": repeated(np.bool_(False), length),
-        },
-        length,
+def final_packets(source: npt.NDArray[Any], destination: npt.NDArray[Any]) -> Frame:
+    """Return the final packet of each connection (``source`` ends that with ``destination``), as it is pushed."""
+    lanes = lanes_of(source, destination, SEND)
+    return blank_messages(
+        len(lanes), kind=Kind.CONTROL, **{name: lanes[name] for name in LANE}, of_program=np.bool_(False)
     )
 
 
@@ -56,11 +44,11 @@ def answered_with_error(packets: Frame, final: Mask, state: State) -> Mask:
 
     It was before this block, or one of the ``final`` packets came before: by ``sequence``, then by index.
     """
-    place = connection_positions(state.connections, packets["chain"], packets["remote"])
-    late: Mask = state.connections["frozen"][place] == DISCONNECTING
+    connection = connection_rows(state.connections, packets["destination"], packets["source"])
+    late: Mask = state.connections["frozen"][connection] == DISCONNECTING
     if not final.any():
         return late
-    lanes = lane_codes(packets["chain"], packets["remote"])
+    (lanes,) = codes(LANE, packets)
     rows = np.flatnonzero(final)
     rows = rows[stable_order(lanes[rows], packets["sequence"][rows].astype(np.uint64), packets["index"][rows])]
     first = rows[groups_of(lanes[rows]).starts]
@@ -72,13 +60,13 @@ def answered_with_error(packets: Frame, final: Mask, state: State) -> Mask:
     return late
 
 
-def disconnected(state: State, finals: Frame) -> State:
-    """Return the state with the connections of final packets (``chain``, ``remote``) disconnecting."""
-    if len(finals) == 0:
+def disconnected(state: State, chain: npt.NDArray[Any], counterparty: npt.NDArray[Any]) -> State:
+    """Return the state with connections disconnecting, those that are open."""
+    if len(chain) == 0:
         return state
     frozen = state.connections["frozen"].copy()
-    place = connection_positions(state.connections, finals["chain"], finals["remote"])
-    frozen[place] = np.where(frozen[place] == 0, np.uint8(DISCONNECTING), frozen[place])
+    rows = connection_rows(state.connections, chain, counterparty)
+    frozen[rows] = np.where(frozen[rows] == 0, np.uint8(DISCONNECTING), frozen[rows])
     return replace(state, connections=state.connections.with_columns(frozen=frozen))
 
 
@@ -90,6 +78,7 @@ def ended(state: State, own: Frame) -> tuple[State, Frame]:
     final = is_final(own)
     if not final.any():
         return state, own
-    place = connection_positions(state.connections, own["chain"], own["remote"])
-    own = own.filter(~final | (state.connections["frozen"][place] == 0))
-    return disconnected(state, own.filter(is_final(own))), own
+    rows = connection_rows(state.connections, own["source"], own["destination"])
+    own = own.filter(~final | (state.connections["frozen"][rows] == 0))
+    finals = own.filter(is_final(own))
+    return disconnected(state, finals["source"], finals["destination"]), own

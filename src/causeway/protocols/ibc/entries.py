@@ -6,7 +6,6 @@ A leaf's hash is SHA256(00 || uvarint(len key) || key || 20 || SHA256(value)), a
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +18,9 @@ from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_i
 from causeway.proofs.varints import uvarint
 from causeway.protocols.ibc.disconnecting import is_final
 from causeway.protocols.ibc.envelope import answer_column, call_column
+from causeway.protocols.ibc.expiry import limits_of
 from causeway.protocols.ibc.keys import HEAD_KEY, INDEX_BYTES, TAIL_KEY
-from causeway.protocols.ibc.options import DISCONNECT_TYPE, IbcOptions
+from causeway.protocols.ibc.options import DISCONNECT_TYPE
 from causeway.protocols.ibc.state import RECEIPT, SEND
 from causeway.protocols.ibc.values import packet_column, receipt_column
 from causeway.protocols.ibc.zones import Zones
@@ -29,7 +29,7 @@ LEAF_PREFIX = b"\x00"
 
 
 def type_codes(messages: Frame, zones: Zones) -> npt.NDArray[np.int32]:
-    """Return the type of the packet that each request becomes, as its place in ``zones.types``.
+    """Return the type of the packet that each request becomes, as its row in ``zones.types``.
 
     It is the request's method, if that is a declared type, else ``call``.
     """
@@ -38,16 +38,6 @@ def type_codes(messages: Frame, zones: Zones) -> npt.NDArray[np.int32]:
     codes = [known.get(name, 0) for name in method.dictionary.to_pylist()]
     found: npt.NDArray[np.int32] = np.array(codes, dtype=np.int32)[method.indices.to_numpy(zero_copy_only=False)]
     return found
-
-
-def limits_of(sent_height: U64, sent_time: U64, options: IbcOptions) -> tuple[U64, U64]:
-    """Return the receiving chain's height and time (ns) after which packets sent at these have expired."""
-    none = np.uint64(2**64 - 1)
-    height = (
-        sent_height + np.uint64(options.timeout_blocks) if options.timeout_blocks else np.full_like(sent_height, none)
-    )
-    lasting = np.uint64(options.timeout_ns)
-    return height, sent_time + lasting if lasting else np.full_like(sent_time, none)
 
 
 def values_of(messages: Frame, substream: int, zones: Zones, tick_ns: int) -> pa.BinaryArray:
@@ -71,25 +61,25 @@ def _emptied(values: pa.BinaryArray, chosen: npt.NDArray[np.bool_]) -> pa.Binary
     return pc.if_else(pa.array(chosen), pa.scalar(b"", pa.binary()), values) if chosen.any() else values
 
 
-def entry_leaves(messages: Frame, owner: Any, zones: Zones, tick_ns: int) -> Digests:
-    """Return the leaf hash of each message as an entry of the queue ``substream`` that its zone keeps for ``owner``.
+def entry_leaves(messages: Frame, zones: Zones, tick_ns: int) -> Digests:
+    """Return the leaf hash of each message as an entry of its lane's queue, which is named by its destination.
 
-    ``messages``: message columns with ``substream`` and ``index``; ``owner``: positions of the remote zones that the
-    queues are named by.
+    ``messages``: message columns with their lane and ``index``.
     """
     length = len(messages)
-    substream, index = messages["substream"], messages["index"]
+    substream = messages["substream"]
     digests = np.empty((length, DIGEST_BYTES), dtype=np.uint8)
     for kind in (RECEIPT, SEND):
         rows = np.flatnonzero(substream == kind)
         if len(rows) == length:
-            return _leaves_of_kind(messages, kind, owner, index, zones, tick_ns)
+            return _leaves_of_kind(messages, kind, zones, tick_ns)
         if len(rows):
-            digests[rows] = _leaves_of_kind(messages.take(rows), kind, owner[rows], index[rows], zones, tick_ns)
+            digests[rows] = _leaves_of_kind(messages.take(rows), kind, zones, tick_ns)
     return digests
 
 
-def _leaves_of_kind(messages: Frame, kind: int, owner: Any, index: U64, zones: Zones, tick_ns: int) -> Digests:
+def _leaves_of_kind(messages: Frame, kind: int, zones: Zones, tick_ns: int) -> Digests:
+    destination, index = messages["destination"], messages["index"]
     names = pa.array([_index_prefix(name) for name in zones.queue_names[kind]], pa.binary())
 
     def values(start: int, stop: int) -> pa.BinaryArray:
@@ -102,14 +92,14 @@ def _leaves_of_kind(messages: Frame, kind: int, owner: Any, index: U64, zones: Z
         tails[:, :INDEX_BYTES] = index[start:stop].astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES)
         tails[:, INDEX_BYTES] = DIGEST_BYTES
         tails[:, INDEX_BYTES + 1 :] = hashed[start:stop]
-        prefixes = names.take(pa.array(owner[start:stop]))
+        prefixes = names.take(pa.array(destination[start:stop]))
         return pc.binary_join_element_wise(prefixes, binary_rows(tails), pa.scalar(b"", pa.binary()))
 
     return sha256_in_pieces(len(messages), preimages)
 
 
 def position_leaves(queues: Frame, part: bytes, positions: U64, zones: Zones) -> Digests:
-    """Return the leaf hash of the head (``part`` HEAD_KEY) or tail of each queue, whose value is its position."""
+    """Return the leaf hash of the head (``part`` HEAD_KEY) or tail of each lane, whose value is its position."""
     hashed = sha256_in_pieces(
         len(queues),
         lambda start, stop: binary_rows(positions[start:stop].astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES)),
@@ -123,7 +113,7 @@ def position_leaves(queues: Frame, part: bytes, positions: U64, zones: Zones) ->
         ],
         pa.binary(),
     )
-    choice = queues["substream"].astype(np.int64) * zone_count + queues["remote"].astype(np.int64)
+    choice = queues["substream"].astype(np.int64) * zone_count + queues["destination"].astype(np.int64)
     return sha256_in_pieces(
         len(queues),
         lambda start, stop: pc.binary_join_element_wise(
@@ -143,5 +133,5 @@ def _index_prefix(name: bytes) -> bytes:
 
 
 __all__ = [
-    "HEAD_KEY", "TAIL_KEY", "entry_leaves", "leaf_of", "limits_of", "position_leaves", "type_codes", "values_of",
+    "HEAD_KEY", "TAIL_KEY", "entry_leaves", "leaf_of", "position_leaves", "type_codes", "values_of",
 ]  # fmt: skip

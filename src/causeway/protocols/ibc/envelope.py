@@ -39,8 +39,8 @@ def call_column(messages: Frame) -> pa.BinaryArray:
     codes = method.indices.to_numpy(zero_copy_only=False)
     fixed = np.empty((len(messages), CALL_BYTES), dtype=np.uint8)
     words = ("sender", "receiver", "callback", "amount_high", "amount_low")
-    for place, name in enumerate(words):
-        fixed[:, 8 * place : 8 * place + 8] = _words(messages[name])
+    for offset, name in enumerate(words):
+        fixed[:, 8 * offset : 8 * offset + 8] = _words(messages[name])
     fixed[:, CALL_BYTES - 1] = lengths[codes].astype(np.uint8) if len(lengths) else 0
     return pc.binary_join_element_wise(
         binary_rows(fixed), names.take(method.indices), messages["payload"], pa.scalar(b"", pa.binary())
@@ -79,7 +79,7 @@ def decode_call(data: bytes) -> dict[str, Any]:
         method = data[CALL_BYTES:end].decode()
     except UnicodeDecodeError:
         raise IbcError(Refusal.InvalidPacket, f"method {data[CALL_BYTES:end].hex()} is not UTF-8") from None
-    numbers = [int.from_bytes(data[place : place + 8], "big") for place in range(0, 40, 8)]
+    numbers = [int.from_bytes(data[offset : offset + 8], "big") for offset in range(0, 40, 8)]
     names = ("sender", "receiver", "callback", "amount_high", "amount_low")
     return {**dict(zip(names, numbers, strict=True)), "method": method, "payload": data[end:]}
 

@@ -11,39 +11,40 @@ from dataclasses import dataclass
 import numpy as np
 
 from causeway.model.frame import Frame
-from causeway.model.order import Groups, Rows, pair_codes
+from causeway.model.joins import lookup
+from causeway.model.order import Groups, Rows
 from causeway.proofs.forest import leaf_roots, run_roots, sides_of_each
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import position_leaves
 from causeway.protocols.ibc.keys import HEAD_KEY, TAIL_KEY, Part
-from causeway.protocols.ibc.seen import NO_PROOF, Alteration, Call
-from causeway.protocols.ibc.state import keys_of
+from causeway.protocols.ibc.seen import NO_PROOF, Alteration, CallKind
 from causeway.protocols.ibc.values import binary_lengths
+from causeway.protocols.messages import LANE, LANE_COLUMNS
 
 
 @dataclass(frozen=True)
 class Evidence:
     """The roots that proofs amount to.
 
-    ``roots``: one a run (range proofs) or one an entry (single proofs, ``single``). ``place``: of each submission, the
+    ``roots``: one a run (range proofs) or one an entry (single proofs, ``single``). ``row``: of each submission, the
     row of ``roots`` for its first entry, or for its run; ``NO_PROOF`` where there is none. ``position_roots``: of the
     submissions that prove a head or tail, by submission.
     """
 
     roots: Digests
     single: bool
-    place: Rows
+    row: Rows
     position_roots: dict[int, bytes]
 
     def proven_until(self, submission: int, skip: int, count: int, root: bytes) -> int:
         """Return how many entries a submission proves under ``root``, of the ``count`` that come after ``skip``."""
-        place = int(self.place[submission])
-        if place == NO_PROOF:
+        row = int(self.row[submission])
+        if row == NO_PROOF:
             return 0
         if not self.single:
-            return count if self.roots[place].tobytes() == root else 0
-        found = self.roots[place + skip : place + skip + count]
+            return count if self.roots[row].tobytes() == root else 0
+        found = self.roots[row + skip : row + skip + count]
         wrong = (found != np.frombuffer(root, dtype=np.uint8)).any(axis=1)
         return int(np.argmax(wrong)) if wrong.any() else count
 
@@ -63,37 +64,36 @@ def weigh(rows: Frame, proofs: Frame, messages: Frame, leaves: Digests, context:
     runs = proofs.take(used // 2)
     counts = runs["count"].astype(np.int64)
     groups = Groups(np.cumsum(counts) - counts, counts, int(counts.sum()))
-    own, asked = pair_codes((keys_of(messages), messages["index"]), (keys_of(runs), runs["first"]))
-    shown = leaves[np.repeat(np.searchsorted(own, asked), counts) + groups.ranks()]
+    first_entry = lookup(messages, runs.select(LANE).with_columns(index=runs["first"]), LANE_COLUMNS)
+    shown = leaves[groups.spread(first_entry) + groups.ranks()]
     shown[groups.starts[used % 2 == 1], 0] ^= 1
     sides, side_counts = _sides(runs)
-    place = np.full(len(rows), NO_PROOF, dtype=np.int64)
+    row = np.full(len(rows), NO_PROOF, dtype=np.int64)
     if not single:
-        place[covered] = of_row
-        roots = run_roots(shown, groups, runs["place"], runs["size"], sides, side_counts)
-        return Evidence(roots, single, place, positions)
-    own_place, own_sides = sides_of_each(shown, groups, runs["place"], runs["size"], sides, side_counts)
+        row[covered] = of_row
+        roots = run_roots(shown, groups, runs["position"], runs["size"], sides, side_counts)
+        return Evidence(roots, single, row, positions)
+    own_position, own_sides = sides_of_each(shown, groups, runs["position"], runs["size"], sides, side_counts)
     first = np.maximum(rows["begin"][covered], runs["first"][of_row]) - runs["first"][of_row]
     first[rows["alteration"][covered] == Alteration.FOREIGN] = 0  # whatever its indices are, it is shown from its begin
-    place[covered] = groups.starts[of_row] + first.astype(np.int64)
-    roots = leaf_roots(shown, own_place, groups.spread(runs["size"]), own_sides)
-    return Evidence(roots, single, place, positions)
+    row[covered] = groups.starts[of_row] + first.astype(np.int64)
+    roots = leaf_roots(shown, own_position, groups.spread(runs["size"]), own_sides)
+    return Evidence(roots, single, row, positions)
 
 
 def _position_roots(rows: Frame, proofs: Frame, context: Context) -> dict[int, bytes]:
     """Return the root to which the proof of a head or tail amounts, for each submission that has one."""
-    asking = np.flatnonzero((rows["call"] >= Call.TIMEOUT) & (rows["proof"] >= 0))
+    asking = np.flatnonzero((rows["call"] >= CallKind.TIMEOUT) & (rows["proof"] >= 0))
     if len(asking) == 0:
         return {}
     shown = proofs.take(rows["proof"][asking])
-    named = shown.with_columns(remote=shown["chain"])  # the queue is the remote zone's, and named by ours
     leaves = np.empty((len(asking), DIGEST_BYTES), dtype=np.uint8)
     for part, key in ((Part.HEAD, HEAD_KEY), (Part.TAIL, TAIL_KEY)):
         mine = np.flatnonzero(shown["part"] == part)
-        leaves[mine] = position_leaves(named.take(mine), key, shown["first"][mine], context.zones)
+        leaves[mine] = position_leaves(shown.take(mine), key, shown["first"][mine], context.zones)
     leaves[rows["alteration"][asking] == Alteration.TAMPERED, 0] ^= 1
     each = Groups(np.arange(len(asking)), np.ones(len(asking), dtype=np.int64), len(asking))
-    roots = run_roots(leaves, each, shown["place"], shown["size"], *_sides(shown))
+    roots = run_roots(leaves, each, shown["position"], shown["size"], *_sides(shown))
     return {int(submission): root.tobytes() for submission, root in zip(asking, roots, strict=True)}
 
 
@@ -108,10 +108,10 @@ def shown_proof(rows: Frame, proofs: Frame) -> Rows:
     run = np.maximum(proof, 0)
     stop = proofs["first"][run] + proofs["count"][run]
     proof[(rows["begin"] < proofs["first"][run]) | (rows["end"] > stop)] = NO_PROOF
-    proof[rows["call"] >= Call.TIMEOUT] = NO_PROOF
-    foreign = (rows["alteration"] == Alteration.FOREIGN) & (rows["call"] < Call.TIMEOUT)
+    proof[rows["call"] >= CallKind.TIMEOUT] = NO_PROOF
+    foreign = (rows["alteration"] == Alteration.FOREIGN) & (rows["call"] < CallKind.TIMEOUT)
     for row in np.flatnonzero(foreign).tolist():
-        others = (proofs["chain"] == rows["chain"][row]) & (proofs["remote"] != rows["remote"][row])
+        others = (proofs["destination"] == rows["destination"][row]) & (proofs["source"] != rows["source"][row])
         others &= (proofs["part"] == Part.INDEX) & (proofs["count"] >= rows["end"][row] - rows["begin"][row])
         found = np.flatnonzero(others)
         proof[row] = found[0] if len(found) else NO_PROOF

@@ -12,19 +12,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from causeway.model.frame import Frame, concat, repeated, repeated_text
+from causeway.model.joins import codes
 from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
-from causeway.model.order import Rows, groups_of, lane_codes, stable_order
-from causeway.protocols.contract import Execution
+from causeway.model.order import Rows, groups_of, stable_order
 from causeway.protocols.events import EventLog, event_rows, names_column
+from causeway.protocols.execution import Execution
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.disconnecting import disconnected, is_final
 from causeway.protocols.ibc.errors import Refusal
-from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, at_home, judge_packets, receipt_texts
-from causeway.protocols.ibc.state import RECEIPT, State
+from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, at_home, receipt_texts
+from causeway.protocols.ibc.messages.receive import result_codes
+from causeway.protocols.ibc.state import RECEIPT, State, answering
 from causeway.protocols.ibc.submitting import control_rows
-from causeway.protocols.messages import MESSAGE_COLUMNS
+from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
 
-PUSHED = ["chain", "remote", "substream", *MESSAGE_COLUMNS, "of_program"]
+PUSHED = [*LANE, *MESSAGE_COLUMNS, "of_program"]
 """What is pushed to a queue, and whether a program made it."""
 
 CODES = np.array(list(Code))
@@ -57,7 +59,7 @@ def run_handlers(
     packet that the zone has forged in the name of a program that it does not have ends the packet, and nobody hears it;
     that to a final packet, too.
     """
-    codes = judge_packets(packets, state, context)
+    codes = result_codes(packets, state, context)
     served = (codes == 0) & ~is_final(packets)
     while True:
         handled = packets.filter(served).with_columns(via=np.uint8(Via.LANE))
@@ -85,21 +87,21 @@ def run_handlers(
     _log_unheard(answers.filter(~at_home(answers, state, context)), log)
     produced = outcome.produced.take(stable_order(order[outcome.origins].astype(np.uint64)))
     after = state.with_programs(outcome.accounts, outcome.programs)
-    after = disconnected(after, packets.filter(is_final(packets) & (codes == 0)))
+    finals = packets.filter(is_final(packets) & (codes == 0))
+    after = disconnected(after, finals["destination"], finals["source"])
     return Handled(after, produced, handled, _immediate_receipts(packets.filter(~served), codes[~served], log), answers)
 
 
 def _without_faults(answers: Frame, failed: Frame, context: Context) -> Frame:
     """Return the answers that stand when the handlers of ``failed`` arrivals raised."""
-    faults = failed.filter((failed["kind"] == Kind.RESPONSE) & (failed["chain"] != failed["remote"]))
+    faults = failed.filter((failed["kind"] == Kind.RESPONSE) & (failed["source"] != failed["destination"]))
     if len(faults) == 0:
         return answers
-    lanes, index = lane_codes(answers["chain"], answers["remote"]), answers["index"]
+    lanes, of_fault = codes(LANE, answers, faults)
     stands = np.ones(len(answers), dtype=bool)
-    for chain, remote, fault in zip(*(faults[name].tolist() for name in ("chain", "remote", "index")), strict=True):
-        mine = lanes == lane_codes(np.array([chain]), np.array([remote]))[0]
-        behind = index >= fault if context.options.order == "ordered" else index == fault
-        stands &= ~(mine & behind)
+    for lane, index in zip(of_fault.tolist(), faults["index"].tolist(), strict=True):
+        behind = answers["index"] >= index if context.options.order == "ordered" else answers["index"] == index
+        stands &= ~((lanes == lane) & behind)
     return answers.filter(stands)
 
 
@@ -111,25 +113,22 @@ def _log_faults(answers: Frame, kept: Frame, context: Context, log: EventLog) ->
             kept["sequence"] * 2**32 + kept["index"].astype(np.int64),
         )
     )
-    gone = gone.take(stable_order(gone["chain"], gone["remote"], gone["index"]))
-    first = gone
+    gone = gone.take(stable_order(gone["destination"], gone["source"], gone["index"]))
     if context.options.order == "ordered":
-        first = gone.take(groups_of(gone["chain"], gone["remote"]).starts)
-    why = np.full(len(first), Refusal.HandlerFault, dtype=np.int32)
-    substream = np.full(len(first), RECEIPT, dtype=np.uint64)
-    log.add(control_rows(first["chain"], first["remote"], substream, first["index"], why))
+        gone = gone.take(groups_of(gone["destination"], gone["source"]).starts)
+    log.add(control_rows(gone, gone["index"], np.full(len(gone), Refusal.HandlerFault, dtype=np.int32)))
 
 
-def _silent(handled: Frame, place: Rows, outcome: Execution, order: Rows, context: Context) -> np.ndarray:
+def _silent(handled: Frame, rows: Rows, outcome: Execution, order: Rows, context: Context) -> np.ndarray:
     """Return which packets have no answer where they must have one at once (``acknowledgements = synchronous``).
 
-    ``place``: of each packet among the arrivals; ``order``: of each input. Only an answer that the packet's own run
+    ``rows``: of each packet among the arrivals; ``order``: of each input. Only an answer that the packet's own run
     made counts: a later one is late, in the same block too.
     """
     if context.options.acknowledgements == "asynchronous" or len(handled) == 0:
         return np.zeros(len(handled), dtype=bool)
     packet = np.full(len(order), -1, dtype=np.int64)
-    packet[place] = np.arange(len(handled))
+    packet[rows] = np.arange(len(handled))
     packet = packet[order[outcome.origins]]
     given = np.flatnonzero((outcome.produced["kind"] == Kind.RESPONSE) & (packet >= 0))
     asked = packet[given]
@@ -144,15 +143,17 @@ def _silent(handled: Frame, place: Rows, outcome: Execution, order: Rows, contex
 def _log(arrivals: Frame, failed: Rows, outcome: Execution, log: EventLog) -> None:
     bits = np.full(len(arrivals), int(Event.RECEIVED | Event.EXECUTED), dtype=np.uint16)
     bits[arrivals["kind"] == Kind.RESPONSE] |= int(Event.ANSWERED)
-    place = np.where(arrivals["remote"] == NO_CHAIN, arrivals["callback"], arrivals["index"])
-    where = {"chain": arrivals["chain"], "via": arrivals["via"], "code": arrivals["code"]}
+    of_user = arrivals["source"] == NO_CHAIN
+    position = np.where(of_user, arrivals["callback"], arrivals["index"])
+    where = {"chain": arrivals["destination"], "via": arrivals["via"], "code": arrivals["code"]}
     # A time-out came over no lane: it is what the absence of a receipt means.
-    remote = np.where(arrivals["via"] == Via.TIMEOUT, np.uint32(NO_CHAIN), arrivals["remote"])
-    log.add(event_rows(arrivals.with_columns(remote=remote), bits, on_lane=True, queue_index=place, **where))
+    nowhere = of_user | (arrivals["via"] == Via.TIMEOUT)
+    ends = {name: np.where(nowhere, np.uint32(NO_CHAIN), arrivals[name]) for name in ("source", "destination")}
+    log.add(event_rows(arrivals.with_columns(**ends), bits, on_lane=True, queue_index=position, **where))
     if len(failed):
         rows = arrivals.take(failed)
         reason = outcome.failures["text"].dictionary_encode()
-        where = {"chain": rows["chain"], "code": Code.HANDLER_FAILED, "reason": reason}
+        where = {"chain": rows["destination"], "code": Code.HANDLER_FAILED, "reason": reason}
         log.add(event_rows(rows, Event.REJECTED, queue_index=rows["index"], **where))
 
 
@@ -161,7 +162,7 @@ def _log_unheard(answers: Frame, log: EventLog) -> None:
     bits = np.full(len(answers), int(Event.RECEIVED | Event.DROPPED), dtype=np.uint16)
     final = is_final(answers)
     bits[final] = int(Event.RECEIVED)
-    where = {"chain": answers["chain"], "code": answers["code"], "via": answers["via"]}
+    where = {"chain": answers["destination"], "code": answers["code"], "via": answers["via"]}
     reason = names_column(["", Code.NO_PROGRAM.name], ~final)
     log.add(event_rows(answers, bits, on_lane=True, queue_index=answers["index"], reason=reason, **where))
 
@@ -171,7 +172,7 @@ def _immediate_receipts(packets: Frame, codes: np.ndarray, log: EventLog) -> Fra
     # No program loses anything by a final packet that came too late; a control row that is rejected is a refused call.
     rejected = ~is_final(packets)
     names = names_column(["", *NAMES], np.where(rejected, np.searchsorted(CODES, codes) + 1, 0))
-    where = {"chain": packets["chain"], "code": codes, "via": Via.LANE, "reason": names}
+    where = {"chain": packets["destination"], "code": codes, "via": Via.LANE, "reason": names}
     bits = np.where(rejected, int(Event.RECEIVED | Event.REJECTED), int(Event.RECEIVED)).astype(np.uint16)
     log.add(event_rows(packets, bits, on_lane=True, queue_index=packets["index"], **where))
     return as_answers(packets, codes).select([*PUSHED, "index"])
@@ -179,9 +180,9 @@ def _immediate_receipts(packets: Frame, codes: np.ndarray, log: EventLog) -> Fra
 
 def as_answers(requests: Frame, codes: np.ndarray) -> Frame:
     """Return the answers that the protocol itself gives to requests; all that was attached goes back."""
-    length = len(requests)
+    length, lanes = len(requests), answering(requests, RECEIPT)
     return requests.with_columns(
-        substream=repeated(np.uint64(RECEIPT), length),
+        **{name: lanes[name] for name in LANE},
         kind=np.where(is_final(requests), requests["kind"], np.uint8(Kind.RESPONSE)),
         sender=requests["receiver"],
         receiver=requests["sender"],

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from causeway.model.frame import Frame, from_table, repeated, repeated_text
 from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
 from causeway.model.order import U64, groups_of, positions_in, stable_order
+from causeway.protocols.contract import Chains
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ibc.context import Context
-from causeway.protocols.ibc.disconnecting import answered_with_error, is_final
-from causeway.protocols.ibc.entries import limits_of, type_codes
+from causeway.protocols.ibc.disconnecting import is_final
 from causeway.protocols.ibc.envelope import without_result
 from causeway.protocols.ibc.state import State
-from causeway.protocols.messages import LANE_COLUMNS, MESSAGE_COLUMNS
+from causeway.protocols.messages import LANE_COLUMNS, MESSAGE_COLUMNS, blank_messages
 
 CHAIN_HALTED = "ChainHalted"
 """Why what users send to a zone that makes no block is refused."""
@@ -64,64 +64,21 @@ _TEXTS = {
 }
 
 ARRIVAL_COLUMNS = [*LANE_COLUMNS, *MESSAGE_COLUMNS, "via"]
-"""What a program is given and how it came: ``chain`` takes, ``remote`` is where it is from (``NO_CHAIN``: a user)."""
+"""What a program is given and how it came; ``source`` is ``NO_CHAIN`` for what a user sent."""
 
 
 def at_home(messages: Frame, state: State, context: Context) -> np.ndarray:
-    """Return which messages are for a program that is installed on the zone that takes them (``chain``)."""
-    here = context.zones.host_of(messages["receiver"]) == messages["chain"].view(np.int32)
+    """Return which messages are for a program that is installed on the zone that they came to."""
+    here = context.zones.host_of(messages["receiver"]) == messages["destination"].view(np.int32)
     mine: np.ndarray = here & (positions_in(state.accounts["program"], messages["receiver"]) >= 0)
     return mine & ~is_final(messages)
-
-
-def judge_packets(packets: Frame, state: State, context: Context) -> np.ndarray:
-    """Return the ``Code`` of the receipt that each packet has at once, 0 for final ones and those for a program.
-
-    ``packets``: messages with their lane; ``chain`` takes; ``forced``: the code of one that is no message;
-    ``sequence``: the order of processing.
-    """
-    length = len(packets)
-    code = np.zeros(length, dtype=np.uint8)
-    if length == 0:
-        return code
-    zones = context.zones
-    code[~at_home(packets, state, context)] = Code.NO_PROGRAM
-    # The last of these that holds is the first that the reference asks for.
-    code[zones.host_of(packets["sender"]) != packets["remote"].view(np.int32)] = Code.PERMISSION
-    types = type_codes(packets, zones)
-    code[~zones.handled[types, packets["chain"]]] = Code.UNKNOWN_TYPE
-    forced = packets["forced"]
-    code = np.where(forced > 0, forced, code).astype(np.uint8)
-    late = forced == Code.TIMEOUT
-    if context.options.limited:
-        height, time = np.uint64(context.height), np.uint64(context.time)
-        late |= has_expired(packets["sent_height"], packets["sent_tick"], height, time, context)
-    final = is_final(packets) & ~late
-    code[answered_with_error(packets, final, state)] = Code.UNKNOWN_TYPE
-    code[final] = Code.SUCCESS
-    code[late] = Code.TIMEOUT
-    return code
-
-
-def has_expired(sent_height: U64, sent_tick: U64, height: Any, time: Any, context: Context) -> np.ndarray:
-    """Return which packets, sent at these heights in these ticks, have expired at a chain's height and time (ns)."""
-    sent_time = (sent_tick + np.uint64(1)) * np.uint64(context.tick_ns)
-    return is_expired(*limits_of(sent_height, sent_time, context.options), height, time, context)
-
-
-def is_expired(max_height: Any, max_time: Any, height: Any, time: Any, context: Context) -> np.ndarray:
-    """Return which limits a chain's height and time (ns) are past: strictly, or already when equal (``expiry``)."""
-    if context.options.expiry == "strict":
-        passed: np.ndarray = (height > max_height) | (time > max_time)
-    else:
-        passed = (height >= max_height) | (time >= max_time)
-    return passed
 
 
 def with_own_identity(receipts: Frame, packets: Frame) -> Frame:
     """Return receipts as the answers that programs are given: who asked whom is taken from our own ``packets``.
 
-    Both have the same lanes and indices, row by row. A receipt without a result gives back all that was attached.
+    Row by row they have one index, in lanes of opposite directions. A receipt without a result gives back all that was
+    attached.
     """
     whole = without_result(receipts["code"])
     # No more comes back than was attached, whatever the other chain says.
@@ -141,55 +98,68 @@ def with_own_identity(receipts: Frame, packets: Frame) -> Frame:
     )
 
 
-def ingress_arrivals(ingress: pa.Table, chosen: Any, state: State, context: Context, log: EventLog) -> Frame:
-    """Return the ``chosen`` ones of the messages from users as arrivals; the others are transactions of relayers.
+def ingress_arrivals(ingress: pa.Table, carried: pa.Table, state: State, context: Context, log: EventLog) -> Frame:
+    """Return the messages from users as arrivals.
 
-    Those for programs that are not on their zone, and for zones that make no block now, are refused with an event. A
-    message's number (``callback``) is made of the height and its place in what came to the zone in this block.
+    Those for programs that are not on their zone are refused with an event, and so is everything, transactions of
+    relayers among it, for zones that make no block now. A message's number (``callback``) is made of the height and its
+    position in what came to the zone in this block: what was ``carried``, then messages from users.
     """
-    by_number = np.argsort(context.zones.numbers, kind="stable")
-    numbers = ingress["chain"].to_numpy()
-    chain = by_number[np.searchsorted(context.zones.numbers[by_number], numbers)].astype(np.uint32)
-    mine = np.flatnonzero(chosen.to_numpy(zero_copy_only=False))
-    place, chain = _places(chain)[mine], chain[mine]
-    rows = from_table(ingress.select(["chain", "receiver", "sender", "method", "payload"]).take(pa.array(mine)))
-    length = len(mine)
-    zero = repeated(np.uint64(0), length)
-    messages = Frame(
-        {
-            "chain": chain,
-            "remote": repeated(np.uint32(NO_CHAIN), length),
-            "substream": zero,
-            "index": place,
-            "kind": repeated(np.uint8(Kind.INGRESS), length),
-            "sender": rows["sender"],
-            "receiver": rows["receiver"],
-            "callback": (np.uint64(context.height) << np.uint64(32)) + place,
-            "amount_high": zero,
-            "amount_low": zero,
-            "code": repeated(np.uint8(0), length),
-            "deadline": repeated(np.uint32(0), length),
-            "method": rows["method"].dictionary_encode(),
-            "payload": rows["payload"],
-            "via": repeated(np.uint8(Via.INGRESS), length),
-        },
-        length,
+    brought = context.zones.positions_of(carried["chain"].to_numpy())
+    chain = context.zones.positions_of(ingress["chain"].to_numpy())
+    before: U64 = np.bincount(brought, minlength=len(context.zones.names)).astype(np.uint64)
+    rows = from_table(ingress.select(["receiver", "sender", "method", "payload"]))
+    index = before[chain] + _ranks(chain)
+    messages = _from_users(
+        chain,
+        index,
+        callback=(np.uint64(context.height) << np.uint64(32)) + index,
+        sender=rows["sender"],
+        receiver=rows["receiver"],
+        method=rows["method"].dictionary_encode(),
+        payload=rows["payload"],
     )
-    running = np.isin(chain, context.chains)
-    here = at_home(messages, state, context)
-    for mask, code, reason in (
-        (running & ~here, Code.NO_PROGRAM, Code.NO_PROGRAM.name),
-        (~running, Code.REJECTED, CHAIN_HALTED),
-    ):
-        refused = messages.filter(mask).with_columns(callback=place[mask]) if mask.any() else messages.slice(0, 0)
-        where = {"chain": refused["chain"], "index": refused["index"], "via": Via.INGRESS}
-        log.add(event_rows(refused, Event.REJECTED, code=code, reason=reason, **where))
+    running, here = np.isin(chain, context.chains), at_home(messages, state, context)
+    _refuse(messages.filter(running & ~here), Code.NO_PROGRAM, Code.NO_PROGRAM.name, log)
+    unread = np.flatnonzero(~np.isin(brought, context.chains))
+    transactions = _from_users(
+        brought[unread],
+        _ranks(brought)[unread],
+        sender=carried["carrier"].to_numpy()[unread],
+        receiver=repeated(np.uint64(NOBODY), len(unread)),
+    )
+    _refuse(transactions, Code.REJECTED, CHAIN_HALTED, log)
+    _refuse(messages.filter(~running), Code.REJECTED, CHAIN_HALTED, log)
     return messages.filter(running & here)
 
 
-def _places(chain: np.ndarray) -> np.ndarray:
-    """Return the place of each row among those of its chain, from 1, in row order."""
+NOBODY = 2**64 - 1
+"""The receiver of a transaction, which is for no program."""
+
+
+def _from_users(chain: Chains, index: U64, **columns: Any) -> Frame:
+    length = len(chain)
+    return blank_messages(
+        length,
+        kind=Kind.INGRESS,
+        source=repeated(np.uint32(NO_CHAIN), length),
+        destination=chain,
+        substream=repeated(np.uint64(0), length),
+        index=index,
+        via=repeated(np.uint8(Via.INGRESS), length),
+        **columns,
+    )
+
+
+def _refuse(messages: Frame, code: Code, reason: str, log: EventLog) -> None:
+    refused = messages.with_columns(callback=messages["index"])
+    where = {"chain": refused["destination"], "index": refused["index"], "via": Via.INGRESS}
+    log.add(event_rows(refused, Event.REJECTED, code=code, reason=reason, **where))
+
+
+def _ranks(chain: Chains) -> U64:
+    """Return the position of each row among those of its chain, from 1, in row order."""
     order = stable_order(chain)
-    places = np.empty(len(chain), dtype=np.uint64)
-    places[order] = groups_of(chain[order]).ranks().astype(np.uint64) + np.uint64(1)
-    return places
+    ranks: U64 = np.empty(len(chain), dtype=np.uint64)
+    ranks[order] = groups_of(chain[order]).ranks().astype(np.uint64) + np.uint64(1)
+    return ranks

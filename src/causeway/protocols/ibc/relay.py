@@ -11,22 +11,34 @@ from typing import Any
 
 import numpy as np
 
+from causeway.model.faults import Fault
 from causeway.model.frame import Frame, concat, repeated
-from causeway.model.order import Rows, pair_codes, stable_order
+from causeway.model.joins import codes, lookup
+from causeway.model.order import Rows, stable_order
+from causeway.protocols.contract import RANGES_SCHEMA
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.evidence import shown_proof
+from causeway.protocols.ibc.fault_kinds import FOREIGN, STALE
 from causeway.protocols.ibc.keys import Part
-from causeway.protocols.ibc.seen import Alteration, Call, Seen
-from causeway.protocols.ibc.state import FROZEN, RECEIPT, SEND, State, connection_positions, keys_of, lane_positions
+from causeway.protocols.ibc.seen import Alteration, CallKind, Seen
+from causeway.protocols.ibc.state import FROZEN, RECEIPT, SEND, State, answering, connection_rows
 from causeway.protocols.ibc.unordered import bring, unsettled
 from causeway.protocols.ibc.upkeep import cleanups, refreshes, timeouts
-from causeway.protocols.interference import Interference
+from causeway.protocols.interference import DROP, GAP, REPLAY, TAMPER, Interference
+from causeway.protocols.messages import LANE
+from causeway.protocols.segments import located
+
+ALTERATIONS = {TAMPER: Alteration.TAMPERED, STALE: Alteration.STALE_HEADER, FOREIGN: Alteration.FOREIGN}
+"""Faults that change what a submission carries."""
+
+RELAYER = "relayer"
+"""In the arguments of a fault of carriers: the relayer whose it is; all relayers' without."""
 
 
 def submissions(state: State, seen: Seen, faults: Interference, context: Context) -> Frame:
     """Return what all relayers submit in a block: rows of ``SUBMISSIONS_SCHEMA``.
 
-    In the order in which the zones process them: by zone, relayer, remote chain, call and index.
+    In the order in which the zones process them: by zone, relayer, counterparty, call and index.
     """
     everything = _with_progress(state, seen, context)
     ordered = context.options.order == "ordered"
@@ -41,28 +53,25 @@ def submissions(state: State, seen: Seen, faults: Interference, context: Context
         pieces += [mine, *_about_positions(state, seen, mine, everything, relayer, context)]
         pieces.append(refreshes(state, seen, relayer, context))
     rows = concat(pieces)
-    rows = rows.filter(~faults.skipped(rows["chain"], rows["remote"], context.height))
-    for fault in faults.acting(context.tick):
+    rows = rows.filter(~faults.skipped(rows["destination"], rows["source"], context.height))
+    for fault in faults.acting(context.tick, DROP, GAP, REPLAY, *ALTERATIONS):
         rows = _with_fault(rows, everything, seen, fault, faults, context)
-    return rows.take(stable_order(rows["chain"], rows["relayer"], rows["remote"], rows["call"], rows["begin"]))
+    return rows.take(stable_order(*(rows[name] for name in ("destination", "relayer", "source", "call", "begin"))))
 
 
 def _with_progress(state: State, seen: Seen, context: Context) -> Frame:
-    """Return the offered queues with ``expected``, the index that comes next, and ``stop``, where they end."""
-    lanes = seen.lanes
+    """Return the queues seen with ``expected``, the index that comes next, and ``stop``, where they end."""
+    lanes = seen.queues
     sent = lanes["substream"] == SEND
-    own = np.where(sent, RECEIPT, SEND).astype(np.uint64)
-    row = lane_positions(state.queues, lanes["chain"], lanes["remote"], own)
-    expected = np.where(sent, state.queues["next_index"][row], state.queues["begin"][row])
-    stop = lanes["ready"] if context.options.order == "ordered" else lanes["next_index"]
-    lanes = lanes.with_columns(expected=expected, stop=stop)
+    own = answering(lanes, np.where(sent, RECEIPT, SEND))
+    expected = np.where(sent, state.queues.count_of("next_index", own), state.queues.count_of("begin", own))
+    ordered = context.options.order == "ordered"
+    lanes = lanes.with_columns(expected=expected, stop=lanes["ready"] if ordered else lanes["next_index"])
     # Of a frozen connection nothing is accepted, and while packets that are waited for are gone, nothing behind them.
-    place = connection_positions(state.connections, lanes["chain"], lanes["remote"])
-    open_still = (row >= 0) & (place >= 0) & (state.connections["frozen"][place] != FROZEN)
-    gone = (
-        sent & (lanes["begin"] > expected) if context.options.order == "ordered" else np.zeros(len(lanes), dtype=bool)
-    )
-    return lanes.with_columns(stop=np.where(gone, expected, stop)).filter(open_still)
+    connection = connection_rows(state.connections, lanes["destination"], lanes["source"])
+    open_still = (connection >= 0) & (state.connections["frozen"][connection] != FROZEN)
+    gone = sent & (lanes["begin"] > expected) if ordered else np.zeros(len(lanes), dtype=bool)
+    return lanes.with_columns(stop=np.where(gone, expected, lanes["stop"])).filter(open_still)
 
 
 def _pending(lanes: Frame, seen: Seen, context: Context) -> Frame:
@@ -86,7 +95,8 @@ def _pending(lanes: Frame, seen: Seen, context: Context) -> Frame:
 def _oldest(lanes: Frame, proofs: Frame) -> Any:
     """Return the height at which the first entry of each lane that is to be relayed was pushed."""
     proofs = proofs.filter(proofs["part"] == Part.INDEX)
-    own, asked = pair_codes((keys_of(proofs), proofs["first"]), (keys_of(lanes), lanes["expected"]))
+    names = (*LANE, "first")
+    own, asked = codes(names, proofs, lanes.select(LANE).with_columns(first=lanes["expected"]))
     rows = np.maximum(np.searchsorted(own, asked, side="right") - 1, 0)
     return proofs["pushed"][rows]
 
@@ -107,11 +117,8 @@ def _share(lanes: Frame, relayer: int, context: Context) -> Frame:
 def _pieces(lanes: Frame, seen: Seen, relayer: int) -> Frame:
     """Return the ranges ``expected`` to ``stop`` - 1 of lanes, cut at the proofs that cover them."""
     proofs = seen.proofs
-    own = keys_of(lanes)
-    lane = np.searchsorted(own, keys_of(proofs))
-    known = (lane < len(own)) & (proofs["part"] == Part.INDEX)
-    known[known] &= own[lane[known]] == keys_of(proofs)[known]
-    rows = np.flatnonzero(known)
+    lane = lookup(lanes, proofs, LANE)
+    rows = np.flatnonzero((lane >= 0) & (proofs["part"] == Part.INDEX))
     lane = lane[rows]
     begin = np.maximum(proofs["first"][rows], lanes["expected"][lane])
     end = np.minimum((proofs["first"] + proofs["count"])[rows], lanes["stop"][lane])
@@ -120,8 +127,8 @@ def _pieces(lanes: Frame, seen: Seen, relayer: int) -> Frame:
 
 
 def _rows(lanes: Frame, lane: Rows, begin: Any, end: Any, proof: Rows, relayer: int) -> Frame:
-    taken = lanes.select(["chain", "remote", "substream"]).take(lane)
-    call = np.where(taken["substream"] == SEND, Call.RECEIVE, Call.RECEIPT).astype(np.uint8)
+    taken = lanes.select(LANE).take(lane)
+    call = np.where(taken["substream"] == SEND, CallKind.RECEIVE, CallKind.RECEIPT).astype(np.uint8)
     return taken.with_columns(
         relayer=repeated(np.uint32(relayer), len(lane)),
         call=call,
@@ -150,70 +157,48 @@ def _processed(lanes: Frame, seen: Seen, relayer: int) -> Frame:
     return _pieces(before, seen, relayer)
 
 
-def _with_fault(
-    rows: Frame, lanes: Frame, seen: Seen, fault: dict[str, Any], faults: Interference, context: Context
-) -> Frame:
+def _with_fault(rows: Frame, lanes: Frame, seen: Seen, fault: Fault, faults: Interference, context: Context) -> Frame:
     """Return the submissions as a fault leaves them: of the relayer it names, or of all."""
-    hit = faults.hit(fault, rows["chain"], rows["remote"])
-    names = context.options.relayers
-    if fault["relayer"] is not None:
-        hit &= rows["relayer"] == names.index(fault["relayer"])
-    kind, honest, altered = fault["kind"], rows.filter(~hit), rows.filter(hit)
-    if kind == "drop":
+    hit = faults.hit(fault, rows["destination"], rows["source"])
+    names, relayer = context.options.relayers, fault.args.get(RELAYER)
+    if relayer is not None:
+        hit &= rows["relayer"] == names.index(relayer)
+    honest, altered = rows.filter(~hit), rows.filter(hit)
+    if fault.kind == DROP:
         return honest
-    if kind in ALTERATIONS:
-        return concat([honest, altered.with_columns(alteration=np.uint8(ALTERATIONS[kind]))])
-    if kind == "gap":
+    if fault.kind in ALTERATIONS:
+        return concat([honest, altered.with_columns(alteration=np.uint8(ALTERATIONS[fault.kind]))])
+    if fault.kind == GAP:
         # A time-out or a cleanup names no index that could be another.
-        gap = (altered["call"] <= Call.RECEIPT).astype(np.uint64)
+        gap = (altered["call"] <= CallKind.RECEIPT).astype(np.uint64)
         begin = altered["begin"] + gap
         return concat([honest, altered.with_columns(begin=begin, end=np.maximum(altered["end"], begin + gap))])
-    relayers = range(len(names)) if fault["relayer"] is None else [names.index(fault["relayer"])]
-    again = [_processed(lanes, seen, relayer) for relayer in relayers]
-    return concat([rows, *(part.filter(faults.hit(fault, part["chain"], part["remote"])) for part in again)])
+    relayers = range(len(names)) if relayer is None else [names.index(relayer)]
+    again = [_processed(lanes, seen, number) for number in relayers]
+    return concat([rows, *(part.filter(faults.hit(fault, part["destination"], part["source"])) for part in again)])
 
 
-ALTERATIONS = {
-    "tamper": Alteration.TAMPERED,
-    "stale": Alteration.STALE_HEADER,
-    "foreign": Alteration.FOREIGN,
-}
-"""Faults that change what a submission carries."""
+def reads_of(rows: Frame, state: State, seen: Seen, context: Context) -> tuple[Frame, Frame]:
+    """Return the entries that a block must see (``RANGES_SCHEMA``), and ranges of its zones' own packets.
 
-
-def wanted_ranges(rows: Frame, state: State, seen: Seen, context: Context) -> tuple[Frame, Frame]:
-    """Return the ranges of entries that a block must see, and those of its zones' own packets (``Plan``'s columns).
-
-    Wanted: every run of which a submission uses the proof, whole, also another chain's; and what the local lanes hold.
-    Own: the packets to which receipts are submitted.
+    Offered: every run of which a submission uses the proof, whole, also another chain's; and what the local lanes hold.
+    Own: the packets that are answered: lane, ``begin``, ``end``.
     """
     used = np.unique(np.concatenate([rows["proof"], shown_proof(rows, seen.proofs)]))
-    used = used[used >= 0]
-    runs = seen.proofs.take(used)
+    runs = seen.proofs.take(used[used >= 0])
     runs = runs.filter(runs["part"] == Part.INDEX)
-    foreign = Frame(
-        {
-            "chain": runs["remote"],
-            "remote": runs["chain"],
-            "substream": runs["substream"],
-            "begin": runs["first"],
-            "end": runs["first"] + runs["count"],
-        },
-        len(runs),
-    )
-    queues = state.queues
-    local = (queues["chain"] == queues["remote"]) & (queues["next_index"] > queues["begin"])
-    local &= np.isin(queues["chain"], context.chains)
-    held = queues.filter(local)
-    inside = held.with_columns(end=held["next_index"]).select(foreign.names)
-    asked = (rows["call"] == Call.RECEIPT) | (rows["call"] == Call.TIMEOUT)
+    proven = runs.with_columns(height=runs["pushed"], begin=runs["first"], end=runs["first"] + runs["count"])
+    queues = state.queues.counters
+    local = (queues["source"] == queues["destination"]) & np.isin(queues["source"], context.chains)
+    held = queues.filter(local & (queues["next_index"] > queues["begin"]))
+    held = located(held.with_columns(end=held["next_index"]), state.runs)
+    asked = (rows["call"] == CallKind.RECEIPT) | (rows["call"] == CallKind.TIMEOUT)
     receipts = rows.filter(asked & (rows["proof"] >= 0))
-    own = receipts.with_columns(substream=np.uint64(SEND)).select(foreign.names)
-    lane = lane_positions(queues, own["chain"], own["remote"], SEND)
-    begin = np.maximum(own["begin"], queues["begin"][lane])
-    end = np.minimum(own["end"], queues["next_index"][lane])
-    own = own.with_columns(begin=begin, end=end).filter(end > begin)
-    return concat([foreign, inside]), merged(own)
+    own = answering(receipts, SEND)
+    begin = np.maximum(receipts["begin"], state.queues.count_of("begin", own))
+    end = np.minimum(receipts["end"], state.queues.count_of("next_index", own))
+    own = own.with_columns(begin=begin, end=end)
+    return concat([proven.select(RANGES_SCHEMA.names), held.select(RANGES_SCHEMA.names)]), merged(own)
 
 
 def merged(ranges: Frame) -> Frame:
@@ -221,7 +206,8 @@ def merged(ranges: Frame) -> Frame:
     ranges = ranges.filter(ranges["end"] > ranges["begin"])
     if len(ranges) < 2:
         return ranges
-    ranges = ranges.take(stable_order(keys_of(ranges), ranges["begin"]))
-    begin, end = pair_codes((keys_of(ranges), ranges["begin"]), (keys_of(ranges), ranges["end"]))
+    ranges = ranges.take(stable_order(*(ranges[name] for name in (*LANE, "begin"))))
+    lanes = ranges.select(LANE)
+    begin, end = codes((*LANE, "at"), *(lanes.with_columns(at=ranges[name]) for name in ("begin", "end")))
     starts = np.flatnonzero(np.append(True, begin[1:] > np.maximum.accumulate(end)[:-1]))
     return ranges.take(starts).with_columns(end=np.maximum.reduceat(ranges["end"], starts))

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from causeway.model.frame import Frame
-from causeway.model.order import stable_order
-from causeway.protocols.contract import Offers
+from causeway.model.joins import lookup
+from causeway.model.order import U64
+from causeway.protocols.contract import View
 from causeway.protocols.ibc.context import Context
-from causeway.protocols.ibc.state import LANE_FIELDS, keys_of, lane_positions
+from causeway.protocols.messages import LANE, LANE_FIELDS
 
 
-class Call(IntEnum):
+class CallKind(IntEnum):
     """What a submission asks of the zone, in the order in which a relayer's submissions about one chain are judged."""
 
     RECEIVE = 0
@@ -51,45 +51,42 @@ SUBMISSIONS_SCHEMA = pa.schema(
         pa.field("proof", pa.int64(), nullable=False),
     ]
 )
-"""One row a run that a relayer submits to ``chain``: entries ``begin`` to ``end`` - 1 of the queue ``substream`` that
-``remote`` keeps for ``chain``. ``proof``: the row of the plan's proofs that covers it."""
+"""One row a run that a relayer submits to ``destination``: entries ``begin`` to ``end`` - 1 of the queue ``substream``
+that ``source`` keeps for it. ``proof``: the row of the proofs seen that covers it."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What relayers see for the zones that make a block: the rows offered to them, named from the taking zone's side.
+    """What relayers see for the zones that make a block: the rows shown to them as destinations.
 
-    ``lanes``: the remote chains' queues (``chain`` takes, ``remote`` keeps it). ``proofs``: what they prove.
-    ``headers``: one row a remote chain: its position, root and certification.
+    ``queues``: other zones' queues for them. ``proofs``: what those zones prove. ``headers``: one row a zone
+    (``HEADERS_SCHEMA``) of the height before.
     """
 
-    lanes: Frame
+    queues: Frame
     proofs: Frame
     headers: Frame
 
     @classmethod
-    def of(cls, offers: Offers, context: Context) -> Seen:
-        """Return what is offered to ``context.chains``."""
-        return cls(_turned(offers.lanes, context), _turned(offers.details, context), offers.headers)
+    def of(cls, view: View, context: Context) -> Seen:
+        """Return what is shown to ``context.chains``."""
+        queues, proofs = (_from_others(view.tables[name], context) for name in ("queues", "proofs"))
+        return cls(queues, proofs, view.headers)
 
-    def positions(self, chain: Any, remote: Any, substream: int) -> tuple[Any, Any]:
-        """Return head and tail of the queues that ``remote`` keeps for ``chain``; 0 where none is offered."""
-        return self._column("begin", chain, remote, substream), self._column("next_index", chain, remote, substream)
+    def ends(self, lanes: Frame) -> tuple[U64, U64]:
+        """Return head and tail of other zones' queues; 0 where none is shown."""
+        return self._counter("begin", lanes), self._counter("next_index", lanes)
 
-    def ready(self, chain: Any, remote: Any, substream: int) -> Any:
-        """Return where the written entries of those queues end (``QUEUES_SCHEMA``); 0 where none is offered."""
-        return self._column("ready", chain, remote, substream)
+    def ready(self, lanes: Frame) -> U64:
+        """Return where the written entries of those queues end (``QUEUES_SCHEMA``); 0 where none is shown."""
+        return self._counter("ready", lanes)
 
-    def _column(self, name: str, chain: Any, remote: Any, substream: int) -> Any:
-        rows = lane_positions(self.lanes, chain, remote, substream)
+    def _counter(self, name: str, lanes: Frame) -> U64:
+        rows = lookup(self.queues, lanes, LANE)
         found = np.zeros(len(rows), dtype=np.uint64)
-        found[rows >= 0] = self.lanes[name][rows[rows >= 0]]
+        found[rows >= 0] = self.queues[name][rows[rows >= 0]]
         return found
 
 
-def _turned(rows: Frame, context: Context) -> Frame:
-    apart = (rows["chain"] != rows["remote"]) & np.isin(rows["remote"], context.chains)
-    rows = rows.filter(apart)
-    rows = rows.with_columns(chain=rows["remote"], remote=rows["chain"])
-    order = stable_order(keys_of(rows), *(rows[name] for name in ("part", "first") if name in rows))
-    return rows.take(order)
+def _from_others(rows: Frame, context: Context) -> Frame:
+    return rows.filter((rows["source"] != rows["destination"]) & np.isin(rows["destination"], context.chains))

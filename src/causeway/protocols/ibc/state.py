@@ -1,8 +1,8 @@
 """The state of any set of zones as columns (IBC reference 2.5), and its tables in the lake.
 
-A lane is a queue: ``chain`` keeps it for ``remote``. Substream 0 is a connection's receipt queue, 1 its send queue: the
-order of their keys in a store. Where ``remote`` is ``chain`` itself the lane is local: answers (0) and calls (1)
-between programs of one zone, which no store holds and nobody proves.
+A lane is a queue: ``source`` keeps it for ``destination``. Substream 0 is a connection's receipt queue, 1 its send
+queue: the order of their keys in a store. Where ``destination`` is ``source`` itself the lane is local: answers (0) and
+calls (1) between programs of one zone, which no store holds and nobody proves.
 """
 
 from __future__ import annotations
@@ -15,9 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.frame import Frame, empty_frame, from_table
-from causeway.model.order import U64, Rows, lane_codes, positions_in
-from causeway.protocols.contract import ACCOUNTS_SCHEMA, PROGRAM_TABLE, StateTable, program_tables
+from causeway.model.frame import Frame, empty_frame
+from causeway.model.joins import lookup
+from causeway.model.order import Rows
+from causeway.model.queues import Queues
+from causeway.protocols.contract import Shown, StateTable
+from causeway.protocols.execution import ACCOUNTS, PROGRAM_TABLE, program_frames, program_tables
+from causeway.protocols.ibc.keys import MAX_INDEX
+from causeway.protocols.messages import LANE, LANE_FIELDS
 
 RECEIPT = 0
 SEND = 1
@@ -29,8 +34,6 @@ DISCONNECTING = 2
 def _field(name: str, kind: pa.DataType) -> pa.Field:
     return pa.field(name, kind, nullable=False)
 
-
-LANE_FIELDS = [_field("chain", pa.uint32()), _field("remote", pa.uint32()), _field("substream", pa.uint64())]
 
 QUEUES_SCHEMA = pa.schema(
     [
@@ -45,7 +48,7 @@ queue slots from there on may still wait for an answer that comes later."""
 
 LEAVES_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", pa.uint64()), _field("digest", pa.binary(32))])
 """One row an entry of a queue of a connection: the hash of its leaf in the zone's store. The entry itself is the row of
-``transfers`` with the same lane and index."""
+``outbound`` with the same lane and index."""
 
 RUNS_SCHEMA = pa.schema(
     [
@@ -57,7 +60,7 @@ RUNS_SCHEMA = pa.schema(
     ]
 )
 """One row a run of entries that were pushed at one height: entries ``first`` to ``first + count`` - 1 of the lane lie
-in the transfers of ``height``. Runs that the remote chain is known to be done with are forgotten."""
+in the outbound entries of ``height``. Runs that the destination is known to be done with are forgotten."""
 
 PROOFS_SCHEMA = pa.schema(
     [
@@ -66,35 +69,35 @@ PROOFS_SCHEMA = pa.schema(
         _field("pushed", pa.uint64()),
         _field("first", pa.uint64()),
         _field("count", pa.uint64()),
-        _field("place", pa.uint64()),
+        _field("position", pa.uint64()),
         _field("size", pa.uint64()),
         _field("sides", pa.binary()),
     ]
 )
-"""What the zone proves to others under the root of this height: entries ``first`` to ``first + count`` - 1 of a lane
-(``part`` INDEX), pushed at height ``pushed``, are the leaves from ``place`` on of its store's tree of ``size`` leaves;
-``sides``: the digests beside them. ``part`` HEAD or TAIL: the one leaf that says that the queue's head or tail is
-``first``."""
+"""What ``source`` proves to ``destination`` under the root of this height: entries ``first`` to ``first + count``
+- 1 of a lane (``part`` INDEX), pushed at height ``pushed``, are the leaves from ``position`` on of its store's tree of
+``size`` leaves; ``sides``: the digests beside them. ``part`` HEAD or TAIL: the one leaf that says that the queue's head
+or tail is ``first``."""
 
 
 CONNECTIONS_SCHEMA = pa.schema(
     [
         _field("chain", pa.uint32()),
-        _field("remote", pa.uint32()),
+        _field("counterparty", pa.uint32()),
         _field("latest", pa.uint64()),
         _field("frozen", pa.uint8()),
         _field("peer_received", pa.uint64()),
         _field("peer_done", pa.uint64()),
     ]
 )
-"""One row a connection: the highest trusted height of ``remote``; whether it is frozen (1: two headers of one height,
-2: disconnecting). ``peer_received``, ``peer_done``: how far, as relayers saw, the remote chain
-had received our packets and processed our receipts; nothing but what is offered to relayers depends on it."""
+"""One row a connection: the highest trusted height of ``counterparty``; whether it is frozen (1: two headers of
+one height, 2: disconnecting). ``peer_received``, ``peer_done``: how far, as relayers saw, the counterparty had received
+our packets and processed our receipts; nothing but what is offered to relayers depends on it."""
 
 TRUST_SCHEMA = pa.schema(
     [
         _field("chain", pa.uint32()),
-        _field("remote", pa.uint32()),
+        _field("counterparty", pa.uint32()),
         _field("height", pa.uint64()),
         _field("time", pa.uint64()),
         _field("added", pa.uint64()),
@@ -104,20 +107,21 @@ TRUST_SCHEMA = pa.schema(
         _field("header_hash", pa.binary(32)),
     ]
 )
-"""One row a trusted header of ``remote`` on ``chain``: its height, time (ns), root and validators, and our height when
-it was added. Height 0 is the root of trust: what was registered at genesis."""
+"""One row a trusted header of ``counterparty`` on ``chain``: its height, time (ns), root and validators, and our
+height when it was added. Height 0 is the root of trust: what was registered at genesis."""
 
 SLOTS_SCHEMA = pa.schema(
     [
-        _field("chain", pa.uint32()),
-        _field("remote", pa.uint32()),
+        _field("destination", pa.uint32()),
+        _field("source", pa.uint32()),
         _field("index", pa.uint64()),
         _field("sender", pa.uint64()),
         _field("receiver", pa.uint64()),
         _field("callback", pa.uint64()),
     ]
 )
-"""One row a packet that was received and whose program has not answered yet: its receipt has a place, and no value."""
+"""One row a packet from ``source`` that was received and whose program has not answered yet: its receipt has an index,
+and no value. ``destination``, whose row it is, comes first."""
 
 RELAYERS_SCHEMA = pa.schema(
     [
@@ -135,31 +139,35 @@ RELAYERS_SCHEMA = pa.schema(
 """One row a relayer and zone: header updates and messages it submitted there, what became of those, and the fees it
 paid, in all and for what had no effect."""
 
-OF_ZONES = ("chain", "remote")
+ENDS = ("source", "destination")
+CONNECTION = ("chain", "counterparty")
+
 STATE_TABLES: dict[str, StateTable] = {
-    "queues": StateTable(QUEUES_SCHEMA, "chain", OF_ZONES),
-    "leaves": StateTable(LEAVES_SCHEMA, "chain", OF_ZONES),
-    "runs": StateTable(RUNS_SCHEMA, "chain", OF_ZONES),
-    "proofs": StateTable(PROOFS_SCHEMA, "chain", OF_ZONES),
-    "connections": StateTable(CONNECTIONS_SCHEMA, "chain", OF_ZONES),
-    "trust": StateTable(TRUST_SCHEMA, "chain", OF_ZONES),
-    "slots": StateTable(SLOTS_SCHEMA, "chain", OF_ZONES, ("sender", "receiver")),
-    "relayers": StateTable(RELAYERS_SCHEMA, "chain", ("chain",)),
-    "accounts": StateTable(ACCOUNTS_SCHEMA, "program", (), ("program",)),
+    "queues": StateTable(QUEUES_SCHEMA, "source", LANE, ENDS, shown=Shown.DESTINATION),
+    "leaves": StateTable(LEAVES_SCHEMA, "source", (*LANE, "index"), ENDS),
+    "runs": StateTable(RUNS_SCHEMA, "source", (*LANE, "first"), ENDS),
+    "proofs": StateTable(PROOFS_SCHEMA, "source", (*LANE, "part", "first"), ENDS, shown=Shown.DESTINATION),
+    "connections": StateTable(CONNECTIONS_SCHEMA, "chain", CONNECTION, CONNECTION),
+    "trust": StateTable(TRUST_SCHEMA, "chain", (*CONNECTION, "height"), CONNECTION),
+    "slots": StateTable(SLOTS_SCHEMA, "destination", ("destination", "source", "index"), ENDS, ("sender", "receiver")),
+    "relayers": StateTable(RELAYERS_SCHEMA, "chain", ("chain", "relayer"), ("chain",)),
+    "accounts": ACCOUNTS,
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
+
+_OF_QUEUES = ("queues", "leaves", "runs")
 
 
 @dataclass(frozen=True)
 class State:
-    """The states of a set of zones at one height: a frame for each of ``STATE_TABLES``, ascending by leading columns.
+    """The states of a set of zones at one height.
 
-    ``programs`` maps the name of a program class to the frame of its instances' state (first column ``program``).
+    ``queues``: all lanes, with the leaves of entries as their elements and the runs in which entries lie as their
+    segments. The other frames are those of ``STATE_TABLES``, in the order of each. ``programs`` maps the name of a
+    program class to the frame of its instances' state (first column ``program``).
     """
 
-    queues: Frame
-    leaves: Frame
-    runs: Frame
+    queues: Queues
     proofs: Frame
     connections: Frame
     trust: Frame
@@ -167,6 +175,23 @@ class State:
     relayers: Frame
     accounts: Frame
     programs: Mapping[str, Frame]
+
+    @property
+    def leaves(self) -> Frame:
+        """Return the hashes of the entries in the queues (``LEAVES_SCHEMA``)."""
+        return self.queues.elements
+
+    @property
+    def runs(self) -> Frame:
+        """Return where in the lake the entries of queues lie (``RUNS_SCHEMA``)."""
+        assert self.queues.segments is not None
+        return self.queues.segments
+
+    def frames(self) -> dict[str, Frame]:
+        """Return the rows of every table by its name. A round that does not change a table keeps the object."""
+        own = {name: getattr(self, name) for name in STATE_TABLES if name not in _OF_QUEUES}
+        of_queues = {"queues": self.queues.counters, "leaves": self.leaves, "runs": self.runs}
+        return of_queues | own | {PROGRAM_TABLE + name: frame for name, frame in self.programs.items()}
 
     def with_programs(self, accounts: Frame, programs: Mapping[str, Frame]) -> State:
         """Return the state with what execution left."""
@@ -178,38 +203,34 @@ def state_tables(program_schemas: Mapping[str, pa.Schema]) -> dict[str, StateTab
     return STATE_TABLES | program_tables(program_schemas)
 
 
-def parts(state: State) -> dict[str, Frame]:
-    """Return the state's parts by table name. A round that does not change a part keeps the object."""
-    own: dict[str, Frame] = {name: getattr(state, name) for name in STATE_TABLES}
-    return own | {PROGRAM_TABLE + name: frame for name, frame in state.programs.items()}
+def state_of_frames(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schema]) -> State:
+    """Return the state that has these tables; absent ones are empty."""
+    own = {name: frames.get(name, empty_frame(table.schema)) for name, table in STATE_TABLES.items()}
+    counters, leaves, runs = (own.pop(name) for name in _OF_QUEUES)
+    # An index stays below ``MAX_INDEX``, so that the key of the tail comes after it in a store.
+    queues = Queues(LANE, counters, leaves, runs, base=0, limit=MAX_INDEX - 1)
+    programs = {name: empty_frame(schema) for name, schema in program_schemas.items()}
+    return State(queues, **own, programs=programs | program_frames(frames))
 
 
-def from_tables(tables: Mapping[str, pa.Table], program_schemas: Mapping[str, pa.Schema]) -> State:
-    """Return the state whose tables these are; absent tables are empty."""
-
-    def frame(name: str, schema: pa.Schema) -> Frame:
-        return from_table(tables[name]) if name in tables else empty_frame(schema)
-
-    own: dict[str, Any] = {name: frame(name, table.schema) for name, table in STATE_TABLES.items()}
-    programs = {name: frame(PROGRAM_TABLE + name, schema) for name, schema in program_schemas.items()}
-    return State(**own, programs=programs)
+def lanes_of(source: Any, destination: Any, substream: Any) -> Frame:
+    """Return lanes: columns ``LANE``, of chains given as columns, of one substream or a column of such."""
+    columns = {"source": source, "destination": destination}
+    chains = Frame({name: column.astype(np.uint32, copy=False) for name, column in columns.items()})
+    return chains.with_columns(substream=np.asarray(substream, dtype=np.uint64)[()])
 
 
-def lane_keys(chain: npt.NDArray[Any], remote: npt.NDArray[Any], substream: Any) -> U64:
-    """Return one number a lane that orders like (chain, remote, substream)."""
-    return (lane_codes(chain, remote) << np.uint64(1)) | np.asarray(substream, dtype=np.uint64)
+def answering(rows: Frame, substream: Any) -> Frame:
+    """Return the lanes in the other direction: of packets those of their receipts, of receipts those of packets."""
+    return lanes_of(rows["destination"], rows["source"], substream)
 
 
-def keys_of(rows: Frame) -> U64:
-    """Return ``lane_keys`` of the rows of a frame."""
-    return lane_keys(rows["chain"], rows["remote"], rows["substream"])
+def slot_entries(state: State) -> Frame:
+    """Return the entries of receipt queues that are still to be written (``LANE_COLUMNS``), in the order of slots."""
+    slots = state.slots
+    return answering(slots, RECEIPT).with_columns(index=slots["index"])
 
 
-def lane_positions(rows: Frame, chain: npt.NDArray[Any], remote: npt.NDArray[Any], substream: Any) -> Rows:
-    """Return the row of each lane asked for in a frame with one row a lane (ascending), -1 where there is none."""
-    return positions_in(keys_of(rows), lane_keys(chain, remote, substream))
-
-
-def connection_positions(rows: Frame, chain: npt.NDArray[Any], remote: npt.NDArray[Any]) -> Rows:
-    """Return the row of each connection asked for in ``connections``, -1 where there is none."""
-    return positions_in(lane_codes(rows["chain"], rows["remote"]), lane_codes(chain, remote))
+def connection_rows(table: Frame, chain: npt.NDArray[Any], counterparty: npt.NDArray[Any]) -> Rows:
+    """Return the row of each connection asked for in a frame with one row a connection, -1 where there is none."""
+    return lookup(table, Frame({"chain": chain, "counterparty": counterparty}), CONNECTION)

@@ -14,15 +14,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.frame import Frame, empty_frame
-from causeway.model.order import U64, Rows, lane_codes, pair_codes
+from causeway.model.joins import codes, lookup, over
+from causeway.model.order import U64, Rows
 from causeway.proofs.forest import Forest
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
-from causeway.protocols.contract import PROGRAM_TABLE
+from causeway.protocols.execution import PROGRAM_TABLE
 from causeway.protocols.ibc.entries import leaf_of, position_leaves
 from causeway.protocols.ibc.keys import HEAD_KEY, TAIL_KEY, Part
-from causeway.protocols.ibc.state import PROOFS_SCHEMA, SEND, State, keys_of
+from causeway.protocols.ibc.state import PROOFS_SCHEMA, SEND, STATE_TABLES, State, connection_rows
 from causeway.protocols.ibc.unordered import present
 from causeway.protocols.ibc.zones import Zones
+from causeway.protocols.messages import LANE, LANE_COLUMNS
 from causeway.protocols.sections import section_digests
 
 APPLICATION_PREFIX = b"app/"
@@ -34,7 +36,7 @@ COMMITTED = {
     "slots": "slots",
     "trust": "trust",
 }
-"""State tables, besides queues and programs, that are part of a zone's committed state, by their name in its keys."""
+"""By its name in the keys of a store: the state table, besides queues and programs, that is committed under it."""
 
 SEEN = ("peer_received", "peer_done")
 """Columns of ``connections`` that are the relayers' knowledge, not the zone's."""
@@ -58,7 +60,7 @@ class Committing(Protocol):
 class Store:
     """The stores of ``chains`` after a block.
 
-    ``lanes``: the queues of connections, in the order of their keys; ``owner``: the place of each one's zone among
+    ``lanes``: the queues of connections, in the order of their keys; ``owner``: the row of each one's zone in
     ``chains``. ``heads``: where in its zone's tree the head of each queue is. ``first_entry``, ``counts``: the rows of
     ``entries`` (``state.leaves``) that are in each queue.
     """
@@ -80,9 +82,9 @@ class Store:
         """Return the proofs (``PROOFS_SCHEMA``) of runs of entries (``RUNS_SCHEMA``) that are all in their queues."""
         if len(runs) == 0:
             return empty_frame(PROOFS_SCHEMA)
-        lane = np.searchsorted(keys_of(self.lanes), keys_of(runs))
-        own, asked = pair_codes((keys_of(self.entries), self.entries["index"]), (keys_of(runs), runs["first"]))
-        rank = np.searchsorted(own, asked) - self.first_entry[lane]
+        lane = lookup(self.lanes, runs, LANE)
+        first = runs.select(LANE).with_columns(index=runs["first"])
+        rank = lookup(self.entries, first, LANE_COLUMNS) - self.first_entry[lane]
         shown = runs.with_columns(part=np.uint8(Part.INDEX), pushed=runs["height"])
         return self._proofs(shown, lane, 1 + rank)
 
@@ -90,7 +92,7 @@ class Store:
         """Return the proofs (``PROOFS_SCHEMA``) of the heads or tails of queues, which ``lanes`` names."""
         if len(lanes) == 0:
             return empty_frame(PROOFS_SCHEMA)
-        lane = np.searchsorted(keys_of(self.lanes), keys_of(lanes))
+        lane = lookup(self.lanes, lanes, LANE)
         value = self.lanes["begin" if part == Part.HEAD else "next_index"][lane]
         shown = lanes.with_columns(
             part=np.uint8(part), pushed=np.uint64(0), first=value, count=np.ones(len(lanes), dtype=np.uint64)
@@ -99,27 +101,27 @@ class Store:
         return self._proofs(shown, lane, offset)
 
     def _proofs(self, runs: Frame, lane: Rows, offset: Rows) -> Frame:
-        tree, place = self.owner[lane], self.heads[lane] + offset
-        digests, sides = self.forest.sides(tree, place, runs["count"].astype(np.int64))
+        tree, position = self.owner[lane], self.heads[lane] + offset
+        digests, sides = self.forest.sides(tree, position, runs["count"].astype(np.int64))
         offsets = np.append(0, np.cumsum(sides * DIGEST_BYTES)).astype(np.int32)
         column = pa.BinaryArray.from_buffers(
             pa.binary(), len(runs), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(digests))]
         )
         return runs.with_columns(
-            place=place.astype(np.uint64), size=self.forest.sizes[tree].astype(np.uint64), sides=column
+            position=position.astype(np.uint64), size=self.forest.sizes[tree].astype(np.uint64), sides=column
         ).select(PROOFS_SCHEMA.names)
 
 
 def commit(state: State, context: Committing) -> Store:
     """Return the stores of a block's zones."""
-    chains, queues = context.chains, state.queues
-    lanes = queues.filter((queues["chain"] != queues["remote"]) & np.isin(queues["chain"], chains))
-    entry_keys, lane_keys = keys_of(state.leaves), keys_of(lanes)
+    chains, queues = context.chains, state.queues.counters
+    lanes = queues.filter((queues["source"] != queues["destination"]) & np.isin(queues["source"], chains))
+    entry_keys, lane_keys = codes(LANE, state.leaves, lanes)
     first_entry = np.searchsorted(entry_keys, lane_keys)
     counts = np.searchsorted(entry_keys, lane_keys, side="right") - first_entry
     application = _application_leaves(state, context)
     fixed = application.shape[1]
-    owner: Rows = np.asarray(np.searchsorted(chains, lanes["chain"]), dtype=np.int64)
+    owner: Rows = np.asarray(np.searchsorted(chains, lanes["source"]), dtype=np.int64)
     sizes = np.bincount(owner, weights=counts + 2, minlength=len(chains)).astype(np.int64) + fixed
     bases = np.cumsum(sizes) - sizes
     # Of all zones' queues joined, where each begins; less those of the zones before.
@@ -127,11 +129,11 @@ def commit(state: State, context: Committing) -> Store:
     heads: Rows = (fixed + joined - (bases - fixed * np.arange(len(chains)))[owner]).astype(np.int64)
     leaves = np.empty((int(sizes.sum()), DIGEST_BYTES), dtype=np.uint8)
     leaves[(bases[:, None] + np.arange(fixed)).reshape(-1)] = application.reshape(-1, DIGEST_BYTES)
-    places = bases[owner] + heads
-    leaves[places] = position_leaves(lanes, HEAD_KEY, lanes["begin"], context.zones)
-    leaves[places + 1 + counts] = position_leaves(lanes, TAIL_KEY, lanes["next_index"], context.zones)
-    rank = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    leaves[np.repeat(places + 1, counts) + rank] = state.leaves["digest"][np.repeat(first_entry, counts) + rank]
+    first_leaf = bases[owner] + heads
+    leaves[first_leaf] = position_leaves(lanes, HEAD_KEY, lanes["begin"], context.zones)
+    leaves[first_leaf + 1 + counts] = position_leaves(lanes, TAIL_KEY, lanes["next_index"], context.zones)
+    lane, entry = over(first_entry, first_entry + counts)
+    leaves[(first_leaf + 1 - first_entry)[lane] + entry] = state.leaves["digest"][entry]
     return Store(Forest(leaves, sizes), chains, lanes, owner, heads, state.leaves, first_entry, counts)
 
 
@@ -143,7 +145,8 @@ def application_entries(state: State, context: Committing) -> list[dict[bytes, b
     entries: list[dict[bytes, bytes]] = [{} for _ in context.chains]
     for name in sorted(tables, key=str.encode):
         frame = tables[name]
-        own = frame["chain"] if "chain" in frame else context.zones.host_of(frame["program"]).view(np.uint32)
+        owner = STATE_TABLES[COMMITTED[name]].owner if name in COMMITTED else "program"
+        own = context.zones.host_of(frame[owner]).view(np.uint32) if owner == "program" else frame[owner]
         key = APPLICATION_PREFIX + name.encode()
         for zone, digest in zip(entries, section_digests(frame, own, context.chains), strict=True):
             zone[key] = digest
@@ -160,23 +163,19 @@ def _application_leaves(state: State, context: Committing) -> Digests:
 def pending_runs(state: State) -> Frame:
     """Return the runs of queues (``RUNS_SCHEMA``) that relayers may still want a proof of.
 
-    Of a send queue: what the remote chain, as far as relayers saw, has not received; of a receipt queue: what it has
+    Of a send queue: what the destination, as far as relayers saw, has not received; of a receipt queue: what it has
     not processed. Of a receipt queue only what is written; of an unordered one only what is still there.
     """
     runs = state.runs
-    apart = runs["chain"] != runs["remote"]
-    runs = runs.filter(apart)
+    runs = runs.filter(runs["source"] != runs["destination"])
     if len(runs) == 0:
         return runs
     connections = state.connections
-    place = np.searchsorted(
-        lane_codes(connections["chain"], connections["remote"]), lane_codes(runs["chain"], runs["remote"])
-    )
+    connection = connection_rows(connections, runs["source"], runs["destination"])
     sent = runs["substream"] == SEND
-    seen: U64 = np.where(sent, connections["peer_received"][place], connections["peer_done"][place])
+    seen: U64 = np.where(sent, connections["peer_received"][connection], connections["peer_done"][connection])
     runs = runs.filter(runs["first"] + runs["count"] > seen)
-    lane = np.searchsorted(keys_of(state.queues), keys_of(runs))
-    first = np.maximum(runs["first"], state.queues["begin"][lane])
+    first = np.maximum(runs["first"], state.queues.count_of("begin", runs))
     return present(runs.with_columns(first=first, count=runs["first"] + runs["count"] - first), state.leaves)
 
 

@@ -1,55 +1,63 @@
-"""Relayers' submissions in a block: headers that become trusted, entries that take effect, refusals (IBC reference 3.1,
-3.3, 3.4).
+"""A block's submissions one after the other: what relayers bring in bulk, then transactions from outside (IBC reference
+3.5). What becomes of each the calls say (``messages``); here it is counted, told and put together.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, repeated
+from causeway.model.joins import lookup, over
 from causeway.model.ledger import Event, Kind
-from causeway.model.order import groups_of, pair_codes, stable_order
-from causeway.protocols.contract import Plan
+from causeway.model.order import groups_of
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.ibc.client import Clients, second_header
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import entry_leaves
 from causeway.protocols.ibc.errors import NAMES, Refusal
-from causeway.protocols.ibc.evidence import weigh
-from causeway.protocols.ibc.external import Outsiders, transactions
-from causeway.protocols.ibc.fees import Fees
-from causeway.protocols.ibc.judge import Judging, Verdicts, judge
-from causeway.protocols.ibc.seen import Call, Seen
-from causeway.protocols.ibc.state import RECEIPT, State, keys_of
-from causeway.protocols.ibc.upkeep import expiry
+from causeway.protocols.ibc.evidence import Evidence, weigh
+from causeway.protocols.ibc.expiry import expiry_of
+from causeway.protocols.ibc.fees import OUTSIDER, Fees
+from causeway.protocols.ibc.keys import Key, Part, Purpose
+from causeway.protocols.ibc.messages import receipt, receive
+from causeway.protocols.ibc.messages.call import Block, Call, Run, validate
+from causeway.protocols.ibc.messages.cleanup import CLEAN_UP
+from causeway.protocols.ibc.messages.receipt import ACKNOWLEDGE
+from causeway.protocols.ibc.messages.receive import RECEIVE
+from causeway.protocols.ibc.messages.timeout import TIME_OUT
+from causeway.protocols.ibc.messages.update_header import Offer, update_header
+from causeway.protocols.ibc.progress import Progress, Span
+from causeway.protocols.ibc.seen import Alteration, CallKind, Seen
+from causeway.protocols.ibc.state import RECEIPT, SEND, State, lanes_of
+from causeway.protocols.ibc.transactions import Submitted, Transaction, entry_frame
+from causeway.protocols.messages import LANE, LANE_COLUMNS
 
 
 @dataclass(frozen=True)
-class RelayPlan(Plan):
-    """A plan with what relayers saw: ``headers`` are their submissions, ``details`` the proofs they refer to.
+class RelayPlan:
+    """What relayers submit (``SUBMISSIONS_SCHEMA``), and what they saw.
 
-    ``forks``: zones of which somebody shows a second header for the height before.
+    ``forks``: zones of which somebody shows a second header for the height before. ``transactions``: those of relayers
+    from outside.
     """
 
+    submissions: Frame
     seen: Seen
     forks: tuple[int, ...] = ()
-
-
-def turned(messages: Frame) -> Frame:
-    """Return messages named from the side that takes them, by lane and index."""
-    rows = messages.with_columns(chain=messages["remote"], remote=messages["chain"])
-    return rows.take(stable_order(keys_of(rows), rows["index"]))
+    transactions: tuple[Transaction, ...] = ()
 
 
 @dataclass(frozen=True)
 class Accepted:
     """What of the submissions takes effect, in the order of processing, which ``sequence`` counts over all frames.
 
-    ``entries``: packets and receipts, with ``chain`` the zone that takes them; ``expired``: ranges (``begin``, ``end``)
-    of our own packets that timed out; ``cleaned``: receipt queues and their new heads (``end``).
+    ``entries``: packets and receipts with their lanes; ``expired``: ranges (``begin``, ``end``) of our own packets that
+    timed out, by the lane that the receipts would have come over; ``cleaned``: send queues of other zones, up to which
+    index (``end``) our receipts are done with.
     """
 
     entries: Frame
@@ -57,148 +65,271 @@ class Accepted:
     cleaned: Frame
 
 
-def take_submissions(
-    state: State, plan: RelayPlan, messages: Frame, ingress: pa.Table, context: Context, log: EventLog
-) -> tuple[State, Accepted]:
-    """Judge what relayers submitted: update clients, accept runs of entries, note what each relayer did.
+class Form(NamedTuple):
+    """What a kind of submission is: its call, and which key of which queue of the counterparty it has."""
 
-    ``messages``: the entries that the proofs cover, as ``turned`` names them; ``ingress``: transactions of relayers
-    from outside. Returns the state with its clients and fee accounts after, and what takes effect.
+    call: Call
+    purpose: Purpose
+    part: Part
+    substream: int
+
+
+FORMS: Mapping[int, Form] = {
+    CallKind.RECEIVE: Form(RECEIVE, Purpose.SEND, Part.INDEX, SEND),
+    CallKind.RECEIPT: Form(ACKNOWLEDGE, Purpose.RECEIPT, Part.INDEX, RECEIPT),
+    CallKind.TIMEOUT: Form(TIME_OUT, Purpose.RECEIPT, Part.TAIL, RECEIPT),
+    CallKind.CLEANUP: Form(CLEAN_UP, Purpose.SEND, Part.HEAD, SEND),
+}
+KIND_OF_WORD = {
+    "receive": CallKind.RECEIVE,
+    "receipt": CallKind.RECEIPT,
+    "timeout": CallKind.TIMEOUT,
+    "cleanup": CallKind.CLEANUP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk(Run):
+    """A row of ``SUBMISSIONS_SCHEMA``, ``number``, whose entries are rows of the block's input."""
+
+    number: int
+    chain: int
+    counterparty: int
+    key: Key
+    begin: int
+    end: int
+    height: int
+    shown: int
+    evidence: Evidence
+
+    def entries(self) -> Span:
+        """Return the indices that are submitted."""
+        return self.begin, self.end
+
+    def count(self) -> int:
+        """Return how many calls they are."""
+        return self.end - self.begin
+
+    def proven_until(self, first: int, stop: int, root: bytes) -> int:
+        """Return the end of what is proved under ``root``, of what is submitted from ``first`` to ``stop`` - 1."""
+        if self.key.part == Part.INDEX:
+            return first + self.evidence.proven_until(self.number, first - self.begin, stop - first, root)
+        return stop if self.evidence.position_roots.get(self.number) == root else first
+
+    def has_packet(self, *, limited: bool) -> bool:
+        """Return True: the leaf that was proved is made of columns."""
+        return True
+
+    def has_receipt(self) -> bool:
+        """Return True: the leaf that was proved is made of columns."""
+        return True
+
+    def position(self) -> int:
+        """Return the head or tail that is shown."""
+        return self.shown
+
+
+@dataclass
+class Results:
+    """What became of the submissions so far, in the order of processing.
+
+    ``accepted``: (kind of call, number of the run, begin, end); ``refused``: (source, destination, substream, index,
+    why, sender) of each event. ``outside``: the runs from outside by their number.
     """
-    rows = plan.headers
-    leaves = entry_leaves(messages, messages["chain"], context.zones, context.tick_ns)
-    evidence = weigh(rows, plan.details, messages, leaves, context)
+
+    fees: Fees
+    accepted: list[tuple[int, int, int, int]] = field(default_factory=list)
+    refused: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
+    outside: dict[int, Submitted] = field(default_factory=dict)
+
+    def submit(self, kind: int, number: int, run: Run, block: Block, relayer: int, user: int | None = None) -> None:
+        """Validate a run of calls, execute what passes, and note both. ``user``: who brought it from outside."""
+        call = FORMS[kind].call
+        passing, refused = validate(call, run, block)
+        effects = [call.execute(run, span, block) for span in passing]
+        single = kind == CallKind.CLEANUP  # one proof, however much it clears
+        for first, stop, why in refused:
+            index = first if user is None or run.key is None else run.key.index
+            self.refuse(run.chain, run.counterparty, FORMS[kind].substream, index, why, user)
+            self.fees.messages(run.chain, relayer, 1 if single else stop - first, why)
+        for first, stop in effects:
+            self.accepted.append((kind, number, first, stop))
+            self.fees.messages(run.chain, relayer, 1 if single else stop - first, Refusal.ACCEPTED)
+
+    def offer(self, offer: Offer, block: Block, relayer: int, user: int | None = None) -> None:
+        """Offer a header, and note what came of it."""
+        why = update_header(offer, block)
+        self.fees.header(offer.chain, relayer, why)
+        if why not in (Refusal.ACCEPTED, Refusal.NoOp):
+            index = offer.height if offer.counterparty >= 0 else 0
+            self.refuse(offer.chain, offer.counterparty, RECEIPT, index, why, user)
+
+    def refuse(self, chain: int, counterparty: int, substream: int, index: int, why: int, user: int | None) -> None:
+        """Note an event; an unknown counterparty is told as the zone itself."""
+        source = counterparty if counterparty >= 0 else chain
+        self.refused.append((source, chain, substream, index, why, user or 0))
+
+    def log(self, log: EventLog) -> None:
+        """Add the events of refused submissions."""
+        if not self.refused:
+            return
+        kinds = (np.uint32, np.uint32, np.uint64, np.uint64, np.int32, np.uint64)
+        columns = zip(zip(*self.refused, strict=True), kinds, strict=True)
+        source, destination, substream, index, why, sender = (np.array(one, dtype=kind) for one, kind in columns)
+        log.add(control_rows(lanes_of(source, destination, substream), index, why, sender=sender))
+
+
+def take_submissions(
+    state: State, plan: RelayPlan, messages: Frame, context: Context, log: EventLog
+) -> tuple[State, Accepted]:
+    """Make the calls that relayers submit: headers first, then in the order of the plan, then those from outside.
+
+    ``messages``: the entries that the proofs cover, by lane and index. Returns the state with its clients and fee
+    accounts after, and what takes effect.
+    """
+    rows, proofs = plan.submissions, plan.seen.proofs
+    leaves = entry_leaves(messages, context.zones, context.tick_ns)
+    evidence = weigh(rows, proofs, messages, leaves, context)
     clients, fees = Clients(state, context), Fees(context)
-    _update_clients(rows, plan.seen, clients, fees, log, context)
-    _show_forks(plan, state, clients, log, context)
-    judging = Judging(state, evidence, clients.root, clients.frozen, expiry(state, clients, context), context)
-    verdicts = judge(judging, rows, plan.details, context)
-    fees.settle(rows, verdicts)
-    _log_refusals(rows, verdicts, log)
-    accepted = _accepted(rows, verdicts, messages)
-    if ingress.num_rows:
-        outsiders = Outsiders(clients, judging, fees, context, sequence=len(verdicts.accepted))
-        accepted = _with_outsiders(accepted, outsiders, ingress, log)
+    progress = Progress(state, ordered=context.options.order == "ordered")
+    block, results = Block(context, clients, progress, expiry_of(state, context)), Results(fees)
+    _offer_headers(plan, results, block)
+    _show_forks(plan, state, results, block)
+    submit_bulk(rows, proofs, evidence, results, block)
+    for transaction in plan.transactions:
+        _run(transaction, results, len(rows), block)
+    results.log(log)
     trust, connections = clients.after()
-    return replace(state, trust=trust, connections=connections, relayers=fees.after(state.relayers)), accepted
+    after = replace(state, trust=trust, connections=connections, relayers=fees.after(state.relayers))
+    return after, _accepted(rows, results, messages, context)
 
 
-def _with_outsiders(accepted: Accepted, outsiders: Outsiders, ingress: pa.Table, log: EventLog) -> Accepted:
-    """Return what takes effect with what transactions from outside add to it."""
-    senders: list[int] = []
-    for chain, user, transaction in transactions(ingress, outsiders.context):
-        if transaction is None:
-            outsiders.refused.append((chain, chain, RECEIPT, 0, Refusal.InvalidPacket))
-        else:
-            outsiders.run(chain, user, transaction)
-        senders += [user] * (len(outsiders.refused) - len(senders))
-    if outsiders.refused:
-        kinds = (np.uint32, np.uint32, np.uint64, np.uint64, np.int32)
-        columns = zip(*outsiders.refused, strict=True)
-        rows = [np.array(column, dtype=kind) for column, kind in zip(columns, kinds, strict=True)]
-        log.add(control_rows(*rows, sender=np.array(senders, dtype=np.uint64)))
-    return Accepted(
-        concat([accepted.entries, outsiders.entry_rows().select(accepted.entries.names)]),
-        concat([accepted.expired, outsiders.range_rows(Call.TIMEOUT).select(accepted.expired.names)]),
-        concat([accepted.cleaned, outsiders.range_rows(Call.CLEANUP).select(accepted.cleaned.names)]),
-    )
-
-
-def _update_clients(rows: Frame, seen: Seen, clients: Clients, fees: Fees, log: EventLog, context: Context) -> None:
-    """Submit the header of every remote chain once a relayer that submits something of it."""
+def _offer_headers(plan: RelayPlan, results: Results, block: Block) -> None:
+    """Offer the header of every counterparty once a relayer that submits something of it."""
+    rows = plan.submissions
     if len(rows) == 0:
         return
-    groups = groups_of(rows["chain"], rows["relayer"], rows["remote"])
-    first = rows.select(["chain", "relayer", "remote"]).take(groups.starts)
-    certifications = dict(zip(seen.headers["chain"].tolist(), seen.headers["certification"].to_pylist(), strict=True))
-    for chain, relayer, remote in zip(*(first[name].tolist() for name in first.names), strict=True):
-        certification = certifications.get(remote, b"")
-        if not certification:
+    names = ("destination", "relayer", "source")
+    groups = groups_of(*(rows[name] for name in names))
+    first = rows.select(names).take(groups.starts)
+    headers = _headers(plan.seen)
+    for chain, relayer, counterparty in zip(*(first[name].tolist() for name in names), strict=True):
+        if header := headers.get(counterparty, b""):
+            results.offer(Offer(chain, counterparty, header), block, relayer)
+
+
+def _show_forks(plan: RelayPlan, state: State, results: Results, block: Block) -> None:
+    """Offer both headers of zones that fork to every zone that is connected with them."""
+    headers, connections = _headers(plan.seen), state.connections
+    for counterparty in plan.forks:
+        first = headers.get(counterparty)
+        if not first:
             continue
-        outcome = clients.update(chain, remote, certification)
-        fees.header(chain, relayer, outcome)
-        if outcome not in (Refusal.ACCEPTED, Refusal.NoOp):
-            log.add(control_row(chain, remote, RECEIPT, context.height - 1, outcome))
+        second = second_header(first, counterparty, block.context)
+        connected = connections["chain"][connections["counterparty"] == counterparty]
+        for chain in connected[np.isin(connected, block.context.chains)].tolist():
+            update_header(Offer(chain, counterparty, first), block)
+            why = update_header(Offer(chain, counterparty, second), block)
+            if why != Refusal.ACCEPTED:
+                results.refuse(chain, counterparty, RECEIPT, block.context.height - 1, why, None)
 
 
-def _show_forks(plan: RelayPlan, state: State, clients: Clients, log: EventLog, context: Context) -> None:
-    """Submit both headers of zones that fork to every zone that is connected with them."""
-    headers = dict(
-        zip(plan.seen.headers["chain"].tolist(), plan.seen.headers["certification"].to_pylist(), strict=True)
-    )
-    for remote in plan.forks:
-        if not headers.get(remote):
+def _headers(seen: Seen) -> dict[int, bytes]:
+    return dict(zip(seen.headers["chain"].tolist(), seen.headers["certification"].to_pylist(), strict=True))
+
+
+def submit_bulk(rows: Frame, proofs: Frame, evidence: Evidence, results: Results, block: Block) -> None:
+    """Submit rows of ``SUBMISSIONS_SCHEMA``, which are in their order; ``proofs``: those that they refer to."""
+    value = proofs["first"] if len(proofs) else np.zeros(1, dtype=np.uint64)
+    shown = value[np.maximum(rows["proof"], 0)]
+    names = ("destination", "source", "call", "begin", "end", "alteration", "relayer")
+    columns = [*(rows[name].tolist() for name in names), shown.tolist()]
+    chain_ids, last = block.context.zones.names, block.context.height - 1
+    for number, (chain, source, kind, begin, end, alteration, relayer, at) in enumerate(zip(*columns, strict=True)):
+        if kind == CallKind.UPDATE:
             continue
-        connected = state.connections["chain"][state.connections["remote"] == remote]
-        for chain in connected[np.isin(connected, context.chains)].tolist():
-            for certification in (headers[remote], second_header(headers[remote], remote, context)):
-                outcome = clients.update(chain, remote, certification)
-            if outcome != Refusal.ACCEPTED:
-                log.add(control_row(chain, remote, RECEIPT, context.height - 1, outcome))
+        form = FORMS[kind]
+        key = Key(chain_ids[chain], form.purpose, form.part, begin if form.part == Part.INDEX else 0)
+        height = last - (alteration == Alteration.STALE_HEADER)
+        run = Bulk(number, chain, source, key, begin, end, height, at, evidence)
+        results.submit(kind, number, run, block, relayer)
 
 
-def control_row(chain: int, remote: int, substream: int, index: int, why: Refusal) -> Frame:
-    """Return the event of a refused submission."""
-    return control_rows(
-        np.array([chain], dtype=np.uint32),
-        np.array([remote], dtype=np.uint32),
-        np.array([substream], dtype=np.uint64),
-        np.array([index], dtype=np.uint64),
-        np.array([why], dtype=np.int32),
-    )
+def _run(transaction: Transaction, results: Results, bulk: int, block: Block) -> None:
+    """Run the calls of a transaction; one that is refused does not stop those behind it. ``bulk``: the number of runs
+    in bulk, behind which those from outside are counted."""
+    chain, user = transaction.chain, transaction.user
+    relayer = OUTSIDER + user % OUTSIDER
+    if transaction.content is None:
+        results.refuse(chain, chain, RECEIPT, 0, Refusal.InvalidPacket, user)
+    for kind, submit in transaction.calls():
+        counterparty = block.context.zones.positions.get(submit.remote, -1)
+        if kind == "update":
+            results.offer(Offer(chain, counterparty, submit.header), block, relayer, user)
+            continue
+        run, number = Submitted(chain, counterparty, submit), bulk + len(results.outside)
+        results.outside[number] = run
+        results.submit(KIND_OF_WORD[kind], number, run, block, relayer, user)
 
 
-def control_rows(
-    chain: np.ndarray,
-    remote: np.ndarray,
-    substream: np.ndarray,
-    index: np.ndarray,
-    why: np.ndarray,
-    *,
-    sender: np.ndarray | None = None,
-) -> Frame:
-    """Return one event a refused submission: whose, of which queue, from which index on, and why (``Refusal``).
+def control_rows(lanes: Frame, index: np.ndarray, why: np.ndarray, *, sender: np.ndarray | None = None) -> Frame:
+    """Return one event a refused submission: of which queue, from which index on, and why (``Refusal``).
 
     ``sender``: the users whose transactions they were in, for submissions from outside.
     """
-    length = len(chain)
+    length = len(lanes)
     zero = repeated(np.uint64(0), length)
-    rows = Frame(
-        {
-            "kind": repeated(np.uint8(Kind.CONTROL), length),
-            "remote": remote,
-            "substream": substream,
-            "index": index,
-            "sender": zero if sender is None else sender,
-            "receiver": zero,
-            "callback": zero,
-        },
-        length,
+    rows = lanes.select(LANE).with_columns(
+        kind=repeated(np.uint8(Kind.CONTROL), length),
+        index=index,
+        sender=zero if sender is None else sender,
+        receiver=zero,
+        callback=zero,
     )
-    return event_rows(rows, Event.REJECTED, chain=chain, on_lane=True, reason=names_column(NAMES, why))
+    return event_rows(rows, Event.REJECTED, chain=rows["destination"], on_lane=True, reason=names_column(NAMES, why))
 
 
-def _log_refusals(rows: Frame, verdicts: Verdicts, log: EventLog) -> None:
-    if not verdicts.refused:
-        return
-    submission, begin, _, why = (np.array(column) for column in zip(*verdicts.refused, strict=True))
-    taken = rows.select(["chain", "remote", "substream"]).take(submission)
-    log.add(control_rows(taken["chain"], taken["remote"], taken["substream"], begin.astype(np.uint64), why))
+def _accepted(rows: Frame, results: Results, messages: Frame, context: Context) -> Accepted:
+    """Return what takes effect: entries from the block's input, and those that came as bytes."""
+    parts = np.array(results.accepted, dtype=np.int64).reshape(-1, 4)
+    outside = [
+        (found.counterparty, found.chain, FORMS[kind].substream, number)
+        for kind, number, *_ in results.accepted
+        if (found := results.outside.get(number)) is not None
+    ]
+    own = np.array(outside, dtype=np.int64).reshape(-1, 4)
+    # Runs from outside are behind all others, and each has at most one part.
+    inside = len(parts) - len(own)
+    lanes = concat([rows.select(LANE).take(parts[:inside, 1]), lanes_of(own[:, 0], own[:, 1], own[:, 2])])
+    begin, end = (parts[:, column].astype(np.uint64) for column in (2, 3))
+    ranges = lanes.with_columns(call=parts[:, 0], begin=begin, end=end, sequence=np.arange(len(parts)))
+    runs = ranges.slice(0, inside)
+    runs = runs.filter(runs["call"] <= CallKind.RECEIPT)
+    first = lookup(messages, runs.select(LANE).with_columns(index=runs["begin"]), LANE_COLUMNS)
+    run, row = over(first, first + (runs["end"] - runs["begin"]).astype(np.int64))
+    entries = messages.take(row)
+    entries = entries.with_columns(sequence=runs["sequence"][run], forced=repeated(np.uint8(0), len(entries)))
+    if len(own):
+        decoded = _decoded(results, context)
+        entries = concat([entries, entry_frame(decoded).select(entries.names)])
+    expired, cleaned = (ranges.filter(ranges["call"] == kind) for kind in (CallKind.TIMEOUT, CallKind.CLEANUP))
+    return Accepted(entries, expired, cleaned)
 
 
-def _accepted(rows: Frame, verdicts: Verdicts, messages: Frame) -> Accepted:
-    parts = np.array(verdicts.accepted, dtype=np.int64).reshape(-1, 3)
-    ranges = rows.select(["chain", "remote", "substream", "call"]).take(parts[:, 0])
-    ranges = ranges.with_columns(
-        begin=parts[:, 1].astype(np.uint64), end=parts[:, 2].astype(np.uint64), sequence=np.arange(len(parts))
-    )
-    runs = ranges.filter(ranges["call"] <= Call.RECEIPT)
-    own, asked = pair_codes((keys_of(messages), messages["index"]), (keys_of(runs), runs["begin"]))
-    counts = (runs["end"] - runs["begin"]).astype(np.int64)
-    offset = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    entries = messages.take(np.repeat(np.searchsorted(own, asked), counts) + offset)
-    return Accepted(
-        entries.with_columns(sequence=np.repeat(runs["sequence"], counts), forced=repeated(np.uint8(0), len(entries))),
-        ranges.filter(ranges["call"] == Call.TIMEOUT),
-        ranges.filter(ranges["call"] == Call.CLEANUP),
-    )
+def _decoded(results: Results, context: Context) -> list[dict[str, Any]]:
+    """Return the packets and receipts from outside that were accepted, as columns of messages."""
+    found = []
+    for sequence, (kind, number, first, _) in enumerate(results.accepted):
+        run = results.outside.get(number)
+        if run is None or kind > CallKind.RECEIPT:
+            continue
+        if kind == CallKind.RECEIVE:
+            assert run.packet is not None
+            row = receive.row_of(run.packet, context)
+        else:
+            assert run.receipt is not None
+            row = receipt.row_of(run.receipt)
+        lane = {"source": run.counterparty, "destination": run.chain, "substream": FORMS[kind].substream}
+        sent = {"sent_tick": context.tick, "sent_height": context.height, "queue_index": first}
+        found.append({**row, **lane, **sent, "index": first, "sequence": sequence})
+    return found

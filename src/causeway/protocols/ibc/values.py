@@ -64,15 +64,15 @@ def decode_packet(value: bytes) -> Packet:
         IbcError: InvalidPacket, for anything else, also with a byte too many.
     """
     form = value[0] if value else 0
-    place = {FORM_PLAIN: 1, FORM_LIMITED: 17}.get(form, 0)
-    if not place or len(value) < place:
+    offset = {FORM_PLAIN: 1, FORM_LIMITED: 17}.get(form, 0)
+    if not offset or len(value) < offset:
         raise IbcError(
             Refusal.InvalidPacket, f"a packet begins with form 1 or 2, this with {value[:1].hex() or 'nothing'}"
         )
-    kind, place = _block(value, place, "type")
-    data, place = _block(value, place, "data")
-    if place != len(value):
-        raise IbcError(Refusal.InvalidPacket, f"{len(value) - place} bytes after the data")
+    kind, offset = _block(value, offset, "type")
+    data, offset = _block(value, offset, "data")
+    if offset != len(value):
+        raise IbcError(Refusal.InvalidPacket, f"{len(value) - offset} bytes after the data")
     try:
         name = kind.decode("ascii")
     except UnicodeDecodeError:
@@ -90,16 +90,16 @@ def decode_receipt(value: bytes) -> Receipt:
     """
     if len(value) < 5 or value[0] != FORM_PLAIN:
         raise IbcError(Refusal.InvalidPacket, "a receipt begins with form 1 and a code of four bytes")
-    result, place = _block(value, 5, "result")
-    if place != len(value):
-        raise IbcError(Refusal.InvalidPacket, f"{len(value) - place} bytes after the result")
+    result, offset = _block(value, 5, "result")
+    if offset != len(value):
+        raise IbcError(Refusal.InvalidPacket, f"{len(value) - offset} bytes after the result")
     return Receipt(int.from_bytes(value[1:5], "big", signed=True), result)
 
 
-def _block(value: bytes, place: int, what: str) -> tuple[bytes, int]:
-    """Return the bytes at ``place`` that their length in four bytes precedes, and the place after them."""
-    start = place + 4
-    length = int.from_bytes(value[place:start], "big")
+def _block(value: bytes, offset: int, what: str) -> tuple[bytes, int]:
+    """Return the bytes at ``offset`` that their length in four bytes precedes, and the offset after them."""
+    start = offset + 4
+    length = int.from_bytes(value[offset:start], "big")
     if start > len(value) or start + length > len(value):
         raise IbcError(Refusal.InvalidPacket, f"{what} ends before its length")
     return value[start : start + length], start + length

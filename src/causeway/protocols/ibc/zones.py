@@ -15,14 +15,13 @@ import numpy.typing as npt
 from causeway.model.errors import InvalidInput
 from causeway.model.order import U64, positions_in
 from causeway.model.topology import Topology
+from causeway.protocols.contract import NO_HOST, Hosts
 from causeway.protocols.ibc.keys import Purpose, queue_name, valid_identifier
 from causeway.protocols.ibc.options import CALL_TYPE, IbcOptions
 
-NO_HOST = -1
 MAX_ZONES = 2**16
 """A pair of positions fits one word of 32 bits."""
 
-Hosts = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.bool_]
 
 
@@ -60,6 +59,12 @@ class Zones:
         """Return the zones' numbers in the topology by position."""
         return np.array([number for _, number in self._order], dtype=np.uint64)
 
+    def positions_of(self, numbers: U64) -> npt.NDArray[np.uint32]:
+        """Return the position of each zone, given by its number."""
+        order = np.argsort(self.numbers, kind="stable")
+        positions: npt.NDArray[np.uint32] = order[np.searchsorted(self.numbers[order], numbers)].astype(np.uint32)
+        return positions
+
     @cached_property
     def own(self) -> npt.NDArray[np.uint32]:
         """Return the positions of the zones that are not another lake's, ascending."""
@@ -91,17 +96,17 @@ class Zones:
         known, hosts = self._programs
         if len(known) == 0:
             return np.full(len(programs), NO_HOST, dtype=np.int32)
-        places = positions_in(known, programs)
-        return np.where(places >= 0, hosts[places], np.int32(NO_HOST))
+        rows = positions_in(known, programs)
+        return np.where(rows >= 0, hosts[rows], np.int32(NO_HOST))
 
     @cached_property
     def connections(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-        """Return both ends of every connection as (chain, remote), ascending: each is registered on both chains."""
+        """Return both ends of every connection as (chain, counterparty), ascending: each is registered on both."""
         zones = len(self.names)
         if self.options.connections is None:
-            chain, remote = np.divmod(np.arange(zones * zones, dtype=np.uint32), np.uint32(zones))
-            apart = chain != remote
-            return chain[apart], remote[apart]
+            chain, counterparty = np.divmod(np.arange(zones * zones, dtype=np.uint32), np.uint32(zones))
+            apart = chain != counterparty
+            return chain[apart], counterparty[apart]
         pairs: set[tuple[int, int]] = set()
         for first, second in self.options.connections:
             for name in (first, second):

@@ -5,97 +5,132 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.errors import InvariantViolation
-from causeway.model.frame import Frame
-from causeway.model.order import U64, lane_codes, pair_codes, positions_in
-from causeway.protocols.contract import Plan
+from causeway.model.frame import Frame, from_table
+from causeway.model.joins import lookup
+from causeway.model.ledger import Event, Kind, Via
+from causeway.model.order import U64, groups_of, stable_order
+from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.messages import message_sizes
+from causeway.protocols.messages import LANE, LANE_COLUMNS, blank_messages
 
-DENSE_LANES = 1 << 22
-"""Below this code of (chain, remote), flat lanes are looked up in an array instead of by bisection."""
+
+@dataclass(frozen=True)
+class XNetPlan:
+    """What an agreed payload means for a round.
+
+    ``slices``: the accepted slices, one row a lane (``SLICE_COLUMNS``). ``loopback``: the loopback streams that are
+    inducted, one row a lane (``message_begin``, ``message_end``). ``signals``: the REJECT signals in the slices that
+    are about messages still in our streams (``REJECTS_SCHEMA``).
+    """
+
+    slices: Frame
+    loopback: Frame
+    signals: Frame
 
 
 @dataclass(frozen=True)
 class DecodedBatch:
     """The input of a round, chains as positions.
 
-    ``headers``: the accepted lanes' headers (``Plan.headers``), those of loopback streams among them; ``messages``:
-    their messages, seen from the taker (``chain`` takes, ``remote`` sent); ``recalled``: our own messages that headers
-    reject, or that the stream size needs, with their ``reason`` and ``size``; ``ingress``: rows of ``INGRESS_SCHEMA``.
+    ``slices``, ``messages``: the accepted slices and their messages; ``loopback``, ``loopback_messages``: the loopback
+    streams and theirs; both as they were sent. ``signalled``: our own messages that headers reject, or whose sizes the
+    streams need, with ``reason`` (0: not rejected) and ``size``. ``ingress``: messages from users, with
+    their ``chain``.
     """
 
-    headers: Frame
+    slices: Frame
     messages: Frame
-    recalled: Frame
-    ingress: pa.Table
+    loopback: Frame
+    loopback_messages: Frame
+    signalled: Frame
+    ingress: Frame
 
 
-def decode(plan: Plan, messages: Frame, recalled: Frame, ingress: pa.Table, subnets: U64) -> DecodedBatch:
+def decode(plan: XNetPlan, offered: Frame, own: Frame, ingress: pa.Table, subnets: U64) -> DecodedBatch:
     """Return what a round takes in; ``subnets`` gives the numbers of the chains by position.
 
-    Raises ``InvariantViolation`` unless the messages are the runs without gaps that the headers announce: they were
-    checked before agreement.
+    ``offered``: the messages of the plan's slices and loopback streams, ``own``: of those that are signalled. Raises
+    ``InvariantViolation`` unless the messages are the runs without gaps that the slices announce: they were checked
+    before agreement.
     """
-    taken = messages.with_columns(chain=messages["remote"], remote=messages["chain"])
-    _ensure_complete(plan.headers, taken)
-    return DecodedBatch(plan.headers, taken, _signalled(recalled, plan.details), _positioned(ingress, subnets))
+    looped = offered["source"] == offered["destination"]
+    messages, loopback_messages = offered.filter(~looped), offered.take(np.flatnonzero(looped))
+    _ensure_complete(plan.slices, messages)
+    _ensure_complete(plan.loopback, loopback_messages)
+    return DecodedBatch(
+        plan.slices,
+        messages,
+        plan.loopback,
+        loopback_messages,
+        _with_reasons(own, plan.signals),
+        _ingress_messages(ingress, subnets),
+    )
 
 
-def _positioned(ingress: pa.Table, subnets: U64) -> pa.Table:
-    """Return the ingress rows with chains as positions."""
-    if ingress.num_rows == 0:
-        return ingress
+def _ingress_messages(ingress: pa.Table, subnets: U64) -> Frame:
+    """Return the ingress rows as messages (``MESSAGE_COLUMNS``) with the position of their ``chain``."""
+    rows = from_table(ingress.select(["chain", "receiver", "sender", "method", "payload"]))
     order = np.argsort(subnets)
-    numbers = ingress["chain"].to_numpy()
-    positions = order[np.searchsorted(subnets[order], numbers)].astype(np.uint64)
-    return ingress.set_column(ingress.schema.get_field_index("chain"), "chain", pa.array(positions))
+    positions = order[np.searchsorted(subnets[order], rows["chain"])]
+    return blank_messages(
+        len(rows),
+        kind=int(Kind.INGRESS),
+        sender=rows["sender"],
+        receiver=rows["receiver"],
+        method=rows["method"].dictionary_encode(),
+        payload=rows["payload"],
+        chain=positions.astype(np.uint32),
+    )
 
 
-def _signalled(recalled: Frame, rejects: Frame) -> Frame:
-    """Return our recalled messages with the ``reason`` of their reject signal (0 without one) and their ``size``."""
-    reason = np.zeros(len(recalled), dtype=np.uint8)
-    if len(rejects) and len(recalled):
-        lane_own, lane_asked = pair_codes(
-            (lane_codes(rejects["chain"], rejects["remote"]), rejects["substream"]),
-            (lane_codes(recalled["chain"], recalled["remote"]), recalled["substream"]),
-        )
-        own, asked = pair_codes((lane_own, rejects["index"]), (lane_asked, recalled["index"]))
-        order = np.argsort(own)
-        place = positions_in(own[order], asked)
-        reason[place >= 0] = rejects["reason"][order[place[place >= 0]]]
-    return recalled.with_columns(reason=reason, size=message_sizes(recalled))
+def refuse_ingress(ingress: Frame, refused: npt.NDArray[np.bool_], code: int, reason: str, log: EventLog) -> Frame:
+    """Return the ingress messages without those ``refused``, each of which leaves an event.
+
+    It never gets an index in a queue, so its identity is its position in the payload of its chain, from 1.
+    """
+    if not refused.any():
+        return ingress
+    order = stable_order(ingress["chain"])
+    positions = np.empty(len(ingress), dtype=np.uint64)
+    positions[order] = groups_of(ingress["chain"][order]).ranks() + 1
+    rows = ingress.filter(refused).with_columns(callback=positions[refused])
+    at = {"chain": rows["chain"], "index": positions[refused], "via": Via.INGRESS}
+    log.add(event_rows(rows, Event.REJECTED, code=code, reason=reason, **at))
+    return ingress.filter(~refused)
 
 
-def _ensure_complete(headers: Frame, messages: Frame) -> None:
-    """Raise ``InvariantViolation`` unless the messages are exactly the ranges of the headers, each index once."""
-    counts = (headers["message_end"] - headers["message_begin"]).astype(np.int64)
+def _with_reasons(own: Frame, signals: Frame) -> Frame:
+    """Return our own messages with the ``reason`` of their REJECT signal (0 without one) and their ``size``."""
+    reason = np.zeros(len(own), dtype=np.uint8)
+    if len(signals) and len(own):
+        rows = lookup(signals, own, LANE_COLUMNS, ordered=False)
+        reason[rows >= 0] = signals["reason"][rows[rows >= 0]]
+    return own.with_columns(reason=reason, size=message_sizes(own))
+
+
+def _ensure_complete(slices: Frame, messages: Frame) -> None:
+    """Raise ``InvariantViolation`` unless the messages are exactly the ranges of the slices, each index once."""
+    counts = (slices["message_end"] - slices["message_begin"]).astype(np.int64)
     total = int(counts.sum())
     if total != len(messages):
         raise InvariantViolation(f"the slices hold {len(messages)} messages, their headers say {total}")
     if total == 0:
         return
-    rows = _header_rows(headers, messages)
-    begin = headers["message_begin"][rows]
-    inside = (messages["index"] >= begin) & (messages["index"] < headers["message_end"][rows])
-    if bool(inside.all()):
-        place = (np.cumsum(counts) - counts)[rows] + (messages["index"] - begin).astype(np.int64)
-        seen = np.zeros(total, dtype=bool)
-        seen[place] = True
-        if bool(seen.all()):
-            return
+    # What was read mostly lies lane by lane: one look-up a run of rows of one lane.
+    runs = groups_of(*(messages[name] for name in LANE))
+    found = lookup(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False)
+    if bool((found >= 0).all()):
+        rows = runs.spread(found)
+        begin = slices["message_begin"][rows]
+        inside = (messages["index"] >= begin) & (messages["index"] < slices["message_end"][rows])
+        if bool(inside.all()):
+            position = (np.cumsum(counts) - counts)[rows] + (messages["index"] - begin).astype(np.int64)
+            seen = np.zeros(total, dtype=bool)
+            seen[position] = True
+            if bool(seen.all()):
+                return
     raise InvariantViolation("a slice's messages are not a run without gaps")
-
-
-def _header_rows(headers: Frame, messages: Frame) -> np.ndarray:
-    """Return the row of each message's lane among the headers."""
-    own = lane_codes(headers["chain"], headers["remote"])
-    asked = lane_codes(messages["chain"], messages["remote"])
-    if not headers["substream"].any() and len(own) and int(own.max()) < DENSE_LANES and not messages["substream"].any():
-        table = np.zeros(int(own.max()) + 2, dtype=np.int64)
-        table[own] = np.arange(len(own))
-        return table[np.minimum(asked, np.uint64(len(table) - 1))]
-    own, asked = pair_codes((own, headers["substream"]), (asked, messages["substream"]))
-    order = np.argsort(own)
-    return order[np.maximum(positions_in(own[order], asked), 0)]

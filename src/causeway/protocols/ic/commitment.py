@@ -14,15 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.model.frame import Frame, concat
-from causeway.model.order import groups_of, stable_order
-from causeway.model.queues import Counters
+from causeway.model.frame import Frame
+from causeway.model.order import groups_of
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
 from causeway.proofs.merkle import LEAF_PREFIX, merkle_roots
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.messages import message_sizes
-from causeway.protocols.ic.state import State
-from causeway.protocols.messages import MESSAGE_COLUMNS
+from causeway.protocols.ic.state import RUNS_SCHEMA, STATE_TABLES, State
+from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
 from causeway.protocols.sections import section_digests
 
 ROOT_DOMAIN = b"causeway-ic-state-1"
@@ -67,21 +66,17 @@ def _preimages(messages: Frame) -> pa.BinaryArray:
     return pc.binary_join_element_wise(*parts, messages["payload"], b"")
 
 
-def commit_runs(state: State, outbound: Frame, context: Context) -> Frame:
-    """Return ``state.runs`` with one run for each substream that ``outbound`` (by lane, ascending index) appends to."""
-    if len(outbound) == 0:
-        return state.runs
-    groups = groups_of(outbound["remote"], outbound["chain"], outbound["substream"])
-    heads = outbound.select(["chain", "remote", "substream"]).take(groups.starts)
-    runs = heads.with_columns(
+def segments_of(outbound: Frame, context: Context) -> Frame:
+    """Return one segment (``RUNS_SCHEMA``) for each substream that ``outbound`` (by lane, ascending) appends to."""
+    groups = groups_of(outbound["destination"], outbound["source"], outbound["substream"])
+    heads = outbound.select(LANE).take(groups.starts)
+    return heads.with_columns(
         height=np.uint64(context.height),
         first=outbound["index"][groups.starts],
         count=groups.counts.astype(np.uint64),
         bytes=np.add.reduceat(message_sizes(outbound), groups.starts),
         root=merkle_roots(message_leaves(outbound), groups),
-    )
-    joined = concat([state.runs, runs.select(state.runs.names)])
-    return joined.take(stable_order(joined["chain"], joined["remote"], joined["substream"], joined["height"]))
+    ).select(RUNS_SCHEMA.names)
 
 
 def state_roots(state: State, context: Context) -> Digests:
@@ -95,21 +90,23 @@ def state_roots(state: State, context: Context) -> Digests:
 
 
 def _sections(state: State, context: Context) -> Iterable[list[bytes]]:
-    for queues in (state.ingress_queues, state.input_queues, state.output_queues):
-        yield _digests(_counter_frame(queues.counters), "first", context)
+    ingress = state.ingress_queues.counters
+    # The key of an ingress queue enters twice, as if it were its sender too.
+    named = Frame({"receiver": ingress["receiver"], "sender": ingress["receiver"], "next_index": ingress["next_index"]})
+    yield _digests(named, "receiver", context)
+    yield _digests(state.ingress_queues.elements, "receiver", context)
+    for queues in (state.input_queues, state.output_queues):
+        yield _digests(queues.counters, queues.keys[0], context)
         yield _digests(queues.elements, queues.keys[0], context)
-    for frame in (state.lanes.rows, state.rejects, state.runs, state.strays):
-        yield _digests(frame, None, context)
+    for name, table in STATE_TABLES.items():
+        if table.owner in table.chains:
+            frame = state.frames()[name]
+            yield section_digests(frame, frame[table.owner], context.chains)
     yield _digests(state.accounts, "program", context)
     for name in sorted(state.programs):
         yield _digests(state.programs[name], "program", context)
 
 
-def _counter_frame(counters: Counters) -> Frame:
-    return Frame({"first": counters.first, "second": counters.second, "next_index": counters.next_index})
-
-
-def _digests(frame: Frame, canister: str | None, context: Context) -> list[bytes]:
-    """Return one digest a chain over its rows of a section, whose they are by the column ``program`` or ``chain``."""
-    owner = frame["chain"] if canister is None else context.host_of(frame[canister]).view(np.uint32)
-    return section_digests(frame, owner, context.chains)
+def _digests(frame: Frame, canister: str, context: Context) -> list[bytes]:
+    """Return one digest a chain over its rows of a section, which belong to the hosts of the ``canister`` column."""
+    return section_digests(frame, context.host_of(frame[canister]).view(np.uint32), context.chains)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from causeway.model.order import U64
-from causeway.protocols.contract import ProgramRunner
+from causeway.protocols.contract import Chains, Hosts
+from causeway.protocols.execution import ProgramRunner
 from causeway.protocols.ic.options import IcOptions
-from causeway.protocols.ic.registry import Hosts, Registry
+from causeway.protocols.ic.registry import Registry
 from causeway.protocols.option_values import NANOSECONDS
 
 
@@ -31,7 +29,7 @@ class Context:
     tick: int
     tick_ns: int
     seed: int
-    chains: npt.NDArray[np.uint32]
+    chains: Chains
     registry: Registry
     options: IcOptions
     programs: ProgramRunner

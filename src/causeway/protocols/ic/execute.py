@@ -1,4 +1,4 @@
-"""The execution phase: schedule the inputs, run the programs, take in what they produced (IC reference 3.5).
+"""The execution phase: schedule the inputs, run the programs, push what they produced (IC reference 3.5).
 
 ``schedule_and_execute`` is evaluated once a round (D-13): ``Schedule`` says what it took from the queues, the program
 runner says what was produced.
@@ -6,6 +6,7 @@ runner says what was produced.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,8 +19,8 @@ from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.messages import NO_REJECT, NOT_FOUND, reject_responses
-from causeway.protocols.ic.pre_process import Induction
 from causeway.protocols.ic.state import State
+from causeway.protocols.ic.step import Step
 from causeway.protocols.messages import MESSAGE_COLUMNS
 
 INPUT_COLUMNS = [*MESSAGE_COLUMNS, "index"]
@@ -29,7 +30,7 @@ INPUT_COLUMNS = [*MESSAGE_COLUMNS, "index"]
 class Schedule:
     """Which elements are consumed (masks over the elements of the queues), and the inputs in the order of consumption.
 
-    ``inputs`` has the message columns and ``index``, the place in the queue; ``missing``: those whose canister is
+    ``inputs`` has the message columns and ``index``, the position in the queue; ``missing``: those whose canister is
     mapped here but not installed.
     """
 
@@ -73,29 +74,31 @@ def schedule(state: State, context: Context) -> Schedule:
     return Schedule(consumed[: len(ingress)], consumed[len(ingress) :], inputs, missing)
 
 
-def execute(induction: Induction, context: Context, log: EventLog) -> tuple[State, Frame]:
-    """Return the state after execution and the produced messages in the order of production.
+def execute(state: State, induction: Sequence[Step], context: Context) -> Step:
+    """Run the programs on their inputs, and push what they produced to the output queues.
 
-    The produced messages are not yet in the output queues: routing numbers and routes them in one go.
+    ``induction``: the steps of the induction phase, of which it is told here what was consumed in the same round.
     """
-    state = induction.state
+    log = EventLog()
     plan = schedule(state, context)
     inputs, answers = plan.inputs, None
     if plan.missing.any():
         inputs, answers = _without_missing(plan, context, log)
-    _log_inputs(induction, plan, context, log)
+    _log_inputs(state, induction, plan, context, log)
     if len(plan.inputs) == 0:
-        return state, plan.inputs.select(MESSAGE_COLUMNS)
+        return Step(state, log)
     outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state.accounts, state.programs)
     _log_failures(inputs, outcome.failures, context, log)
+    produced = outcome.produced if answers is None else concat([outcome.produced, answers])
     state = replace(
         state,
         ingress_queues=state.ingress_queues.keep(~plan.ingress),
         input_queues=state.input_queues.keep(~plan.xnet),
+        output_queues=state.output_queues.push(produced.with_columns(sent_tick=np.uint64(context.tick))),
         accounts=outcome.accounts,
         programs=outcome.programs,
     )
-    return state, outcome.produced if answers is None else concat([outcome.produced, answers])
+    return Step(state, log)
 
 
 def _without_missing(plan: Schedule, context: Context, log: EventLog) -> tuple[Frame, Frame]:
@@ -117,12 +120,11 @@ def _without_missing(plan: Schedule, context: Context, log: EventLog) -> tuple[F
     return plan.inputs.filter(~plan.missing), answers.select(MESSAGE_COLUMNS)
 
 
-def _log_inputs(induction: Induction, plan: Schedule, context: Context, log: EventLog) -> None:
+def _log_inputs(state: State, induction: Sequence[Step], plan: Schedule, context: Context, log: EventLog) -> None:
     """Write what happened to every input: received in this round, executed in this round, or both."""
-    state = induction.state
     for arrivals, elements, consumed in (
-        (induction.arrivals, state.input_queues.elements, plan.xnet),
-        (induction.ingress_arrivals, state.ingress_queues.elements, plan.ingress),
+        (concat([step.arrivals for step in induction]), state.input_queues.elements, plan.xnet),
+        (concat([step.ingress for step in induction]), state.ingress_queues.elements, plan.ingress),
     ):
         executed = consumed
         if plan.missing.any():

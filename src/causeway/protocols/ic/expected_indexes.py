@@ -1,7 +1,7 @@
 """What a subnet expects of every stream to it: its state, moved on by payloads that are agreed and not yet executed
 (IC reference 3.7).
 
-Slices are rows as in ``payload``; those of past payloads need the lane, ``message_begin``, ``message_end`` and
+Slices are rows as in ``endpoint``; those of past payloads need the lane, ``message_begin``, ``message_end`` and
 ``signals_end``.
 """
 
@@ -13,10 +13,10 @@ import numpy as np
 
 from causeway.model.errors import CausewayError
 from causeway.model.frame import Frame, concat
-from causeway.model.order import U64, groups_of, lane_codes, pair_codes, positions_in, stable_order
-from causeway.protocols.ic.state import State
-
-LANE = ["chain", "remote", "substream"]
+from causeway.model.joins import lookup
+from causeway.model.order import U64, groups_of, stable_order
+from causeway.protocols.ic.state import State, opposite
+from causeway.protocols.messages import LANE
 
 
 class ContradictoryIndices(CausewayError):
@@ -26,7 +26,7 @@ class ContradictoryIndices(CausewayError):
 class Expected:
     """The expected message index (``index``) and the expected signal (``signal``) of lanes; the base for all others.
 
-    ``lanes``: rows in ascending order of (chain, remote, substream).
+    ``lanes``: rows in ascending order of the lane by which the messages come.
     """
 
     def __init__(self, lanes: Frame, base: int) -> None:
@@ -39,7 +39,7 @@ class Expected:
         if len(lanes) == 0:
             start: U64 = np.full(len(slices), self._base, dtype=np.uint64)
             return start, start
-        rows = _places(lanes, slices)
+        rows = lookup(lanes, slices, LANE)
         index = np.where(rows >= 0, lanes["index"][rows], self._base)
         return index, np.where(rows >= 0, lanes["signal"][rows], self._base)
 
@@ -47,7 +47,7 @@ class Expected:
 def slice_indexes(slices: Frame) -> Frame:
     """Return ``{ i + 1 | i in max(indices of the messages in slices) }``: one ``index`` a lane that has messages."""
     some = slices.filter(slices["message_end"] > slices["message_begin"])
-    some = some.take(stable_order(some["chain"], some["remote"], some["substream"]))
+    some = some.take(stable_order(*(some[name] for name in LANE)))
     groups = groups_of(*(some[name] for name in LANE))
     index = np.maximum.reduceat(some["message_end"], groups.starts) if len(some) else np.empty(0, dtype=np.uint64)
     return some.select(LANE).take(groups.starts).with_columns(index=index)
@@ -61,14 +61,14 @@ def state_and_payload_indexes(expected: Frame, slices: Frame, base: int) -> Fram
     """
     kept = expected.filter(expected["index"] > np.uint64(base))
     made = slice_indexes(slices)
-    place = _places(made, kept)
-    met = np.flatnonzero(place >= 0)
-    differ = met[made["index"][place[met]] != kept["index"][met]]
+    rows = lookup(made, kept, LANE)
+    met = np.flatnonzero(rows >= 0)
+    differ = met[made["index"][rows[met]] != kept["index"][met]]
     wrong = differ[~_covered(kept.take(differ), slices)]
     if len(wrong):
         row = int(wrong[0])
         names = ", ".join(f"{name} {kept[name][row]}" for name in LANE)
-        one, other = kept["index"][row], made["index"][place[row]]
+        one, other = kept["index"][row], made["index"][rows[row]]
         raise ContradictoryIndices(f"{names}: the state expects {one}, after the payloads it is {other}")
     alone = np.ones(len(kept), dtype=bool)
     alone[met] = False
@@ -82,8 +82,9 @@ def expected_indexes(state: State, past_payloads: Sequence[Frame], base: int) ->
     The expected signal is that of the newest past slice of the lane, else where our stream begins. Raises
     ``ContradictoryIndices``.
     """
-    rows = state.lanes.rows
-    own = rows.select(LANE).with_columns(index=rows["expected"], signal=rows["begin"])
+    lanes = state.streams.counters
+    own = opposite(lanes).with_columns(index=lanes["expected"], signal=lanes["begin"])
+    own = own.take(stable_order(*(own[name] for name in LANE)))
     past = [payload for payload in past_payloads if len(payload)]
     if not past:
         return Expected(own, base)
@@ -97,16 +98,8 @@ def expected_indexes(state: State, past_payloads: Sequence[Frame], base: int) ->
     _, signal = Expected(own, base).of(lanes)
     signal = signal.copy()
     for payload in past:
-        signal[_places(lanes, payload)] = payload["signals_end"]
+        signal[lookup(lanes, payload, LANE)] = payload["signals_end"]
     return Expected(lanes.with_columns(index=index, signal=signal), base)
-
-
-def _places(lanes: Frame, asked: Frame) -> np.ndarray:
-    """Return the row of each lane asked for among ``lanes`` (ascending), -1 where it is not."""
-    own, wanted = pair_codes(
-        *((lane_codes(frame["chain"], frame["remote"]), frame["substream"]) for frame in (lanes, asked))
-    )
-    return positions_in(own, wanted)
 
 
 def _covered(lanes: Frame, slices: Frame) -> np.ndarray:

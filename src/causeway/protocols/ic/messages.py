@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.frame import Frame, repeated, repeated_bytes, repeated_text
+from causeway.model.frame import Frame, repeated_bytes
 from causeway.model.ledger import Kind
 from causeway.proofs.ic.messages import RejectCode
 from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.ic.ids import canister_texts
-from causeway.protocols.messages import payload_lengths
+from causeway.protocols.messages import blank_messages, payload_lengths
 
 NO_REJECT = 0
 """The code of responses that carry data, beside each ``RejectCode``."""
@@ -76,24 +76,20 @@ def reject_responses(requests: Frame, code: RejectCode, text: str) -> Frame:
 
     ``text`` may hold ``{}`` for the principal text of the request's receiver. The result has the message columns.
     """
-    length = len(requests)
     if "{}" in text:
         texts = [text.format(canister).encode() for canister in canister_texts(requests["receiver"])]
         payload = pa.array(texts, pa.binary())
     else:
-        payload = repeated_bytes(text.encode(), length)
-    return Frame(
-        {
-            "kind": repeated(np.uint8(Kind.RESPONSE), length),
-            "sender": requests["receiver"],
-            "receiver": requests["sender"],
-            "callback": requests["callback"],
-            "amount_high": requests["amount_high"],
-            "amount_low": requests["amount_low"],
-            "code": repeated(np.uint8(code), length),
-            "deadline": requests["deadline"],
-            "method": repeated_text("", length),
-            "payload": payload,
-        },
-        length,
+        payload = repeated_bytes(text.encode(), len(requests))
+    return blank_messages(
+        len(requests),
+        kind=int(Kind.RESPONSE),
+        sender=requests["receiver"],
+        receiver=requests["sender"],
+        callback=requests["callback"],
+        amount_high=requests["amount_high"],
+        amount_low=requests["amount_low"],
+        code=int(code),
+        deadline=requests["deadline"],
+        payload=payload,
     )

@@ -1,8 +1,8 @@
 """XNetPayloadBuilder: which slices make up a payload, and whether a payload is valid (IC reference 3.8, 3.9).
 
 Both are functions of the state at the reference height, the payloads agreed since, and the slices; every notary
-decides alike. Slices are rows as in ``payload``, in order of (chain, remote, substream); ``chain`` is the subnet that
-builds, so one call serves any set of subnets.
+decides alike. Slices are rows as in ``endpoint``, in order of (destination, source, substream); the destination is the
+subnet that builds, so one call serves any set of subnets.
 """
 
 from __future__ import annotations
@@ -13,20 +13,22 @@ from dataclasses import dataclass
 import numpy as np
 
 from causeway.model.frame import Frame
-from causeway.model.order import U64, groups_of, lane_codes, pair_codes
-from causeway.protocols.contract import Offers
+from causeway.model.joins import codes
+from causeway.model.order import U64, groups_of
+from causeway.protocols.contract import View
+from causeway.protocols.ic.check_slice import SliceError, check_slices
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.expected_indexes import expected_indexes
-from causeway.protocols.ic.payload import SliceError, check_slices
 from causeway.protocols.ic.sizes import count_bytes, header_lengths
 from causeway.protocols.ic.state import State
+from causeway.protocols.messages import LANE, LANE_COLUMNS
 
 
 @dataclass(frozen=True)
 class MessageSizes:
     """Lengths of encoded messages in streams, as far as slices may bring them.
 
-    ``messages``: rows in order of (chain, remote, substream, index), ``chain`` the taker; ``lengths``: one a row.
+    ``messages``: rows in order of the lane and ``index``; ``lengths``: one a row.
     """
 
     messages: Frame
@@ -34,16 +36,15 @@ class MessageSizes:
 
     def starts(self, slices: Frame) -> np.ndarray:
         """Return the row of each slice's first message; those that follow it are the rows below."""
-        lanes = [(lane_codes(frame["chain"], frame["remote"]), frame["substream"]) for frame in (self.messages, slices)]
-        own, asked = pair_codes(*lanes)
-        keys, first = pair_codes((own, self.messages["index"]), (asked, slices["message_begin"]))
+        asked = slices.select(LANE).with_columns(index=slices["message_begin"])
+        keys, first = codes(LANE_COLUMNS, self.messages, asked)
         return np.searchsorted(keys, first)
 
 
 def get_xnet_payload(
     state: State,
     slices: Frame,
-    offers: Offers,
+    view: View,
     context: Context,
     past_payloads: Sequence[Frame] = (),
     size_limit: int = 0,
@@ -56,47 +57,47 @@ def get_xnet_payload(
     brings anything, or left out (``PayloadTooLarge``). ``validate_xnet_payload`` accepts the result.
     """
     expected = expected_indexes(state, past_payloads, context.options.index_base)
-    errors = check_slices(state, slices, offers, context, expected)
+    errors = check_slices(state, slices, view, context, expected)
     accepted = slices.filter(errors == 0)
     if not size_limit or len(accepted) == 0:
         return accepted, errors
     assert sizes is not None
     _, signal = expected.of(accepted)
     signals = accepted["signals_end"] != signal
-    stop, fits = _within(accepted, signals, header_lengths(accepted, offers.details), sizes, size_limit)
+    stop, fits = _within(accepted, signals, header_lengths(accepted, view.tables["rejects"]), sizes, size_limit)
     rows = np.flatnonzero(errors == 0)
     errors[rows[~fits]] = SliceError.PayloadTooLarge
     return accepted.with_columns(message_end=stop).filter(fits), errors
 
 
-def payload_bytes(slices: Frame, offers: Offers, sizes: MessageSizes) -> U64:
+def payload_bytes(slices: Frame, view: View, sizes: MessageSizes) -> U64:
     """Return the size of each row's part of its payload."""
     counts = np.maximum(slices["message_end"], slices["message_begin"]) - slices["message_begin"]
     total = np.append(np.uint64(0), np.cumsum(sizes.lengths))
     first = sizes.starts(slices)
     lengths = total[np.minimum(first + counts.astype(np.int64), len(total) - 1)] - total[first]
-    return count_bytes(slices, header_lengths(slices, offers.details), counts, lengths)
+    return count_bytes(slices, header_lengths(slices, view.tables["rejects"]), counts, lengths)
 
 
 def validate_xnet_payload(
     state: State,
     slices: Frame,
-    offers: Offers,
+    view: View,
     context: Context,
     past_payloads: Sequence[Frame] = (),
     size_limit: int = 0,
     sizes: MessageSizes | None = None,
 ) -> np.ndarray:
-    """Return the ``SliceError`` of each row of payloads, one payload a ``chain``; a payload is valid if all are 0.
+    """Return the ``SliceError`` of each row of payloads, one payload a destination; a payload is valid if all are 0.
 
     One that is too large is refused before its slices are looked at: ``PayloadTooLarge``.
     """
     expected = expected_indexes(state, past_payloads, context.options.index_base)
-    errors = check_slices(state, slices, offers, context, expected)
+    errors = check_slices(state, slices, view, context, expected)
     if size_limit and len(slices):
         assert sizes is not None
-        payloads = groups_of(slices["chain"])
-        total = np.add.reduceat(payload_bytes(slices, offers, sizes), payloads.starts)
+        payloads = groups_of(slices["destination"])
+        total = np.add.reduceat(payload_bytes(slices, view, sizes), payloads.starts)
         errors[payloads.spread(total > np.uint64(size_limit))] = SliceError.PayloadTooLarge
     return errors
 
@@ -104,7 +105,7 @@ def validate_xnet_payload(
 def _within(
     slices: Frame, signals: np.ndarray, headers: U64, sizes: MessageSizes, size_limit: int
 ) -> tuple[U64, np.ndarray]:
-    """Return where each slice's messages end so that the payload of its chain fits, and which slices are in it.
+    """Return where each slice's messages end so that the payload of its destination fits, and which slices are in it.
 
     ``signals``: which slices bring signals that are new, so that they are worth it without messages.
     """
@@ -112,9 +113,9 @@ def _within(
     fits = np.ones(len(slices), dtype=bool)
     first = sizes.starts(slices)
     used: dict[int, int] = {}
-    streams = groups_of(slices["chain"], slices["remote"])
+    streams = groups_of(slices["destination"], slices["source"])
     for start, count in zip(streams.starts.tolist(), streams.counts.tolist(), strict=True):
-        chain = int(slices["chain"][start])
+        chain = int(slices["destination"][start])
         rows = range(start, start + count)
         tables = [
             _sizes_by_count(slices.slice(row, row + 1), headers[row], sizes, first[row], stop[row]) for row in rows
@@ -142,13 +143,13 @@ def _sizes_by_count(one: Frame, header: np.uint64, sizes: MessageSizes, first: n
 def _longest(tables: list[list[int]], room: int) -> tuple[list[int], int | None]:
     """Return how many messages of each substream are taken, the first ones first, and their size; None if none fits."""
     counts = [len(table) - 1 for table in tables]
-    for place in reversed(range(len(tables))):
-        others = sum(table[count] for table, count in zip(tables, counts, strict=True)) - tables[place][counts[place]]
+    for last in reversed(range(len(tables))):
+        others = sum(table[count] for table, count in zip(tables, counts, strict=True)) - tables[last][counts[last]]
         while True:
-            size = others + tables[place][counts[place]]
+            size = others + tables[last][counts[last]]
             if size <= room:
                 return counts, size
-            if counts[place] == 0:
+            if counts[last] == 0:
                 break
-            counts[place] -= 1
+            counts[last] -= 1
     return counts, None

@@ -14,16 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.order import U64, pair_codes
+from causeway.model.frame import Frame
+from causeway.model.joins import codes
+from causeway.model.order import U64
 from causeway.model.topology import Topology
+from causeway.protocols.contract import NO_HOST, Hosts
 from causeway.protocols.ic.ids import subnet_order
-
-NO_HOST = -1
 
 DENSE_LIMIT = 1 << 24
 """Canister numbers below this are looked up in an array, larger ones by bisection."""
-
-Hosts = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,11 @@ class Registry:
     newcomers: U64
 
     @cached_property
+    def has_ended(self) -> bool:
+        """Return whether any canister that was hosted once is on no subnet now."""
+        return bool((self.host_of(self.trace_canisters) == NO_HOST).any())
+
+    @cached_property
     def _dense(self) -> Hosts | None:
         if len(self.canisters) == 0 or int(self.canisters[-1]) >= DENSE_LIMIT:
             return None
@@ -61,22 +65,24 @@ class Registry:
             return hosts
         if len(self.canisters) == 0:
             return np.full(len(canisters), NO_HOST, dtype=np.int32)
-        places = np.minimum(np.searchsorted(self.canisters, canisters), len(self.canisters) - 1)
-        return np.where(self.canisters[places] == canisters, self.hosts[places], NO_HOST).astype(np.int32)
+        rows = np.minimum(np.searchsorted(self.canisters, canisters), len(self.canisters) - 1)
+        return np.where(self.canisters[rows] == canisters, self.hosts[rows], NO_HOST).astype(np.int32)
 
-    def place_on_trace(self, canisters: U64, chains: npt.NDArray[Any], *, last: bool = False) -> npt.NDArray[np.int64]:
+    def position_on_trace(
+        self, canisters: U64, chains: npt.NDArray[Any], *, last: bool = False
+    ) -> npt.NDArray[np.int64]:
         """Return where each chain first (or ``last``) stands in its canister's trace, -1 where it does not."""
         if len(self.trace_canisters) == 0 or len(canisters) == 0:
             return np.full(len(canisters), -1, dtype=np.int64)
-        known, asked = pair_codes(
-            (self.trace_canisters, self.trace_hosts.astype(np.uint64)),
-            (canisters, chains.astype(np.int64).astype(np.uint64)),
+        trace = Frame({"program": self.trace_canisters, "chain": self.trace_hosts.view(np.uint32)})
+        known, asked = codes(
+            ("program", "chain"), trace, Frame({"program": canisters, "chain": chains.astype(np.uint32, copy=False)})
         )
         order = np.argsort(known, kind="stable")
         ordered = known[order]
-        places = np.searchsorted(ordered, asked, side="right") - 1 if last else np.searchsorted(ordered, asked)
-        places = np.clip(places, 0, len(ordered) - 1)
-        return np.where(ordered[places] == asked, order[places], -1)
+        rows = np.searchsorted(ordered, asked, side="right") - 1 if last else np.searchsorted(ordered, asked)
+        rows = np.clip(rows, 0, len(ordered) - 1)
+        return np.where(ordered[rows] == asked, order[rows], -1)
 
     def last_host_of(self, canisters: U64) -> Hosts:
         """Return the subnet that hosts each canister, or was the last to; ``NO_HOST`` if none ever did."""
@@ -115,15 +121,15 @@ def registry_at(topology: Topology, tick: int) -> Registry:
     rows = zip(ticks[:applied].tolist(), moved.tolist(), targets.tolist(), strict=True)
     last = {(at, canister): target for at, canister, target in rows}
     for (_, canister), target in last.items():
-        place = int(np.searchsorted(canisters, canister))
-        if hosts[place] == target:
+        row = int(np.searchsorted(canisters, canister))
+        if hosts[row] == target:
             continue
-        if hosts[place] != NO_HOST or traces.get(canister):
+        if hosts[row] != NO_HOST or traces.get(canister):
             newcomers[canister] = newcomers.get(canister, False) and target != NO_HOST
         elif target != NO_HOST:
             newcomers[canister] = True
-        trace = traces.setdefault(canister, [int(hosts[place])] if hosts[place] != NO_HOST else [])
-        hosts[place] = target
+        trace = traces.setdefault(canister, [int(hosts[row])] if hosts[row] != NO_HOST else [])
+        hosts[row] = target
         if target != NO_HOST:
             trace.append(target)
     passed = [(canister, host) for canister in sorted(traces) for host in traces[canister]]
@@ -145,5 +151,5 @@ def _positions(chains: Any, subnets: U64, by_number: npt.NDArray[np.intp]) -> Ho
     numbers = chains.fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64)
     if len(numbers) == 0:
         return np.empty(0, dtype=np.int32)
-    places = np.minimum(np.searchsorted(subnets[by_number], numbers), len(subnets) - 1)
-    return np.where(mapped, by_number[places], NO_HOST).astype(np.int32)
+    rows = np.minimum(np.searchsorted(subnets[by_number], numbers), len(subnets) - 1)
+    return np.where(mapped, by_number[rows], NO_HOST).astype(np.int32)

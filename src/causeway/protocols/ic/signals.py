@@ -11,131 +11,96 @@ from dataclasses import replace
 
 import numpy as np
 
-from causeway.model.errors import InvariantViolation
-from causeway.model.frame import Frame, concat, empty_frame, repeated
-from causeway.model.ledger import COLLECTED_MESSAGES, COLLECTED_SIGNALS, Event, Kind, Via
-from causeway.model.order import lane_codes, pair_codes, positions_in, stable_order
+from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.joins import codes, lookup
+from causeway.model.ledger import Event, Kind, Via
+from causeway.model.order import U64, groups_of
+from causeway.model.queues import Queues
 from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.events import EventLog, event_rows
-from causeway.protocols.ic.arrivals import ARRIVAL_SCHEMA, OUTGOING_SCHEMA, as_arrivals
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.events import reason_names, reject_codes
 from causeway.protocols.ic.messages import induction_rejects
-from causeway.protocols.ic.state import Lanes, State
-from causeway.protocols.messages import MESSAGE_COLUMNS
+from causeway.protocols.ic.push import push_responses
+from causeway.protocols.ic.state import State
+from causeway.protocols.ic.step import ARRIVALS_SCHEMA, ONWARD_SCHEMA
+from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
 
 
-def collect_loopback(state: State, headers: Frame, log: EventLog) -> State:
-    """Remove the inducted messages of the loopback streams and the signals made for them (D-7)."""
-    own = headers.take(np.flatnonzero(headers["chain"] == headers["remote"]))
-    if len(own) == 0:
-        return state
-    lanes = state.lanes
-    rows = lanes.positions(own["chain"], own["remote"], own["substream"])
-    begin = lanes.rows["begin"].copy()
-    signals_begin = lanes.rows["signals_begin"].copy()
-    stream_bytes = lanes.rows["stream_bytes"].copy()
-    log.collected(own, COLLECTED_MESSAGES, begin[rows], own["message_end"])
-    begin[rows] = own["message_end"]
-    signals_begin[rows] = own["message_end"]
-    stream_bytes[rows] = 0
-    gone = state.rejects["chain"] == state.rejects["remote"]
-    codes, asked = pair_codes(
-        (lane_codes(own["chain"], own["remote"]), own["substream"]),
-        (lane_codes(state.runs["chain"], state.runs["remote"]), state.runs["substream"]),
-    )
-    kept_runs = state.runs.filter(positions_in(np.sort(codes), asked) < 0)
-    lanes = lanes.with_columns(begin=begin, signals_begin=signals_begin, stream_bytes=stream_bytes)
-    return replace(state, lanes=lanes, rejects=state.rejects.filter(~gone), runs=kept_runs)
+def collect_messages(streams: Queues, lanes: Frame, end: U64, signalled: Frame) -> Queues:
+    """Remove the messages below ``end`` from the streams of ``lanes``, and their bytes from the streams' sizes.
 
-
-def collect(state: State, headers: Frame, recalled: Frame, log: EventLog) -> tuple[State, Frame]:
-    """Remove our messages that have a signal, and our signals that the remote has seen (3.4 steps 3 and 4).
-
-    Returns the state and the messages that were rejected, with their ``reason``, by subnet, substream, index. Each of
-    those leaves an event ACKNOWLEDGED with its reason; that the others were accepted follows from the ranges collected.
+    ``signalled``: messages with their ``size``; those of a segment that is cut are among them where limits are on.
     """
-    remote = headers.filter(headers["chain"] != headers["remote"])
-    rejected = recalled.filter(recalled["reason"] > 0)
-    rejected = rejected.take(
-        stable_order(rejected["chain"], rejected["remote"], rejected["substream"], rejected["index"])
-    )
-    if len(remote) == 0:
-        return state, rejected
-    lanes = state.lanes
-    rows = lanes.positions(remote["chain"], remote["remote"], remote["substream"])
-    begin = lanes.rows["begin"].copy()
-    signals_begin = lanes.rows["signals_begin"].copy()
-    end = remote["signals_end"]
-    next_index = lanes.rows["next_index"][rows]
-    if bool(((end < begin[rows]) | (end > next_index)).any()):
-        raise InvariantViolation("a header signals messages outside our stream")
-    log.collected(remote, COLLECTED_MESSAGES, begin[rows], end)
-    begin[rows] = end
-    seen = np.maximum(signals_begin[rows], remote["begin"])
-    log.collected(remote, COLLECTED_SIGNALS, signals_begin[rows], seen)
-    signals_begin[rows] = seen
-    lanes = lanes.with_columns(begin=begin, signals_begin=signals_begin)
-    lane = lanes.positions(state.rejects["chain"], state.rejects["remote"], state.rejects["substream"])
-    rejects = state.rejects.filter(state.rejects["index"] >= signals_begin[lane])
-    lanes, runs = _trim_runs(replace(state, lanes=lanes), recalled)
-    return replace(state, lanes=lanes, rejects=rejects, runs=runs), rejected
+    segments = streams.segments
+    assert segments is not None
+    if len(segments) == 0:
+        return streams.advance(lanes, end)
+    limit = lookup(lanes, segments, LANE, ordered=False)
+    to = np.where(limit >= 0, end[limit], np.uint64(0))
+    cut = (segments["first"] < to) & (to < segments["first"] + segments["count"])
+    if cut.any() and len(signalled):
+        bytes_left = _without(segments, cut, to, signalled)
+        streams = replace(streams, segments=segments.with_columns(bytes=bytes_left))
+    streams = streams.advance(lanes, end)
+    return streams.with_counters(stream_bytes=_sizes(streams))
 
 
-def _trim_runs(state: State, recalled: Frame) -> tuple[Lanes, Frame]:
-    """Forget runs that are collected as a whole, and take the bytes of what was collected from the streams' sizes."""
-    runs, lanes = state.runs, state.lanes
-    if len(runs) == 0:
-        return lanes, runs
-    lane = lanes.positions(runs["chain"], runs["remote"], runs["substream"])
-    begin = lanes.rows["begin"][lane]
-    left = runs["bytes"].copy()
-    cut = (begin > runs["first"]) & (begin < runs["first"] + runs["count"])
-    if cut.any() and len(recalled):
-        owner_lane = lanes.positions(recalled["chain"], recalled["remote"], recalled["substream"])
-        gone = recalled["index"] < lanes.rows["begin"][owner_lane]
-        firsts, asked = pair_codes(
-            (lane.astype(np.uint64), runs["first"]), (owner_lane.astype(np.uint64), recalled["index"])
-        )
-        run = np.searchsorted(firsts, asked, side="right") - 1
-        sizes = np.zeros(len(runs), dtype=np.uint64)
-        np.add.at(sizes, run[gone], recalled["size"][gone])
-        left[cut] -= sizes[cut]
-    whole = begin >= runs["first"] + runs["count"]
-    left[whole] = 0
-    removed = np.zeros(len(lanes.rows), dtype=np.uint64)
-    np.add.at(removed, lane, runs["bytes"] - left)
-    lanes = lanes.with_columns(stream_bytes=lanes.rows["stream_bytes"] - removed)
-    return lanes, runs.with_columns(bytes=left).filter(~whole)
+def _without(segments: Frame, cut: np.ndarray, to: U64, signalled: Frame) -> U64:
+    """Return the bytes of each segment without those of its ``signalled`` messages below ``to`` where it is ``cut``."""
+    starts, asked = codes((*LANE, "first"), segments, signalled.select(LANE).with_columns(first=signalled["index"]))
+    row = np.searchsorted(starts, asked, side="right") - 1
+    gone = signalled["index"] < to[row]
+    sizes = np.zeros(len(segments), dtype=np.uint64)
+    np.add.at(sizes, row[gone], signalled["size"][gone])
+    left: U64 = segments["bytes"] - np.where(cut, sizes, np.uint64(0))
+    return left
 
 
-def handle_rejects(rejected: Frame, context: Context, log: EventLog) -> tuple[Frame, Frame]:
-    """Make the synthetic rejects of requests and send responses on (X-13); returns arrivals and messages to append."""
+def _sizes(streams: Queues) -> U64:
+    """Return the bytes of each stream's messages: the sum over its segments."""
+    segments = streams.segments
+    assert segments is not None
+    sizes = np.zeros(len(streams.counters), dtype=np.uint64)
+    if len(segments):
+        groups = groups_of(*(segments[name] for name in LANE))
+        rows = streams.positions(segments.select(LANE).take(groups.starts))
+        sizes[rows] = np.add.reduceat(segments["bytes"], groups.starts)
+    return sizes
+
+
+def handle_rejects(state: State, rejected: Frame, context: Context, log: EventLog) -> tuple[State, Frame, Frame]:
+    """Make the synthetic rejects of requests and send responses on (X-13).
+
+    ``rejected``: our messages with the ``reason`` of their signal. Returns the state, the rejects pushed here, and what
+    is to be appended to streams. Each leaves an event ACKNOWLEDGED with its reason; that the others were accepted
+    follows from the ranges collected.
+    """
     if len(rejected) == 0:
-        return empty_frame(ARRIVAL_SCHEMA), empty_frame(OUTGOING_SCHEMA)
-    seen = {"chain": rejected["chain"], "on_lane": True, "code": reject_codes(rejected["reason"])}
+        return state, empty_frame(ARRIVALS_SCHEMA), empty_frame(ONWARD_SCHEMA)
+    seen = {"chain": rejected["source"], "on_lane": True, "code": reject_codes(rejected["reason"])}
     log.add(event_rows(rejected, Event.ACKNOWLEDGED, reason=reason_names(rejected["reason"]), **seen))
     request = rejected["kind"] == Kind.REQUEST
+    columns = ["row", "fresh", *ONWARD_SCHEMA.names]
     answers = []
     for reason in RejectReason:
         rows = np.flatnonzero(request & (rejected["reason"] == reason))
         if len(rows):
-            made = induction_rejects(rejected.take(rows), reason)
-            answers.append(made.with_columns(row=rows, chain=rejected["chain"][rows], fresh=True))
+            made = induction_rejects(rejected.take(rows), reason).with_columns(
+                row=rows, fresh=np.True_, source=rejected["source"][rows], sent_tick=np.uint64(context.tick)
+            )
+            answers.append(made.select(columns))
     again = np.flatnonzero(~request)
     if len(again):
-        kept = rejected.take(again).select([*MESSAGE_COLUMNS, "chain"])
-        answers.append(kept.with_columns(row=again, fresh=False, sent_tick=rejected["sent_tick"][again]))
-    answers = [
-        part if "sent_tick" in part else part.with_columns(sent_tick=repeated(np.uint64(context.tick), len(part)))
-        for part in answers
-    ]
+        kept = rejected.select(["source", *MESSAGE_COLUMNS, "sent_tick"]).take(again)
+        answers.append(kept.with_columns(row=again, fresh=np.False_).select(columns))
     onward = concat(answers)
     onward = onward.take(np.argsort(onward["row"], kind="stable"))
     hosts = context.host_of(onward["receiver"])
     lost = onward.take(np.flatnonzero(hosts < 0))
-    log.add(event_rows(lost, Event.DROPPED, chain=lost["chain"], reason="unroutable_response"))
-    here = onward["fresh"] & (hosts == onward["chain"].view(np.int32))
+    log.add(event_rows(lost, Event.DROPPED, chain=lost["source"], reason="unroutable_response"))
+    here = onward["fresh"] & (hosts == onward["source"].view(np.int32))
     local = onward.take(np.flatnonzero(here))
+    state, arrivals = push_responses(state, local, local["source"], Via.SYNTHETIC)
     away = onward.take(np.flatnonzero((hosts >= 0) & ~here))
-    return as_arrivals(local, local["chain"], Via.SYNTHETIC), away.select(OUTGOING_SCHEMA.names)
+    return state, arrivals, away.select(ONWARD_SCHEMA.names)

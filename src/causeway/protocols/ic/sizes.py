@@ -12,9 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.model.frame import Frame
+from causeway.model.joins import lookup
 from causeway.model.ledger import Kind
-from causeway.model.order import U64, lane_codes, pair_codes, positions_in, stable_order
-from causeway.protocols.messages import payload_lengths
+from causeway.model.order import U64, stable_order
+from causeway.protocols.ic.state import opposite
+from causeway.protocols.messages import LANE, payload_lengths
 
 CERTIFICATION_BYTES = 8 + 32 + 48
 """Height, hash, and a signature of 48 bytes (D-3)."""
@@ -80,22 +82,17 @@ def number_bytes(numbers: npt.NDArray[Any]) -> U64:
 def header_lengths(slices: Frame, rejects: Frame) -> U64:
     """Return the length of each slice's encoded header.
 
-    ``slices``: ``begin``, ``end``, ``signals_end`` by lane (``chain`` takes, ``remote`` sends); ``rejects``: the
-    signals in streams, as ``Offers`` has them (``chain`` sends, ``remote`` takes).
+    ``slices``: ``begin``, ``end``, ``signals_end`` by lane; ``rejects``: the REJECT signals in streams, each about a
+    message that came the other way (``REJECTS_SCHEMA``).
     """
     lengths: U64 = np.full(len(slices), 1 + 3, dtype=np.uint64)  # a map, and three keys
     for name in ("begin", "end", "signals_end"):
         lengths = lengths + number_bytes(slices[name])
-    own, asked = pair_codes(
-        (lane_codes(slices["chain"], slices["remote"]), slices["substream"]),
-        (lane_codes(rejects["remote"], rejects["chain"]), rejects["substream"]),
-    )
-    order = np.argsort(own)
-    place = positions_in(own[order], asked)
-    given = rejects.filter(place >= 0)
+    rows = lookup(slices, opposite(rejects), LANE, ordered=False)
+    given = rejects.filter(rows >= 0)
     if len(given) == 0:
         return lengths
-    row = order[place[place >= 0]]
+    row = rows[rows >= 0]
     by_reason = stable_order(row.astype(np.uint64), given["reason"], given["index"])
     row, reason, index = row[by_reason], given["reason"][by_reason], given["index"][by_reason]
     last = np.ones(len(row), dtype=bool)

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.model.frame import Frame
+from causeway.model.joins import codes
 from causeway.model.ledger import Kind
-from causeway.model.order import groups_of, pair_codes, positions_in
-from causeway.model.queues import QueueMap
+from causeway.model.order import groups_of, positions_in
+from causeway.model.queues import Queues
 from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.state import State
@@ -54,7 +55,7 @@ def vsr_check_ingress(state: State, messages: Frame, context: Context) -> Mask:
 
 
 def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
-    """Return the verdicts on ``messages`` (message columns, ``chain``, ``remote``, ``substream``, ``index``).
+    """Return the verdicts of their destinations on ``messages`` (``LANE_COLUMNS`` and the message columns).
 
     Messages of one input queue must be neighbours, in the order they would be pushed. The rules and their order are
     those of ``docs/protocols/ic.md``, "Judging one message".
@@ -75,7 +76,7 @@ def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
         offset = messages["index"] + np.uint64(1 - options.index_base)
         reject(request & (offset % np.uint64(options.reject_every) == 0), RejectReason.Unknown)
 
-    mismatch = registry.host_of(messages["sender"]) != messages["remote"].view(np.int32)
+    mismatch = registry.host_of(messages["sender"]) != messages["source"].view(np.int32)
     if mismatch.any():
         on_path = np.zeros(length, dtype=bool)
         if options.migrations == "on":
@@ -86,7 +87,7 @@ def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
             reject(request & mismatch, RejectReason.CanisterMigrating)
         drop(mismatch, LostCause.sender_mismatch)
 
-    elsewhere = registry.host_of(messages["receiver"]) != messages["chain"].view(np.int32)
+    elsewhere = registry.host_of(messages["receiver"]) != messages["destination"].view(np.int32)
     if options.vsr == "accept_all":
         if options.receiver_check == "on":
             drop(elsewhere, LostCause.receiver_mismatch)
@@ -105,29 +106,26 @@ def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
 def _on_path(messages: Frame, context: Context) -> Mask:
     """Return which messages, whose sender is hosted elsewhere, come over a subnet of a migration (X-2 OnPath)."""
     registry = context.registry
-    sender_left = registry.place_on_trace(messages["sender"], messages["remote"]) >= 0
-    sender_host = registry.place_on_trace(messages["sender"], registry.host_of(messages["sender"])) >= 0
-    receiver_from = registry.place_on_trace(messages["receiver"], messages["remote"])
-    receiver_at = registry.place_on_trace(messages["receiver"], messages["chain"], last=True)
+    sender_left = registry.position_on_trace(messages["sender"], messages["source"]) >= 0
+    sender_host = registry.position_on_trace(messages["sender"], registry.host_of(messages["sender"])) >= 0
+    receiver_from = registry.position_on_trace(messages["receiver"], messages["source"])
+    receiver_at = registry.position_on_trace(messages["receiver"], messages["destination"], last=True)
     reject_response = (messages["kind"] == Kind.RESPONSE) & (messages["code"] > 0)
     receiver_moved = (receiver_from >= 0) & (receiver_at >= 0) & (receiver_from < receiver_at)
     on_path: Mask = (sender_left & sender_host) | (reject_response & receiver_moved)
     return on_path
 
 
-def _over_capacity(requests: Frame, input_queues: QueueMap, capacity: int) -> Mask:
+def _over_capacity(requests: Frame, input_queues: Queues, capacity: int) -> Mask:
     """Return which requests find their input queue already holding ``capacity`` requests."""
     if len(requests) == 0:
         return np.zeros(0, dtype=bool)
     groups = groups_of(requests["receiver"], requests["sender"])
-    held = input_queues.elements
-    held_requests = held.select(["kind", "receiver", "sender"]).filter(held["kind"] == Kind.REQUEST)
-    own, asked = pair_codes(
-        (held_requests["receiver"], held_requests["sender"]),
-        (requests["receiver"][groups.starts], requests["sender"][groups.starts]),
-    )
+    held = input_queues.elements.select([*input_queues.keys, "kind"])
+    held = held.filter(held["kind"] == Kind.REQUEST)
+    own, asked = codes(input_queues.keys, held, requests.select(input_queues.keys).take(groups.starts))
     queues, counts = np.unique(own, return_counts=True)
-    places = positions_in(queues, asked)
-    occupied = np.where(places >= 0, counts[places] if len(counts) else 0, 0).astype(np.int64)
+    rows = positions_in(queues, asked)
+    occupied = np.where(rows >= 0, counts[rows] if len(counts) else 0, 0).astype(np.int64)
     full: Mask = groups.ranks() + groups.spread(occupied) >= capacity
     return full

@@ -64,7 +64,7 @@ def header_document(store: ZoneStore, trusted_height: int | None = None) -> Docu
     signed = store.signed
     base = store.height - 1 if trusted_height is None else trusted_height
     if signed is None:
-        raise InvalidInput(f"height: {store.height}: its header is signed by nobody; from height 1 on headers are")
+        raise InvalidInput(f"height: {store.height}: its header is not signed; headers are from height 1 on")
     if not 0 <= base < store.height:
         raise InvalidInput(f"trusted height: {base}: allowed are 0 to {store.height - 1}")
     before = store.header_at(base)

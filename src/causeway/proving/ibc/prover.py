@@ -22,16 +22,16 @@ SHOWN = 8
 class IbcProver:
     """Takes proofs out of lakes of zones."""
 
-    about = """Prove what a zone under ibc has committed to: packets, receipts, where queues begin and end.
+    about = """Prove what a zone under ibc has committed to: packets, receipts, the heads and tails of queues.
 
     causeway verify accepts the proofs. Those of one entry are ICS-23 proofs of Tendermint's kind, which other verifiers
-    of ICS-23 accept, too.
+    of ICS-23 accept as well.
 
     [bold]Example[/bold]: causeway prove my-lake --chain A --remote B --queue send --index 17 --out proof.json
     """
     options = (
         CommandOption("chain", "The zone whose store is proved.", required=True),
-        CommandOption("remote", "The zone that its queue is for.", required=True),
+        CommandOption("remote", "The zone at the other end of the connection.", required=True),
         CommandOption(
             "queue",
             "Packets for the remote zone, or receipts of packets from it.",
@@ -39,14 +39,14 @@ class IbcProver:
             words=("send", "receipt"),
         ),
         CommandOption("index", "Prove the entry with this index.", int, metavar="N"),
-        CommandOption("absent", "With --index: prove that there is none.", bool),
-        CommandOption("indices", "Prove entries M to N-1 together, by one proof.", metavar="M:N"),
-        CommandOption("head", "Prove where the queue begins.", bool),
-        CommandOption("tail", "Prove where the queue ends.", bool),
+        CommandOption("absent", "With --index: prove that there is no such entry.", bool),
+        CommandOption("indices", "Prove entries M to N-1 with one proof.", metavar="M:N"),
+        CommandOption("head", "Prove the queue's head.", bool),
+        CommandOption("tail", "Prove the queue's tail.", bool),
     )
     files = (
-        FileOption("trust_out", "Write the header that has the root here: what to trust.", verified_by="--trust"),
-        FileOption("header_out", "Write the signed header here, for a client of the height before."),
+        FileOption("trust_out", "Write the header with the root to this file: what to trust.", verified_by="--trust"),
+        FileOption("header_out", "Write the signed header to this file, for a client at the height before."),
     )
 
     def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> Proved:
@@ -80,19 +80,19 @@ def _what(given: Mapping[str, Any]) -> Wanted:
     if index is not None:
         asked.append(("absent" if absent else "index", index))
     elif absent:
-        raise InvalidInput("--absent: name the index that nothing is stored under: --index N")
+        raise InvalidInput("--absent: say which index, with --index N")
     if indices is not None:
         asked.append(("indices", _bounds(indices)))
     asked += [(name, None) for name in ("head", "tail") if given[name]]
     if len(asked) != 1:
-        raise InvalidInput("what to prove: name one of --index N, --indices M:N, --head, --tail")
+        raise InvalidInput("what to prove: give one of --index N, --indices M:N, --head, --tail")
     return asked[0]
 
 
 def _bounds(text: str) -> tuple[int, int]:
     first, colon, end = text.partition(":")
     if not (colon and first.isascii() and first.isdigit() and end.isascii() and end.isdigit() and len(text) <= 40):
-        raise InvalidInput(f"--indices: {readable(text[:40])}: write M:N, two whole numbers; M is proved, N no more")
+        raise InvalidInput(f"--indices: {readable(text[:40])}: write M:N, two whole numbers (M is included, N is not)")
     if int(first) >= int(end):
         raise InvalidInput(f"--indices: {readable(text)}: M must be below N")
     return int(first), int(end)
@@ -122,7 +122,7 @@ def _proved(store: ZoneStore, remote: str, purpose: Purpose, what: Wanted) -> tu
     named = f"{_name(remote, purpose)}/{kind if part != Part.INDEX else which}"
     there = store.locate_one(key)[1]
     if there == (kind == "absent"):
-        state = "is there; leave --absent out" if there else "is not there (--absent proves that)"
+        state = "exists; remove --absent" if there else "does not exist (--absent proves that)"
         raise InvalidInput(f"--index: {which}: {state}; at height {store.height} {described(own)}")
     if kind == "absent":
         document = absence_document(store, key)
@@ -144,7 +144,7 @@ def _about(store: ZoneStore, document: Document, form: str) -> list[str]:
     """Return what stands behind a proof: how long it is, and who signed the root."""
     signed = store.signed
     who = (
-        "nobody signs height 0"
+        "height 0 is not signed"
         if signed is None
         else f"in the header of height {store.height}, signed by {len(signed.validators)} validators"
     )
@@ -173,7 +173,7 @@ def _content(store: ZoneStore, purpose: Purpose, value: bytes, label: str) -> li
         try:
             text += f": {_call(store, packet.data)}"
         except IbcError:
-            text += " that are no call between programs"
+            text += ", which are not a call between programs"
     else:
         receipt = decode_receipt(value)
         known = {code.value: code.name.lower().replace("_", " ") for code in Code}

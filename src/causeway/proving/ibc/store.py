@@ -24,7 +24,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame, empty_frame
 from causeway.model.order import U64
 from causeway.network.document import shown
 from causeway.network.opened import OpenedLake
@@ -40,17 +39,9 @@ from causeway.proofs.ics23.store_proofs import ProvableStore
 from causeway.proofs.limits import MAX_PROOF_BYTES
 from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.proofs.wire.ics23_pb2 import CommitmentProof
-from causeway.protocols.contract import ACCOUNTS_SCHEMA, PROGRAM_TABLE
 from causeway.protocols.ibc.entries import values_of
 from causeway.protocols.ibc.keys import HEAD_KEY, INDEX_BYTES, MAX_INDEX, TAIL_KEY, Purpose, queue_name
-from causeway.protocols.ibc.state import (
-    PROOFS_SCHEMA,
-    RECEIPT,
-    RUNS_SCHEMA,
-    SEND,
-    STATE_TABLES,
-    State,
-)
+from causeway.protocols.ibc.state import RECEIPT, SEND, State, state_of_frames
 from causeway.protocols.ibc.store import application_entries, commit
 from causeway.protocols.ibc.values import encode_position
 from causeway.protocols.ibc.zones import Zones
@@ -68,7 +59,7 @@ PIECE = 1 << 12
 LISTED = 8
 """Names that an error lists."""
 
-NOT_COMMITTED = {"runs": RUNS_SCHEMA, "proofs": PROOFS_SCHEMA}
+NOT_COMMITTED = ("runs", "proofs")
 """State tables of which a store holds nothing."""
 
 
@@ -116,9 +107,9 @@ class ZoneStore(ProvableStore):
         self._first, self._counts = committed.first_entry, committed.counts
         self._indices: U64 = committed.entries["index"]
         self._names = [
-            queue_name(opened.names[remote], PURPOSES[substream])
-            for remote, substream in zip(
-                committed.lanes["remote"].tolist(), committed.lanes["substream"].tolist(), strict=True
+            queue_name(opened.names[destination], PURPOSES[substream])
+            for destination, substream in zip(
+                committed.lanes["destination"].tolist(), committed.lanes["substream"].tolist(), strict=True
             )
         ]
         self._pushed = PushedEntries(opened, position, manifest)
@@ -158,7 +149,7 @@ class ZoneStore(ProvableStore):
     def _queue(self, lane: int) -> Queue:
         rows = self._lanes
         return Queue(
-            self.opened.names[int(rows["remote"][lane])],
+            self.opened.names[int(rows["destination"][lane])],
             PURPOSES[int(rows["substream"][lane])],
             int(rows["begin"][lane]),
             int(rows["next_index"][lane]),
@@ -166,7 +157,7 @@ class ZoneStore(ProvableStore):
         )
 
     def _lane(self, remote: str, purpose: Purpose) -> int:
-        known = [self.opened.names[place] for place in self._lanes["remote"][::2].tolist()]
+        known = [self.opened.names[place] for place in self._lanes["destination"][::2].tolist()]
         if remote not in known:
             raise InvalidInput(
                 f"remote: {shown(remote)}: {self.chain} keeps no queue for it; it does for {_listed(known)}"
@@ -276,7 +267,7 @@ class ZoneStore(ProvableStore):
         """Return the entries at ``positions``, in that order.
 
         Raises:
-            LakeError: the lake's transfers are not what the zone has committed to.
+            LakeError: the lake's outbound entries are not what the zone has committed to.
         """
         positions = np.asarray(positions, dtype=np.int64)
         lanes = np.searchsorted(self._heads, positions, side="right") - 1
@@ -316,8 +307,8 @@ class ZoneStore(ProvableStore):
         if inside.any():
             index = self._indices[self._first[lane] + rank[inside]]
             wanted, row_of = np.unique(index, return_inverse=True)
-            remote, substream = int(self._lanes["remote"][lane]), int(self._lanes["substream"][lane])
-            messages = self._pushed.rows(remote, substream, wanted).take(row_of)
+            destination, substream = (int(self._lanes[name][lane]) for name in ("destination", "substream"))
+            messages = self._pushed.rows(destination, substream, wanted).take(row_of)
             values = values_of(messages, substream, zones_of(self.opened), self.opened.tick_ns)
             numbers = index.astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES)
             parts.append((rows[inside], joined(name, binary_rows(numbers)), values))
@@ -364,21 +355,9 @@ def _listed(names: list[str]) -> str:
 def _state(opened: OpenedLake, position: int, manifest: Manifest) -> State:
     """Return what a zone has committed to of its state at a height."""
     host_of = zones_of(opened).host_of
-    own: dict[str, Frame] = {
-        name: empty_frame(table.schema)
-        if name in NOT_COMMITTED
-        else opened.state_rows(manifest, name, position, table.schema, host_of)
-        for name, table in STATE_TABLES.items()
-    }
-    programs = {
-        # Of a program's table only the first column is known here; a file has its own columns.
-        name.removeprefix(PROGRAM_TABLE): opened.state_rows(
-            manifest, name, position, pa.schema([ACCOUNTS_SCHEMA.field("program")]), host_of
-        )
-        for name in opened.state_names()
-        if name.startswith(PROGRAM_TABLE)
-    }
-    return State(**own, programs=programs)
+    names = [name for name in opened.tables.state if name not in NOT_COMMITTED]
+    # What the lake says of its tables stands for the programs' classes: no schemas of theirs are needed.
+    return state_of_frames({name: opened.state_rows(manifest, name, position, host_of) for name in names}, {})
 
 
 __all__ = ["Queue", "ZoneStore", "described", "store_at"]

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from causeway.network.carriers import CarrierSummary
 from causeway.pipeline.lake import Lake, Manifest
-from causeway.protocols.ibc.external import OUTSIDER
-from causeway.protocols.ibc.fees import COUNTS
+from causeway.protocols.ibc.fees import COUNTS, OUTSIDER
 from causeway.protocols.ibc.options import IbcOptions
+from causeway.protocols.messages import LANE
 
 LISTED = 10
 """So many queues that wait are listed in JSON."""
@@ -67,15 +67,15 @@ def backlogs(lake: Lake, manifest: Manifest) -> list[Backlog]:
     processed. So it shows what waits, whoever relays.
     """
     chains = [chain["name"] for chain in lake.about()["chains"]]
-    queues = {(row["chain"], row["remote"], row["substream"]): row for row in _rows(lake, manifest, "queues")}
-    pushed: dict[tuple[int, int, int], list[Mapping[str, int]]] = defaultdict(list)
+    queues = {tuple(row[name] for name in LANE): row for row in _rows(lake, manifest, "queues")}
+    pushed: dict[tuple[int, ...], list[Mapping[str, int]]] = defaultdict(list)
     for run in _rows(lake, manifest, "runs"):
-        pushed[run["chain"], run["remote"], run["substream"]].append(run)
+        pushed[tuple(run[name] for name in LANE)].append(run)
     found = []
     for lane, row in queues.items():
-        chain, remote, substream = lane
-        other = queues.get((remote, chain, 1 - substream))
-        if chain == remote or other is None:
+        source, destination, substream = lane
+        other = queues.get((destination, source, 1 - substream))
+        if source == destination or other is None:
             continue
         # What timed out or was cleaned is gone, whether the other side has seen it or not.
         seen = max(row["begin"], other["begin"] if substream == 0 else other["next_index"])
@@ -83,13 +83,13 @@ def backlogs(lake: Lake, manifest: Manifest) -> list[Backlog]:
             heights = [run["height"] for run in pushed[lane] if run["first"] <= seen < run["first"] + run["count"]]
             age = manifest.height - min(heights, default=manifest.height)
             queue = "send" if substream else "receipt"
-            found.append(Backlog(chains[chain], chains[remote], queue, row["ready"] - seen, seen, age))
+            found.append(Backlog(chains[source], chains[destination], queue, row["ready"] - seen, seen, age))
     return sorted(found, key=lambda item: (-item.age, item.chain, item.remote, item.queue))
 
 
 def relayed(relayer: Mapping[str, Any]) -> str:
     """Return what a relayer did and what it cost, in one line."""
-    wasted = f", {relayer['wasted']:,} of it wasted" if relayer["wasted"] else ""
+    wasted = f", {relayer['wasted']:,} of them wasted" if relayer["wasted"] else ""
     others = [f"{relayer[name]:,} {name}" for name in ("redundant", "refused") if relayer[name]]
     more = f" ({', '.join(others)})" if others else ""
     return (
@@ -104,7 +104,7 @@ def waiting(backlogs: Sequence[Backlog]) -> str:
     entries, queues = sum(backlog.waiting for backlog in backlogs), len(backlogs)
     return (
         f"{entries:,} {'entry' if entries == 1 else 'entries'} of {queues:,} {'queue' if queues == 1 else 'queues'} "
-        f"{'waits' if entries == 1 else 'wait'} to be relayed; the oldest is {first.oldest} of {first.chain}'s "
+        f"{'is' if entries == 1 else 'are'} waiting to be relayed; the oldest is {first.oldest} of {first.chain}'s "
         f"{first.queue} queue for {first.remote}, for {first.age:,} heights."
     )
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from prometheus_client.core import Metric
 from starlette.routing import BaseRoute
 
-from causeway.model.errors import InvalidInput
 from causeway.network.opened import OpenedLake
-from causeway.protocols.ibc.external import RELAY_PORT
+from causeway.protocols.ibc.kernel import IbcKernel
 from causeway.service.ibc.metrics import metrics_of
 from causeway.service.ibc.routes import Routes
 from causeway.service.ibc.transactions import MAX_TRANSACTION_BYTES, RelayTransaction
@@ -22,8 +20,8 @@ class IbcEndpoint:
 
     max_transaction_bytes = MAX_TRANSACTION_BYTES
 
-    def __init__(self, opened: OpenedLake) -> None:
-        self.views = Views(opened)
+    def __init__(self, opened: OpenedLake, kernel: IbcKernel) -> None:
+        self.views, self._kernel = Views(opened), kernel
 
     def submission(self, chain: str, user: int, transaction: bytes) -> RelayTransaction:
         """Return a relayer's transaction (protobuf ``causeway.ibc.Transaction``).
@@ -33,10 +31,9 @@ class IbcEndpoint:
         """
         return RelayTransaction.read(self.views, chain, user, transaction)
 
-    def check_message(self, row: Mapping[str, Any]) -> None:
-        """Refuse what is for the port of relayers: it takes transactions, and no messages."""
-        if row["receiver"] == RELAY_PORT:
-            raise InvalidInput(f"to: {RELAY_PORT} takes transactions of relayers; submit them as such")
+    def next_planned(self, tick: int) -> int | None:
+        """Return the first tick at or after ``tick`` at which a fault acts of itself, None when none is left."""
+        return self._kernel.next_planned(tick)
 
     def routes(self) -> list[BaseRoute]:
         """Return headers, queues, proofs, accounts of relayers."""

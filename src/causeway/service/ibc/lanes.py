@@ -93,13 +93,13 @@ class Rules:
 
     Attributes:
         ordered: whether packets are received in their order only.
-        inclusive: whether a packet has expired already at its limit.
+        expiry: whether a packet has expired already at its limit (``protocols.ibc.expiry.is_expired``).
         timeouts, cleanup: whether packets can expire, and receipts be cleaned up.
         unbonding_ns: how long a header is trusted.
     """
 
     ordered: bool = True
-    inclusive: bool = False
+    expiry: str = "strict"
     timeouts: bool = False
     cleanup: bool = False
     unbonding_ns: int = 21 * 86_400 * 10**9
@@ -154,7 +154,7 @@ def rules_of(options: Mapping[str, Any]) -> Rules:
     """
     return Rules(
         ordered=options["order"] == "ordered",
-        inclusive=options["expiry"] == "inclusive",
+        expiry=str(options["expiry"]),
         timeouts=options["timeouts"] == "on",
         cleanup=options["cleanup"] == "on",
         unbonding_ns=int(options["unbonding_ns"]),

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
+from causeway.proofs.tendermint.trust import is_over
+from causeway.protocols.ibc.upkeep import REFRESH
 from causeway.service.ibc.lanes import LaneView, Pushed, Rules
 
 HUNDRED_BLOCKS = 100
@@ -26,7 +28,6 @@ class RelaySettings:
         max_calls, max_bytes: of one transaction.
         chunk: proofs that are asked for at a time.
         cleanup_after: it cleans up once so many receipts can go; what waits for a cleanup does not wait for this.
-        refresh: the part of the unbonding period after which a client gets a new header of itself.
     """
 
     min_batch: int = 1
@@ -37,7 +38,6 @@ class RelaySettings:
     max_bytes: int = 2 << 20
     chunk: int = 50
     cleanup_after: int = HUNDRED_BLOCKS
-    refresh: float = 1 / 3
 
     @property
     def limit(self) -> int | None:
@@ -96,7 +96,7 @@ def work_between(source: LaneView, target: LaneView, rules: Rules, settings: Rel
         cleanup=cleanup,
         time_outs=time_outs,
         pushed=(*packets.values(), *receipts.values()),
-        refresh=_refresh_due(source, target, rules, settings),
+        refresh=_refresh_due(source, target, rules),
         patient=patient and backlog > 0,
     )
 
@@ -172,8 +172,9 @@ def proving_height(source: LaneView, target: LaneView, work: Work, expired: bool
     return source.height, True
 
 
-def _refresh_due(source: LaneView, target: LaneView, rules: Rules, settings: RelaySettings) -> bool:
+def _refresh_due(source: LaneView, target: LaneView, rules: Rules) -> bool:
     """Return whether the target's client must have a new header, so that it does not expire (X-4)."""
     latest = target.trusted[-1]
-    age = max(target.time, source.time) - latest.time
-    return source.height > latest.height and age >= rules.unbonding_ns * settings.refresh
+    return source.height > latest.height and is_over(
+        latest.time, rules.unbonding_ns // REFRESH, max(target.time, source.time)
+    )

@@ -19,17 +19,17 @@ class IbcRelay:
 
     about = """Carry packets and receipts between two served lakes, with proofs.
 
-    All it knows it reads from the two chains, so it may be killed and started again at any time, and run beside others.
+    It keeps no state of its own: it can be killed and restarted at any time, and several can run side by side.
 
     [bold]Example[/bold]: causeway relay http://127.0.0.1:8421 http://127.0.0.1:8422 --once
     """
     options = (
-        CommandOption("min_batch", "Wait for that many packets and receipts ...", int, 1, least=1),
-        CommandOption("max_wait", "... but not longer than so many blocks.", int, 0, least=0),
-        CommandOption("max_packets", "Bring at most so many in one pass; 0: all.", int, 0, least=0),
-        CommandOption("proofs_per_header", "At most so many proofs for one header; 0: any number.", int, 0, least=0),
-        CommandOption("max_calls", "Calls in one transaction.", int, 30, least=2, most=200),
-        CommandOption("cleanup_after", "Clean up once so many receipts can go.", int, 100, least=1),
+        CommandOption("min_batch", "Wait until so many packets and receipts are there ...", int, 1, least=1),
+        CommandOption("max_wait", "... but at most so many blocks.", int, 0, least=0),
+        CommandOption("max_packets", "Most packets to carry in one pass; 0: all.", int, 0, least=0),
+        CommandOption("proofs_per_header", "Most proofs per header update; 0: no limit.", int, 0, least=0),
+        CommandOption("max_calls", "Most calls in one transaction.", int, 30, least=2, most=200),
+        CommandOption("cleanup_after", "Clean up once so many receipts can be removed.", int, 100, least=1),
     )
     columns = (
         "direction",

@@ -24,6 +24,7 @@ from causeway.proofs.tendermint.trust import TrustOptions
 from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.errors import IbcError
+from causeway.protocols.ibc.expiry import is_expired
 from causeway.protocols.ibc.keys import Key, Part, Purpose, index_key
 from causeway.protocols.ibc.values import decode_packet
 from causeway.service.ibc.lanes import LaneView, Rules
@@ -202,8 +203,7 @@ def _expired(
             packet = decode_packet(value)
         except IbcError:
             break
-        more = 0 if rules.inclusive else 1
-        if source.height < packet.max_height + more and source.time < packet.max_time + more:
+        if not is_expired(packet.max_height, packet.max_time, source.height, source.time, rules.expiry):
             break
         found.append(index)
     return tuple(found)

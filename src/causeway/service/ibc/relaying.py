@@ -12,6 +12,7 @@ from typing import Any
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
+from causeway.proofs.tendermint.trust import time_left
 from causeway.service.faults import Faults, FaultSettings
 from causeway.service.http_client import ServiceError
 from causeway.service.ibc.client import LakeClient
@@ -263,7 +264,8 @@ class Relaying:
         pushed = work.oldest[2] if work.oldest else None
         progress.oldest_age = 0 if pushed is None else passed.source.height - pushed
         latest = passed.target.trusted[-1].time
-        progress.expires_in = (latest + self._rules[direction.other].unbonding_ns - passed.target.time) / 1e9
+        period = self._rules[direction.other].unbonding_ns
+        progress.expires_in = time_left(latest, period, passed.target.time) / 1e9
         if passed.transactions and committed is not None:
             progress.moved_at = committed
             client = self._clients[direction.other]

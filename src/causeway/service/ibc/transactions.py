@@ -22,7 +22,7 @@ from causeway.proofs.tendermint.commit import (
 from causeway.proofs.tendermint.update import decode_header_update
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.client import validators
-from causeway.protocols.ibc.external import OUTSIDER, RELAY_PORT
+from causeway.protocols.ibc.fees import OUTSIDER
 from causeway.service.ibc.redundancy import nothing_left
 from causeway.service.ibc.views import Views
 from causeway.service.mempool import Message
@@ -70,7 +70,7 @@ class RelayTransaction:
     def message(self, chain: int) -> Message:
         """Return the transaction as what waits for a block of the chain with a number."""
         calls = len(self.content.calls)
-        return Message(chain, RELAY_PORT, self.user, "", self.encoded, calls, self._first_tick())
+        return Message(chain, self.user, self.encoded, calls=calls, not_before=self._first_tick())
 
     def _first_tick(self) -> int:
         """Return the first tick in whose block the headers in the transaction are none of the future."""

@@ -19,12 +19,12 @@ from causeway.model.ledger import Event, Kind
 from causeway.model.order import groups_of
 from causeway.network.opened import OpenedLake
 from causeway.pipeline.lake import Manifest
+from causeway.proofs.tendermint.trust import time_left
 from causeway.proofs.tendermint.update import decode_header_update
 from causeway.proofs.wire.ics23_pb2 import CommitmentProof
-from causeway.protocols.ibc.external import OUTSIDER
-from causeway.protocols.ibc.fees import COUNTS
+from causeway.protocols.ibc.fees import COUNTS, OUTSIDER
 from causeway.protocols.ibc.keys import MAX_INDEX, Purpose, index_key
-from causeway.protocols.ibc.state import RECEIPT, SEND, STATE_TABLES
+from causeway.protocols.ibc.state import RECEIPT, SEND
 from causeway.proving.ibc.store import ZoneStore, store_at
 from causeway.proving.ibc.zones import zones_of
 from causeway.service.lake_views import LakeViews
@@ -40,6 +40,9 @@ MOST_RANGES = 1_000
 
 SHOWN_TRUST = 16
 """Trusted headers that are told of one client; the newest ones."""
+
+FAR_END = {"connections": "counterparty", "trust": "counterparty", "slots": "source"}
+"""The column with the remote zone, of tables in which it is not the ``destination`` that a queue is for."""
 
 CLIENT_STATES = ("active", "frozen", "disconnecting")
 
@@ -67,7 +70,7 @@ class Views(LakeViews):
                 "timeouts": options.timeouts,
                 "expiry": options.expiry,
                 "cleanup": options.cleanup,
-                "unbonding_ns": round(options.unbonding_seconds * 1e9),
+                "unbonding_ns": options.unbonding_ns,
                 "header_fee": options.relay.header_fee,
                 "proof_fee": options.relay.proof_fee,
             },
@@ -158,11 +161,11 @@ class Views(LakeViews):
             }
             for row in range(len(rows))
         ]
-        period = round(self.options.unbonding_seconds * 1e9)
+        left = time_left(trusted[-1]["time"], self.options.unbonding_ns, self.time(height))
         return {
             "state": CLIENT_STATES[int(connection["frozen"][0])],
             "latest": trusted[-1]["height"],
-            "expires_in": max(trusted[-1]["time"] + period - self.time(height), 0),
+            "expires_in": max(left, 0),
             "trusted": trusted,
         }
 
@@ -248,12 +251,12 @@ class Views(LakeViews):
 
     def _of_lane(self, table: str, chain: str, remote: str, height: int, substream: int | None = None) -> Frame:
         rows = self._table(chain, height, table)
-        mask = rows["remote"] == self.opened.position(remote)
+        mask = rows[FAR_END.get(table, "destination")] == self.opened.position(remote)
         return rows.filter(mask if substream is None else mask & (rows["substream"] == substream))
 
     def _read_table(self, chain: str, height: int, table: str) -> Frame:
         manifest: Manifest = self.manifest(height)
-        return self.opened.state_rows(manifest, table, self.opened.position(chain), STATE_TABLES[table].schema)
+        return self.opened.state_rows(manifest, table, self.opened.position(chain), zones_of(self.opened).host_of)
 
     def _read_store(self, chain: str, height: int) -> ZoneStore:
         return store_at(self.opened, chain, height)

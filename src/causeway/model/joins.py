@@ -1,0 +1,63 @@
+"""Joins of frames by key columns: what a row of one frame is in another, and ranges spread out into rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.model.frame import Frame
+from causeway.model.order import U64, WORD_BITS, Rows, bits_of, positions_in
+
+
+def codes(keys: Sequence[str], *frames: Frame) -> list[U64]:
+    """Return one 64-bit code a row for each frame: codes are equal where all ``keys`` are, and order like them.
+
+    The first key is the most significant. Keys are columns of unsigned numbers; codes may be compared over the frames
+    of one call only.
+    """
+    columns = [[frame[key] for frame in frames] for key in keys]
+    joined = [column.astype(np.uint64) for column in columns[0]]
+    width = max((bits_of(column) for column in joined), default=0)
+    for following in columns[1:]:
+        more = max(bits_of(column) for column in following)
+        if more == 0:
+            continue
+        if width + more > WORD_BITS:
+            joined, width = _ranked(joined)
+        if width + more > WORD_BITS:
+            following, more = _ranked(following)
+        shift = np.uint64(more)
+        joined = [(code << shift) | column.astype(np.uint64) for code, column in zip(joined, following, strict=True)]
+        width += more
+    return joined
+
+
+def _ranked(columns: Sequence[npt.NDArray[Any]]) -> tuple[list[U64], int]:
+    """Return the columns with each value replaced by its rank among all of them, and the bits that ranks take."""
+    values = np.unique(np.concatenate(columns))
+    ranks = [np.searchsorted(values, column).astype(np.uint64) for column in columns]
+    return ranks, max(len(values) - 1, 0).bit_length()
+
+
+def lookup(table: Frame, asked: Frame, keys: Sequence[str], *, ordered: bool = True) -> Rows:
+    """Return, for each row of ``asked``, the row of ``table`` with the same ``keys``, -1 where there is none.
+
+    No two rows of ``table`` agree in all keys. ``ordered``: they ascend by them.
+    """
+    own, wanted = codes(keys, table, asked)
+    if ordered:
+        return positions_in(own, wanted)
+    order = np.argsort(own, kind="stable")
+    found = positions_in(own[order], wanted)
+    return np.where(found >= 0, order[found], -1) if len(order) else found
+
+
+def over(begin: npt.NDArray[Any], end: npt.NDArray[Any]) -> tuple[Rows, npt.NDArray[Any]]:
+    """Return every number of every range ``begin`` to ``end`` - 1, in order: the row of its range, and the number."""
+    counts = np.maximum(end.astype(np.int64) - begin.astype(np.int64), 0)
+    rows = np.repeat(np.arange(len(begin), dtype=np.int64), counts)
+    offset = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
+    return rows, begin[rows] + offset.astype(begin.dtype)

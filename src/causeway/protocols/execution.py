@@ -1,0 +1,86 @@
+"""What a protocol asks of the programs on its chains, and what it keeps of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.frame import Frame
+from causeway.model.order import U64
+from causeway.protocols.contract import StateTable
+
+HANDLER_FAILED = 5
+"""The code with which a program's handler answers that raised."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What running the programs gave.
+
+    ``produced``: messages in the order of production for each program (the protocol's message columns; ``sender`` is
+    the program). ``origins``: the row of the input that each of them was produced for. ``failures``: a frame (``row``
+    of the input, ``text``) of handlers that raised on an input that has no answer. ``accounts`` and ``programs``: the
+    states after.
+    """
+
+    produced: Frame
+    origins: npt.NDArray[np.int64]
+    failures: Frame
+    accounts: Frame
+    programs: Mapping[str, Frame]
+
+
+class ProgramRunner(Protocol):
+    """The programs of a network, as the kernels see them. Picklable; holds no state of any chain."""
+
+    def installed(self, programs: U64) -> npt.NDArray[np.bool_]:
+        """Return which of ``programs`` (numbers) have a class, so that there is something to install."""
+        ...
+
+    def schemas(self) -> Mapping[str, pa.Schema]:
+        """Return the schema of the state table of every program class in use."""
+        ...
+
+    def genesis(self, programs: U64) -> tuple[Frame, Mapping[str, Frame]]:
+        """Return the accounts and the programs' states of ``programs`` (numbers) at genesis."""
+        ...
+
+    def run(self, inputs: Frame, accounts: Frame, states: Mapping[str, Frame]) -> Execution:
+        """Run the handlers over ``inputs``: message columns, one program's inputs in the order it consumes them."""
+        ...
+
+
+ACCOUNTS_SCHEMA = pa.schema(
+    [
+        pa.field("program", pa.uint64(), nullable=False),
+        pa.field("next_callback", pa.uint64(), nullable=False),
+        pa.field("balance_over", pa.uint64(), nullable=False),
+        pa.field("balance_high", pa.uint64(), nullable=False),
+        pa.field("balance_low", pa.uint64(), nullable=False),
+    ]
+)
+"""What execution keeps for every installed program besides its state; a program without a row is not installed. The
+balance is in words of 64 bits; ``balance_over`` is 0 but where refunds came to a full balance."""
+
+ACCOUNTS = StateTable(ACCOUNTS_SCHEMA, "program", ("program",), programs=("program",))
+
+PROGRAM_TABLE = "program_"
+"""The name of the state table of a program class is this and the name of the class."""
+
+
+def program_tables(schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:
+    """Return the state tables of the program classes with these schemas (first column ``program``)."""
+    return {
+        PROGRAM_TABLE + name: StateTable(schema, "program", ("program",), programs=("program",))
+        for name, schema in sorted(schemas.items())
+    }
+
+
+def program_frames(frames: Mapping[str, Frame]) -> dict[str, Frame]:
+    """Return, of a state's tables, those of program classes by the name of the class."""
+    return {name.removeprefix(PROGRAM_TABLE): frame for name, frame in frames.items() if name.startswith(PROGRAM_TABLE)}

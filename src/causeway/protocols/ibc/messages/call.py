@@ -1,0 +1,217 @@
+"""What all calls with a proof have in common: runs, their checks, and the block that they are made in."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from causeway.protocols.ibc.client import Clients
+from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.errors import Refusal
+from causeway.protocols.ibc.expiry import Expired
+from causeway.protocols.ibc.keys import Key, Part, Purpose
+from causeway.protocols.ibc.progress import Pair, Progress, Span
+
+
+@dataclass(frozen=True)
+class Block:
+    """What calls are judged by, as the calls before them in the block left it."""
+
+    context: Context
+    clients: Clients
+    progress: Progress
+    expired: Expired
+
+
+class Run(ABC):
+    """Like calls that are submitted together; a call from outside is a run of one.
+
+    ``chain``: the zone that is called; ``counterparty``: of which chain something is proved, below 0 for one that is
+    unknown. ``key``: what is proved, of a run its first entry; None for what is no key. ``height``: of the header.
+    """
+
+    chain: int
+    counterparty: int
+    key: Key | None
+    height: int
+
+    @property
+    def pair(self) -> Pair:
+        """Return the connection that the run is about."""
+        return self.chain, self.counterparty
+
+    @abstractmethod
+    def entries(self) -> Span:
+        """Return the indices that are submitted."""
+
+    @abstractmethod
+    def count(self) -> int:
+        """Return how many calls they are, where they name no indices."""
+
+    @abstractmethod
+    def proven_until(self, first: int, stop: int, root: bytes) -> int:
+        """Return the end of what is proved under ``root``, of what is submitted from ``first`` to ``stop`` - 1."""
+
+    @abstractmethod
+    def has_packet(self, *, limited: bool) -> bool:
+        """Return whether the value is a packet; ``limited``: whether it may have limits."""
+
+    @abstractmethod
+    def has_receipt(self) -> bool:
+        """Return whether the value is a receipt of this network's programs."""
+
+    @abstractmethod
+    def position(self) -> int | None:
+        """Return the head or tail that the value is, None for what is none."""
+
+
+class Check(NamedTuple):
+    """A step of a call: which parts of a span of a run pass it; what does not is refused for ``refusal``."""
+
+    refusal: Refusal
+    section: str
+    holds: Callable[[Run, Span, Block], list[Span]]
+
+
+class Call(NamedTuple):
+    """A call: the span that a run of it is about, its checks in order, and its effect.
+
+    ``span``: of indices, as of now. ``execute``: moves the queues on by a span that has passed all checks, and returns
+    the span that takes effect.
+    """
+
+    span: Callable[[Run, Block], Span]
+    checks: tuple[Check, ...]
+    execute: Callable[[Run, Span, Block], Span]
+
+
+class Refused(NamedTuple):
+    """A part of a run that has no effect, and why."""
+
+    first: int
+    stop: int
+    why: Refusal
+
+
+def validate(call: Call, run: Run, block: Block) -> tuple[list[Span], list[Refused]]:
+    """Return the spans of a run that pass all checks of its call, and for each of the others the first that it fails.
+
+    Changes nothing.
+    """
+    passing, refused = [call.span(run, block)], list[Refused]()
+    for check in call.checks:
+        kept: list[Span] = []
+        for span in passing:
+            good = check.holds(run, span, block)
+            kept += good
+            if len(good) != 1 or good[0] != span:
+                refused += [Refused(first, stop, check.refusal) for first, stop in _rest(span, good)]
+        passing = kept
+        if not passing:
+            break
+    return passing, refused
+
+
+def _rest(span: Span, parts: list[Span]) -> list[Span]:
+    """Return what of a span is in none of its parts, which are ascending."""
+    ends = [span[0], *(end for part in parts for end in part), span[1]]
+    return [(first, stop) for first, stop in zip(ends[::2], ends[1::2], strict=True) if stop > first]
+
+
+def whole(holds: Callable[[Run, Block], bool]) -> Callable[[Run, Span, Block], list[Span]]:
+    """Return a check of spans that all of a run passes, or nothing."""
+    return lambda run, span, block: [span] if holds(run, block) else []
+
+
+def named(run: Run, block: Block) -> Span:
+    """Return the indices that a run names."""
+    return run.entries()
+
+
+# ---- checks that several calls have
+
+
+def _is_connected(run: Run, block: Block) -> bool:
+    return block.progress.is_connected(run.pair)
+
+
+def _is_open(run: Run, block: Block) -> bool:
+    return not block.clients.frozen(run.chain, run.counterparty)
+
+
+def _has_key(run: Run, block: Block) -> bool:
+    return run.key is not None
+
+
+def _is_ours(run: Run, block: Block) -> bool:
+    return run.key is not None and run.key.remote == block.context.zones.names[run.chain]
+
+
+def _has_header(run: Run, block: Block) -> bool:
+    return block.clients.root(run.chain, run.counterparty, run.height) is not None
+
+
+def _proven(run: Run, span: Span, block: Block) -> list[Span]:
+    root = block.clients.root(run.chain, run.counterparty, run.height)
+    stop = span[0] if root is None else run.proven_until(*span, root)
+    return [(span[0], stop)] if stop > span[0] else []
+
+
+def opening(step: str, purpose: Purpose, otherwise: Refusal) -> tuple[Check, ...]:
+    """Return steps 1 to 3 of every call with a proof: of which section, of which queue, and what to say of others."""
+
+    def is_of_queue(run: Run, block: Block) -> bool:
+        return run.key is not None and run.key.purpose == purpose
+
+    return (
+        Check(Refusal.UnregisteredSender, f"{step}, 1", whole(_is_connected)),
+        Check(Refusal.ConnectionFrozen, "X-3", whole(_is_open)),
+        Check(Refusal.MalformedKey, f"{step}, 2", whole(_has_key)),
+        Check(otherwise, f"{step}, 2", whole(is_of_queue)),
+        Check(Refusal.WrongChain, f"{step}, 3", whole(_is_ours)),
+    )
+
+
+def of_part(step: str, part: Part, otherwise: Refusal) -> Check:
+    """Return the check that a key names an index, a head, or a tail."""
+
+    def is_part(run: Run, block: Block) -> bool:
+        return run.key is not None and run.key.part == part
+
+    return Check(otherwise, step, whole(is_part))
+
+
+def proof(header: str, path: str) -> tuple[Check, ...]:
+    """Return the checks that a header is trusted and that the proof leads to its root; of which steps."""
+    return (
+        Check(Refusal.MissingHeader, header, whole(_has_header)),
+        Check(Refusal.InvalidProof, path, _proven),
+    )
+
+
+def order(step: str, substream: int) -> tuple[Check, ...]:
+    """Return the checks that what is submitted comes next: in a receipt queue (``substream`` RECEIPT), or at the head
+    of a send queue."""
+
+    def is_new(run: Run, span: Span, block: Block) -> list[Span]:
+        if block.context.options.redundant == "error":
+            return [span]
+        done = block.progress.processed(run.pair, substream, span)
+        return _rest(span, done)
+
+    def is_next(run: Run, span: Span, block: Block) -> list[Span]:
+        return block.progress.in_turn(run.pair, substream, span)
+
+    return Check(Refusal.NoOp, "X-10", is_new), Check(Refusal.OutOfOrder, step, is_next)
+
+
+def take(substream: int) -> Callable[[Run, Span, Block], Span]:
+    """Return the effect of entries: the queue moves on behind them."""
+
+    def execute(run: Run, span: Span, block: Block) -> Span:
+        block.progress.take(run.pair, substream, span)
+        return span
+
+    return execute

@@ -1,0 +1,78 @@
+"""``updateHeader``: a header of another chain comes to be trusted (IBC reference 3.1, X-3, X-4).
+
+Accepted is a header that is trusted from now on. ``NoOp``: it was before. ``ConnectionFrozen`` also where it
+contradicts a trusted one, which freezes the connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from causeway.proofs.errors import ProofError
+from causeway.protocols.ibc.client import height_in
+from causeway.protocols.ibc.errors import Refusal
+from causeway.protocols.ibc.messages.call import Block
+
+
+class Offer(NamedTuple):
+    """A header (its bytes) of ``counterparty``, below 0 for an unknown chain, offered to ``chain``."""
+
+    chain: int
+    counterparty: int
+    header: bytes
+
+    @property
+    def height(self) -> int:
+        """Return the header's height, whatever it is worth; 0 of what is none."""
+        try:
+            return height_in(self.header)
+        except ProofError:
+            return 0
+
+
+class Check(NamedTuple):
+    """A step of the call, and the refusal where it does not hold."""
+
+    refusal: Refusal
+    section: str
+    holds: Callable[[Offer, Block], bool]
+
+
+def _is_connected(offer: Offer, block: Block) -> bool:
+    return block.progress.is_connected((offer.chain, offer.counterparty))
+
+
+def _is_open(offer: Offer, block: Block) -> bool:
+    return not block.clients.frozen(offer.chain, offer.counterparty)
+
+
+def _is_header(offer: Offer, block: Block) -> bool:
+    return offer.height > 0
+
+
+CHECKS = (
+    Check(Refusal.UnregisteredSender, "3.1", _is_connected),
+    Check(Refusal.ConnectionFrozen, "3.1, X-3", _is_open),
+    Check(Refusal.InvalidHeader, "2.5", _is_header),
+)
+"""What must hold before the light client is asked whether the header is valid (``valid(T, U)`` of X-4)."""
+
+
+def validate(offer: Offer, block: Block) -> Refusal:
+    """Return the first check that a header fails, ``ACCEPTED`` where it is the light client's turn. Changes nothing."""
+    for check in CHECKS:
+        if not check.holds(offer, block):
+            return check.refusal
+    return Refusal.ACCEPTED
+
+
+def execute(offer: Offer, block: Block) -> Refusal:
+    """Give the header to the light client; return what that did: see above. One that is not valid changes nothing."""
+    return block.clients.update_header(*offer)
+
+
+def update_header(offer: Offer, block: Block) -> Refusal:
+    """Validate and execute the call."""
+    why = validate(offer, block)
+    return execute(offer, block) if why == Refusal.ACCEPTED else why

@@ -1,0 +1,125 @@
+"""How far the queues of a block's zones are, as submissions move them on one after the other (IBC reference 3.3, 3.4).
+
+What says whether an entry was received already, or a packet answered, stands here.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from causeway.model.intervals import Intervals
+from causeway.model.order import U64, groups_of
+from causeway.protocols.ibc.keys import MAX_INDEX
+from causeway.protocols.ibc.state import CONNECTION, RECEIPT, SEND, State
+from causeway.protocols.messages import LANE
+
+Pair = tuple[int, int]
+"""A connection: a zone and its counterparty."""
+
+Span = tuple[int, int]
+"""Indices from the first to before the second."""
+
+
+class Progress:
+    """Heads and tails of queues. ``substream``: RECEIPT for what the zone receives, SEND for its own packets that are
+    answered."""
+
+    def __init__(self, state: State, *, ordered: bool) -> None:
+        self._state = state
+        self._ordered = ordered
+        self._next: dict[tuple[Pair, int], int] = {}
+        self._processed: dict[tuple[Pair, int], Intervals] = {}
+        self._heads: dict[Pair, int] = {}
+        counters = state.queues.counters
+        named = (counters[name].tolist() for name in LANE)
+        self._rows = {queue: row for row, queue in enumerate(zip(*named, strict=True))}
+        self._connected = set(zip(*(state.connections[name].tolist() for name in CONNECTION), strict=True))
+
+    def is_connected(self, pair: Pair) -> bool:
+        """Return whether a connection is registered."""
+        return pair in self._connected
+
+    def expected(self, pair: Pair, substream: int) -> int:
+        """Return the index that comes next: the tail of a receipt queue, the head of a send queue."""
+        found = self._next.get((pair, substream))
+        if found is None:
+            found = self._next[pair, substream] = self._counter(
+                pair, substream, "next_index" if substream == RECEIPT else "begin"
+            )
+        return found
+
+    def head(self, pair: Pair) -> int:
+        """Return the head of a receipt queue by now."""
+        if pair not in self._heads:
+            self._heads[pair] = self._counter(pair, RECEIPT, "begin")
+        return self._heads[pair]
+
+    def processed(self, pair: Pair, substream: int, span: Span) -> list[Span]:
+        """Return the parts of a span that were processed before: received, or answered."""
+        if self._ordered:
+            done = (span[0], min(span[1], self.expected(pair, substream)))
+            return [done] if done[1] > done[0] else []
+        cut = self._done(pair, substream).cut(*span)
+        return [(first, stop) for first, stop, inside in cut if inside]
+
+    def in_turn(self, pair: Pair, substream: int, span: Span) -> list[Span]:
+        """Return the parts of a span that can be processed now: step 5 of 3.3, step 7 of 3.4; unordered: X-6."""
+        # An index past the limit may have been written by a zone that no kernel runs; no receipt could have it.
+        limit = MAX_INDEX if substream == RECEIPT else self._counter(pair, SEND, "next_index")
+        stop = min(span[1], limit)
+        if self._ordered:
+            expected = self.expected(pair, substream)
+            return [(expected, stop)] if span[0] <= expected < stop else []
+        cut = self._done(pair, substream).cut(span[0], stop)
+        return [(first, stop) for first, stop, inside in cut if not inside]
+
+    def take(self, pair: Pair, substream: int, span: Span) -> None:
+        """Note that a span is processed now."""
+        self._next[pair, substream] = span[1]
+        if not self._ordered:
+            self._done(pair, substream).add(*span)
+
+    def clean(self, pair: Pair, head: int) -> None:
+        """Move the head of a receipt queue to ``head``, and its tail with it where that is lower (X-2)."""
+        self._heads[pair] = head
+        if not self._ordered:
+            self._done(pair, RECEIPT).add(0, head)
+        self._next[pair, RECEIPT] = max(self.expected(pair, RECEIPT), head)
+
+    def _counter(self, pair: Pair, substream: int, name: str) -> int:
+        row = self._rows.get((*pair, substream))
+        return 0 if row is None else int(self._state.queues.counters[name][row])
+
+    def _done(self, pair: Pair, substream: int) -> Intervals:
+        """Return the indices of an unordered queue that were processed: received, or answered."""
+        found = self._processed.get((pair, substream))
+        if found is None:
+            head, tail = (self._counter(pair, substream, name) for name in ("begin", "next_index"))
+            held = Intervals.of(self._held(pair, substream))
+            if substream == RECEIPT:
+                held.add(0, head)
+                found = held
+            else:
+                found = held.without(0, tail)
+            self._processed[pair, substream] = found
+        return found
+
+    def _held(self, pair: Pair, substream: int) -> U64:
+        """Return the indices that a queue holds entries or unanswered places of, ascending."""
+        leaves, slots = self._state.leaves, self._state.slots
+        own: U64 = leaves["index"][slice(*self._spans_of_leaves.get((*pair, substream), (0, 0)))]
+        if substream == RECEIPT and len(slots):
+            mine = (slots["destination"] == pair[0]) & (slots["source"] == pair[1])
+            own = np.sort(np.concatenate([own, slots["index"][mine]]))
+        return own
+
+    @cached_property
+    def _spans_of_leaves(self) -> dict[tuple[int, int, int], Span]:
+        """Return from where to where the entries of each queue lie in ``leaves``."""
+        names = [self._state.leaves[name] for name in LANE]
+        groups = groups_of(*names)
+        lanes = zip(*(column[groups.starts].tolist() for column in names), strict=True)
+        spans = zip(groups.starts.tolist(), (groups.starts + groups.counts).tolist(), strict=True)
+        return dict(zip(lanes, spans, strict=True))

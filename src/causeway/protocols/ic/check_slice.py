@@ -1,0 +1,138 @@
+"""``check_slice``: whether a slice that somebody brought is what comes next (IC reference 3.9)."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from causeway.model.frame import Frame, empty_frame
+from causeway.model.joins import lookup
+from causeway.model.ledger import EVENTS_SCHEMA, Event, Kind
+from causeway.model.order import groups_of
+from causeway.protocols.contract import View
+from causeway.protocols.events import event_rows, names_column
+from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.expected_indexes import Expected, expected_indexes
+from causeway.protocols.ic.state import State, opposite
+from causeway.protocols.messages import LANE, blank_messages
+
+
+class SliceError(IntEnum):
+    """Why a slice is refused, in the order of the checks (3.9); 0 = accepted."""
+
+    ACCEPTED = 0
+    LoopbackSlice = 1
+    UnknownSubnet = 2
+    InvalidStream = 3
+    InvalidStreamBounds = 4
+    UnexpectedMessages = 5
+    EmptySlice = 6
+    InvalidSliceBounds = 7
+    SliceAboveMessageLimit = 9
+    TooManySignals = 10
+    UnexpectedSignals = 12
+    PayloadTooLarge = 13
+
+
+def check_slices(
+    state: State, slices: Frame, view: View, context: Context, expected_of: Expected | None = None
+) -> np.ndarray:
+    """Return the ``SliceError`` of each row's slice; a slice whose one substream fails fails whole (3.9).
+
+    ``expected_of``: what is expected, if not what ``state`` expects.
+
+    The slices are in order of (destination, source, substream).
+    """
+    if len(slices) == 0:
+        return np.empty(0, dtype=np.uint8)
+    options, limit = context.options, context.options.limit
+    expected_of = expected_of or expected_indexes(state, (), options.index_base)
+    expected, signal = expected_of.of(slices)
+    begin, end = slices["begin"], slices["end"]
+    first, stop, signals_end = slices["message_begin"], slices["message_end"], slices["signals_end"]
+    empty = stop <= first
+    wrong_start = ~empty & (first != expected)
+    checks: list[tuple[SliceError, Any]] = [
+        (SliceError.LoopbackSlice, slices["source"] == slices["destination"]),
+        (SliceError.UnknownSubnet, slices["source"] >= len(context.registry.subnets)),
+        (SliceError.InvalidStream, ~_header_is_known(slices, view, context)),
+        (SliceError.InvalidStreamBounds, begin > end),
+        (SliceError.UnexpectedMessages, (begin > expected) | (expected > end)),
+    ]
+    if options.empty_slice == "reject":
+        checks.append((SliceError.EmptySlice, _whole_stream(slices, empty & (signals_end == signal), np.minimum)))
+    checks.append((SliceError.InvalidSliceBounds, ~empty & ((first < begin) | (stop > end))))
+    checks.append((SliceError.UnexpectedMessages, wrong_start))
+    if options.limits == "deployed":
+        if limit.slice_messages:
+            too_many = ~empty & (stop - first > np.uint64(limit.slice_messages))
+            checks.append((SliceError.SliceAboveMessageLimit, too_many))
+        checks.append((SliceError.TooManySignals, ~empty & (stop - begin > np.uint64(limit.max_signals))))
+    if options.validate_signals == "on":
+        checks.append((SliceError.UnexpectedSignals, _unexpected_signals(state, slices, signal, view, context)))
+    failed = np.full(len(slices), len(checks), dtype=np.int64)
+    for rank in reversed(range(len(checks))):
+        failed[checks[rank][1]] = rank
+    # The first check that fails in any substream is the slice's error.
+    errors = np.array([*(error for error, _ in checks), SliceError.ACCEPTED], dtype=np.uint8)
+    found: np.ndarray = errors[_whole_stream(slices, failed, np.minimum)]
+    return found
+
+
+def _unexpected_signals(state: State, slices: Frame, signal: np.ndarray, view: View, context: Context) -> np.ndarray:
+    """Return which slices carry signals that cannot be true (check 12; D-12, D-16)."""
+    options, signals_end = context.options, slices["signals_end"]
+    our_end = state.streams.count_of("next_index", opposite(slices))
+    wrong: np.ndarray = (signals_end < signal) | (signals_end > our_end)
+    given = view.tables["rejects"]
+    row = lookup(slices, opposite(given), LANE, ordered=False)
+    given, row = given.filter(row >= 0), row[row >= 0]
+    if len(given) == 0:
+        return wrong
+    index, end = given["index"], signals_end[row]
+    bad = index >= end
+    bad[1:] |= (row[1:] == row[:-1]) & (index[1:] <= index[:-1])
+    if options.limits == "deployed":
+        bad |= end - index > np.uint64(2 * options.limit.max_signals)
+    if not options.rejects_exist:
+        bad[:] = True
+    wrong[row[bad]] = True
+    return wrong
+
+
+def _whole_stream(slices: Frame, values: np.ndarray, reduce: Any) -> np.ndarray:
+    """Return one value a stream for each of its substreams' rows."""
+    streams = groups_of(slices["destination"], slices["source"])
+    return streams.spread(reduce.reduceat(values, streams.starts)) if len(slices) else values
+
+
+def _header_is_known(slices: Frame, view: View, context: Context) -> np.ndarray:
+    """Return whether a slice carries the height before this round, and its source's root at that height."""
+    if len(slices) == 0:
+        return np.zeros(0, dtype=bool)
+    headers = view.headers
+    asked = Frame({"chain": slices["source"], "height": slices["source_height"]})
+    row = lookup(headers, asked, ("chain", "height"))
+    known = (row >= 0) & (slices["source_height"] == np.uint64(context.height - 1))
+    same: np.ndarray = known & (slices["root"] == headers["root"][np.maximum(row, 0)]).all(axis=1)
+    return same
+
+
+def refusals(slices: Frame, errors: np.ndarray) -> Frame:
+    """Return one control event for every refused slice, with its error's name."""
+    streams = groups_of(slices["destination"], slices["source"])
+    refused = streams.starts[errors[streams.starts] > 0] if len(slices) else np.empty(0, dtype=np.int64)
+    if len(refused) == 0:
+        return empty_frame(EVENTS_SCHEMA)
+    rows = slices.take(refused)
+    control = blank_messages(
+        len(rows),
+        kind=int(Kind.CONTROL),
+        **{name: rows[name] for name in LANE},
+        index=rows["message_begin"],
+    )
+    names = [SliceError(value).name if value in set(SliceError) else "" for value in range(max(SliceError) + 1)]
+    reason = names_column(names, errors[refused])
+    return event_rows(control, Event.REJECTED, chain=rows["destination"], on_lane=True, reason=reason)

@@ -1,0 +1,69 @@
+"""XNetEndpoint: what a subnet serves of its streams, ``get_stream`` (IC reference 3.10).
+
+A slice is one row a substream of the stream from ``source`` to ``destination``: the header (``begin``, ``end``,
+``signals_end``), the messages ``message_begin`` to ``message_end`` - 1, and the source's height and state root.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from causeway.model.frame import Frame
+from causeway.model.joins import lookup
+from causeway.model.order import groups_of, stable_order
+from causeway.protocols.contract import View
+from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.expected_indexes import Expected
+from causeway.protocols.messages import LANE
+
+SLICE_COLUMNS = [*LANE, "begin", "end", "signals_end", "message_begin", "message_end"]
+
+
+def get_streams(expected_of: Expected, view: View, context: Context) -> Frame:
+    """Return what ``get_stream`` of all endpoints serves to ``context.chains``.
+
+    One row a substream: from the expected index on, within the limits.
+    """
+    lanes = view.tables["lanes"]
+    lanes = lanes.filter(np.isin(lanes["destination"], context.chains) & (lanes["source"] != lanes["destination"]))
+    height = np.uint64(context.height - 1)
+    certified = lookup(view.headers, Frame({"chain": lanes["source"]}).with_columns(height=height), ("chain", "height"))
+    lanes, certified = lanes.filter(certified >= 0), certified[certified >= 0]
+    begin, end = lanes["begin"], lanes["next_index"]
+    expected, _ = expected_of.of(lanes)
+    stop = np.maximum(end, expected)
+    if context.options.limits == "deployed":
+        # Differences, not sums: an index may be so near 2**64 that a sum would wrap.
+        limit = context.options.limit
+        stop = np.minimum(stop, begin + np.minimum(end - begin, np.uint64(limit.max_signals)))
+        stop = np.maximum(stop, expected)
+        if limit.slice_messages:
+            stop = expected + np.minimum(stop - expected, np.uint64(limit.slice_messages))
+    return lanes.select(LANE).with_columns(
+        begin=begin,
+        end=end,
+        signals_end=lanes["expected"],
+        message_begin=expected,
+        message_end=stop,
+        source_height=height,
+        root=view.headers["root"][certified],
+    )
+
+
+def with_news(expected_of: Expected, slices: Frame) -> Frame:
+    """Return the slices of streams with messages or signals that their destination has not seen.
+
+    They are in order of (destination, source, substream).
+    """
+    if len(slices) == 0:
+        return slices
+    slices = by_stream(slices)
+    _, signal = expected_of.of(slices)
+    news = (slices["message_end"] > slices["message_begin"]) | (slices["signals_end"] != signal)
+    streams = groups_of(slices["destination"], slices["source"])
+    return slices.filter(streams.spread(np.maximum.reduceat(news, streams.starts)))
+
+
+def by_stream(slices: Frame) -> Frame:
+    """Return slices in the order in which a payload has them: by (destination, source, substream)."""
+    return slices.take(stable_order(slices["destination"], slices["source"], slices["substream"]))

@@ -1,0 +1,36 @@
+"""When a network's next round is due, for protocols that cannot tell exactly when what waits will move."""
+
+from __future__ import annotations
+
+from causeway.protocols.contract import Tick
+
+QUIET_TICKS = 1_000
+"""After so many ticks in which nothing moved, nothing is expected to move of itself any more."""
+
+
+def wake(
+    tick: Tick,
+    *,
+    idle: bool,
+    planned: int | None,
+    settled: int,
+    moved: bool = False,
+    patience: int = QUIET_TICKS,
+    pause: int | None = None,
+) -> int | None:
+    """Return the next tick at which something happens of itself, None when nothing does any more.
+
+    ``idle``: nothing waits to move. ``planned``: the next tick at which something is planned (a fault, a move of a
+    program). ``settled``: the tick from which on nothing that is planned can still have an effect. ``moved``: whether
+    anything moved in this round. ``patience``: for how many ticks what waits may rest before it moves, by a time-out at
+    the latest. ``pause``: the most ticks between two rounds as long as anything is still to come.
+    """
+    following = tick.tick + 1
+    if not moved and tick.coming is None and tick.tick - max(tick.moved, settled) >= patience:
+        return None
+    if not idle:
+        return following
+    if pause is None or (planned is None and tick.coming is None):
+        return planned
+    due = max(following, tick.tick + pause)
+    return due if planned is None else min(planned, due)

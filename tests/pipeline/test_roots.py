@@ -1,0 +1,50 @@
+"""The roots of the scenarios under examples/ and of the recorded packets: no change of the code may change them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from causeway.network.network import Network
+from causeway.pipeline.lake import root_of
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+ROOTS = {
+    ("auction", "ic"): (36, "469d710c5fac4580496435eddccee07105605baf003c97e8573275c7caef5a84"),
+    ("auction", "ibc"): (122, "2e442c8a568893a38bd6209f6175a9c076dcab4f9c085bedd95cb44c27163df7"),
+    ("generated", "ic"): (28, "c84064e85c28a1e565ffbfdbf0cd186118c290dd25415544206d59d608429da3"),
+    ("generated", "ibc"): (27, "79dc7659465713a97908fb178eb71cc261c56cfc85302e26a4ded4f6c46e6c02"),
+    ("two_subnets", "ic"): (5, "2a6e297ce02732f775218ea82d56d5e1ca730f812132872baf5f4e996c7c5184"),
+    ("two_subnets", "ibc"): (4, "4a33bafe37033047706003ea3314532992248c42e1f5803cc9e4a66e41a262ad"),
+    ("tokens", "ibc"): (19, "ec859225e8714fbb722d8daf24bb06304a64bfe05ad06f2166761dcc26dbd383"),
+    ("zones", "ibc"): (26, "1f7fadc13e7093ef535ff1fab96e659fe6bdbca4657fa5cb171057ca46f23e86"),
+    ("relay_left", "ibc"): (1, "78c90ffb5484704fd0c122119706b36eecacf4c1a4fadab9ebad09635cbcd48b"),
+    ("relay_right", "ibc"): (1, "87b034de978ceccca5f7368658e4b3e84880438795783521d4f0f8fa14275050"),
+}
+"""The last height and the root there, by scenario and protocol."""
+
+RECORDED = {
+    "ic": (646, "34ec1e17d12f079128d08dbd8242907fe123244791afb1fd485ace57b6656480"),
+    "ibc": (643, "cec1ea875a03809533074088e7ff1a49dbca52ae8bff238a551fc8bf20230e7f"),
+}
+
+
+def last(scenario: str, protocol: str, folder: Path, **options: str) -> tuple[int, str]:
+    chosen = {"network.executor": "in_process", "network.protocol": protocol, **options}
+    with Network.from_scenario(EXAMPLES / f"{scenario}.toml", chosen, lake=str(folder / "lake")) as net:
+        net.run()
+        return net.height, root_of(net.lake, net.manifest)
+
+
+@pytest.mark.parametrize(("scenario", "protocol"), ROOTS, ids=lambda text: str(text))
+def test_the_roots_of_the_examples(scenario: str, protocol: str, tmp_path: Path) -> None:
+    assert last(scenario, protocol, tmp_path) == ROOTS[scenario, protocol]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("protocol", RECORDED)
+def test_the_roots_of_the_recorded_packets(protocol: str, tmp_path: Path, shared_folder: Path) -> None:
+    packets = shared_folder / "data" / "ibc_packets_cosmoshub.parquet"
+    assert last("recorded", protocol, tmp_path, **{"traffic.path": str(packets)}) == RECORDED[protocol]

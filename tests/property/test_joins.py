@@ -1,0 +1,60 @@
+"""Joins of frames by keys, against plain dicts, with keys of all sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from causeway.model.frame import Frame
+from causeway.model.joins import codes, lookup, over
+
+NUMBERS = st.sampled_from([0, 1, 2, 3, 2**16, 2**32 - 1, 2**32, 2**40 + 1, 2**63, 2**64 - 1])
+Row = tuple[int, int, int]
+ROWS = st.lists(st.tuples(NUMBERS, NUMBERS, st.integers(0, 9)), max_size=20)
+KEYS = ("one", "two", "three")
+QUICK = settings(max_examples=150, deadline=None, derandomize=True)
+
+
+def frame(rows: list[Row]) -> Frame:
+    columns = {name: np.array([row[at] for row in rows], dtype=np.uint64) for at, name in enumerate(KEYS)}
+    return Frame({**columns, "three": columns["three"].astype(np.uint32)}, len(rows))
+
+
+@QUICK
+@given(ROWS, ROWS)
+def test_codes_order_and_compare_like_keys(first: list[Row], second: list[Row]) -> None:
+    found = [int(code) for part in codes(KEYS, frame(first), frame(second)) for code in part]
+    rows = [*first, *second]
+    for one in range(len(rows)):
+        for two in range(len(rows)):
+            assert (found[one] < found[two]) == (rows[one] < rows[two])
+            assert (found[one] == found[two]) == (rows[one] == rows[two])
+
+
+@QUICK
+@given(ROWS, ROWS, st.booleans())
+def test_lookup_finds_the_row_with_the_same_keys(table: list[Row], asked: list[Row], ordered: bool) -> None:
+    table = sorted(set(table)) if ordered else list(dict.fromkeys(table))
+    where = {row: position for position, row in enumerate(table)}
+    found = lookup(frame(table), frame(asked), KEYS, ordered=ordered)
+    assert found.tolist() == [where.get(row, -1) for row in asked]
+
+
+def test_codes_leave_their_keys_alone() -> None:
+    rows = frame([(3, 1, 2), (1, 1, 1)])
+    codes(KEYS, rows, rows)
+    codes(KEYS[:1], rows)[0][:] = 9
+    assert (rows["one"].tolist(), rows["three"].tolist()) == ([3, 1], [2, 1])
+
+
+@QUICK
+@given(st.lists(st.tuples(st.sampled_from([0, 1, 5, 2**64 - 20]), st.integers(-3, 6)), max_size=8))
+def test_over_spreads_ranges_out(ranges: list[tuple[int, int]]) -> None:
+    begin = np.array([begin for begin, _ in ranges], dtype=np.uint64)
+    end = np.array([max(begin + count, 0) for begin, count in ranges], dtype=np.uint64)
+    rows, numbers = over(begin, end)
+    expected = [
+        (row, number) for row, (first, count) in enumerate(ranges) for number in range(first, max(first + count, first))
+    ]
+    assert list(zip(rows.tolist(), numbers.tolist(), strict=True)) == expected
