@@ -187,8 +187,10 @@ class Network:
             if record is None:
                 raise InvalidInput("record: this network takes only the traffic of its scenario")
             record.write(tick, ingress=ingress, carried=carried)
-        coming = self._deployed.deployment.traffic.next_tick(tick + 1)
-        self._before = run_tick(self._executor, self.lake, self._before, tick, coming)
+        traffic = self._deployed.deployment.traffic
+        came = ingress is not None or carried is not None or traffic.next_tick(tick) == tick
+        coming = traffic.next_tick(tick + 1)
+        self._before = run_tick(self._executor, self.lake, self._before, tick, coming, came=came)
         compact(self.lake, self._before)
         return self._before
 

@@ -37,6 +37,7 @@ class Written:
     row_groups: Mapping[str, int]
     wake: int | None
     needs: int | None
+    gives_up: int | None
     rows: Mapping[str, int]
 
 
@@ -127,7 +128,7 @@ def _write(
     for other in [key for key in _STATES if key[:2] != (storage.uri, lake.identity) or _STATES[key][0] < stale]:
         del _STATES[other]
     _STATES[(storage.uri, lake.identity, bucket)] = (tick.height, files, result.state)
-    return Written(bucket, files, log, row_groups, result.wake, result.needs, rows)
+    return Written(bucket, files, log, row_groups, result.wake, result.needs, result.gives_up, rows)
 
 
 def _refusals(events: Frame) -> int:

@@ -42,8 +42,8 @@ class Manifest:
 
     ``state``: table -> bucket -> file. ``log``: log table -> bucket -> file of this height. ``row_groups``: file of
     outbound entries -> bucket of their destinations -> its row group. ``wake``: the next tick at which something
-    happens of itself, None when nothing will. ``moved``: the tick of the last height at which anything moved.
-    ``needs``: the lowest height whose outbound entries may still be read.
+    happens of itself, None when nothing will. ``quiet_since``: the first tick from which on nothing has moved, and
+    after which nothing has come from outside. ``needs``: the lowest height whose outbound entries may still be read.
     """
 
     height: int
@@ -52,7 +52,7 @@ class Manifest:
     log: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     row_groups: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     wake: int | None = None
-    moved: int = 0
+    quiet_since: int = 0
     needs: int | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
 

@@ -12,24 +12,31 @@ from causeway.protocols.contract import Tick
 
 def commit_genesis(executor: Executor, lake: Lake) -> Manifest:
     """Write and commit height 0."""
-    manifest = assembled(Tick(FIRST_HEIGHT, 0), executor.genesis(), None)
+    manifest = assembled(Tick(FIRST_HEIGHT, 0), executor.genesis())
     lake.commit(manifest)
     return manifest
 
 
-def run_tick(executor: Executor, lake: Lake, before: Manifest, tick: int, coming: int | None) -> Manifest:
+def run_tick(
+    executor: Executor, lake: Lake, before: Manifest, tick: int, coming: int | None = None, *, came: bool = False
+) -> Manifest:
     """Run one tick of the whole network on top of ``before`` and commit it as the next height.
 
-    ``coming``: the next tick after it that brings something from outside, as far as is known.
+    ``coming``: the next tick after it that brings something from outside, as far as is known. ``came``: whether it
+    brings something itself.
     """
-    now = Tick(before.height + 1, tick, coming, before.moved)
-    manifest = assembled(now, executor.run(now, before), before)
+    quiet_since = max(before.quiet_since, tick) if came else before.quiet_since
+    now = Tick(before.height + 1, tick, coming, quiet_since)
+    manifest = assembled(now, executor.run(now, before))
     lake.commit(manifest)
     return manifest
 
 
-def assembled(tick: Tick, written: Sequence[Written], before: Manifest | None) -> Manifest:
-    """Return the manifest of what all buckets wrote on top of ``before``."""
+def assembled(tick: Tick, written: Sequence[Written]) -> Manifest:
+    """Return the manifest of what all buckets wrote.
+
+    A bucket that gives up does not wake any more: whether anything moved is known here, of all of them.
+    """
     state: dict[str, dict[str, str]] = {}
     log: dict[str, dict[str, str]] = {}
     row_groups: dict[str, dict[str, int]] = {}
@@ -43,7 +50,10 @@ def assembled(tick: Tick, written: Sequence[Written], before: Manifest | None) -
             row_groups[part.log["outbound"]] = dict(part.row_groups)
         for table, count in part.rows.items():
             rows[table] = rows.get(table, 0) + count
-    wakes = [part.wake for part in written if part.wake is not None]
+    quiet = not moved(rows)
+    ends = tick.tick if quiet and tick.coming is None else -1
+    going_on = [part for part in written if part.gives_up is None or part.gives_up > ends]
+    wakes = [part.wake for part in going_on if part.wake is not None]
     needs = [part.needs for part in written if part.needs is not None]
     return Manifest(
         height=tick.height,
@@ -52,7 +62,7 @@ def assembled(tick: Tick, written: Sequence[Written], before: Manifest | None) -
         log=log,
         row_groups=row_groups,
         wake=min(wakes, default=None),
-        moved=tick.tick if before is None or moved(rows) else before.moved,
+        quiet_since=tick.quiet_since if quiet else tick.tick + 1,
         needs=min(needs, default=None),
         rows=rows,
     )

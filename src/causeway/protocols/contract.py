@@ -106,14 +106,14 @@ class Tick:
     """When a round happens, as the driver says.
 
     ``height``: one more than the height before. ``tick``: the scenario's time. ``coming``: the next tick after this one
-    that brings something from outside, None when none is known. ``moved``: the tick of the last height before this one
-    at which anything moved on any chain.
+    that brings something from outside, None when none is known. ``quiet_since``: the first tick from which on nothing
+    has moved on any chain, and after which nothing has come from outside; what comes in this very tick counts.
     """
 
     height: int
     tick: int
     coming: int | None = None
-    moved: int = 0
+    quiet_since: int = 0
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,9 @@ class RoundResult(Generic[State_co]):
     index). ``logs``: rows of the kernel's log tables, those of the ledger (``events``, ``collected``) among them.
     ``headers``: ``HEADERS_SCHEMA``. ``wake``: the next tick at which something happens of itself, None when nothing
     will before something comes from outside. ``needs``: the lowest height whose outbound entries may still be read,
-    None when none may.
+    None when none may. ``gives_up``: the tick from which on a round that moves nothing on any chain, with nothing known
+    to come from outside, is the last, whatever ``wake`` says; None for never. Whether anything moved on the others no
+    call can know, so that it is the driver who ends the run.
     """
 
     state: State_co
@@ -206,6 +208,7 @@ class RoundResult(Generic[State_co]):
     headers: Frame
     wake: int | None = None
     needs: int | None = None
+    gives_up: int | None = None
 
 
 class Kernel(Protocol[State, Content]):

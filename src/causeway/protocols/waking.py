@@ -8,29 +8,25 @@ QUIET_TICKS = 1_000
 """After so many ticks in which nothing moved, nothing is expected to move of itself any more."""
 
 
-def wake(
-    tick: Tick,
-    *,
-    idle: bool,
-    planned: int | None,
-    settled: int,
-    moved: bool = False,
-    patience: int = QUIET_TICKS,
-    pause: int | None = None,
-) -> int | None:
+def wake(tick: Tick, *, idle: bool, planned: int | None, pause: int | None = None) -> int | None:
     """Return the next tick at which something happens of itself, None when nothing does any more.
 
     ``idle``: nothing waits to move. ``planned``: the next tick at which something is planned (a fault, a move of a
-    program). ``settled``: the tick from which on nothing that is planned can still have an effect. ``moved``: whether
-    anything moved in this round. ``patience``: for how many ticks what waits may rest before it moves, by a time-out at
-    the latest. ``pause``: the most ticks between two rounds as long as anything is still to come.
+    program). ``pause``: the most ticks between two rounds as long as anything is still to come.
     """
     following = tick.tick + 1
-    if not moved and tick.coming is None and tick.tick - max(tick.moved, settled) >= patience:
-        return None
     if not idle:
         return following
     if pause is None or (planned is None and tick.coming is None):
         return planned
     due = max(following, tick.tick + pause)
     return due if planned is None else min(planned, due)
+
+
+def gives_up(tick: Tick, *, settled: int, patience: int = QUIET_TICKS) -> int:
+    """Return the tick from which on a round in which nothing moves is the last: what waits will not move any more.
+
+    ``settled``: the tick from which on nothing that is planned can still have an effect. ``patience``: how many rounds
+    in which nothing moves there are before; more than what waits may rest, by a time-out at the latest.
+    """
+    return max(tick.quiet_since, settled) + patience - 1

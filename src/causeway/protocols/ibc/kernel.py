@@ -63,7 +63,7 @@ from causeway.protocols.messages import LANE, blank_messages
 from causeway.protocols.option_values import NANOSECONDS, check_tick
 from causeway.protocols.partition import part, union
 from causeway.protocols.segments import located, oldest
-from causeway.protocols.waking import QUIET_TICKS, wake
+from causeway.protocols.waking import QUIET_TICKS, gives_up, wake
 
 ROUND_TRIP = 3
 """Blocks from what shows that a packet has expired to its time-out, at most."""
@@ -255,19 +255,10 @@ class IbcKernel:
             proofs = concat([proofs, store.prove_positions(lanes, position)])
         proofs = proofs.take(stable_order(*(proofs[name] for name in STATE_TABLES["proofs"].order)))
         after, logs = replace(after, proofs=proofs), log.logs()
-        moved = len(outbound) > 0 or bool((logs["events"]["kind"] != np.uint8(Kind.CONTROL)).any())
-        return RoundResult(after, outbound, logs, headers, self._wake(after, moved, tick), oldest(after.runs))
-
-    def _wake(self, after: State, moved: bool, tick: Tick) -> int | None:
-        return wake(
-            tick,
-            idle=self.idle(after),
-            planned=self.next_planned(tick.tick + 1),
-            settled=self.interference.last_change,
-            moved=moved,
-            patience=QUIET_TICKS + self.patience(),
-            pause=self.longest_pause(),
-        )
+        planned, pause = self.next_planned(tick.tick + 1), self.longest_pause()
+        due = wake(tick, idle=self.idle(after), planned=planned, pause=pause)
+        end = gives_up(tick, settled=self.interference.last_change, patience=QUIET_TICKS + self.patience())
+        return RoundResult(after, outbound, logs, headers, due, oldest(after.runs), end)
 
     def _ends(self, context: Context) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
         """Return the connections that running zones end in this block: their ends of them, and the others."""

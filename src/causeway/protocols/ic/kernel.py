@@ -49,7 +49,7 @@ from causeway.protocols.messages import OUTBOUND_SCHEMA
 from causeway.protocols.option_values import check_tick
 from causeway.protocols.partition import part, union
 from causeway.protocols.segments import oldest
-from causeway.protocols.waking import QUIET_TICKS, wake
+from causeway.protocols.waking import QUIET_TICKS, gives_up, wake
 
 MAX_CHAINS = 2**16
 """A pair of positions fits one word of 32 bits."""
@@ -186,15 +186,10 @@ class IcKernel:
         acting = self.carriers.next_planned(tick)
         return min([*moves[:1], *([] if acting is None else [acting])], default=None)
 
-    def _wake(self, state: State, tick: Tick) -> int | None:
+    def _gives_up(self, tick: Tick) -> int:
         waits = lifetime_ticks(self.options, self.tick_ns) + 1 if self.options.timeouts == "on" else 0
-        return wake(
-            tick,
-            idle=self.idle(state),
-            planned=self.next_planned(tick.tick + 1),
-            settled=max([0, *self._move_ticks, self.carriers.last_change]) + waits,
-            patience=QUIET_TICKS + waits,
-        )
+        settled = max([0, *self._move_ticks, self.carriers.last_change]) + waits
+        return gives_up(tick, settled=settled, patience=QUIET_TICKS + waits)
 
     # ---- a round
 
@@ -236,8 +231,9 @@ class IcKernel:
             outbound,
             _joined(plan.events, [removal.log, *logs]),
             self.headers(state, chains, tick),
-            self._wake(state, tick),
+            wake(tick, idle=self.idle(state), planned=self.next_planned(tick.tick + 1)),
             oldest(state.runs),
+            self._gives_up(tick),
         )
 
     def _with_newcomers(self, state: State, chains: Chains, registry: Registry) -> State:

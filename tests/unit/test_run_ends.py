@@ -1,0 +1,92 @@
+"""When a run ends: not before what waits has had its time, and at the same tick however the chains are cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from causeway.network.network import Network
+from causeway.pipeline import bucket
+from causeway.pipeline.bucket import Written
+from causeway.pipeline.lake import root_of
+from causeway.pipeline.run import assembled
+from causeway.protocols.contract import Tick
+
+SCENARIO = """
+[network]
+protocol = "{protocol}"
+executor = "in_process"
+partitions = {partitions}
+{options}
+[[chains]]
+count = 4
+prefix = "c"
+[[programs]]
+per_chain = 1
+prefix = "p-"
+program = "caller"
+{faults}
+[traffic]
+source = "script"
+"""
+CALL = '[[traffic.send]]\ntick = {}\nto = "{}"\ncall = {{ receiver = "{}", text = "" }}\n'
+
+
+@pytest.fixture(autouse=True)
+def _no_state_kept() -> Iterator[None]:
+    bucket._STATES.clear()
+    yield
+    bucket._STATES.clear()
+
+
+def ended(
+    folder: Path, calls: str, *, protocol: str, partitions: int = 1, options: str = "", faults: str = ""
+) -> Network:
+    """Return the network of a scenario at its end."""
+    folder.mkdir()
+    text = SCENARIO.format(protocol=protocol, partitions=partitions, options=options, faults=faults) + calls
+    (folder / "scenario.toml").write_text(text)
+    net = Network.from_scenario(folder / "scenario.toml", lake=str(folder / "lake"))
+    net.run()
+    return net
+
+
+def ticks_and_roots(net: Network) -> list[tuple[int, str]]:
+    manifests = [net.lake.manifest(height) for height in net.lake.heights()]
+    return [(manifest.tick, root_of(net.lake, manifest)) for manifest in manifests]
+
+
+@pytest.mark.parametrize("protocol", ["ic", "ibc"])
+def test_what_comes_after_a_long_pause_is_answered(tmp_path: Path, protocol: str) -> None:
+    calls = "".join(CALL.format(tick, "p-c0-0", "p-c1-0") for tick in (0, 5000))
+    net = ended(tmp_path / "run", calls, protocol=protocol)
+    state = net.program_state("p-c0-0")
+    assert state["answered"] == 2
+
+
+@pytest.mark.parametrize("protocol", ["ic", "ibc"])
+def test_what_comes_to_a_halted_network_after_a_long_pause_has_its_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    monkeypatch.setattr(f"causeway.protocols.{protocol}.kernel.QUIET_TICKS", 20)
+    calls = CALL.format(3, "p-c0-0", "p-c1-0") + CALL.format(100, "p-c1-0", "p-c0-0")
+    halted = '[[faults]]\nkind = "halt"\nchain = "c1"\nfrom = 2\n'
+    net = ended(tmp_path / "run", calls, protocol=protocol, faults=halted)
+    # The second call is refused in its tick, which moves something; then twenty rounds move nothing.
+    assert net.tick == 120
+    assert net.next_tick() is None
+
+
+def written(bucket: int, wake: int | None, rows: dict[str, int]) -> Written:
+    return Written(bucket, {}, {}, {}, wake, None, 30, rows)
+
+
+def test_a_bucket_that_waits_goes_on_as_long_as_another_moves() -> None:
+    waiting, moving, done = written(0, 41, {}), written(1, None, {"events": 1}), written(1, None, {})
+    assert assembled(Tick(9, 40, None, 11), [waiting, moving]).wake == 41
+    assert assembled(Tick(9, 40, None, 11), [waiting, moving]).quiet_since == 41
+    assert assembled(Tick(9, 40, None, 11), [waiting, done]).wake is None
+    assert assembled(Tick(9, 40, 77, 11), [waiting, done]).wake == 41, "something is to come"
+    assert assembled(Tick(9, 29, None, 11), [waiting, done]).wake == 41, "too early to give up"
