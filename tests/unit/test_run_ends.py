@@ -90,3 +90,13 @@ def test_a_bucket_that_waits_goes_on_as_long_as_another_moves() -> None:
     assert assembled(Tick(9, 40, None, 11), [waiting, done]).wake is None
     assert assembled(Tick(9, 40, 77, 11), [waiting, done]).wake == 41, "something is to come"
     assert assembled(Tick(9, 29, None, 11), [waiting, done]).wake == 41, "too early to give up"
+
+
+def test_what_a_zone_forgets_does_not_depend_on_its_neighbours_in_a_bucket(tmp_path: Path) -> None:
+    cut_off = "".join(f'[[faults]]\nkind = "drop"\n{end} = "c0"\nfrom = 6\n' for end in ("source", "destination"))
+    calls = "".join(CALL.format(tick, "p-c0-0", "p-c1-0") for tick in range(6))
+    calls += "".join(CALL.format(tick, "p-c2-0", "p-c3-0") for tick in range(0, 26, 5))
+    asked = {"protocol": "ibc", "options": "ticks = 28\n[options]\nunbonding_seconds = 9.0", "faults": cut_off}
+    together, apart = (ended(tmp_path / str(cut), calls, partitions=cut, **asked) for cut in (1, 4))
+    assert together.tick > 20
+    assert ticks_and_roots(together) == ticks_and_roots(apart)

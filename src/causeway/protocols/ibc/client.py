@@ -251,8 +251,11 @@ class Clients:
         return found
 
     def after(self) -> tuple[Frame, Frame]:
-        """Return ``trust`` and ``connections`` after the block; headers too old to build on, and more than are kept,
-        are forgotten, but for the newest of each."""
+        """Return ``trust`` and ``connections`` after the block.
+
+        A chain that has come to trust a header forgets those that are too old to build on, and more than are kept, but
+        for the newest of each connection.
+        """
         trust, connections = self._trust, self._connections
         added = {pair: client.added for pair, client in self._trusts.items() if client.added}
         frozen_now = [pair for pair, client in self._clients.items() if client.frozen]
@@ -263,8 +266,9 @@ class Clients:
             newer = lanes.spread(lanes.counts) - 1 - lanes.ranks()
             old = is_over(trust["time"], np.uint64(self._period), np.uint64(self._context.time))
             old |= newer >= self._context.options.trusted_headers
-            trust = trust.filter((newer == 0) | ~old)
             row = connection_rows(connections, *(np.array(column) for column in zip(*added, strict=True)))
+            here = np.isin(trust["chain"], [chain for chain, _ in added])
+            trust = trust.filter((newer == 0) | ~old | ~here)
             latest = connections["latest"].copy()
             highest = [max(header.height for header in headers) for headers in added.values()]
             latest[row] = np.maximum(latest[row], np.array(highest, dtype=np.uint64))
