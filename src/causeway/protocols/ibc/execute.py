@@ -22,7 +22,7 @@ from causeway.protocols.ibc.disconnecting import disconnected, is_final
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, at_home, receipt_texts
 from causeway.protocols.ibc.messages.receive import result_codes
-from causeway.protocols.ibc.state import RECEIPT, State, answering
+from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering
 from causeway.protocols.ibc.submitting import control_rows
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
 
@@ -146,10 +146,13 @@ def _log(arrivals: Frame, failed: Rows, outcome: Execution, log: EventLog) -> No
     of_user = arrivals["source"] == NO_CHAIN
     position = np.where(of_user, arrivals["callback"], arrivals["index"])
     where = {"chain": arrivals["destination"], "via": arrivals["via"], "code": arrivals["code"]}
-    # A time-out came over no lane: it is what the absence of a receipt means.
-    nowhere = of_user | (arrivals["via"] == Via.TIMEOUT)
+    # A time-out came over no lane: it is what the absence of a receipt means. Its index is that of our own packet.
+    timed_out = arrivals["via"] == Via.TIMEOUT
+    nowhere = of_user | timed_out
     ends = {name: np.where(nowhere, np.uint32(NO_CHAIN), arrivals[name]) for name in ("source", "destination")}
-    log.add(event_rows(arrivals.with_columns(**ends), bits, on_lane=True, queue_index=position, **where))
+    substream = np.where(timed_out, np.uint64(SEND), arrivals["substream"])
+    rows = arrivals.with_columns(**ends, substream=substream)
+    log.add(event_rows(rows, bits, on_lane=True, queue_index=position, **where))
     if len(failed):
         rows = arrivals.take(failed)
         reason = outcome.failures["text"].dictionary_encode()
