@@ -196,3 +196,23 @@ def test_a_protocol_s_own_log_is_a_table_of_the_lake(tmp_path: Path) -> None:
         assert [table["name"] for table in net.lake.about()["tables"]["logs"]] == [
             "outbound", "events", "collected", "applied", "headers",
         ]  # fmt: skip
+
+
+@pytest.mark.parametrize("reopened", [32, 33, 40])
+def test_what_was_compacted_and_tidied_is_still_read(tmp_path: Path, reopened: int) -> None:
+    """Members go back at tick 40: to states, rows and headers of heights whose small files are gone."""
+    scenario = SCENARIO + FORK.replace("6", "20")
+    found = []
+    for name, stops in (("through", (45,)), ("again", (reopened, 45))):
+        (tmp_path / name).mkdir()
+        for resume, stop in enumerate(stops):
+            forget_states()
+            with network(tmp_path / name, scenario, resume=bool(resume), partitions=3) as net:
+                for tick in range(net.tick + 1 if net.height else 0, stop):
+                    net.step(tick, carried=carried((0, wire(SEND, 1, 5, 1))) if tick == 3 else None)
+                last = net.lake.manifest(net.height)
+                members = rows(net, "members")
+        headers = [net.lake.storage.read_table(path).to_pylist() for path in last.log["headers"].values()]
+        found.append((members, headers))
+    assert {row["branch"] for row in found[0][0]} == {0}
+    assert found[0] == found[1]

@@ -18,6 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.claim import Claimed, WriterClaim
@@ -200,11 +201,19 @@ class Lake:
                 files += self.manifest(height).log.get(table, {}).values()
         return files
 
+    def log_rows(self, table: str, manifest: Manifest, bucket: int | None = None) -> list[pa.Table]:
+        """Return the rows of a log table at a height, compacted or not: all, or some that hold those of ``bucket``."""
+        paths = manifest.log.get(table, {})
+        mine = list(paths.values()) if bucket is None else [paths[str(bucket)]] if str(bucket) in paths else []
+        if all(self.storage.exists(path) for path in mine):
+            return [self.storage.read_table(path) for path in mine]
+        found = [self.storage.read_table(path) for path in self.log_files(table, [manifest.height])]
+        return [rows.filter(pc.equal(rows["height"], manifest.height)) for rows in found]
+
 
 def root_of(lake: Lake, manifest: Manifest) -> str:
     """Return one digest over the roots of all chains at a height, in the order of their positions, as hex."""
-    files = manifest.log.get("headers", {}).values()
-    tables = [lake.storage.read_table(path, ["chain", "root"]) for path in files]
+    tables = [table.select(["chain", "root"]) for table in lake.log_rows("headers", manifest)]
     rows = sorted(
         row for table in tables for row in zip(*(column.to_pylist() for column in table.columns), strict=True)
     )

@@ -58,9 +58,8 @@ class Reader:
         frames = [empty_frame(pa.schema([*HEIGHT, *HEADERS_SCHEMA]))]
         for height in range(max(0, self.before.height - heights + 1), self.before.height + 1):
             manifest = self.before if height == self.before.height else self.lake.manifest(height)
-            paths = manifest.log.get("headers", {}).values()
             names = ["height", *HEADERS_SCHEMA.names]
-            frames += [from_table(self.lake.storage.read_table(path, names)) for path in paths]
+            frames += [from_table(rows.select(names)) for rows in self.lake.log_rows("headers", manifest)]
         rows = concat(frames)
         return rows.take(stable_order(rows["chain"], rows["height"], rows["number"]))
 
@@ -121,16 +120,9 @@ class Reader:
 
     def _log_at(self, table: str, height: int) -> Frame:
         """Return what this bucket, or with it others, logged at a height."""
-        manifest = self.lake.manifest(height)
-        path = manifest.log.get(table, {}).get(str(self.bucket))
-        names = stamped_schema(self.deployment.kernel.logs[table])
-        if path is None:
-            return empty_frame(names)
-        if self.lake.storage.exists(path):
-            return from_table(self.lake.storage.read_table(path, names.names))
-        tables = [self.lake.storage.read_table(one, names.names) for one in self.lake.log_files(table, [height])]
-        rows = from_table(pa.concat_tables([names.empty_table(), *tables]))
-        return rows.filter(rows["height"] == np.uint64(height))
+        schema = stamped_schema(self.deployment.kernel.logs[table])
+        tables = self.lake.log_rows(table, self.lake.manifest(height), self.bucket)
+        return from_table(pa.concat_tables([schema.empty_table(), *(rows.select(schema.names) for rows in tables)]))
 
     def past(self, asked: Frame) -> dict[int, Any]:
         """Return, by height, the states of the chains for which it is asked (``PAST_SCHEMA``)."""
