@@ -167,7 +167,10 @@ def _log_unheard(answers: Frame, log: EventLog) -> None:
     bits[final] = int(Event.RECEIVED)
     where = {"chain": answers["destination"], "code": answers["code"], "via": answers["via"]}
     reason = names_column(["", Code.NO_PROGRAM.name], ~final)
-    log.add(event_rows(answers, bits, on_lane=True, queue_index=answers["index"], reason=reason, **where))
+    # A time-out came over no lane: it is logged with that of the packet.
+    timed_out, packets = answers["via"] == Via.TIMEOUT, answering(answers, SEND)
+    rows = answers.with_columns(**{name: np.where(timed_out, packets[name], answers[name]) for name in LANE})
+    log.add(event_rows(rows, bits, on_lane=True, queue_index=rows["index"], reason=reason, **where))
 
 
 def _immediate_receipts(packets: Frame, codes: np.ndarray, log: EventLog) -> Frame:
