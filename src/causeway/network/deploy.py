@@ -126,4 +126,4 @@ def cores_of(master: str, session: SparkSession | None) -> int:
     return psutil.cpu_count() or 1
 
 
-__all__ = ["Deployed", "cores_of", "deploy"]
+__all__ = ["Deployed", "cores_of", "cut", "deploy"]

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.topology import Topology
-from causeway.network.deploy import Deployed, cores_of, deploy
+from causeway.network.deploy import Deployed, cores_of, cut, deploy
 from causeway.network.instances import program_state
 from causeway.network.scenario import Scenario, load_scenario
 from causeway.pipeline.compaction import compact
@@ -60,6 +60,7 @@ class Network:
             session = self.spark if scenario.network.executor == "spark" else None
             cores = cores_of(scenario.network.master, session)
             self._deployed: Deployed = deploy(scenario, place, session, cores, made)
+            self._check_cut(place)
             if recorded:
                 deployment = replace(self._deployed.deployment, record=Record(self.lake.storage))
                 self._deployed = replace(self._deployed, deployment=deployment)
@@ -79,12 +80,16 @@ class Network:
             raise LakeError(f"lake: {place} already holds a lake; continue it with --resume, or name another folder")
         if about["scenario"] != self.scenario.identity():
             raise LakeError(f"lake: {place} was created by a different scenario; resume it with that one")
-        asked, made = self.scenario.network.partitions, len(about["buckets"])
-        if asked and asked != made and min(asked, len(about["chains"])) != made:
+        return tuple((first, end) for first, end in about["buckets"])
+
+    def _check_cut(self, place: str) -> None:
+        """Check that as many partitions are asked for as the lake has, or a number that gives as many buckets."""
+        asked, deployment = self.scenario.network.partitions, self._deployed.deployment
+        made = len(deployment.buckets)
+        if asked and asked != made and len(cut(deployment.kernel.weights(), asked)) != made:
             raise LakeError(
                 f"network.partitions: {asked}, but lake {place} was made with {made}; leave it out to resume"
             )
-        return tuple((first, end) for first, end in about["buckets"])
 
     @classmethod
     def from_scenario(
@@ -119,8 +124,7 @@ class Network:
         self.lake.tidy()
         heights = self.lake.heights()
         last = self.lake.manifest(heights[-1]) if heights else commit_genesis(self._executor, self.lake)
-        if (record := self._deployed.deployment.record) is not None:
-            record.forget(last.tick + 1 if last.height else last.tick)
+        Record(self.lake.storage).forget(last.tick + 1 if last.height else last.tick)
         return last
 
     @property

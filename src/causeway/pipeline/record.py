@@ -27,11 +27,17 @@ class Record:
     storage: Storage
 
     def write(self, tick: int, *, ingress: pa.Table | None = None, carried: pa.Table | None = None) -> None:
-        """Write down what goes into ``tick``, which must not have been run: ``INGRESS_SCHEMA``, ``CARRIED_SCHEMA``."""
+        """Write down what goes into ``tick``, which must not have been run: ``INGRESS_SCHEMA``, ``CARRIED_SCHEMA``.
+
+        What was written for the tick before, by an attempt that failed, goes.
+        """
         self.storage.make_folder(FOLDER)
         for what, table in (("ingress", ingress), ("carried", carried)):
+            path = _path(tick, what)
             if table is not None and table.num_rows:
-                self.storage.write_table(_path(tick, what), table.cast(_SCHEMAS[what]))
+                self.storage.write_table(path, table.cast(_SCHEMAS[what]))
+            elif self.storage.exists(path):
+                self.storage.remove(path)
 
     def forget(self, since: int) -> None:
         """Remove what was written down for ticks from ``since`` on, which were never committed.

@@ -1,0 +1,64 @@
+"""What a lake writes down of what comes from outside: it is what the ticks took in, nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
+from causeway.network.network import Network
+from causeway.network.scenario import load_scenario
+from causeway.pipeline.record import Record
+from causeway.pipeline.storage import Storage
+
+CHAINS = np.array([0, 1], dtype=np.uint64)
+SCENARIO = """
+[network]
+protocol = "ic"
+executor = "in_process"
+partitions = 4
+[[chains]]
+count = 9
+[[programs]]
+per_chain = 30
+chain = "chain-2"
+program = "echo"
+"""
+
+
+def carried(payload: bytes) -> pa.Table:
+    return pa.Table.from_pylist([{"chain": 1, "carrier": 9, "payload": payload}], schema=CARRIED_SCHEMA)
+
+
+def test_what_an_attempt_that_failed_left_is_not_mixed_in(tmp_path: Path) -> None:
+    record = Record(Storage(str(tmp_path)))
+    record.write(5, carried=carried(b"first"))
+    record.write(5, ingress=INGRESS_SCHEMA.empty_table())
+    assert record.carried(5, CHAINS).num_rows == 0
+    record.write(5, carried=carried(b"second"))
+    assert record.carried(5, CHAINS)["payload"].to_pylist() == [b"second"]
+
+
+def test_a_record_that_was_never_taken_in_is_forgotten_whoever_resumes(tmp_path: Path) -> None:
+    (tmp_path / "scenario.toml").write_text(SCENARIO)
+    scenario, lake = load_scenario(tmp_path / "scenario.toml"), str(tmp_path / "lake")
+    with Network(scenario, lake, recorded=True) as net:
+        record = net.deployment.record
+        assert record is not None
+        net.step(0, carried=carried(b"taken"))
+        record.write(1, carried=carried(b"never taken"))
+    with Network(scenario, lake, resume=True) as net:
+        net.step(1)
+    assert record.carried(0, CHAINS).num_rows == 1
+    assert record.carried(1, CHAINS).num_rows == 0
+
+
+def test_a_lake_is_resumed_by_the_scenario_that_made_it_however_it_was_cut(tmp_path: Path) -> None:
+    (tmp_path / "scenario.toml").write_text(SCENARIO)
+    with Network.from_scenario(tmp_path / "scenario.toml", lake=str(tmp_path / "lake")) as net:
+        assert len(net.deployment.buckets) < 4, "a chain heavier than a share"
+        made = net.deployment.buckets
+    with Network.from_scenario(tmp_path / "scenario.toml", lake=str(tmp_path / "lake"), resume=True) as net:
+        assert net.deployment.buckets == made
