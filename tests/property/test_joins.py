@@ -58,3 +58,10 @@ def test_over_spreads_ranges_out(ranges: list[tuple[int, int]]) -> None:
         (row, number) for row, (first, count) in enumerate(ranges) for number in range(first, max(first + count, first))
     ]
     assert list(zip(rows.tolist(), numbers.tolist(), strict=True)) == expected
+
+
+def test_a_range_that_ends_before_it_begins_is_empty_wherever_it_lies() -> None:
+    begin = np.array([2**64 - 1, 2**63, 5, 2**64 - 3], dtype=np.uint64)
+    end = np.array([0, 1, 3, 2**64 - 1], dtype=np.uint64)
+    rows, numbers = over(begin, end)
+    assert (rows.tolist(), numbers.tolist()) == ([3, 3], [2**64 - 3, 2**64 - 2])

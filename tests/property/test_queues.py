@@ -339,6 +339,15 @@ def test_segments_below_an_index_are_forgotten() -> None:
     assert streams.forget(u64([2, 1])) is streams
 
 
+def test_a_push_of_more_than_the_limit_is_an_overflow() -> None:
+    asked = Frame({"a": np.zeros(5, dtype=np.uint64)})
+    for limit in (0, 3, 4):
+        none = Frame({"a": np.empty(0, dtype=np.uint64), "index": np.empty(0, dtype=np.uint64)})
+        counters = none.select(["a"]).with_columns(next_index=np.empty(0, dtype=np.uint64))
+        with pytest.raises(IndexOverflow):
+            Queues(("a",), counters, none, base=0, limit=limit).push(asked)
+
+
 def test_a_tail_has_a_limit() -> None:
     queues = replace(empty_queues(1), limit=3)
     index, full = queues.number(keys_frame([(0, 5), (0, 5)]))

@@ -57,7 +57,7 @@ def lookup(table: Frame, asked: Frame, keys: Sequence[str], *, ordered: bool = T
 
 def over(begin: npt.NDArray[Any], end: npt.NDArray[Any]) -> tuple[Rows, npt.NDArray[Any]]:
     """Return every number of every range ``begin`` to ``end`` - 1, in order: the row of its range, and the number."""
-    counts = np.maximum(end.astype(np.int64) - begin.astype(np.int64), 0)
+    counts = np.where(end > begin, end - begin, 0).astype(np.int64)
     rows = np.repeat(np.arange(len(begin), dtype=np.int64), counts)
     offset = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
     return rows, begin[rows] + offset.astype(begin.dtype)

@@ -109,7 +109,8 @@ class Queues:
         known = rows >= 0
         begin = np.full(len(groups), self.base, dtype=np.uint64)
         begin[known] = self.counters["next_index"][rows[known]]
-        full = begin > np.uint64(self.limit) - counts
+        limit = np.uint64(self.limit)
+        full = (counts > limit) | (begin > limit - np.minimum(counts, limit))
         if bool(full.any()):
             row = int(groups.starts[int(np.argmax(full))])
             named = ", ".join(str(values[key][row]) for key in self.keys)
@@ -216,7 +217,8 @@ class Queues:
         return self.with_counters(**moved)
 
     def trim(self, asked: Frame) -> Queues:
-        """Move the head of each queue asked for (any number of times) to its first element, to its tail without any."""
+        """Move the head of each queue asked for (there already, any number of times) to its first element, to its tail
+        without any."""
         if len(asked) == 0:
             return self
         own, wanted, held = codes(self.keys, self.counters, asked, self.elements)
