@@ -91,7 +91,7 @@ RANGES_SCHEMA = pa.schema(
     ]
 )
 """Outbound entries ``begin`` to ``end`` - 1 of a lane, all of which the source made at ``height``
-(``protocols.segments.located`` cuts any ranges so)."""
+(``protocols.segments.located`` cuts any ranges so). No range is empty, and no entry is in two of them."""
 
 HEIGHTS_SCHEMA = pa.schema([_field("chain", pa.uint32()), _field("first", pa.uint64()), _field("last", pa.uint64())])
 """The heights ``first`` to ``last``, both included, of one chain."""
@@ -177,7 +177,8 @@ class Inputs(Generic[State]):
 
     ``ingress``: messages from users (``INGRESS_SCHEMA``). ``carried``: wire bytes that came from outside
     (``CARRIED_SCHEMA``), in the order in which they came. Then what the plan asked for: ``offered`` and ``own``, rows
-    of the kernel's ``outbound`` columns; ``rows``, by log table, with their ``height`` and ``tick``; ``past``, by
+    of the kernel's ``outbound`` columns, in an order that depends on how chains are cut into buckets; ``rows``, by log
+    table, with their ``height`` and ``tick``, those of one chain in the order in which it logged them; ``past``, by
     height, the states of the chains for which that height was asked.
     """
 
