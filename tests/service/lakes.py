@@ -42,9 +42,16 @@ PROGRAMS = (("caller-left", "left"), ("echo-left", "left"), ("caller-right", "ri
 
 
 def scenario_text(
-    own: str, calls: int = 5, tick: int = 0, options: str = "", tick_seconds: float = 1.0, more: str = ""
+    own: str,
+    calls: int = 5,
+    tick: int = 0,
+    options: str = "",
+    tick_seconds: float = 1.0,
+    more: str = "",
+    text: str = "",
 ) -> str:
-    """Return the scenario of one lake; both call each other ``calls`` times; ``more``: sections at its end."""
+    """Return the scenario of one lake; both call each other ``calls`` times; ``more``: sections at its end;
+    ``text``: what the calls carry, something short if empty."""
     lines = ["[network]", 'protocol = "ibc"', 'executor = "in_process"', "seed = 7"]
     lines += ["partitions = 1", f"seconds_per_tick = {tick_seconds}", "[options]", options]
     for chain in ENDS:
@@ -54,7 +61,7 @@ def scenario_text(
         lines += ["[[programs]]", f'name = "{name}"', f'chain = "{chain}"', f'program = "{kind}"']
     lines += ["[traffic]", 'source = "script"']
     for chain in ENDS if calls else ():
-        call = f'{{receiver = "echo-{OTHER[chain]}", method = "hello", text = "from the {chain}"}}'
+        call = f'{{receiver = "echo-{OTHER[chain]}", method = "hello", text = "{text or "from the " + chain}"}}'
         lines += ["[[traffic.send]]", f"tick = {tick}", f'to = "caller-{chain}"', f"count = {calls}", f"call = {call}"]
     return "\n".join([*lines, more]) + "\n"
 

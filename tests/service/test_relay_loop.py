@@ -130,6 +130,12 @@ def test_transactions_keep_within_their_bytes(tmp_path: Path) -> None:
         lakes.check(10)
 
 
+def test_packets_of_many_bytes_are_spread_over_transactions_that_zones_read(tmp_path: Path) -> None:
+    with both(tmp_path, calls=12, text="x" * 200_000) as lakes:
+        lakes.until_idle()
+        lakes.check(12)
+
+
 def test_proofs_per_header_and_most_packets_bound_a_pass(tmp_path: Path) -> None:
     with both(tmp_path, calls=10) as lakes:
         assert lakes.relay("right", proofs_per_header=4).messages == 4

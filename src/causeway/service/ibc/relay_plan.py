@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
+from causeway.proofs.limits import MAX_MESSAGE_BYTES
 from causeway.proofs.tendermint.trust import is_over
 from causeway.protocols.ibc.upkeep import REFRESH
 from causeway.service.ibc.lanes import LaneView, Pushed, Rules
@@ -35,7 +36,7 @@ class RelaySettings:
     max_packets: int = 0
     proofs_per_header: int = 0
     max_calls: int = 30
-    max_bytes: int = 2 << 20
+    max_bytes: int = MAX_MESSAGE_BYTES
     chunk: int = 50
     cleanup_after: int = HUNDRED_BLOCKS
 

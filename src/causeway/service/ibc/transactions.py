@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
+from causeway.proofs.limits import MAX_MESSAGE_BYTES
 from causeway.proofs.protobuf import parse_canonical
 from causeway.proofs.tendermint.commit import (
     MORE_THAN_TWO_THIRDS,
@@ -27,8 +28,8 @@ from causeway.service.ibc.redundancy import nothing_left
 from causeway.service.ibc.views import Views
 from causeway.service.mempool import Message
 
-MAX_TRANSACTION_BYTES = 4 << 20
-"""Longest transaction in bytes; a header of a chain with 10,000 validators alone has up to 2.8 MB."""
+MAX_TRANSACTION_BYTES = MAX_MESSAGE_BYTES
+"""Longest transaction in bytes: zones read no longer one."""
 
 MAX_CALLS = 200
 """Calls in a transaction."""
