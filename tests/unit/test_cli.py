@@ -135,6 +135,7 @@ BAD: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "unwritable lake": (lambda at: ["run", TWO, "--lake", str(at / "packets.csv" / "l")], "cannot be written"),
     "lake of another version": (lambda at: ["run", TWO, "--lake", str(at / "old"), "--resume"], "is of format 99"),
     "state of another version": (lambda at: ["state", str(at / "old")], "is of format 99"),
+    "state of what is no lake": (lambda at: ["state", str(at / "list")], "lake.json is no JSON object"),
     "lake of another scenario": (lambda at: ["run", TWO, "--lake", str(at / "old")], "is of format 99"),
     "no lake": (lambda at: ["state", str(at / "none")], "holds no lake"),
     "nothing to resume": (lambda at: ["run", TWO, "--lake", str(at / "none"), "--resume"], "no lake to resume"),
@@ -151,6 +152,8 @@ def test_bad_input_is_one_clear_line(cli: Run, tmp_path: Path, what: str) -> Non
     (tmp_path / "packets.csv").write_text("channel,sequence,send_height\nchannel-0,1,5\n")
     (tmp_path / "old").mkdir()
     (tmp_path / "old" / "lake.json").write_text('{"format": 99}')
+    (tmp_path / "list").mkdir()
+    (tmp_path / "list" / "lake.json").write_text("[]")
     arguments, expected = BAD[what]
     given = arguments(tmp_path)
     if given[0] == "run" and "--executor" not in given:
@@ -263,6 +266,9 @@ def test_state_for_people(cli: Run, lake: str) -> None:
     assert "alice" in out
     assert "answered" in out
     assert "\x1b" not in out
+    code, out, _ = cli("state", lake, "--master", "local[2]", "--table", "program_caller", "--limit", "0")
+    assert code == 0
+    assert "--limit N prints more than 0" in out
 
 
 @pytest.mark.parametrize(

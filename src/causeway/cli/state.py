@@ -175,7 +175,7 @@ def _print(console: Console, rows: Sequence[Mapping[str, Any]], limit: int | Non
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name, value in rows[0].items():
         if isinstance(value, int | Decimal):
-            width = max(len(name), *(len(row[name]) for row in texts))
+            width = max(len(name), *(len(row[name]) for row in texts)) if texts else len(name)
             table.add_column(name, justify="right", no_wrap=True, min_width=width)
         else:
             table.add_column(name, no_wrap=True, overflow="ellipsis")

@@ -125,6 +125,8 @@ class Lake:
             raise LakeError(f"lake: {self.storage.uri} holds no lake (no {LAKE_FILE})") from None
         except (OSError, ValueError) as error:
             raise LakeError(f"lake: {self.storage.uri} cannot be read: {first_line(error)}") from error
+        if not isinstance(content, dict):
+            raise LakeError(f"lake: {self.storage.uri} cannot be read: {LAKE_FILE} is no JSON object")
         if content.get("format") != FORMAT:
             raise LakeError(
                 f"lake: {self.storage.uri} is of format {content.get('format')}, this Causeway reads format {FORMAT}"
