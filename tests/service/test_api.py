@@ -122,6 +122,8 @@ def test_accounts_and_metrics(http: Http) -> None:
         ("/v1/chains/left/queues/left", 400, "remote: left is not connected with left"),
         ("/v1/chains/left/queues/right/recv", 400, "queue: recv; allowed: send, receipt"),
         (f"/v1/chains/left/queues/right/send?count={MOST_KEYS + 1}", 400, f"allowed: 1 to {MOST_KEYS}"),
+        (f"/v1/chains/left/queues/right/send?first={2**64}", 400, "first: 18446744073709551616; at most 2**64 - 1"),
+        (f"/v1/chains/left/queues/right/send?first={2**64 - 1}&height={2**64}", 400, "at most 2**64 - 1"),
         ("/v1/chains/left/refusals", 400, "height: missing"),
         ("/v1/tickets/1?wait=61", 400, "wait: 61; at most 60 seconds are allowed"),
     ],
@@ -156,6 +158,8 @@ TRANSACTIONS = "/v1/chains/left/transactions?relayer=5"
         ("/v1/messages", b'{"to": "caller-right", "method": "x"}', 400, "another lake runs"),
         ("/v1/messages", b'{"tick": 3, "to": "caller-left", "method": "x"}', 400, "leave it out"),
         ("/v1/messages", b'{"to": "caller-left", "method": "x", "count": 2000}', 400, "count: 2000; at most"),
+        ("/v1/messages", b'{"to": "caller-left", "method": "\\ud800"}', 400, "half of a surrogate pair"),
+        ("/v1/messages", b'{"to": "\\ud800", "method": "x"}', 400, "no such program"),
     ],
 )
 def test_what_cannot_be_taken_is_told_in_one_line(

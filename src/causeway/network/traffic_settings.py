@@ -16,8 +16,10 @@ MAX_PAYLOAD_BYTES = 2 * 1024 * 1024
 
 
 def _method(value: object) -> object:
-    if isinstance(value, str) and not 1 <= len(value.encode()) <= MAX_METHOD_BYTES:
+    if isinstance(value, str) and not 1 <= len(value.encode(errors="replace")) <= MAX_METHOD_BYTES:
         raise ValueError(f"must be a name of 1 to {MAX_METHOD_BYTES} bytes")
+    if isinstance(value, str) and any("\ud800" <= character <= "\udfff" for character in value):
+        raise ValueError("must be Unicode text: half of a surrogate pair is none")
     return value
 
 

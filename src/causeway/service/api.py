@@ -99,7 +99,9 @@ class Endpoints:
 
 
 def _error(status: int, name: str, text: str) -> JSONResponse:
-    return JSONResponse({"error": name, "text": " ".join(text.split())}, status)
+    # What was asked may be quoted, and JSON may hold halves of characters, which no answer can.
+    line = " ".join(text.split()).encode(errors="replace").decode()
+    return JSONResponse({"error": name, "text": line}, status)
 
 
 async def _failed(request: Request, error: CausewayError) -> Response:

@@ -23,17 +23,19 @@ async def answered(view: Callable[..., dict[str, Any]], *arguments: Any) -> Resp
 
 
 def number_of(request: Request, name: str) -> int | None:
-    """Return a whole number of the query, None where there is none of that name.
+    """Return a whole number of the query, below 2**64, None where there is none of that name.
 
     Raises:
-        InvalidInput: it is no whole number.
+        InvalidInput: it is no whole number, or a larger one.
     """
     text = request.query_params.get(name)
     if text is None:
         return None
     if not text.isascii() or not text.isdigit() or len(text) > 20:
         raise InvalidInput(f"{name}: {text[:40]!r}; allowed: a whole number")
-    return int(text)
+    if (number := int(text)) >= 1 << 64:
+        raise InvalidInput(f"{name}: {number}; at most 2**64 - 1 is allowed")
+    return number
 
 
 async def body_of(request: Request, most: int) -> bytes:
