@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from starlette.applications import Starlette
 
+from causeway.network.network import Network
 from causeway.pipeline.record import FOLDER, Record
 from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
 from causeway.proofs.ics23.verify import verify_membership
@@ -199,6 +200,16 @@ def test_what_a_killed_server_had_not_committed_is_forgotten(tmp_path: Path) -> 
         assert again.network.lake.storage.list(FOLDER) == []
         lakes.until_idle()
         lakes.check(1)
+
+
+def test_a_plain_run_forgets_the_record_of_a_block_that_was_not_made(tmp_path: Path) -> None:
+    with both(tmp_path, calls=1) as lakes:
+        node = lakes.nodes["left"]
+        ingress, _ = rows_of([Message(node.chains["left"], 0, b"", receiver=0, method="call")])
+        Record(node.network.lake.storage).write(node.network.tick + 1, ingress=ingress)
+        node.close()
+        with Network(node.scenario, str(tmp_path / "left"), resume=True) as network:
+            assert network.lake.storage.list(FOLDER) == []
 
 
 def test_a_block_can_be_made_again_from_its_record(tmp_path: Path) -> None:

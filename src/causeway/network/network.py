@@ -124,6 +124,7 @@ class Network:
         self.lake.tidy()
         heights = self.lake.heights()
         last = self.lake.manifest(heights[-1]) if heights else commit_genesis(self._executor, self.lake)
+        # Of a lake that was served before, too: what was recorded for ticks to come was never taken in.
         Record(self.lake.storage).forget(last.tick + 1 if last.height else last.tick)
         return last
 
