@@ -6,12 +6,13 @@ No clock and no network in here: ``now`` is given, and a header that is wanted i
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.steps import Step
+from causeway.proofs.tendermint.commit import verify_signatures
 from causeway.proofs.tendermint.errors import (
     ConnectionFrozen,
     DelayNotElapsed,
@@ -23,6 +24,7 @@ from causeway.proofs.tendermint.errors import (
 from causeway.proofs.tendermint.states import ClientState
 from causeway.proofs.tendermint.trust import (
     Anchor,
+    SignatureCheck,
     TrustedHeader,
     TrustOptions,
     is_over,
@@ -110,10 +112,6 @@ class TrustSet:
         self._heights.remove(height)
 
 
-Verifying = Callable[[TrustedHeader, HeaderUpdate, TrustOptions, int], tuple[Step, ...]]
-"""``trust.verify_header``, or a function like it that remembers what it has verified."""
-
-
 class LightClient:
     """The trust set T of a remote chain. A call that raises leaves it as it was.
 
@@ -121,19 +119,13 @@ class LightClient:
         options: the remote chain, the periods and the rule.
         trusted: the headers trusted from the start (the root of trust), one at least; or the trust set itself.
         frozen: whether the client is frozen already.
-        verify: verifies a header by a trusted one.
     """
 
     def __init__(
-        self,
-        options: TrustOptions,
-        trusted: Iterable[TrustedHeader] | TrustSet,
-        frozen: bool = False,
-        verify: Verifying = verify_header,
+        self, options: TrustOptions, trusted: Iterable[TrustedHeader] | TrustSet, frozen: bool = False
     ) -> None:
         self.options = options
         self.frozen = frozen
-        self._verify = verify
         self._trusted = trusted if isinstance(trusted, TrustSet) else TrustSet(trusted)
         if self._trusted.below(NO_HEIGHT) is None:
             raise InvalidInput("a light client has no header to trust, one at least is needed")
@@ -146,7 +138,7 @@ class LightClient:
     def copy(self) -> LightClient:
         """Return a client of its own with the same trust set."""
         headers = [self.trusted(height) for height in self.heights]
-        return LightClient(self.options, headers, self.frozen, self._verify)
+        return LightClient(self.options, headers, self.frozen)
 
     @property
     def heights(self) -> tuple[int, ...]:
@@ -238,8 +230,10 @@ class LightClient:
             )
         return header.root
 
-    def valid(self, update: HeaderUpdate, now: int) -> tuple[Step, ...]:
+    def valid(self, update: HeaderUpdate, now: int, signatures: SignatureCheck = verify_signatures) -> tuple[Step, ...]:
         """Verify the header of ``update`` by the trusted one that it builds on, and change nothing: ``valid(T, U)``.
+
+        ``signatures``: see ``trust.verify_header``.
 
         Raises:
             ConnectionFrozen: the client is frozen.
@@ -248,7 +242,7 @@ class LightClient:
             InvalidHeader, NeedIntermediateHeader: see ``trust.verify_header``.
         """
         self._require_not_frozen()
-        return self._verify(self.trusted(update.trusted_height), update, self.options, now)
+        return verify_header(self.trusted(update.trusted_height), update, self.options, now, signatures)
 
     def update(self, update: HeaderUpdate, now: int, block_height: int = 0) -> Updated:
         """Add the header of ``update`` to the trust set, if it is the chain's: ``updateHeader`` (IBC reference 3.1).
@@ -265,19 +259,21 @@ class LightClient:
             ConnectionFrozen, MissingHeader, ClientExpired, InvalidHeader, NeedIntermediateHeader: see ``valid``.
         """
         steps = self.valid(update, now)
-        found = TrustedHeader.of(update.signed_header.header, now, block_height)
+        return Updated(self.trust(TrustedHeader.of(update.signed_header.header, now, block_height)), steps)
+
+    def trust(self, found: TrustedHeader) -> Outcome:
+        """Add a header that was found valid (``valid``); return what that did: see ``update``."""
         known = self._trusted.get(found.height)
         if known is not None and known.agrees_with(found):
             if not known.header_hash:
                 # Known from a consensus state only: from now on with its own validators and hash.
-                added = known.added_time, known.added_height
-                self._trusted.add(TrustedHeader.of(update.signed_header.header, *added))
-            return Updated(Outcome.KNOWN, steps)
+                self._trusted.add(replace(found, added_time=known.added_time, added_height=known.added_height))
+            return Outcome.KNOWN
         if known is not None or not self._is_in_time(found):
             self.freeze()
-            return Updated(Outcome.FROZEN, steps)
+            return Outcome.FROZEN
         self._trusted.add(found)
-        return Updated(Outcome.ADDED, steps)
+        return Outcome.ADDED
 
     def freeze(self) -> None:
         """Let nothing build on the trust set any more (X-3)."""

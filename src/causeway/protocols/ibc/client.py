@@ -32,7 +32,7 @@ from causeway.proofs.tendermint.errors import (
 )
 from causeway.proofs.tendermint.keys import SigningKey
 from causeway.proofs.tendermint.light_client import LightClient, Outcome, TrustSet
-from causeway.proofs.tendermint.trust import SignatureCheck, TrustedHeader, TrustOptions, is_over, verify_header
+from causeway.proofs.tendermint.trust import SignatureCheck, TrustedHeader, TrustOptions, is_over
 from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.proofs.tendermint.validators import ValidatorSet
 from causeway.protocols.ibc.context import Context
@@ -175,9 +175,8 @@ class Clients:
         self._clients: dict[tuple[int, int], LightClient] = {}
         self._trusts: dict[tuple[int, int], TrustRows] = {}
         self._options: dict[int, TrustOptions] = {}
-        self._updates: dict[tuple[int, int, bytes], HeaderUpdate] = {}
-        self._signed: dict[int, SignatureCheck] = {}
-        self._verified: dict[tuple[str, TrustedHeader, int], tuple[Step, ...] | ProofRefused] = {}
+        self._headers = TrustTable(state.trust)
+        self._offered: dict[tuple[int, int, bytes], tuple[TrustedHeader, TrustedHeader | Refusal]] = {}
         self._period = context.options.unbonding_ns
 
     def root(self, chain: int, counterparty: int, height: int) -> bytes | None:
@@ -192,7 +191,8 @@ class Clients:
 
     def frozen(self, chain: int, counterparty: int) -> bool:
         """Return whether a connection is frozen by now."""
-        return self._client(chain, counterparty).frozen
+        client = self._clients.get((chain, counterparty))
+        return self._frozen_before[chain, counterparty] == FROZEN if client is None else client.frozen
 
     def update_header(self, chain: int, counterparty: int, header: bytes) -> Refusal:
         """Give a header of a counterparty to its light client (``updateHeader``, 3.1).
@@ -200,18 +200,44 @@ class Clients:
         Returns ``ACCEPTED``; ``NoOp`` for a header that is trusted already; or why the header is refused.
         ``ConnectionFrozen`` also when this header contradicts a trusted one, which freezes the connection (X-3).
         """
-        client, context = self._client(chain, counterparty), self._context
+        client = self._client(chain, counterparty)
         try:
-            updated = client.update(self._update(chain, counterparty, header), context.time, context.height)
+            base = client.trusted_below(_decoded(header).height)
+        except MissingHeader as error:
+            return _refusal(error)
+        found = self._verified(client, counterparty, base, header)
+        return found if isinstance(found, Refusal) else _OUTCOMES[client.trust(found)]
+
+    def _verified(
+        self, client: LightClient, counterparty: int, base: TrustedHeader, header: bytes
+    ) -> TrustedHeader | Refusal:
+        """Return a header as an open client that trusts ``base`` verifies it, or why it refuses it.
+
+        Found out once: all zones of a block have one clock, and most trust the same headers.
+        """
+        key = (counterparty, id(base), header)  # kept beside what is found, so that no other has the number
+        known = self._offered.get(key)
+        if known is None:
+            known = self._offered[key] = base, self._verify(client, counterparty, base, header)
+        return known[1]
+
+    def _verify(
+        self, client: LightClient, counterparty: int, base: TrustedHeader, header: bytes
+    ) -> TrustedHeader | Refusal:
+        context, offered = self._context, _decoded(header)
+        own, _ = validators_of_zone(counterparty, context)
+        update = HeaderUpdate.on(base.height, own, offered.signed_header, offered.validators)
+        try:
+            client.valid(update, context.time, _remembering(header))
         except REFUSED as error:
             return _refusal(error)
-        return _OUTCOMES[updated.outcome]
+        return TrustedHeader.of(update.signed_header.header, context.time, context.height)
 
     def _trusted(self, chain: int, counterparty: int) -> TrustRows:
         pair = (chain, counterparty)
         found = self._trusts.get(pair)
         if found is None:
-            found = self._trusts[pair] = TrustRows(self._trust, *self._rows[pair])
+            found = self._trusts[pair] = TrustRows(self._headers, *self._rows[pair])
         return found
 
     def _client(self, chain: int, counterparty: int) -> LightClient:
@@ -223,31 +249,7 @@ class Clients:
                 self._options[counterparty] = TrustOptions(name, self._period)
             trusted = self._trusted(chain, counterparty)
             frozen = self._frozen_before[pair] == FROZEN
-            found = self._clients[pair] = LightClient(self._options[counterparty], trusted, frozen, self._verify)
-        return found
-
-    def _update(self, chain: int, counterparty: int, header: bytes) -> HeaderUpdate:
-        """Return a header as an update of the highest trusted one below it."""
-        offered = _decoded(header)
-        base = self._client(chain, counterparty).trusted_below(offered.height)
-        key = (counterparty, base.height, header)
-        if key not in self._updates:
-            own, _ = validators_of_zone(counterparty, self._context)
-            update = HeaderUpdate.on(base.height, own, offered.signed_header, offered.validators)
-            self._updates[key], self._signed[id(update)] = update, _remembering(header)
-        return self._updates[key]
-
-    def _verify(self, base: TrustedHeader, update: HeaderUpdate, options: TrustOptions, now: int) -> tuple[Step, ...]:
-        """Verify as ``verify_header``, once: all zones of a block have one clock, and trust the same headers."""
-        key = (options.chain_id, base, id(update))  # kept in ``_updates``, so that no other has the number
-        if key not in self._verified:
-            try:
-                self._verified[key] = verify_header(base, update, options, now, signatures=self._signed[id(update)])
-            except REFUSED as error:
-                self._verified[key] = error
-        found = self._verified[key]
-        if isinstance(found, ProofRefused):
-            raise found
+            found = self._clients[pair] = LightClient(self._options[counterparty], trusted, frozen)
         return found
 
     def after(self) -> tuple[Frame, Frame]:
@@ -281,14 +283,39 @@ class Clients:
         return trust, connections
 
 
+class TrustTable:
+    """The headers of a trust table. What many connections trust of one chain is one object, so that it is known at
+    once for the same."""
+
+    def __init__(self, trust: Frame) -> None:
+        self.heights: U64 = trust["height"]
+        self._numbers = [trust[name] for name in ("height", "time")]
+        self._digests = [trust[name] for name in ("root", "next_validators_hash", "validators_hash", "header_hash")]
+        self._added: U64 = trust["added"]
+        self._of_row: dict[int, TrustedHeader] = {}
+        self._same: dict[tuple[Any, ...], TrustedHeader] = {}
+
+    def header(self, row: int) -> TrustedHeader:
+        """Return the header of a row."""
+        found = self._of_row.get(row)
+        if found is None:
+            numbers = [column.item(row) for column in self._numbers]
+            digests = [column[row].tobytes() for column in self._digests]
+            values = (*numbers, *digests, 0, self._added.item(row))
+            found = self._same.get(values)
+            if found is None:
+                found = self._same[values] = TrustedHeader(*values)
+            self._of_row[row] = found
+        return found
+
+
 class TrustRows(TrustSet):
     """The trusted headers of one connection: rows ``start`` to ``stop`` - 1 of a trust table, and those added since."""
 
-    def __init__(self, trust: Frame, start: int, stop: int) -> None:
+    def __init__(self, table: TrustTable, start: int, stop: int) -> None:
         super().__init__()
-        self._trust, self._start, self._stop = trust, start, stop
-        self._read: dict[int, TrustedHeader] = {}
-        self._last = int(trust["height"][stop - 1])
+        self._table, self._start, self._stop = table, start, stop
+        self._last: int = table.heights.item(stop - 1)
 
     @property
     def added(self) -> list[TrustedHeader]:
@@ -298,29 +325,29 @@ class TrustRows(TrustSet):
     @property
     def heights(self) -> tuple[int, ...]:
         """Return the heights, ascending."""
-        return tuple(sorted({*self._heights, *self._trust["height"][self._start : self._stop].tolist()}))
+        return tuple(sorted({*self._heights, *self._table.heights[self._start : self._stop].tolist()}))
 
     def get(self, height: int) -> TrustedHeader | None:
         """Return the header of a height, None where there is none."""
         found = self._headers.get(height)
         if found is not None or height > self._last:
             return found
-        row = self._row(height)
-        return self._header(row) if int(self._trust["height"][row]) == height else None
+        own = self._table.header(self._row(height))
+        return own if own.height == height else None
 
     def below(self, height: int) -> TrustedHeader | None:
         """Return the header of the greatest height below ``height``, None where there is none."""
-        row, found = self._row(height), super().below(height)
-        if row == self._start or (found is not None and found.height > int(self._trust["height"][row - 1])):
-            return found
-        return self._header(row - 1)
+        row = self._row(height)
+        own = self._table.header(row - 1) if row > self._start else None
+        found = super().below(height) if self._heights else None
+        return own if found is None or (own is not None and own.height > found.height) else found
 
     def above(self, height: int) -> TrustedHeader | None:
         """Return the header of the least height above ``height``, None where there is none."""
-        row, found = self._row(height + 1), super().above(height)
-        if row == self._stop or (found is not None and found.height < int(self._trust["height"][row])):
-            return found
-        return self._header(row)
+        row = self._row(height + 1)
+        own = self._table.header(row) if row < self._stop else None
+        found = super().above(height) if self._heights else None
+        return own if found is None or (own is not None and own.height < found.height) else found
 
     def remove(self, height: int) -> None:
         """Refuse: rows are forgotten all at once (``Clients.after``)."""
@@ -328,24 +355,10 @@ class TrustRows(TrustSet):
 
     def _row(self, height: int) -> int:
         """Return the first row whose height is not below ``height``."""
-        if self._last < height:  # mostly
-            return self._stop
-        heights = self._trust["height"][self._start : self._stop]
+        if self._last <= height:  # mostly
+            return self._stop - (self._last == height)
+        heights = self._table.heights[self._start : self._stop]
         return self._start + int(np.searchsorted(heights, np.uint64(height)))
-
-    def _header(self, row: int) -> TrustedHeader:
-        if row not in self._read:
-            trust = self._trust
-            self._read[row] = TrustedHeader(
-                height=int(trust["height"][row]),
-                time=int(trust["time"][row]),
-                root=trust["root"][row].tobytes(),
-                next_validators_hash=trust["next_validators_hash"][row].tobytes(),
-                validators_hash=trust["validators_hash"][row].tobytes(),
-                header_hash=trust["header_hash"][row].tobytes(),
-                added_height=int(trust["added"][row]),
-            )
-        return self._read[row]
 
 
 REFUSED = (ClientExpired, ConnectionFrozen, InvalidHeader, MissingHeader, NeedIntermediateHeader)
