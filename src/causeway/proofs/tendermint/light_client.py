@@ -77,9 +77,14 @@ class Wanted:
 class TrustSet:
     """The trusted headers of one chain, by height. A subclass may keep them elsewhere."""
 
+    __slots__ = ("_headers", "_heights")
+
     def __init__(self, headers: Iterable[TrustedHeader] = ()) -> None:
         self._headers = {header.height: header for header in headers}
         self._heights = sorted(self._headers)
+
+    def __bool__(self) -> bool:
+        return bool(self._heights)
 
     @property
     def heights(self) -> tuple[int, ...]:
@@ -121,13 +126,15 @@ class LightClient:
         frozen: whether the client is frozen already.
     """
 
+    __slots__ = ("_trusted", "frozen", "options")
+
     def __init__(
         self, options: TrustOptions, trusted: Iterable[TrustedHeader] | TrustSet, frozen: bool = False
     ) -> None:
         self.options = options
         self.frozen = frozen
         self._trusted = trusted if isinstance(trusted, TrustSet) else TrustSet(trusted)
-        if self._trusted.below(NO_HEIGHT) is None:
+        if not self._trusted:
             raise InvalidInput("a light client has no header to trust, one at least is needed")
 
     @classmethod

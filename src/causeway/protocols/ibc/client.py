@@ -259,7 +259,7 @@ class Clients:
         for the newest of each connection.
         """
         trust, connections = self._trust, self._connections
-        added = {pair: client.added for pair, client in self._trusts.items() if client.added}
+        added = {pair: headers for pair, client in self._trusts.items() if (headers := client.added)}
         frozen_now = [pair for pair, client in self._clients.items() if client.frozen]
         if added:
             trust = concat([trust, _rows((pair, header) for pair, headers in added.items() for header in headers)])
@@ -283,15 +283,17 @@ class Clients:
         return trust, connections
 
 
+_HASHES = ("next_validators_hash", "validators_hash", "header_hash")
+"""In the order of ``TrustedHeader``."""
+
+
 class TrustTable:
     """The headers of a trust table. What many connections trust of one chain is one object, so that it is known at
     once for the same."""
 
     def __init__(self, trust: Frame) -> None:
         self.heights: U64 = trust["height"]
-        self._numbers = [trust[name] for name in ("height", "time")]
-        self._digests = [trust[name] for name in ("root", "next_validators_hash", "validators_hash", "header_hash")]
-        self._added: U64 = trust["added"]
+        self._columns = [trust[name] for name in ("time", "root", *_HASHES, "added")]
         self._of_row: dict[int, TrustedHeader] = {}
         self._same: dict[tuple[Any, ...], TrustedHeader] = {}
 
@@ -299,9 +301,9 @@ class TrustTable:
         """Return the header of a row."""
         found = self._of_row.get(row)
         if found is None:
-            numbers = [column.item(row) for column in self._numbers]
-            digests = [column[row].tobytes() for column in self._digests]
-            values = (*numbers, *digests, 0, self._added.item(row))
+            time, root, following, own, header, added = self._columns
+            hashes = following[row].tobytes(), own[row].tobytes(), header[row].tobytes()
+            values = self.heights.item(row), time.item(row), root[row].tobytes(), *hashes, 0, added.item(row)
             found = self._same.get(values)
             if found is None:
                 found = self._same[values] = TrustedHeader(*values)
@@ -312,10 +314,15 @@ class TrustTable:
 class TrustRows(TrustSet):
     """The trusted headers of one connection: rows ``start`` to ``stop`` - 1 of a trust table, and those added since."""
 
+    __slots__ = ("_last", "_start", "_stop", "_table")
+
     def __init__(self, table: TrustTable, start: int, stop: int) -> None:
         super().__init__()
         self._table, self._start, self._stop = table, start, stop
         self._last: int = table.heights.item(stop - 1)
+
+    def __bool__(self) -> bool:
+        return self._stop > self._start or super().__bool__()
 
     @property
     def added(self) -> list[TrustedHeader]:

@@ -45,6 +45,8 @@ class Evidence:
         if not self.single:
             return count if self.roots[row].tobytes() == root else 0
         found = self.roots[row + skip : row + skip + count]
+        if found.tobytes() == root * count:  # mostly
+            return count
         wrong = (found != np.frombuffer(root, dtype=np.uint8)).any(axis=1)
         return int(np.argmax(wrong)) if wrong.any() else count
 

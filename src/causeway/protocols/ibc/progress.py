@@ -35,6 +35,7 @@ class Progress:
         counters = state.queues.counters
         named = (counters[name].tolist() for name in LANE)
         self._rows = {queue: row for row, queue in enumerate(zip(*named, strict=True))}
+        self._counters: dict[str, U64] = {name: counters[name] for name in ("begin", "next_index")}
         self._connected = set(zip(*(state.connections[name].tolist() for name in CONNECTION), strict=True))
 
     def is_connected(self, pair: Pair) -> bool:
@@ -90,7 +91,7 @@ class Progress:
 
     def _counter(self, pair: Pair, substream: int, name: str) -> int:
         row = self._rows.get((*pair, substream))
-        return 0 if row is None else int(self._state.queues.counters[name][row])
+        return 0 if row is None else int(self._counters[name].item(row))
 
     def _done(self, pair: Pair, substream: int) -> Intervals:
         """Return the indices of an unordered queue that were processed: received, or answered."""

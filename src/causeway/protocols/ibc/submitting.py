@@ -24,13 +24,13 @@ from causeway.protocols.ibc.expiry import expiry_of
 from causeway.protocols.ibc.fees import OUTSIDER, Fees
 from causeway.protocols.ibc.keys import Key, Part, Purpose
 from causeway.protocols.ibc.messages import receipt, receive
-from causeway.protocols.ibc.messages.call import Block, Call, Run, validate
+from causeway.protocols.ibc.messages.call import Block, Call, Check, Run, unsettled, validate
 from causeway.protocols.ibc.messages.cleanup import CLEAN_UP
 from causeway.protocols.ibc.messages.receipt import ACKNOWLEDGE
 from causeway.protocols.ibc.messages.receive import RECEIVE
 from causeway.protocols.ibc.messages.timeout import TIME_OUT
 from causeway.protocols.ibc.messages.update_header import Offer, update_header
-from causeway.protocols.ibc.progress import Progress, Span
+from causeway.protocols.ibc.progress import Pair, Progress, Span
 from causeway.protocols.ibc.seen import Alteration, CallKind, Seen
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, lanes_of
 from causeway.protocols.ibc.transactions import Submitted, Transaction, entry_frame
@@ -88,19 +88,31 @@ KIND_OF_WORD = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Bulk(Run):
-    """A row of ``SUBMISSIONS_SCHEMA``, ``number``, whose entries are rows of the block's input."""
+    """A row of ``SUBMISSIONS_SCHEMA``, ``number``, whose entries are rows of the block's input.
+
+    Its key is the one that its form and its row say (``remote``: what the counterparty calls the zone), its value what
+    the columns hold.
+    """
 
     number: int
+    form: Form
     chain: int
     counterparty: int
-    key: Key
+    pair: Pair
+    remote: str
     begin: int
     end: int
     height: int
     shown: int
     evidence: Evidence
+
+    @property
+    def key(self) -> Key:  # type: ignore[override]
+        """Return the key of the first entry, or of the head or tail."""
+        part = self.form.part
+        return Key(self.remote, self.form.purpose, part, self.begin if part == Part.INDEX else 0)
 
     def entries(self) -> Span:
         """Return the indices that are submitted."""
@@ -112,7 +124,7 @@ class Bulk(Run):
 
     def proven_until(self, first: int, stop: int, root: bytes) -> int:
         """Return the end of what is proved under ``root``, of what is submitted from ``first`` to ``stop`` - 1."""
-        if self.key.part == Part.INDEX:
+        if self.form.part == Part.INDEX:
             return first + self.evidence.proven_until(self.number, first - self.begin, stop - first, root)
         return stop if self.evidence.position_roots.get(self.number) == root else first
 
@@ -142,15 +154,28 @@ class Results:
     refused: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
     outside: dict[int, Submitted] = field(default_factory=dict)
 
-    def submit(self, kind: int, number: int, run: Run, block: Block, relayer: int, user: int | None = None) -> None:
-        """Validate a run of calls, execute what passes, and note both. ``user``: who brought it from outside."""
-        call = FORMS[kind].call
-        passing, refused = validate(call, run, block)
-        effects = [call.execute(run, span, block) for span in passing]
+    def submit(
+        self,
+        kind: int,
+        number: int,
+        run: Run,
+        block: Block,
+        relayer: int,
+        *,
+        user: int | None = None,
+        checks: tuple[Check, ...] | None = None,
+    ) -> None:
+        """Validate a run of calls, execute what passes, and note both.
+
+        ``user``: who brought it from outside; ``checks``: see ``validate``.
+        """
+        form = FORMS[kind]
+        passing, refused = validate(form.call, run, block, checks)
+        effects = [form.call.execute(run, span, block) for span in passing]
         single = kind == CallKind.CLEANUP  # one proof, however much it clears
         for first, stop, why in refused:
             index = first if user is None or run.key is None else run.key.index
-            self.refuse(run.chain, run.counterparty, FORMS[kind].substream, index, why, user)
+            self.refuse(run.chain, run.counterparty, form.substream, index, why, user)
             self.fees.messages(run.chain, relayer, 1 if single else stop - first, why)
         for first, stop in effects:
             self.accepted.append((kind, number, first, stop))
@@ -245,14 +270,16 @@ def submit_bulk(rows: Frame, proofs: Frame, evidence: Evidence, results: Results
     names = ("destination", "source", "call", "begin", "end", "alteration", "relayer")
     columns = [*(rows[name].tolist() for name in names), shown.tolist()]
     chain_ids, last = block.context.zones.names, block.context.height - 1
+    checks: dict[int, tuple[Check, ...]] = {}
     for number, (chain, source, kind, begin, end, alteration, relayer, at) in enumerate(zip(*columns, strict=True)):
         if kind == CallKind.UPDATE:
             continue
-        form = FORMS[kind]
-        key = Key(chain_ids[chain], form.purpose, form.part, begin if form.part == Part.INDEX else 0)
+        form, pair = FORMS[kind], (chain, source)
         height = last - (alteration == Alteration.STALE_HEADER)
-        run = Bulk(number, chain, source, key, begin, end, height, at, evidence)
-        results.submit(kind, number, run, block, relayer)
+        run = Bulk(number, form, chain, source, pair, chain_ids[chain], begin, end, height, at, evidence)
+        if kind not in checks:
+            checks[kind] = unsettled(form.call, run, block)
+        results.submit(kind, number, run, block, relayer, checks=checks[kind])
 
 
 def _run(transaction: Transaction, results: Results, bulk: int, block: Block) -> None:
@@ -269,7 +296,7 @@ def _run(transaction: Transaction, results: Results, bulk: int, block: Block) ->
             continue
         run, number = Submitted(chain, counterparty, submit), bulk + len(results.outside)
         results.outside[number] = run
-        results.submit(KIND_OF_WORD[kind], number, run, block, relayer, user)
+        results.submit(KIND_OF_WORD[kind], number, run, block, relayer, user=user)
 
 
 def control_rows(lanes: Frame, index: np.ndarray, why: np.ndarray, *, sender: np.ndarray | None = None) -> Frame:

@@ -23,7 +23,7 @@ from causeway.protocols.ibc.errors import IbcError
 from causeway.protocols.ibc.keys import Key, parse_key
 from causeway.protocols.ibc.messages import receipt
 from causeway.protocols.ibc.messages.call import Run
-from causeway.protocols.ibc.progress import Span
+from causeway.protocols.ibc.progress import Pair, Span
 from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
 from causeway.protocols.ibc.state import SEND, State, lanes_of
 from causeway.protocols.ibc.values import Packet, Receipt, decode_packet, decode_position, decode_receipt
@@ -71,6 +71,11 @@ class Submitted(Run):
     chain: int
     counterparty: int
     submit: wire.Submit
+
+    @property
+    def pair(self) -> Pair:  # type: ignore[override]
+        """Return the connection that the call is about."""
+        return self.chain, self.counterparty
 
     @property
     def height(self) -> int:  # type: ignore[override]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 from causeway.protocols.ibc.client import Clients
@@ -29,18 +30,15 @@ class Run(ABC):
     """Like calls that are submitted together; a call from outside is a run of one.
 
     ``chain``: the zone that is called; ``counterparty``: of which chain something is proved, below 0 for one that is
-    unknown. ``key``: what is proved, of a run its first entry; None for what is no key. ``height``: of the header.
+    unknown; ``pair``: both, the connection that the run is about. ``key``: what is proved, of a run its first entry;
+    None for what is no key. ``height``: of the header.
     """
 
     chain: int
     counterparty: int
+    pair: Pair
     key: Key | None
     height: int
-
-    @property
-    def pair(self) -> Pair:
-        """Return the connection that the run is about."""
-        return self.chain, self.counterparty
 
     @abstractmethod
     def entries(self) -> Span:
@@ -67,12 +65,25 @@ class Run(ABC):
         """Return the head or tail that the value is, None for what is none."""
 
 
+class About(Enum):
+    """What a check looks at: what stands in the key and the value, which is one thing for all runs of a form (see
+    ``unsettled``), or the run and the block that it is made in."""
+
+    FORM = "form"
+    RUN = "run"
+
+
 class Check(NamedTuple):
-    """A step of a call: which parts of a span of a run pass it; what does not is refused for ``refusal``."""
+    """A step of a call: whether a run passes it, or which parts of a span of a run do (``cut``).
+
+    What does not is refused for ``refusal``.
+    """
 
     refusal: Refusal
     section: str
-    holds: Callable[[Run, Span, Block], list[Span]]
+    holds: Callable[[Run, Block], bool] | None
+    about: About = About.RUN
+    cut: Callable[[Run, Span, Block], list[Span]] | None = None
 
 
 class Call(NamedTuple):
@@ -95,34 +106,45 @@ class Refused(NamedTuple):
     why: Refusal
 
 
-def validate(call: Call, run: Run, block: Block) -> tuple[list[Span], list[Refused]]:
+def validate(
+    call: Call, run: Run, block: Block, checks: tuple[Check, ...] | None = None
+) -> tuple[list[Span], list[Refused]]:
     """Return the spans of a run that pass all checks of its call, and for each of the others the first that it fails.
 
-    Changes nothing.
+    Changes nothing. ``checks``: those that the run may fail (``unsettled``), where that is known.
     """
     passing, refused = [call.span(run, block)], list[Refused]()
-    for check in call.checks:
+    for refusal, _, holds, _, cut in call.checks if checks is None else checks:
+        if holds is not None and holds(run, block):
+            continue
         kept: list[Span] = []
         for span in passing:
-            good = check.holds(run, span, block)
+            good = [] if cut is None else cut(run, span, block)
             kept += good
             if len(good) != 1 or good[0] != span:
-                refused += [Refused(first, stop, check.refusal) for first, stop in _rest(span, good)]
+                refused += [Refused(first, stop, refusal) for first, stop in _rest(span, good)]
         passing = kept
         if not passing:
             break
     return passing, refused
 
 
+def unsettled(call: Call, run: Run, block: Block) -> tuple[Check, ...]:
+    """Return the checks of a call that runs in bulk with the form of ``run`` may fail: all but those about the form
+    that this one passes."""
+    return tuple(
+        check
+        for check in call.checks
+        if check.about != About.FORM or check.holds is None or not check.holds(run, block)
+    )
+
+
 def _rest(span: Span, parts: list[Span]) -> list[Span]:
     """Return what of a span is in none of its parts, which are ascending."""
+    if not parts:
+        return [span] if span[1] > span[0] else []
     ends = [span[0], *(end for part in parts for end in part), span[1]]
     return [(first, stop) for first, stop in zip(ends[::2], ends[1::2], strict=True) if stop > first]
-
-
-def whole(holds: Callable[[Run, Block], bool]) -> Callable[[Run, Span, Block], list[Span]]:
-    """Return a check of spans that all of a run passes, or nothing."""
-    return lambda run, span, block: [span] if holds(run, block) else []
 
 
 def named(run: Run, block: Block) -> Span:
@@ -166,11 +188,11 @@ def opening(step: str, purpose: Purpose, otherwise: Refusal) -> tuple[Check, ...
         return run.key is not None and run.key.purpose == purpose
 
     return (
-        Check(Refusal.UnregisteredSender, f"{step}, 1", whole(_is_connected)),
-        Check(Refusal.ConnectionFrozen, "X-3", whole(_is_open)),
-        Check(Refusal.MalformedKey, f"{step}, 2", whole(_has_key)),
-        Check(otherwise, f"{step}, 2", whole(is_of_queue)),
-        Check(Refusal.WrongChain, f"{step}, 3", whole(_is_ours)),
+        Check(Refusal.UnregisteredSender, f"{step}, 1", _is_connected),
+        Check(Refusal.ConnectionFrozen, "X-3", _is_open),
+        Check(Refusal.MalformedKey, f"{step}, 2", _has_key, About.FORM),
+        Check(otherwise, f"{step}, 2", is_of_queue, About.FORM),
+        Check(Refusal.WrongChain, f"{step}, 3", _is_ours, About.FORM),
     )
 
 
@@ -180,14 +202,14 @@ def of_part(step: str, part: Part, otherwise: Refusal) -> Check:
     def is_part(run: Run, block: Block) -> bool:
         return run.key is not None and run.key.part == part
 
-    return Check(otherwise, step, whole(is_part))
+    return Check(otherwise, step, is_part, About.FORM)
 
 
 def proof(header: str, path: str) -> tuple[Check, ...]:
     """Return the checks that a header is trusted and that the proof leads to its root; of which steps."""
     return (
-        Check(Refusal.MissingHeader, header, whole(_has_header)),
-        Check(Refusal.InvalidProof, path, _proven),
+        Check(Refusal.MissingHeader, header, _has_header),
+        Check(Refusal.InvalidProof, path, None, cut=_proven),
     )
 
 
@@ -204,7 +226,7 @@ def order(step: str, substream: int) -> tuple[Check, ...]:
     def is_next(run: Run, span: Span, block: Block) -> list[Span]:
         return block.progress.in_turn(run.pair, substream, span)
 
-    return Check(Refusal.NoOp, "X-10", is_new), Check(Refusal.OutOfOrder, step, is_next)
+    return Check(Refusal.NoOp, "X-10", None, cut=is_new), Check(Refusal.OutOfOrder, step, None, cut=is_next)
 
 
 def take(substream: int) -> Callable[[Run, Span, Block], Span]:

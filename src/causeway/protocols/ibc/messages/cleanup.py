@@ -34,9 +34,9 @@ CHECKS = (
     *call.opening("X-2", Purpose.SEND, Refusal.MustBeSendQueue),
     call.of_part("X-2, 4", Part.HEAD, Refusal.NotAHeadProof),
     *call.proof("X-2, 5", "X-2, 6"),
-    Check(Refusal.InvalidPacket, "2.4", call.whole(_has_head)),
-    Check(Refusal.CleanupBackwards, "X-2, 7", call.whole(_goes_forward)),
-    Check(Refusal.InvalidPacket, "2.3", call.whole(_can_be)),
+    Check(Refusal.InvalidPacket, "2.4", _has_head, call.About.FORM),
+    Check(Refusal.CleanupBackwards, "X-2, 7", _goes_forward),
+    Check(Refusal.InvalidPacket, "2.3", _can_be),
 )
 
 

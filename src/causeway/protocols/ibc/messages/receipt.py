@@ -26,7 +26,7 @@ CHECKS = (
     *call.proof("3.4, 4", "3.4, 5"),
     call.of_part("3.4, 6", Part.INDEX, Refusal.OnlyMessageProofs),
     *call.order("3.4, 7", SEND),
-    Check(Refusal.InvalidPacket, "3.4, 8", call.whole(_is_receipt)),
+    Check(Refusal.InvalidPacket, "3.4, 8", _is_receipt, call.About.FORM),
 )
 
 ACKNOWLEDGE = Call(call.named, CHECKS, call.take(SEND))

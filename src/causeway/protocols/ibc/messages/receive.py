@@ -32,7 +32,7 @@ CHECKS = (
     call.of_part("3.3, 4", Part.INDEX, Refusal.OnlyMessageProofs),
     *call.order("3.3, 5", RECEIPT),
     *call.proof("3.3, 6", "3.3, 7"),
-    Check(Refusal.InvalidPacket, "3.3, 8", call.whole(_is_packet)),
+    Check(Refusal.InvalidPacket, "3.3, 8", _is_packet, call.About.FORM),
 )
 
 RECEIVE = Call(call.named, CHECKS, call.take(RECEIPT))

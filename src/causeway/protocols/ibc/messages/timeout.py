@@ -37,9 +37,9 @@ CHECKS = (
     *call.opening("X-1", Purpose.RECEIPT, Refusal.MustBeReceipt),
     *call.proof("X-1, 4", "X-1, 5"),
     call.of_part("X-1, 6", Part.TAIL, Refusal.NotATailProof),
-    Check(Refusal.InvalidPacket, "2.4", call.whole(_has_tail)),
-    Check(Refusal.ReceiptExists, "X-1, 7", _was_not_received),
-    Check(Refusal.TimeoutNotReached, "X-1, 8", _expired),
+    Check(Refusal.InvalidPacket, "2.4", _has_tail, call.About.FORM),
+    Check(Refusal.ReceiptExists, "X-1, 7", None, cut=_was_not_received),
+    Check(Refusal.TimeoutNotReached, "X-1, 8", None, cut=_expired),
 )
 
 TIME_OUT = Call(_at_the_head, CHECKS, call.take(SEND))
