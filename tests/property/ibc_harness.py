@@ -363,7 +363,7 @@ class SpecNetwork(ibc.Network):
     def submit(self, submission: ibc.Submission) -> str:
         zone = self.zones[submission.zone]
         purpose = "receipt" if submission.call == "IBCcleanup" else "send"
-        head = Queue(zone.store, submission.remote, purpose).head()
+        head = Queue(zone.store, submission.remote, purpose).head() if submission.remote in zone.connections else 0
         outcome = super().submit(submission)
         self.outcomes.append((submission, outcome, head))
         return outcome

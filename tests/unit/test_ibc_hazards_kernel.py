@@ -1,0 +1,54 @@
+"""What of the hazards of the IBC reference the kernel alone can express (the others: ``test_ibc_hazards.py``).
+
+Bytes that are no header, and methods longer than an envelope has room for: the oracle has both as values. Relayers that
+keep clients fresh by themselves, and what is counted of headers that came twice: the oracle's do neither.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from causeway.proofs.wire import ibc_queue_pb2 as wire
+from causeway.protocols.ibc.errors import TEXTS, IbcError
+from causeway.protocols.ibc.keys import Purpose
+from causeway.protocols.ibc.options import IbcOptions
+from tests.unit.ibc_calls import SILENT, B, Net
+
+
+def test_23_a_header_on_top_of_one_past_the_unbonding_period() -> None:
+    # For five blocks no relayer brings a header of A to B; those of others are kept fresh.
+    net = Net({"unbonding_seconds": 3.0}, blocks=12, carriers=(("drop", "A", "B", 2, 6, None),)).ask().next(2)
+    assert net.view()["B"]["trust"]["A"] == [0, 1]
+    net.next(5)
+    net.ask().next(2)
+    assert ("B", "ClientExpired") in net.refusals() and len(net.seen(B)) == 1
+
+
+def test_24_bytes_that_are_no_header() -> None:
+    net = Net(carriers=SILENT).ask().next()
+    assert net.bring("B", wire.Call(update=wire.UpdateHeader(remote="A", header=b"\x01"))) == ["InvalidHeader"]
+    assert net.view()["B"]["trust"]["A"] == [0]
+
+
+def test_26_what_racing_relayers_waste() -> None:
+    net = Net({"relayers": tuple(f"r{n}" for n in range(20))}).ask().ask().next(3)
+    accounts = net.state.relayers
+    assert accounts["accepted"].sum() == 4 and accounts["redundant"].sum() == 4 * 19
+    assert accounts["fees"].sum() == 20 * (2 * 100 + 4 * 20)
+    # Of one height everybody brings the same header: one is added, and nobody pays less for that.
+    assert accounts["wasted"].sum() == 19 * (2 * 100 + 4 * 20)
+
+
+def test_32_methods_have_a_length() -> None:
+    net = Net().ask(method="m" * 256).ask(method="m" * 255).next()
+    assert net.refusals() == [("A", "InvalidPacket")] and net.queue("A", "B", Purpose.SEND) == (0, 1)
+
+
+def test_errors_with_a_detail() -> None:
+    for refusal, text in TEXTS.items():
+        assert str(IbcError(refusal, "why", height=7)) == f"{text.format(height=7)}: why"
+
+
+def test_unordered_queues_have_no_time_outs() -> None:
+    with pytest.raises(ValueError, match="need proofs of absence"):
+        IbcOptions(order="unordered", timeouts="on")
