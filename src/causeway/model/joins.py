@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,6 +10,9 @@ import numpy.typing as npt
 
 from causeway.model.frame import Frame
 from causeway.model.order import U64, WORD_BITS, Rows, bits_of, positions_in
+
+FEW = 100
+"""Rows of both frames of a ``lookup`` up to which they are faster found one by one than by codes."""
 
 
 def codes(keys: Sequence[str], *frames: Frame) -> list[U64]:
@@ -47,12 +50,21 @@ def lookup(table: Frame, asked: Frame, keys: Sequence[str], *, ordered: bool = T
 
     No two rows of ``table`` agree in all keys. ``ordered``: they ascend by them.
     """
+    if len(table) == 0 or len(asked) == 0:
+        return np.full(len(asked), -1, dtype=np.int64)
+    if len(table) + len(asked) <= FEW:
+        rows = {named: row for row, named in enumerate(_tuples(table, keys))}
+        return np.array([rows.get(named, -1) for named in _tuples(asked, keys)], dtype=np.int64)
     own, wanted = codes(keys, table, asked)
     if ordered:
         return positions_in(own, wanted)
     order = np.argsort(own, kind="stable")
     found = positions_in(own[order], wanted)
-    return np.where(found >= 0, order[found], -1) if len(order) else found
+    return np.where(found >= 0, order[found], -1)
+
+
+def _tuples(frame: Frame, keys: Sequence[str]) -> Iterator[tuple[int, ...]]:
+    return zip(*(frame[key].tolist() for key in keys), strict=True)
 
 
 def over(begin: npt.NDArray[Any], end: npt.NDArray[Any]) -> tuple[Rows, npt.NDArray[Any]]:

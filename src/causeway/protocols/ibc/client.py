@@ -7,7 +7,7 @@ columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -262,14 +262,14 @@ class Clients:
         added = {pair: headers for pair, client in self._trusts.items() if (headers := client.added)}
         frozen_now = [pair for pair, client in self._clients.items() if client.frozen]
         if added:
-            trust = concat([trust, _rows((pair, header) for pair, headers in added.items() for header in headers)])
+            trust = concat([trust, _rows(added)])
             trust = trust.take(stable_order(*(trust[name] for name in (*CONNECTION, "height"))))
             lanes = groups_of(*(trust[name] for name in CONNECTION))
             newer = lanes.spread(lanes.counts) - 1 - lanes.ranks()
             old = is_over(trust["time"], np.uint64(self._period), np.uint64(self._context.time))
             old |= newer >= self._context.options.trusted_headers
             row = connection_rows(connections, *(np.array(column) for column in zip(*added, strict=True)))
-            here = np.isin(trust["chain"], [chain for chain, _ in added])
+            here = np.isin(trust["chain"], list({chain for chain, _ in added}))
             trust = trust.filter((newer == 0) | ~old | ~here)
             latest = connections["latest"].copy()
             highest = [max(header.height for header in headers) for headers in added.values()]
@@ -383,22 +383,22 @@ def _refusal(error: ProofRefused) -> Refusal:
     return Refusal.InvalidHeader if isinstance(error, MissingHeader) else Refusal[error.name]
 
 
-def _rows(added: Iterable[tuple[tuple[int, int], TrustedHeader]]) -> Frame:
-    rows = list(added)
+def _rows(added: Mapping[tuple[int, int], list[TrustedHeader]]) -> Frame:
+    """Return the rows of a trust table of the headers that connections have added."""
+    headers = [header for some in added.values() for header in some]
 
     def digests(values: Iterable[bytes]) -> Digests:
         return np.frombuffer(b"".join(values), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
 
-    headers = [header for _, header in rows]
     columns: dict[str, Any] = {
-        "chain": np.array([chain for (chain, _), _ in rows], dtype=np.uint32),
-        "counterparty": np.array([counterparty for (_, counterparty), _ in rows], dtype=np.uint32),
+        "chain": np.array([chain for (chain, _), some in added.items() for _ in some], dtype=np.uint32),
+        "counterparty": np.array([other for (_, other), some in added.items() for _ in some], dtype=np.uint32),
         "height": np.array([header.height for header in headers], dtype=np.uint64),
         "time": np.array([header.time for header in headers], dtype=np.uint64),
         "added": np.array([header.added_height for header in headers], dtype=np.uint64),
-        "root": digests(header.root for header in headers),
-        "validators_hash": digests(header.validators_hash for header in headers),
-        "next_validators_hash": digests(header.next_validators_hash for header in headers),
-        "header_hash": digests(header.header_hash for header in headers),
+        "root": digests([header.root for header in headers]),
+        "validators_hash": digests([header.validators_hash for header in headers]),
+        "next_validators_hash": digests([header.next_validators_hash for header in headers]),
+        "header_hash": digests([header.header_hash for header in headers]),
     }
-    return Frame(columns, len(rows)).select(TRUST_SCHEMA.names)
+    return Frame(columns, len(headers)).select(TRUST_SCHEMA.names)
