@@ -5,10 +5,11 @@ No clock and no network in here: ``now`` is given, and a header that is wanted i
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
+from operator import attrgetter
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.steps import Step
@@ -36,6 +37,8 @@ from causeway.proofs.tendermint.update import HeaderUpdate, Misbehaviour
 
 NO_HEIGHT = 2**64
 """Above all heights."""
+
+_height = attrgetter("height")
 
 
 class Status(Enum):
@@ -77,44 +80,43 @@ class Wanted:
 class TrustSet:
     """The trusted headers of one chain, by height. A subclass may keep them elsewhere."""
 
-    __slots__ = ("_headers", "_heights")
+    __slots__ = ("_headers",)
 
     def __init__(self, headers: Iterable[TrustedHeader] = ()) -> None:
-        self._headers = {header.height: header for header in headers}
-        self._heights = sorted(self._headers)
+        self._headers = sorted({header.height: header for header in headers}.values(), key=_height)
 
     def __bool__(self) -> bool:
-        return bool(self._heights)
+        return bool(self._headers)
 
     @property
     def heights(self) -> tuple[int, ...]:
         """Return the heights, ascending."""
-        return tuple(self._heights)
+        return tuple(header.height for header in self._headers)
 
     def get(self, height: int) -> TrustedHeader | None:
         """Return the header of a height, None where there is none."""
-        return self._headers.get(height)
+        row = bisect_left(self._headers, height, key=_height)
+        return self._headers[row] if row < len(self._headers) and self._headers[row].height == height else None
 
     def below(self, height: int) -> TrustedHeader | None:
         """Return the header of the greatest height below ``height``, None where there is none."""
-        row = bisect_left(self._heights, height)
-        return self._headers[self._heights[row - 1]] if row else None
+        row = bisect_left(self._headers, height, key=_height)
+        return self._headers[row - 1] if row else None
 
     def above(self, height: int) -> TrustedHeader | None:
         """Return the header of the least height above ``height``, None where there is none."""
-        row = bisect_right(self._heights, height)
-        return self._headers[self._heights[row]] if row < len(self._heights) else None
+        row = bisect_right(self._headers, height, key=_height)
+        return self._headers[row] if row < len(self._headers) else None
 
     def add(self, header: TrustedHeader) -> None:
         """Add a header, in the place of the one of its height."""
-        if header.height not in self._headers:
-            insort(self._heights, header.height)
-        self._headers[header.height] = header
+        row = bisect_left(self._headers, header.height, key=_height)
+        here = row < len(self._headers) and self._headers[row].height == header.height
+        self._headers[row : row + here] = [header]
 
     def remove(self, height: int) -> None:
         """Forget the header of a height."""
-        del self._headers[height]
-        self._heights.remove(height)
+        del self._headers[bisect_left(self._headers, height, key=_height)]
 
 
 class LightClient:

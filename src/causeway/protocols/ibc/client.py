@@ -31,13 +31,14 @@ from causeway.proofs.tendermint.errors import (
     NeedIntermediateHeader,
 )
 from causeway.proofs.tendermint.keys import SigningKey
-from causeway.proofs.tendermint.light_client import LightClient, Outcome, TrustSet
+from causeway.proofs.tendermint.light_client import LightClient, Outcome
 from causeway.proofs.tendermint.trust import SignatureCheck, TrustedHeader, TrustOptions, is_over
 from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.proofs.tendermint.validators import ValidatorSet
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.state import CONNECTION, FROZEN, TRUST_SCHEMA, State, connection_rows
+from causeway.protocols.ibc.trust_sets import TrustRows, TrustTable
 
 POWER = 10
 """Voting power of each validator of a zone."""
@@ -164,15 +165,14 @@ class Clients:
         self._context = context
         self._trust = state.trust
         self._connections = state.connections
-        chain, counterparty, frozen = (state.connections[name].tolist() for name in (*CONNECTION, "frozen"))
-        self._frozen_before = dict(zip(zip(chain, counterparty, strict=True), frozen, strict=True))
-        # Each connection's rows of the trust table, from the first to behind the last.
+        frozen = state.connections.filter(state.connections["frozen"] == FROZEN)
+        self._frozen_before = frozenset(zip(*(frozen[name].tolist() for name in CONNECTION), strict=True))
+        self._frozen = set(self._frozen_before)
+        # Each connection's rows of the trust table lie together.
         lanes = groups_of(*(state.trust[name] for name in CONNECTION))
-        of_lane = (state.trust[name][lanes.starts] for name in CONNECTION)
-        first, last = lanes.starts.tolist(), (lanes.starts + lanes.counts).tolist()
-        names = zip(*(column.tolist() for column in of_lane), strict=True)
-        self._rows = dict(zip(names, zip(first, last, strict=True), strict=True))
-        self._clients: dict[tuple[int, int], LightClient] = {}
+        of_lane = (state.trust[name][lanes.starts].tolist() for name in CONNECTION)
+        self._lanes = {pair: lane for lane, pair in enumerate(zip(*of_lane, strict=True))}
+        self._first, self._stop = lanes.starts.tolist(), (lanes.starts + lanes.counts).tolist()
         self._trusts: dict[tuple[int, int], TrustRows] = {}
         self._options: dict[int, TrustOptions] = {}
         self._headers = TrustTable(state.trust)
@@ -181,18 +181,17 @@ class Clients:
 
     def root(self, chain: int, counterparty: int, height: int) -> bytes | None:
         """Return the root of a trusted header, None where none of that height is trusted."""
-        found = self._trusted(chain, counterparty).get(height)
+        found = self._trusted((chain, counterparty)).get(height)
         return None if found is None else found.root
 
     def time(self, chain: int, counterparty: int, height: int) -> int:
         """Return the time (ns) of a trusted header, 0 where none is trusted."""
-        found = self._trusted(chain, counterparty).get(height)
+        found = self._trusted((chain, counterparty)).get(height)
         return 0 if found is None else found.time
 
     def frozen(self, chain: int, counterparty: int) -> bool:
         """Return whether a connection is frozen by now."""
-        client = self._clients.get((chain, counterparty))
-        return self._frozen_before[chain, counterparty] == FROZEN if client is None else client.frozen
+        return (chain, counterparty) in self._frozen
 
     def update_header(self, chain: int, counterparty: int, header: bytes) -> Refusal:
         """Give a header of a counterparty to its light client (``updateHeader``, 3.1).
@@ -200,13 +199,19 @@ class Clients:
         Returns ``ACCEPTED``; ``NoOp`` for a header that is trusted already; or why the header is refused.
         ``ConnectionFrozen`` also when this header contradicts a trusted one, which freezes the connection (X-3).
         """
-        client = self._client(chain, counterparty)
+        pair = (chain, counterparty)
+        client = LightClient(self._options_of(counterparty), self._trusted(pair), pair in self._frozen)
         try:
             base = client.trusted_below(_decoded(header).height)
         except MissingHeader as error:
             return _refusal(error)
         found = self._verified(client, counterparty, base, header)
-        return found if isinstance(found, Refusal) else _OUTCOMES[client.trust(found)]
+        if isinstance(found, Refusal):
+            return found
+        outcome = client.trust(found)
+        if client.frozen:
+            self._frozen.add(pair)
+        return _OUTCOMES[outcome]
 
     def _verified(
         self, client: LightClient, counterparty: int, base: TrustedHeader, header: bytes
@@ -233,23 +238,18 @@ class Clients:
             return _refusal(error)
         return TrustedHeader.of(update.signed_header.header, context.time, context.height)
 
-    def _trusted(self, chain: int, counterparty: int) -> TrustRows:
-        pair = (chain, counterparty)
+    def _trusted(self, pair: tuple[int, int]) -> TrustRows:
         found = self._trusts.get(pair)
         if found is None:
-            found = self._trusts[pair] = TrustRows(self._headers, *self._rows[pair])
+            lane = self._lanes[pair]
+            found = self._trusts[pair] = TrustRows(self._headers, self._first[lane], self._stop[lane])
         return found
 
-    def _client(self, chain: int, counterparty: int) -> LightClient:
-        pair = (chain, counterparty)
-        found = self._clients.get(pair)
+    def _options_of(self, counterparty: int) -> TrustOptions:
+        found = self._options.get(counterparty)
         if found is None:
-            if counterparty not in self._options:
-                name = self._context.zones.names[counterparty]
-                self._options[counterparty] = TrustOptions(name, self._period)
-            trusted = self._trusted(chain, counterparty)
-            frozen = self._frozen_before[pair] == FROZEN
-            found = self._clients[pair] = LightClient(self._options[counterparty], trusted, frozen)
+            found = TrustOptions(self._context.zones.names[counterparty], self._period)
+            self._options[counterparty] = found
         return found
 
     def after(self) -> tuple[Frame, Frame]:
@@ -260,7 +260,6 @@ class Clients:
         """
         trust, connections = self._trust, self._connections
         added = {pair: headers for pair, client in self._trusts.items() if (headers := client.added)}
-        frozen_now = [pair for pair, client in self._clients.items() if client.frozen]
         if added:
             trust = concat([trust, _rows(added)])
             trust = trust.take(stable_order(*(trust[name] for name in (*CONNECTION, "height"))))
@@ -275,97 +274,13 @@ class Clients:
             highest = [max(header.height for header in headers) for headers in added.values()]
             latest[row] = np.maximum(latest[row], np.array(highest, dtype=np.uint64))
             connections = connections.with_columns(latest=latest)
-        if any(self._frozen_before[pair] != FROZEN for pair in frozen_now):
+        frozen_now = sorted(self._frozen - self._frozen_before)
+        if frozen_now:
             row = connection_rows(connections, *(np.array(column) for column in zip(*frozen_now, strict=True)))
             frozen = connections["frozen"].copy()
             frozen[row] = FROZEN
             connections = connections.with_columns(frozen=frozen)
         return trust, connections
-
-
-_HASHES = ("next_validators_hash", "validators_hash", "header_hash")
-"""In the order of ``TrustedHeader``."""
-
-
-class TrustTable:
-    """The headers of a trust table. What many connections trust of one chain is one object, so that it is known at
-    once for the same."""
-
-    def __init__(self, trust: Frame) -> None:
-        self.heights: U64 = trust["height"]
-        self._columns = [trust[name] for name in ("time", "root", *_HASHES, "added")]
-        self._of_row: dict[int, TrustedHeader] = {}
-        self._same: dict[tuple[Any, ...], TrustedHeader] = {}
-
-    def header(self, row: int) -> TrustedHeader:
-        """Return the header of a row."""
-        found = self._of_row.get(row)
-        if found is None:
-            time, root, following, own, header, added = self._columns
-            hashes = following[row].tobytes(), own[row].tobytes(), header[row].tobytes()
-            values = self.heights.item(row), time.item(row), root[row].tobytes(), *hashes, 0, added.item(row)
-            found = self._same.get(values)
-            if found is None:
-                found = self._same[values] = TrustedHeader(*values)
-            self._of_row[row] = found
-        return found
-
-
-class TrustRows(TrustSet):
-    """The trusted headers of one connection: rows ``start`` to ``stop`` - 1 of a trust table, and those added since."""
-
-    __slots__ = ("_last", "_start", "_stop", "_table")
-
-    def __init__(self, table: TrustTable, start: int, stop: int) -> None:
-        super().__init__()
-        self._table, self._start, self._stop = table, start, stop
-        self._last: int = table.heights.item(stop - 1)
-
-    def __bool__(self) -> bool:
-        return self._stop > self._start or super().__bool__()
-
-    @property
-    def added(self) -> list[TrustedHeader]:
-        """Return the headers that were added, by height."""
-        return list(self._headers.values())
-
-    @property
-    def heights(self) -> tuple[int, ...]:
-        """Return the heights, ascending."""
-        return tuple(sorted({*self._heights, *self._table.heights[self._start : self._stop].tolist()}))
-
-    def get(self, height: int) -> TrustedHeader | None:
-        """Return the header of a height, None where there is none."""
-        found = self._headers.get(height)
-        if found is not None or height > self._last:
-            return found
-        own = self._table.header(self._row(height))
-        return own if own.height == height else None
-
-    def below(self, height: int) -> TrustedHeader | None:
-        """Return the header of the greatest height below ``height``, None where there is none."""
-        row = self._row(height)
-        own = self._table.header(row - 1) if row > self._start else None
-        found = super().below(height) if self._heights else None
-        return own if found is None or (own is not None and own.height > found.height) else found
-
-    def above(self, height: int) -> TrustedHeader | None:
-        """Return the header of the least height above ``height``, None where there is none."""
-        row = self._row(height + 1)
-        own = self._table.header(row) if row < self._stop else None
-        found = super().above(height) if self._heights else None
-        return own if found is None or (own is not None and own.height < found.height) else found
-
-    def remove(self, height: int) -> None:
-        """Refuse: rows are forgotten all at once (``Clients.after``)."""
-        raise NotImplementedError(f"header {height}: trust tables forget in bulk")
-
-    def _row(self, height: int) -> int:
-        """Return the first row whose height is not below ``height``."""
-        if self._last <= height:  # mostly
-            return self._stop - (self._last == height)
-        heights = self._table.heights[self._start : self._stop]
-        return self._start + int(np.searchsorted(heights, np.uint64(height)))
 
 
 REFUSED = (ClientExpired, ConnectionFrozen, InvalidHeader, MissingHeader, NeedIntermediateHeader)

@@ -72,17 +72,20 @@ counterparty with this height and time (ns)."""
 
 def expiry_of(state: State, context: Context) -> Expired:
     """Return what says how far our packets in a queue have expired by a header of the counterparty."""
-    names = [state.runs[name] for name in LANE]
-    groups = groups_of(*names)
-    lanes = zip(*(column[groups.starts].tolist() for column in names), strict=True)
-    spans = zip(groups.starts.tolist(), (groups.starts + groups.counts).tolist(), strict=True)
-    runs_of = dict(zip(lanes, spans, strict=True))
+
+    @cache
+    def runs_of() -> dict[tuple[int, ...], tuple[int, int]]:
+        names = [state.runs[name] for name in LANE]
+        groups = groups_of(*names)
+        lanes = zip(*(column[groups.starts].tolist() for column in names), strict=True)
+        spans = zip(groups.starts.tolist(), (groups.starts + groups.counts).tolist(), strict=True)
+        return dict(zip(lanes, spans, strict=True))
 
     @cache  # as many time-outs as one likes may be submitted under one header
     def expired(chain: int, counterparty: int, height: int, time: int) -> int:
         if not context.options.limited:
             return 0
-        runs = state.runs.slice(*runs_of.get((chain, counterparty, SEND), (0, 0)))
+        runs = state.runs.slice(*runs_of().get((chain, counterparty, SEND), (0, 0)))
         now = np.uint64(height), np.uint64(time)
         late = np.flatnonzero(has_expired(runs["height"], runs["tick"], *now, context))
         return int(runs["first"][late[-1]] + runs["count"][late[-1]]) if len(late) else 0
