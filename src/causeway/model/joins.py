@@ -11,7 +11,7 @@ import numpy.typing as npt
 from causeway.model.frame import Frame
 from causeway.model.order import U64, WORD_BITS, Rows, bits_of, positions_in
 
-FEW = 100
+FEW = 60
 """Rows of both frames of a ``lookup`` up to which they are faster found one by one than by codes."""
 
 
@@ -21,28 +21,37 @@ def codes(keys: Sequence[str], *frames: Frame) -> list[U64]:
     The first key is the most significant. Keys are columns of unsigned numbers; codes may be compared over the frames
     of one call only.
     """
-    columns = [[frame[key] for frame in frames] for key in keys]
-    joined = [column.astype(np.uint64) for column in columns[0]]
-    width = max((bits_of(column) for column in joined), default=0)
-    for following in columns[1:]:
-        more = max(bits_of(column) for column in following)
+    joined = _column(keys[0], frames)
+    width = bits_of(joined)
+    for key in keys[1:]:
+        following = _column(key, frames)
+        more = bits_of(following)
         if more == 0:
             continue
         if width + more > WORD_BITS:
             joined, width = _ranked(joined)
         if width + more > WORD_BITS:
             following, more = _ranked(following)
-        shift = np.uint64(more)
-        joined = [(code << shift) | column.astype(np.uint64) for code, column in zip(joined, following, strict=True)]
+        joined <<= np.uint64(more)
+        joined |= following
         width += more
-    return joined
+    found: list[U64] = []
+    stop = 0
+    for frame in frames:
+        start, stop = stop, stop + len(frame)
+        found.append(joined[start:stop])
+    return found
 
 
-def _ranked(columns: Sequence[npt.NDArray[Any]]) -> tuple[list[U64], int]:
-    """Return the columns with each value replaced by its rank among all of them, and the bits that ranks take."""
-    values = np.unique(np.concatenate(columns))
-    ranks = [np.searchsorted(values, column).astype(np.uint64) for column in columns]
-    return ranks, max(len(values) - 1, 0).bit_length()
+def _column(key: str, frames: Sequence[Frame]) -> U64:
+    """Return a column of all frames, joined."""
+    return np.concatenate([frame[key] for frame in frames], dtype=np.uint64, casting="unsafe")
+
+
+def _ranked(column: U64) -> tuple[U64, int]:
+    """Return the column with each value replaced by its rank among all of them, and the bits that ranks take."""
+    values, ranks = np.unique(column, return_inverse=True)
+    return ranks.astype(np.uint64), max(len(values) - 1, 0).bit_length()
 
 
 def lookup(table: Frame, asked: Frame, keys: Sequence[str], *, ordered: bool = True) -> Rows:

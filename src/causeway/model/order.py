@@ -24,7 +24,7 @@ WORD_BITS = 64
 
 def bits_of(values: npt.NDArray[np.unsignedinteger]) -> int:
     """Return how many bits the largest of ``values`` takes (0 for an empty or all-zero column)."""
-    return int(values.max()).bit_length() if len(values) else 0
+    return int(np.maximum.reduce(values)).bit_length() if len(values) else 0
 
 
 def stable_order(*keys: npt.NDArray[np.unsignedinteger]) -> Rows:

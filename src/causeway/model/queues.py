@@ -63,14 +63,18 @@ class Queues:
 
         Counters of a new queue that are ``indices`` are the base, the others 0.
         """
-        if len(asked) == 0:
-            return self
+        return self._ensured(asked)[0] if len(asked) else self
+
+    def _ensured(self, asked: Frame) -> tuple[Queues, Rows]:
+        """Return what ``ensure`` does, and the row of each queue asked for in it."""
         own, wanted = codes(self.keys, self.counters, asked)
-        missing = np.flatnonzero(positions_in(own, wanted) < 0)
+        rows = positions_in(own, wanted)
+        missing = np.flatnonzero(rows < 0)
         if len(missing) == 0:
-            return self
+            return self, rows
         new, first = np.unique(wanted[missing], return_index=True)
-        return self._with_new(asked.select(self.keys).take(missing[first]), np.searchsorted(own, new))
+        queues = self._with_new(asked.select(self.keys).take(missing[first]), np.searchsorted(own, new))
+        return queues, queues.positions(asked)
 
     def _with_new(self, added: Frame, places: npt.NDArray[np.intp], **given: Any) -> Queues:
         columns: dict[str, Any] = {}
@@ -194,7 +198,8 @@ class Queues:
         """
         if len(asked) == 0:
             return self
-        queues = self.ensure(asked)._raised(asked, to, "begin", "next_index")
+        ensured, rows = self._ensured(asked)
+        queues = ensured._raised(rows, to, "begin", "next_index")
         limits = asked.select(self.keys).with_columns(to=to)
         if len(queues.elements):
             queues = queues.keep(queues.elements["index"] >= self._limit(queues.elements, limits))
@@ -205,10 +210,12 @@ class Queues:
 
     def extend(self, asked: Frame, to: U64) -> Queues:
         """Move the tail of each queue asked for (each at most once) up to ``to``: the elements below it come later."""
-        return self.ensure(asked)._raised(asked, to, "next_index") if len(asked) else self
+        if len(asked) == 0:
+            return self
+        ensured, rows = self._ensured(asked)
+        return ensured._raised(rows, to, "next_index")
 
-    def _raised(self, asked: Frame, to: U64, *names: str) -> Queues:
-        rows = self.positions(asked)
+    def _raised(self, rows: Rows, to: U64, *names: str) -> Queues:
         moved = {}
         for name in names:
             if name in self.counters:
