@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -141,11 +141,6 @@ def pair_codes(*pairs: tuple[U64, U64]) -> list[U64]:
         | np.searchsorted(values, second).astype(np.uint64)
         for first, second in pairs
     ]
-
-
-def lane_codes(chain: npt.NDArray[Any], remote: npt.NDArray[Any]) -> U64:
-    """Return one number a (chain, remote) pair that orders like the pair; chains are positions below 65,536."""
-    return (chain.astype(np.uint64) << np.uint64(16)) | remote.astype(np.uint64)
 
 
 def positions_in(sorted_codes: U64, codes: U64) -> Rows:
