@@ -30,6 +30,9 @@ REGISTRY = "protocols/registry.py"
 """The one place that names them all."""
 
 ALLOWED = {
+    "cli/verify.py": "the name of a public key that comes with the proofs library",
+    "network/recorded.py": "the name that a file of the Cosmos Chain Registry has",
+    "network/traffic_settings.py": "the same, in the description of a key",
     "pipeline/session.py": "the time zone of Spark",
 }
 """Files that may use such words, and why; an import of a wing or a quoted name is not allowed in them either."""
@@ -102,7 +105,7 @@ def found_in(source: str) -> list[str]:
                 continue
             if isinstance(node, ast.Constant) and (text in names() or wing.match(text)):
                 found.append(f"line {node.lineno}: says {text!r}")
-            found += [f"says {word}" for word in sorted(words(text) & WORDS)]
+            found += [f"says {word}" for word in sorted(words(text) & {*WORDS, *names()})]
     return found
 
 
@@ -132,10 +135,11 @@ def test_every_room_is_looked_at_or_left_out_for_a_reason() -> None:
     [
         ("from causeway.protocols.ibc.zones import Hosts", 2),
         ("def f():\n    from causeway.service.ibc import views", 2),
-        ("from causeway.protocols import ibc", 1),
-        ("import causeway.protocols.ic.kernel as k", 1),
-        ("if protocol == 'ibc':\n    pass", 1),
-        ("part = 'causeway.protocols.ic.kernel:IcKernel'", 1),
+        ("from causeway.protocols import ibc", 2),
+        ("import causeway.protocols.ic.kernel as k", 2),
+        ("if protocol == 'ibc':\n    pass", 2),
+        ("text = f'only under {name}, or ibc'\nIbcThing = 1", 2),
+        ("part = 'causeway.protocols.ic.kernel:IcKernel'", 2),
         ("def f(cycles): return f'{cycles} of a canister'", 3),
         ('"""In a zone of ibc."""\ndef f():\n    """Of a subnet."""', 0),
         ("from causeway.protocols.icmpish import x\nname = 'ibcx'", 0),
