@@ -103,6 +103,14 @@ def test_4_no_header_and_the_header_of_another_chain(engine: Engine) -> None:
     assert net.bring("B", net.packet(0, height=2)) == []
 
 
+def test_4_the_same_entry_of_another_chain(engine: Engine) -> None:
+    net = engine(carriers=SILENT, forged=((0, "A", C, B, b"same"), (0, "C", C, B, b"same"))).next()
+    key = index_key("B", Purpose.SEND, 0)
+    assert net.stores[1]["A"][key] == net.stores[1]["C"][key]
+    assert net.bring("B", net.update("A"), net.packet(0, "C", remote="A")) == ["InvalidProof"]
+    assert net.bring("B", net.update("C"), net.packet(0, "C", height=2)) == []
+
+
 def test_5_keys_of_others(engine: Engine) -> None:
     net = sent(engine)
     calls = [
