@@ -12,7 +12,7 @@ from causeway.protocols.registry import protocol
 
 @dataclass(frozen=True)
 class CarrierSummary:
-    """What is told of carriers after a run.
+    """What is reported about carriers after a run.
 
     ``content``: what ``--json`` prints of them; ``lines``: what a person reads. Both are empty where the protocol has
     no carriers, or where they did nothing and left nothing.
@@ -27,6 +27,6 @@ Carriers = Callable[[Lake, Manifest], CarrierSummary]
 
 
 def carrier_summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
-    """Return what is told of the carriers of a lake at a committed height, without Spark."""
+    """Return what is reported about the carriers of a lake at a committed height, without Spark."""
     sum_up: Carriers | None = protocol(lake.about()["protocol"]).part("carriers")
     return CarrierSummary() if sum_up is None else sum_up(lake, manifest)

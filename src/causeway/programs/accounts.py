@@ -38,7 +38,7 @@ def settle(accounts: Frame, inputs: Frame, answers: Frame | None, calls: Frame |
 
     ``inputs``: one instance's rows are neighbours, in order. ``answers`` and ``calls``: effects by row of the inputs.
     Raises ``InsufficientCycles`` when a call attaches more than there is at that point, and ``CyclesOverflow`` when
-    what is accepted would bring a balance beyond 2**128 - 1. A refund is never turned away: what is beyond 128 bits
+    what is accepted would raise a balance above 2**128 - 1. A refund is never refused: what is beyond 128 bits
     goes to ``balance_over``.
     """
     response = np.flatnonzero(inputs["kind"] == Kind.RESPONSE)

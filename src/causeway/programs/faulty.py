@@ -1,4 +1,4 @@
-"""A module that fails on purpose, to see that whoever calls it, and the zone that carries the call, get over it."""
+"""A module that fails on purpose, to see that whoever calls it, and the zone that carries the call, recover."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Faulty(Program):
         return {**counts, "mended": False, "waiting": {}}
 
     def on_ingress(self, message: Ingress, context: Context) -> None:
-        """Make the call that a user asks for, or let go of failing at answers."""
+        """Make the call that a user asks for, or stop failing at answers."""
         if message.method == MEND:
             self.state["mended"] = True
             return

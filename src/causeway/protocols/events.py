@@ -26,7 +26,7 @@ def event_rows(
     """Return one event row a message.
 
     ``chain``: where it happened, a column or one value. ``on_lane``: the messages have the columns ``LANE_COLUMNS``;
-    ``index`` without a lane: the position in what else brought them. ``reason``: one text, or a
+    ``index`` without a lane: the position in the queue or batch that they came from. ``reason``: one text, or a
     column of texts.
     """
     length = len(messages)

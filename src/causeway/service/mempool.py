@@ -12,7 +12,7 @@ from causeway.model.errors import CausewayError
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 
 MOST_WAITING = 1_000
-"""Messages that wait at most; who brings another is told to come again."""
+"""Messages that wait at most; further ones are refused with 503."""
 
 MOST_IN_A_BLOCK = 2_000
 """Calls of transactions, and messages, that go into one block at most."""

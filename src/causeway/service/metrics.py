@@ -1,4 +1,4 @@
-"""What Prometheus is told: all of it is computed from committed state, so it survives restarts."""
+"""Metrics for Prometheus: all are computed from committed state, so they survive restarts."""
 
 from __future__ import annotations
 

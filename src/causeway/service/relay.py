@@ -64,8 +64,8 @@ class Relaying(Protocol):
 class RelayOptions:
     """What a user says of a process, whatever the protocol.
 
-    ``name``: of the account, or its number; ``only``: connections as ``CHAIN/REMOTE``, without any all; ``to``:
-    ``both``, or what goes to ``a`` or ``b`` alone; ``poll``: seconds between two looks; ``metrics_port``: where
+    ``name``: of the account, or its number; ``only``: connections as ``CHAIN/COUNTERPARTY``, without any all; ``to``:
+    ``both``, or what goes to ``a`` or ``b`` alone; ``poll``: seconds between two polls; ``metrics_port``: where
     Prometheus is answered; ``faults``, ``seed``: what happens to its own transactions; ``options``: those of the
     protocol, by name.
     """

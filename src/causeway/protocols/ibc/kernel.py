@@ -202,7 +202,7 @@ class IbcKernel:
         """Return the ticks of a third of the unbonding period, after which relayers refresh clients (X-4)."""
         return max(1, self.options.unbonding_ns // REFRESH // self.tick_ns)
 
-    def patience(self) -> int:
+    def idle_limit(self) -> int:
         """Return for how many ticks nothing may move before a packet times out."""
         if not self.options.limited:
             return 0
@@ -257,7 +257,7 @@ class IbcKernel:
         after, logs = replace(after, proofs=proofs), log.logs()
         planned, pause = self.next_planned(tick.tick + 1), self.longest_pause()
         due = wake(tick, idle=self.idle(after), planned=planned, pause=pause)
-        end = gives_up(tick, settled=self.interference.last_change, patience=QUIET_TICKS + self.patience())
+        end = gives_up(tick, settled=self.interference.last_change, idle_limit=QUIET_TICKS + self.idle_limit())
         return RoundResult(after, outbound, logs, headers, due, oldest(after.runs), end)
 
     def _ends(self, context: Context) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:

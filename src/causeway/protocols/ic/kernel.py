@@ -189,7 +189,7 @@ class IcKernel:
     def _gives_up(self, tick: Tick) -> int:
         waits = lifetime_ticks(self.options, self.tick_ns) + 1 if self.options.timeouts == "on" else 0
         settled = max([0, *self._move_ticks, self.carriers.last_change]) + waits
-        return gives_up(tick, settled=settled, patience=QUIET_TICKS + waits)
+        return gives_up(tick, settled=settled, idle_limit=QUIET_TICKS + waits)
 
     # ---- a round
 

@@ -45,7 +45,7 @@ class Pacing:
 
     poll: float = 0.5
     longest_pause: float = 30.0
-    patience: float = 60.0
+    longest_wait: float = 60.0
 
 
 @dataclass
@@ -246,7 +246,7 @@ class Relaying:
         if not step.last or not ticket:
             return height
         waited = 0.0
-        while height is None and waited < self._pacing.patience and not self._stopping.is_set():
+        while height is None and waited < self._pacing.longest_wait and not self._stopping.is_set():
             height = await client.height_of(ticket, WAIT)
             waited += WAIT
         return height

@@ -1,4 +1,8 @@
-"""``IBCreceive``: a packet comes to the zone that it is for (IBC reference 3.3)."""
+"""``IBCreceive``: a packet comes to the zone that it is for (IBC reference 3.3).
+
+Steps 1 to 8 are ``CHECKS``, 9 and 10 ``result_codes``; steps 11 and 12, the handler and its receipt, are those of the
+block (``execute``, ``answers``).
+"""
 
 from __future__ import annotations
 
