@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -194,10 +193,20 @@ def from_table(table: pa.Table) -> Frame:
     return Frame(columns, table.num_rows)
 
 
-@lru_cache(maxsize=256)
+_EMPTY: dict[int, tuple[pa.Schema, Frame]] = {}
+"""Frames without rows by the identity of their schema, which is kept beside: to compare schemas is slow."""
+
+_MOST_EMPTY = 256
+
+
 def empty_frame(schema: pa.Schema) -> Frame:
     """Return the frame of ``schema`` without rows."""
-    return from_table(schema.empty_table())
+    found = _EMPTY.get(id(schema))
+    if found is None:
+        found = schema, from_table(schema.empty_table())
+        if len(_EMPTY) < _MOST_EMPTY:
+            _EMPTY[id(schema)] = found
+    return found[1]
 
 
 def concat(frames: Sequence[Frame]) -> Frame:
