@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -58,6 +58,15 @@ class Played:
     def check(self) -> None:
         """What holds of every network, whatever happened in it."""
 
+    def lie(self, chain: int, source: int, index: int) -> None:
+        """From now on the stream of ``chain`` says that it rejected message ``index`` of ``source``."""
+        raise NotImplementedError
+
+    def judged(self, source: int, destination: int, rejects: Sequence[int] | None = None, /, **altered: int) -> str:
+        """What ``destination`` says of the slice that ``source`` serves it now, altered: ``begin``, ``end``,
+        ``message_begin``, ``message_end``, ``signals_end``, the indices it rejects, the subnet it is said to be of."""
+        raise NotImplementedError
+
     # ---- play
 
     def tell(self, canister: int, *told: tuple[Any, ...]) -> None:
@@ -108,6 +117,8 @@ class Played:
 class OracleNetwork(Played):
     """The same on the oracle; the guarantees are checked on the way."""
 
+    honest = True
+
     def __init__(self, canisters: Placed, *, balance: int = 1_000, **scenario: Any) -> None:
         super().__init__(canisters, balance=balance, **scenario)
         self.run = OracleRun(self.scenario)
@@ -126,7 +137,39 @@ class OracleNetwork(Played):
     def views(self) -> dict[int, dict[str, Any]]:
         return oracle_view(self.run)
 
+    def judged(self, source: int, destination: int, rejects: Sequence[int] | None = None, /, **altered: int) -> str:
+        run = self.run
+        state = run.states[destination]
+        honest = ic.slice_for(run.states[source], destination, state.expected_xnet_indices, run.options)
+        assert honest is not None
+        of = altered.pop("source", source)
+        indices = [index for _, index in honest.messages] or [0]
+        first = altered.pop("message_begin", min(indices))
+        end = altered.pop("message_end", max(indices) + 1 if honest.messages else first)
+        some = next(iter(honest.messages.values()), ic.Request(0, 0, 0))
+        messages = {((), index): honest.messages.get(((), index), some) for index in range(first, end)}
+        found: dict[str, Any] = {name: frozenset({((), index)}) for name, index in altered.items()}
+        if rejects is not None:
+            found["rejects"] = {(): tuple((index, ic.Reason.QueueFull) for index in rejects)}
+        altered_slice = replace(honest, source=of, messages=messages, **found)
+        valid = ic.validate_xnet_payload(run.registry, state, [], {of: altered_slice}, 10**6, run.options)
+        try:
+            ic.check_slice(state, run.registry, of, altered_slice, run.options)
+        except ic.SliceError as error:
+            assert not valid
+            return type(error).__name__
+        assert valid
+        return "ACCEPTED"
+
+    def lie(self, chain: int, source: int, index: int) -> None:
+        state, self.honest = self.run.states[chain], False
+        stream = state.streams[source]
+        signals = {**stream.signals, ((), index): ic.REJECT(ic.Reason.QueueFull)}
+        self.run.states = {**self.run.states, chain: state.with_stream(source, replace(stream, signals=signals))}
+
     def check(self) -> None:
+        if not self.honest:
+            return  # the guarantees are given by those who keep to the protocol
         assert guarantees.check_events(self.events, self.registries, self.run.options) == []
         assert guarantees.g9_no_loss(self.run.states, self.events, self.initial_cycles, self.run.options) == []
 
@@ -153,6 +196,9 @@ class Network(Played):
     def state(self, state: State) -> None:
         self.run.states = [state]
 
+    def lie(self, chain: int, source: int, index: int) -> None:
+        self.state = replace(self.state, rejects=rejects_of(source, chain, index))
+
     # ---- slices by hand
 
     def shown(self, **tables: Frame) -> View:
@@ -168,6 +214,14 @@ class Network(Played):
         """The slices that honest endpoints serve now."""
         context = self._context()
         return get_streams(expected_indexes(self.state, (), context.options.index_base), self.shown(), context)
+
+    def judged(self, source: int, destination: int, rejects: Sequence[int] | None = None, /, **altered: int) -> str:
+        slices = self.slices()
+        mine = slices.filter((slices["source"] == source) & (slices["destination"] == destination))
+        columns = {name: np.array([value], dtype=mine[name].dtype) for name, value in altered.items()}
+        view = self.shown() if rejects is None else self.shown(rejects=rejects_of(destination, source, *rejects))
+        (error,) = self.errors(mine.with_columns(**columns), view)
+        return error
 
     def errors(self, slices: Frame, view: View | None = None) -> list[str]:
         """The outcome of the checks on each slice (a row a substream)."""
@@ -202,6 +256,21 @@ class Network(Played):
         self.state = replace(self.state, streams=self.state.streams.with_counters(**changed))
 
 
+def rejects_of(source: int, destination: int, *indices: int, reason: int = 5) -> Frame:
+    """REJECT signals about messages of ``source``, in the stream back from ``destination``."""
+    count = len(indices)
+    return Frame(
+        {
+            "destination": np.full(count, destination, dtype=np.uint32),
+            "source": np.full(count, source, dtype=np.uint32),
+            "substream": np.zeros(count, dtype=np.uint64),
+            "index": np.array(indices, dtype=np.uint64),
+            "reason": np.full(count, reason, dtype=np.uint8),
+        },
+        count,
+    )
+
+
 def of(happened: Counter[tuple[Any, ...]], *beginning: Any) -> list[tuple[Any, ...]]:
     """The events that begin so, each as often as it happened; ``...`` stands for anything."""
     return [
@@ -212,4 +281,4 @@ def of(happened: Counter[tuple[Any, ...]], *beginning: Any) -> list[tuple[Any, .
     ]
 
 
-__all__ = ["ACTOR", "Network", "OracleNetwork", "concat", "of"]
+__all__ = ["ACTOR", "Network", "OracleNetwork", "concat", "of", "rejects_of"]
