@@ -26,7 +26,7 @@ def wake(tick: Tick, *, idle: bool, planned: int | None, pause: int | None = Non
 def gives_up(tick: Tick, *, settled: int, idle_limit: int = QUIET_TICKS) -> int:
     """Return the tick from which on a round in which nothing moves is the last: what waits will not move any more.
 
-    ``settled``: the tick from which on nothing that is planned can still have an effect. ``idle_limit``: how many rounds
-    in which nothing moves there are before; more than what waits may rest, by a time-out at the latest.
+    ``settled``: the tick from which on nothing that is planned can still have an effect. ``idle_limit``: how many
+    rounds in which nothing moves there are before; more than what waits may rest, by a time-out at the latest.
     """
     return max(tick.quiet_since, settled) + idle_limit - 1
