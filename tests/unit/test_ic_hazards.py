@@ -4,7 +4,7 @@ slice, on the kernel and on the oracle alike; and what meets the kernel's plans 
 Hazard ``n`` is in the tests named ``test_hazard_n_...``. Those without the fixture ``engine`` are of the kernel alone,
 which has heights, roots and rows where the oracle has values: 3 (rows of a hole), 5 (heights and roots), 7 at
 induction, 9 (a lane set by hand), the text of 25, 32 and 33 (plans and rows turned), 37 of no root, 38 (a plan cut
-by hand), 39 (counters near the end of the word). What the oracle alone has of 3, 5, 7, 9, 12, 13, 16, 18, 20, 22, 24,
+by hand), 39 (counters near the end of the word). What the oracle alone has of 1, 3, 5, 7, 9, 12 to 16, 18, 22, 24,
 31 to 33, 35, 37, 38 and 39 is in ``test_spec_ic.py``.
 
 Numbers left out belong to encodings (6, 10, 40), to classes of messages that are off (26, 27, 29, 30), to splits
@@ -306,6 +306,28 @@ def test_hazard_20_reject_response_follows_a_caller_that_moved(engine: Engine) -
     assert of(net.happened, 2, "received", "RESPONSE", 2, 1)
 
 
+def test_hazard_20_reject_that_no_rule_gives_follows_too(engine: Engine) -> None:
+    three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, "echo")}
+    net = engine(three, options={**MIGRATIONS, "reject_every": 1}, moves=[(3, 1, 2)])
+    net.call(1, 2, cycles=10)
+    net.rounds(2)
+    happened = net.rounds(1)
+    assert [event[0] for event in of(happened, ..., "committed", "RESPONSE", 2, 1)] == [0], "by who knew the caller"
+    happened = net.rounds(1)
+    assert [event[0] for event in of(happened, ..., "received", "RESPONSE", 2, 1)] == [2], "0 is on its path before 2"
+    assert net.answers(1) == [(0, 1)] and net.balances()[1] == 1_000
+
+
+def test_hazard_20_where_there_are_no_migrations_it_is_lost(engine: Engine) -> None:
+    three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, "echo")}
+    net = engine(three, options={**DEPLOYED, "reject_every": 1}, moves=[(3, 1, 2)])
+    net.call(1, 2, cycles=10)
+    net.rounds(7)
+    (lost,) = of(net.happened, ..., "dropped")
+    assert (lost[0], lost[-1]) == (2, "sender_mismatch")
+    assert net.answers(1) == [] and net.balances()[1] == 990
+
+
 def test_hazard_21_reject_signal_for_a_response_sends_it_on_whatever_the_reason(engine: Engine) -> None:
     net = engine(TWO, options=DEPLOYED)
     net.call(1, 2, "echo")
@@ -335,7 +357,7 @@ def test_hazard_22_the_same_reject_signal_in_two_slices_is_handled_once(engine: 
 def test_hazard_23_full_stream_holds_back_and_others_go_on(engine: Engine) -> None:
     three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, ACTOR)}
     options = {"limits": "deployed", "limit": {"stream_messages": 2}}
-    net = engine(three, options=options, halts=[(1, 1, 3)])
+    net = engine(three, options=options, halts=[(1, 1, 6)])
     for payload in (b"a", b"b", b"c", b"d"):
         net.call(1, 2, "hold", payload)
     net.call(1, 3, "echo")
@@ -343,11 +365,15 @@ def test_hazard_23_full_stream_holds_back_and_others_go_on(engine: Engine) -> No
     net.rounds(3)
     assert [len(queue[1]) for name, queue in net.view(0)["output_queues"].items() if name == (1, 2)] == [2]
     assert net.answers(1) == [(5, 0), (4, 0)], "other destinations go on, our own too"
+    # The stream is full from the beginning of the round.
+    net.call(1, 3, "echo")
+    net.rounds(3)
+    assert net.answers(1)[2:] == [(6, 0)]
     net.rounds(8)
     assert [row[1] for row in net.seen(2)] == [0, 1, 2, 3], "and the pair keeps its order"
     net.tell(2, ("flush", 1))
     net.rounds(6)
-    assert net.answers(1)[2:] == [(callback, 0) for callback in range(4)]
+    assert net.answers(1)[3:] == [(callback, 0) for callback in range(4)]
 
 
 def test_hazard_23_what_is_sent_on_takes_its_place_first(engine: Engine) -> None:

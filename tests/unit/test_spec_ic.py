@@ -516,32 +516,6 @@ def test_a_trace_lists_one_subnet_before_another() -> None:
 # ---- migration
 
 
-def test_hazard_20_reject_response_to_a_caller_that_migrated() -> None:
-    net = Network({1: 1, 2: 2, 3: 3}, replace(MIGRATIONS, reject_every=1))
-    net.call(1, (2, "echo", 10))
-    net.round()  # rejected by subnet 2, subnet 1 does not know yet
-    net.registry = net.registry.with_moved(1, 3)
-    events = net.round()
-    (reply,) = of(events, "committed", kind="response")
-    assert (reply.chain, reply.remote, reply.cause) == (1, 3, "Unknown")
-    events = net.round()
-    (arrived,) = of(events, "received", kind="response")
-    assert (arrived.chain, arrived.remote) == (3, 1), "on the path: the trace of canister 1 lists 1 before 3"
-    assert net.program(1).answers == ((0, 1),)
-    net.check()
-
-
-def test_without_migrations_a_rerouted_reject_is_lost() -> None:
-    net = Network({1: 1, 2: 2, 3: 3}, replace(DEPLOYED, reject_every=1))
-    net.call(1, (2, "echo", 10))
-    net.round()
-    net.registry = net.registry.with_moved(1, 3)
-    net.rounds(4)
-    (lost,) = of(net.events, "dropped")
-    assert (lost.chain, lost.cause, lost.cycles) == (3, "sender_mismatch", 10)
-    assert net.violations() == []
-
-
 def test_moved_canister_takes_its_queues_along_and_they_keep_their_indices() -> None:
     options = replace(MIGRATIONS, limits="deployed", limit=ic.Limit(stream_messages=1), messages_per_canister=1)
     net = Network({1: 1, 2: 2, 3: 3}, options)
