@@ -134,6 +134,7 @@ def test_a_slot_is_written_once() -> None:
     for slot in (0, 2, 3):
         with pytest.raises(ibc.SlotNotOpen):
             ibc.IBCwrite(chains["B"], "A", slot, b"", 0)
+    assert len([row for row in chains["B"].log if isinstance(row, ibc.Written)]) == 2
     chains.show("B", "A")
     assert [chains.receipt(i) for i in range(3)] == ["Success"] * 3
     assert chains["A"].app["outcomes"] == [("rollback", 0), ("commit", 1), ("commit", 2)]

@@ -1,6 +1,6 @@
 """The IBC oracle as a network: blocks, relayers of its own, hostile calls, and all invariants on random networks.
 
-Of the hazards only 34 is here: audits read the oracle's log. The others are in ``test_ibc_hazards.py``.
+Of the hazards 34 is here and, of 28, what the log says: audits read the oracle's log. The others are in ``test_ibc_hazards.py``.
 """
 
 import ast
@@ -152,6 +152,15 @@ def test_local_lane_takes_a_block_and_no_proof() -> None:
     blocks(net, 1)
     assert net.program(1).answers[2] == (2, 0, b"late") and net.program(2).calls == 0
     assert net.rows(ibc.Sent) == [] and net.fees == {}
+
+
+def test_hazard_28_what_a_halted_zone_is_told_is_refused() -> None:
+    net = network()
+    for _ in range(20):
+        net.block({"A": [call(1, (11, "echo", 1))], "B": [call(11, (1, "x", 0))]}, halted={"B"})
+    assert len(net.rows(ibc.Refused, call="ingress", error="halted")) == 20
+    blocks(net, 3)
+    assert len(net.program(11).seen) == len(net.program(1).answers) == 20
 
 
 def test_hazard_34_one_side_of_the_log() -> None:
