@@ -8,7 +8,7 @@ is more, where one engine alone can express it; the files say why:
 - 8, 23, 24: ``test_spec_ibc_beyond.py`` (evidence of forks, delays, validator sets as names with powers), and for the
   validator sets of Tendermint headers ``test_light_client.py``;
 - 23, 24, 26, 32: ``test_ibc_hazards_kernel.py`` (clients kept fresh, bytes that are no header, waste, long methods);
-- 22: ``tests/property/test_queues.py``; 33: ``test_ics23.py``; 34: ``test_spec_ibc_network.py`` (audits read its log).
+- 22: ``tests/property/test_queues.py``; 33: ``test_ics23.py``; 28, 34: ``test_spec_ibc_network.py`` (its log).
 
 A proof under a trusted header that has expired (23) is in ``test_spec_ibc_beyond.py`` alone: the oracle refuses it with
 ``ClientExpired``, the kernel takes it as long as it keeps the header.
