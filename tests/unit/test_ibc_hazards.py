@@ -9,9 +9,6 @@ is more, where one engine alone can express it; the files say why:
   validator sets of Tendermint headers ``test_light_client.py``;
 - 23, 24, 26, 32: ``test_ibc_hazards_kernel.py`` (clients kept fresh, bytes that are no header, waste, long methods);
 - 22: ``tests/property/test_queues.py``; 33: ``test_ics23.py``; 28, 34: ``test_spec_ibc_network.py`` (its log).
-
-A proof under a trusted header that has expired (23) is in ``test_spec_ibc_beyond.py`` alone: the oracle refuses it with
-``ClientExpired``, the kernel takes it as long as it keeps the header.
 """
 
 from __future__ import annotations
@@ -444,12 +441,34 @@ def test_20_22_a_jump_past_the_tail_leaves_an_empty_queue(engine: Engine) -> Non
 
 
 def test_23_a_header_older_than_the_unbonding_period(engine: Engine) -> None:
+    net = sent(engine, 3, {"unbonding_seconds": 3.0, "timeouts": "on", "timeout_seconds": 99, "cleanup": "on"})
+    assert net.bring("B", net.update("A"), net.packet(0)) == []
+    assert net.bring("A", net.update("B")) == []
+    assert net.bring("B", net.packet(1, height=1)) == [], "three seconds after it"
+    calls = (net.packet(2, height=1), net.packet(2, height=9), net.packet(1, height=1), net.cleanup(height=1))
+    net.say("B", B, ("call", A, "echo", b"", 0, None))
+    assert net.bring("B", *calls) == ["ClientExpired", "MissingHeader", "OutOfOrder", "ClientExpired"]
+    assert net.queue("B", "A", Purpose.SEND) == (0, 0), "no send"
+    assert net.bring("B", net.update("A"), net.packet(2)) == ["ClientExpired", "MissingHeader"]
+    assert net.bring("A", net.receipt(0, height=2), net.time_out(height=2)) == ["ClientExpired"] * 2
+    assert net.queue("A", "B", Purpose.SEND) == (0, 3) and net.codes("B", "A") == [0, 0]
+    assert net.seen(B)[-1] == [0, 16, b"ClientExpired", 0]
+
+
+def test_23_an_update_and_a_send_with_a_header_of_just_the_unbonding_period(engine: Engine) -> None:
     net = sent(engine, 2, {"unbonding_seconds": 3.0})
     assert net.bring("B", net.update("A"), net.packet(0)) == []
-    net.next()
-    assert net.bring("B", net.packet(1, height=1)) == [], "three seconds after it"
+    net.next().say("B", B, ("call", A, "echo", b"", 0, None))
+    assert net.bring("B", net.update("A"), net.packet(1, height=3)) == []
+    assert net.queue("B", "A", Purpose.SEND) == (0, 1)
+
+
+def test_23_nothing_of_a_client_that_has_expired(engine: Engine) -> None:
+    net = sent(engine, 2, {"unbonding_seconds": 3.0})
+    assert net.bring("B", net.update("A"), net.packet(0)) == []
+    net.next(2)
     net.say("B", B, ("call", A, "echo", b"", 0, None))
-    assert net.bring("B", net.update("A"), net.packet(1, height=4)) == ["ClientExpired", "OutOfOrder"]
+    assert net.bring("B", net.update("A"), net.packet(1, height=4)) == ["ClientExpired", "MissingHeader"]
     assert net.refused().count(("B", "ClientExpired")) == 2
     assert net.queue("B", "A", Purpose.SEND) == (0, 0), "no update, no send"
     net.next()

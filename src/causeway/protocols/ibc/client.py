@@ -153,7 +153,7 @@ def newest_times(state: State) -> U64:
 def expired_clients(state: State, context: Context) -> npt.NDArray[np.bool_]:
     """Return for each row of ``connections`` whether its newest trusted header is too old to build on (X-4, X-11)."""
     over: npt.NDArray[np.bool_] = is_over(
-        newest_times(state), np.uint64(context.options.unbonding_ns), np.uint64(context.time)
+        newest_times(state), np.uint64(context.options.trusting_ns), np.uint64(context.time)
     )
     return over
 
@@ -177,7 +177,7 @@ class Clients:
         self._options: dict[int, TrustOptions] = {}
         self._headers = TrustTable(state.trust)
         self._offered: dict[tuple[int, int, bytes], tuple[TrustedHeader, TrustedHeader | Refusal]] = {}
-        self._period = context.options.unbonding_ns
+        self._period = context.options.trusting_ns
 
     def root(self, chain: int, counterparty: int, height: int) -> bytes | None:
         """Return the root of a trusted header, None where none of that height is trusted."""
@@ -188,6 +188,11 @@ class Clients:
         """Return the time (ns) of a trusted header, 0 where none is trusted."""
         found = self._trusted((chain, counterparty)).get(height)
         return 0 if found is None else found.time
+
+    def expired(self, chain: int, counterparty: int, height: int) -> bool:
+        """Return whether a trusted header is too old to be used (X-4), False where none is trusted."""
+        found = self._trusted((chain, counterparty)).get(height)
+        return found is not None and bool(is_over(found.time, self._period, self._context.time))
 
     def frozen(self, chain: int, counterparty: int) -> bool:
         """Return whether a connection is frozen by now."""

@@ -88,8 +88,13 @@ class IbcOptions(Section):
 
     @property
     def unbonding_ns(self) -> int:
-        """How long (ns) a trusted header can be built on."""
+        """How old (ns) a trusted header may be that is used, at most."""
         return round(self.unbonding_seconds * NANOSECONDS)
+
+    @property
+    def trusting_ns(self) -> int:
+        """The age (ns) at which a trusted header is over: light clients count from that very instant."""
+        return self.unbonding_ns + 1
 
     @model_validator(mode="after")
     def _provable(self) -> Self:

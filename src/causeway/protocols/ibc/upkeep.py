@@ -98,7 +98,7 @@ def refreshes(state: State, seen: Seen, relayer: int, context: Context) -> Frame
     newest = newest_times(state)
     signed = seen.headers["chain"][binary_lengths(seen.headers["certification"]) > 0]
     now = np.uint64(context.time)
-    due = is_over(newest, np.uint64(period // REFRESH), now) & ~is_over(newest, np.uint64(period), now)
+    due = is_over(newest, np.uint64(period // REFRESH), now) & ~is_over(newest, np.uint64(options.trusting_ns), now)
     due &= connections["frozen"] != FROZEN
     due &= np.isin(connections["counterparty"], signed) & np.isin(connections["chain"], context.chains)
     if options.relay.coordination == "partition":

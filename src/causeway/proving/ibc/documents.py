@@ -88,7 +88,7 @@ def header_document(store: ZoneStore, trusted_height: int | None = None) -> Docu
 
 
 def _trusted(store: ZoneStore, header: TrustedHeader) -> Document:
-    period = zones_of(store.opened).options.unbonding_ns
+    period = zones_of(store.opened).options.trusting_ns
     return {
         "kind": "tendermint_trust",
         "chain_id": store.chain,

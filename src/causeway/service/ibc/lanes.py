@@ -104,6 +104,11 @@ class Rules:
     cleanup: bool = False
     unbonding_ns: int = 21 * 86_400 * 10**9
 
+    @property
+    def trusting_ns(self) -> int:
+        """The age (ns) at which a trusted header is over: light clients count from that very instant."""
+        return self.unbonding_ns + 1
+
 
 def lane_view(content: Mapping[str, Any]) -> LaneView:
     """Return the lane of a JSON object (``Views.lane``).

@@ -156,7 +156,7 @@ def relay(direction: Direction, rules: Rules, settings: RelaySettings) -> Genera
     if not (work.packets or work.receipts or work.cleanup or work.refresh or expired):
         return Passed(State.WAITING if work.patient else State.IDLE, source, target, work)
     now = max(target.time, source.time)  # the target's clock moves on with the header that it is given
-    client = LightClient(TrustOptions(direction.source, rules.unbonding_ns), target.trusted)
+    client = LightClient(TrustOptions(direction.source, rules.trusting_ns), target.trusted)
     height, header = proving_height(source, target, work, bool(expired))
     updates: list[HeaderUpdate] = []
     if header:

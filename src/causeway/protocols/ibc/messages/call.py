@@ -175,6 +175,10 @@ def _has_header(run: Run, block: Block) -> bool:
     return block.clients.root(run.chain, run.counterparty, run.height) is not None
 
 
+def _is_usable(run: Run, block: Block) -> bool:
+    return not block.clients.expired(run.chain, run.counterparty, run.height)
+
+
 def _proven(run: Run, span: Span, block: Block) -> list[Span]:
     root = block.clients.root(run.chain, run.counterparty, run.height)
     stop = span[0] if root is None else run.proven_until(*span, root)
@@ -206,9 +210,10 @@ def of_part(step: str, part: Part, otherwise: Refusal) -> Check:
 
 
 def proof(header: str, path: str) -> tuple[Check, ...]:
-    """Return the checks that a header is trusted and that the proof leads to its root; of which steps."""
+    """Return the checks that a header is trusted and usable and that the proof leads to its root; of which steps."""
     return (
         Check(Refusal.MissingHeader, header, _has_header),
+        Check(Refusal.ClientExpired, "X-4", _is_usable),
         Check(Refusal.InvalidProof, path, None, cut=_proven),
     )
 
