@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from causeway.model.faults import FOR_EVER, Fault, Faults
 from causeway.model.frame import Frame
+from causeway.model.ledger import Kind
 from causeway.model.order import U64
 from causeway.protocols.contract import Chains
 
@@ -65,7 +66,9 @@ class Interference:
     def forged(self, chains: Chains, tick: int) -> Frame:
         """Return the messages that byzantine chains among ``chains`` put into their output at ``tick``.
 
-        Columns ``source``, ``sender``, ``receiver``, ``payload``, in the order of the scenario.
+        Columns ``source``, ``sender``, ``receiver``, ``payload``, and what a forgery need not say: ``kind`` (``Kind``;
+        a request), ``callback``, ``code``, ``deadline``, ``amount_high``, ``amount_low`` (0). In the order of the
+        scenario.
         """
         due = [
             (self.positions[fault.source], fault.args)
@@ -77,6 +80,12 @@ class Interference:
                 "source": np.array([source for source, _ in due], dtype=np.uint32),
                 "sender": np.array([args["sender"] for _, args in due], dtype=np.uint64),
                 "receiver": np.array([args["receiver"] for _, args in due], dtype=np.uint64),
+                "kind": np.array([args.get("kind", int(Kind.REQUEST)) for _, args in due], dtype=np.uint8),
+                "callback": np.array([args.get("callback", 0) for _, args in due], dtype=np.uint64),
+                "code": np.array([args.get("code", 0) for _, args in due], dtype=np.uint8),
+                "deadline": np.array([args.get("deadline", 0) for _, args in due], dtype=np.uint32),
+                "amount_high": np.array([args.get("amount", 0) >> 64 for _, args in due], dtype=np.uint64),
+                "amount_low": np.array([args.get("amount", 0) % 2**64 for _, args in due], dtype=np.uint64),
                 "payload": pa.array([bytes.fromhex(args["payload"]) for _, args in due], pa.binary()),
             },
             len(due),

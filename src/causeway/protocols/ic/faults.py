@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 
 from causeway.model.faults import Fault
 from causeway.model.frame import Frame, concat
@@ -72,7 +73,9 @@ class Carriers(Interference):
         """
         rows = self.forged(chains, context.tick)
         given = {name: rows[name] for name in rows.names}
-        forged = blank_messages(len(rows), kind=int(Kind.REQUEST), method="forged", **given)
+        methods = ["forged" if kind == Kind.REQUEST else "" for kind in rows["kind"].tolist()]
+        given["method"] = pa.array(methods, pa.string()).dictionary_encode()
+        forged = blank_messages(len(rows), **given)
         forged = forged.with_columns(sent_tick=np.uint64(context.tick)).select(ONWARD_SCHEMA.names)
         halted = ~np.isin(forged["source"], context.chains)
         nobody = ~halted & (context.host_of(forged["receiver"]) < 0)
