@@ -43,13 +43,24 @@ def test_public_names_are_there_and_hide_no_module(name: str) -> None:
     for public in module.__all__:
         value = getattr(module, public)
         assert public not in files or value.__name__ == f"{module.__name__}.{public}"
+    face = Path(module.__file__ or "")
+    stub = face.with_suffix(".pyi")
+    statements = ast.parse((stub if stub.exists() else face).read_text()).body
     imported = {
         alias.asname or alias.name
-        for node in ast.parse(Path(module.__file__ or "").read_text()).body
+        for node in statements
         if isinstance(node, ast.ImportFrom) and node.module != "__future__"
         for alias in node.names
     }
-    assert set(module.__all__) == imported
+    declared = next(node.value for node in statements if isinstance(node, ast.Assign))
+    assert set(module.__all__) == imported == set(ast.literal_eval(declared))
+
+
+def test_a_kind_of_document_loads_no_other_family() -> None:
+    loaded = loaded_by("from causeway.proofs.documents import KINDS; KINDS['ics23']")
+    assert "causeway.proofs.ics23.verify" in loaded
+    others = ("pandas", "datafusion", "scalecodec", "causeway.proofs.substrate", "causeway.proofs.mmr.proof")
+    assert not loaded & set(others)
 
 
 def test_the_door_itself_is_cheap() -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from causeway.pipeline.lake import Manifest
+if TYPE_CHECKING:
+    from causeway.pipeline.lake import Manifest
 
 PIPE_WIDTH = 200
 """Width of a table that is written to a pipe or a file."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from causeway.pipeline.lake import Lake, Manifest
 from causeway.protocols.registry import protocol
+
+if TYPE_CHECKING:
+    from causeway.pipeline.lake import Lake, Manifest
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ class CarrierSummary:
     lines: Sequence[str] = ()
 
 
-Carriers = Callable[[Lake, Manifest], CarrierSummary]
+Carriers: TypeAlias = "Callable[[Lake, Manifest], CarrierSummary]"
 """Sums up the carriers of one protocol at a committed height. The registry names it."""
 
 

@@ -1,28 +1,43 @@
-"""Every kind of document by its name."""
+"""Every kind of document by its name; the family of a kind is imported when it is asked for."""
 
 from __future__ import annotations
 
-from causeway.proofs.documents.document import ProofDocument
-from causeway.proofs.documents.ic import IcCertificate, IcStreamSlice
-from causeway.proofs.documents.ics23 import Ics23, Ics23Batch, Ics23Chained, Ics23Range
-from causeway.proofs.documents.mmr import Mmr, MmrAncestry, MmrLeaf
-from causeway.proofs.documents.substrate import HrmpQueue, SubstrateOrderedRoot, SubstrateStorage
-from causeway.proofs.documents.tendermint import TendermintUpdate
-from causeway.proofs.documents.xdm import XdmMessage
+from collections.abc import Iterator, Mapping
+from importlib import import_module
 
-KINDS: dict[str, type[ProofDocument]] = {
-    "ic_certificate": IcCertificate,
-    "ic_stream_slice": IcStreamSlice,
-    "ics23": Ics23,
-    "ics23_batch": Ics23Batch,
-    "ics23_chained": Ics23Chained,
-    "ics23_range": Ics23Range,
-    "tendermint_update": TendermintUpdate,
-    "substrate_storage": SubstrateStorage,
-    "substrate_ordered_root": SubstrateOrderedRoot,
-    "hrmp_queue": HrmpQueue,
-    "xdm_message": XdmMessage,
-    "mmr_leaf": MmrLeaf,
-    "mmr_ancestry": MmrAncestry,
-    "mmr": Mmr,
+from causeway.proofs.documents.document import ProofDocument
+
+_MODELS = {
+    "ic_certificate": "ic:IcCertificate",
+    "ic_stream_slice": "ic:IcStreamSlice",
+    "ics23": "ics23:Ics23",
+    "ics23_batch": "ics23:Ics23Batch",
+    "ics23_chained": "ics23:Ics23Chained",
+    "ics23_range": "ics23:Ics23Range",
+    "tendermint_update": "tendermint:TendermintUpdate",
+    "substrate_storage": "substrate:SubstrateStorage",
+    "substrate_ordered_root": "substrate:SubstrateOrderedRoot",
+    "hrmp_queue": "substrate:HrmpQueue",
+    "xdm_message": "xdm:XdmMessage",
+    "mmr_leaf": "mmr:MmrLeaf",
+    "mmr_ancestry": "mmr:MmrAncestry",
+    "mmr": "mmr:Mmr",
 }
+
+
+class _Kinds(Mapping[str, type[ProofDocument]]):
+    """The models of documents by the names of their kinds."""
+
+    def __getitem__(self, kind: str) -> type[ProofDocument]:
+        module, _, name = _MODELS[kind].partition(":")
+        model: type[ProofDocument] = getattr(import_module(f"causeway.proofs.documents.{module}"), name)
+        return model
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_MODELS)
+
+    def __len__(self) -> int:
+        return len(_MODELS)
+
+
+KINDS: Mapping[str, type[ProofDocument]] = _Kinds()

@@ -5,45 +5,6 @@
 
 from __future__ import annotations
 
-from causeway.proofs.ibc import abi
-from causeway.proofs.ibc.columns import (
-    commit_acknowledgements_v1,
-    commit_acknowledgements_v2,
-    commit_packets_v1,
-    commit_packets_v2,
-    hash_payloads,
-)
-from causeway.proofs.ibc.keys import (
-    KeyKind,
-    PacketKey,
-    channel_path_v1,
-    client_state_path,
-    connection_path,
-    consensus_state_path,
-    next_sequence_receive_path_v1,
-    packet_acknowledgement_key_v2,
-    packet_acknowledgement_path_v1,
-    packet_commitment_key_v2,
-    packet_commitment_path_v1,
-    packet_receipt_key_v2,
-    packet_receipt_path_v1,
-    parse_packet_key_v2,
-)
-from causeway.proofs.ibc.packets import (
-    UNIVERSAL_ERROR_ACKNOWLEDGEMENT,
-    PacketV2,
-    Payload,
-    commit_acknowledgement_v1,
-    commit_acknowledgement_v2,
-    commit_packet_v1,
-    commit_packet_v2,
-)
+import lazy_loader
 
-__all__ = [
-    "UNIVERSAL_ERROR_ACKNOWLEDGEMENT", "KeyKind", "PacketKey", "PacketV2", "Payload", "abi", "channel_path_v1",
-    "client_state_path", "commit_acknowledgement_v1", "commit_acknowledgement_v2", "commit_acknowledgements_v1",
-    "commit_acknowledgements_v2", "commit_packet_v1", "commit_packet_v2", "commit_packets_v1", "commit_packets_v2",
-    "connection_path", "consensus_state_path", "hash_payloads", "next_sequence_receive_path_v1",
-    "packet_acknowledgement_key_v2", "packet_acknowledgement_path_v1", "packet_commitment_key_v2",
-    "packet_commitment_path_v1", "packet_receipt_key_v2", "packet_receipt_path_v1", "parse_packet_key_v2",
-]  # fmt: skip
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

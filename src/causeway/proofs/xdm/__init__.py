@@ -2,41 +2,6 @@
 
 from __future__ import annotations
 
-from causeway.proofs.xdm.channels import STATES, Channel
-from causeway.proofs.xdm.confirmation import verify_consensus_leaf, verify_cross_domain_message
-from causeway.proofs.xdm.envelope import (
-    INBOX_RESPONSES,
-    OUTBOX,
-    ConsensusChainMmrProof,
-    CrossDomainMessage,
-    ExecutionReceipt,
-    MmrLeaf,
-    Proof,
-    channel_storage_key,
-    message_storage_key,
-    message_storage_keys,
-    open_envelope,
-    receipt_storage_key,
-)
-from causeway.proofs.xdm.messages import (
-    CONSENSUS,
-    ChainId,
-    ChannelClose,
-    ChannelOpen,
-    CollectedFee,
-    DispatchError,
-    EndpointRequest,
-    EndpointResponse,
-    Message,
-    Payload,
-    ProtocolResponse,
-    WeightTag,
-)
+import lazy_loader
 
-__all__ = [
-    "CONSENSUS", "INBOX_RESPONSES", "OUTBOX", "STATES", "ChainId", "Channel", "ChannelClose", "ChannelOpen",
-    "CollectedFee", "ConsensusChainMmrProof", "CrossDomainMessage", "DispatchError", "EndpointRequest",
-    "EndpointResponse", "ExecutionReceipt", "Message", "MmrLeaf", "Payload", "Proof", "ProtocolResponse", "WeightTag",
-    "channel_storage_key", "message_storage_key", "message_storage_keys", "open_envelope", "receipt_storage_key",
-    "verify_consensus_leaf", "verify_cross_domain_message",
-]  # fmt: skip
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,0 +1,116 @@
+from . import bls, cycles, errors, labeled_tree, messages, witness
+from .bls import (
+    SecretKey,
+    aggregate_public_keys,
+    aggregate_signatures,
+    public_key_from_der,
+    public_key_to_der,
+    verify_aggregate,
+)
+from .certificate import (
+    Certificate,
+    Delegation,
+    certification_message,
+    decode_certificate,
+    encode_certificate,
+    verify_state_root,
+)
+from .certification import Freshness, VerifiedCertificate, certify, state_tree, verify_certificate
+from .certified_streams import CertifiedStreams, SliceRequestError, StoredStream
+from .columns import Columns, encode_stream_messages
+from .delegation import RangesForm, SubnetRecord, VerifiedDelegation, delegate, verify_delegation
+from .hash_tree import (
+    EMPTY,
+    Empty,
+    Fork,
+    HashTree,
+    Labeled,
+    Leaf,
+    Pruned,
+    build_tree,
+    digest,
+    leaves,
+    merge,
+    require_well_formed,
+)
+from .hash_tree_cbor import decode_tree, encode_tree
+from .lookup import (
+    Lookup,
+    Status,
+    SubtreeLookup,
+    lookup_path,
+    lookup_subtree,
+    path_steps,
+    require_absent,
+    require_value,
+)
+from .messages import (
+    Data,
+    Refund,
+    RejectCode,
+    RejectContext,
+    Request,
+    RequestMetadata,
+    Response,
+    StreamMessage,
+    decode_stream_message,
+    encode_stream_message,
+)
+from .metadata import (
+    SubnetMetrics,
+    SystemMetadata,
+    decode_subnet_metrics,
+    decode_system_metadata,
+    encode_subnet_metrics,
+    encode_system_metadata,
+)
+from .mixed_tree import split_hash_tree
+from .principals import principal_from_text, principal_to_text
+from .pruning import prune
+from .ranges import canister_ranges, decode_ranges, encode_ranges
+from .slice import (
+    CertifiedStreamSlice,
+    StreamSlice,
+    build_certified_stream_slice,
+    decode_certified_stream,
+    decode_certified_stream_slice,
+    decode_valid_certified_stream,
+    encode_certified_stream_slice,
+)
+from .slice_certification import Certification
+from .slice_payload import SlicePayload, payload_tree
+from .stream_header import (
+    RejectReason,
+    RejectSignal,
+    StreamFlags,
+    StreamHeader,
+    decode_stream_header,
+    encode_stream_header,
+)
+from .stream_tree import MessagesTree, StreamTree, stream_roots, streams_tree, streams_witness
+from .threshold import Dealing, ThresholdKey, deal, seeded_coefficients
+from .versions import CertificationVersion
+from .witness import decode_witness, encode_witness
+from .witness_builder import build_witness, digest_tree
+from .witness_pruning import prune_witness, recompute_digest
+
+__all__ = [
+    "EMPTY", "Certificate", "Certification", "CertificationVersion", "CertifiedStreamSlice", "CertifiedStreams",
+    "Columns", "Data", "Dealing", "Delegation", "Empty", "Fork", "Freshness", "HashTree", "Labeled", "Leaf", "Lookup",
+    "MessagesTree", "Pruned", "RangesForm", "Refund", "RejectCode", "RejectContext", "RejectReason", "RejectSignal",
+    "Request", "RequestMetadata", "Response", "SecretKey", "SlicePayload", "SliceRequestError", "Status",
+    "StoredStream", "StreamFlags", "StreamHeader", "StreamMessage", "StreamSlice", "StreamTree", "SubnetMetrics",
+    "SubnetRecord", "SubtreeLookup", "SystemMetadata", "ThresholdKey", "VerifiedCertificate", "VerifiedDelegation",
+    "aggregate_public_keys", "aggregate_signatures", "bls", "build_certified_stream_slice", "build_tree",
+    "build_witness", "canister_ranges", "certification_message", "certify", "cycles", "deal", "decode_certificate",
+    "decode_certified_stream", "decode_certified_stream_slice", "decode_ranges", "decode_stream_header",
+    "decode_stream_message", "decode_subnet_metrics", "decode_system_metadata", "decode_tree",
+    "decode_valid_certified_stream", "decode_witness", "delegate", "digest", "digest_tree", "encode_certificate",
+    "encode_certified_stream_slice", "encode_ranges", "encode_stream_header", "encode_stream_message",
+    "encode_stream_messages", "encode_subnet_metrics", "encode_system_metadata", "encode_tree", "encode_witness",
+    "errors", "labeled_tree", "leaves", "lookup_path", "lookup_subtree", "merge", "messages", "path_steps",
+    "payload_tree", "principal_from_text", "principal_to_text", "prune", "prune_witness", "public_key_from_der",
+    "public_key_to_der", "recompute_digest", "require_absent", "require_value", "require_well_formed",
+    "seeded_coefficients", "split_hash_tree", "state_tree", "stream_roots", "streams_tree", "streams_witness",
+    "verify_aggregate", "verify_certificate", "verify_delegation", "verify_state_root", "witness",
+]  # fmt: skip

@@ -1,0 +1,38 @@
+from .channels import STATES, Channel
+from .confirmation import verify_consensus_leaf, verify_cross_domain_message
+from .envelope import (
+    INBOX_RESPONSES,
+    OUTBOX,
+    ConsensusChainMmrProof,
+    CrossDomainMessage,
+    ExecutionReceipt,
+    MmrLeaf,
+    Proof,
+    channel_storage_key,
+    message_storage_key,
+    message_storage_keys,
+    open_envelope,
+    receipt_storage_key,
+)
+from .messages import (
+    CONSENSUS,
+    ChainId,
+    ChannelClose,
+    ChannelOpen,
+    CollectedFee,
+    DispatchError,
+    EndpointRequest,
+    EndpointResponse,
+    Message,
+    Payload,
+    ProtocolResponse,
+    WeightTag,
+)
+
+__all__ = [
+    "CONSENSUS", "INBOX_RESPONSES", "OUTBOX", "STATES", "ChainId", "Channel", "ChannelClose", "ChannelOpen",
+    "CollectedFee", "ConsensusChainMmrProof", "CrossDomainMessage", "DispatchError", "EndpointRequest",
+    "EndpointResponse", "ExecutionReceipt", "Message", "MmrLeaf", "Payload", "Proof", "ProtocolResponse", "WeightTag",
+    "channel_storage_key", "message_storage_key", "message_storage_keys", "open_envelope", "receipt_storage_key",
+    "verify_consensus_leaf", "verify_cross_domain_message",
+]  # fmt: skip
