@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,6 +16,11 @@ from causeway.proofs.tendermint.header import BlockId
 from causeway.proofs.tendermint.rpc import signed_header_from_json, validators_from_json
 from causeway.proofs.tendermint.validators import ValidatorSet
 from tests.unit.tendermint_chain import steady
+
+
+def when(nanoseconds: int) -> str:
+    seconds, rest = divmod(nanoseconds, 10**9)
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}.{rest:09}Z"
 
 
 def as_json(signed: SignedHeader, validators: ValidatorSet) -> tuple[Any, Any]:
@@ -34,7 +40,7 @@ def as_json(signed: SignedHeader, validators: ValidatorSet) -> tuple[Any, Any]:
             "version": {"block": "11"},
             "chain_id": header.chain_id,
             "height": str(header.height),
-            "time": "2023-11-14T22:13:22.000000000Z",
+            "time": when(header.time),
             "last_block_id": block_id(header.last_block_id),
             **{name: hexadecimal(getattr(header, name)) for name in names},
         },
@@ -46,7 +52,7 @@ def as_json(signed: SignedHeader, validators: ValidatorSet) -> tuple[Any, Any]:
                 {
                     "block_id_flag": int(entry.flag),
                     "validator_address": hexadecimal(entry.validator_address),
-                    "timestamp": "2023-11-14T22:13:22Z" if entry.signature else "0001-01-01T00:00:00Z",
+                    "timestamp": when(entry.timestamp) if entry.signature else "0001-01-01T00:00:00Z",
                     "signature": base64.b64encode(entry.signature).decode() if entry.signature else None,
                 }
                 for entry in commit.signatures

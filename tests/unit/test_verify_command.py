@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import copy
+import io
 import json
 import logging
 import os
@@ -18,6 +19,7 @@ from causeway.cli import main
 from causeway.proofs.documents.kinds import KINDS
 from causeway.proofs.documents.reading import document_of
 from causeway.proofs.documents.trust import IC_MAINNET_KEY, TRUST_KINDS
+from causeway.proofs.documents.validation import MAX_DOCUMENT_BYTES
 from causeway.proofs.documents.verdict import judge
 from causeway.proofs.ic.bls import public_key_to_der
 from causeway.proofs.ic.cbor_reader import MAP, SELF_DESCRIBED, cbor_bytes, cbor_head, cbor_text
@@ -41,6 +43,8 @@ from tests.unit.proof_documents import (
     substrate_storage,
     tendermint_update,
 )
+from tests.unit.tendermint_chain import steady
+from tests.unit.test_tendermint_rpc import as_json
 
 Result = tuple[int, str, str]
 Run = Callable[..., Result]
@@ -634,7 +638,7 @@ BAD = {
     "a key twice in the claims": (
         changed("ics23_batch", "items", 1, "key", to="text:bob"),
         (),
-        'items[1]: key "bob" is there twice',
+        'items[1]: nothing is stored under "bob", but before: "20" is stored under "bob"',
     ),
     "nothing claimed": (changed("ics23_batch", "items", to=[]), (), "items: []: List should have at least 1 item"),
     "no leaf": (changed("mmr_leaf", "leaves", 0, to="00"), (), 'leaves[0]: "00": has 1 bytes, must have 32'),
@@ -717,6 +721,79 @@ def test_only_files_of_some_length_are_read(verify: Run, tmp_path: Path) -> None
         verify(mmr_leaf(), "--trust", "long")[2] == "causeway: long: is longer than 1048576 bytes, more are not read\n"
     )
     assert root(bytes(32))["kind"] == "root"
+
+
+# ---- what is given beside a file, and how ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["ics23_batch", "substrate_storage"])
+def test_what_is_claimed_twice_is_shown_once(verify: Run, name: str) -> None:
+    field = "items" if name == "ics23_batch" else "entries"
+    claims = DOCUMENTS[name][field]
+    code, _, err = verify(changed(name, field, to=[*claims, claims[0]]))
+    assert (code, err) == (0, "")
+
+
+def test_the_file_and_the_trust_may_come_on_standard_input(verify: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def pipe(data: bytes) -> None:
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    document = DOCUMENTS["ics23 iavl"]
+    pipe(json.dumps(document).encode())
+    code, out, _ = verify("-")
+    assert code == 0 and out.startswith("standard input: true\n")
+    pipe(f"{document['trust']['root']}\n".encode())
+    assert verify(document, "--trust", "-")[0] == 0
+    assert verify("-", "--trust", "-")[2] == "causeway: --trust -: standard input is the proof already\n"
+    pipe(b'{"kind": "ics23", "proof_file": "passwords"}')
+    assert "only a document in a file may name another one" in verify("-")[2]
+    pipe(b" " * (MAX_DOCUMENT_BYTES + 1))
+    assert "standard input: is longer than" in verify("-")[2]
+
+
+def test_a_trust_of_any_length_is_told_in_one_line(verify: Run) -> None:
+    code, _, err = verify(DOCUMENTS["ics23 iavl"], "--trust", "a" * 5_000)
+    assert code == 2 and err.count("\n") == 1 and len(err) < 200 and "no such file" in err
+
+
+def test_a_file_that_names_another_root_is_not_followed_in_silence(verify: Run) -> None:
+    document = changed("ics23 iavl", "trust", "root", to="11" * 32)
+    true_root = DOCUMENTS["ics23 iavl"]["trust"]["root"]
+    code, out, _ = verify(document, "--trust", true_root)
+    assert code == 0 and out.splitlines()[-1] == f"  note:    the file itself names another: the root {'1' * 16}…1111"
+    _, out, _ = verify(document, "--trust", true_root, "--json")
+    assert json.loads(out)["trust"]["named_instead"] == f"root {'11' * 32}"
+    _, out, _ = verify(DOCUMENTS["ics23 iavl"], "--trust", true_root, "--json")
+    assert json.loads(out)["trust"]["named_instead"] is None
+
+
+def test_a_nodes_answers_are_a_proof(verify: Run) -> None:
+    chain = steady(4)
+    (commit, validators), (earlier, _) = (as_json(chain.signed[at], chain.sets[at]) for at in (3, 1))
+    for name, content in {
+        "commit.json": {"jsonrpc": "2.0", "id": -1, "result": {"signed_header": commit, "canonical": True}},
+        "trusted.json": {"result": {"signed_header": earlier}},
+        "all.json": {"result": {"block_height": "3", "validators": validators, "total": str(len(validators))}},
+        "first.json": {"result": {"block_height": "3", "validators": validators[:1], "total": str(len(validators))}},
+        "rest.json": {"result": {"block_height": "3", "validators": validators[1:], "total": str(len(validators))}},
+        "later.json": {"result": {"block_height": "4", "validators": validators[1:]}},
+    }.items():
+        Path(name).write_text(json.dumps(content))
+    now = f"now={chain.time(4)}"
+    given = ("commit.json", "--trust", "trusted.json", "--claim", now)
+    assert verify(*given, "--validators", "all.json")[0] == 0
+    pages = ("--validators", "first.json", "--validators", "rest.json")
+    assert verify(*given, *pages, "--trusted-validators", "all.json")[0] == 0
+    code, out, _ = verify(*given, "--validators", "first.json")
+    assert code == 1 and f"1 of {len(validators)} validators are given: ask /validators for every page" in out
+    code, out, _ = verify(*given, "--validators", "first.json", "--validators", "later.json")
+    assert code == 1 and "of several heights: 3, 4" in out
+    assert "validators: missing; commit needs" in verify(*given)[2]
+    both = ("--claim", "proof=00", "--validators", "all.json")
+    assert "commit: does not go together with proof" in verify(*given, *both)[2]
+    commit["commit"]["signatures"][0]["signature"] = commit["commit"]["signatures"][1]["signature"]
+    Path("commit.json").write_text(json.dumps({"signed_header": commit}))
+    assert verify(*given, "--validators", "all.json")[0] == 1
 
 
 # ---- the page about it ---------------------------------------------------------------------------

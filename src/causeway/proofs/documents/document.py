@@ -93,17 +93,17 @@ def range_root(trust: Trust) -> RootTrust:
     return trust
 
 
-def distinct(keys: Iterable[bytes], field: str) -> None:
-    """Refuse claims of which two are about one key.
+def one_claim_a_key(claims: Iterable[tuple[bytes, bytes | None]], field: str) -> dict[bytes, bytes | None]:
+    """Return what is claimed of each key; the same claim may be made more than once.
 
     Raises:
-        InvalidInput: there are such.
+        InvalidInput: two claims contradict each other.
     """
-    seen: set[bytes] = set()
-    for position, key in enumerate(keys):
-        if key in seen:
-            raise InvalidInput(f"{field}[{position}]: key {hexed(key)} is there twice")
-        seen.add(key)
+    found: dict[bytes, bytes | None] = {}
+    for position, (key, value) in enumerate(claims):
+        if found.setdefault(key, value) != value:
+            raise InvalidInput(f"{field}[{position}]: {stored(key, value)}, but before: {stored(key, found[key])}")
+    return found
 
 
 def hexed(data: bytes) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from causeway.proofs.documents.document import ProofDocument, Track, distinct, hexed, root_in, stored
+from causeway.proofs.documents.document import ProofDocument, Track, hexed, one_claim_a_key, root_in, stored
 from causeway.proofs.documents.errors import ClaimMismatch
 from causeway.proofs.documents.trust import RootTrust, TendermintTrust, Trust
 from causeway.proofs.documents.validation import EITHER, PARTS, PLAIN
@@ -101,11 +101,11 @@ class Ics23Batch(ProofDocument):
 
     def verify(self, trust: Trust) -> tuple[Track, ...]:
         """Return the way of every key to the root; errors as of ``ics23.batch``."""
-        distinct((item.key for item in self.items), "items")
+        claimed = one_claim_a_key(((item.key, item.content) for item in self.items), "items")
         batch = VerifiedBatch(rules_of(PROOF_SPECS[self.spec]), root_in(trust), message_of(self.proof))
-        batch.require_membership({item.key: item.content for item in self.items if item.content is not None})
-        batch.require_non_membership([item.key for item in self.items if item.content is None])
-        return tuple(track for item in self.items for track in _entry_tracks(batch, item.key, item.content))
+        batch.require_membership({key: value for key, value in claimed.items() if value is not None})
+        batch.require_non_membership([key for key, value in claimed.items() if value is None])
+        return tuple(track for key, value in claimed.items() for track in _entry_tracks(batch, key, value))
 
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
         """Return where each entry of the batch leads to."""

@@ -12,6 +12,7 @@ from causeway.proofs.documents.document import ProofDocument
 from causeway.proofs.documents.kinds import KINDS
 from causeway.proofs.documents.trust import RootTrust, Trust, trust_of
 from causeway.proofs.documents.validation import (
+    MAX_DOCUMENT_BYTES,
     JsonObject,
     looks_like_json,
     parse_object,
@@ -47,16 +48,31 @@ def read_document(path: Path, claims: Mapping[str, Any] | None = None) -> Readin
     Raises:
         InvalidInput: there is no such file or it is no document; one line says the field, the value, what is allowed.
     """
-    data = read_bytes(path)
-    where = str(path)
+    return document_in(read_bytes(path), str(path), claims, path.parent)
+
+
+def document_in(
+    data: bytes, where: str, claims: Mapping[str, Any] | None = None, folder: Path | None = None
+) -> Reading:
+    """Return the document that bytes are, as ``read_document`` does; ``where`` names them.
+
+    ``folder``: where binary proofs named by the document lie; without it, none may be named.
+
+    Raises:
+        InvalidInput: they are no document, or longer than one may be.
+    """
+    if len(data) > MAX_DOCUMENT_BYTES:
+        raise InvalidInput(f"{where}: is longer than {MAX_DOCUMENT_BYTES} bytes, more are not read")
     given = dict(claims or {})
     if looks_like_json(data):
         fields = parse_object(data, where)
         said = fields.get(KIND)
         if said is not None and KIND in given and given[KIND] != said:
             raise InvalidInput(f"{where}: kind: is {shown(said)}, asked for is {shown(given[KIND])}")
+        if KIND not in fields and _is_signed_header(fields):
+            fields = {KIND: "tendermint_update", "commit": fields}
         fields.update(given)
-        _take_in_proof_file(fields, path)
+        _take_in_proof_file(fields, where, folder)
     else:
         if len(data) > MAX_PROOF_BYTES:
             raise InvalidInput(f"{where}: has {len(data)} bytes, of a binary proof at most {MAX_PROOF_BYTES} are read")
@@ -105,7 +121,13 @@ def claim_of(text: str) -> tuple[str, Any]:
     return key, value
 
 
-def _take_in_proof_file(fields: JsonObject, document: Path) -> None:
+def _is_signed_header(fields: JsonObject) -> bool:
+    """Return whether a JSON object is a node's answer to ``/commit``."""
+    result = fields.get("result", fields)
+    return isinstance(result, dict) and "signed_header" in result
+
+
+def _take_in_proof_file(fields: JsonObject, document: str, folder: Path | None) -> None:
     """Put the content of the binary file that ``proof_file`` names in the place of ``proof``."""
     name = fields.pop(PROOF_FILE, None)
     if name is None:
@@ -113,7 +135,9 @@ def _take_in_proof_file(fields: JsonObject, document: Path) -> None:
     where = f"{document}: proof_file: {shown(name)}"
     if PROOF in fields:
         raise InvalidInput(f"{where}: does not go together with proof")
+    if folder is None:
+        raise InvalidInput(f"{where}: only a document in a file may name another one")
     # A document from somewhere else must not make us read any file there is.
     if not isinstance(name, str) or not name or Path(name).is_absolute() or ".." in Path(name).parts:
         raise InvalidInput(f"{where}: must be the name of a file beside the document, or in a folder there")
-    fields[PROOF] = read_bytes(document.parent / name, MAX_PROOF_BYTES)
+    fields[PROOF] = read_bytes(folder / name, MAX_PROOF_BYTES)

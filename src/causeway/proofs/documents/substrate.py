@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from causeway.model.errors import InvalidInput
-from causeway.proofs.documents.document import ProofDocument, Track, distinct, hexed, root_in, stored
+from causeway.proofs.documents.document import ProofDocument, Track, hexed, one_claim_a_key, root_in, stored
 from causeway.proofs.documents.trust import RootTrust, Trust
 from causeway.proofs.documents.validation import EITHER, PARTS, PLAIN
 from causeway.proofs.documents.values import Bytes, Digest, Listed, Number, Section, Text
@@ -98,15 +98,15 @@ class SubstrateStorage(ProofDocument):
         root, nodes, claimed = root_in(trust), self._nodes(), self._claimed()
         verify_storage_proof(root, nodes, claimed, self._version())
         reads = read_storage_proof(root, nodes, claimed, self._version())
-        return tuple(Track(entry.text, read.steps) for entry, read in zip(self.entries, reads, strict=True))
+        return tuple(Track(text, read.steps) for text, read in zip(self._texts(), reads, strict=True))
 
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
         """Return the nodes that the way down from the root meets, as far as the proof has them."""
         reader = ProofReader(root_in(trust), self._nodes(), self._version())
         reads = [reader.read(key) for key in self._claimed()]
         return tuple(
-            Track(f"{entry.text} (in the proof: {read.status.value})", read.steps)
-            for entry, read in zip(self.entries, reads, strict=True)
+            Track(f"{text} (in the proof: {read.status.value})", read.steps)
+            for text, read in zip(self._texts(), reads, strict=True)
         )
 
     def _version(self) -> StateVersion | None:
@@ -118,14 +118,19 @@ class SubstrateStorage(ProofDocument):
         nodes: list[bytes] = NODES.decode("ByteStrings", self.proof, "a storage proof", MAX_PROOF_BYTES)
         return nodes
 
+    def _texts(self) -> list[str]:
+        return list(dict(zip(self._keys(), (entry.text for entry in self.entries), strict=True)).values())
+
     def _claimed(self) -> dict[bytes, bytes | None]:
+        return one_claim_a_key(zip(self._keys(), (entry.value for entry in self.entries), strict=True), "entries")
+
+    def _keys(self) -> list[bytes]:
         keys = []
         for position, entry in enumerate(self.entries):
             if (entry.key is None) == (entry.storage is None):
                 raise InvalidInput(f"entries[{position}]: give either key or storage")
             keys.append(entry.storage.key if entry.storage is not None else entry.key or b"")
-        distinct(keys, "entries")
-        return dict(zip(keys, [entry.value for entry in self.entries], strict=True))
+        return keys
 
 
 class SubstrateOrderedRoot(ProofDocument):

@@ -2,23 +2,43 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
+from pydantic import BeforeValidator, Field, model_validator
+
+from causeway.model.errors import InvalidInput
 from causeway.proofs.documents.document import ProofDocument, Track, expect, hexed
 from causeway.proofs.documents.errors import ClaimMismatch
 from causeway.proofs.documents.trust import TendermintTrust, Trust
-from causeway.proofs.documents.values import Bytes, Number, Time, when
+from causeway.proofs.documents.values import Bytes, Listed, Number, Time, when
+from causeway.proofs.errors import MalformedProof
 from causeway.proofs.steps import Step
 from causeway.proofs.tendermint.commit import signed_power
+from causeway.proofs.tendermint.rpc import signed_header_from_json, validators_from_json
 from causeway.proofs.tendermint.trust import verify_header
-from causeway.proofs.tendermint.update import decode_header_update
+from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
+from causeway.proofs.tendermint.validators import ValidatorSet
+
+MAX_PAGES = 100
+"""Most answers to ``/validators`` that are read: of 100 validators each, as many as a set may have."""
+
+
+def _listed(value: object) -> object:
+    return [value] if isinstance(value, dict) else value
+
+
+Pages = Annotated[Listed[dict[str, Any]], BeforeValidator(_listed), Field(min_length=1, max_length=MAX_PAGES)]
+"""A node's answer, or a list of several that follow each other."""
 
 
 class TendermintUpdate(ProofDocument):
     """A header that a trusted one vouches for at the time ``now``.
 
-    ``proof`` is an ``ibc.lightclients.tendermint.v1.Header``. Claims, as far as given: the header's ``height``, its
-    ``app_hash`` (the root) and its ``header_hash``. How far a header is trusted stands with the trusted header.
+    ``proof`` is an ``ibc.lightclients.tendermint.v1.Header``. In its place there may be a node's answers: ``commit``
+    (to ``/commit``), ``validators`` (to ``/validators`` at the same height; a list of them where they come in pages)
+    and ``trusted_validators`` (the same at the height after the trusted one; without it, the set has not changed).
+    Claims, as far as given: the header's ``height``, its ``app_hash`` (the root) and its ``header_hash``. How far a
+    header is trusted stands with the trusted header.
     """
 
     kind: Literal["tendermint_update"]
@@ -26,8 +46,24 @@ class TendermintUpdate(ProofDocument):
     height: Number | None = None
     app_hash: Bytes | None = None
     header_hash: Bytes | None = None
-    proof: Bytes
+    proof: Bytes | None = None
+    commit: dict[str, Any] | None = None
+    validators: Pages | None = None
+    trusted_validators: Pages | None = None
     accepts: ClassVar[tuple[type[Trust], ...]] = (TendermintTrust,)
+
+    @model_validator(mode="after")
+    def _has_one_proof(self) -> TendermintUpdate:
+        answers = {name: getattr(self, name) for name in ("commit", "validators", "trusted_validators")}
+        if self.proof is not None:
+            for name, value in answers.items():
+                if value is not None:
+                    raise InvalidInput(f"{name}: does not go together with proof")
+        elif self.commit is None:
+            raise InvalidInput("proof: missing; give it, or a node's answers as commit and validators")
+        elif self.validators is None:
+            raise InvalidInput("validators: missing; commit needs a node's answer to /validators at its height")
+        return self
 
     def claim(self) -> str:
         """Return what is claimed, in one line."""
@@ -41,7 +77,7 @@ class TendermintUpdate(ProofDocument):
         """Return the steps from the trusted header to the new one; errors: ``verify_header``'s, ``ClaimMismatch``."""
         expect(trust, TendermintTrust)
         assert isinstance(trust, TendermintTrust)
-        update = decode_header_update(self.proof)
+        update = self._update(trust)
         steps = verify_header(trust.trusted, update, trust.options, self.now)
         header = update.signed_header.header
         if self.height is not None and self.height != header.height:
@@ -56,7 +92,7 @@ class TendermintUpdate(ProofDocument):
 
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
         """Return what the update says of the header, of its validators and of who signed."""
-        update = decode_header_update(self.proof)
+        update = self._update(trust)
         header, commit = update.signed_header.header, update.signed_header.commit
         steps = [
             Step("trusted", f"height {update.trusted_height}, validators given", update.trusted_validators.hash),
@@ -68,3 +104,49 @@ class TendermintUpdate(ProofDocument):
             steps.append(Step("power", f"{power} of {total} is said to have signed"))
         steps.append(Step("signature", f"{len(commit.signatures)} entries of the commit", commit.block_id.hash))
         return (Track(self.claim(), tuple(steps)),)
+
+    def _update(self, trust: Trust) -> HeaderUpdate:
+        """Return the update, decoded or put together from a node's answers.
+
+        Raises:
+            MalformedProof: it is malformed.
+        """
+        if self.proof is not None:
+            return decode_header_update(self.proof)
+        assert self.commit is not None and self.validators is not None and isinstance(trust, TendermintTrust)
+        signed = signed_header_from_json(_result(self.commit).get("signed_header"))
+        validators = _set_of(self.validators)
+        trusted = validators if self.trusted_validators is None else _set_of(self.trusted_validators)
+        return HeaderUpdate.on(trust.trusted.height, trusted, signed, validators)
+
+
+def _result(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return what a node answered, without the envelope of JSON-RPC."""
+    result = answer.get("result", answer)
+    return result if isinstance(result, dict) else {}
+
+
+def _set_of(pages: list[dict[str, Any]]) -> ValidatorSet:
+    """Return the validators of a node's answers to ``/validators``.
+
+    Raises:
+        MalformedProof: they are malformed, not all there, or of several heights.
+    """
+    answers = [_result(page) for page in pages]
+    found = [entry for answer in answers for entry in _entries(answer)]
+    heights = {str(answer["block_height"]) for answer in answers if "block_height" in answer}
+    if len(heights) > 1:
+        raise MalformedProof(f"the answers to /validators are of several heights: {', '.join(sorted(heights))}")
+    totals = {str(answer["total"]) for answer in answers if "total" in answer}
+    if totals and totals != {str(len(found))}:
+        raise MalformedProof(
+            f"{len(found)} of {' or '.join(sorted(totals))} validators are given: ask /validators for every page"
+        )
+    return validators_from_json(found)
+
+
+def _entries(answer: dict[str, Any]) -> list[Any]:
+    entries = answer.get("validators")
+    if not isinstance(entries, list):
+        raise MalformedProof("validators: no list of them is in the answer to /validators")
+    return entries

@@ -299,15 +299,24 @@ def read_trust(name: str) -> Trust:
     """
     if name == IC_MAINNET:
         return trust_of(name, name)
-    path = Path(name)
-    if not path.exists():
+    if not _is_there(name):
         try:
             return RootTrust(kind="root", root=digest_of(name))
         except ValueError:
             raise InvalidInput(
-                f"{name}: no such file, and neither {IC_MAINNET} nor a root of 64 hexadecimal digits"
+                f"{shown(name)[1:-1]}: no such file, and neither {IC_MAINNET} nor a root of 64 hexadecimal digits"
             ) from None
-    data = read_bytes(path, MAX_TRUST_BYTES)
+    return trust_in(read_bytes(Path(name), MAX_TRUST_BYTES), name)
+
+
+def trust_in(data: bytes, name: str) -> Trust:
+    """Return the trust that bytes stand for: a trust document, a key in DER or PEM, a root; ``name`` names them.
+
+    Raises:
+        InvalidInput: they stand for nothing, or are more than ``MAX_TRUST_BYTES``.
+    """
+    if len(data) > MAX_TRUST_BYTES:
+        raise InvalidInput(f"{name}: is longer than {MAX_TRUST_BYTES} bytes, more are not read")
     if looks_like_json(data):
         return trust_of(parse_object(data, name), name)
     key = _key_of(data)
@@ -319,6 +328,14 @@ def read_trust(name: str) -> Trust:
         raise InvalidInput(
             f"{name}: must be a trust document (JSON), a public key (DER, PEM), or a root (64 hexadecimal digits)"
         ) from None
+
+
+def _is_there(name: str) -> bool:
+    try:
+        return Path(name).exists()
+    except (OSError, ValueError):
+        # Too long for a name, or with a zero in it.
+        return False
 
 
 def _key_of(data: bytes) -> bytes | None:

@@ -22,6 +22,7 @@ class Verdict:
         error: why it is not true; None if it is.
         trust: under what.
         named_by_document: the document itself said what is to be trusted.
+        named_instead: what the document itself names, where that is something else than ``trust``.
         tracks: the ways from what is claimed to what is trusted; of a document that is not true, those steps that can
             be made.
     """
@@ -32,6 +33,7 @@ class Verdict:
     trust: Trust
     named_by_document: bool
     tracks: tuple[Track, ...]
+    named_instead: Trust | None = None
 
     @property
     def valid(self) -> bool:
@@ -49,6 +51,7 @@ class Verdict:
                 "kind": self.trust.kind,
                 "subject": self.trust.subject,
                 "named_by_document": self.named_by_document,
+                "named_instead": None if self.named_instead is None else self.named_instead.subject,
             },
             "steps": [
                 {
@@ -85,7 +88,9 @@ def judge(reading: Reading, trust: Trust | None = None) -> Verdict:
         tracks, error = _sketch(document, trusted), refused
     except InvalidInput as wrong:
         raise InvalidInput(f"{reading.where}: {wrong}") from None
-    return Verdict(document.kind, document.claim(), error, trusted, trust is None, tracks)
+    own = reading.own_trust
+    instead = own if own is not None and own.target != trusted.target else None
+    return Verdict(document.kind, document.claim(), error, trusted, trust is None, tracks, instead)
 
 
 def _sketch(document: ProofDocument, trust: Trust) -> tuple[Track, ...]:
