@@ -46,12 +46,85 @@ def test_hazard_08_evidence_and_the_fork_that_is_chosen() -> None:
     proof = chains.proof("A", "B", "send", 0)
     with pytest.raises(ibc.ConnectionFrozen):
         ibc.IBCreceive(chains["B"], "A", proof)
-    ibc.unfreeze(chains["B"], "A", good)
+    ibc.recover(chains["B"], "A", good)
     assert ibc.IBCreceive(chains["B"], "A", proof) == "Success"
-    ibc.submitEvidence(chains["B"], "A", good, fork)
-    assert chains["B"].connections["A"].frozen
+    for again in (fork, chains.headers["A", height - 1]):
+        with pytest.raises(ibc.InvalidHeader, match="below"):
+            ibc.updateHeader(chains["B"], "A", again)
+    with pytest.raises(ibc.InvalidHeader, match="below"):
+        ibc.submitMisbehaviour(chains["B"], "A", good, fork)
+    good = chains.commit("A")
+    fork = replace(good, root=bytes(32))
     with pytest.raises(ibc.UnregisteredSender):
-        ibc.submitEvidence(chains["B"], "X", good, fork)
+        ibc.submitMisbehaviour(chains["B"], "X", good, fork)
+    for no_contradiction in ((good, good), (fork, chains.headers["A", height])):
+        with pytest.raises(ibc.InvalidMisbehaviour):
+            ibc.submitMisbehaviour(chains["B"], "A", *no_contradiction)
+    for of_another in ((replace(good, chain_id="C"), fork), (good, replace(fork, chain_id="C"))):
+        with pytest.raises(ibc.InvalidHeader):
+            ibc.submitMisbehaviour(chains["B"], "A", *of_another)
+    ibc.submitMisbehaviour(chains["B"], "A", good, fork)
+    assert chains["B"].connections["A"].frozen
+
+
+def test_times_of_headers_lie_between_those_of_their_neighbours() -> None:
+    chains = Chains(valid=lambda trust, header: True)
+    heights = [chains.commit("A").height for _ in range(5)]
+    second, fourth = (chains.headers["A", heights[at]] for at in (1, 3))
+    assert ibc.updateHeader(chains["B"], "A", second) == "Success"
+    assert ibc.updateHeader(chains["B"], "A", fourth) == "Success"
+    third = chains.headers["A", heights[2]]
+    for early in (second.time, second.time - 1):
+        with pytest.raises(ibc.InvalidHeader, match="time"):
+            ibc.updateHeader(chains["B"], "A", replace(third, time=early))
+    before = len(chains["B"].log)
+    late = replace(third, time=fourth.time)
+    ibc.updateHeader(chains["B"], "A", late)
+    assert [type(row) for row in chains["B"].log[before:]] == [ibc.Frozen]
+    ibc.recover(chains["B"], "A", fourth)
+    fifth = chains.headers["A", heights[4]]
+    assert ibc.updateHeader(chains["B"], "A", fifth) == "Success"
+    sixth = replace(chains.commit("A"), time=fifth.time)
+    with pytest.raises(ibc.InvalidMisbehaviour):
+        ibc.submitMisbehaviour(chains["B"], "A", fifth, sixth)
+    ibc.submitMisbehaviour(chains["B"], "A", sixth, fifth)
+    assert chains["B"].connections["A"].frozen
+
+
+def test_a_zone_recovers_from_an_expired_client_by_a_header_that_it_chooses() -> None:
+    chains = Chains(options=ibc.Options(unbonding=10 * SECOND, delay=3 * SECOND))
+    chains.send()
+    old = chains.show("A", "B")
+    chains.commit("B", seconds=20)
+    new = chains.commit("A", seconds=20)
+    with pytest.raises(ibc.ClientExpired):
+        ibc.updateHeader(chains["B"], "A", new)
+    new = chains.commit("A")
+    ibc.recover(chains["B"], "A", new)
+    with pytest.raises(ibc.DelayNotElapsed):
+        chains.receive(0)
+    chains.commit("B", seconds=3)
+    with pytest.raises(ibc.MissingHeader):
+        chains.receive(0, height=old)
+    assert chains.receive(0) == "Success"
+    assert [row.remote_height for row in chains["B"].log if isinstance(row, ibc.Recovered)] == [new.height]
+    chains.send(to="A", by="B")
+
+
+def test_at_the_very_end_of_the_unbonding_period() -> None:
+    for beyond, error in ((0, None), (1, ibc.ClientExpired)):
+        chains = Chains(options=ibc.Options(unbonding=10 * SECOND))
+        chains.send()
+        height = chains.show("A", "B")
+        chains["B"].time = chains.headers["A", height].time + 10 * SECOND + beyond
+        if error is None:
+            chains.send(to="A", by="B")
+            assert chains.receive(0) == "Success"
+            continue
+        with pytest.raises(error):
+            chains.send(to="A", by="B")
+        with pytest.raises(error):
+            chains.receive(0)
 
 
 def validator_chains(*sets: tuple[dict[str, int], set[str]]) -> tuple[Chains, list[ibc.Header]]:
@@ -164,6 +237,10 @@ def test_unordered_time_outs_are_proven_by_absence() -> None:
     assert [absent(2), absent(0)] == ["Success"] * 2
     with pytest.raises(ibc.TimeoutNotReached):
         absent(2)
+    for i in (0, 2):
+        with pytest.raises(ibc.TimeoutElapsed):
+            chains.receive(i)
+    assert chains.queue("B", "A", "receipt") == [0, 2], "of the packet that came late nothing is kept"
     assert chains.receipt(1) == "Success"
     assert chains["A"].app["escrow"] == 0 and chains.queue("A", "B", "send") == [3, 3]
 

@@ -227,7 +227,7 @@ def test_forged_headers_and_forks_in_a_block() -> None:
     net = network(valid=lambda trust, header: True)
     net.block({"A": [call(1, (11, "echo", 1))]})
     fork = replace(net.headers["A", 1], root=bytes(32))
-    net.block(calls=[ibc.Submission("B", "submitEvidence", "A", (net.headers["A", 1], fork), "watcher")])
+    net.block(calls=[ibc.Submission("B", "submitMisbehaviour", "A", (net.headers["A", 1], fork), "watcher")])
     assert net.zones["B"].connections["A"].frozen
     blocks(net, 2)
     assert net.rows(ibc.Received) == [] and len(net.rows(ibc.Frozen)) == 1

@@ -1,7 +1,6 @@
 """IBCsend (3.2), IBCreceive (3.3), IBCreceipt (3.4), the second call of X-9, and X-6 where they differ by it."""
 
 from .errors import (
-    ClientExpired,
     ConnectionFrozen,
     HandlerFault,
     InvalidPacket,
@@ -11,6 +10,7 @@ from .errors import (
     OutOfOrder,
     PermissionDenied,
     SlotNotOpen,
+    TimeoutElapsed,
     UnregisteredDestination,
     UnsupportedType,
 )
@@ -38,9 +38,9 @@ from .zone import (
     Zone,
     check_proof,
     ensure,
+    ensure_not_expired,
     expired,
     for_this_chain,
-    is_expired_header,
     registered,
     transaction,
     trusted_header,
@@ -63,8 +63,7 @@ def IBCsend(
     ensure(D in A.connections, UnregisteredDestination(D))
     connection = A.connections[D]
     ensure(not connection.frozen and not connection.disconnecting, ConnectionFrozen(f"connection to {D}"))
-    newest = max(connection.T, key=lambda pair: pair[0])[1]
-    ensure(not is_expired_header(A, newest), ClientExpired(f"newest trusted header {newest.height}"))
+    ensure_not_expired(A, connection)
     ensure(type in A.handlers, UnsupportedType(type))
     ensure(M in A.permissions.get(type, set()), PermissionDenied(f"module {M}, type {type}"))
     packet = Packet(type, data, max_height, max_time)
@@ -105,6 +104,8 @@ def IBCreceive(A: Zone, S: str, M: Proof, relayer: str = "") -> str:
     header = trusted_header(A, connection, M.height)  # 6
     packet = decode_packet(check_proof(A, header, M))  # 7, 8
     ensure(not packet.limited or A.options.timeouts == "on", InvalidPacket("a limit without timeouts"))
+    if A.options.order == "unordered":
+        ensure(not has_expired(A, packet), TimeoutElapsed(f"packet {p}"))  # 9, X-6
     arrived = Arrived(S, p, packet.type, packet.data)
     tx, place = A.next_tx(), len(A.log)
     receipt, executed = outcome(A, connection, arrived, packet)  # 9, 10, 11
@@ -119,9 +120,14 @@ def IBCreceive(A: Zone, S: str, M: Proof, relayer: str = "") -> str:
     return SUCCESS_
 
 
+def has_expired(A: Zone, packet: Packet) -> bool:
+    """Step 9, by A's own header."""
+    return A.options.timeouts == "on" and expired(A, A.height, A.time, packet)
+
+
 def outcome(A: Zone, connection: Connection, arrived: Arrived, packet: Packet) -> tuple[Receipt | None, bool]:
     """Steps 9 to 11: the receipt (None: later) and whether the message was executed."""
-    if A.options.timeouts == "on" and expired(A, A.height, A.time, packet):
+    if has_expired(A, packet):
         return Receipt(b"", TIMEOUT), False
     if packet.type == DISCONNECT:
         connection.disconnecting = True

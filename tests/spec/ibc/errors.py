@@ -162,6 +162,14 @@ class DelayNotElapsed(SpecError):
     """X-11: the header was added less than `delay` ago."""
 
 
+class TimeoutElapsed(SpecError):
+    """X-6: in unordered queues a packet that is past its limits is refused. A receipt would hide that it never came."""
+
+
+class InvalidMisbehaviour(SpecError):
+    """X-3: two headers that do not contradict each other. This oracle's own name."""
+
+
 class SlotNotOpen(SpecError):
     """X-9: the receipt slot is written, cleaned up or was never allocated. This oracle's own name."""
 

@@ -134,6 +134,17 @@ class Frozen:
 
 
 @dataclass(frozen=True)
+class Recovered:
+    """X-3, X-11: the zone itself chose a header to go on from, its only trusted one from now on."""
+
+    chain: str
+    height: int
+    tx: int
+    remote: str
+    remote_height: int
+
+
+@dataclass(frozen=True)
 class Refused:
     """A call that failed, or a redundant one that changed nothing (error NoOp, X-10)."""
 
@@ -187,6 +198,7 @@ Row = (
     | Abandoned
     | HeaderAdded
     | Frozen
+    | Recovered
     | Refused
     | Rejected
     | Failed

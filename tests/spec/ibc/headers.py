@@ -1,7 +1,7 @@
 """Headers, trust sets, proofs (2.5), and valid(T, U) of X-4."""
 
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 
 Validators = Mapping[str, int]
@@ -25,6 +25,7 @@ class Header:
     time: int
     root: bytes
     validators_hash: bytes = b""
+    next_validators_hash: bytes = b""
     commit: Commit | None = field(default=None, compare=False)
 
 
@@ -69,7 +70,7 @@ def validators_hash(validators: Validators) -> bytes:
 def signed_header(header: Header, validators: Validators, signers: Set[str]) -> Header:
     """The header with its set and signatures."""
     commit = Commit(tuple(sorted(validators.items())), frozenset(signers))
-    return Header(header.chain_id, header.height, header.time, header.root, validators_hash(validators), commit)
+    return replace(header, validators_hash=validators_hash(validators), commit=commit)
 
 
 def power(validators: Validators, names: Set[str]) -> int:

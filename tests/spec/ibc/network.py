@@ -29,11 +29,11 @@ from .queue import Queue, Store
 from .relayers import Relay, Submission, View
 from .tree import simple_root
 from .values import REJECTED
-from .zone import NOOP, SUCCESS_, Zone, begin_block, commit_block, registerChain, submitEvidence, updateHeader
+from .zone import NOOP, SUCCESS_, Zone, begin_block, commit_block, registerChain, submitMisbehaviour, updateHeader
 
 CALLS: dict[str, Callable[..., str]] = {
     "updateHeader": updateHeader,
-    "submitEvidence": submitEvidence,
+    "submitMisbehaviour": submitMisbehaviour,
     "IBCreceive": IBCreceive,
     "IBCreceipt": IBCreceipt,
     "IBCtimeout": IBCtimeout,

@@ -13,6 +13,7 @@ from .errors import (
     DelayNotElapsed,
     InvalidChainId,
     InvalidHeader,
+    InvalidMisbehaviour,
     InvalidProof,
     MissingHeader,
     NeedIntermediateHeader,
@@ -20,7 +21,7 @@ from .errors import (
     UnregisteredSender,
     WrongChain,
 )
-from .events import Frozen, HeaderAdded, Root, Row
+from .events import Frozen, HeaderAdded, Recovered, Root, Row
 from .headers import Header, Proof, Stores, Trust, Valid, proves
 from .keys import is_id
 from .options import Options
@@ -157,19 +158,50 @@ def updateHeader(zone: Zone, R: str, U: Header, relayer: str = "") -> str:
     """Add U to T. A second valid header for a height freezes (X-3): that is no error, it is the effect."""
     connection = registered(zone, R)
     ensure(not connection.closed, InvalidHeader(f"connection to {R} is closed"))
-    newest = max(connection.T, key=lambda pair: pair[0])[1]
-    ensure(not is_expired_header(zone, newest), ClientExpired(f"newest trusted header {newest.height}"))
+    ensure_not_expired(zone, connection)
     ensure(U.chain_id == R, InvalidHeader(f"header of {U.chain_id}"))
-    answer = zone.valid(connection.T, U)
-    ensure(answer is not False, InvalidHeader(f"header {U.height} of {R}"))
-    ensure(answer is True, NeedIntermediateHeader(f"header {U.height} of {R}"))
-    if any(height == U.height and header != U for height, header in connection.T):
+    if (U.height, U) in connection.T:
+        return SUCCESS_
+    below = ensure_valid(zone, connection, U)
+    ensure(U.time > below.time, InvalidHeader(f"time of header {U.height} of {R}"))
+    if contradicts(connection.T, U):
         freeze(zone, R, relayer, U.height)
-    elif (U.height, U) not in connection.T:
+    else:
         connection.T.add((U.height, U))
         connection.added[U.height, U] = zone.time
         zone.log.append(HeaderAdded(zone.chain_id, zone.height, zone.next_tx(), R, U.height, relayer))
     return SUCCESS_
+
+
+def newest_trusted(connection: Connection) -> Header:
+    """The trusted header of the greatest height."""
+    return max(connection.T, key=lambda pair: pair[0])[1]
+
+
+def ensure_not_expired(zone: Zone, connection: Connection) -> None:
+    """X-11: Expired is a client whose newest trusted header is too old."""
+    newest = newest_trusted(connection)
+    ensure(not is_expired_header(zone, newest), ClientExpired(f"newest trusted header {newest.height}"))
+
+
+def ensure_valid(zone: Zone, connection: Connection, U: Header) -> Header:
+    """X-4: valid(T, U); gives the trusted header next below U, which it is held against."""
+    below = [header for height, header in connection.T if height < U.height]
+    ensure(bool(below), InvalidHeader(f"no trusted header of {U.chain_id} is below {U.height}"))
+    base = max(below, key=lambda header: header.height)
+    ensure(not is_expired_header(zone, base), ClientExpired(f"trusted header {base.height}"))
+    answer = zone.valid(connection.T, U)
+    ensure(answer is not False, InvalidHeader(f"header {U.height} of {U.chain_id}"))
+    ensure(answer is True, NeedIntermediateHeader(f"header {U.height} of {U.chain_id}"))
+    return base
+
+
+def contradicts(T: Trust, U: Header) -> bool:
+    """X-3: another header of that height is trusted, or the next one above is not later."""
+    if any(height == U.height and header != U for height, header in T):
+        return True
+    above = [header for height, header in T if height > U.height]
+    return bool(above) and min(above, key=lambda header: header.height).time <= U.time
 
 
 # ---- X-3
@@ -181,22 +213,28 @@ def freeze(zone: Zone, R: str, relayer: str = "", remote_height: int | None = No
     zone.log.append(Frozen(zone.chain_id, zone.height, zone.next_tx(), R, remote_height, relayer))
 
 
-def submitEvidence(zone: Zone, R: str, one: Header, other: Header, relayer: str = "") -> str:
-    """Two different valid headers for one height freeze at once."""
+def submitMisbehaviour(zone: Zone, R: str, one: Header, other: Header, relayer: str = "") -> str:
+    """Two valid headers that contradict each other freeze at once: of one height, or the higher one not later."""
     connection = registered(zone, R)
-    fork = one != other and (one.chain_id, one.height) == (R, other.height) and other.chain_id == R
-    ensure(fork, InvalidHeader("no fork"))
-    ensure(all(zone.valid(connection.T, header) is True for header in (one, other)), InvalidHeader("not valid"))
+    ensure(not connection.closed, InvalidHeader(f"connection to {R} is closed"))
+    fork = one.height == other.height and one != other
+    backwards = one.height > other.height and one.time <= other.time
+    ensure(fork or backwards, InvalidMisbehaviour(f"headers {one.height} and {other.height} of {R}"))
+    for header in (one, other):
+        ensure(header.chain_id == R, InvalidHeader(f"header of {header.chain_id}"))
+        ensure_valid(zone, connection, header)
     freeze(zone, R, relayer, one.height)
     return SUCCESS_
 
 
-def unfreeze(zone: Zone, R: str, chosen: Header) -> None:
-    """Governance follows one fork: what is trusted from the fork's height on is the chosen header alone."""
+def recover(zone: Zone, R: str, chosen: Header) -> None:
+    """The zone's own decision, frozen or expired: it trusts the chosen header and no other, and goes on from there.
+    Both forks are never followed. The queues stay."""
     connection = zone.connections[R]
-    connection.T = {pair for pair in connection.T if pair[0] < chosen.height} | {(chosen.height, chosen)}
-    connection.added.setdefault((chosen.height, chosen), zone.time)
+    connection.T = {(chosen.height, chosen)}
+    connection.added = {(chosen.height, chosen): zone.time}
     connection.frozen = False
+    zone.log.append(Recovered(zone.chain_id, zone.height, zone.next_tx(), R, chosen.height))
 
 
 # ---- what calls share
