@@ -373,14 +373,14 @@ class SpecNetwork(ibc.Network):
         for tick, chain, sender, receiver, payload in self.scenario.forged:
             remote = self.directory.get(receiver)
             if tick == self.tick and chain == zone.chain_id and remote in zone.connections:
-                limits = self.limits(chain, zone.height, zone.time)
+                limits = self.limits(zone, remote)
                 envelope = encode_envelope(sender, 0, ibc.Call(receiver, "forged", payload))
                 push_packet(zone, zone.connections[remote], ibc.Packet("call", envelope, *limits), "forged")
         for chain, remote, tick in self.scenario.disconnects:
             connection = zone.connections.get(remote)
             if (chain, tick) != (zone.chain_id, self.tick) or connection is None:
                 continue
-            limits = self.limits(chain, zone.height, zone.time)
+            limits = self.limits(zone, remote)
             if connection.frozen or connection.disconnecting:
                 continue
             if limits == (None, None):
@@ -440,12 +440,12 @@ class OracleRun:
         relays.net = self.net
         self.relays = relays
 
-    def _limits(self, zone: str, height: int, time: int) -> tuple[int | None, int | None]:
+    def _limits(self, zone: ibc.Zone, remote: str) -> tuple[int | None, int | None]:
         options = self.scenario.options
         if options.get("timeouts", "off") == "off":
             return None, None
         blocks, seconds = options.get("timeout_blocks", 0), options.get("timeout_seconds", 0)
-        return height + blocks if blocks else None, time + round(seconds * 10**9) if seconds else None
+        return zone.height + blocks if blocks else None, zone.time + round(seconds * 10**9) if seconds else None
 
     def play(self, height: int, application: dict[str, dict[bytes, bytes]]) -> None:
         """Make one block; ``application``: what else is in the stores after it."""

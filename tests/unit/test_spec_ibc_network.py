@@ -176,7 +176,7 @@ def test_hazard_34_one_side_of_the_log() -> None:
 
 def test_time_outs_and_cleanup() -> None:
     late = ibc.Options(timeouts="on", cleanup="on")
-    net = network(options=late, limits=lambda zone, height, time: (height + 3, None))
+    net = network(options=late, limits=lambda zone, remote: (zone.height + 3, None))
     net.block({"A": [call(1, (11, "echo", 8, b"1"), (11, "echo", 8, b"2"))]})
     blocks(net, 5, halted={"B"})
     assert [row.index for row in net.rows(ibc.TimedOut)] == [0, 1]
@@ -293,8 +293,10 @@ def test_all_invariants_hold_on_random_networks(data: Any) -> None:
     zones = data.draw(st.sampled_from(["AB", "ABC"]))
     net = network(zones, each=2, options=options, types=["odd"], balance=40)
     if options.timeouts == "on":
-        net.limits = lambda zone, height, time: data.draw(
-            st.sampled_from([(None, None), (height + 2, None), (height + 4, None), (None, time + 3 * 10**9)])
+        net.limits = lambda zone, remote: data.draw(
+            st.sampled_from(
+                [(None, None), (zone.height + 2, None), (zone.height + 4, None), (None, zone.time + 3 * 10**9)]
+            )
         )
     lossy = {
         (height, call) for height in data.draw(st.sets(st.integers(1, 8))) for call in ("IBCreceive", "IBCreceipt")

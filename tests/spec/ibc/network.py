@@ -41,7 +41,7 @@ CALLS: dict[str, Callable[..., str]] = {
 }
 
 
-def unlimited(zone: str, height: int, time: int) -> tuple[int | None, int | None]:
+def unlimited(zone: Zone, remote: str) -> tuple[int | None, int | None]:
     """Packets have no limits of their own accord."""
     return None, None
 
@@ -57,9 +57,10 @@ class Network:
 
     `programs`: zone -> program number -> program; the order of zones is that of their positions. `types`: declared
     types besides "call", or per zone. `links`: pairs that are connected; None: all. `permissions`: type -> programs
-    that may send it; a type not named may be sent by all. `limits(zone, height, time)`: (max_height, max_time) of
-    packets whose call has none. `app_entries`: what other modules keep in the store. `valid`: valid(T, U); None: the
-    headers that the zones really made. `history`: (zone, height) -> store, without those entries. `fees`: by relayer.
+    that may send it; a type not named may be sent by all. `limits(zone, remote)`: (max_height, max_time) of
+    packets to a remote whose call has none. `app_entries`: what other modules keep in the store. `valid`: valid(T, U);
+    None: the headers that the zones really made. `history`: (zone, height) -> store, without those entries. `fees`: by
+    relayer.
     """
 
     programs: Mapping[str, Mapping[int, Any]]
@@ -70,7 +71,7 @@ class Network:
     permissions: Mapping[str, Set[int]] = field(default_factory=dict)
     balance: int = 1000
     tick_ns: int = 10**9
-    limits: Callable[[str, int, int], tuple[int | None, int | None]] = unlimited
+    limits: Callable[[Zone, str], tuple[int | None, int | None]] = unlimited
     app_entries: Callable[[Zone], dict[bytes, bytes]] = no_entries
     valid: Valid | None = None
     height: int = 0
@@ -169,13 +170,13 @@ class Network:
                 zone.app.open_local.add(key)
                 zone.app.made.append((call.receiver, Request(key, call.receiver, call.method, call.payload)))
                 continue
-            limits = call.max_height, call.max_time
-            if limits == (None, None):
-                limits = self.limits(zone.chain_id, zone.height, zone.time)
             declared = call.method in self.declared()
             try:
                 if to is None:
                     raise UnregisteredDestination(f"program {call.receiver}")
+                limits = call.max_height, call.max_time
+                if limits == (None, None) and to in zone.connections:
+                    limits = self.limits(zone, to)
                 envelope = encode_envelope(one.program, one.callback, call)
                 IBCsend(zone, to, call.method if declared else CALL, envelope, one.program, *limits)
             except SpecError as error:
