@@ -24,12 +24,12 @@ from causeway.proofs.tendermint.trust import TrustedHeader, TrustOptions, verify
 from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.protocols.contract import Tick
 from causeway.protocols.ibc import keys, values
-from causeway.protocols.ibc.client import validators_of_zone
 from causeway.protocols.ibc.entries import leaf_of
 from causeway.protocols.ibc.envelope import answer_column, call_column
 from causeway.protocols.ibc.expiry import limits_of
 from causeway.protocols.ibc.state import CONNECTION, DISCONNECTING, FROZEN, RECEIPT, SEND
 from causeway.protocols.ibc.store import application_entries
+from causeway.protocols.ibc.validator_sets import validators_of_zone
 from causeway.protocols.messages import LANE
 from causeway.protocols.partition import state_of
 from tests.property.ibc_programs import SPEC_PROGRAMS
@@ -178,7 +178,7 @@ class KernelRun(Network):
         self._check_headers()
 
     def _check_headers(self) -> None:
-        """Every zone's header of this block says where, when and which root, and a light client at genesis takes it."""
+        """Every zone's header of this block says where, when and which root, and who trusts the one before takes it."""
         everyone = np.arange(len(self.names), dtype=np.uint32)
         context = self.kernel.context(everyone, self.tick)
         rows = zip(*(self.headers[name] for name in ("chain", "root")), self.headers["certification"], strict=True)
@@ -188,10 +188,10 @@ class KernelRun(Network):
             name = self.names[int(chain)]
             assert (header.chain_id, header.height, header.app_hash) == (name, self.height, bytes(root))
             assert header.time == (self.tick.tick + 1) * TICK_NS
-            own, _ = validators_of_zone(int(chain), context)
-            genesis = TrustedHeader(0, 0, bytes(32), own.hash, own.hash, bytes(32), 0)
-            update = HeaderUpdate.on(0, own, offered.signed_header, offered.validators)
-            verify_header(genesis, update, TrustOptions(name, 10**18), header.time)
+            before, own = (validators_of_zone(int(chain), at, context)[0] for at in (self.height - 1, self.height))
+            known = TrustedHeader(self.height - 1, 0, bytes(32), own.hash, before.hash, bytes(32), 0)
+            update = HeaderUpdate.on(self.height - 1, before, offered.signed_header, offered.validators)
+            verify_header(known, update, TrustOptions(name, 10**18), header.time)
 
     def _through_tables(self, state: Any) -> Any:
         schemas = {name: table.schema for name, table in self.kernel.tables().items()}

@@ -29,7 +29,7 @@ from causeway.model.ledger import EVENTS_SCHEMA, Event, Kind
 from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.programs.runner import Programs
-from causeway.protocols.contract import Inputs, RoundResult, Shown, Tick, View
+from causeway.protocols.contract import SEEN_HEADERS_SCHEMA, Inputs, RoundResult, Shown, Tick, View
 from causeway.protocols.ibc.kernel import IbcKernel
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
@@ -133,6 +133,8 @@ class Network:
         results = [self.kernel.genesis(group) for group in self.groups]
         self.states: list[State] = [result.state for result in results]
         self.headers = concat([result.headers for result in results])
+        self.past_headers = {0: self.headers}
+        """By height."""
 
     # ---- play
 
@@ -181,15 +183,25 @@ class Network:
             told, brought = (self._of_group(table, group) for table in (ingress, carried))
             plan = self.kernel.plan(state, group, self.shown_to(group), told, brought, tick)
             offered, own = (self.outbox.read(ranges) for ranges in (plan.reads.offered, plan.reads.own))
-            inputs: Inputs[State] = Inputs(told, brought, offered, own)
+            inputs: Inputs[State] = Inputs(told, brought, offered, own, headers=self._headers_at(plan.reads.headers))
             self.results.append(self.kernel.round(state, group, plan, inputs, tick))
         self.states = [result.state for result in self.results]
         self.headers = concat([result.headers for result in self.results])
+        self.past_headers[tick.height] = self.headers
         for result in self.results:
             self.outbox.add(result.outbound)
         self.outbox.forget(concat([state.runs for state in self.states]))
 
     # ---- look
+
+    def _headers_at(self, asked: Frame) -> Frame:
+        """Return headers of chains at heights (``PAST_SCHEMA``)."""
+        found = [empty_frame(SEEN_HEADERS_SCHEMA)]
+        for height in np.unique(asked["height"]).tolist():
+            rows = self.past_headers[height]
+            rows = rows.filter(np.isin(rows["chain"], asked["chain"][asked["height"] == height]))
+            found.append(Frame({"height": np.full(len(rows), height, dtype=np.uint64), **_columns(rows)}, len(rows)))
+        return concat(found)
 
     def _of_group(self, table: pa.Table, group: Any) -> pa.Table:
         if len(self.groups) == 1:

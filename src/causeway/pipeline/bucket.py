@@ -61,8 +61,12 @@ def run_bucket(deployment: Deployment, lake: Lake, bucket: int, tick: Tick, befo
     ingress, carried = deployment.ingress(tick.tick, chains), deployment.carried(tick.tick, chains)
     plan = kernel.plan(state, chains, reader.view(own), ingress, carried, tick)
     offered, again = reader.entries(plan.reads)
-    rows, past = reader.rows(plan.reads.rows), reader.past(plan.reads.past)
-    result = kernel.round(state, chains, plan, Inputs(ingress, carried, offered, again, rows, past), tick)
+    rows, past, headers = (
+        reader.rows(plan.reads.rows),
+        reader.past(plan.reads.past),
+        reader.headers(plan.reads.headers),
+    )
+    result = kernel.round(state, chains, plan, Inputs(ingress, carried, offered, again, rows, past, headers), tick)
     now = result.state.frames()
     unchanged = {name: path for name, path in files.items() if own.get(name) is now.get(name)}
     return _write(deployment, lake, bucket, tick, result, unchanged)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,10 @@ from causeway.model.joins import codes, over
 from causeway.model.order import groups_of, stable_order
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.lake import Lake, Manifest
-from causeway.pipeline.schemas import STAMP, stamped_schema
-from causeway.protocols.contract import HEADERS_SCHEMA, Reads, Shown, StateTable, View
+from causeway.pipeline.schemas import stamped_schema
+from causeway.protocols.contract import PAST_SCHEMA, SEEN_HEADERS_SCHEMA, Reads, Shown, StateTable, View
 from causeway.protocols.messages import LANE
 from causeway.protocols.partition import in_order, part, state_of
-
-HEIGHT = pa.schema([STAMP[0]])
 
 
 @dataclass(frozen=True)
@@ -55,11 +53,22 @@ class Reader:
 
     def _headers(self) -> Frame:
         heights = self.deployment.kernel.header_heights
-        frames = [empty_frame(pa.schema([*HEIGHT, *HEADERS_SCHEMA]))]
-        for height in range(max(0, self.before.height - heights + 1), self.before.height + 1):
+        return self._headers_at(range(max(0, self.before.height - heights + 1), self.before.height + 1))
+
+    def headers(self, asked: Frame) -> Frame:
+        """Return the headers of chains at heights (``PAST_SCHEMA``)."""
+        if not len(asked):
+            return empty_frame(SEEN_HEADERS_SCHEMA)
+        rows = self._headers_at(np.unique(asked["height"]).tolist())
+        own, wanted = codes(PAST_SCHEMA.names, rows, asked)
+        return rows.filter(np.isin(own, wanted))
+
+    def _headers_at(self, heights: Iterable[int]) -> Frame:
+        frames = [empty_frame(SEEN_HEADERS_SCHEMA)]
+        for height in heights:
             manifest = self.before if height == self.before.height else self.lake.manifest(height)
-            names = ["height", *HEADERS_SCHEMA.names]
-            frames += [from_table(rows.select(names)) for rows in self.lake.log_rows("headers", manifest)]
+            logged = self.lake.log_rows("headers", manifest)
+            frames += [from_table(rows.select(SEEN_HEADERS_SCHEMA.names)) for rows in logged]
         rows = concat(frames)
         return rows.take(stable_order(rows["chain"], rows["height"], rows["number"]))
 

@@ -80,6 +80,9 @@ HEADERS_SCHEMA = pa.schema(
 others. A chain may make several at one height, or none. ``hash`` and ``parent`` name the block and the one before it
 where a chain can have forks; both are empty where its blocks follow each other by number alone."""
 
+SEEN_HEADERS_SCHEMA = pa.schema([_field("height", pa.uint64()), *HEADERS_SCHEMA])
+"""Headers as others see them: with the height at which they were made, ascending by chain, height, number."""
+
 RANGES_SCHEMA = pa.schema(
     [
         _field("source", pa.uint32()),
@@ -121,8 +124,7 @@ class View:
     """What chains see of the height before.
 
     ``tables``: of every state table that is shown, the rows shown to one of the chains, or to everyone, in the table's
-    order. ``headers``: the headers of all chains at the last ``header_heights`` heights: ``height``, then the columns
-    of ``HEADERS_SCHEMA``, ascending by chain, height, number.
+    order. ``headers``: the headers of all chains at the last ``header_heights`` heights (``SEEN_HEADERS_SCHEMA``).
     """
 
     tables: Mapping[str, Frame]
@@ -135,13 +137,15 @@ class Reads:
 
     ``offered``: outbound entries of any chain to them (``RANGES_SCHEMA``). ``own``: outbound entries of their own, that
     the round must see again. ``rows``: of log tables, the rows of the chains at heights (``HEIGHTS_SCHEMA``).
-    ``past``: the heights at which a chain's own state is wanted (``PAST_SCHEMA``).
+    ``past``: the heights at which a chain's own state is wanted (``PAST_SCHEMA``). ``headers``: the heights at which
+    the headers of any chain are wanted, those of which the view does not show (``PAST_SCHEMA``).
     """
 
     offered: Frame = field(default_factory=lambda: empty_frame(RANGES_SCHEMA))
     own: Frame = field(default_factory=lambda: empty_frame(RANGES_SCHEMA))
     rows: Mapping[str, Frame] = field(default_factory=dict)
     past: Frame = field(default_factory=lambda: empty_frame(PAST_SCHEMA))
+    headers: Frame = field(default_factory=lambda: empty_frame(PAST_SCHEMA))
 
 
 State_co = TypeVar("State_co", covariant=True)
@@ -179,7 +183,7 @@ class Inputs(Generic[State]):
     (``CARRIED_SCHEMA``), in the order in which they came. Then what the plan asked for: ``offered`` and ``own``, rows
     of the kernel's ``outbound`` columns, in an order that depends on how chains are cut into buckets; ``rows``, by log
     table, with their ``height`` and ``tick``, those of one chain in the order in which it logged them; ``past``, by
-    height, the states of the chains for which that height was asked.
+    height, the states of the chains for which that height was asked; ``headers`` (``SEEN_HEADERS_SCHEMA``).
     """
 
     ingress: pa.Table
@@ -188,6 +192,7 @@ class Inputs(Generic[State]):
     own: Frame
     rows: Mapping[str, Frame] = field(default_factory=dict)
     past: Mapping[int, State] = field(default_factory=dict)
+    headers: Frame = field(default_factory=lambda: empty_frame(SEEN_HEADERS_SCHEMA))
 
 
 @dataclass(frozen=True)

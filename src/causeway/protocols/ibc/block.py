@@ -38,7 +38,7 @@ def process_block(
     inside = inputs.offered["source"] == inputs.offered["destination"]
     local = inputs.offered.filter(inside)
     offered = in_lane_order(inputs.offered.filter(~inside))
-    state, accepted = take_submissions(state, plan, offered, context, log)
+    state, accepted = take_submissions(state, plan, offered, inputs.headers, context, log)
     entries = accepted.entries
     packets = entries.filter(entries["substream"] == SEND)
     state = _cleaned(_with_tails(state, packets), accepted.cleaned)

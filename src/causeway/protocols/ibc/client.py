@@ -21,7 +21,7 @@ from causeway.model.order import U64, groups_of, stable_order
 from causeway.proofs.errors import ProofRefused
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.proofs.steps import Step
-from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
+from causeway.proofs.tendermint.building import make_header, sign_header
 from causeway.proofs.tendermint.commit import Commit, verify_signatures
 from causeway.proofs.tendermint.errors import (
     ClientExpired,
@@ -30,7 +30,6 @@ from causeway.proofs.tendermint.errors import (
     MissingHeader,
     NeedIntermediateHeader,
 )
-from causeway.proofs.tendermint.keys import SigningKey
 from causeway.proofs.tendermint.light_client import LightClient, Outcome
 from causeway.proofs.tendermint.trust import SignatureCheck, TrustedHeader, TrustOptions, is_over
 from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
@@ -39,24 +38,10 @@ from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.state import CONNECTION, FROZEN, TRUST_SCHEMA, State, connection_rows
 from causeway.protocols.ibc.trust_sets import TrustRows, TrustTable
-
-POWER = 10
-"""Voting power of each validator of a zone."""
+from causeway.protocols.ibc.validator_sets import validators_of_zone
 
 NO_ROOT = bytes(DIGEST_BYTES)
 """The root of the root of trust: it vouches for validators, nothing is proved at height 0."""
-
-
-@lru_cache(maxsize=4096)
-def validators(seed: int, chain_id: str, count: int) -> tuple[ValidatorSet, dict[bytes, SigningKey]]:
-    """Return a zone's validators and their keys, which follow from the network's seed and the chain id."""
-    keys = {SigningKey.from_name(f"causeway/{seed}/{chain_id}/{number}"): POWER for number in range(count)}
-    return validators_of(keys)
-
-
-def validators_of_zone(chain: int, context: Context) -> tuple[ValidatorSet, dict[bytes, SigningKey]]:
-    """Return the validators of the zone at a position."""
-    return validators(context.seed, context.zones.names[chain], context.options.validators)
 
 
 def genesis_trust(chains: Any, context: Context) -> Frame:
@@ -64,9 +49,12 @@ def genesis_trust(chains: Any, context: Context) -> Frame:
     chain, counterparty = context.zones.connections
     mine = np.isin(chain, chains)
     chain, counterparty = chain[mine], counterparty[mine]
-    hashes = [validators_of_zone(position, context)[0].hash for position in np.unique(counterparty).tolist()]
-    known = np.frombuffer(b"".join(hashes), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
-    of_row = known[np.searchsorted(np.unique(counterparty), counterparty)]
+    remotes = np.unique(counterparty)
+    of_row = np.searchsorted(remotes, counterparty)
+    current, following = (
+        _digests(validators_of_zone(remote, height, context)[0].hash for remote in remotes.tolist())
+        for height in (0, 1)
+    )
     nothing = np.zeros((len(chain), DIGEST_BYTES), dtype=np.uint8)
     zero = np.zeros(len(chain), dtype=np.uint64)
     return Frame(
@@ -77,8 +65,8 @@ def genesis_trust(chains: Any, context: Context) -> Frame:
             "time": zero,
             "added": zero,
             "root": nothing,
-            "validators_hash": of_row,
-            "next_validators_hash": of_row,
+            "validators_hash": current[of_row],
+            "next_validators_hash": following[of_row],
             "header_hash": nothing,
         },
         len(chain),
@@ -97,10 +85,10 @@ def certify(roots: Digests, context: Context) -> pa.BinaryArray:
 
 
 def _signed(chain: int, height: int, time: int, root: bytes, context: Context) -> bytes:
-    own, keys = validators_of_zone(chain, context)
-    header = make_header(context.zones.names[chain], height, time, root, own)
-    signed = sign_header(header, own, keys)
-    return HeaderUpdate.on(max(height - 1, 0), own, signed, own).encode()
+    own, keys = validators_of_zone(chain, height, context)
+    (before, _), (following, _) = (validators_of_zone(chain, at, context) for at in (max(height - 1, 0), height + 1))
+    signed = sign_header(make_header(context.zones.names[chain], height, time, root, own, following), own, keys)
+    return HeaderUpdate.on(max(height - 1, 0), before, signed, own).encode()
 
 
 def second_header(certification: bytes, chain: int, context: Context) -> bytes:
@@ -194,6 +182,11 @@ class Clients:
         found = self._trusted((chain, counterparty)).get(height)
         return found is not None and bool(is_over(found.time, self._period, self._context.time))
 
+    def trusted_below(self, chain: int, counterparty: int, height: int) -> int | None:
+        """Return the greatest trusted height below ``height``, None where there is none."""
+        found = self._trusted((chain, counterparty)).below(height) if (chain, counterparty) in self._lanes else None
+        return None if found is None else found.height
+
     def frozen(self, chain: int, counterparty: int) -> bool:
         """Return whether a connection is frozen by now."""
         return (chain, counterparty) in self._frozen
@@ -235,8 +228,10 @@ class Clients:
         self, client: LightClient, counterparty: int, base: TrustedHeader, header: bytes
     ) -> TrustedHeader | Refusal:
         context, offered = self._context, _decoded(header)
-        own, _ = validators_of_zone(counterparty, context)
-        update = HeaderUpdate.on(base.height, own, offered.signed_header, offered.validators)
+        believed = offered.trusted_validators
+        if believed.hash != base.validators_hash:
+            believed, _ = validators_of_zone(counterparty, base.height, context)
+        update = HeaderUpdate.on(base.height, believed, offered.signed_header, offered.validators)
         try:
             client.valid(update, context.time, _remembering(header))
         except REFUSED as error:
@@ -303,12 +298,13 @@ def _refusal(error: ProofRefused) -> Refusal:
     return Refusal.InvalidHeader if isinstance(error, MissingHeader) else Refusal[error.name]
 
 
+def _digests(values: Iterable[bytes]) -> Digests:
+    return np.frombuffer(b"".join(values), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+
+
 def _rows(added: Mapping[tuple[int, int], list[TrustedHeader]]) -> Frame:
     """Return the rows of a trust table of the headers that connections have added."""
     headers = [header for some in added.values() for header in some]
-
-    def digests(values: Iterable[bytes]) -> Digests:
-        return np.frombuffer(b"".join(values), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
 
     columns: dict[str, Any] = {
         "chain": np.array([chain for (chain, _), some in added.items() for _ in some], dtype=np.uint32),
@@ -316,9 +312,9 @@ def _rows(added: Mapping[tuple[int, int], list[TrustedHeader]]) -> Frame:
         "height": np.array([header.height for header in headers], dtype=np.uint64),
         "time": np.array([header.time for header in headers], dtype=np.uint64),
         "added": np.array([header.added_height for header in headers], dtype=np.uint64),
-        "root": digests([header.root for header in headers]),
-        "validators_hash": digests([header.validators_hash for header in headers]),
-        "next_validators_hash": digests([header.next_validators_hash for header in headers]),
-        "header_hash": digests([header.header_hash for header in headers]),
+        "root": _digests([header.root for header in headers]),
+        "validators_hash": _digests([header.validators_hash for header in headers]),
+        "next_validators_hash": _digests([header.next_validators_hash for header in headers]),
+        "header_hash": _digests([header.header_hash for header in headers]),
     }
     return Frame(columns, len(headers)).select(TRUST_SCHEMA.names)

@@ -37,6 +37,7 @@ from causeway.protocols.ibc.client import certify, genesis_trust
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.disconnecting import final_packets
 from causeway.protocols.ibc.fault_kinds import DISCONNECT, FORK
+from causeway.protocols.ibc.header_relay import wanted_headers
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
 from causeway.protocols.ibc.relay import RELAYER, merged, reads_of, submissions
@@ -223,7 +224,8 @@ class IbcKernel:
             own = merged(concat([own, own_packets_for(brought, own, state, context)]))
         forks = tuple(self.interference.sources(FORK, tick.tick))
         content = RelayPlan(rows, seen, forks, brought)
-        return Plan(Reads(offered=offered, own=located(own, state.runs)), content, EventLog().logs()["events"])
+        reads = Reads(offered=offered, own=located(own, state.runs), headers=wanted_headers(rows, state, context))
+        return Plan(reads, content, EventLog().logs()["events"])
 
     def round(
         self, state: State, chains: Chains, plan: Plan[RelayPlan], inputs: Inputs[State], tick: Tick

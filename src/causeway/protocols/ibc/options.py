@@ -50,6 +50,13 @@ class RelayOptions(Section):
     proof_fee: int = Field(default=20, ge=0, le=LARGEST_FEE)
 
 
+class RotationOptions(Section):
+    """How validator sets change (X-4): every so many blocks (0: never) so many members are replaced."""
+
+    every: int = Field(default=0, ge=0, le=LARGEST)
+    replace: int = Field(default=1, ge=1, le=1_000)
+
+
 class IbcOptions(Section):
     """Options of the IBC messaging queue; ``docs/protocols/ibc.md`` says what each does."""
 
@@ -71,6 +78,7 @@ class IbcOptions(Section):
     types: Mapping[str, PacketType] = Field(default_factory=dict)
     max_data_bytes: int = Field(default=262_144, ge=0, le=2**31 - 2**16)
     validators: int = Field(default=4, ge=1, le=1_000)
+    rotation: RotationOptions = RotationOptions()
     trusted_headers: int = Field(default=100, ge=2, le=LARGEST)
     unbonding_seconds: float = Field(default=21 * 86_400.0, gt=0, le=1e9)
     relay: RelayOptions = RelayOptions()
@@ -101,6 +109,15 @@ class IbcOptions(Section):
         if self.order == "unordered" and self.timeouts == "on":
             text = "need proofs of absence, which relayers in bulk do not make: use order = ordered"
             raise PydanticCustomError("timeouts", "{text}", {"text": f"timeouts of unordered queues {text}"})
+        return self
+
+    @model_validator(mode="after")
+    def _followed(self) -> Self:
+        rotation = self.rotation
+        if rotation.every and 3 * rotation.replace > self.validators:
+            text = f"replace = {rotation.replace} of {self.validators} validators; allowed: a third of them at most"
+            text = f"rotation: {text}, or no light client could follow from one height to the next"
+            raise PydanticCustomError("rotation", "{text}", {"text": text})
         return self
 
     @model_validator(mode="before")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from causeway.protocols.ibc.errors import NAMES, Refusal
 from causeway.protocols.ibc.evidence import Evidence, weigh
 from causeway.protocols.ibc.expiry import expiry_of
 from causeway.protocols.ibc.fees import OUTSIDER, Fees
+from causeway.protocols.ibc.header_relay import Certifications, bring, certifications
 from causeway.protocols.ibc.keys import Key, Part, Purpose
 from causeway.protocols.ibc.messages import receipt, receive
 from causeway.protocols.ibc.messages.call import Block, Call, Check, Run, unsettled, validate
@@ -181,13 +183,14 @@ class Results:
             self.accepted.append((kind, number, first, stop))
             self.fees.messages(run.chain, relayer, 1 if single else stop - first, Refusal.ACCEPTED)
 
-    def offer(self, offer: Offer, block: Block, relayer: int, user: int | None = None) -> None:
-        """Offer a header, and note what came of it."""
+    def offer(self, offer: Offer, block: Block, relayer: int, user: int | None = None) -> Refusal:
+        """Offer a header, note what came of it, and return it."""
         why = update_header(offer, block)
         self.fees.header(offer.chain, relayer, why)
         if why not in (Refusal.ACCEPTED, Refusal.NoOp):
             index = offer.height if offer.counterparty >= 0 else 0
             self.refuse(offer.chain, offer.counterparty, RECEIPT, index, why, user)
+        return why
 
     def refuse(self, chain: int, counterparty: int, substream: int, index: int, why: int, user: int | None) -> None:
         """Note an event; an unknown counterparty is told as the zone itself."""
@@ -205,11 +208,12 @@ class Results:
 
 
 def take_submissions(
-    state: State, plan: RelayPlan, messages: Frame, context: Context, log: EventLog
+    state: State, plan: RelayPlan, messages: Frame, headers: Frame, context: Context, log: EventLog
 ) -> tuple[State, Accepted]:
     """Make the calls that relayers submit: headers first, then in the order of the plan, then those from outside.
 
-    ``messages``: the entries that the proofs cover, by lane and index. Returns the state with its clients and fee
+    ``messages``: the entries that the proofs cover, by lane and index; ``headers``: of earlier heights, as relayers may
+    want them (``header_relay``). Returns the state with its clients and fee
     accounts after, and what takes effect.
     """
     rows, proofs = plan.submissions, plan.seen.proofs
@@ -218,7 +222,7 @@ def take_submissions(
     clients, fees = Clients(state, context), Fees(context)
     progress = Progress(state, ordered=context.options.order == "ordered")
     block, results = Block(context, clients, progress, expiry_of(state, context)), Results(fees)
-    _offer_headers(plan, results, block)
+    _offer_headers(plan, certifications(headers), results, block)
     _show_forks(plan, state, results, block)
     submit_bulk(rows, proofs, evidence, results, block)
     for transaction in plan.transactions:
@@ -229,7 +233,7 @@ def take_submissions(
     return after, _accepted(rows, results, messages, context)
 
 
-def _offer_headers(plan: RelayPlan, results: Results, block: Block) -> None:
+def _offer_headers(plan: RelayPlan, between: Certifications, results: Results, block: Block) -> None:
     """Offer the header of every counterparty once a relayer that submits something of it."""
     rows = plan.submissions
     if len(rows) == 0:
@@ -240,7 +244,8 @@ def _offer_headers(plan: RelayPlan, results: Results, block: Block) -> None:
     headers = _headers(plan.seen)
     for chain, relayer, counterparty in zip(*(first[name].tolist() for name in names), strict=True):
         if header := headers.get(counterparty, b""):
-            results.offer(Offer(chain, counterparty, header), block, relayer)
+            submit = partial(results.offer, block=block, relayer=relayer)
+            bring(Offer(chain, counterparty, header), between, block, submit)
 
 
 def _show_forks(plan: RelayPlan, state: State, results: Results, block: Block) -> None:

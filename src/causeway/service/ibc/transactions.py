@@ -22,8 +22,8 @@ from causeway.proofs.tendermint.commit import (
 )
 from causeway.proofs.tendermint.update import decode_header_update
 from causeway.proofs.wire import ibc_queue_pb2 as wire
-from causeway.protocols.ibc.client import validators
 from causeway.protocols.ibc.fees import OUTSIDER
+from causeway.protocols.ibc.validator_sets import validators_at
 from causeway.service.ibc.redundancy import nothing_left
 from causeway.service.ibc.views import Views
 from causeway.service.mempool import Message
@@ -83,9 +83,9 @@ class RelayTransaction:
 
     def _signed_time(self, update: wire.UpdateHeader) -> int:
         """Return the time (ns) of a header that its zone's validators signed, 0 for any other."""
-        own, _ = validators(self.views.opened.seed, update.remote, self.views.options.validators)
         try:
             offered = decode_header_update(update.header)
+            own, _ = validators_at(self.views.opened.seed, update.remote, offered.height, self.views.options)
             if offered.validators.hash != own.hash:
                 return 0
             check_signed_header(offered.signed_header, update.remote, own)
