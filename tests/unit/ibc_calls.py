@@ -21,7 +21,7 @@ from causeway.protocols.ibc.values import decode_position, decode_receipt
 from tests.property.ibc_harness import Call, Carried, KernelRun, OracleRun, Scenario
 from tests.property.ibc_programs import ACTOR, ops
 from tests.spec import ibc
-from tests.spec.ibc import invariants
+from tests.spec.ibc import guarantees
 
 A, B, C = 0, 1, 2
 """The programs' numbers: an actor on each of the zones A, B and C."""
@@ -247,7 +247,7 @@ class OracleNet(Played):
         for _ in range(count):
             self.height += 1
             self.run.play(self.height, self.application)
-            assert [one for one in invariants.violations(self.run.net) if one != FORGERY] == []
+            assert [one for one in guarantees.violations(self.run.net) if one != FORGERY] == []
             self.stores[self.height] = self.entries()
             self.count()
             self.outsiders.submissions = []

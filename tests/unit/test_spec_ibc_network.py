@@ -14,7 +14,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from tests.spec import ibc
-from tests.spec.ibc import invariants
+from tests.spec.ibc import clients, guarantees, invariants, states
+from tests.spec.ibc.record import record_of
 
 
 @dataclass
@@ -80,7 +81,7 @@ def network(zones: str = "AB", each: int = 1, **columns: Any) -> ibc.Network:
 def blocks(net: ibc.Network, count: int, **columns: Any) -> None:
     for _ in range(count):
         net.block(**columns)
-        assert invariants.violations(net) == []
+        assert guarantees.violations(net) == []
 
 
 def test_a_call_its_answer_and_the_blocks_they_take() -> None:
@@ -101,7 +102,7 @@ def test_a_call_its_answer_and_the_blocks_they_take() -> None:
     names = [type(row).__name__ for row in net.log if not isinstance(row, ibc.Root)]
     assert names == ["Sent", "HeaderAdded", "Received", "HeaderAdded", "Acked"]
     assert net.fees == {"honest": 4}
-    assert invariants.violations(net) == [] and invariants.open_obligations(net.log) == []
+    assert guarantees.violations(net) == [] and invariants.open_obligations(net.log) == []
     net.block()
     assert net.fees == {"honest": 4}, "nothing to do: no header either"
     assert [net.zones["A"].connections["B"].T, net.headers["A", 1].time] == [
@@ -322,11 +323,11 @@ def test_all_invariants_hold_on_random_networks(data: Any) -> None:
             ingress.setdefault(net.directory[program], []).append(replace(made, method=method))
         halted = set(data.draw(st.lists(st.sampled_from(zones), max_size=1)))
         net.block(ingress, halted=halted)
-        assert invariants.violations(net) == []
+        assert guarantees.violations(net) == []
     net.relayers = [ibc.Relayer("last")]
     for _ in range(12):
         net.block({zone: [ibc.Ingress("user", number, "flush") for number in net.programs[zone]] for zone in zones})
-        assert invariants.violations(net) == []
+        assert guarantees.violations(net) == []
     waiting = [number for number in here if net.program(number).forwarded]
     assert invariants.open_obligations(net.log) == [] or (options.order == "ordered" and waiting)
 
@@ -379,15 +380,62 @@ def test_invariants_see_wrong_states() -> None:
     store = net.zones["A"].store
     first, other = ibc.key("B", "send", 0), ibc.encode_packet(ibc.Packet("call", bytes(41)))
     net.history["A", 2][first] = other
-    assert invariants.g5_immutable(net) != []
+    assert states.g5_immutable(record_of(net)) != []
     good = store[first]
     store[first] = other
-    assert invariants.g6_destination(net) != []
+    assert states.g6_destination(record_of(net)) != []
     del store[first]
-    assert invariants.g8_bounds(net) != [] and invariants.g7_isolation(net) != []
+    assert states.g8_bounds(record_of(net)) != [] and states.g7_isolation(record_of(net)) != []
     store[first] = good
     store[ibc.key("B", "send", ibc.HEAD)] = ibc.encode_state(1)
-    assert invariants.g8_bounds(net) != []
+    assert states.g8_bounds(record_of(net)) != []
     store[ibc.key("B", "send", ibc.HEAD)] = ibc.encode_state(0)
     net.zones["A"].app.balances[1] += 1
-    assert invariants.conserved(net) != []
+    assert states.conserved(record_of(net)) != []
+
+
+def test_guarantees_see_what_clients_and_limits_forbid() -> None:
+    options = ibc.Options(timeouts="on", cleanup="on", unbonding=100 * 10**9)
+    net = network(options=options, limits=lambda zone, remote: (zone.height + 3, None))
+    net.block({"A": [call(1, (11, "echo", 8), (11, "echo", 8))]})
+    blocks(net, 3)
+    net.block({"A": [call(1, (11, "echo", 8))]})
+    blocks(net, 6, halted={"B"})
+    (late,), (first, _) = net.rows(ibc.TimedOut), net.rows(ibc.Received)
+    (sent,) = net.rows(ibc.Sent, index=0)
+
+    def x1(row: ibc.Row, other: ibc.Row) -> list[str]:
+        return clients.x1_limits([other if one == row else one for one in net.log], options)
+
+    assert x1(first, first) == []
+    assert x1(sent, replace(sent, max_height=1)) != [] and x1(first, replace(first, code=2)) != []
+    assert x1(late, replace(late, proof_height=4)) != []
+
+    def x4(row: ibc.Row, *others: ibc.Row, **other: Any) -> list[str]:
+        log = [new for one in net.log for new in (others if one == row else [one])]
+        return clients.x3_x4_x11_clients(log, replace(options, **other))
+
+    assert x4(first, first) == []
+    added, *_ = net.rows(ibc.HeaderAdded, chain="B")
+    assert x4(added) != [] and x4(added, added, added) != []
+    assert x4(added, ibc.Frozen("B", 2, 1, "A", 1, ""), added) != []
+    assert x4(added, ibc.Recovered("B", 2, 1, "A", 1)) == []
+    assert x4(first, first, unbonding=10**9 - 1) != [] and x4(first, first, delay=1) != []
+
+
+def test_guarantees_see_what_waits_too_long() -> None:
+    net = network(relayers=[])
+    net.block({"A": [call(1, (11, "echo", 8), (11, "echo", 8))]})
+    both = {("A", "B"), ("B", "A")}
+
+    def waiting() -> int:
+        return len(clients.l1_l2_bounded(record_of(net), net.height - 1, both))
+
+    blocks(net, 1)
+    assert waiting() == 2
+    net.relayers = [ibc.Relayer("r", skip=lambda height, zone, remote, call, index: call == "IBCreceipt")]
+    blocks(net, 2)
+    assert waiting() == 1, "the receipt at the head; the other waits for that"
+    net.relayers = [ibc.Relayer("r")]
+    blocks(net, 2)
+    assert waiting() == 0

@@ -14,7 +14,9 @@ tests import it.
 | calls | 3.2, 3.3, 3.4, X-6, X-9, X-10 |
 | beyond | X-1, X-2, X-5 |
 | programs, relayers, network | programs as modules, 3.5, blocks of several zones |
-| events, invariants | 1.1, 1.2 |
+| events | 1.1 |
+| invariants, states, clients | 1.2, 1.3 and what section 5 promises, on the log and the states of a network (record) |
+| guarantees | all of these together |
 """
 
 from .beyond import IBCcleanup, IBCtimeout, close, disconnect, shut_down

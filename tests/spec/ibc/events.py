@@ -42,7 +42,7 @@ class Received:
     # more
     type: str
     data_hash: bytes
-    proof_height: int
+    proof_height: int | None
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Acked:
     relayer: str
     # more
     result_hash: bytes
-    proof_height: int
+    proof_height: int | None
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class TimedOut:
     index: int
     # more
     relayer: str
-    proof_height: int
+    proof_height: int | None
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ class Cleaned:
     end: int
     # more
     relayer: str
-    proof_height: int
+    proof_height: int | None
 
 
 @dataclass(frozen=True)
