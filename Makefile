@@ -42,7 +42,10 @@ $(READY): pyproject.toml
 		{ echo "causeway: needs Python 3.11 or newer, but $(PYTHON) is not (name another with: make PYTHON=/path/to/python)" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "causeway: $(PYTHON) has no venv module (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
-	@echo "causeway: setting up $(VENV) (once; a few minutes on a slow line)" >&2
+	@echo "causeway: setting up $(VENV) with $$($(PYTHON) -V) (once; a few minutes on a slow line)" >&2
+	@echo "causeway: 1 of 2: a virtual environment" >&2
 	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@echo "causeway: 2 of 2: the packages that pyproject.toml names, with Spark and Java some 900 MB" >&2
+	@$(VENV)/bin/python -m pip install --disable-pip-version-check --editable '.[dev]' >&2
+	@echo "causeway: $(VENV) is ready" >&2
 	@touch $@
