@@ -194,7 +194,7 @@ def test_a_protocol_s_own_log_is_a_table_of_the_lake(tmp_path: Path) -> None:
     with network(tmp_path) as net:
         play(net)
         assert [table["name"] for table in net.lake.about()["tables"]["logs"]] == [
-            "outbound", "events", "collected", "applied", "headers",
+            "outbound", "events", "collected", "failures", "applied", "headers",
         ]  # fmt: skip
 
 

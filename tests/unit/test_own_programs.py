@@ -94,7 +94,7 @@ class Relay(cw.Program):
         raise ValueError("users have no business here")
 
 
-def test_a_program_on_trial_keeps_the_rules_of_a_round() -> None:
+def test_a_program_on_trial_keeps_the_rules_of_a_round(capsys: pytest.CaptureFixture[str]) -> None:
     relay = cw.Trial(Relay, balance=2**70)
     assert relay.balance == 2**70
     (call,) = relay.request(4, "ask", b"x", amount=5)
@@ -102,7 +102,11 @@ def test_a_program_on_trial_keeps_the_rules_of_a_round() -> None:
     assert isinstance(call, Call)
     assert relay.reply(call, b"y") == [Answer(4, 1, 5, 0, 0, b"y")]
     assert relay.request(4, "no", amount=6) == [Answer(4, 2, 6, 0, 4, b"never")]
+    assert capsys.readouterr().err == ""
     assert relay.request(4, "break") == [Answer(4, 3, 0, 0, 5, b"KeyError: 'oh'")]
-    with pytest.raises(HandlerFailed, match="no business here"):
+    traced = capsys.readouterr().err
+    assert "Traceback" in traced and "test_own_programs.py" in traced and traced.endswith("KeyError: 'oh'\n")
+    with pytest.raises(HandlerFailed, match="no business here") as failed:
         relay.ingress("hello")
+    assert isinstance(failed.value.__cause__, ValueError)
     assert relay.state == {"seen": 1}

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import cbor2
 import numpy as np
@@ -185,7 +185,11 @@ def keep(what: Any) -> Callable[[Any, Request, Context], Any]:
         (lambda program, request, context: (b"", -1), 5, "ValueError: accept -1 is not between 0"),
         (lambda program, request, context: context.answer([1, 99, 7, 0], b""), 5, "ValueError: no open request of 1"),
         (lambda program, request, context: context.answer([1, 3, 8, 0], b""), 5, "ValueError: no open request of 1"),
-        (keep(object()), 5, "CBOREncodeError: "),
+        (keep(object()), 5, "NotKept: state['kept'] is a object; a program keeps numbers, text, bytes"),
+        (keep({1, 2}), 5, "NotKept: state['kept'] is a set;"),
+        (keep([{"at": (1, 2)}]), 5, "NotKept: state['kept'][0]['at'] is a tuple;"),
+        (keep({(1, 2): 0}), 5, "NotKept: state['kept'] has the key (1, 2), a tuple; the keys of a dictionary are"),
+        (lambda program, request, context: context.call(9, "m", note={1}), 5, "NotKept: note is a set;"),
     ],
 )
 def test_a_handler_that_fails_is_undone_and_answered(act: Any, code: int, text: str) -> None:
@@ -385,7 +389,7 @@ def test_a_bad_message_harms_itself_only_whoever_shares_the_call(bad: set[int]) 
             accounts, states = alone.accounts, dict(alone.programs)
             parts.append(alone.produced)
             origins += [place] * len(alone.produced)
-    apart = Execution(concat(parts), np.array(origins), together.failures, accounts, states)
+    apart = Execution(concat(parts), np.array(origins), together.failures, accounts, states, together.raised)
     assert outcome(apart) == outcome(together)
     assert together.origins.tolist() == origins
 
@@ -425,7 +429,7 @@ def vectorised(effects: Callable[[Frame, Frame], Effects]) -> dict[str, type[Any
     return {"picky": Acting}
 
 
-def answer(row: int = 0, code: Any = 0, payload: Any = b"", **columns: Any) -> Frame:
+def answer(row: Any = 0, code: Any = 0, payload: Any = b"", **columns: Any) -> Frame:
     more = {name: np.array([value], dtype=np.uint64) for name, value in columns.items()}
     return Frame({"row": np.array([row]), "code": np.array([code]), "payload": pa.array([payload]), **more})
 
@@ -443,9 +447,9 @@ def mutating(batch: Frame, state: Frame) -> Effects:
 @pytest.mark.parametrize(
     ("effects", "text"),
     [
-        (lambda batch, state: Effects(state, answers=answer(row=-1)), "rows of effects"),
-        (lambda batch, state: Effects(state, answers=answer(row=1)), "rows of effects"),
-        (lambda batch, state: Effects(state, calls=a_call(row=1)), "rows of effects"),
+        (lambda batch, state: Effects(state, answers=answer(row=-1)), "row must be from 0 to 0"),
+        (lambda batch, state: Effects(state, answers=answer(row=1)), "row must be from 0 to 0"),
+        (lambda batch, state: Effects(state, calls=a_call(row=1)), "row must be from 0 to 0"),
         (lambda batch, state: Effects(state, answers=answer(code=256)), "numbers must be whole"),
         (lambda batch, state: Effects(state, answers=answer(code=0.5)), "numbers must be whole"),
         (lambda batch, state: Effects(state, answers=answer(accepted_low=8)), "accepts more cycles"),
@@ -457,7 +461,19 @@ def mutating(batch: Frame, state: Frame) -> Effects:
         (lambda batch, state: Effects(state.slice(0, 0)), "instances of the state before"),
         (lambda batch, state: Effects(state.with_columns(seen=np.array([0.5]))), "numbers must be whole"),
         (mutating, "read-only"),
-        (lambda batch, state: None, "AttributeError"),
+        (lambda batch, state: None, "handle returned NoneType, allowed: Effects"),
+        (lambda batch, state: Effects(state, answers=answer(more=1)), "answers has a column more; allowed: row, code"),
+        (
+            lambda batch, state: Effects(state, answers=answer().select(["row", "code"])),
+            "has no column payload",
+        ),
+        (lambda batch, state: Effects(state, answers=answer(row=0.5)), "row is of type float64"),
+        (
+            lambda batch, state: Effects(state.with_columns(more=state["seen"])),
+            "state has a column more",
+        ),
+        (lambda batch, state: Effects(state.select(["program"])), "state has no column seen"),
+        (lambda batch, state: Effects(cast(Any, {})), "state is dict, allowed: a Frame"),
     ],
 )
 def test_effects_that_no_handler_may_have_are_its_failure(effects: Any, text: str) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 from rich.table import Table
+from rich.text import Text
 
 from causeway.cli.watch import Watch
+from causeway.model.text import readable
 from causeway.network.carriers import CarrierSummary, carrier_summary
+from causeway.network.failures import Failures, failures
 
 if TYPE_CHECKING:
     from causeway.network.network import Network
@@ -40,6 +43,7 @@ class Outcome:
     finished: bool = False
     lost_because: Mapping[str, int] = field(default_factory=dict)
     carriers: CarrierSummary = field(default_factory=CarrierSummary)
+    failures: Failures = field(default_factory=Failures)
 
     @property
     def broken(self) -> dict[str, int]:
@@ -77,6 +81,7 @@ class Outcome:
             "heights": self.heights,
             **self.counts,
             "lost_because": dict(self.lost_because),
+            "handler_failures": {"count": self.failures.count, "first": [asdict(each) for each in self.failures.first]},
             **self.carriers.content,
             "root": self.root,
             "seconds": round(self.seconds["run"], 3),
@@ -118,6 +123,7 @@ def outcome_of(
         finished=finished(network),
         lost_because=summary["lost_because"],
         carriers=carrier_summary(network.lake, network.manifest),
+        failures=failures(network.lake, network.topology),
     )
 
 
@@ -164,6 +170,8 @@ def show(outcome: Outcome, console: Console) -> None:
     console.print(f"{moved(outcome)} Peak memory {size(outcome.peak_memory_bytes)}.")
     for line in outcome.carriers.lines:
         console.print(escape(line))
+    for text in failed(outcome.failures):
+        console.print(text, soft_wrap=True)
     if outcome.stalled:
         console.print(
             "The network stalled: some messages can never be delivered (a halted chain, a lane that nobody carries)."
@@ -174,6 +182,19 @@ def show(outcome: Outcome, console: Console) -> None:
         console.print("The lake was temporary; use --lake DIR to keep it.")
     else:
         console.print(f"Next: causeway state {escape(outcome.lake)}", soft_wrap=True)
+
+
+def failed(found: Failures) -> list[Text]:
+    """Return what is said of handlers that raised; nothing where none did."""
+    if not found.count:
+        return []
+    which = "" if found.count == len(found.first) else f"; the first {len(found.first)}"
+    lines = [Text(f"Handlers of programs raised {found.count:,} times{which}:", style="yellow")]
+    for each in found.first:
+        where = f"{each.file}:{each.line}"
+        what = f"  {each.program} on {each.chain}, tick {each.tick}: {each.handler}: {each.error} ({where})"
+        lines.append(Text(readable(what)))
+    return lines
 
 
 def moved(outcome: Outcome) -> str:

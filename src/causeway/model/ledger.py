@@ -76,6 +76,23 @@ that tick, from 1, as both ``index`` and ``callback``. ``queue_index``: the posi
 (input queue for received and executed, output queue for sent). ``code``: the reject code or 0. ``reason``: the stable
 name of a reason, cause or error, or empty."""
 
+FAILURES_SCHEMA = pa.schema(
+    [
+        pa.field("chain", pa.uint32(), nullable=False),
+        pa.field("program", pa.uint64(), nullable=False),
+        pa.field("kind", pa.uint8(), nullable=False),
+        pa.field("sender", pa.uint64(), nullable=False),
+        pa.field("callback", pa.uint64(), nullable=False),
+        pa.field("handler", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("error", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("file", pa.dictionary(pa.int32(), pa.string()), nullable=False),
+        pa.field("line", pa.uint32(), nullable=False),
+    ]
+)
+"""One row a handler call that raised: ``program`` on ``chain``, on the message named by ``kind``, ``sender`` and
+``callback``. ``handler``: the method; ``error``: what it raised; ``file`` and ``line``: where in the program. A program
+that rejects a request on purpose has not failed. No root depends on these rows."""
+
 COLLECTED_SCHEMA = pa.schema(
     [
         pa.field("chain", pa.uint32(), nullable=False),

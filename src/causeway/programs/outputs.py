@@ -12,6 +12,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame, concat, repeated, repeated_text
 from causeway.model.ledger import Kind
 from causeway.model.order import stable_order
+from causeway.programs.failing import Raised
 
 OUTPUT_FIELDS: list[tuple[str, Any]] = [
     ("row", np.int64),
@@ -47,12 +48,20 @@ NO_FAILURES = Frame({"row": np.empty(0, dtype=np.int64), "text": pa.array([], pa
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the instances of one program class did: outputs by (row, emission), failures, and their states after."""
+    """What the instances of one program class did.
+
+    Attributes:
+        outputs: by (row, emission).
+        failures: of the handlers that raised, those on an input that has no answer (``NO_FAILURES``).
+        accounts, state: after.
+        raised: all handler calls that raised.
+    """
 
     outputs: Frame
     failures: Frame
     accounts: Frame
     state: Frame
+    raised: tuple[Raised, ...] = ()
 
 
 def answer_rows(
@@ -114,14 +123,3 @@ def failures(rows: list[int], texts: list[str]) -> Frame:
     if not rows:
         return NO_FAILURES
     return Frame({"row": np.array(rows, dtype=np.int64), "text": pa.array(texts, pa.string())})
-
-
-def failure_text(error: BaseException) -> str:
-    """Return the reject text of a handler that raised, whatever it raised."""
-    try:
-        text = f"{type(error).__name__}: {error}"
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # an error may fail even at telling what it is
-        text = type(error).__name__
-    return text.encode(errors="backslashreplace").decode()

@@ -17,7 +17,8 @@ from causeway.model.order import U64, groups_of
 from causeway.model.topology import Topology
 from causeway.programs.accounts import BALANCE, words_of
 from causeway.programs.catalogue import program_class
-from causeway.programs.outputs import MESSAGE_COLUMNS, NO_FAILURES, Outcome, by_production, failure_text
+from causeway.programs.failing import Raised, failure_text, raised_rows
+from causeway.programs.outputs import MESSAGE_COLUMNS, NO_FAILURES, Outcome, by_production
 from causeway.programs.scalar import Program
 from causeway.programs.scalar_runner import ScalarRunner
 from causeway.programs.vector import VectorProgram, ensure_rootable
@@ -126,6 +127,7 @@ class Programs:
         after = dict(states)
         outputs: list[Frame] = []
         failed: list[Frame] = [NO_FAILURES]
+        raised: list[Raised] = []
         for place in np.unique(classes).tolist():
             rows = np.flatnonzero(classes == place)
             mine = inputs if len(rows) == len(inputs) else inputs.take(rows)
@@ -134,5 +136,9 @@ class Programs:
             accounts, after[name] = outcome.accounts, outcome.state
             outputs.append(outcome.outputs)
             failed.append(outcome.failures)
+            raised.extend(outcome.raised)
         produced = by_production(outputs)
-        return Execution(produced.select(MESSAGE_COLUMNS), produced["row"], concat(failed), accounts, after)
+        raised.sort(key=lambda each: each.row)
+        return Execution(
+            produced.select(MESSAGE_COLUMNS), produced["row"], concat(failed), accounts, after, raised_rows(raised)
+        )

@@ -1,6 +1,7 @@
 """The scalar form of a program: one handler call a message, the form to start with.
 
-Subclass ``Program``; keep what must last in ``self.state`` (numbers, text, bytes, lists and dictionaries of these);
+Subclass ``Program``; keep what must last in ``self.state`` (numbers, text, bytes, true, false, None, and lists and
+dictionaries of these; anything else is refused);
 make calls through the context. Every handler runs alone: if it raises, the state and the calls it made are undone, and
 a request is answered with a reject. Programs must be deterministic: no clock, no randomness of their own, no order of
 sets.
@@ -12,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import index
 from typing import Any
+
+from causeway.programs.kept import ensure_kept
 
 REJECTED_BY_PROGRAM = 4
 HANDLER_FAILED = 5
@@ -132,6 +135,7 @@ class Context:
         if index(amount) < 0:
             raise ValueError(f"cycles {amount} are negative")
         method.encode()
+        ensure_kept(note, "note")
         if not isinstance(payload, bytes):
             raise TypeError(f"payload is {type(payload).__name__}, allowed: bytes")
         if amount > self.balance:
@@ -191,7 +195,7 @@ class Program:
         self.state: Any = None
 
     def initial_state(self) -> Any:
-        """Return the state of a new instance: anything made of numbers, text, bytes, lists and dictionaries."""
+        """Return the state of a new instance: what may be kept, see above."""
         return {}
 
     def on_ingress(self, message: Ingress, context: Context) -> None:

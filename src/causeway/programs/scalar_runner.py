@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import cbor2
@@ -14,7 +14,9 @@ from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
 from causeway.model.order import groups_of
 from causeway.programs.accounts import BALANCE, balance_of, words_of
-from causeway.programs.outputs import HANDLER_FAILED, WORD, Outcome, failure_text, failures, from_records
+from causeway.programs.failing import Raised, failure_text, raised
+from causeway.programs.kept import ensure_kept
+from causeway.programs.outputs import HANDLER_FAILED, WORD, Outcome, failures, from_records
 from causeway.programs.scalar import (
     REJECTED_BY_PROGRAM,
     Answer,
@@ -71,6 +73,7 @@ class ScalarRunner:
 
 
 def _encode(state: Any, notes: Mapping[int, Any], open_requests: Mapping[Ref, int]) -> bytes:
+    ensure_kept(state, "state")
     return cbor2.dumps([state, notes, open_requests], canonical=True)
 
 
@@ -96,6 +99,7 @@ class _Work:
         self.records: list[Mapping[str, Any]] = []
         self.failed_rows: list[int] = []
         self.failed_texts: list[str] = []
+        self.raised: list[Raised] = []
 
     def outcome(self) -> Outcome:
         accounts = self.accounts.with_columns(
@@ -106,6 +110,7 @@ class _Work:
             failures(self.failed_rows, self.failed_texts),
             accounts,
             Frame({"program": self.numbers, "state": pa.array(self.blobs, pa.binary())}, len(self.numbers)),
+            tuple(self.raised),
         )
 
 
@@ -147,8 +152,10 @@ class _InstanceRun:
             if isinstance(error, KeyboardInterrupt):
                 raise
             self._undo(kind, callback, held)
+            rejected = isinstance(error, Reject) and kind == Kind.REQUEST
+            if not rejected:
+                self._work.raised.append(raised(row, self._handler(kind), error))
             if kind == Kind.REQUEST:
-                rejected = isinstance(error, Reject)
                 text = failure_text(error)
                 if rejected:
                     text = text.removeprefix(f"{type(error).__name__}: ")
@@ -168,6 +175,11 @@ class _InstanceRun:
                 self._call(row, effect)
             else:
                 self._respond(row, effect)
+
+    def _handler(self, kind: int) -> Callable[..., Any]:
+        if kind == Kind.REQUEST:
+            return self._program.on_request
+        return self._program.on_reply if kind == Kind.RESPONSE else self._program.on_ingress
 
     def _undo(self, kind: int, callback: int, held: int) -> None:
         """Go back to the state before the handler. An answer stays delivered: its refund and its note are gone."""

@@ -1,11 +1,13 @@
 """A scalar program on trial: one instance without a network, for its unit tests.
 
 The handlers run as they do in a round, with the same rules: what raises is undone, and a request that raised is
-answered with a reject.
+answered with a reject. The traceback of what it raised goes to standard error, which pytest shows with a test that
+failed.
 """
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +24,7 @@ from causeway.programs.scalar_runner import ScalarRunner
 
 
 class HandlerFailed(Exception):
-    """A handler raised on a message that has no answer; in a network the ledger would say so."""
+    """A handler raised on a message that has no answer; its cause is what it raised."""
 
 
 class Trial:
@@ -105,8 +107,10 @@ class Trial:
         )
         outcome = self._runner.run(message, np.zeros(1, dtype=np.int64), self._account, self._state)
         self._account, self._state = outcome.accounts, outcome.state
-        if len(outcome.failures):
-            raise HandlerFailed(outcome.failures["text"].to_pylist()[0])
+        for each in outcome.raised:
+            if len(outcome.failures):
+                raise HandlerFailed(outcome.failures["text"].to_pylist()[0]) from each.error
+            traceback.print_exception(each.error)
         return _made(outcome.outputs)
 
 

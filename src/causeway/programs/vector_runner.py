@@ -8,7 +8,8 @@ call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,16 +20,20 @@ from causeway.model.frame import Deferred, Frame, concat, empty_frame, repeated
 from causeway.model.ledger import Kind
 from causeway.model.order import U64, Rows, groups_of
 from causeway.programs.accounts import settle
+from causeway.programs.failing import failure_text, raised
 from causeway.programs.outputs import (
     HANDLER_FAILED,
     NO_FAILURES,
     Outcome,
     answer_rows,
     by_production,
-    failure_text,
     failures,
 )
 from causeway.programs.vector import Effects, VectorProgram
+
+
+class InvalidEffects(ValueError):
+    """A vectorised handler returned something else than effects of its batch."""
 
 
 class VectorRunner:
@@ -51,14 +56,15 @@ class VectorRunner:
         """Run the inputs (one instance's are neighbours, in order), which are ``rows`` of the whole round's."""
         try:
             shown = state.read_only()
-            effects = self._program.handle(inputs.read_only(), shown)
+            effects = _checked(self._program.handle(inputs.read_only(), shown), len(inputs), self.schema.names)
             after = state if effects.state is shown else self._state(state, effects.state)
             return _outcome(inputs, rows, accounts, after, effects)
         except BaseException as error:  # whatever a program raises: find out which message it is about
             if isinstance(error, KeyboardInterrupt):
                 raise
             if len(inputs) == 1:
-                return _failed(inputs, rows, accounts, state, error)
+                outcome = _failed(inputs, rows, accounts, state, error)
+                return replace(outcome, raised=(raised(int(rows[0]), self._program.handle, error),))
         middle = _middle(inputs)
         first = self.run(inputs.slice(0, middle), rows[:middle], accounts, state)
         second = self.run(inputs.slice(middle, len(inputs)), rows[middle:], first.accounts, first.state)
@@ -67,6 +73,7 @@ class VectorRunner:
             concat([first.failures, second.failures]),
             second.accounts,
             second.state,
+            first.raised + second.raised,
         )
 
     def _state(self, before: Frame, after: Frame) -> Frame:
@@ -79,6 +86,49 @@ class VectorRunner:
         """Return a state in the types that its schema says, however the program made it: it has one root."""
         columns = {item.name: _as_type(state[item.name], item.type) for item in self.schema}
         return Frame({**columns, "program": instances}, len(instances))
+
+
+def _checked(effects: Any, length: int, kept: Sequence[str]) -> Effects:
+    """Return what a handler returned, if it has the form of effects of a batch of ``length`` messages.
+
+    ``kept``: the columns of its state.
+
+    Raises:
+        InvalidEffects: it has not; the text names the column and what is allowed.
+    """
+    if not isinstance(effects, Effects):
+        raise InvalidEffects(f"handle returned {type(effects).__name__}, allowed: Effects")
+    _ensure_frame("state", effects.state, kept, kept)
+    for name, needed, amounts in (
+        ("answers", ("row", "code", "payload"), "accepted"),
+        ("calls", ("row", "receiver", "method", "payload"), "amount"),
+    ):
+        frame = getattr(effects, name)
+        if frame is not None:
+            _ensure_frame(name, frame, needed, (*needed, f"{amounts}_high", f"{amounts}_low"))
+            _ensure_rows(name, frame["row"], length)
+    return effects
+
+
+def _ensure_frame(name: str, frame: Any, needed: Sequence[str], allowed: Sequence[str]) -> None:
+    if not isinstance(frame, Frame):
+        raise InvalidEffects(f"{name} is {type(frame).__name__}, allowed: a Frame")
+    for column in needed:
+        if column not in frame:
+            raise InvalidEffects(f"{name} has no column {column}")
+    for column in frame.names:
+        if column not in allowed:
+            raise InvalidEffects(f"{name} has a column {column}; allowed: {', '.join(allowed)}")
+
+
+def _ensure_rows(name: str, rows: Any, length: int) -> None:
+    numbers = np.asarray(rows)
+    if numbers.dtype.kind not in "iu":
+        raise InvalidEffects(f"{name}: row is of type {numbers.dtype}, allowed: whole numbers")
+    if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < length:
+        raise InvalidEffects(f"{name}: row must be from 0 to {length - 1}, the rows of the batch")
+    if not bool((numbers[1:] >= numbers[:-1]).all()):
+        raise InvalidEffects(f"{name}: row must ascend")
 
 
 def _outcome(inputs: Frame, rows: Rows, accounts: Frame, state: Frame, effects: Effects) -> Outcome:
@@ -147,10 +197,8 @@ def _whole(column: Any, kind: type[np.integer[Any]]) -> npt.NDArray[Any]:
     return numbers.astype(kind)
 
 
-def _rows(inputs: Frame, effects: Frame) -> Rows:
-    rows: Rows = np.asarray(effects["row"]).astype(np.int64, casting="same_kind", copy=False)
-    if len(rows) and not (int(rows[0]) >= 0 and int(rows[-1]) < len(inputs) and bool((rows[1:] >= rows[:-1]).all())):
-        raise ValueError("rows of effects must be rows of the batch, in ascending order")
+def _rows(effects: Frame) -> Rows:
+    rows: Rows = np.asarray(effects["row"]).astype(np.int64, copy=False)
     return rows
 
 
@@ -167,7 +215,7 @@ def _answers(inputs: Frame, answers: Frame | None) -> Frame | None:
     """Return answers in the types of messages; raise unless they answer requests, each at most once."""
     if answers is None or len(answers) == 0:
         return None
-    rows = _rows(inputs, answers)
+    rows = _rows(answers)
     if not bool((inputs["kind"][rows] == Kind.REQUEST).all()) or not bool((rows[1:] > rows[:-1]).all()):
         raise ValueError("answers must name each request at most once")
     accepted = _amounts(answers, "accepted")
@@ -187,7 +235,7 @@ def _calls(inputs: Frame, calls: Frame | None) -> Frame | None:
     """Return calls in the types of messages."""
     if calls is None or len(calls) == 0:
         return None
-    rows = _rows(inputs, calls)
+    rows = _rows(calls)
     return Frame(
         {
             "row": rows,

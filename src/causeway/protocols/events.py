@@ -8,7 +8,15 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, empty_frame, repeated, repeated_text
-from causeway.model.ledger import COLLECTED_MESSAGES, COLLECTED_SCHEMA, EVENTS_SCHEMA, NO_CHAIN, Event, Via
+from causeway.model.ledger import (
+    COLLECTED_MESSAGES,
+    COLLECTED_SCHEMA,
+    EVENTS_SCHEMA,
+    FAILURES_SCHEMA,
+    NO_CHAIN,
+    Event,
+    Via,
+)
 
 
 def event_rows(
@@ -68,6 +76,7 @@ class EventLog:
     def __init__(self) -> None:
         self._events: list[Frame] = []
         self._collected: list[Frame] = []
+        self._failures: list[Frame] = []
 
     def add(self, rows: Frame) -> None:
         """Add event rows."""
@@ -83,13 +92,22 @@ class EventLog:
             ranges = taken.with_columns(chain=chain, what=np.uint8(what), begin=begin[rows], end=end[rows])
             self._collected.append(ranges.select(COLLECTED_SCHEMA.names))
 
+    def failures(self, inputs: Frame, raised: Frame, chain: np.ndarray) -> None:
+        """Add handler calls that raised (``Execution.raised``) on ``inputs``; ``chain``: of each input's receiver."""
+        if len(raised):
+            about = inputs.select(["kind", "sender", "receiver", "callback"]).take(raised["row"])
+            where = {name: raised[name] for name in ("handler", "error", "file", "line")}
+            rows = about.with_columns(chain=chain[raised["row"]].astype(np.uint32), program=about["receiver"], **where)
+            self._failures.append(rows.select(FAILURES_SCHEMA.names))
+
     def logs(self) -> dict[str, Frame]:
         """Return the rows of the ledger's log tables so far, by table."""
         return {
             "events": concat([empty_frame(EVENTS_SCHEMA), *self._events]),
             "collected": concat([empty_frame(COLLECTED_SCHEMA), *self._collected]),
+            "failures": concat([empty_frame(FAILURES_SCHEMA), *self._failures]),
         }
 
 
-LEDGER_LOGS = {"events": EVENTS_SCHEMA, "collected": COLLECTED_SCHEMA}
-"""The log tables that the ledger is made of, beside the outbound entries: every protocol has them."""
+LEDGER_LOGS = {"events": EVENTS_SCHEMA, "collected": COLLECTED_SCHEMA, "failures": FAILURES_SCHEMA}
+"""The log tables of every protocol, beside the outbound entries: what the ledger is made of, and failed handlers."""

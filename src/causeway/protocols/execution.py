@@ -25,7 +25,8 @@ class Execution:
     ``produced``: messages in the order of production for each program (the protocol's message columns; ``sender`` is
     the program). ``origins``: the row of the input that each of them was produced for. ``failures``: a frame (``row``
     of the input, ``text``) of handlers that raised on an input that has no answer. ``accounts`` and ``programs``: the
-    states after.
+    states after. ``raised``: a frame of all handler calls that raised (``row`` of the input, ``handler``, ``error``,
+    ``file``, ``line``), for the log alone.
     """
 
     produced: Frame
@@ -33,6 +34,7 @@ class Execution:
     failures: Frame
     accounts: Frame
     programs: Mapping[str, Frame]
+    raised: Frame
 
 
 class ProgramRunner(Protocol):

@@ -75,6 +75,8 @@ def run_handlers(
         kept = _without_faults(answers, arrivals.take(failed), context)
         if len(kept) < len(answers):
             _log_faults(answers, kept, context, log)
+            of_answers = _remote_answers(inputs.take(outcome.raised["row"]))
+            log.failures(inputs, outcome.raised.filter(of_answers), inputs["destination"])
             answers = kept
             continue
         silent = _silent(handled, np.argsort(by_sequence)[: len(handled)], outcome, order, context)
@@ -84,6 +86,7 @@ def run_handlers(
             continue
         break
     _log(arrivals, failed, outcome, log)
+    log.failures(inputs, outcome.raised, inputs["destination"])
     _log_unheard(answers.filter(~at_home(answers, state, context)), log)
     produced = outcome.produced.take(stable_order(order[outcome.origins].astype(np.uint64)))
     after = state.with_programs(outcome.accounts, outcome.programs)
@@ -94,7 +97,7 @@ def run_handlers(
 
 def _without_faults(answers: Frame, failed: Frame, context: Context) -> Frame:
     """Return the answers that stand when the handlers of ``failed`` arrivals raised."""
-    faults = failed.filter((failed["kind"] == Kind.RESPONSE) & (failed["source"] != failed["destination"]))
+    faults = failed.filter(_remote_answers(failed))
     if len(faults) == 0:
         return answers
     lanes, of_fault = codes(LANE, answers, faults)
@@ -103,6 +106,11 @@ def _without_faults(answers: Frame, failed: Frame, context: Context) -> Frame:
         behind = answers["index"] >= index if context.options.order == "ordered" else answers["index"] == index
         stands &= ~((lanes == lane) & behind)
     return answers.filter(stands)
+
+
+def _remote_answers(arrivals: Frame) -> np.ndarray:
+    """Return which arrivals are answers from another zone: when their handler raises, the packet stays (3.4)."""
+    return np.asarray((arrivals["kind"] == Kind.RESPONSE) & (arrivals["source"] != arrivals["destination"]))
 
 
 def _log_faults(answers: Frame, kept: Frame, context: Context, log: EventLog) -> None:

@@ -89,6 +89,7 @@ def execute(state: State, induction: Sequence[Step], context: Context) -> Step:
         return Step(state, log)
     outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state.accounts, state.programs)
     _log_failures(inputs, outcome.failures, context, log)
+    log.failures(inputs, outcome.raised, context.host_of(inputs["receiver"]))
     produced = outcome.produced if answers is None else concat([outcome.produced, answers])
     state = replace(
         state,

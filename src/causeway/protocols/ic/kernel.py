@@ -14,7 +14,7 @@ import pyarrow as pa
 from causeway.model.errors import InvalidInput
 from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes
-from causeway.model.ledger import COLLECTED_SCHEMA, EVENTS_SCHEMA
+from causeway.model.ledger import COLLECTED_SCHEMA, EVENTS_SCHEMA, FAILURES_SCHEMA
 from causeway.model.order import U64
 from causeway.model.topology import Topology
 from causeway.protocols.contract import (
@@ -270,4 +270,5 @@ def _joined(refused: Frame, logs: Sequence[EventLog]) -> dict[str, Frame]:
     return {
         "events": concat([empty_frame(EVENTS_SCHEMA), refused, *(table["events"] for table in tables)]),
         "collected": concat([empty_frame(COLLECTED_SCHEMA), *(table["collected"] for table in tables)]),
+        "failures": concat([empty_frame(FAILURES_SCHEMA), *(table["failures"] for table in tables)]),
     }

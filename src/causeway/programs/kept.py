@@ -1,0 +1,43 @@
+"""What a scalar program may keep: values that come back from the lake as what they were."""
+
+from __future__ import annotations
+
+from typing import Any
+
+_PLAIN = {int, float, str, bytes, bool, type(None)}
+_KEYS = {int, str, bytes}
+_RULE = "a program keeps numbers, text, bytes, true, false and None, and lists and dictionaries of these"
+_KEY_RULE = "the keys of a dictionary are whole numbers, text or bytes"
+
+
+class NotKept(TypeError):
+    """A program keeps what would not come back as what it was (a set, a tuple), or has no one form in bytes."""
+
+
+def ensure_kept(value: Any, name: str) -> None:
+    """Refuse a value of which something could not be kept; ``name`` names it.
+
+    Raises:
+        NotKept: there is such a thing; the text says where, what, and what is allowed.
+    """
+    if type(value) in _PLAIN:
+        return
+    waiting = [(value, name)]
+    while waiting:
+        content, where = waiting.pop()
+        if type(content) is dict:
+            if not set(map(type, content)) <= _KEYS:
+                key = next(key for key in content if type(key) not in _KEYS)
+                raise NotKept(f"{where} has the key {key!r}, a {type(key).__name__}; {_KEY_RULE}")
+            if set(map(type, content.values())) <= _PLAIN:
+                continue
+            items = [(item, f"{where}[{key!r}]") for key, item in content.items() if type(item) not in _PLAIN]
+        elif type(content) is list:
+            if set(map(type, content)) <= _PLAIN:
+                continue
+            items = [(item, f"{where}[{row}]") for row, item in enumerate(content) if type(item) not in _PLAIN]
+        else:
+            raise NotKept(f"{where} is a {type(content).__name__}; {_RULE}")
+        if len(where) > 200:
+            raise NotKept(f"{where[:200]}... is nested too deeply")
+        waiting.extend(reversed(items))
