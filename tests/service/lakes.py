@@ -20,6 +20,7 @@ from causeway.model.ledger import Event, Kind
 from causeway.network.instances import program_state
 from causeway.network.scenario import load_scenario
 from causeway.protocols.ibc.keys import Purpose
+from causeway.service.ibc.answers import OptionsAnswer
 from causeway.service.ibc.lanes import lane_view, rules_of
 from causeway.service.ibc.relay_plan import RelaySettings
 from causeway.service.ibc.relayer import (
@@ -77,7 +78,7 @@ class Lakes:
             path.write_text(scenario_text(own, **scenario))
             self.nodes[own] = Node(load_scenario(path), str(folder / own), Pace(0, on_demand=True))
         self.views = {own: Views(node.opened) for own, node in self.nodes.items()}
-        self.rules = rules_of(self.views["left"].status()["options"])
+        self.rules = rules_of(OptionsAnswer.model_validate(self.views["left"].status()["options"]))
         self.submitted: list[Submit] = []
 
     def settle(self, most: int = 1_000) -> None:
@@ -105,7 +106,9 @@ class Lakes:
             case ReadHeader():
                 return bytes.fromhex(views.header(step.chain, step.height)["signed_header"])
             case ReadProofs():
-                rows = views.proofs(step.chain, list(step.keys), step.height)["proofs"]
+                rows: list[Any] = []
+                while len(rows) < len(step.keys):
+                    rows += views.proofs(step.chain, list(step.keys)[len(rows) :], step.height)["proofs"]
                 return [row["proof"] and (bytes.fromhex(row["value"]), bytes.fromhex(row["proof"])) for row in rows]
             case ReadPackets():
                 place = (step.chain, step.remote, Purpose.SEND, step.first, step.count, step.height)

@@ -21,9 +21,8 @@ from causeway.proofs.ics23.verify import verify_membership
 from causeway.proofs.tendermint.update import decode_header_update
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.keys import Purpose, index_key
+from causeway.protocols.limits import MAX_ITEMS, MAX_TRANSACTION_BYTES
 from causeway.service.api import application
-from causeway.service.ibc.transactions import MAX_TRANSACTION_BYTES
-from causeway.service.ibc.views import MOST_KEYS
 from causeway.service.mempool import MOST_WAITING, Message, rows_of
 from causeway.service.node import NOTHING_LEFT, QUIET
 from tests.service.lakes import Lakes, both
@@ -122,7 +121,7 @@ def test_accounts_and_metrics(http: Http) -> None:
         ("/v1/chains/left/header?height=%D9%A1", 400, "height:"),
         ("/v1/chains/left/queues/left", 400, "remote: left is not connected with left"),
         ("/v1/chains/left/queues/right/recv", 400, "queue: recv; allowed: send, receipt"),
-        (f"/v1/chains/left/queues/right/send?count={MOST_KEYS + 1}", 400, f"allowed: 1 to {MOST_KEYS}"),
+        (f"/v1/chains/left/queues/right/send?count={MAX_ITEMS + 1}", 400, f"allowed: 1 to {MAX_ITEMS}"),
         (f"/v1/chains/left/queues/right/send?first={2**64}", 400, "first: 18446744073709551616; at most 2**64 - 1"),
         (f"/v1/chains/left/queues/right/send?first={2**64 - 1}&height={2**64}", 400, "at most 2**64 - 1"),
         ("/v1/chains/left/refusals", 400, "height: missing"),

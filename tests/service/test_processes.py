@@ -77,6 +77,23 @@ class Served:
         found: dict[str, Any] = answer.json()
         return found
 
+    def forwarded(self, own: str, path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
+        """Return status, headers and body of what a server answers."""
+        address = self.urls[own] + path
+        answer = httpx.post(address, content=body, timeout=60) if body else httpx.get(address, timeout=60)
+        return answer.status_code, {}, answer.content
+
+    def send(self, own: str, message: dict[str, Any]) -> None:
+        """Send a user's message."""
+        assert httpx.post(f"{self.urls[own]}/v1/messages", json=message, timeout=60).status_code == 202
+
+    def wait_for_answers(self, own: str, calls: int) -> None:
+        """Wait until so many calls of one chain are answered."""
+        end = time.monotonic() + SECONDS
+        while self.lane(own)["send"]["head"] < calls:
+            assert time.monotonic() < end, "calls are still not answered"
+            time.sleep(0.1)
+
     def wait_until(self, calls: int) -> None:
         """Wait until all calls of both are answered."""
         end = time.monotonic() + SECONDS
@@ -122,7 +139,10 @@ def check(folder: Path, calls: int) -> Lakes:
 def test_one_relay_process_brings_everything_and_ends(tmp_path: Path) -> None:
     with served(tmp_path, 6, "--on-demand", "--block-seconds", "0") as lakes:
         relay = lakes.relay("--once")
-        assert ended(relay) == (0, "")
+        code, log = ended(relay)
+        assert code == 0
+        events = [line.split()[3] for line in log.splitlines()]
+        assert events == ["connected", "delivered", "delivered", "delivered", "stopped"]
         lakes.stop()
     check(tmp_path, 6)
 

@@ -6,6 +6,8 @@ import asyncio
 import json
 import signal
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from itertools import count
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,11 +19,18 @@ from causeway.cli.declared import Command, declared, merged, parts, refuse_other
 from causeway.cli.watch import notes, results
 from causeway.model.errors import InvalidInput
 from causeway.protocols.command_options import CommandOption
+from causeway.service.journal import AUTOMATIC, Lines, level_of
 
 if TYPE_CHECKING:
-    from causeway.service.relay import Progress, RelayOptions
+    from causeway.service.journal import Journal
+    from causeway.service.relay import Progress, Relay, Relaying, RelayOptions
 
 TO = ("both", "a", "b")
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+"""Seconds between two looks whether a lake that was down is back."""
 
 TEXTS = 2
 """Columns of the table that are text; the others are numbers."""
@@ -46,6 +55,9 @@ def _command(
     ] = "",
     seed: Annotated[int, typer.Option(min=0, help="Seed of the faults.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per pass that did something.")] = False,
+    log_level: Annotated[
+        str, typer.Option(help="Least level of log lines: debug, info, warning, error, none.")
+    ] = AUTOMATIC,
     **options: Any,
 ) -> int:
     from causeway.service.faults import FaultSettings
@@ -56,28 +68,81 @@ def _command(
     faults = FaultSettings.parse(fault)
     wanted = RelayOptions(name, connection or (), to, poll, metrics_port, faults, seed, options)
     view = _View(as_json)
+    journal = Lines("relay", level_of(log_level, terminal=view.shown))
     with view:
-        progress = asyncio.run(_relay(a, b, wanted, once, view))
-    if not as_json:
+        progress = asyncio.run(_Process(a, b, wanted, once, view, journal).run())
+    if not as_json and progress:
         results().print(view.table(progress))
     hopeless = [item for item in progress if item.hopeless]
     for item in hopeless:
-        shell.tell(f"{item.direction}: {item.state}: {item.why}")
+        shell.tell(f"{item.direction}: {item.state}: {shell.printable(item.why)}")
     return shell.BROKEN if hopeless else shell.OK
 
 
-async def _relay(a: str, b: str, wanted: RelayOptions, once: bool, view: _View) -> Sequence[Progress]:
-    from causeway.service.relay import relay_between
+class _Process:
+    """A relay process from its start to its end: it waits for its lakes, carries, and ends when it is told to."""
 
-    protocol, relay = await relay_between(a, b)
-    refuse_others(wanted.options, _options(), relay.options, protocol)
-    async with relay.between(a, b, wanted, view.update) as relaying:
-        view.columns, view.progress = relay.columns, relaying.progress
+    def __init__(self, a: str, b: str, wanted: RelayOptions, once: bool, view: _View, journal: Journal) -> None:
+        self._a, self._b, self._wanted, self._once, self._view, self._journal = a, b, wanted, once, view, journal
+        self._relaying: Relaying | None = None
+        self._work: asyncio.Task[Sequence[Progress]] | None = None
+
+    async def run(self) -> Sequence[Progress]:
+        """Carry messages until there is nothing left (``--once``), or until a signal; return what was done.
+
+        The first signal lets passes end, for a while (``Pacing.grace``); a second one ends the process at once.
+        """
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, relaying.stop)
-        await (relaying.until_idle() if once else relaying.forever())
-        return relaying.progress
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._stop, number)
+        self._work = asyncio.create_task(self._carry())
+        try:
+            progress = await self._work
+        except asyncio.CancelledError:
+            progress = ()
+        self._journal.info("stopped")
+        return progress
+
+    def _stop(self, number: int) -> None:
+        loop = asyncio.get_running_loop()
+        for known in SIGNALS:
+            loop.remove_signal_handler(known)
+        self._journal.info("stopping", signal=signal.Signals(number).name)
+        if self._relaying is not None:
+            self._relaying.stop()
+        elif self._work is not None:
+            self._work.cancel()
+
+    async def _carry(self) -> Sequence[Progress]:
+        async with AsyncExitStack() as stack:
+            relay, relaying = await self._connected(stack)
+            self._view.columns, self._view.progress = relay.columns, relaying.progress
+            self._relaying = relaying
+            await (relaying.until_idle() if self._once else relaying.forever())
+            return relaying.progress
+
+    async def _connected(self, stack: AsyncExitStack) -> tuple[Relay, Relaying]:
+        """Return the process between both lakes; without ``--once`` it waits for one that is down."""
+        from causeway.service.relay import LakeDown
+
+        for tried in count():
+            try:
+                return await self._connect(stack)
+            except LakeDown as error:
+                if self._once:
+                    raise
+                pause = min(FIRST_PAUSE * 2 ** min(tried, 30), LONGEST_PAUSE)
+                self._journal.warning("waiting", seconds=pause, why=error)
+                await asyncio.sleep(pause)
+        raise AssertionError("it is tried for ever")
+
+    async def _connect(self, stack: AsyncExitStack) -> tuple[Relay, Relaying]:
+        from causeway.service.relay import relay_between
+
+        protocol, relay = await relay_between(self._a, self._b)
+        refuse_others(self._wanted.options, _options(), relay.options, protocol)
+        process = relay.between(self._a, self._b, self._wanted, self._view.update, self._journal)
+        return relay, await stack.enter_async_context(process)
 
 
 class _View:
@@ -92,6 +157,11 @@ class _View:
             Live(console=console, refresh_per_second=4, transient=True) if console.is_terminal and not as_json else None
         )
         self._told: dict[str, int] = {}
+
+    @property
+    def shown(self) -> bool:
+        """Return whether somebody watches a table."""
+        return self._live is not None
 
     def update(self, progress: Progress) -> None:
         """Show what a pass came to."""

@@ -106,8 +106,13 @@ def tell(text: str) -> None:
 
 def one_line(error: BaseException) -> str:
     """Return the first non-empty line of an error's text, cut to a readable length."""
-    lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()]
+    lines = [printable(line) for line in str(error).splitlines() if line.strip()]
     return (lines[0] if lines else "no further text")[:500]
+
+
+def printable(text: str) -> str:
+    """Return a text from a stranger as one line that no terminal takes for a command."""
+    return "".join(character if character.isprintable() else "?" for character in " ".join(text.split()))
 
 
 def _forget_output() -> None:

@@ -1,29 +1,44 @@
-"""Requests to a served lake, with bounds on time and size, and what every served lake answers."""
+"""Requests to a served lake that may be hostile: bounded in time and size, read by strict schemas.
+
+A request has a deadline for all of it, so a lake that sends a byte now and then holds nobody up. Answers are read up to
+a number of bytes, as they are (no compression, which would make few bytes many), redirects are not followed, and
+cookies are not kept.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Callable, Mapping
-from typing import Any, Self, TypeVar
+from collections.abc import Mapping
+from http.cookiejar import CookieJar, DefaultCookiePolicy
+from typing import Self
 
 import httpx
 
 from causeway.model.errors import CausewayError, InvalidInput
-
-MAX_ANSWER_BYTES = 128 << 20
-"""Longest answer that is read: a hundred packets of the default limit, hexadecimal, with their proofs."""
+from causeway.protocols.limits import MAX_SMALL_ANSWER_BYTES
+from causeway.service.answers import ErrorAnswer, Model, ProtocolAnswer, TicketAnswer, read_answer
 
 FIRST_PAUSE = 0.2
 """Seconds before a request is tried again; twice as long each time."""
 
-Answer = TypeVar("Answer")
+DEADLINE = 60.0
+"""Seconds that a request takes at most in all, besides those that it asks the lake to wait: the longest answer passes
+at 150 kB a second."""
+
+CLOSING = 2.0
+"""Seconds that closing connections takes at most."""
 
 RETRIED = {502, 503, 504}
 
+OK = {200, 202}
+
 
 class ServiceError(CausewayError):
-    """A served lake cannot be reached, or does not answer as it should; the text says which and how."""
+    """A served lake does not answer as it should; the text says which and how."""
+
+
+class Unreachable(ServiceError):
+    """A served lake cannot be reached now, or not in time: that may pass."""
 
 
 class Refused(ServiceError):
@@ -31,22 +46,45 @@ class Refused(ServiceError):
 
 
 class ServiceClient:
-    """The client of one served lake of any protocol. ``seconds``: how long an answer may take; ``tries``: of a request
-    in all.
+    """The client of one served lake of any protocol.
+
+    Args:
+        url: its address.
+        seconds: for how long nothing may come.
+        tries: of a request in all.
+        deadline: seconds that one try takes at most.
+        transport: what carries requests, for tests.
     """
 
     def __init__(
-        self, url: str, *, seconds: float = 10.0, tries: int = 4, transport: httpx.AsyncBaseTransport | None = None
+        self,
+        url: str,
+        *,
+        seconds: float = 10.0,
+        tries: int = 4,
+        deadline: float = DEADLINE,
+        transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise InvalidInput(f"{url}: no address of a served lake; write it as http://HOST:PORT")
         self.url = url.rstrip("/")
-        self._seconds, self._tries = seconds, tries
-        self._client = httpx.AsyncClient(base_url=self.url, timeout=httpx.Timeout(seconds), transport=transport)
+        self._seconds, self._tries, self._deadline = seconds, tries, deadline
+        self._client = httpx.AsyncClient(
+            base_url=self.url,
+            timeout=httpx.Timeout(seconds),
+            transport=transport,
+            follow_redirects=False,
+            headers={"accept": "application/json", "accept-encoding": "identity"},
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+        )
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._client.aclose()
+        try:
+            async with asyncio.timeout(CLOSING):
+                await self._client.aclose()
+        except TimeoutError:
+            return  # the process ends, and its sockets with it
 
     async def __aenter__(self) -> Self:
         return self
@@ -54,92 +92,109 @@ class ServiceClient:
     async def __aexit__(self, *failure: object) -> None:
         await self.close()
 
-    async def status(self) -> dict[str, Any]:
-        """Return what the network is, and how far it has come."""
-        return await self.ask("GET", "/v1/status")
+    async def protocol(self) -> str:
+        """Return the name of the lake's protocol."""
+        return (await self.ask(ProtocolAnswer, "GET", "/v1/status")).protocol
 
     async def submit(self, chain: str, relayer: int, transaction: bytes, wait: int) -> tuple[int, int | None]:
         """Submit a transaction; return its ticket, and the height of the block that has it after ``wait`` seconds."""
         path = f"/v1/chains/{path_part(chain)}/transactions"
-        content = await self.ask("POST", path, {"relayer": relayer, "wait": wait}, transaction, seconds=wait)
-        return self.understood(path, ticket_of, content)
+        query = {"relayer": relayer, "wait": wait}
+        found = await self.ask(TicketAnswer, "POST", path, query, transaction, seconds=wait)
+        return found.ticket, found.height
 
     async def height_of(self, ticket: int, wait: int) -> int | None:
         """Return the height of the block that has what a ticket was given for, None if none has after ``wait``
         seconds."""
-        path = f"/v1/tickets/{ticket}"
-        content = await self.ask("GET", path, {"wait": wait}, seconds=wait)
-        return self.understood(path, ticket_of, content)[1]
+        return (await self.ask(TicketAnswer, "GET", f"/v1/tickets/{ticket}", {"wait": wait}, seconds=wait)).height
 
     async def ask(
         self,
+        answer: type[Model],
         method: str,
         path: str,
         query: Mapping[str, int] | None = None,
         body: bytes | None = None,
         *,
+        most: int = MAX_SMALL_ANSWER_BYTES,
         again: bool = False,
         seconds: float = 0.0,
-    ) -> dict[str, Any]:
-        """Return the JSON object that answers a request; it is made again when it fails in a way that may pass.
+    ) -> Model:
+        """Return what a lake answers; a request is made again when it fails in a way that may pass.
 
         A request that changes something is made again only if it never reached the lake, or the lake said so.
+
+        Args:
+            answer: the schema of what is to come.
+            method, path, query, body: the request.
+            most: bytes of the answer at most.
+            again: whether making it twice does no harm.
+            seconds: for how long the lake is asked to wait.
+
+        Raises:
+            Unreachable: the lake cannot be reached, or does not answer in time.
+            Refused: it refuses the request.
+            ServiceError: its answer is not what was to come.
         """
         pause = FIRST_PAUSE
         for tried in range(1, self._tries + 1):
             try:
-                return await self._once(method, path, query, body, seconds)
-            except httpx.HTTPError as error:
+                return self._read(answer, path, *await self._once(method, path, query, body, most, seconds))
+            except (httpx.HTTPError, TimeoutError) as error:
                 safe = method == "GET" or again or isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
                 if tried == self._tries or not safe:
-                    raise ServiceError(f"{self.url}{path}: {str(error) or type(error).__name__}") from None
+                    raise Unreachable(f"{self.url}{path}: {_why(error)}") from None
             except _ComeAgain as error:
                 if tried == self._tries:
-                    raise ServiceError(f"{self.url}{path}: {error}") from None
+                    raise Unreachable(f"{self.url}{path}: {error}") from None
             await asyncio.sleep(pause)
             pause *= 2
         raise AssertionError("a request is tried once at least")
 
     async def _once(
-        self, method: str, path: str, query: Mapping[str, int] | None, body: bytes | None, seconds: float
-    ) -> dict[str, Any]:
+        self, method: str, path: str, query: Mapping[str, int] | None, body: bytes | None, most: int, seconds: float
+    ) -> tuple[int, bytearray]:
+        """Return status and body of one answer."""
         timeout = httpx.Timeout(self._seconds + seconds)
-        async with self._client.stream(method, path, params=query, content=body, timeout=timeout) as response:
-            pieces: list[bytes] = []
-            size = 0
+        content = bytearray()
+        async with (
+            asyncio.timeout(self._deadline + seconds),
+            self._client.stream(method, path, params=query, content=body, timeout=timeout) as response,
+        ):
+            encoding = response.headers.get("content-encoding", "identity")
+            if encoding != "identity":
+                raise ServiceError(f"{self.url}{path}: the answer is compressed, which was not asked for")
+            if response.is_redirect:
+                raise ServiceError(f"{self.url}{path}: status {response.status_code}: redirects are not followed")
             async for piece in response.aiter_bytes():
-                size += len(piece)
-                if size > MAX_ANSWER_BYTES:
-                    raise ServiceError(f"{self.url}{path}: the answer has more than {MAX_ANSWER_BYTES} bytes")
-                pieces.append(piece)
-        try:
-            content = json.loads(b"".join(pieces))
-        except (ValueError, RecursionError):
-            content = None
-        if not isinstance(content, dict):
-            raise ServiceError(f"{self.url}{path}: status {response.status_code}, and no JSON object: no served lake")
-        if response.status_code in RETRIED:
-            raise _ComeAgain(str(content.get("text", response.status_code)))
-        if response.status_code >= 400:
-            raise Refused(f"{self.url}{path}: {content.get('error')}: {content.get('text')}")
-        return content
+                if len(content) + len(piece) > most:
+                    raise ServiceError(f"{self.url}{path}: the answer has more than {most} bytes")
+                content += piece
+        return response.status_code, content
 
-    def understood(self, path: str, read: Callable[[dict[str, Any]], Answer], content: dict[str, Any]) -> Answer:
-        """Return what ``read`` makes of an answer. Raises ``ServiceError`` when it cannot."""
+    def _read(self, answer: type[Model], path: str, status: int, content: bytearray) -> Model:
+        """Return what one answer says."""
         try:
-            return read(content)
-        except (KeyError, ValueError, TypeError) as error:
-            raise ServiceError(f"{self.url}{path}: not the answer that was to come: {error}") from None
+            if status in OK:
+                return read_answer(answer, content)
+            refused = read_answer(ErrorAnswer, content)
+        except ValueError as error:
+            what = "no served lake" if not content.lstrip().startswith(b"{") else "not the answer that was to come"
+            raise ServiceError(f"{self.url}{path}: status {status}: {what}: {error}") from None
+        text = f"{refused.error}: {refused.text}"[:1_000]
+        if status in RETRIED:
+            raise _ComeAgain(text)
+        raise Refused(f"{self.url}{path}: {text}")
 
 
 class _ComeAgain(Exception):
     """The lake cannot answer now."""
 
 
-def ticket_of(content: Mapping[str, Any]) -> tuple[int, int | None]:
-    """Return the ticket of an answer, and the height of the block that has what it is for, None as long as none has."""
-    height = content["height"]
-    return int(content["ticket"]), None if height is None else int(height)
+def _why(error: Exception) -> str:
+    if isinstance(error, TimeoutError | httpx.TimeoutException) and not str(error):
+        return f"no answer in time ({type(error).__name__})"
+    return str(error) or type(error).__name__
 
 
 def path_part(name: str) -> str:

@@ -10,12 +10,10 @@ import pyarrow as pa
 
 from causeway.model.errors import CausewayError
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
+from causeway.protocols.limits import MAX_BLOCK_BYTES, MAX_BLOCK_CALLS
 
 MOST_WAITING = 1_000
 """Messages that wait at most; further ones are refused with 503."""
-
-MOST_IN_A_BLOCK = 2_000
-"""Calls of transactions, and messages, that go into one block at most."""
 
 
 class MempoolFull(CausewayError):
@@ -94,10 +92,11 @@ class Mempool:
     def take(self, tick: int) -> list[Message]:
         """Return, and let go of, the messages for the block of ``tick``: the first ones, up to one that comes later."""
         with self._lock:
-            calls = count = 0
+            calls = size = count = 0
             for message in self._waiting:
-                if message.not_before > tick or (count and calls + message.calls > MOST_IN_A_BLOCK):
+                full = calls + message.calls > MAX_BLOCK_CALLS or size + len(message.payload) > MAX_BLOCK_BYTES
+                if message.not_before > tick or (count and full):
                     break
-                calls, count = calls + message.calls, count + 1
+                calls, size, count = calls + message.calls, size + len(message.payload), count + 1
             taken, self._waiting = self._waiting[:count], self._waiting[count:]
             return taken

@@ -11,7 +11,8 @@ from causeway.model.errors import InvalidInput
 from causeway.protocols.command_options import CommandOption
 from causeway.protocols.registry import names, protocol
 from causeway.service.faults import FaultSettings
-from causeway.service.http_client import ServiceClient, ServiceError
+from causeway.service.http_client import ServiceClient, ServiceError, Unreachable
+from causeway.service.journal import Journal
 
 
 class Progress(Protocol):
@@ -56,7 +57,7 @@ class Relaying(Protocol):
         ...
 
     async def until_idle(self) -> None:
-        """Carry messages until there is nothing to do. Raises ``ServiceError`` when a lake does not answer."""
+        """Carry messages until there is nothing to do, or nothing that can be done."""
         ...
 
 
@@ -92,31 +93,41 @@ class Relay(Protocol):
     columns: tuple[str, ...]
 
     def between(
-        self, a: str, b: str, wanted: RelayOptions, report: Callable[[Progress], None]
+        self, a: str, b: str, wanted: RelayOptions, report: Callable[[Progress], None], journal: Journal
     ) -> AbstractAsyncContextManager[Relaying]:
-        """Give the process between the lakes served at two addresses; ``report`` is called after every pass.
+        """Give the process between the lakes served at two addresses; ``report`` is called after every pass,
+        ``journal`` is told what happens.
 
         Raises:
-            InvalidInput: there is nothing between them to relay, or a lake does not answer.
+            LakeDown: one cannot be reached now.
+            InvalidInput: there is nothing between them to relay, or a lake does not answer as it should.
         """
         ...
+
+
+class LakeDown(InvalidInput):
+    """A lake cannot be reached now: that may pass."""
+
+
+def at_start(error: ServiceError) -> InvalidInput:
+    """Return what a user is told when a lake does not answer, or not as it should, before anything is carried."""
+    return (LakeDown if isinstance(error, Unreachable) else InvalidInput)(str(error))
 
 
 async def relay_between(a: str, b: str) -> tuple[str, Relay]:
     """Return the protocol of the lakes served at two addresses, and what carries messages between them.
 
     Raises:
-        InvalidInput: one does not answer, they have different protocols, or one whose messages no process carries.
+        LakeDown: one cannot be reached now.
+        InvalidInput: one is no served lake, they have different protocols, or one whose messages no process carries.
     """
     found: list[str] = []
     for url in (a, b):
         async with ServiceClient(url) as client:
             try:
-                found.append(str((await client.status())["protocol"]))
+                found.append(await client.protocol())
             except ServiceError as error:
-                raise InvalidInput(str(error)) from None
-            except KeyError:
-                raise InvalidInput(f"{url}/v1/status: names no protocol: no served lake") from None
+                raise at_start(error) from None
     if found[0] != found[1]:
         raise InvalidInput(f"{a} is of the protocol {found[0]}, {b} of {found[1]}: nothing can be carried between them")
     relay: Relay | None = protocol(found[0]).part("relay")

@@ -12,9 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from causeway.model.errors import InvalidInput
-
-MAX_JSON_BYTES = 1 << 20
-"""Longest body of a request that is JSON."""
+from causeway.protocols.limits import MAX_JSON_BYTES
 
 
 async def answered(view: Callable[..., dict[str, Any]], *arguments: Any) -> Response:

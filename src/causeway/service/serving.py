@@ -70,8 +70,6 @@ def serve(node: Node, listening: socket.socket, committed: Callable[[Manifest], 
     Raises:
         ProductionFailed: a block could not be made.
     """
-    # What uvicorn has taken it raises again when it is done: it shall end nothing then.
-    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
     config = uvicorn.Config(
         application(node),
         lifespan="off",
@@ -81,6 +79,9 @@ def serve(node: Node, listening: socket.socket, committed: Callable[[Manifest], 
         limit_concurrency=MOST_REQUESTS,
     )
     server = _Server(config, node)
+    # One that comes before uvicorn takes signals counts as well; what it has taken it raises again when it is done, and
+    # that ends nothing.
+    before = {number: signal.signal(number, server.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def produce() -> None:
         try:

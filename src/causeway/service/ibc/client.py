@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
-from causeway.service.http_client import ServiceClient, path_part
-from causeway.service.ibc.lanes import LaneView, lane_view
+from causeway.protocols.ibc.fees import COUNTS
+from causeway.protocols.limits import MAX_ANSWER_BYTES
+from causeway.service.http_client import ServiceClient, ServiceError, path_part
+from causeway.service.ibc.answers import (
+    AccountsAnswer,
+    EntriesAnswer,
+    HeaderAnswer,
+    LaneAnswer,
+    ProofsAnswer,
+    RefusalsAnswer,
+    StatusAnswer,
+)
+from causeway.service.ibc.lanes import LaneView, view_of
 
 
 class LakeClient(ServiceClient):
-    """The addresses of one served lake of zones."""
+    """The addresses of one served lake of zones. All raise what ``ServiceClient.ask`` does."""
+
+    async def status(self) -> StatusAnswer:
+        """Return the chains, connections and options of the network."""
+        return await self.ask(StatusAnswer, "GET", "/v1/status")
 
     async def lane(self, chain: str, remote: str, packets_from: int = 0, receipts_from: int = 0) -> LaneView:
         """Return both queues that a chain has for ``remote``, and its client of it, at its last height.
@@ -20,58 +33,47 @@ class LakeClient(ServiceClient):
         """
         path = f"/v1/chains/{path_part(chain)}/queues/{path_part(remote)}"
         query = {"packets_from": packets_from, "receipts_from": receipts_from}
-        return self.understood(path, lane_view, await self.ask("GET", path, query))
+        found = await self.ask(LaneAnswer, "GET", path, query)
+        if (found.chain, found.remote) != (chain, remote):
+            raise ServiceError(f"{self.url}{path}: another lane than that asked for")
+        return view_of(found)
 
     async def header(self, chain: str, height: int) -> bytes:
         """Return the signed header of a chain at a height."""
         path = f"/v1/chains/{path_part(chain)}/header"
-        content = await self.ask("GET", path, {"height": height})
-        return self.understood(path, lambda found: bytes.fromhex(found["signed_header"]), content)
+        return (await self.ask(HeaderAnswer, "GET", path, {"height": height}, most=MAX_ANSWER_BYTES)).signed_header
 
     async def proofs(self, chain: str, height: int, keys: tuple[bytes, ...]) -> list[tuple[bytes, bytes] | None]:
-        """Return value and proof of each key in the store of a chain at a height, None where there is nothing."""
+        """Return value and proof of each key in the store of a chain at a height, None where there is nothing.
+
+        A lake may answer for the first keys only; the others are asked for again.
+        """
         path = f"/v1/chains/{path_part(chain)}/proofs"
-        body = json.dumps({"height": height, "keys": [key.hex() for key in keys]}).encode()
-        content = await self.ask("POST", path, body=body, again=True)
-
-        def read(found: Mapping[str, Any]) -> list[tuple[bytes, bytes] | None]:
-            rows = found["proofs"]
-            if [bytes.fromhex(row["key"]) for row in rows] != list(keys):
-                raise ValueError("other keys than those asked for")
-            return [
-                None if row["proof"] is None else (bytes.fromhex(row["value"]), bytes.fromhex(row["proof"]))
-                for row in rows
-            ]
-
-        return self.understood(path, read, content)
+        found: list[tuple[bytes, bytes] | None] = []
+        while len(found) < len(keys):
+            left = keys[len(found) :]
+            body = json.dumps({"height": height, "keys": [key.hex() for key in left]}).encode()
+            rows = (await self.ask(ProofsAnswer, "POST", path, body=body, most=MAX_ANSWER_BYTES, again=True)).proofs
+            if [row.key for row in rows] != list(left[: len(rows)]):
+                raise ServiceError(f"{self.url}{path}: other keys than those asked for")
+            found += [None if row.value is None or row.proof is None else (row.value, row.proof) for row in rows]
+        return found
 
     async def packets(self, chain: str, remote: str, height: int, first: int, count: int) -> list[bytes]:
         """Return the values of packets from index ``first`` on, without a gap, at most ``count``."""
         path = f"/v1/chains/{path_part(chain)}/queues/{path_part(remote)}/send"
-        content = await self.ask("GET", path, {"height": height, "first": first, "count": count})
-
-        def read(found: Mapping[str, Any]) -> list[bytes]:
-            rows = found["entries"]
-            unbroken = [row for place, row in enumerate(rows) if row["index"] == first + place]
-            return [bytes.fromhex(row["value"]) for row in unbroken]
-
-        return self.understood(path, read, content)
+        query = {"height": height, "first": first, "count": count}
+        rows = (await self.ask(EntriesAnswer, "GET", path, query, most=MAX_ANSWER_BYTES)).entries[:count]
+        return [row.value for position, row in enumerate(rows) if row.index == first + position]
 
     async def account(self, chain: str, relayer: int) -> dict[str, int]:
         """Return a relayer's fee account with a chain; empty before its first transaction."""
         path = f"/v1/chains/{path_part(chain)}/relayers"
-        content = await self.ask("GET", path)
-
-        def read(found: Mapping[str, Any]) -> dict[str, int]:
-            rows = [row for row in found["relayers"] if row.get("number") == relayer]
-            return {name: int(value) for row in rows for name, value in row.items() if name != "number"}
-
-        return self.understood(path, read, content)
+        found = await self.ask(AccountsAnswer, "GET", path, {"relayer": relayer})
+        mine = [row for row in found.relayers if row.get("number") == relayer]
+        return {name: int(row[name]) for row in mine for name in COUNTS if isinstance(row.get(name), int)}
 
     async def refusals(self, chain: str, height: int, relayer: int) -> dict[str, int]:
         """Return how many calls of a relayer were refused in the block of a height, by the error's name."""
         path = f"/v1/chains/{path_part(chain)}/refusals"
-        content = await self.ask("GET", path, {"height": height, "relayer": relayer})
-        return self.understood(
-            path, lambda found: {str(name): int(count) for name, count in found["refused"].items()}, content
-        )
+        return (await self.ask(RefusalsAnswer, "GET", path, {"height": height, "relayer": relayer})).refused

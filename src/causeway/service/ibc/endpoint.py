@@ -9,9 +9,10 @@ from starlette.routing import BaseRoute
 
 from causeway.network.opened import OpenedLake
 from causeway.protocols.ibc.kernel import IbcKernel
+from causeway.protocols.limits import MAX_TRANSACTION_BYTES
 from causeway.service.ibc.metrics import metrics_of
 from causeway.service.ibc.routes import Routes
-from causeway.service.ibc.transactions import MAX_TRANSACTION_BYTES, RelayTransaction
+from causeway.service.ibc.transactions import RelayTransaction
 from causeway.service.ibc.views import Views
 
 

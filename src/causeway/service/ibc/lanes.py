@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from causeway.proofs.tendermint.trust import TrustedHeader
+from causeway.service.ibc.answers import LaneAnswer, OptionsAnswer, QueueAnswer
 
 MOST_LISTED = 10_000
 """Entries that are listed one by one at most, whatever ranges a lake names: the first ones. Others wait their turn."""
@@ -114,53 +115,41 @@ def lane_view(content: Mapping[str, Any]) -> LaneView:
     """Return the lane of a JSON object (``Views.lane``).
 
     Raises:
-        KeyError, ValueError, TypeError: it is none.
+        ValueError: it is none.
     """
+    return view_of(LaneAnswer.model_validate(content))
+
+
+def view_of(lane: LaneAnswer) -> LaneView:
+    """Return the lane that a lake answered."""
     trusted = tuple(
         TrustedHeader(
-            height=int(item["height"]),
-            time=int(item["time"]),
-            root=bytes.fromhex(item["root"]),
-            next_validators_hash=bytes.fromhex(item["next_validators_hash"]),
-            validators_hash=bytes.fromhex(item["validators_hash"]),
-            header_hash=bytes.fromhex(item["header_hash"]),
-            added_height=int(item["added"]),
+            height=item.height,
+            time=item.time,
+            root=item.root,
+            next_validators_hash=item.next_validators_hash,
+            validators_hash=item.validators_hash,
+            header_hash=item.header_hash,
+            added_height=item.added,
         )
-        for item in content["client"]["trusted"]
+        for item in lane.client.trusted
     )
-    if not trusted:
-        raise ValueError("a client trusts no header")
-    return LaneView(
-        chain=str(content["chain"]),
-        remote=str(content["remote"]),
-        height=int(content["height"]),
-        time=int(content["time"]),
-        send=_queue_view(content["send"]),
-        receipt=_queue_view(content["receipt"]),
-        trusted=trusted,
-        state=str(content["client"]["state"]),
-    )
+    ends = _queue_view(lane.send), _queue_view(lane.receipt)
+    return LaneView(lane.chain, lane.remote, lane.height, lane.time, *ends, trusted, lane.client.state)
 
 
-def _queue_view(content: Mapping[str, Any]) -> QueueView:
-    entries = tuple(
-        (int(first), int(count), None if height is None else int(height)) for first, count, height in content["entries"]
-    )
-    missing = tuple((int(first), int(count)) for first, count in content.get("missing", ()))
-    head, tail = int(content["head"]), int(content["tail"])
-    return QueueView(head, tail, int(content.get("ready", tail)), entries, missing, bool(content.get("waiting")))
+def _queue_view(queue: QueueAnswer) -> QueueView:
+    ready = queue.tail if queue.ready is None else queue.ready
+    entries, missing = tuple(queue.entries), tuple(queue.missing)
+    return QueueView(queue.head, queue.tail, ready, entries, missing, bool(queue.waiting))
 
 
-def rules_of(options: Mapping[str, Any]) -> Rules:
-    """Return the rules that the options of a status (``Views.status``) say.
-
-    Raises:
-        KeyError, ValueError, TypeError: they are none.
-    """
+def rules_of(options: OptionsAnswer) -> Rules:
+    """Return the rules that the options of a status say."""
     return Rules(
-        ordered=options["order"] == "ordered",
-        expiry=str(options["expiry"]),
-        timeouts=options["timeouts"] == "on",
-        cleanup=options["cleanup"] == "on",
-        unbonding_ns=int(options["unbonding_ns"]),
+        ordered=options.order == "ordered",
+        expiry=options.expiry,
+        timeouts=options.timeouts == "on",
+        cleanup=options.cleanup == "on",
+        unbonding_ns=options.unbonding_ns,
     )

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import islice
 
-from causeway.proofs.limits import MAX_MESSAGE_BYTES
 from causeway.proofs.tendermint.trust import is_over
 from causeway.protocols.ibc.upkeep import REFRESH
+from causeway.protocols.limits import MAX_TRANSACTION_BYTES
 from causeway.service.ibc.lanes import LaneView, Pushed, Rules
 
 HUNDRED_BLOCKS = 100
@@ -36,7 +36,7 @@ class RelaySettings:
     max_packets: int = 0
     proofs_per_header: int = 0
     max_calls: int = 30
-    max_bytes: int = MAX_MESSAGE_BYTES
+    max_bytes: int = MAX_TRANSACTION_BYTES
     chunk: int = 50
     cleanup_after: int = HUNDRED_BLOCKS
 

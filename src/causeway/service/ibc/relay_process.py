@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from causeway.model.errors import InvalidInput
 from causeway.protocols.command_options import CommandOption
 
 if TYPE_CHECKING:
     from causeway.service.ibc.relaying import Relaying
+    from causeway.service.journal import Journal
     from causeway.service.relay import RelayOptions
 
 
@@ -47,7 +47,7 @@ class IbcRelay:
 
     @asynccontextmanager
     async def between(
-        self, a: str, b: str, wanted: RelayOptions, report: Callable[[Any], None]
+        self, a: str, b: str, wanted: RelayOptions, report: Callable[[Any], None], journal: Journal
     ) -> AsyncIterator[Relaying]:
         """Give the process between two lakes, as ``service.relay.Relay`` says."""
         from causeway.service.http_client import ServiceError
@@ -55,13 +55,14 @@ class IbcRelay:
         from causeway.service.ibc.relay_metrics import serve_metrics
         from causeway.service.ibc.relay_plan import RelaySettings
         from causeway.service.ibc.relaying import Pacing, Relaying, directions_between
+        from causeway.service.relay import at_start
 
         settings = RelaySettings(**{option.name: wanted.options[option.name] for option in self.options})
         async with LakeClient(a) as at_a, LakeClient(b) as at_b:
             try:
                 directions, rules = await directions_between(at_a, at_b, wanted.only, wanted.to)
             except ServiceError as error:
-                raise InvalidInput(str(error)) from None
+                raise at_start(error) from None
             relaying = Relaying(
                 {"a": at_a, "b": at_b},
                 directions,
@@ -72,7 +73,10 @@ class IbcRelay:
                 wanted.faults,
                 wanted.seed,
                 report=report,
+                journal=journal,
             )
+            ways = ",".join(str(direction) for direction in directions)
+            journal.info("connected", a=at_a.url, b=at_b.url, directions=ways)
             with serve_metrics(relaying, wanted.metrics_port):
                 yield relaying
 

@@ -8,11 +8,10 @@ from starlette.routing import BaseRoute, Route
 
 from causeway.model.errors import InvalidInput
 from causeway.protocols.ibc.keys import Purpose
-from causeway.service.ibc.views import MOST_KEYS, Views
+from causeway.protocols.limits import MAX_ITEMS
+from causeway.service.ibc.answers import MAX_KEY_BYTES
+from causeway.service.ibc.views import Views
 from causeway.service.requests import answered, hexadecimal, number_of, object_of
-
-MAX_KEY_BYTES = 1 << 10
-"""Longest key that a proof is asked for; those of queues have 88 bytes at most."""
 
 CHAIN = "/v1/chains/{chain}"
 
@@ -53,7 +52,7 @@ class Routes:
         if place["purpose"] not in words:
             raise InvalidInput(f"queue: {place['purpose']}; allowed: {', '.join(words)}")
         first, count = number_of(request, "first") or 0, number_of(request, "count")
-        wanted = MOST_KEYS if count is None else count
+        wanted = MAX_ITEMS if count is None else count
         arguments = (place["chain"], place["remote"], words[place["purpose"]], first, wanted)
         return await answered(self._views.entries, *arguments, number_of(request, "height"))
 
@@ -69,8 +68,9 @@ class Routes:
         return await answered(self._views.proofs, request.path_params["chain"], keys, height)
 
     async def relayers(self, request: Request) -> Response:
-        """Answer the fee accounts of relayers with a chain."""
-        return await answered(self._views.relayers, request.path_params["chain"], number_of(request, "height"))
+        """Answer the fee accounts of relayers with a chain; of one ``relayer``, or of all."""
+        numbers = number_of(request, "height"), number_of(request, "relayer")
+        return await answered(self._views.relayers, request.path_params["chain"], *numbers)
 
     async def refusals(self, request: Request) -> Response:
         """Answer how many calls were refused in the block of ``height``, by error; of one ``relayer``, or of all."""

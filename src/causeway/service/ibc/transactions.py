@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
-from causeway.proofs.limits import MAX_MESSAGE_BYTES
 from causeway.proofs.protobuf import parse_canonical
 from causeway.proofs.tendermint.commit import (
     MORE_THAN_TWO_THIRDS,
@@ -24,15 +23,10 @@ from causeway.proofs.tendermint.update import decode_header_update
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.fees import OUTSIDER
 from causeway.protocols.ibc.validator_sets import validators_at
+from causeway.protocols.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
 from causeway.service.ibc.redundancy import nothing_left
 from causeway.service.ibc.views import Views
 from causeway.service.mempool import Message
-
-MAX_TRANSACTION_BYTES = MAX_MESSAGE_BYTES
-"""Longest transaction in bytes: zones read no longer one."""
-
-MAX_CALLS = 200
-"""Calls in a transaction."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ threads.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -25,18 +25,21 @@ from causeway.proofs.wire.ics23_pb2 import CommitmentProof
 from causeway.protocols.ibc.fees import COUNTS, OUTSIDER
 from causeway.protocols.ibc.keys import MAX_INDEX, Purpose, index_key
 from causeway.protocols.ibc.state import RECEIPT, SEND
+from causeway.protocols.ibc.values import binary_lengths
+from causeway.protocols.limits import DIGITS, MAX_ANSWER_BYTES, MAX_ITEMS, MAX_PATH_BYTES, VALUE_COPIES
 from causeway.proving.ibc.store import ZoneStore, store_at
 from causeway.proving.ibc.zones import zones_of
+from causeway.service.ibc.answers import MAX_KEY_BYTES
 from causeway.service.lake_views import LakeViews
 
 KEPT_STORES = 8
 KEPT_TABLES = 64
 
-MOST_KEYS = 100
-"""Keys that one request may ask proofs for, and entries that it may read."""
-
 MOST_RANGES = 1_000
 """Ranges of entries that are told of one queue; the first ones."""
+
+ANSWER_MARGIN, ROW_MARGIN = 4 << 10, DIGITS * MAX_KEY_BYTES + 128
+"""Bytes of an answer, and of one row of it, that are neither values nor proofs."""
 
 SHOWN_TRUST = 16
 """Trusted headers that are told of one client; the newest ones."""
@@ -174,13 +177,15 @@ class Views(LakeViews):
     ) -> dict[str, Any]:
         """Return entries of a queue from index ``first`` on, ``count`` at most, with their values.
 
+        As many as one answer holds, one at least.
+
         Raises:
-            InvalidInput: there is no such queue here, or more than ``MOST_KEYS`` are wanted (``LakeError``: no such
+            InvalidInput: there is no such queue here, or more than ``MAX_ITEMS`` are wanted (``LakeError``: no such
                 height).
         """
         height = self.known(chain, height)
-        if not 0 < count <= MOST_KEYS:
-            raise InvalidInput(f"count: {count}; allowed: 1 to {MOST_KEYS}")
+        if not 0 < count <= MAX_ITEMS:
+            raise InvalidInput(f"count: {count}; allowed: 1 to {MAX_ITEMS}")
         store = self._store(chain, height)
         queue = store.queue(remote, purpose)
         start = int(np.searchsorted(queue.indices, np.uint64(first)))
@@ -188,22 +193,28 @@ class Views(LakeViews):
         keys = [index_key(remote, purpose, index) for index in indices.tolist()]
         places, _ = store.locate(pa.array(keys, pa.binary()))
         values = store.entries_at(places).values.to_pylist()
-        rows = zip(indices.tolist(), keys, values, strict=True)
-        shown = [{"index": index, "key": key.hex(), "value": value.hex()} for index, key, value in rows]
+        rows = list(zip(indices.tolist(), keys, values, strict=True))
+        fitting = rows[: _fitting(len(value) for value in values)]
+        shown = [{"index": index, "key": key.hex(), "value": value.hex()} for index, key, value in fitting]
         return {"chain": chain, "remote": remote, "height": height, "entries": shown}
 
     def proofs(self, chain: str, keys: Sequence[bytes], height: int | None) -> dict[str, Any]:
         """Return what lies under each key in a chain's store, with its ICS-23 proof; None where nothing does.
 
+        As many of the first keys as one answer holds, one at least.
+
         Raises:
             InvalidInput: there is no such chain here, or too many keys (``LakeError``: no such height).
         """
         height = self.known(chain, height)
-        if not 0 < len(keys) <= MOST_KEYS:
-            raise InvalidInput(f"keys: {len(keys)}; allowed: 1 to {MOST_KEYS}")
+        if not 0 < len(keys) <= MAX_ITEMS:
+            raise InvalidInput(f"keys: {len(keys)}; allowed: 1 to {MAX_ITEMS}")
         store = self._store(chain, height)
-        column = pa.array(keys, pa.binary())
-        places, there = store.locate(column)
+        places, there = store.locate(pa.array(keys, pa.binary()))
+        lengths = iter(binary_lengths(store.entries_at(places[there]).values).tolist())
+        sizes = [VALUE_COPIES * next(lengths) + MAX_PATH_BYTES if found else 0 for found in there.tolist()]
+        keys, there = keys[: _fitting(sizes)], there[: _fitting(sizes)]
+        places = places[: len(keys)]
         proofs = store.existence_proofs(places[there]).to_pylist() if there.any() else []
         present = iter([(CommitmentProof.FromString(proof).exist.value.hex(), proof.hex()) for proof in proofs])
         shown = []
@@ -212,16 +223,19 @@ class Views(LakeViews):
             shown.append({"key": key.hex(), "value": value, "proof": proof})
         return {"chain": chain, "height": height, "root": store.root.hex(), "proofs": shown}
 
-    def relayers(self, chain: str, height: int | None) -> dict[str, Any]:
+    def relayers(self, chain: str, height: int | None, relayer: int | None = None) -> dict[str, Any]:
         """Return the fee accounts of relayers with a chain, by number; those of the scenario with their names.
+
+        ``relayer``: only the one from outside with this number.
 
         Raises:
             InvalidInput: there is no such chain here (``LakeError``: no such height).
         """
         height = self.known(chain, height)
         rows = self._table(chain, height, "relayers")
+        chosen = range(len(rows)) if relayer is None else np.flatnonzero(rows["relayer"] == relayer + OUTSIDER).tolist()
         accounts = []
-        for row in range(len(rows)):
+        for row in chosen:
             number = int(rows["relayer"][row])
             inside = number < OUTSIDER
             who = {"name": self.options.relayers[number]} if inside else {"number": number - OUTSIDER}
@@ -260,6 +274,16 @@ class Views(LakeViews):
 
     def _read_store(self, chain: str, height: int) -> ZoneStore:
         return store_at(self.opened, chain, height)
+
+
+def _fitting(lengths: Iterable[int]) -> int:
+    """Return how many of some rows one answer holds, by their lengths in bytes; one at least."""
+    left = MAX_ANSWER_BYTES - ANSWER_MARGIN
+    for number, length in enumerate(lengths):
+        left -= DIGITS * length + ROW_MARGIN
+        if left < 0:
+            return max(number, 1)
+    return MAX_ITEMS
 
 
 def _gaps(indices: Any, head: int, tail: int) -> list[list[int]]:
