@@ -20,6 +20,7 @@ from pyspark.java_gateway import launch_gateway
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.archive import ClassArchive, class_archive
 from causeway.pipeline.java import Java, java_command
+from causeway.pipeline.said import Sorter
 
 _START_SECONDS = 120
 _END_SECONDS = 20
@@ -115,13 +116,21 @@ class Gateway:
             raise InvalidInput(f"cannot start {java.executable}: {error.strerror}") from None
 
     def _listen(self, said: IO[str]) -> None:
-        """Pass on what Java says, once it is up; before, it may only be notes about its own options."""
+        """Pass on what Java and its workers say to the user, once Java is up; before, it may only be notes about its
+        own options.
+        """
+        sorter = Sorter(self._show, everything="CAUSEWAY_SPARK_LOG" in os.environ)
         for line in said:
             early = self._early
             if early is not None:
                 early.append(line.strip())
-            elif not self._ending:
-                print(line, end="", file=sys.stderr, flush=True)
+            else:
+                sorter.take(line)
+        sorter.flush()
+
+    def _show(self, line: str) -> None:
+        if not self._ending:
+            print(line, end="", file=sys.stderr, flush=True)
 
     def _await_address(self, file: Path) -> tuple[int, str]:
         deadline = time.monotonic() + _START_SECONDS
