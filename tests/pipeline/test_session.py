@@ -17,7 +17,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.session import open_session
+from causeway.pipeline.cluster import java_home_for_executors
+from causeway.pipeline.java import SPARK_FOLDER, find_java
+from causeway.pipeline.session import open_session, tasks_of
 
 JOB = """
 import pyarrow as pa
@@ -57,6 +59,23 @@ def test_a_job_through_python_workers(spark: SparkSession) -> None:
 
     rows = spark.range(0, 10, 1, 4).mapInArrow(double, "n long").collect()
     assert sorted(row.n for row in rows) == [2 * n for n in range(10)]
+
+
+def test_a_killed_worker_costs_a_try_and_not_the_run(spark: SparkSession, tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+
+    def dies_once(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if not killed.exists():
+            killed.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield from batches
+
+    assert spark.range(0, 10, 1, 2).mapInArrow(dies_once, "id long").count() == 10
+    assert killed.exists()
+
+
+def test_how_many_tasks_a_tick_has_is_no_matter_of_chance(spark: SparkSession) -> None:
+    assert tasks_of(spark) == 2
 
 
 def test_its_settings(spark: SparkSession) -> None:
@@ -112,6 +131,33 @@ def test_says_in_one_line_what_is_wrong_with_an_argument(arguments: str, said: s
     assert said in done.stdout
     assert len(done.stdout.splitlines()) == 1
     assert done.stderr == ""
+
+
+SUBMITTED = """
+import causeway as cw
+
+with cw.Network.from_scenario(SCENARIO) as net:
+    net.run()
+    print(net.spark.sparkContext.appName, net.spark.sparkContext.master, net.summary()["answered"])
+"""
+
+
+@pytest.mark.slow
+def test_a_program_under_spark_submit_uses_the_session_it_was_given(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    scenario = Path(__file__).resolve().parents[2] / "examples" / "two_subnets.toml"
+    program.write_text(SUBMITTED.replace("SCENARIO", repr(str(scenario))))
+    home = java_home_for_executors(find_java(), tmp_path)
+    done = subprocess.run(
+        [str(SPARK_FOLDER / "bin" / "spark-submit"), "--master", "local[2]", "--name", "theirs", str(program)],
+        env={**os.environ, "JAVA_HOME": str(home), "SPARK_HOME": str(SPARK_FOLDER), "PYSPARK_PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    assert done.stdout.split()[:2] == ["theirs", "local[2]"]
 
 
 def test_says_in_one_line_why_java_does_not_start(tmp_path: Path) -> None:

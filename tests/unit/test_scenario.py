@@ -330,3 +330,27 @@ def test_examples_load(name: str) -> None:
 def test_the_key_reference_in_the_documentation_is_true() -> None:
     documented = (ROOT / "docs" / "how-to" / "scenario.md").read_text()
     assert documented.endswith(reference()), "run: python -m causeway.network.reference, and replace the tables by it"
+
+
+@pytest.mark.parametrize(
+    ("key", "steps"),
+    [
+        ("chains[0].count", ["chains", 0, "count"]),
+        ('network.spark."spark.executor.memory"', ["network", "spark", "spark.executor.memory"]),
+        ("a.", ["a", ""]),
+        ("a..b", ["a", "", "b"]),
+    ],
+)
+def test_a_step_with_dots_stands_in_quotes(key: str, steps: list[str | int]) -> None:
+    assert parse_key(key) == steps
+
+
+def test_settings_of_spark_are_texts_and_not_the_master(tmp_path: Path) -> None:
+    file = tmp_path / "s.toml"
+    file.write_text('[[chains]]\nname = "a"\n[network.spark]\n"spark.cores.max" = 4\n"spark.speculation" = true\n')
+    found = load_scenario(file, {'network.spark."spark.executor.memory"': '"4g"'})
+    settings = {"spark.cores.max": "4", "spark.speculation": "true", "spark.executor.memory": "4g"}
+    assert found.network.spark_settings == settings
+    assert found.identity() == load_scenario(file, {"network.spark": "{}"}).identity()
+    with pytest.raises(InvalidInput, match=r"network\.spark\.spark\.master.*the master is network\.master"):
+        load_scenario(file, {'network.spark."spark.master"': '"local"'})

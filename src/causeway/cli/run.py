@@ -29,6 +29,15 @@ Lake = Annotated[
         "--lake", metavar="DIR", help="Folder or URI for the tables; default: a temporary one.", show_default=False
     ),
 ]
+SparkSettings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf",
+        metavar="KEY=VALUE",
+        help="Setting of Spark, such as spark.executor.memory=4g; may be repeated.",
+        show_default=False,
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of a summary.")]
 
 
@@ -54,6 +63,7 @@ def command(
             "--set", metavar="KEY=VALUE", help="Override any key of the scenario; may be repeated.", show_default=False
         ),
     ] = None,
+    spark: SparkSettings = None,
     as_json: Json = False,
 ) -> int:
     """Run a scenario and report the outcome of its calls.
@@ -76,6 +86,8 @@ def command(
     for key, number in (("network.partitions", partitions), ("network.ticks", ticks)):
         if number is not None:
             overrides[key] = str(number)
+    for name, text in (setting(text, "--conf") for text in spark or ()):
+        overrides[f'network.spark."{name}"'] = quoted(text)
     outcome, _ = execute(scenario, overrides, lake, lambda network: None, resume=resume)
     if as_json:
         print(json.dumps(outcome.as_json()))
@@ -152,11 +164,12 @@ def _how_to_continue(network: Network | None, lake: str | None) -> str:
     return f"{where}; continue with the same command and --resume"
 
 
-def setting(text: str) -> tuple[str, str]:
-    """Return key and value of ``--set KEY=VALUE``."""
+def setting(text: str, option: str = "--set") -> tuple[str, str]:
+    """Return key and value of ``--set KEY=VALUE``, or of another ``option`` of this form."""
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
-        raise InvalidInput(f"--set {text}: write KEY=VALUE, for example network.seed=3")
+        example = "spark.executor.memory=4g" if option == "--conf" else "network.seed=3"
+        raise InvalidInput(f"{option} {text}: write KEY=VALUE, for example {example}")
     return key.strip(), value.strip()
 
 

@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from causeway.cli import shell
+from causeway.cli.run import SparkSettings, setting
 from causeway.cli.watch import results, waiting
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def command(
         typer.Option(min=0, help=f"Most rows to print; default: {SHOWN}, or all with --json.", show_default=False),
     ] = None,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
+    spark: SparkSettings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array of rows.")] = False,
 ) -> int:
     """Print a state table as it was at a committed height.
@@ -59,7 +61,7 @@ def command(
     place.about()  # what is wrong with the lake is told before Spark starts
     place.manifest(_last(place) if height is None else height)
     with waiting("Starting Spark"):
-        tables = LakeTables(open_session(master), place)
+        tables = LakeTables(open_session(master, extra=dict(setting(text, "--conf") for text in spark or ())), place)
     with waiting("Reading"):
         if table is None:
             rows, title = overview(tables, height, chain), "rows per state table"

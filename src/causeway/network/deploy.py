@@ -20,6 +20,7 @@ from causeway.model.topology import Topology
 from causeway.network.scenario import Scenario
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.schemas import TableSchemas
+from causeway.pipeline.session import tasks_of
 from causeway.programs.own import give_to_workers, look_beside
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import AnyKernel
@@ -119,10 +120,10 @@ def cut(weights: npt.NDArray[np.float64], count: int) -> tuple[tuple[int, int], 
     return tuple((int(start), int(end)) for start, end in zip(starts, ends, strict=True) if end > start)
 
 
-def cores_of(master: str, session: SparkSession | None) -> int:
-    """Return how many cores a master offers."""
+def cores_of(session: SparkSession | None) -> int:
+    """Return how many tasks a tick has by default."""
     if session is not None:
-        return int(session.sparkContext.defaultParallelism)
+        return tasks_of(session)
     return psutil.cpu_count() or 1
 
 

@@ -66,9 +66,11 @@ def override(document: dict[str, Any], key: str, text: str) -> None:
 
 
 def parse_key(key: str) -> list[Key]:
-    """Return the steps of a dotted key."""
-    parts = re.sub(r"\[(\d+)\]", r".\1", key).split(".")
-    return [int(part) if part.isdecimal() else part for part in parts]
+    """Return the steps of a dotted key; a step with a dot in it stands in double quotes, as in TOML."""
+    steps: list[Key] = []
+    for quoted_step, step in re.findall(r'"([^"]*)"(?:\.|$)|([^.]*)(?:\.|$)', re.sub(r"\[(\d+)\]", r".\1", key)):
+        steps.append(quoted_step or (int(step) if step.isdecimal() else step))
+    return steps[:-1] if steps and steps[-1] == "" and not key.endswith(".") else steps
 
 
 def dotted(steps: list[Key] | tuple[Key, ...]) -> str:

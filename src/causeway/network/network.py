@@ -58,7 +58,7 @@ class Network:
         self._claim = self.lake.claim()
         try:
             session = self.spark if scenario.network.executor == "spark" else None
-            cores = cores_of(scenario.network.master, session)
+            cores = cores_of(session)
             self._deployed: Deployed = deploy(scenario, place, session, cores, made)
             self._check_cut(place)
             if recorded:
@@ -113,7 +113,7 @@ class Network:
         """Return the Spark session; the first use starts it. A run in process reads with whatever session is open."""
         if self.scenario.network.executor == "in_process" and (session := open_one()) is not None:
             return session
-        return open_session(self.scenario.network.master)
+        return open_session(self.scenario.network.master, extra=self.scenario.network.spark_settings)
 
     def _open(self, resume: bool) -> Manifest:
         if not resume:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _PATHS = (("network", "lake"), ("traffic", "path"), ("traffic", "channels", "file"))
-_NO_RESULT = {"executor", "master", "partitions", "lake"}
+_NO_RESULT = {"executor", "master", "spark", "partitions", "lake"}
 
 
 class ScenarioDocument(Section):

@@ -61,6 +61,15 @@ ProgramName = Annotated[str, _name_check(">#")]
 JsonTable = Annotated[dict[str, Any], AfterValidator(_json_table)]
 
 
+def _spark_key(text: str) -> str:
+    if not text.startswith("spark.") or text in ("spark.", "spark.master"):
+        raise ValueError("must be a setting of Spark, spark.*; the master is network.master")
+    return text
+
+
+SparkKey = Annotated[str, AfterValidator(_spark_key)]
+
+
 class NetworkSection(Section):
     """``[network]``: which protocol runs, for how long, and where."""
 
@@ -76,10 +85,20 @@ class NetworkSection(Section):
         "spark", description="What runs the rounds: a Spark session, or the calling process (for small networks)."
     )
     master: str = Field("local[*]", min_length=1, description="The Spark master.")
+    spark: dict[SparkKey, str | int | bool] = Field(
+        default_factory=dict,
+        description='Settings of Spark, such as `"spark.executor.pyspark.memory" = "2g"` (memory of Python workers).',
+    )
     partitions: Annotated[int, Field(ge=0, le=100_000)] = Field(
         0, description="Tasks per tick; 0 = chosen from cores and chains. Never changes a result."
     )
     lake: str | None = Field(None, min_length=1, description="Folder or URI of the lake.")
+
+    @property
+    def spark_settings(self) -> dict[str, str]:
+        """Return the settings of Spark as texts."""
+        words = {True: "true", False: "false"}
+        return {key: words[value] if isinstance(value, bool) else str(value) for key, value in self.spark.items()}
 
 
 class TransportSection(Section):

