@@ -12,6 +12,7 @@ from causeway.cli import shell
 from causeway.cli.run import setting
 from causeway.cli.watch import notes, waiting
 from causeway.model.errors import InvalidInput
+from causeway.service.clock import MAX_LEAD_SECONDS, MAX_STEP_SECONDS, ClockBounds
 
 if TYPE_CHECKING:
     from causeway.network.scenario import Scenario
@@ -33,6 +34,12 @@ def command(
     drop_redundant: Annotated[
         bool, typer.Option("--drop-redundant", help="Refuse transactions that would have no effect.")
     ] = False,
+    max_step: Annotated[
+        float, typer.Option(min=0, max=86_400, help="Most seconds that a header moves the clock on in one block.")
+    ] = MAX_STEP_SECONDS,
+    max_lead: Annotated[
+        float, typer.Option(min=0, max=1e9, help="Most seconds that headers move the clock ahead of the lake's own.")
+    ] = MAX_LEAD_SECONDS,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A key of the scenario; may be repeated.", show_default=False),
@@ -57,7 +64,8 @@ def command(
     try:
         with waiting("Opening the lake"):
             network = _scenario(lake, scenario, dict(setting(text) for text in settings or ()))
-            node = Node(network, lake, Pace(block_seconds, on_demand), drop_redundant=drop_redundant)
+            bounds = ClockBounds(max_step, max_lead)
+            node = Node(network, lake, Pace(block_seconds, on_demand), drop_redundant=drop_redundant, clock=bounds)
         with node:
             where = address(listening)
             if as_json:

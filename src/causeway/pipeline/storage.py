@@ -88,6 +88,11 @@ class Storage:
             content: bytes = stream.read()
             return content
 
+    def modified(self, path: str) -> float | None:
+        """Return when a file was written, in seconds of the Unix epoch, None where the storage does not say."""
+        found = self._place[0].get_file_info(self._full(path)).mtime_ns
+        return None if found is None else found / 1e9
+
     def create(self, path: str, content: bytes) -> None:
         """Create a file whole or not at all, and only if it is absent; raises ``AlreadyExists``."""
         full = self._full(path)

@@ -1,7 +1,7 @@
 """A lake that makes blocks: at a pace, on demand, or both; the memory between blocks is the lake's alone.
 
 Time on its chains is the lake's own: a block a tick. What is brought may say that it belongs into no block before some
-tick (``Message.not_before``): the next block's tick is then that one.
+tick (``Message.not_before``): the clock then moves on, within the bounds of ``service.clock``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from causeway.network.opened import OpenedLake, open_lake
 from causeway.network.scenario import Scenario
 from causeway.network.script import scripted_traffic
 from causeway.network.traffic_settings import ScriptSection
-from causeway.pipeline.lake import Lake, Manifest
+from causeway.pipeline.lake import LAKE_FILE, Lake, Manifest
 from causeway.pipeline.run import moved
 from causeway.protocols import registry
+from causeway.service.clock import Clock, ClockBounds
 from causeway.service.endpoint import Endpoint
 from causeway.service.mempool import MOST_WAITING, Mempool, Message, rows_of
 
@@ -61,11 +62,18 @@ class Node:
     """
 
     def __init__(
-        self, scenario: Scenario, lake: str, pace: Pace | None = None, *, drop_redundant: bool = False
+        self,
+        scenario: Scenario,
+        lake: str,
+        pace: Pace | None = None,
+        *,
+        drop_redundant: bool = False,
+        clock: ClockBounds | None = None,
     ) -> None:
         """Open the lake, or create it, and claim it.
 
-        ``drop_redundant``: transactions in which nothing is left to do are not taken, and cost nothing.
+        ``drop_redundant``: transactions in which nothing is left to do are not taken, and cost nothing. ``clock``: how
+        far headers from elsewhere move the lake's clock.
 
         Raises:
             InvalidInput: lakes of the scenario's protocol are not served; it, or the lake, cannot be used
@@ -82,6 +90,8 @@ class Node:
         self.opened: OpenedLake = open_lake(lake)
         self.endpoint: Endpoint = registry.protocol(name).part("endpoint")(self.opened, self.network.deployment.kernel)
         self.views = self.endpoint.views
+        made = self.network.lake.storage.modified(LAKE_FILE)
+        self.clock = Clock(self.opened.tick_ns, time.time() if made is None else made, clock)
         self.external = frozenset(self.network.topology.external)
         self._directory = Directory(self.network.topology, "message")
         numbers, names = (self.network.topology.chains[name].to_pylist() for name in ("number", "name"))
@@ -102,13 +112,16 @@ class Node:
 
         Raises:
             InvalidInput: no such chain, a user's number that is none, or not a transaction.
+            HeaderTooFarAhead: a header in it is from beyond what the lake's clock may be moved to.
             MempoolFull: too many wait already.
         """
         number = self.number_of(chain)
         submission = self.endpoint.submission(chain, user, transaction)
         if self._drop_redundant and submission.nothing_left():
             return NOTHING_LEFT
-        return self._let_wait(submission.message(number))
+        message = submission.message(number)
+        self.clock.require(message.not_before, self.network.height)
+        return self._let_wait(message)
 
     def send(self, send: dict[str, Any]) -> int:
         """Let a user's message to a program wait for a block; return its ticket.
@@ -156,12 +169,12 @@ class Node:
     # ---- blocks
 
     def _next_tick(self) -> int:
-        """Return the tick of the next block: the next one, or as late as a header wants it, but past nothing that the
-        scenario brings or has planned."""
+        """Return the tick of the next block: the next one, or as late as a header wants it, but no longer a step than
+        the clock takes, and past nothing that the scenario brings or has planned."""
         before = self.network.manifest
         following = before.tick + 1 if before.height else before.tick
         coming = (self.network.deployment.traffic.next_tick(following), self.endpoint.next_planned(following))
-        bounds = [tick for tick in coming if tick is not None]
+        bounds = [before.tick + self.clock.longest_step(), *(tick for tick in coming if tick is not None)]
         return min([max(following, self.pool.not_before()), *bounds])
 
     def produce(self) -> Manifest:

@@ -2,8 +2,8 @@
 
 Time on a lake's chains is the lake's own: a block a tick. A header of another lake's zone that was signed later than
 that by its zone's clock moves the clock on, so that whatever has an effect here has its time after its cause: the next
-block's tick is the first whose time is not below the header's. What signs a header is checked before the clock believes
-it.
+block's tick is the first whose time is not below the header's. It must be verified first by the client that it is for;
+how far the clock moves is bounded (``service.clock``).
 """
 
 from __future__ import annotations
@@ -13,17 +13,13 @@ from dataclasses import dataclass
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
 from causeway.proofs.protobuf import parse_canonical
-from causeway.proofs.tendermint.commit import (
-    MORE_THAN_TWO_THIRDS,
-    check_signed_header,
-    require_power,
-    verify_signatures,
-)
-from causeway.proofs.tendermint.update import decode_header_update
+from causeway.proofs.tendermint.light_client import LightClient
+from causeway.proofs.tendermint.trust import TrustOptions
+from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.fees import OUTSIDER
-from causeway.protocols.ibc.validator_sets import validators_at
 from causeway.protocols.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
+from causeway.service.ibc.lanes import lane_view
 from causeway.service.ibc.redundancy import nothing_left
 from causeway.service.ibc.views import Views
 from causeway.service.mempool import Message
@@ -69,22 +65,39 @@ class RelayTransaction:
 
     def _first_tick(self) -> int:
         """Return the first tick in whose block the headers in the transaction are none of the future."""
+        clients: dict[str, LightClient | None] = {}
         first = 0
         for call in self.content.calls:
             if call.WhichOneof("call") == "update" and call.update.remote in self.views.external:
-                first = max(first, -(-self._signed_time(call.update) // self.views.opened.tick_ns) - 1)
+                remote = call.update.remote
+                if remote not in clients:
+                    clients[remote] = self._client(remote)
+                first = max(
+                    first, -(-self._verified_time(clients[remote], call.update) // self.views.opened.tick_ns) - 1
+                )
         return first
 
-    def _signed_time(self, update: wire.UpdateHeader) -> int:
-        """Return the time (ns) of a header that its zone's validators signed, 0 for any other."""
+    def _client(self, remote: str) -> LightClient | None:
+        """Return the chain's client of a remote zone as it is at the last height, None where there is none."""
+        try:
+            lane = lane_view(self.views.lane(self.chain, remote, None))
+        except InvalidInput:
+            return None
+        return LightClient(TrustOptions(remote, self.views.options.trusting_ns), lane.trusted, lane.state == "frozen")
+
+    def _verified_time(self, client: LightClient | None, update: wire.UpdateHeader) -> int:
+        """Return the time (ns) of a header that the client takes, once it is time, 0 for any other.
+
+        The client trusts it then, so that the next header of the transaction can build on it.
+        """
+        if client is None:
+            return 0
         try:
             offered = decode_header_update(update.header)
-            own, _ = validators_at(self.views.opened.seed, update.remote, offered.height, self.views.options)
-            if offered.validators.hash != own.hash:
-                return 0
-            check_signed_header(offered.signed_header, update.remote, own)
-            require_power(offered.signed_header.commit, own, MORE_THAN_TWO_THIRDS)
-            verify_signatures(offered.signed_header.commit, update.remote, own)
+            header = offered.signed_header.header
+            base = client.trusted_below(header.height)
+            built = HeaderUpdate.on(base.height, offered.trusted_validators, offered.signed_header, offered.validators)
+            client.update(built, max(self.views.time(self.views.height()), header.time))
         except ProofError:
             return 0
-        return offered.signed_header.header.time
+        return header.time
