@@ -291,11 +291,11 @@ class KernelRun(Network):
             sections = found[self.names[int(self.kernel.zones.host_of(np.array([number], dtype=np.uint64))[0])]]
             sections["balances"][number] = (over << 128) + (high << 64) + low
             sections["callbacks"][number] = callback
-            sections["programs"][number] = self._program(number)
+            sections["programs"][number] = self._program(number, state)
         return found
 
-    def _program(self, number: int) -> dict[str, Any]:
-        for frame in self.state.programs.values():
+    def _program(self, number: int, of: Any = None) -> dict[str, Any]:
+        for frame in (of or self.state).programs.values():
             row = np.flatnonzero(frame["program"] == number)
             if len(row) and "state" in frame:
                 state, _, still_open = cbor2.loads(frame["state"][int(row[0])].as_py())

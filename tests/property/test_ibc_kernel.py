@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from tests.property.ibc_harness import KernelRun, OracleRun, Scenario
+from tests.property.ibc_harness import Call, KernelRun, OracleRun, Scenario
+from tests.property.ibc_programs import ACTOR, ops
+from tests.property.ibc_record import KernelRecord
 from tests.property.ibc_strategies import scenarios
+from tests.spec import ibc
+from tests.spec.ibc import guarantees
+from tests.spec.ibc.record import record_of
 
 
 def quick(examples: int) -> Callable[[Any], Any]:
@@ -23,11 +29,23 @@ def compare(scenario: Scenario, cuts: int = 1) -> None:
     kernel = KernelRun(scenario, via_tables=cuts > 1, cuts=cuts)
     oracle = OracleRun(scenario, kernel.application())
     assert_equal(kernel.view(), oracle.view(), 0)
+    record = KernelRecord(kernel, oracle)
     for height in range(1, len(scenario.ticks) + 1):
         kernel.play(height)
         oracle.play(height, kernel.application())
-        assert_equal(kernel.view(), oracle.view(), height)
+        found = kernel.view()
+        assert_equal(found, oracle.view(), height)
         assert_same_events(kernel, oracle, height)
+        record.look(found)
+        for engine in (record.record(), record_of(oracle.net)):
+            assert wrong(guarantees.of_block(engine)) == [], f"at height {height}"
+    for engine in (record.record(), record_of(oracle.net)):
+        assert wrong(guarantees.of_history(engine)) == []
+
+
+def wrong(violations: list[str]) -> list[str]:
+    """But for what a scenario may let a zone do."""
+    return [one for one in violations if "module forged" not in one]
 
 
 def assert_equal(found: Any, expected: Any, height: int) -> None:
@@ -109,3 +127,26 @@ def test_they_agree_for_long(order: str, faulty: bool) -> None:
         compare(scenario, cuts=1 + 3 * faulty)
 
     run()
+
+
+def test_the_guarantees_are_checked_on_what_the_kernel_did() -> None:
+    """A log or a state of the kernel that lacks something, or says something else, is found out."""
+    told = Call("A", 0, 5, "do", ops(("call", 1, "take", b"x", 40, None), ("call", 0, "take", b"x", 7, None)))
+    scenario = Scenario({"A": {0: ACTOR}, "B": {1: ACTOR}}, {"validators": 1}, ingress={1: [told]})
+    kernel = KernelRun(scenario)
+    record = KernelRecord(kernel, OracleRun(scenario, kernel.application()))
+    for height in range(1, 4):
+        kernel.play(height)
+        record.look(kernel.view())
+        assert guarantees.of_block(record.record()) == []
+    assert guarantees.of_history(record.record()) == []
+    names = Counter(type(row).__name__ for row in record.log)
+    assert {name: names[name] for name in ("Sent", "Received", "Acked", "HeaderAdded")} == dict.fromkeys(
+        ("Sent", "Received", "Acked"), 1
+    ) | {"HeaderAdded": 2}
+    for row in record.log:
+        log = [one for one in record.log if one is not row]
+        if not isinstance(row, ibc.Root):
+            without = replace(record.record(), log=log)
+            assert [*guarantees.of_history(without), *guarantees.of_block(without)] != [], row
+    assert guarantees.of_block(replace(record.record(), held=record.record().held + 1)) != []

@@ -32,6 +32,13 @@ def x3_x4_x11_clients(log: Sequence[Row], options: Options) -> list[str]:
     """Whoever sent was Active; whoever took a proof trusted its header, in its time and after its delay; frozen
     connections do nothing until the zone recovers."""
     wrong, when, clients = [], times(log), dict[tuple[str, str], Client]()
+    sent, answered = table(log, Sent), results(log)
+    causes: dict[Row, int] = {}
+    """The height from which on a header shows what a row was proven with, where it does not say which it was."""
+    for packet, row in table(log, Received, of_remote=True).items():
+        causes[row] = sent[packet].height if packet in sent else 0
+    for packet, row in table(log, Acked).items():
+        causes[row] = answered[packet][2] if packet in answered else 0
 
     def usable(remote: str, height: int, now: int) -> bool:
         return options.unbonding is None or now - when.get((remote, height), now) <= options.unbonding
@@ -56,14 +63,17 @@ def x3_x4_x11_clients(log: Sequence[Row], options: Options) -> list[str]:
             if row.remote_height in client.added or row.remote_height >= row.height:
                 wrong.append(f"X-4: {what}: header {row.remote_height}")
             client.added[row.remote_height] = now
-        elif isinstance(row, Proven) and row.proof_height is not None:
-            height = row.proof_height
-            if height not in client.added:
-                wrong.append(f"X-4: {what} under a header that is not trusted: {height}")
-            elif not usable(row.remote, height, now):
-                wrong.append(f"X-4: {what} under an expired header: {height}")
-            elif now < client.added[height] + options.delay:
-                wrong.append(f"X-11: {what} before the delay of header {height}")
+        elif isinstance(row, Proven):
+            since = causes.get(row, 0)
+            heights = [h for h in client.added if h >= since] if row.proof_height is None else [row.proof_height]
+            trusted = [height for height in heights if height in client.added]
+            fresh = [height for height in trusted if usable(row.remote, height, now)]
+            if not trusted:
+                wrong.append(f"X-4: {what} under no trusted header: {row.proof_height}")
+            elif not fresh:
+                wrong.append(f"X-4: {what} under an expired header: {row.proof_height}")
+            elif all(now < client.added[height] + options.delay for height in fresh):
+                wrong.append(f"X-11: {what} before the delay of header {row.proof_height}")
     return wrong
 
 
