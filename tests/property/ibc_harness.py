@@ -33,7 +33,7 @@ from causeway.protocols.ibc.validator_sets import validators_of_zone
 from causeway.protocols.messages import LANE
 from causeway.protocols.partition import state_of
 from tests.property.ibc_programs import SPEC_PROGRAMS
-from tests.property.ibc_relays import CALLS, CLEANUP, TIMEOUT, ForkShower, OneRelayer, Relays, Run, RunSubmission
+from tests.property.ibc_relays import CALLS, CLEANUP, TIMEOUT, OneRelayer, Relays, Run, RunSubmission, Watchers
 from tests.spec import ibc
 from tests.spec.ibc.calls import push_packet
 from tests.spec.ibc.programs import App, encode_envelope
@@ -41,6 +41,9 @@ from tests.spec.ibc.queue import Queue
 from tests.unit.ibc_network import Network
 
 TICK_NS = 1_000_000_000
+CLIENTS = ("Frozen", "Recovered")
+"""Events about light clients."""
+
 HEADER_FEE, PROOF_FEE = 100, 20
 """What relayers pay by default."""
 View = dict[str, dict[str, Any]]
@@ -86,6 +89,8 @@ class Scenario:
     forged: Sequence[tuple[int, str, int, int, bytes]] = ()
     """(tick, zone, sender, receiver, payload)."""
     forks: Sequence[tuple[str, int]] = ()
+    recoveries: Sequence[tuple[str, str, int]] = ()
+    """(zone, remote, tick)."""
     disconnects: Sequence[tuple[str, str, int]] = ()
     """(zone, remote, tick)."""
     skip: float = 0.0
@@ -129,6 +134,7 @@ def faults(scenario: Scenario) -> Faults:
     ]
     found += [Fault("halt", chain(zone), None, begin, end) for zone, begin, end in scenario.halts]
     found += [Fault("fork", chain(zone), None, tick, tick) for zone, tick in scenario.forks]
+    found += [Fault("recover", chain(one), chain(other), tick, tick) for one, other, tick in scenario.recoveries]
     found += [Fault("disconnect", chain(one), chain(other), tick, tick) for one, other, tick in scenario.disconnects]
     return Faults.of(*found, skip=scenario.skip)
 
@@ -273,9 +279,9 @@ class KernelRun(Network):
         }
         connections = zip(*(state.connections[name].tolist() for name in (*CONNECTION, "frozen")), strict=True)
         for chain, remote, frozen in connections:
-            if frozen == FROZEN:
+            if frozen & FROZEN:
                 found[self.names[chain]]["frozen"].add(self.names[remote])
-            elif frozen == DISCONNECTING:
+            elif frozen & DISCONNECTING:
                 found[self.names[chain]]["disconnecting"].add(self.names[remote])
         for chain, remote, height in zip(
             *(state.trust[name].tolist() for name in (*CONNECTION, "height")), strict=True
@@ -312,10 +318,13 @@ class KernelRun(Network):
         refused: Counter[Any] = Counter()
         rejected: Counter[Any] = Counter()
         timed_out: Counter[Any] = Counter()
+        clients: Counter[Any] = Counter()
         for chain, remote, substream, index, kind, events, sender, callback, queue_index, reason in columns:
             zone = self.names[chain]
             if kind == Kind.CONTROL and events & Event.REJECTED:
                 refused[zone, self.names[remote], substream, index, reason] += 1
+            elif kind == Kind.CONTROL and reason in CLIENTS:
+                clients[zone, self.names[remote], index, reason] += 1
             elif events == Event.SENT | Event.REJECTED:
                 rejected[zone, sender, callback, reason] += 1
             elif events & Event.TIMED_OUT:
@@ -337,6 +346,7 @@ class KernelRun(Network):
                     counts[self.names[chain]][relayer, name] = now[name] - then[name]
         return {
             "refused": refused,
+            "clients": clients,
             "rejected": rejected,
             "timed_out": timed_out,
             "settled": settled,
@@ -355,6 +365,7 @@ class SpecNetwork(ibc.Network):
 
     def __post_init__(self) -> None:
         self.outcomes: list[tuple[ibc.Submission, str, int]] = []
+        self.undecided: list[tuple[str, str, int, int, str]] = []
         super().__post_init__()
 
     def declared(self) -> set[str]:
@@ -367,6 +378,16 @@ class SpecNetwork(ibc.Network):
         outcome = super().submit(submission)
         self.outcomes.append((submission, outcome, head))
         return outcome
+
+    def _block_of(self, zone: ibc.Zone, *rest: Any) -> None:
+        for chain, remote, tick in dict.fromkeys(self.scenario.recoveries):
+            if (chain, tick) != (zone.chain_id, self.tick):
+                continue
+            if self.height > 1:
+                ibc.recover(zone, remote, self.headers[remote, self.height - 1])
+            else:
+                self.undecided.append((chain, remote, RECEIPT, 0, "MissingHeader"))
+        super()._block_of(zone, *rest)
 
     def _send(self, zone: ibc.Zone) -> None:
         super()._send(zone)
@@ -422,7 +443,7 @@ class OracleRun:
                 zone: [name for name, one in types.items() if zone in one.get("chains", [zone])] for zone in programs
             },
             relayers=[
-                ForkShower(relays),
+                Watchers(relays),
                 *(OneRelayer(name, place, relays) for place, name in enumerate(scenario.relayers)),
             ],
             links=None if options.get("connections") is None else {tuple(pair) for pair in options["connections"]},
@@ -458,6 +479,7 @@ class OracleRun:
         self.relays.look(height, tick, halted)
         self.net.tick = tick
         self.net.outcomes.clear()
+        self.net.undecided.clear()
         self.rows = self.net.block(ingress, halted=halted, tick=tick + 1)
 
     def view(self) -> View:
@@ -486,7 +508,7 @@ class OracleRun:
             if submission.relayer not in self.scenario.relayers:
                 continue
             relayer = self.scenario.relayers.index(submission.relayer)
-            if submission.call == "updateHeader":
+            if submission.call in ("updateHeader", "submitMisbehaviour"):
                 counts[submission.zone][relayer, "headers"] += 1
                 counts[submission.zone][relayer, "fees"] += HEADER_FEE
                 continue
@@ -495,6 +517,11 @@ class OracleRun:
             counts[submission.zone][relayer, "accepted" if outcome == "Success" else "failed"] += 1
         return {
             "refused": self._refused(),
+            "clients": Counter(
+                (r.chain, r.remote, r.remote_height, type(r).__name__)
+                for r in rows
+                if isinstance(r, ibc.Frozen | ibc.Recovered)
+            ),
             "rejected": Counter((r.chain, r.program, r.callback, r.error) for r in rows if isinstance(r, ibc.Rejected)),
             "timed_out": Counter((r.chain, r.index) for r in rows if isinstance(r, ibc.TimedOut)),
             "settled": {(r.chain, r.remote, r.index) for r in rows if isinstance(r, ibc.Acked | ibc.TimedOut)},
@@ -504,17 +531,17 @@ class OracleRun:
     def _refused(self) -> Counter[Any]:
         """Refusals as the kernel says them: one for each stretch of a run that is refused for one reason. In order,
         what is behind a refused entry is out of order by that, and not said again."""
-        found: Counter[Any] = Counter()
+        found: Counter[Any] = Counter(self.net.undecided)
         last: tuple[Run, str] | None = None
         ordered = self.net.options.order == "ordered"
         for submission, outcome, head in self.net.outcomes:
             substream = SEND if submission.call in ("IBCreceive", "IBCcleanup") else RECEIPT
-            if submission.call == "updateHeader":
-                # The kernel shows forks between the updates and what comes with them; a fork's event is its effect.
-                last, fork = None, isinstance(submission, RunSubmission) and submission.number == 1
-                if fork or (outcome != "Success" and outcome != "ConnectionFrozen"):
-                    outcome = "ConnectionFrozen" if fork else outcome
-                    found[submission.zone, submission.remote, RECEIPT, submission.argument.height, outcome] += 1
+            if submission.call in ("updateHeader", "submitMisbehaviour"):
+                last = None
+                if outcome != "Success":
+                    one = submission.argument
+                    height = (one[0] if isinstance(one, tuple) else one).height
+                    found[submission.zone, submission.remote, RECEIPT, height, outcome] += 1
             elif outcome == "Success" or not isinstance(submission, RunSubmission):
                 last = None
             else:

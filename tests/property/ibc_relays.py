@@ -249,7 +249,7 @@ class Relays:
 
 @dataclass(frozen=True)
 class RunSubmission(ibc.Submission):
-    """The call about entry ``number`` of a run, or the header ``number`` of a fork."""
+    """The call about entry ``number`` of a run."""
 
     run: Run | None = None
     number: int = 0
@@ -268,23 +268,25 @@ class OneRelayer:
 
 
 @dataclass
-class ForkShower:
-    """Shows both headers of zones that fork to whom it may concern, before the relayers."""
+class Watchers:
+    """Relayers that have seen two headers of a zone show them to whom it may concern, before anything else."""
 
     relays: Relays
-    name: str = "forks"
+    name: str = "watchers"
 
     def calls(self, view: ibc.View, zone: ibc.Zone) -> list[ibc.Submission]:
+        scenario = self.relays.scenario
+        names, coordination = list(scenario.relayers), scenario.relay.get("coordination", "none")
+        forks = [remote for remote in view.order if (remote, self.relays.tick) in scenario.forks]
         calls: list[ibc.Submission] = []
-        for remote in view.order:
-            if (remote, self.relays.tick) not in self.relays.scenario.forks or view.height < 2:
-                continue
-            if remote in zone.connections:
+        for number, name in enumerate(names[:1] if coordination == "leader" else names):
+            for remote in forks if view.height > 1 else ():
+                others = coordination == "partition" and view.order.index(remote) % len(names) != number
+                if others or remote not in zone.connections or (zone.chain_id, remote) in view.frozen:
+                    continue
                 first = view.headers[remote]
                 second = replace(first, root=bytes([first.root[0] ^ 1]) + first.root[1:])
                 self.relays.net.genuine.add(second)
-                for number, header in enumerate((first, second)):
-                    calls.append(
-                        RunSubmission(zone.chain_id, "updateHeader", remote, header, self.name, 0, None, number)
-                    )
+                evidence = first, second
+                calls.append(ibc.Submission(zone.chain_id, "submitMisbehaviour", remote, evidence, name, 100))
         return calls

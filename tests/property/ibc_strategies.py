@@ -153,6 +153,14 @@ def scenarios(
             draw(st.sampled_from(PAYLOADS)),
         )
 
+    links = chosen["connections"]
+    pairs = [
+        (one, other)
+        for one in names
+        for other in names
+        if one != other and (links is None or {(one, other), (other, one)} & set(links))
+    ]
+    decisions = st.tuples(st.sampled_from(pairs), at).map(lambda row: (*row[0], row[1])) if pairs else st.nothing()
     return Scenario(
         zones=zones,
         options=chosen,
@@ -162,7 +170,8 @@ def scenarios(
         carriers=some(carriers, 3),
         halts=some(halts, 1),
         forged=some(forgeries(), 2),
-        forks=tuple(dict.fromkeys(some(st.tuples(zone, at), 1, forks))),
+        forks=tuple(dict.fromkeys(some(st.tuples(zone, at), 2, forks))),
+        recoveries=some(decisions, 3, forks and bool(pairs)),
         skip=draw(st.sampled_from([0.0, 0.0, 0.3])) if faulty else 0.0,
         seed=draw(st.sampled_from([0, 1, 2**64 - 1])),
     )

@@ -57,7 +57,7 @@ def assert_equal(found: Any, expected: Any, height: int) -> None:
 
 def assert_same_events(kernel: KernelRun, oracle: OracleRun, height: int) -> None:
     found, expected = kernel.happened(), oracle.happened()
-    for what in ("rejected", "timed_out", "settled"):
+    for what in ("rejected", "timed_out", "settled", "clients"):
         assert found[what] == expected[what], f"{what} at height {height}"
     # Where a reply's handler raises, later relayers come to the same packet again in the oracle, in a bulk they do not.
     faulty = {row[0] for row in expected["refused"] if row[4] == "HandlerFault"}

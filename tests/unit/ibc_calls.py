@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import numpy as np
 import pyarrow as pa
 
-from causeway.model.ledger import Kind
+from causeway.model.ledger import Event, Kind
 from causeway.proofs.ics23.simple_store import SimpleStore
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.fees import OUTSIDER
@@ -194,7 +195,8 @@ class Net(Played, KernelRun):
     def bring(self, zone: str, *calls: wire.Call, user: int = 7) -> list[str]:
         self.put(zone, *calls, user=user).next()
         rows = self.events()
-        rows = rows.filter(rows["kind"] == Kind.CONTROL)
+        refused = (rows["events"] & np.uint16(Event.REJECTED)) > 0
+        rows = rows.filter((rows["kind"] == Kind.CONTROL) & refused)
         here = list(self.names).index(zone)
         reasons = zip(rows["chain"].tolist(), rows["reason"].to_pylist(), strict=True)
         return [reason for chain, reason in reasons if chain == here]

@@ -7,14 +7,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from causeway.model.errors import InvalidInput
+from causeway.model.ledger import Event
 from causeway.network.network import Network
 from causeway.pipeline import bucket
+from causeway.proofs.wire import ibc_queue_pb2 as wire
+from causeway.protocols.ibc.client import _signed, evidence_of, second_header
 from causeway.protocols.ibc.options import IbcOptions, RotationOptions
 from causeway.protocols.ibc.validator_sets import seats_at, validators_at
-from tests.unit.ibc_calls import B, Net
+from tests.unit.ibc_calls import SILENT, B, Net
+from tests.unit.ibc_network import TICK_NS
 
 ROTATING: dict[str, Any] = {"validators": 10, "rotation": {"every": 1, "replace": 1}}
 """Two blocks of the ten need seven members that are in both: three heights can be skipped over, four cannot."""
@@ -108,3 +114,141 @@ def test_headers_between_are_read_from_the_lake(tmp_path: Path) -> None:
     assert net.program_state("caller")["answered"] == 2
     # The packet finds one client too old, its receipt a block later the other.
     assert reasons(net) == [(8, "NeedIntermediateHeader")] * 2 + [(9, "NeedIntermediateHeader")] * 2
+
+
+# ---- forks
+
+
+def notices(net: Net) -> list[tuple[str, str, int, int, str]]:
+    """(zone, counterparty, remote height, relayer, what) of what happened to clients in the last block."""
+    rows = net.events()
+    mine = np.isin(rows["reason"].to_pylist(), ["Frozen", "Recovered"])
+    rows = rows.filter(mine & (rows["events"] == Event.ACKNOWLEDGED))
+    columns = (rows[name].tolist() for name in ("chain", "source", "index", "sender"))
+    rows_of = zip(*columns, rows["reason"].to_pylist(), strict=True)
+    return [(net.names[chain], net.names[remote], *rest) for chain, remote, *rest in rows_of]
+
+
+def test_relayers_that_see_a_fork_freeze_what_is_connected_with_it() -> None:
+    net = Net({"relayers": ("one", "two")}, forks=(("A", 2),)).ask().next(2)
+    net.ask().next()
+    assert notices(net) == [("B", "A", 2, 0, "Frozen"), ("C", "A", 2, 0, "Frozen")]
+    accounts = {(chain, relayer): wasted for chain, relayer, wasted in zip(
+        *(net.state.relayers[name].tolist() for name in ("chain", "relayer", "wasted")), strict=True)}  # fmt: skip
+    assert accounts[2, 0] == 0 and accounts[2, 1] == 100, "the second comes too late"
+    assert net.view()["B"]["frozen"] == net.view()["C"]["frozen"] == {"A"} and net.view()["A"]["frozen"] == set()
+    assert net.next(3).seen(B) == net.seen(B)[:1] and why(net) == {}, "nobody pays for a connection that is frozen"
+
+
+@pytest.mark.parametrize(("coordination", "who"), [("leader", [0]), ("partition", [0, 1])])
+def test_relayers_share_what_they_watch(coordination: str, who: list[int]) -> None:
+    options = {"relayers": ("one", "two"), "relay": {"coordination": coordination}}
+    net = Net(options, forks=(("A", 2), ("B", 2))).next(3)
+    assert sorted({relayer for *_, relayer, _ in notices(net)}) == who
+    assert len(notices(net)) == 4 and net.refusals() == []
+
+
+def test_a_fork_after_many_changes_is_shown_by_way_of_those_between() -> None:
+    silent = (("drop", "A", "B", 1, 10, None),)
+    net = Net(ROTATING, blocks=20, carriers=silent, forks=(("A", 8),)).next(9)
+    assert net.view()["B"]["frozen"] == {"A"} and why(net)["NeedIntermediateHeader"] >= 2
+    assert notices(net)[0] == ("B", "A", 8, 0, "Frozen")
+
+
+def evidence(net: Net, first: bytes, second: bytes, remote: str = "A") -> wire.Call:
+    return wire.Call(misbehaviour=wire.SubmitMisbehaviour(remote=remote, misbehaviour=evidence_of(first, second)))
+
+
+def test_evidence_from_outside_is_held_against_the_rule() -> None:
+    net = Net(carriers=SILENT, blocks=20).next(4)
+    at = net.names.index("A")
+    signed = {height: rows["certification"][at].as_py() for height, rows in net.past_headers.items()}
+    context = net.kernel.context(net.groups[0], net.tick)
+    fork = second_header(signed[3], at, context)
+    stranger = second_header(net.headers["certification"][net.names.index("C")].as_py(), 2, context)
+    late = _signed(at, 2, (10 + 1) * TICK_NS, bytes(32), context)
+    for calls, outcome in (
+        (evidence(net, signed[3], signed[3]), "InvalidMisbehaviour"),
+        (evidence(net, signed[3], signed[2]), "InvalidMisbehaviour"),
+        (evidence(net, signed[2], signed[3]), "InvalidMisbehaviour"),
+        (evidence(net, signed[3], signed[2], "nobody"), "UnregisteredSender"),
+        (evidence(net, signed[4], stranger), "InvalidHeader"),
+        (wire.Call(misbehaviour=wire.SubmitMisbehaviour(remote="A", misbehaviour=b"x")), "InvalidMisbehaviour"),
+    ):
+        assert net.bring("B", calls) == [outcome]
+    assert net.view()["B"]["frozen"] == set() and net.view()["B"]["trust"]["A"] == [0]
+    assert net.bring("B", evidence(net, signed[3], late), user=5) == [], "the higher one is not the later one"
+    assert notices(net) == [("B", "A", 3, 5, "Frozen")]
+    assert net.bring("C", evidence(net, fork, signed[3]), user=5) == []
+    assert net.view()["B"]["frozen"] == net.view()["C"]["frozen"] == {"A"}
+    assert net.bring("C", evidence(net, fork, signed[3])) == ["ConnectionFrozen"]
+
+
+def test_a_header_that_contradicts_a_trusted_one_freezes_and_one_that_repeats_it_does_nothing() -> None:
+    net = Net(carriers=SILENT, blocks=20).next(2)
+    header = net.update("A")
+    assert net.bring("B", header, header) == []
+    assert net.view()["B"]["trust"]["A"] == [0, 2] and notices(net) == []
+    fork = second_header(header.update.header, net.names.index("A"), net.kernel.context(net.groups[0], net.tick))
+    assert net.bring("B", wire.Call(update=wire.UpdateHeader(remote="A", header=fork)), user=9) == []
+    assert notices(net) == [("B", "A", 2, 9, "Frozen")]
+
+
+# ---- recovery
+
+
+def test_a_zone_goes_on_with_a_connection_that_was_frozen() -> None:
+    net = Net(forks=(("A", 2),), recoveries=(("B", "A", 6),), blocks=20).ask().next(2)
+    net.ask().next(4)
+    assert net.view()["B"]["frozen"] == {"A"} and len(net.seen(B)) == 1
+    net.next()
+    assert notices(net) == [("B", "A", 6, 0, "Recovered")]
+    assert net.view()["B"]["frozen"] == set() and net.view()["B"]["trust"]["A"] == [6], "none of both forks"
+    net.next(3)
+    assert len(net.seen(B)) == 2 and net.view()["C"]["frozen"] == {"A"}
+
+
+def test_a_zone_goes_on_with_a_client_that_has_expired() -> None:
+    drop = (("drop", "A", "B", 2, 12, None),)
+    net = Net({"unbonding_seconds": 3.0}, carriers=drop, recoveries=(("B", "A", 15),), blocks=30).ask().next(2)
+    net.ask().next(13)
+    assert net.view()["B"]["trust"]["A"][-1] == 1 and len(net.seen(B)) == 1
+    net.next()
+    assert notices(net) == [("B", "A", 15, 0, "Recovered")]
+    for _ in range(70):  # relayers that were refused all the time come again by and by
+        net.next()
+        if len(net.seen(B)) == 2:
+            break
+    assert len(net.seen(B)) == 2
+
+
+def test_a_recovery_without_a_header_to_go_on_from_is_refused() -> None:
+    net = Net(recoveries=(("B", "A", 0),)).next()
+    assert net.refusals() == [("B", "MissingHeader")] and notices(net) == []
+
+
+def test_what_disconnects_goes_on_disconnecting_after_a_recovery() -> None:
+    decided: dict[str, Any] = {"disconnects": (("A", "B", 1),), "recoveries": (("B", "A", 6), ("A", "B", 6))}
+    net = Net(forks=(("A", 4), ("B", 4)), blocks=20, **decided).ask().next(6)
+    assert net.view()["A"]["frozen"] == {"B"} and net.view()["B"]["frozen"] == {"A"}
+    net.next()
+    assert net.view()["A"]["disconnecting"] == {"B"} and net.view()["B"]["disconnecting"] == {"A"}
+    net.ask().next()
+    assert ("A", "ConnectionFrozen") in net.refusals(), "no send"
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [
+        ('chain = "north"\ncounterparty = "north"\ntick = 1', "must differ from chain"),
+        ('chain = "north"\ncounterparty = "nowhere"\ntick = 1', "nowhere"),
+    ],
+)
+def test_recoveries_of_what_is_not_there_are_refused(tmp_path: Path, fault: str, why: str) -> None:
+    with pytest.raises(InvalidInput, match=why):
+        ran(tmp_path, [0], "", f'[[faults]]\nkind = "recover"\n{fault}\n')
+
+
+def test_recoveries_of_what_is_not_connected_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="kind = 'recover': A and C are not connected"):
+        Net({"connections": (("A", "B"),)}, recoveries=(("A", "C", 3),))

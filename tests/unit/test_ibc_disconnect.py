@@ -105,9 +105,9 @@ def test_a_halted_zone_ends_nothing() -> None:
 
 def test_from_outside() -> None:
     net = Net(carriers=SILENT, disconnects=DISCONNECT).ask().next(2).say("B", B, ASK_BACK).next()
-    assert net.bring("B", net.update("A"), net.packet(0), net.packet(1)) == [""], "the event of the final packet"
+    assert net.bring("B", net.update("A"), net.packet(0), net.packet(1)) == []
     assert net.codes("B", "A") == [0, 0] and net.view()["B"]["disconnecting"] == {"A"}
-    assert net.bring("A", net.update("B"), net.receipt(0), net.receipt(1), net.packet(0, "B", "A")) == [""]
+    assert net.bring("A", net.update("B"), net.receipt(0), net.receipt(1), net.packet(0, "B", "A")) == []
     assert net.queue("A", "B", Purpose.SEND) == (2, 2) and net.codes("A", "B") == [1]
 
 

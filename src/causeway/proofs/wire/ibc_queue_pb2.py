@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$causeway/proofs/wire/ibc_queue.proto\x12\x0c\x63\x61useway.ibc\".\n\x0cUpdateHeader\x12\x0e\n\x06remote\x18\x01 \x01(\t\x12\x0e\n\x06header\x18\x02 \x01(\x0c\"S\n\x06Submit\x12\x0e\n\x06remote\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\r\n\x05value\x18\x03 \x01(\x0c\x12\r\n\x05proof\x18\x04 \x01(\x0c\x12\x0e\n\x06height\x18\x05 \x01(\x04\"\xe0\x01\n\x04\x43\x61ll\x12,\n\x06update\x18\x01 \x01(\x0b\x32\x1a.causeway.ibc.UpdateHeaderH\x00\x12\'\n\x07receive\x18\x02 \x01(\x0b\x32\x14.causeway.ibc.SubmitH\x00\x12\'\n\x07receipt\x18\x03 \x01(\x0b\x32\x14.causeway.ibc.SubmitH\x00\x12\'\n\x07timeout\x18\x04 \x01(\x0b\x32\x14.causeway.ibc.SubmitH\x00\x12\'\n\x07\x63leanup\x18\x05 \x01(\x0b\x32\x14.causeway.ibc.SubmitH\x00\x42\x06\n\x04\x63\x61ll\"0\n\x0bTransaction\x12!\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x12.causeway.ibc.Callb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n$causeway/proofs/wire/ibc_queue.proto\x12\x0c\x63\x61useway.ibc\".\n\x0cUpdateHeader\x12\x0e\n\x06remote\x18\x01 \x01(\t\x12\x0e\n\x06header\x18\x02 \x01(\x0c\":\n\x12SubmitMisbehaviour\x12\x0e\n\x06remote\x18\x01 \x01(\t\x12\x14\n\x0cmisbehaviour\x18\x02 \x01(\x0c\"S\n\x06Submit\x12\x0e\n\x06remote\x18\x01 \x01(\t\x12\x0b\n\x03key\x18\x02 \x01(\x0c\x12\r\n\x05value\x18\x03 \x01(\x0c\x12\r\n\x05proof\x18\x04 \x01(\x0c\x12\x0e\n\x06height\x18\x05 \x01(\x04\"\x9a\x02\n\x04\x43\x61ll\x12,\n\x06update\x18\x01 \x01(\x0b\x32\x1a.causeway.ibc.UpdateHeaderH\x00\x12\'\n\x07receive\x18\x02 \x01(\x0b\x32\x14.causeway.ibc.SubmitH\x00\x12\'\n\x07receipt\x18\x03 \x01(\x0b\x32\x14.causeway.ibc.SubmitH\x00\x12\'\n\x07timeout\x18\x04 \x01(\x0b\x32\x14.causeway.ibc.SubmitH\x00\x12\'\n\x07\x63leanup\x18\x05 \x01(\x0b\x32\x14.causeway.ibc.SubmitH\x00\x12\x38\n\x0cmisbehaviour\x18\x06 \x01(\x0b\x32 .causeway.ibc.SubmitMisbehaviourH\x00\x42\x06\n\x04\x63\x61ll\"0\n\x0bTransaction\x12!\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x12.causeway.ibc.Callb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,10 +33,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_UPDATEHEADER']._serialized_start=54
   _globals['_UPDATEHEADER']._serialized_end=100
-  _globals['_SUBMIT']._serialized_start=102
-  _globals['_SUBMIT']._serialized_end=185
-  _globals['_CALL']._serialized_start=188
-  _globals['_CALL']._serialized_end=412
-  _globals['_TRANSACTION']._serialized_start=414
-  _globals['_TRANSACTION']._serialized_end=462
+  _globals['_SUBMITMISBEHAVIOUR']._serialized_start=102
+  _globals['_SUBMITMISBEHAVIOUR']._serialized_end=160
+  _globals['_SUBMIT']._serialized_start=162
+  _globals['_SUBMIT']._serialized_end=245
+  _globals['_CALL']._serialized_start=248
+  _globals['_CALL']._serialized_end=530
+  _globals['_TRANSACTION']._serialized_start=532
+  _globals['_TRANSACTION']._serialized_end=580
 # @@protoc_insertion_point(module_scope)

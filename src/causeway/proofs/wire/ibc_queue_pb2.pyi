@@ -14,6 +14,14 @@ class UpdateHeader(_message.Message):
     header: bytes
     def __init__(self, remote: _Optional[str] = ..., header: _Optional[bytes] = ...) -> None: ...
 
+class SubmitMisbehaviour(_message.Message):
+    __slots__ = ("remote", "misbehaviour")
+    REMOTE_FIELD_NUMBER: _ClassVar[int]
+    MISBEHAVIOUR_FIELD_NUMBER: _ClassVar[int]
+    remote: str
+    misbehaviour: bytes
+    def __init__(self, remote: _Optional[str] = ..., misbehaviour: _Optional[bytes] = ...) -> None: ...
+
 class Submit(_message.Message):
     __slots__ = ("remote", "key", "value", "proof", "height")
     REMOTE_FIELD_NUMBER: _ClassVar[int]
@@ -29,18 +37,20 @@ class Submit(_message.Message):
     def __init__(self, remote: _Optional[str] = ..., key: _Optional[bytes] = ..., value: _Optional[bytes] = ..., proof: _Optional[bytes] = ..., height: _Optional[int] = ...) -> None: ...
 
 class Call(_message.Message):
-    __slots__ = ("update", "receive", "receipt", "timeout", "cleanup")
+    __slots__ = ("update", "receive", "receipt", "timeout", "cleanup", "misbehaviour")
     UPDATE_FIELD_NUMBER: _ClassVar[int]
     RECEIVE_FIELD_NUMBER: _ClassVar[int]
     RECEIPT_FIELD_NUMBER: _ClassVar[int]
     TIMEOUT_FIELD_NUMBER: _ClassVar[int]
     CLEANUP_FIELD_NUMBER: _ClassVar[int]
+    MISBEHAVIOUR_FIELD_NUMBER: _ClassVar[int]
     update: UpdateHeader
     receive: Submit
     receipt: Submit
     timeout: Submit
     cleanup: Submit
-    def __init__(self, update: _Optional[_Union[UpdateHeader, _Mapping]] = ..., receive: _Optional[_Union[Submit, _Mapping]] = ..., receipt: _Optional[_Union[Submit, _Mapping]] = ..., timeout: _Optional[_Union[Submit, _Mapping]] = ..., cleanup: _Optional[_Union[Submit, _Mapping]] = ...) -> None: ...
+    misbehaviour: SubmitMisbehaviour
+    def __init__(self, update: _Optional[_Union[UpdateHeader, _Mapping]] = ..., receive: _Optional[_Union[Submit, _Mapping]] = ..., receipt: _Optional[_Union[Submit, _Mapping]] = ..., timeout: _Optional[_Union[Submit, _Mapping]] = ..., cleanup: _Optional[_Union[Submit, _Mapping]] = ..., misbehaviour: _Optional[_Union[SubmitMisbehaviour, _Mapping]] = ...) -> None: ...
 
 class Transaction(_message.Message):
     __slots__ = ("calls",)

@@ -23,6 +23,7 @@ from causeway.protocols.ibc.execute import PUSHED, Handled, as_answers, run_hand
 from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, ingress_arrivals, with_own_identity
 from causeway.protocols.ibc.messages.send import send
 from causeway.protocols.ibc.pushing import push, with_ready, without_finished
+from causeway.protocols.ibc.recovering import recover
 from causeway.protocols.ibc.state import RECEIPT, SEND, SLOTS_SCHEMA, STATE_TABLES, State, answering, lanes_of
 from causeway.protocols.ibc.submitting import RelayPlan, take_submissions
 from causeway.protocols.messages import LANE, LANE_COLUMNS, NO_QUEUE
@@ -38,6 +39,7 @@ def process_block(
     inside = inputs.offered["source"] == inputs.offered["destination"]
     local = inputs.offered.filter(inside)
     offered = in_lane_order(inputs.offered.filter(~inside))
+    state = recover(state, plan.decisions, context, log)
     state, accepted = take_submissions(state, plan, offered, inputs.headers, context, log)
     entries = accepted.entries
     packets = entries.filter(entries["substream"] == SEND)

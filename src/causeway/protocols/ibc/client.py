@@ -8,6 +8,7 @@ columns.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -27,16 +28,17 @@ from causeway.proofs.tendermint.errors import (
     ClientExpired,
     ConnectionFrozen,
     InvalidHeader,
+    InvalidMisbehaviour,
     MissingHeader,
     NeedIntermediateHeader,
 )
-from causeway.proofs.tendermint.light_client import LightClient, Outcome
+from causeway.proofs.tendermint.light_client import LightClient, Status
 from causeway.proofs.tendermint.trust import SignatureCheck, TrustedHeader, TrustOptions, is_over
-from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
+from causeway.proofs.tendermint.update import HeaderUpdate, Misbehaviour, decode_header_update
 from causeway.proofs.tendermint.validators import ValidatorSet
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
-from causeway.protocols.ibc.state import CONNECTION, FROZEN, TRUST_SCHEMA, State, connection_rows
+from causeway.protocols.ibc.state import CONNECTION, FROZEN, TRUST_SCHEMA, State, connection_rows, is_frozen
 from causeway.protocols.ibc.trust_sets import TrustRows, TrustTable
 from causeway.protocols.ibc.validator_sets import validators_of_zone
 
@@ -118,6 +120,17 @@ def _remembering(certification: bytes) -> SignatureCheck:
     return check
 
 
+def evidence_of(first: bytes, second: bytes) -> bytes:
+    """Return the evidence that a zone has signed two headers (X-3), as it is submitted."""
+    return Misbehaviour(_decoded(first), _decoded(second)).encode()
+
+
+def trust_row(chain: int, counterparty: int, header: bytes, context: Context) -> Frame:
+    """Return the row of a trust table of a header that a zone has chosen to trust in this block."""
+    found = TrustedHeader.of(_decoded(header).signed_header.header, context.time, context.height)
+    return _rows({(chain, counterparty): [found]})
+
+
 def height_in(certification: bytes) -> int:
     """Return the height of a header as it is submitted, whatever it is worth; ``ProofError`` for what is none."""
     return _decoded(certification).height
@@ -153,7 +166,7 @@ class Clients:
         self._context = context
         self._trust = state.trust
         self._connections = state.connections
-        frozen = state.connections.filter(state.connections["frozen"] == FROZEN)
+        frozen = state.connections.filter(is_frozen(state.connections))
         self._frozen_before = frozenset(zip(*(frozen[name].tolist() for name in CONNECTION), strict=True))
         self._frozen = set(self._frozen_before)
         # Each connection's rows of the trust table lie together.
@@ -194,22 +207,52 @@ class Clients:
     def update_header(self, chain: int, counterparty: int, header: bytes) -> Refusal:
         """Give a header of a counterparty to its light client (``updateHeader``, 3.1).
 
-        Returns ``ACCEPTED``; ``NoOp`` for a header that is trusted already; or why the header is refused.
-        ``ConnectionFrozen`` also when this header contradicts a trusted one, which freezes the connection (X-3).
+        Returns ``ACCEPTED``, also when this header contradicts a trusted one, which freezes the connection (X-3);
+        ``NoOp`` for a header that is trusted already; or why the header is refused.
         """
-        pair = (chain, counterparty)
+        pair, offered = (chain, counterparty), _decoded(header)
         client = LightClient(self._options_of(counterparty), self._trusted(pair), pair in self._frozen)
+        trusted = self._trusted(pair).get(offered.height)
+        if trusted is not None and trusted.header_hash == offered.signed_header.header.hash:
+            active = client.frozen or client.status(self._context.time) is Status.ACTIVE
+            return Refusal.NoOp if active else Refusal.ClientExpired
         try:
-            base = client.trusted_below(_decoded(header).height)
+            base = client.trusted_below(offered.height)
         except MissingHeader as error:
             return _refusal(error)
         found = self._verified(client, counterparty, base, header)
         if isinstance(found, Refusal):
             return found
-        outcome = client.trust(found)
+        client.trust(found)
         if client.frozen:
             self._frozen.add(pair)
-        return _OUTCOMES[outcome]
+        return Refusal.ACCEPTED
+
+    def submit_misbehaviour(self, chain: int, counterparty: int, evidence: Misbehaviour) -> Refusal:
+        """Freeze a connection by two headers of its counterparty, if they are that (``submitMisbehaviour``, X-3)."""
+        pair = (chain, counterparty)
+        client = LightClient(self._options_of(counterparty), self._trusted(pair), pair in self._frozen)
+        first, second = (self._on_trusted(pair, header) for header in (evidence.header_1, evidence.header_2))
+        try:
+            client.submit_misbehaviour(Misbehaviour(first, second), self._context.time)
+        except (*REFUSED, InvalidMisbehaviour) as error:
+            return _refusal(error)
+        self._frozen.add(pair)
+        return Refusal.ACCEPTED
+
+    def _on_trusted(self, pair: tuple[int, int], offered: HeaderUpdate) -> HeaderUpdate:
+        """Return a header as an update of the trusted one next below it; of none where there is none."""
+        base = self._trusted(pair).below(offered.height)
+        if base is None:
+            return replace(offered, trusted_height=max(offered.height - 1, 0))
+        return self._on(base, pair[1], offered)
+
+    def _on(self, base: TrustedHeader, counterparty: int, offered: HeaderUpdate) -> HeaderUpdate:
+        """Return a header as an update of a trusted one, with the validators that this vouches for."""
+        believed = offered.trusted_validators
+        if believed.hash != base.validators_hash:
+            believed, _ = validators_of_zone(counterparty, base.height, self._context)
+        return HeaderUpdate.on(base.height, believed, offered.signed_header, offered.validators)
 
     def _verified(
         self, client: LightClient, counterparty: int, base: TrustedHeader, header: bytes
@@ -227,11 +270,7 @@ class Clients:
     def _verify(
         self, client: LightClient, counterparty: int, base: TrustedHeader, header: bytes
     ) -> TrustedHeader | Refusal:
-        context, offered = self._context, _decoded(header)
-        believed = offered.trusted_validators
-        if believed.hash != base.validators_hash:
-            believed, _ = validators_of_zone(counterparty, base.height, context)
-        update = HeaderUpdate.on(base.height, believed, offered.signed_header, offered.validators)
+        context, update = self._context, self._on(base, counterparty, _decoded(header))
         try:
             client.valid(update, context.time, _remembering(header))
         except REFUSED as error:
@@ -278,19 +317,13 @@ class Clients:
         if frozen_now:
             row = connection_rows(connections, *(np.array(column) for column in zip(*frozen_now, strict=True)))
             frozen = connections["frozen"].copy()
-            frozen[row] = FROZEN
+            frozen[row] |= FROZEN
             connections = connections.with_columns(frozen=frozen)
         return trust, connections
 
 
 REFUSED = (ClientExpired, ConnectionFrozen, InvalidHeader, MissingHeader, NeedIntermediateHeader)
 """What a light client may say to a header."""
-
-_OUTCOMES = {
-    Outcome.ADDED: Refusal.ACCEPTED,
-    Outcome.KNOWN: Refusal.NoOp,
-    Outcome.FROZEN: Refusal.ConnectionFrozen,
-}
 
 
 def _refusal(error: ProofRefused) -> Refusal:

@@ -45,7 +45,7 @@ def answered_with_error(packets: Frame, final: Mask, state: State) -> Mask:
     It was before this block, or one of the ``final`` packets came before: by ``sequence``, then by index.
     """
     connection = connection_rows(state.connections, packets["destination"], packets["source"])
-    late: Mask = state.connections["frozen"][connection] == DISCONNECTING
+    late: Mask = (state.connections["frozen"][connection] & DISCONNECTING) > 0
     if not final.any():
         return late
     (lanes,) = codes(LANE, packets)

@@ -41,6 +41,7 @@ class Refusal(IntEnum):
     ClientExpired = 28
     DelayNotElapsed = 29
     TimeoutElapsed = 30
+    InvalidMisbehaviour = 31
 
 
 TEXTS = {

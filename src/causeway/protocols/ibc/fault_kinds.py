@@ -14,6 +14,7 @@ STALE = "stale"
 FOREIGN = "foreign"
 FORK = "fork"
 DISCONNECT = "disconnect"
+RECOVER = "recover"
 
 
 class RelayerDropSection(DropSection):
@@ -40,7 +41,10 @@ class RelayerOfferSection(OfferSection):
 
 
 class ForkSection(FaultSection):
-    """``kind = "fork"``: the validators of a chain sign two headers for one height."""
+    """``kind = "fork"``: the validators of a chain sign two headers for one height.
+
+    Relayers see both and show them to the chains that are connected with it, which freezes the connections.
+    """
 
     kind: Literal["fork"] = Field(..., description="This fault.")
     chain: str = Field(..., description="Name of the chain.")
@@ -63,11 +67,33 @@ class DisconnectSection(FaultSection):
 
     def fault(self, names: Names, key: str) -> Fault:
         """Return the fault, its names resolved."""
-        source = names.chain(self.chain, f"{key}.chain")
-        destination = names.chain(self.counterparty, f"{key}.counterparty")
-        if source == destination:
-            raise names.fail(f"{key}.counterparty", f'"{self.counterparty}": must differ from chain')
-        return Fault(self.kind, source, destination, self.tick, self.tick)
+        return _decision(self, names, key)
+
+
+class RecoverSection(FaultSection):
+    """``kind = "recover"``: a chain goes on with a connection that is frozen, or whose client has expired.
+
+    It is no fault, but planned in the same way: a decision of the chain itself. From then on it trusts the
+    counterparty's header of the height before, and no other. The queues stay.
+    """
+
+    kind: Literal["recover"] = Field(..., description="This decision.")
+    chain: str = Field(..., description="Name of the chain that decides it.")
+    counterparty: str = Field(..., description="Name of the chain at the other end.")
+    tick: TickNumber = Field(..., description="The round in which it goes on.")
+
+    def fault(self, names: Names, key: str) -> Fault:
+        """Return the fault, its names resolved."""
+        return _decision(self, names, key)
+
+
+def _decision(section: DisconnectSection | RecoverSection, names: Names, key: str) -> Fault:
+    """Return what a chain decides about a connection."""
+    source = names.chain(section.chain, f"{key}.chain")
+    destination = names.chain(section.counterparty, f"{key}.counterparty")
+    if source == destination:
+        raise names.fail(f"{key}.counterparty", f'"{section.counterparty}": must differ from chain')
+    return Fault(section.kind, source, destination, section.tick, section.tick)
 
 
 FAULT_KINDS: tuple[type[FaultSection], ...] = (
@@ -77,4 +103,5 @@ FAULT_KINDS: tuple[type[FaultSection], ...] = (
     HaltSection,
     ForkSection,
     DisconnectSection,
+    RecoverSection,
 )

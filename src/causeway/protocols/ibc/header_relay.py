@@ -1,10 +1,10 @@
 """How relayers bring headers to zones: where too much has changed since the one that is trusted, those between first
-(IBC reference 3.5, X-4).
+(IBC reference 3.5, X-4). And whom they accuse of having signed two for one height (X-3).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -15,28 +15,55 @@ from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.messages.call import Block
 from causeway.protocols.ibc.messages.update_header import Offer
-from causeway.protocols.ibc.state import State, connection_rows
+from causeway.protocols.ibc.seen import Seen
+from causeway.protocols.ibc.state import State, connection_rows, is_frozen
 from causeway.protocols.ibc.validator_sets import headers_between
 
 Certifications = Mapping[tuple[int, int], bytes]
 """Signed headers by zone and height."""
 
 
-def wanted_headers(rows: Frame, state: State, context: Context) -> Frame:
+Accused = tuple[tuple[int, int, int], ...]
+"""(zone, relayer, counterparty): who shows which zone that which other contradicts itself."""
+
+
+def accused(forks: Sequence[int], state: State, seen: Seen, context: Context) -> Accused:
+    """Return whom relayers accuse, ascending: zones of which they have seen two headers of the height before.
+
+    To every zone that is connected with them and not frozen; partners share the remote zones.
+    """
+    signed = dict(zip(seen.headers["chain"].tolist(), seen.headers["certification"].to_pylist(), strict=True))
+    connections, options = state.connections.filter(~is_frozen(state.connections)), context.options
+    watching = range(1 if options.relay.coordination == "leader" else len(options.relayers))
+    found: set[tuple[int, int, int]] = set()
+    for counterparty in forks:
+        chains = connections["chain"][connections["counterparty"] == counterparty]
+        shared = options.relay.coordination == "partition"
+        found |= {
+            (chain, relayer, counterparty)
+            for chain in chains[np.isin(chains, context.chains)].tolist()
+            for relayer in watching
+            if signed.get(counterparty) and (not shared or counterparty % len(options.relayers) == relayer)
+        }
+    return tuple(sorted(found))
+
+
+def wanted_headers(rows: Frame, accused: Accused, state: State, context: Context) -> Frame:
     """Return the headers that relayers may want besides the newest, to bring that to zones: ``PAST_SCHEMA``.
 
     ``rows``: what they submit (``SUBMISSIONS_SCHEMA``).
     """
-    if not context.options.rotation.every or not len(rows):
+    if not context.options.rotation.every or not (len(rows) or accused):
         return empty_frame(PAST_SCHEMA)
     groups = groups_of(rows["destination"], rows["source"])
-    pairs = rows.select(("destination", "source")).take(groups.starts)
-    latest = state.connections["latest"][
-        connection_rows(state.connections, pairs["destination"], pairs["source"])
-    ].tolist()
+    first = rows.select(("destination", "source")).take(groups.starts)
+    pairs = {(chain, counterparty) for chain, _, counterparty in accused}
+    pairs |= set(zip(first["destination"].tolist(), first["source"].tolist(), strict=True))
+    chain, counterparty = (np.array(column, dtype=np.uint32) for column in zip(*pairs, strict=True))
+    latest = state.connections["latest"][connection_rows(state.connections, chain, counterparty)]
     wanted = {
         (source, height)
-        for source, trusted in set(zip(pairs["source"].tolist(), latest, strict=True))
+        for source, trusted in set(zip(counterparty.tolist(), latest.tolist(), strict=True))
         for height in headers_between(source, trusted, context.height - 1, context)
     }
     columns = np.array(sorted(wanted), dtype=np.uint64).reshape(-1, 2)

@@ -36,10 +36,11 @@ from causeway.protocols.ibc.block import process_block
 from causeway.protocols.ibc.client import certify, genesis_trust
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.disconnecting import final_packets
-from causeway.protocols.ibc.fault_kinds import DISCONNECT, FORK
-from causeway.protocols.ibc.header_relay import wanted_headers
+from causeway.protocols.ibc.fault_kinds import DISCONNECT, FORK, RECOVER
+from causeway.protocols.ibc.header_relay import accused, wanted_headers
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
+from causeway.protocols.ibc.recovering import Decisions
 from causeway.protocols.ibc.relay import RELAYER, merged, reads_of, submissions
 from causeway.protocols.ibc.seen import Seen
 from causeway.protocols.ibc.state import (
@@ -101,11 +102,14 @@ class IbcKernel:
             if name is not None and name not in self.options.relayers:
                 known = ", ".join(self.options.relayers)
                 raise InvalidInput(f"faults: relayer: {name!r}: no such relayer; options.relayers are {known}")
-            if fault.kind == DISCONNECT:
+            if fault.kind in (DISCONNECT, RECOVER):
                 ends = self.zones.positions_of(np.array([fault.source, fault.destination], dtype=np.uint64))
                 if not connection_exists(ends[:1], ends[1:].astype(np.int32), self.zones).all():
                     first, second = (self.zones.names[end] for end in ends.tolist())
-                    raise InvalidInput(f"faults: kind = 'disconnect': {first} and {second} are not connected")
+                    raise InvalidInput(f"faults: kind = {fault.kind!r}: {first} and {second} are not connected")
+                if fault.kind == RECOVER and fault.destination in self.topology.external:
+                    name = self.zones.names[int(ends[1])]
+                    raise InvalidInput(f"faults: kind = 'recover': {name} is external, its headers are not seen here")
         # What the options name must be there before anything runs.
         _ = self.zones.connections, self.zones.handled, self.zones.permitted
 
@@ -222,9 +226,10 @@ class IbcKernel:
         brought = transactions(self._to_own(carried), context)
         if brought:
             own = merged(concat([own, own_packets_for(brought, own, state, context)]))
-        forks = tuple(self.interference.sources(FORK, tick.tick))
-        content = RelayPlan(rows, seen, forks, brought)
-        reads = Reads(offered=offered, own=located(own, state.runs), headers=wanted_headers(rows, state, context))
+        against = accused(self.interference.sources(FORK, tick.tick), state, seen, context)
+        content = RelayPlan(rows, seen, against, self._decisions(seen, context), brought)
+        wanted = wanted_headers(rows, against, state, context)
+        reads = Reads(offered=offered, own=located(own, state.runs), headers=wanted)
         return Plan(reads, content, EventLog().logs()["events"])
 
     def round(
@@ -242,7 +247,7 @@ class IbcKernel:
         if len(running) < len(chains):
             halted = part(self, state, np.setdiff1d(chains, running), tick.tick)
             state = part(self, state, running, tick.tick)
-        own = concat([self._forged(context), final_packets(*self._ends(context))])
+        own = concat([self._forged(context), final_packets(*self._decided(DISCONNECT, context))])
         after, outbound = process_block(state, plan.content, inputs, own, context, log)
         if halted is not None:
             after = union(self, [after, halted])
@@ -262,9 +267,18 @@ class IbcKernel:
         end = gives_up(tick, settled=self.interference.last_change, idle_limit=QUIET_TICKS + self.idle_limit())
         return RoundResult(after, outbound, logs, headers, due, oldest(after.runs), end)
 
-    def _ends(self, context: Context) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
-        """Return the connections that running zones end in this block: their ends of them, and the others."""
-        due = self.interference.acting(context.tick, DISCONNECT)
+    def _decisions(self, seen: Seen, context: Context) -> Decisions:
+        """Return the recoveries that running zones decide for this block."""
+        source, destination = self._decided(RECOVER, context)
+        if not len(source):
+            return ()
+        signed = dict(zip(seen.headers["chain"].tolist(), seen.headers["certification"].to_pylist(), strict=True))
+        pairs = dict.fromkeys(zip(source.tolist(), destination.tolist(), strict=True))
+        return tuple((chain, counterparty, signed.get(counterparty, b"")) for chain, counterparty in pairs)
+
+    def _decided(self, kind: str, context: Context) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
+        """Return the connections that running zones decide about in this block: their ends of them, and the others."""
+        due = self.interference.acting(context.tick, kind)
         numbers = np.array([(fault.source, fault.destination) for fault in due], dtype=np.uint64).reshape(-1, 2)
         source, destination = (self.zones.positions_of(numbers[:, column]) for column in range(2))
         here = np.isin(source, context.chains)

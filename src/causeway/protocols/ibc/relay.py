@@ -21,7 +21,7 @@ from causeway.protocols.ibc.evidence import shown_proof
 from causeway.protocols.ibc.fault_kinds import FOREIGN, STALE
 from causeway.protocols.ibc.keys import Part
 from causeway.protocols.ibc.seen import Alteration, CallKind, Seen
-from causeway.protocols.ibc.state import FROZEN, RECEIPT, SEND, State, answering, connection_rows
+from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering, connection_rows, is_frozen
 from causeway.protocols.ibc.unordered import bring, unsettled
 from causeway.protocols.ibc.upkeep import cleanups, refreshes, timeouts
 from causeway.protocols.interference import DROP, GAP, REPLAY, TAMPER, Interference
@@ -69,7 +69,7 @@ def _with_progress(state: State, seen: Seen, context: Context) -> Frame:
     lanes = lanes.with_columns(expected=expected, stop=lanes["ready"] if ordered else lanes["next_index"])
     # Of a frozen connection nothing is accepted, and while packets that are waited for are gone, nothing behind them.
     connection = connection_rows(state.connections, lanes["destination"], lanes["source"])
-    open_still = (connection >= 0) & (state.connections["frozen"][connection] != FROZEN)
+    open_still = (connection >= 0) & ~is_frozen(state.connections)[connection]
     gone = sent & (lanes["begin"] > expected) if ordered else np.zeros(len(lanes), dtype=bool)
     return lanes.with_columns(stop=np.where(gone, expected, lanes["stop"])).filter(open_still)
 

@@ -29,6 +29,7 @@ SEND = 1
 
 FROZEN = 1
 DISCONNECTING = 2
+"""Bits of what a connection is besides open."""
 
 
 def _field(name: str, kind: pa.DataType) -> pa.Field:
@@ -90,9 +91,10 @@ CONNECTIONS_SCHEMA = pa.schema(
         _field("peer_done", pa.uint64()),
     ]
 )
-"""One row a connection: the highest trusted height of ``counterparty``; whether it is frozen (1: two headers of
-one height, 2: disconnecting). ``peer_received``, ``peer_done``: how far, as relayers saw, the counterparty had received
-our packets and processed our receipts; nothing but what is offered to relayers depends on it."""
+"""One row a connection: the highest trusted height of ``counterparty``; whether it is frozen (bit 1: its headers
+contradict each other), or disconnecting (bit 2). ``peer_received``, ``peer_done``: how far, as relayers saw, the
+counterparty had received our packets and processed our receipts; nothing but what is offered to relayers depends on
+it."""
 
 TRUST_SCHEMA = pa.schema(
     [
@@ -211,6 +213,12 @@ def state_of_frames(frames: Mapping[str, Frame], program_schemas: Mapping[str, p
     queues = Queues(LANE, counters, leaves, runs, base=0, limit=MAX_INDEX - 1)
     programs = {name: empty_frame(schema) for name, schema in program_schemas.items()}
     return State(queues, **own, programs=programs | program_frames(frames))
+
+
+def is_frozen(connections: Frame) -> npt.NDArray[np.bool_]:
+    """Return which connections are frozen: nothing is accepted of them (X-3)."""
+    found: npt.NDArray[np.bool_] = (connections["frozen"] & FROZEN) > 0
+    return found
 
 
 def lanes_of(source: Any, destination: Any, substream: Any) -> Frame:

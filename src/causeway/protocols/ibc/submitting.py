@@ -4,10 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from causeway.model.joins import lookup, over
 from causeway.model.ledger import Event, Kind
 from causeway.model.order import groups_of
 from causeway.protocols.events import EventLog, event_rows, names_column
-from causeway.protocols.ibc.client import Clients, second_header
+from causeway.protocols.ibc.client import Clients, evidence_of, second_header
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import entry_leaves
 from causeway.protocols.ibc.errors import NAMES, Refusal
@@ -28,28 +28,36 @@ from causeway.protocols.ibc.keys import Key, Part, Purpose
 from causeway.protocols.ibc.messages import receipt, receive
 from causeway.protocols.ibc.messages.call import Block, Call, Check, Run, unsettled, validate
 from causeway.protocols.ibc.messages.cleanup import CLEAN_UP
+from causeway.protocols.ibc.messages.misbehaviour import Accusation, submit_misbehaviour
 from causeway.protocols.ibc.messages.receipt import ACKNOWLEDGE
 from causeway.protocols.ibc.messages.receive import RECEIVE
 from causeway.protocols.ibc.messages.timeout import TIME_OUT
 from causeway.protocols.ibc.messages.update_header import Offer, update_header
+from causeway.protocols.ibc.notices import FROZE, Notice, notice_rows
 from causeway.protocols.ibc.progress import Pair, Progress, Span
+from causeway.protocols.ibc.recovering import Decisions
 from causeway.protocols.ibc.seen import Alteration, CallKind, Seen
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, lanes_of
 from causeway.protocols.ibc.transactions import Submitted, Transaction, entry_frame
 from causeway.protocols.messages import LANE, LANE_COLUMNS
+
+Brought = TypeVar("Brought", Offer, Accusation)
+"""A call about a client."""
 
 
 @dataclass(frozen=True)
 class RelayPlan:
     """What relayers submit (``SUBMISSIONS_SCHEMA``), and what they saw.
 
-    ``forks``: zones of which somebody shows a second header for the height before. ``transactions``: those of relayers
-    from outside.
+    ``accused``: zones whose second header for the height before relayers have seen: (zone, relayer, counterparty), in
+    their order. ``decisions``: what zones decide themselves (``recovering``). ``transactions``: those of relayers from
+    outside.
     """
 
     submissions: Frame
     seen: Seen
-    forks: tuple[int, ...] = ()
+    accused: tuple[tuple[int, int, int], ...] = ()
+    decisions: Decisions = ()
     transactions: tuple[Transaction, ...] = ()
 
 
@@ -148,13 +156,15 @@ class Results:
     """What became of the submissions so far, in the order of processing.
 
     ``accepted``: (kind of call, number of the run, begin, end); ``refused``: (source, destination, substream, index,
-    why, sender) of each event. ``outside``: the runs from outside by their number.
+    why, sender) of each event. ``outside``: the runs from outside by their number. ``notices``: what happened to
+    clients.
     """
 
     fees: Fees
     accepted: list[tuple[int, int, int, int]] = field(default_factory=list)
     refused: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
     outside: dict[int, Submitted] = field(default_factory=dict)
+    notices: list[Notice] = field(default_factory=list)
 
     def submit(
         self,
@@ -185,11 +195,29 @@ class Results:
 
     def offer(self, offer: Offer, block: Block, relayer: int, user: int | None = None) -> Refusal:
         """Offer a header, note what came of it, and return it."""
-        why = update_header(offer, block)
-        self.fees.header(offer.chain, relayer, why)
+        return self._client_call(offer, update_header, block, relayer, user)
+
+    def accuse(self, accusation: Accusation, block: Block, relayer: int, user: int | None = None) -> Refusal:
+        """Submit evidence that a zone contradicts itself, note what came of it, and return it."""
+        return self._client_call(accusation, submit_misbehaviour, block, relayer, user)
+
+    def _client_call(
+        self,
+        brought: Brought,
+        call: Callable[[Brought, Block], Refusal],
+        block: Block,
+        relayer: int,
+        user: int | None,
+    ) -> Refusal:
+        pair = brought.chain, brought.counterparty
+        before = block.clients.frozen(*pair)
+        why = call(brought, block)
+        self.fees.header(brought.chain, relayer, why)
         if why not in (Refusal.ACCEPTED, Refusal.NoOp):
-            index = offer.height if offer.counterparty >= 0 else 0
-            self.refuse(offer.chain, offer.counterparty, RECEIPT, index, why, user)
+            index = brought.height if brought.counterparty >= 0 else 0
+            self.refuse(*pair, RECEIPT, index, why, user)
+        if block.clients.frozen(*pair) and not before:
+            self.notices.append(Notice(*pair, brought.height, FROZE, relayer if user is None else user))
         return why
 
     def refuse(self, chain: int, counterparty: int, substream: int, index: int, why: int, user: int | None) -> None:
@@ -198,7 +226,9 @@ class Results:
         self.refused.append((source, chain, substream, index, why, user or 0))
 
     def log(self, log: EventLog) -> None:
-        """Add the events of refused submissions."""
+        """Add the events of refused submissions and of clients."""
+        if self.notices:
+            log.add(notice_rows(self.notices))
         if not self.refused:
             return
         kinds = (np.uint32, np.uint32, np.uint64, np.uint64, np.int32, np.uint64)
@@ -210,7 +240,8 @@ class Results:
 def take_submissions(
     state: State, plan: RelayPlan, messages: Frame, headers: Frame, context: Context, log: EventLog
 ) -> tuple[State, Accepted]:
-    """Make the calls that relayers submit: headers first, then in the order of the plan, then those from outside.
+    """Make the calls that relayers submit: evidence of misbehaviour first, headers, then in the order of the plan, then
+    those from outside.
 
     ``messages``: the entries that the proofs cover, by lane and index; ``headers``: of earlier heights, as relayers may
     want them (``header_relay``). Returns the state with its clients and fee
@@ -222,8 +253,9 @@ def take_submissions(
     clients, fees = Clients(state, context), Fees(context)
     progress = Progress(state, ordered=context.options.order == "ordered")
     block, results = Block(context, clients, progress, expiry_of(state, context)), Results(fees)
-    _offer_headers(plan, certifications(headers), results, block)
-    _show_forks(plan, state, results, block)
+    between = certifications(headers)
+    _accuse(plan, between, results, block)
+    _offer_headers(plan, between, results, block)
     submit_bulk(rows, proofs, evidence, results, block)
     for transaction in plan.transactions:
         _run(transaction, results, len(rows), block)
@@ -248,20 +280,18 @@ def _offer_headers(plan: RelayPlan, between: Certifications, results: Results, b
             bring(Offer(chain, counterparty, header), between, block, submit)
 
 
-def _show_forks(plan: RelayPlan, state: State, results: Results, block: Block) -> None:
-    """Offer both headers of zones that fork to every zone that is connected with them."""
-    headers, connections = _headers(plan.seen), state.connections
-    for counterparty in plan.forks:
-        first = headers.get(counterparty)
-        if not first:
-            continue
+def _accuse(plan: RelayPlan, between: Certifications, results: Results, block: Block) -> None:
+    """Submit both headers of zones that fork, where need be after those on the way to the first."""
+    headers = _headers(plan.seen)
+    for chain, relayer, counterparty in plan.accused:
+        first = headers[counterparty]
         second = second_header(first, counterparty, block.context)
-        connected = connections["chain"][connections["counterparty"] == counterparty]
-        for chain in connected[np.isin(connected, block.context.chains)].tolist():
-            update_header(Offer(chain, counterparty, first), block)
-            why = update_header(Offer(chain, counterparty, second), block)
-            if why != Refusal.ACCEPTED:
-                results.refuse(chain, counterparty, RECEIPT, block.context.height - 1, why, None)
+        accusation = Accusation(chain, counterparty, evidence_of(first, second))
+        if results.accuse(accusation, block, relayer) == Refusal.NeedIntermediateHeader:
+            submit = partial(results.offer, block=block, relayer=relayer)
+            offer = Offer(chain, counterparty, first)
+            if bring(offer, between, block, submit) in (Refusal.ACCEPTED, Refusal.NoOp):
+                results.accuse(accusation, block, relayer)
 
 
 def _headers(seen: Seen) -> dict[int, bytes]:
@@ -298,6 +328,9 @@ def _run(transaction: Transaction, results: Results, bulk: int, block: Block) ->
         counterparty = block.context.zones.positions.get(submit.remote, -1)
         if kind == "update":
             results.offer(Offer(chain, counterparty, submit.header), block, relayer, user)
+            continue
+        if kind == "misbehaviour":
+            results.accuse(Accusation(chain, counterparty, submit.misbehaviour), block, relayer, user)
             continue
         run, number = Submitted(chain, counterparty, submit), bulk + len(results.outside)
         results.outside[number] = run

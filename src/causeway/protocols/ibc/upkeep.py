@@ -17,7 +17,7 @@ from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.expiry import expired_until
 from causeway.protocols.ibc.keys import Part
 from causeway.protocols.ibc.seen import NO_PROOF, SUBMISSIONS_SCHEMA, Alteration, CallKind, Seen
-from causeway.protocols.ibc.state import FROZEN, RECEIPT, SEND, State, answering, lanes_of
+from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering, is_frozen, lanes_of
 from causeway.protocols.ibc.values import binary_lengths
 from causeway.protocols.messages import LANE
 
@@ -99,7 +99,7 @@ def refreshes(state: State, seen: Seen, relayer: int, context: Context) -> Frame
     signed = seen.headers["chain"][binary_lengths(seen.headers["certification"]) > 0]
     now = np.uint64(context.time)
     due = is_over(newest, np.uint64(period // REFRESH), now) & ~is_over(newest, np.uint64(options.trusting_ns), now)
-    due &= connections["frozen"] != FROZEN
+    due &= ~is_frozen(connections)
     due &= np.isin(connections["counterparty"], signed) & np.isin(connections["chain"], context.chains)
     if options.relay.coordination == "partition":
         due &= connections["counterparty"] % np.uint32(len(options.relayers)) == relayer

@@ -37,8 +37,12 @@ def nothing_left(transaction: wire.Transaction, chain: str, views: Views) -> boo
 
 
 def _has_happened(kind: str, submit: Any, lane: LaneView) -> bool:
+    if kind == "misbehaviour":
+        return False  # a block says whether it is: evidence is never dropped
     if kind == "update":
-        return decode_header_update(submit.header).height in {header.height for header in lane.trusted}
+        # Another header of a height that is trusted is evidence that the chain contradicts itself.
+        offered = decode_header_update(submit.header).signed_header.header
+        return any((header.height, header.header_hash) == (offered.height, offered.hash) for header in lane.trusted)
     key = parse_key(submit.key)
     if kind == "receive":
         return (key.purpose, key.part) == (Purpose.SEND, Part.INDEX) and not lane.receipt.lacks(key.index)

@@ -47,7 +47,7 @@ SHOWN_TRUST = 16
 FAR_END = {"connections": "counterparty", "trust": "counterparty", "slots": "source"}
 """The column with the remote zone, of tables in which it is not the ``destination`` that a queue is for."""
 
-CLIENT_STATES = ("active", "frozen", "disconnecting")
+CLIENT_STATES = ("active", "frozen", "disconnecting", "frozen")
 
 
 class Views(LakeViews):

@@ -1,7 +1,7 @@
 """``updateHeader``: a header of another chain comes to be trusted (IBC reference 3.1, X-3, X-4).
 
-Accepted is a header that is trusted from now on. ``NoOp``: it was before. ``ConnectionFrozen`` also where it
-contradicts a trusted one, which freezes the connection.
+Accepted is a header that is trusted from now on, or one that contradicts a trusted one, which freezes the connection.
+``NoOp``: it was trusted before.
 """
 
 from __future__ import annotations

@@ -1,0 +1,46 @@
+"""Events about light clients: what froze a connection, and what a zone decided itself (IBC reference 1.1, X-3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from causeway.model.frame import Frame, repeated
+from causeway.model.ledger import Event, Kind
+from causeway.protocols.events import event_rows, names_column
+from causeway.protocols.ibc.state import RECEIPT, lanes_of
+
+FROZE = "Frozen"
+RECOVERED = "Recovered"
+
+
+class Notice(NamedTuple):
+    """What happened to a zone's client of a counterparty: its ``reason``, the remote height that it is about, and the
+    number of the relayer who brought it, 0 where the zone itself decided. ``event``: ``REJECTED`` where nothing came of
+    it."""
+
+    chain: int
+    counterparty: int
+    height: int
+    reason: str
+    relayer: int = 0
+    event: Event = Event.ACKNOWLEDGED
+
+
+def notice_rows(notices: Sequence[Notice]) -> Frame:
+    """Return an event row a notice, in the lane of the counterparty's receipts."""
+    chain, counterparty, height, reason, relayer, event = zip(*notices, strict=True)
+    reasons = sorted(set(reason))
+    zero = repeated(np.uint64(0), len(notices))
+    rows = lanes_of(np.array(counterparty), np.array(chain), RECEIPT).with_columns(
+        kind=repeated(np.uint8(Kind.CONTROL), len(notices)),
+        index=np.array(height, dtype=np.uint64),
+        sender=np.array(relayer, dtype=np.uint64),
+        receiver=zero,
+        callback=zero,
+    )
+    events = np.array([int(bit) for bit in event], dtype=np.uint16)
+    why = names_column(reasons, np.array([reasons.index(text) for text in reason]))
+    return event_rows(rows, events, chain=rows["destination"], on_lane=True, reason=why)

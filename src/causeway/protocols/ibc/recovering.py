@@ -1,0 +1,48 @@
+"""Recovery (IBC reference X-3, X-11): by its own decision a zone goes on from a header that it chooses itself.
+
+A connection that was frozen, or whose client has expired, has one trusted header from then on: the counterparty's of
+the height before. Both forks are never followed. The queues stay as they are, and a connection that was disconnecting
+goes on disconnecting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from causeway.model.frame import Frame, concat
+from causeway.model.joins import codes
+from causeway.model.ledger import Event
+from causeway.model.order import stable_order
+from causeway.protocols.events import EventLog
+from causeway.protocols.ibc.client import trust_row
+from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.errors import Refusal
+from causeway.protocols.ibc.notices import RECOVERED, Notice, notice_rows
+from causeway.protocols.ibc.state import CONNECTION, FROZEN, State, connection_rows
+
+Decisions = tuple[tuple[int, int, bytes], ...]
+"""(zone, counterparty, its signed header of the height before, empty where there is none)."""
+
+
+def recover(state: State, decisions: Decisions, context: Context, log: EventLog) -> State:
+    """Return the state after the zones' own decisions, in their order; each leaves an event."""
+    for chain, counterparty, header in decisions:
+        here = {"chain": np.array([chain], dtype=np.uint32), "counterparty": np.array([counterparty], dtype=np.uint32)}
+        if not header:
+            why = Refusal.MissingHeader.name
+            log.add(notice_rows([Notice(chain, counterparty, context.height - 1, why, event=Event.REJECTED)]))
+            continue
+        row = trust_row(chain, counterparty, header, context)
+        own, gone = codes(CONNECTION, state.trust, Frame(here))
+        trust = concat([state.trust.filter(own != gone[0]), row])
+        trust = trust.take(stable_order(*(trust[name] for name in (*CONNECTION, "height"))))
+        at = connection_rows(state.connections, here["chain"], here["counterparty"])
+        frozen, latest = state.connections["frozen"].copy(), state.connections["latest"].copy()
+        frozen[at] &= ~np.uint8(FROZEN)
+        latest[at] = row["height"]
+        connections = state.connections.with_columns(frozen=frozen, latest=latest)
+        state = replace(state, trust=trust, connections=connections)
+        log.add(notice_rows([Notice(chain, counterparty, int(row["height"][0]), RECOVERED)]))
+    return state
