@@ -18,8 +18,8 @@ ROOTS = {
     ("generated", "ibc"): (27, "79dc7659465713a97908fb178eb71cc261c56cfc85302e26a4ded4f6c46e6c02"),
     ("two_subnets", "ic"): (5, "2a6e297ce02732f775218ea82d56d5e1ca730f812132872baf5f4e996c7c5184"),
     ("two_subnets", "ibc"): (4, "4a33bafe37033047706003ea3314532992248c42e1f5803cc9e4a66e41a262ad"),
-    ("tokens", "ibc"): (19, "ec859225e8714fbb722d8daf24bb06304a64bfe05ad06f2166761dcc26dbd383"),
-    ("zones", "ibc"): (26, "1f7fadc13e7093ef535ff1fab96e659fe6bdbca4657fa5cb171057ca46f23e86"),
+    ("tokens", "ibc"): (13, "5078ff15d37a0420d2feb1c1e68bf5f318878dc3d27d65f86863f1917f2222e1"),
+    ("zones", "ibc"): (26, "e4d122efa23d596daa754ece8d103f52e4805e499e67515a51dc5872c6dde98b"),
     ("relay_left", "ibc"): (1, "78c90ffb5484704fd0c122119706b36eecacf4c1a4fadab9ebad09635cbcd48b"),
     ("relay_right", "ibc"): (1, "87b034de978ceccca5f7368658e4b3e84880438795783521d4f0f8fa14275050"),
 }

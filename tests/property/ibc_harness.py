@@ -26,7 +26,7 @@ from causeway.protocols.contract import Tick
 from causeway.protocols.ibc import keys, values
 from causeway.protocols.ibc.entries import leaf_of
 from causeway.protocols.ibc.envelope import answer_column, call_column
-from causeway.protocols.ibc.expiry import limits_of
+from causeway.protocols.ibc.expiry import time_limits
 from causeway.protocols.ibc.state import CONNECTION, DISCONNECTING, FROZEN, RECEIPT, SEND
 from causeway.protocols.ibc.store import application_entries
 from causeway.protocols.ibc.validator_sets import validators_of_zone
@@ -38,6 +38,7 @@ from tests.spec import ibc
 from tests.spec.ibc.calls import push_packet
 from tests.spec.ibc.programs import App, encode_envelope
 from tests.spec.ibc.queue import Queue
+from tests.spec.ibc.zone import newest_trusted
 from tests.unit.ibc_network import Network
 
 TICK_NS = 1_000_000_000
@@ -212,8 +213,7 @@ class KernelRun(Network):
             mine = rows.filter(rows["substream"] == substream)
             lanes = list(zip(*(mine[name].tolist() for name in ("source", "destination", "index")), strict=True))
             bodies = (call_column(mine) if substream == SEND else answer_column(mine)).to_pylist()
-            time = (mine["sent_tick"] + np.uint64(1)) * np.uint64(TICK_NS)
-            limits = [column.tolist() for column in limits_of(mine["sent_height"], time, options)]
+            limits = [mine["max_height"].tolist(), time_limits(mine["sent_tick"], TICK_NS, options).tolist()]
             methods, codes = mine["method"].to_pylist(), mine["code"].tolist()
             finals = (mine["kind"] == Kind.CONTROL).tolist()
             for row, (chain, remote, index) in enumerate(lanes):
@@ -466,7 +466,8 @@ class OracleRun:
         if options.get("timeouts", "off") == "off":
             return None, None
         blocks, seconds = options.get("timeout_blocks", 0), options.get("timeout_seconds", 0)
-        return zone.height + blocks if blocks else None, zone.time + round(seconds * 10**9) if seconds else None
+        known = newest_trusted(zone.connections[remote]).height
+        return known + blocks if blocks else None, zone.time + round(seconds * 10**9) if seconds else None
 
     def play(self, height: int, application: dict[str, dict[bytes, bytes]]) -> None:
         """Make one block; ``application``: what else is in the stores after it."""

@@ -153,7 +153,13 @@ class Relays:
         return not view.unwritten.get((remote, zone)) and brought == max(receipts.tail(), expected)
 
     def timeouts(self, view: ibc.View, zone: str, remote: str, relayer: int) -> list[Run]:
-        """A time-out for each packet that the remote header shows to be expired and not received."""
+        """A time-out for each packet that the remote header shows to be expired and not received.
+
+        The remote proves its tail if it had seen packets on their way.
+        """
+        before = self.queue(zone, remote, "send", max(view.height - 2, 0))
+        if before.head() == before.tail():
+            return []
         header, pending = view.headers[remote], Queue(view.own[zone], remote, "send")
         first = max(pending.head(), Queue(view.proven[remote], zone, "receipt").tail())
         end = first

@@ -92,7 +92,7 @@ def test_a_fork_after_it_freezes() -> None:
 
 
 def test_a_final_packet_has_the_limits_of_all_packets() -> None:
-    limited = {"timeouts": "on", "timeout_blocks": 2, "cleanup": "on"}
+    limited = {"timeouts": "on", "timeout_blocks": 3, "cleanup": "on"}
     net = Compared(limited, disconnects=DISCONNECT, carriers=(("drop", "A", "B", 0, 9, None),)).ask().next(8)
     assert net.queue("A", "B", Purpose.SEND) == (2, 2) and ending(net) == {("A", "B")}
     assert net.seen(A) == [[0, 2, b"", 0]]

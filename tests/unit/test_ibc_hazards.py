@@ -349,7 +349,8 @@ def test_15_keys_sort_as_indices(codec: Any) -> None:
         assert codec.index(codec.key(index)) == index
 
 
-LIMITED = {"timeouts": "on", "timeout_blocks": 2, "cleanup": "on"}
+LIMITED = {"timeouts": "on", "timeout_blocks": 3, "cleanup": "on"}
+"""The limit of what is sent before a header of the receiver has come is height 3."""
 
 
 def test_16_time_outs(engine: Engine) -> None:
@@ -374,7 +375,7 @@ def test_16_a_time_out_of_what_was_received(engine: Engine) -> None:
 
 
 @pytest.mark.parametrize(("expiry", "codes"), [("strict", [0, 0, 2]), ("inclusive", [0, 2, 2])])
-@pytest.mark.parametrize("limit", [{"timeout_blocks": 2}, {"timeout_seconds": 2.0}])
+@pytest.mark.parametrize("limit", [{"timeout_blocks": 3}, {"timeout_seconds": 2.0}])
 def test_expiry(engine: Engine, expiry: str, codes: list[int], limit: dict[str, Any]) -> None:
     net = sent(engine, 3, {"timeouts": "on", "expiry": expiry, **limit})
     assert net.bring("B", net.update("A"), net.packet(0)) == []
@@ -409,7 +410,7 @@ def test_19_time_outs_then_a_fresh_packet(engine: Engine) -> None:
     net = sent(engine, 2, LIMITED)
     net.next(3)
     assert net.bring("A", net.update("B"), *[net.time_out()] * 2) == []
-    net.ask().next()
+    assert net.ask().bring("A", net.update("B")) == []
     fresh, cleanup = net.packet(2), net.cleanup()
     assert net.bring("B", net.update("A"), fresh) == ["OutOfOrder"]
     assert net.bring("B", cleanup, fresh) == []
@@ -700,8 +701,9 @@ def test_27_relayers_that_misbehave(engine: Engine, kind: str, names: list[str],
 
 
 def test_16_relayers_time_out_and_clean_up(engine: Engine) -> None:
-    net = engine(LIMITED, carriers=(("drop", "A", "B", 0, 5, None),)).ask(cycles=8).ask().next(4)
-    assert net.queue("A", "B", Purpose.SEND) == (0, 2), "at the header of height 3 they have not expired"
+    options = {**LIMITED, "timeout_blocks": 4}
+    net = engine(options, carriers=(("drop", "A", "B", 0, 6, None),)).ask(cycles=8).ask().next(5)
+    assert net.queue("A", "B", Purpose.SEND) == (0, 2), "at the header of height 4 they have not expired"
     net.next()
     assert net.queue("A", "B", Purpose.SEND) == (2, 2) and [row[1] for row in net.seen(A)] == [2, 2]
     assert net.balances()[A] == 1000

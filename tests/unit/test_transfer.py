@@ -255,7 +255,7 @@ def test_a_module_without_leave_sends_nothing_and_the_escrow_is_undone() -> None
 
 
 def test_a_time_out_is_refunded_once() -> None:
-    net = network({"timeouts": "on", "timeout_blocks": 1, "cleanup": "on"})
+    net = network({"timeouts": "on", "timeout_blocks": 2, "cleanup": "on"})
     move(net, A, B, 100)
     net.settle()
     assert books(net)[A]["delivered"] == 1, "at the last height at which it could be"

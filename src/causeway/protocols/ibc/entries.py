@@ -18,7 +18,7 @@ from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_i
 from causeway.proofs.varints import uvarint
 from causeway.protocols.ibc.disconnecting import is_final
 from causeway.protocols.ibc.envelope import answer_column, call_column
-from causeway.protocols.ibc.expiry import limits_of
+from causeway.protocols.ibc.expiry import time_limits
 from causeway.protocols.ibc.keys import HEAD_KEY, INDEX_BYTES, TAIL_KEY
 from causeway.protocols.ibc.options import DISCONNECT_TYPE
 from causeway.protocols.ibc.state import RECEIPT, SEND
@@ -43,7 +43,7 @@ def type_codes(messages: Frame, zones: Zones) -> npt.NDArray[np.int32]:
 def values_of(messages: Frame, substream: int, zones: Zones, tick_ns: int) -> pa.BinaryArray:
     """Return V_send (``substream`` SEND) or V_receipt of each message.
 
-    ``messages``: the message columns, for packets with limits also ``sent_height`` and ``sent_tick``.
+    ``messages``: the message columns, for packets with limits also ``max_height`` and ``sent_tick``.
     """
     final = is_final(messages)
     if substream == RECEIPT:
@@ -53,8 +53,9 @@ def values_of(messages: Frame, substream: int, zones: Zones, tick_ns: int) -> pa
     data = _emptied(call_column(messages), final)
     if not zones.options.limited:
         return packet_column(types, data)
-    sent_time = (messages["sent_tick"] + np.uint64(1)) * np.uint64(tick_ns)
-    return packet_column(types, data, *limits_of(messages["sent_height"], sent_time, zones.options))
+    return packet_column(
+        types, data, messages["max_height"], time_limits(messages["sent_tick"], tick_ns, zones.options)
+    )
 
 
 def _emptied(values: pa.BinaryArray, chosen: npt.NDArray[np.bool_]) -> pa.BinaryArray:

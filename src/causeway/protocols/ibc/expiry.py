@@ -14,20 +14,34 @@ from causeway.model.joins import lookup
 from causeway.model.order import U64, groups_of
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.options import IbcOptions
-from causeway.protocols.ibc.state import SEND, State
+from causeway.protocols.ibc.state import SEND, State, connection_rows
+from causeway.protocols.ibc.values import NO_LIMIT
 from causeway.protocols.messages import LANE
 
 Mask = npt.NDArray[np.bool_]
 
 
-def limits_of(sent_height: U64, sent_time: U64, options: IbcOptions) -> tuple[U64, U64]:
-    """Return the receiving chain's height and time (ns) after which packets sent at these have expired."""
-    none = np.uint64(2**64 - 1)
-    height = (
-        sent_height + np.uint64(options.timeout_blocks) if options.timeout_blocks else np.full_like(sent_height, none)
-    )
+def height_limits(sent: Frame, connections: Frame, options: IbcOptions) -> U64:
+    """Return the height of the receiving chain after which each message that is pushed now (lane) has expired.
+
+    So many blocks after the newest header of that chain that the sender's client trusts. ``NO_LIMIT`` without time-outs
+    by blocks, and for receipts and what stays on its zone.
+    """
+    limits = np.full(len(sent), NO_LIMIT, dtype=np.uint64)
+    if not (options.limited and options.timeout_blocks):
+        return limits
+    packets = np.flatnonzero((sent["substream"] == SEND) & (sent["source"] != sent["destination"]))
+    rows = connection_rows(connections, sent["source"][packets], sent["destination"][packets])
+    limits[packets] = connections["latest"][rows] + np.uint64(options.timeout_blocks)
+    return limits
+
+
+def time_limits(sent_tick: U64, tick_ns: int, options: IbcOptions) -> U64:
+    """Return the time (ns) of the receiving chain after which packets sent in these ticks have expired."""
     lasting = np.uint64(options.timeout_ns)
-    return height, sent_time + lasting if lasting else np.full_like(sent_time, none)
+    if not lasting:
+        return np.full_like(sent_tick, NO_LIMIT)
+    return (sent_tick + np.uint64(1)) * np.uint64(tick_ns) + lasting
 
 
 def is_expired(max_height: Any, max_time: Any, height: Any, time: Any, expiry: str) -> Any:
@@ -40,11 +54,11 @@ def is_expired(max_height: Any, max_time: Any, height: Any, time: Any, expiry: s
     return (height >= max_height) | (time >= max_time)
 
 
-def has_expired(sent_height: U64, sent_tick: U64, height: Any, time: Any, context: Context) -> Mask:
-    """Return which packets, sent at these heights in these ticks, have expired at a chain's height and time (ns)."""
-    sent_time = (sent_tick + np.uint64(1)) * np.uint64(context.tick_ns)
-    limits = limits_of(sent_height, sent_time, context.options)
-    passed: Mask = is_expired(*limits, height, time, context.options.expiry)
+def has_expired(max_height: U64, sent_tick: U64, height: Any, time: Any, context: Context) -> Mask:
+    """Return which packets, with these limits and sent in these ticks, have expired at a chain's height and time
+    (ns)."""
+    max_time = time_limits(sent_tick, context.tick_ns, context.options)
+    passed: Mask = is_expired(max_height, max_time, height, time, context.options.expiry)
     return passed
 
 
@@ -56,7 +70,7 @@ def expired_until(state: State, lanes: Frame, height: int, times: dict[int, int]
     """
     runs = state.runs.filter(state.runs["substream"] == SEND)
     at = np.array([times.get(destination, 0) for destination in runs["destination"].tolist()], dtype=np.uint64)
-    late = runs.filter(has_expired(runs["height"], runs["tick"], np.uint64(height), at, context))
+    late = runs.filter(has_expired(runs["max_height"], runs["tick"], np.uint64(height), at, context))
     groups = groups_of(*(late[name] for name in LANE))
     last = late.take(groups.starts + groups.counts - 1)
     row = lookup(last, lanes, LANE)
@@ -87,7 +101,7 @@ def expiry_of(state: State, context: Context) -> Expired:
             return 0
         runs = state.runs.slice(*runs_of().get((chain, counterparty, SEND), (0, 0)))
         now = np.uint64(height), np.uint64(time)
-        late = np.flatnonzero(has_expired(runs["height"], runs["tick"], *now, context))
+        late = np.flatnonzero(has_expired(runs["max_height"], runs["tick"], *now, context))
         return int(runs["first"][late[-1]] + runs["count"][late[-1]]) if len(late) else 0
 
     return expired

@@ -11,12 +11,20 @@ from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.order import groups_of, stable_order
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import entry_leaves
+from causeway.protocols.ibc.expiry import height_limits
 from causeway.protocols.ibc.state import LEAVES_SCHEMA, RECEIPT, RUNS_SCHEMA, State, connection_rows, slot_entries
 from causeway.protocols.ibc.unordered import first_missing
 from causeway.protocols.messages import LANE, NO_QUEUE, OUTBOUND_SCHEMA
 
-ENTRIES_SCHEMA = pa.schema([*OUTBOUND_SCHEMA, pa.field("sent_height", pa.uint64(), nullable=False)])
+ENTRIES_SCHEMA = pa.schema(
+    [
+        *OUTBOUND_SCHEMA,
+        pa.field("sent_height", pa.uint64(), nullable=False),
+        pa.field("max_height", pa.uint64(), nullable=False),
+    ]
+)
 """An entry of the queue ``substream`` (0: receipts, 1: packets) of ``source`` for ``destination``, or a local message.
+``max_height``: the height of the destination after which a packet has expired, ``NO_LIMIT`` for none.
 ``queue_index`` is its index again, or ``NO_QUEUE`` for a receipt that the protocol itself made and for a packet that a
 byzantine zone forged."""
 
@@ -37,6 +45,7 @@ def push(state: State, sent: Frame, receipts: Frame, context: Context) -> tuple[
         queue_index=np.where(outbound["of_program"], outbound["index"], np.uint64(NO_QUEUE)),
         sent_tick=repeated(np.uint64(context.tick), len(outbound)),
         sent_height=repeated(np.uint64(context.height), len(outbound)),
+        max_height=height_limits(outbound, state.connections, context.options),
     )
     order = stable_order(*(outbound[name] for name in ("destination", "source", "substream", "index")))
     outbound = outbound.take(order).select(ENTRIES_SCHEMA.names)
@@ -64,6 +73,7 @@ def _runs(outbound: Frame, context: Context) -> Frame:
         tick=np.uint64(context.tick),
         first=index[groups.starts],
         count=groups.counts.astype(np.uint64),
+        max_height=outbound["max_height"][groups.starts],
     ).select(RUNS_SCHEMA.names)
 
 

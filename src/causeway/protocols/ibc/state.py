@@ -58,16 +58,20 @@ RUNS_SCHEMA = pa.schema(
         _field("tick", pa.uint64()),
         _field("first", pa.uint64()),
         _field("count", pa.uint64()),
+        _field("max_height", pa.uint64()),
     ]
 )
 """One row a run of entries that were pushed at one height: entries ``first`` to ``first + count`` - 1 of the lane lie
-in the outbound entries of ``height``. Runs that the destination is known to be done with are forgotten."""
+in the outbound entries of ``height``. ``max_height``: the limit of all of them, if they are packets. Runs that the
+destination is known to be done with are forgotten."""
 
 PROOFS_SCHEMA = pa.schema(
     [
         *LANE_FIELDS,
         _field("part", pa.uint8()),
         _field("pushed", pa.uint64()),
+        _field("tick", pa.uint64()),
+        _field("max_height", pa.uint64()),
         _field("first", pa.uint64()),
         _field("count", pa.uint64()),
         _field("position", pa.uint64()),
@@ -76,9 +80,9 @@ PROOFS_SCHEMA = pa.schema(
     ]
 )
 """What ``source`` proves to ``destination`` under the root of this height: entries ``first`` to ``first + count``
-- 1 of a lane (``part`` INDEX), pushed at height ``pushed``, are the leaves from ``position`` on of its store's tree of
-``size`` leaves; ``sides``: the digests beside them. ``part`` HEAD or TAIL: the one leaf that says that the queue's head
-or tail is ``first``."""
+- 1 of a lane (``part`` INDEX) are the leaves from ``position`` on of its store's tree of ``size`` leaves; ``sides``:
+the digests beside them. They were pushed at height ``pushed`` in ``tick``, and have the limit ``max_height``, if they
+are packets. ``part`` HEAD or TAIL: the one leaf that says that the queue's head or tail is ``first``."""
 
 
 CONNECTIONS_SCHEMA = pa.schema(

@@ -42,6 +42,10 @@ SEEN = ("peer_received", "peer_done")
 """Columns of ``connections`` that are the relayers' knowledge, not the zone's."""
 
 
+_NOT_PUSHED = {name: np.uint64(0) for name in ("pushed", "tick", "max_height")}
+"""Columns of proofs that only those of entries have."""
+
+
 class Committing(Protocol):
     """What a commitment needs to know; a block's ``Context`` says it."""
 
@@ -95,7 +99,7 @@ class Store:
         lane = lookup(self.lanes, lanes, LANE)
         value = self.lanes["begin" if part == Part.HEAD else "next_index"][lane]
         shown = lanes.with_columns(
-            part=np.uint8(part), pushed=np.uint64(0), first=value, count=np.ones(len(lanes), dtype=np.uint64)
+            part=np.uint8(part), **_NOT_PUSHED, first=value, count=np.ones(len(lanes), dtype=np.uint64)
         )
         offset = np.zeros(len(lanes), dtype=np.int64) if part == Part.HEAD else 1 + self.counts[lane]
         return self._proofs(shown, lane, offset)

@@ -39,6 +39,7 @@ from causeway.protocols.ibc.recovering import Decisions
 from causeway.protocols.ibc.seen import Alteration, CallKind, Seen
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, lanes_of
 from causeway.protocols.ibc.transactions import Submitted, Transaction, entry_frame
+from causeway.protocols.ibc.values import NO_LIMIT
 from causeway.protocols.messages import LANE, LANE_COLUMNS
 
 Brought = TypeVar("Brought", Offer, Accusation)
@@ -395,6 +396,6 @@ def _decoded(results: Results, context: Context) -> list[dict[str, Any]]:
             assert run.receipt is not None
             row = receipt.row_of(run.receipt)
         lane = {"source": run.counterparty, "destination": run.chain, "substream": FORMS[kind].substream}
-        sent = {"sent_tick": context.tick, "sent_height": context.height, "queue_index": first}
+        sent = {"sent_tick": context.tick, "sent_height": context.height, "max_height": NO_LIMIT, "queue_index": first}
         found.append({**row, **lane, **sent, "index": first, "sequence": sequence})
     return found

@@ -82,7 +82,7 @@ def result_codes(packets: Frame, state: State, context: Context) -> np.ndarray:
     late = forced == Code.TIMEOUT
     if context.options.limited:
         height, time = np.uint64(context.height), np.uint64(context.time)
-        late |= has_expired(packets["sent_height"], packets["sent_tick"], height, time, context)
+        late |= has_expired(packets["max_height"], packets["sent_tick"], height, time, context)
     final = is_final(packets) & ~late
     code[answered_with_error(packets, final, state)] = Code.UNKNOWN_TYPE
     code[final] = Code.SUCCESS
