@@ -60,7 +60,10 @@ def changed(column: Any) -> Any:
     return made.dictionary_encode() if pa.types.is_dictionary(column.type) else made
 
 
-PARTS = ["lanes", "rejects", "runs", "misrouted", "accounts", "ingress_queues", "input_queues", "output_queues"]
+PARTS = [
+    *("lanes", "rejects", "runs", "misrouted", "accounts", "open_calls"),
+    *("ingress_queues", "input_queues", "output_queues"),
+]
 
 
 def with_frame(net: Network, state: State, name: str, frame: Frame) -> State:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.frame import Frame
-from causeway.model.order import U64
+from causeway.model.order import U64, Rows
 from causeway.protocols.contract import StateTable
 
 HANDLER_FAILED = 5
@@ -86,3 +86,26 @@ def program_tables(schemas: Mapping[str, pa.Schema]) -> dict[str, StateTable]:
 def program_frames(frames: Mapping[str, Frame]) -> dict[str, Frame]:
     """Return, of a state's tables, those of program classes by the name of the class."""
     return {name.removeprefix(PROGRAM_TABLE): frame for name, frame in frames.items() if name.startswith(PROGRAM_TABLE)}
+
+
+def credited(accounts: Frame, rows: Rows, high: U64, low: U64) -> Frame:
+    """Return the accounts with amounts (words of 64 bits) added to the balances of ``rows``, exactly.
+
+    What is beyond 128 bits goes to ``balance_over``, like a refund that comes to a full balance.
+    """
+    half, mask = np.uint64(32), np.uint64(2**32 - 1)
+    # Halves of words: a sum of fewer than 2**32 of them fits a word.
+    sums = np.zeros((5, len(accounts)), dtype=np.uint64)
+    for place, part in enumerate((low & mask, low >> half, high & mask, high >> half)):
+        np.add.at(sums[place], rows, part)
+    before = (accounts["balance_low"], accounts["balance_high"])
+    for place in range(4):
+        word = before[place // 2]
+        sums[place] += word & mask if place % 2 == 0 else word >> half
+        sums[place + 1] += sums[place] >> half
+        sums[place] &= mask
+    return accounts.with_columns(
+        balance_low=sums[0] | (sums[1] << half),
+        balance_high=sums[2] | (sums[3] << half),
+        balance_over=accounts["balance_over"] + sums[4],
+    )

@@ -22,7 +22,7 @@ from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.messages import message_sizes
 from causeway.protocols.ic.state import RUNS_SCHEMA, STATE_TABLES, State
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
-from causeway.protocols.sections import section_digests
+from causeway.protocols.sections import column_digests, section_digests
 
 ROOT_DOMAIN = b"causeway-ic-state-1"
 
@@ -98,6 +98,8 @@ def _sections(state: State, context: Context) -> Iterable[list[bytes]]:
     for queues in (state.input_queues, state.output_queues):
         yield _digests(queues.counters, queues.keys[0], context)
         yield _digests(queues.elements, queues.keys[0], context)
+    calls = state.open_calls.rows
+    yield column_digests(calls, context.host_of(calls["originator"]).view(np.uint32), context.chains)
     for name, table in STATE_TABLES.items():
         if table.owner in table.chains:
             frame = state.frames()[name]

@@ -18,7 +18,7 @@ from causeway.proofs.ic.messages import RejectCode
 from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.messages import NO_REJECT, NOT_FOUND, reject_responses
+from causeway.protocols.ic.messages import NOT_FOUND, reject_responses
 from causeway.protocols.ic.state import State
 from causeway.protocols.ic.step import Step
 from causeway.protocols.messages import MESSAGE_COLUMNS
@@ -96,6 +96,7 @@ def execute(state: State, induction: Sequence[Step], context: Context) -> Step:
         ingress_queues=state.ingress_queues.keep(~plan.ingress),
         input_queues=state.input_queues.keep(~plan.xnet),
         output_queues=state.output_queues.push(produced.with_columns(sent_tick=np.uint64(context.tick))),
+        open_calls=state.open_calls.opened_by(produced.filter(produced["kind"] == Kind.REQUEST)),
         accounts=outcome.accounts,
         programs=outcome.programs,
     )
@@ -103,21 +104,15 @@ def execute(state: State, induction: Sequence[Step], context: Context) -> Step:
 
 
 def _without_missing(plan: Schedule, context: Context, log: EventLog) -> tuple[Frame, Frame]:
-    """Consume what is for canisters that are mapped here but not installed: requests are answered, responses are lost.
+    """Answer the requests to canisters that are mapped here but not installed; nothing else waits for one.
 
     Returns the inputs of the others, and the answers.
     """
-    rows = plan.inputs.filter(plan.missing)
-    hosts = context.host_of(rows["receiver"]).view(np.uint32)
-    lost = rows["kind"] == Kind.RESPONSE
-    for mask, event, code, reason in (
-        (~lost, Event.REJECTED, RejectCode.DestinationInvalid, RejectReason.CanisterNotFound.name),
-        (lost, Event.DROPPED, NO_REJECT, "response_to_missing_canister"),
-    ):
-        part = rows.filter(mask)
-        log.add(event_rows(part, event, chain=hosts[mask], queue_index=part["index"], code=code, reason=reason))
-    requests = rows.filter(rows["kind"] == Kind.REQUEST)
-    answers = reject_responses(requests, RejectCode.DestinationInvalid, NOT_FOUND)
+    requests = plan.inputs.filter(plan.missing)
+    at = {"chain": context.host_of(requests["receiver"]).view(np.uint32), "queue_index": requests["index"]}
+    code, reason = RejectCode.DestinationInvalid, RejectReason.CanisterNotFound.name
+    log.add(event_rows(requests, Event.REJECTED, code=code, reason=reason, **at))
+    answers = reject_responses(requests, code, NOT_FOUND)
     return plan.inputs.filter(~plan.missing), answers.select(MESSAGE_COLUMNS)
 
 

@@ -117,7 +117,7 @@ def non_existent_canister_replies(state: State, gone: Frame, context: Context, l
 
 def _answer(state: State, replies: Frame, chains: npt.NDArray[np.uint32], log: EventLog) -> State:
     """Push the rejects that routing makes; nobody consumes them before the next round."""
-    state, arrivals = push_responses(state, replies, chains, Via.SYNTHETIC)
+    state, arrivals = push_responses(state, replies, chains, Via.SYNTHETIC, log)
     at = {"chain": arrivals["chain"], "queue_index": arrivals["queue_index"], "via": Via.SYNTHETIC}
     log.add(event_rows(arrivals, Event.RECEIVED, code=arrivals["code"], **at))
     return state

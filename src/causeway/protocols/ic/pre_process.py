@@ -17,16 +17,16 @@ from causeway.model.ledger import COLLECTED_MESSAGES, COLLECTED_SIGNALS, Event, 
 from causeway.model.order import stable_order
 from causeway.proofs.ic.messages import RejectCode
 from causeway.proofs.ic.stream_header import RejectReason
-from causeway.protocols.events import EventLog, event_rows, names_column
+from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.batch import DecodedBatch, refuse_ingress
 from causeway.protocols.ic.context import Context, lifetime_ticks
 from causeway.protocols.ic.events import reason_names, reject_codes
 from causeway.protocols.ic.messages import TIMED_OUT, reject_responses
-from causeway.protocols.ic.push import push_messages, push_misrouted, push_responses
+from causeway.protocols.ic.push import match_responses, push_messages, push_misrouted, push_responses
 from causeway.protocols.ic.signals import collect_messages, handle_rejects
 from causeway.protocols.ic.state import REJECTS_SCHEMA, State, opposite
 from causeway.protocols.ic.step import ARRIVALS_SCHEMA, INGRESS_ARRIVALS_SCHEMA, Step
-from causeway.protocols.ic.vsr import LostCause, Verdicts, vsr_check_ingress, vsr_check_xnet
+from causeway.protocols.ic.vsr import Verdicts, lost_causes, vsr_check_ingress, vsr_check_xnet
 from causeway.protocols.messages import LANE_COLUMNS, MESSAGE_COLUMNS
 
 
@@ -64,7 +64,7 @@ def time_out_requests(state: State, context: Context) -> Step:
     log.add(event_rows(requests, Event.TIMED_OUT, code=RejectCode.SysTransient, reason="RequestTimedOut", **at))
     state = replace(state, output_queues=state.output_queues.keep(~expired))
     responses = reject_responses(requests, RejectCode.SysTransient, TIMED_OUT)
-    state, arrivals = push_responses(state, responses, hosts, Via.TIMEOUT)
+    state, arrivals = push_responses(state, responses, hosts, Via.TIMEOUT, log)
     return Step(state, log, arrivals)
 
 
@@ -77,7 +77,7 @@ def induct_loopback(state: State, batch: DecodedBatch, context: Context) -> Step
     if len(lanes) == 0:
         return Step(state)
     log, messages = EventLog(), queue_index(batch.loopback_messages)
-    verdicts = vsr_check_xnet(state, messages, context)
+    state, verdicts = judge(state, messages, context)
     _log_verdicts(messages, verdicts, Via.LOOPBACK, log)
     state, arrivals = map_valid_xnet_messages(state, messages, verdicts, Via.LOOPBACK, context, log)
     # Their signals are removed at once, so none is ever listed.
@@ -139,12 +139,31 @@ def induct_slices(state: State, batch: DecodedBatch, context: Context) -> Step:
     if len(bringing) == 0:
         return Step(state)
     log, messages = EventLog(), queue_index(batch.messages)
-    verdicts = vsr_check_xnet(state, messages, context)
+    state, verdicts = judge(state, messages, context)
     _log_verdicts(messages, verdicts, Via.LANE, log)
     state, arrivals = map_valid_xnet_messages(state, messages, verdicts, Via.LANE, context, log)  # 3.4 (2)
     state = _add_signals(state, messages, verdicts)  # 3.4 (4)
     state = _expect_next(state, bringing)  # 3.4 (5)
     return Step(state, log, arrivals)
+
+
+def judge(state: State, messages: Frame, context: Context) -> tuple[State, Verdicts]:
+    """Return the verdicts on messages in the order of their ``QueueIndex``, and the state after the calls that the
+    responses among them answer are closed; a response that answers none is dropped."""
+    verdicts = vsr_check_xnet(state, messages, context)
+    answering = verdicts.enqueued & (messages["kind"] == Kind.RESPONSE)
+    if context.options.receiver_check == "off":
+        # What is enqueued where its receiver is not hosted answers nothing: the call is open elsewhere.
+        answering &= context.host_of(messages["receiver"]) == messages["destination"].view(np.int32)
+    rows = np.flatnonzero(answering)
+    if len(rows) == 0:
+        return state, verdicts
+    state, cause = match_responses(state, messages.take(rows))
+    if cause.any():
+        causes = verdicts.cause.copy()
+        causes[rows] = cause
+        verdicts = replace(verdicts, cause=causes)
+    return state, verdicts
 
 
 def queue_index(messages: Frame) -> Frame:
@@ -205,8 +224,8 @@ def _log_verdicts(messages: Frame, verdicts: Verdicts, via: Via, log: EventLog) 
     dropped = np.flatnonzero(verdicts.cause > 0)
     if len(dropped):
         rows = messages.take(dropped)
-        names = names_column([cause.name for cause in LostCause], verdicts.cause[dropped])
-        log.add(event_rows(rows, Event.DROPPED, chain=rows["destination"], on_lane=True, via=via, reason=names))
+        at = {"chain": rows["destination"], "on_lane": True, "via": via}
+        log.add(event_rows(rows, Event.DROPPED, reason=lost_causes(verdicts.cause[dropped]), **at))
 
 
 def induct_ingress(state: State, ingress: Frame, context: Context) -> Step:

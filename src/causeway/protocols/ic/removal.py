@@ -49,6 +49,7 @@ def remove_ended(state: State, registry: Registry) -> Step:
         ingress_queues=without(state.ingress_queues),
         input_queues=without(state.input_queues),
         output_queues=without(state.output_queues),
+        open_calls=state.open_calls.without(ended(state.open_calls.rows["originator"])),
         accounts=accounts.filter(~ended(accounts["program"])),
         programs={name: frame.filter(~ended(frame["program"])) for name, frame in state.programs.items()},
     )

@@ -101,6 +101,6 @@ def handle_rejects(state: State, rejected: Frame, context: Context, log: EventLo
     log.add(event_rows(lost, Event.DROPPED, chain=lost["source"], reason="unroutable_response"))
     here = onward["fresh"] & (hosts == onward["source"].view(np.int32))
     local = onward.take(np.flatnonzero(here))
-    state, arrivals = push_responses(state, local, local["source"], Via.SYNTHETIC)
+    state, arrivals = push_responses(state, local, local["source"], Via.SYNTHETIC, log)
     away = onward.take(np.flatnonzero((hosts >= 0) & ~here))
     return state, arrivals, away.select(ONWARD_SCHEMA.names)

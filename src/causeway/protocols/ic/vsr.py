@@ -11,6 +11,7 @@ from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from causeway.model.frame import Frame
 from causeway.model.joins import codes
@@ -18,6 +19,7 @@ from causeway.model.ledger import Kind
 from causeway.model.order import groups_of, positions_in
 from causeway.model.queues import Queues
 from causeway.proofs.ic.stream_header import RejectReason
+from causeway.protocols.events import names_column
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.state import State
 
@@ -25,12 +27,20 @@ Mask = npt.NDArray[np.bool_]
 
 
 class LostCause(IntEnum):
-    """Why a message was dropped for good (IC reference X-11)."""
+    """Why a message was dropped for good (IC reference X-11). Of a ``late_response`` the cycles are not lost: its
+    originator, who had another answer, has them."""
 
     NOTHING = 0
     sender_mismatch = 1
     receiver_mismatch = 2
     response_induction_failed = 3
+    NonMatchingResponse = 4
+    late_response = 5
+
+
+def lost_causes(causes: npt.NDArray[np.uint8]) -> pa.DictionaryArray:
+    """Return the name of each ``LostCause``."""
+    return names_column([cause.name for cause in LostCause], causes)
 
 
 @dataclass(frozen=True)
