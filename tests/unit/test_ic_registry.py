@@ -48,6 +48,15 @@ def test_a_version_is_in_force_from_its_tick_on() -> None:
     assert [trace(at(tick, moves), 1) for tick in (4, 5, 7)] == [[], [0, 2], [0, 2, 1]]
 
 
+@pytest.mark.parametrize("huge", [False, True])
+def test_where_a_canister_lives_it_lives_since_its_last_move(huge: bool) -> None:
+    mover = HUGE if huge else 2
+    moves: Moves = [(5, mover, 0), (6, 1, 0), (7, mover, 1), (8, 3, 1)]
+    asked = np.array([1, mover, 3, 4, 2**64 - 1], dtype=np.uint64)
+    since = {tick: at(tick, moves, huge=huge).hosted_since(asked).tolist() for tick in (4, 5, 7, 9)}
+    assert since == {4: [0] * 5, 5: [0, 5, 0, 0, 0], 7: [0, 7, 0, 0, 0], 9: [0, 7, 8, 0, 0]}
+
+
 def test_the_moves_of_a_tick_are_one_version() -> None:
     registry = at(5, [(5, 1, 1), (5, 2, 0), (5, 1, 256)])
     assert (hosts(registry, 1, 2), registry.version) == ([1, 0], 2)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvariantViolation
 from causeway.model.frame import Frame, from_table
-from causeway.model.joins import lookup
+from causeway.model.joins import codes, lookup
 from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import U64, groups_of, stable_order
 from causeway.protocols.events import EventLog, event_rows
@@ -24,12 +24,14 @@ class XNetPlan:
 
     ``slices``: the accepted slices, one row a lane (``SLICE_COLUMNS``). ``loopback``: the loopback streams that are
     inducted, one row a lane (``message_begin``, ``message_end``). ``signals``: the REJECT signals in the slices that
-    are about messages still in our streams (``REJECTS_SCHEMA``).
+    are about messages still in our streams (``REJECTS_SCHEMA``). ``segments``: where canisters have moved, in which
+    round the messages of both were routed (lane, ``first``, ``tick``).
     """
 
     slices: Frame
     loopback: Frame
     signals: Frame
+    segments: Frame
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ class DecodedBatch:
     """The input of a round, chains as positions.
 
     ``slices``, ``messages``: the accepted slices and their messages; ``loopback``, ``loopback_messages``: the loopback
-    streams and theirs; both as they were sent. ``signalled``: our own messages that headers reject, or whose sizes the
+    streams and theirs; both as they were sent, and where canisters have moved with the tick in which they were
+    ``routed``. ``signalled``: our own messages that headers reject, or whose sizes the
     streams need, with ``reason`` (0: not rejected) and ``size``. ``ingress``: messages from users, with
     their ``chain``.
     """
@@ -61,6 +64,10 @@ def decode(plan: XNetPlan, offered: Frame, own: Frame, ingress: pa.Table, subnet
     messages, loopback_messages = offered.filter(~looped), offered.take(np.flatnonzero(looped))
     _ensure_complete(plan.slices, messages)
     _ensure_complete(plan.loopback, loopback_messages)
+    if len(plan.segments):
+        messages, loopback_messages = (
+            rows.with_columns(routed=_routed(rows, plan.segments)) for rows in (messages, loopback_messages)
+        )
     return DecodedBatch(
         plan.slices,
         messages,
@@ -110,6 +117,14 @@ def _with_reasons(own: Frame, signals: Frame) -> Frame:
         rows = lookup(signals, own, LANE_COLUMNS, ordered=False)
         reason[rows >= 0] = signals["reason"][rows[rows >= 0]]
     return own.with_columns(reason=reason, size=message_sizes(own))
+
+
+def _routed(messages: Frame, segments: Frame) -> U64:
+    """Return the tick in which each message was put into its lane."""
+    first, asked = codes((*LANE, "first"), segments, messages.select(LANE).with_columns(first=messages["index"]))
+    order = np.argsort(first, kind="stable")
+    ticks: U64 = segments["tick"][order[np.searchsorted(first[order], asked, side="right") - 1]]
+    return ticks
 
 
 def _ensure_complete(slices: Frame, messages: Frame) -> None:

@@ -72,6 +72,7 @@ def segments_of(outbound: Frame, context: Context) -> Frame:
     heads = outbound.select(LANE).take(groups.starts)
     return heads.with_columns(
         height=np.uint64(context.height),
+        tick=np.uint64(context.tick),
         first=outbound["index"][groups.starts],
         count=groups.counts.astype(np.uint64),
         bytes=np.add.reduceat(message_sizes(outbound), groups.starts),

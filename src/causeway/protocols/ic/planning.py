@@ -11,11 +11,11 @@ from causeway.protocols.ic.batch import XNetPlan
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.endpoint import SLICE_COLUMNS
 from causeway.protocols.ic.expected_indexes import expected_indexes
-from causeway.protocols.ic.state import REJECTS_SCHEMA, State, opposite
+from causeway.protocols.ic.state import REJECTS_SCHEMA, RUNS_SCHEMA, State, opposite
 from causeway.protocols.messages import LANE
 from causeway.protocols.segments import located
 
-RANGE = [*LANE, "begin", "end"]
+_SEGMENTS = empty_frame(RUNS_SCHEMA).select([*LANE, "first", "tick"])
 
 
 def make_plan(state: State, accepted: Frame, view: View, events: Frame, context: Context) -> Plan[XNetPlan]:
@@ -30,6 +30,9 @@ def make_plan(state: State, accepted: Frame, view: View, events: Frame, context:
             message_end=np.where(empty, here, slices["message_end"]),
         )
     loopback = loopback_streams(state, context)
+    segments = _SEGMENTS
+    if len(context.registry.moved):
+        segments = concat([_segments(slices, view.tables["runs"]), _segments(loopback, state.runs)])
     signals = _signals_about_ours(state, slices, view)
     own = signals.select(LANE).with_columns(begin=signals["index"], end=signals["index"] + np.uint64(1))
     if context.options.limits == "deployed":
@@ -39,7 +42,7 @@ def make_plan(state: State, accepted: Frame, view: View, events: Frame, context:
         offered=concat([located(_brought(slices), view.tables["runs"]), located(_brought(loopback), state.runs)]),
         own=located(own, state.runs),
     )
-    return Plan(reads, XNetPlan(slices, loopback, signals), events)
+    return Plan(reads, XNetPlan(slices, loopback, signals, segments), events)
 
 
 def loopback_streams(state: State, context: Context) -> Frame:
@@ -50,6 +53,11 @@ def loopback_streams(state: State, context: Context) -> Frame:
         own &= False
     lanes = lanes.take(np.flatnonzero(own))
     return lanes.select(LANE).with_columns(message_begin=lanes["begin"], message_end=lanes["next_index"])
+
+
+def _segments(lanes: Frame, runs: Frame) -> Frame:
+    """Return the rounds in which what is in some lanes was put there."""
+    return runs.select(_SEGMENTS.names).filter(lookup(lanes, runs, LANE, ordered=False) >= 0)
 
 
 def _brought(slices: Frame) -> Frame:

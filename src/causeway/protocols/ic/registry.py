@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame
 from causeway.model.joins import codes
-from causeway.model.order import U64
+from causeway.model.order import U64, positions_in
 from causeway.model.topology import Topology
 from causeway.protocols.contract import NO_HOST, Hosts
 from causeway.protocols.ic.ids import subnet_order
@@ -33,7 +33,7 @@ class Registry:
     of each one's subnet, ``NO_HOST`` for one that ``subnet_assignment`` does not map. ``trace_canisters`` and
     ``trace_hosts``: for every canister that moved, its hosts from first to present, one row each in that order.
     ``newcomers``: canisters that no subnet hosted at genesis and that are hosted without a break since they first
-    were.
+    were. ``moved``: canisters that did not always live where they do, ascending; ``moved_ticks``: since when they do.
     """
 
     version: int
@@ -43,6 +43,8 @@ class Registry:
     trace_canisters: U64
     trace_hosts: Hosts
     newcomers: U64
+    moved: U64
+    moved_ticks: U64
 
     @cached_property
     def has_ended(self) -> bool:
@@ -57,6 +59,14 @@ class Registry:
         table[self.canisters] = self.hosts
         return table
 
+    @cached_property
+    def _dense_since(self) -> U64 | None:
+        if len(self.moved) == 0 or int(self.moved[-1]) >= DENSE_LIMIT:
+            return None
+        table = np.zeros(int(self.moved[-1]) + 2, dtype=np.uint64)
+        table[self.moved] = self.moved_ticks
+        return table
+
     def host_of(self, canisters: U64) -> Hosts:
         """Return the position of each canister's subnet (``subnet_assignment``), ``NO_HOST`` where it is undefined."""
         dense = self._dense
@@ -67,6 +77,15 @@ class Registry:
             return np.full(len(canisters), NO_HOST, dtype=np.int32)
         rows = np.minimum(np.searchsorted(self.canisters, canisters), len(self.canisters) - 1)
         return np.where(self.canisters[rows] == canisters, self.hosts[rows], NO_HOST).astype(np.int32)
+
+    def hosted_since(self, canisters: U64) -> U64:
+        """Return the tick from which on each canister is hosted where it is, 0 for one that never moved."""
+        dense = self._dense_since
+        if dense is not None:
+            since: U64 = dense[np.minimum(canisters, np.uint64(len(dense) - 1))]
+            return since
+        found = positions_in(self.moved, canisters)
+        return np.where(found >= 0, np.append(self.moved_ticks, np.uint64(0))[found], np.uint64(0))
 
     def position_on_trace(
         self, canisters: U64, chains: npt.NDArray[Any], *, last: bool = False
@@ -118,9 +137,10 @@ def registry_at(topology: Topology, tick: int) -> Registry:
     targets = _positions(moves["chain"].combine_chunks()[:applied], subnets, by_number)
     traces: dict[int, list[int]] = {}
     newcomers: dict[int, bool] = {}
+    since: dict[int, int] = {}
     rows = zip(ticks[:applied].tolist(), moved.tolist(), targets.tolist(), strict=True)
     last = {(at, canister): target for at, canister, target in rows}
-    for (_, canister), target in last.items():
+    for (at, canister), target in last.items():
         row = int(np.searchsorted(canisters, canister))
         if hosts[row] == target:
             continue
@@ -130,6 +150,7 @@ def registry_at(topology: Topology, tick: int) -> Registry:
             newcomers[canister] = True
         trace = traces.setdefault(canister, [int(hosts[row])] if hosts[row] != NO_HOST else [])
         hosts[row] = target
+        since[canister] = at
         if target != NO_HOST:
             trace.append(target)
     passed = [(canister, host) for canister in sorted(traces) for host in traces[canister]]
@@ -140,6 +161,8 @@ def registry_at(topology: Topology, tick: int) -> Registry:
         hosts=hosts,
         trace_canisters=np.array([canister for canister, _ in passed], dtype=np.uint64),
         trace_hosts=np.array([host for _, host in passed], dtype=np.int32),
+        moved=np.array(sorted(since), dtype=np.uint64),
+        moved_ticks=np.array([since[canister] for canister in sorted(since)], dtype=np.uint64),
         newcomers=np.array(sorted(canister for canister, new in newcomers.items() if new), dtype=np.uint64),
     )
 

@@ -43,7 +43,11 @@ REJECTS_SCHEMA = pa.schema(
 destination to the source; indices that are signalled and not listed are ACCEPT."""
 
 RUNS_SCHEMA = pa.schema(
-    [*LANE_FIELDS, *_numbers("height", "first", "count", "bytes"), pa.field("root", pa.binary(32), nullable=False)]
+    [
+        *LANE_FIELDS,
+        *_numbers("height", "tick", "first", "count", "bytes"),
+        pa.field("root", pa.binary(32), nullable=False),
+    ]
 )
 """The messages that one round appended to one substream, as far as any is still in it: their indices, the bytes of
 those that are left, and the Merkle root over all of them. A stream is thus hashed once, when it grows, and never

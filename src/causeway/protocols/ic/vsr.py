@@ -21,7 +21,7 @@ from causeway.model.queues import Queues
 from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.events import names_column
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.state import State
+from causeway.protocols.ic.state import PROGRAMS, State
 
 Mask = npt.NDArray[np.bool_]
 
@@ -97,6 +97,15 @@ def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
             reject(request & mismatch, RejectReason.CanisterMigrating)
         drop(mismatch, LostCause.sender_mismatch)
 
+    stale = _stale(messages, context) if "routed" in messages else None
+    if stale is not None and options.vsr == "accept_all":
+        sender_moved, receiver_moved = stale
+        drop(request & sender_moved, LostCause.sender_mismatch)
+        if options.receiver_check == "on":
+            drop(request & receiver_moved, LostCause.receiver_mismatch)
+    elif stale is not None:
+        reject(request & (stale[0] | stale[1]), RejectReason.CanisterMigrating)
+
     elsewhere = registry.host_of(messages["receiver"]) != messages["destination"].view(np.int32)
     if options.vsr == "accept_all":
         if options.receiver_check == "on":
@@ -111,6 +120,12 @@ def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
         full = _over_capacity(messages.take(candidates), state.input_queues, options.limit.queue_capacity)
         reason[candidates[full]] = RejectReason.QueueFull
     return Verdicts(reason, cause)
+
+
+def _stale(messages: Frame, context: Context) -> tuple[Mask, Mask]:
+    """Return which messages were routed before their sender and before their receiver came to where they live."""
+    sender, receiver = (messages["routed"] < context.registry.hosted_since(messages[end]) for end in PROGRAMS)
+    return sender, receiver
 
 
 def _on_path(messages: Frame, context: Context) -> Mask:
