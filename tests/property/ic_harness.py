@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from causeway.model.faults import Fault, Faults
 from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.ledger import Kind
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.programs.runner import Programs
@@ -50,6 +51,46 @@ class Call:
 
 
 @dataclass(frozen=True)
+class Forgery:
+    """A message that a chain puts into its stream without anybody having made it. A request, or, with ``answer``, a
+    response: from ``sender`` to ``receiver`` in any case. ``code``: that of a reject."""
+
+    tick: int
+    chain: int
+    sender: int
+    receiver: int
+    payload: bytes = b""
+    answer: bool = False
+    callback: int = 0
+    cycles: int = 0
+    deadline: int = 0
+    code: int = 0
+
+    def fault(self) -> Fault:
+        """The same for the kernel."""
+        args = {
+            "sender": self.sender,
+            "receiver": self.receiver,
+            "payload": self.payload.hex(),
+            "kind": int(Kind.RESPONSE if self.answer else Kind.REQUEST),
+            "callback": self.callback,
+            "amount": self.cycles,
+            "deadline": self.deadline,
+            "code": self.code,
+        }
+        return Fault(FORGE, self.chain, None, self.tick, self.tick, args)
+
+    def message(self) -> ic.Request | ic.Response:
+        """The same for the oracle."""
+        if not self.answer:
+            return ic.Request(
+                self.receiver, self.sender, self.callback, self.cycles, "forged", self.payload, self.deadline
+            )
+        data, reject = (None, (self.code, self.payload.decode())) if self.code else (self.payload, None)
+        return ic.Response(self.receiver, self.sender, self.callback, self.cycles, data, reject, self.deadline)
+
+
+@dataclass(frozen=True)
 class Scenario:
     """A network and what happens to it. Chains and canisters are numbers; ticks count from 1."""
 
@@ -65,8 +106,7 @@ class Scenario:
     """(tick, source, destination)."""
     carriers: Sequence[tuple[str, int | None, int | None, int, int]] = ()
     halts: Sequence[tuple[int, int, int]] = ()
-    forged: Sequence[tuple[int, int, int, int, bytes]] = ()
-    """(tick, chain, sender, receiver, payload)."""
+    forged: Sequence[Forgery] = ()
     skip: float = 0.0
     seed: int = 0
 
@@ -105,13 +145,9 @@ def _rows(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
 
 
 def faults(scenario: Scenario) -> Faults:
-    forged = [
-        Fault(FORGE, chain, None, tick, tick, {"sender": sender, "receiver": receiver, "payload": payload.hex()})
-        for tick, chain, sender, receiver, payload in scenario.forged
-    ]
     carriers = [Fault(*row) for row in scenario.carriers]
     halts = [Fault(HALT, chain, None, first, last) for chain, first, last in scenario.halts]
-    return Faults.of(*forged, *carriers, *halts, skip=scenario.skip)
+    return Faults.of(*(forgery.fault() for forgery in scenario.forged), *carriers, *halts, skip=scenario.skip)
 
 
 def ic_options(options: Mapping[str, Any]) -> IcOptions:
@@ -249,6 +285,7 @@ class OracleRun:
         self.ever = set(hosts)
         self.states = {subnet: self._genesis(subnet) for subnet in scenario.subnets}
         self.behaviour = behaviour_of(scenario.programs())
+        self.installed_cycles = sum(sum(state.balances.values()) for state in self.states.values())
         self.sent: dict[tuple[int, int, Any, int], Any] = {}
         self.events: list[ic.Event] = []
 
@@ -267,21 +304,22 @@ class OracleRun:
         for canister, host in {canister: host for at, canister, host in scenario.moves if at == tick}.items():
             if host != self.registry.host(canister):
                 self.registry = (
-                    self.registry.without(canister) if host is None else self.registry.with_moved(canister, host)
+                    self.registry.without(canister) if host is None else self.registry.with_moved(canister, host, tick)
                 )
-        installed = {}
+        installed: dict[int, tuple[Any, int]] = {}
         for canister in self.registry.subnet_assignment:
             _, program, balance = scenario.canisters[canister]
             if canister not in self.ever and program is not None:
                 installed[canister] = (BEHAVIOURS[program][0], balance)
+        self.installed_cycles += sum(balance for _, balance in installed.values())
         self.ever |= {canister for at, canister, host in scenario.moves if at <= tick and host is not None}
         ingress: dict[int, list[ic.Ingress]] = {}
         for call in scenario.ingress.get(tick, ()):
             ingress.setdefault(call.chain, []).append(ic.Ingress(call.user, call.receiver, call.method, call.payload))
-        forged: dict[int, list[ic.Request]] = {}
-        for at, chain, sender, receiver, payload in scenario.forged:
-            if at == tick:
-                forged.setdefault(chain, []).append(ic.Request(receiver, sender, 0, method="forged", payload=payload))
+        forged: dict[int, list[ic.Request | ic.Response]] = {}
+        for forgery in scenario.forged:
+            if forgery.tick == tick:
+                forged.setdefault(forgery.chain, []).append(forgery.message())
         self.before = self.states
         self.states, self.events = ic.network_round(
             self.states,
@@ -333,7 +371,7 @@ class OracleRun:
         base, source = self.options.index_base, honest.source
         if kind == "tamper":
             return replace(honest, source=-1)  # to whoever checks it, it is not from where it says
-        messages = dict(honest.messages)
+        messages, heights = dict(honest.messages), dict(honest.heights)
         if kind == "gap":
             ends = set()
             for substream in honest.substreams:
@@ -348,8 +386,9 @@ class OracleRun:
             expected = expected_index(self.states[destination].expected_xnet_indices, source, substream, base)
             end = max([expected, *(i + 1 for i in honest.messages_of(substream))])
             messages |= {(substream, i): self.sent[source, destination, substream, i] for i in range(base, end)}
+            heights |= {(substream, i): heights.get((substream, i), 0) for i in range(base, end)}
         begin = frozenset((substream, base) for substream in honest.substreams)
-        return replace(honest, messages=messages, begin=begin)
+        return replace(honest, messages=messages, heights=heights, begin=begin)
 
 
 def ids_in_order(subnets: Iterable[int]) -> list[int]:

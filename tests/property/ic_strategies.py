@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import cbor2
@@ -9,7 +11,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from causeway.model.ingress_call import encode_calls
-from tests.property.ic_harness import Call, Scenario
+from tests.property.ic_harness import Call, Forgery, Scenario
 from tests.property.ic_programs import ACTOR, SCALAR_CALLER, ops
 
 SUBNET_NUMBERS = [0, 1, 2, 255, 256, 257, 65_536, 2**40]
@@ -111,6 +113,48 @@ def ingress_calls(draw: st.DrawFn, subnets: list[int], canisters: dict[int, Any]
     return Call(chain, receiver, user, draw(st.sampled_from([*["call"] * 9, "other"])), payload)
 
 
+def forgeries(
+    ticks: st.SearchStrategy[int],
+    chains: st.SearchStrategy[int],
+    numbers: list[int],
+    home: Mapping[int, int | None],
+) -> st.SearchStrategy[Forgery]:
+    """What byzantine subnets make up: requests, answers to calls that were made, answered or never made. A ``guess`` is
+    an answer of a canister that lives where it is forged, perhaps the very one that is waited for."""
+    canisters, cycles = st.sampled_from(numbers), st.sampled_from([0, 0, 1, 2**64 + 3])
+    deadlines = st.sampled_from([0, 0, 0, 7])
+    request = st.builds(
+        Forgery,
+        tick=ticks,
+        chain=chains,
+        sender=canisters,
+        receiver=canisters,
+        payload=st.sampled_from(PAYLOADS),
+        callback=st.sampled_from([0, 0, 1, 90]),
+        cycles=cycles,
+        deadline=deadlines,
+    )
+    answer = st.builds(
+        lambda made, code, text: replace(made, answer=True, code=code, payload=text if code else made.payload),
+        request,
+        st.sampled_from([0, 0, 2, 4]),
+        st.sampled_from([b"", b"no"]),
+    )
+
+    def at_home(made: Forgery, callback: int, deadline: int) -> Forgery:
+        host = home.get(made.sender)
+        chain = made.chain if host is None else host
+        return replace(made, chain=chain, callback=callback, deadline=deadline)
+
+    guess = st.builds(at_home, answer, st.sampled_from([0, 0, 1, 2]), st.sampled_from([0, 0, 0, 0, 7]))
+    return st.one_of(request, answer, guess, guess)
+
+
+def repeated(forged: tuple[Forgery, ...], times: int) -> tuple[Forgery, ...]:
+    """Each forgery ``times`` times, later ones a tick later."""
+    return tuple(replace(one, tick=one.tick + later) for one in forged for later in range(times))
+
+
 def _some(pool: list[int], size: int) -> st.SearchStrategy[list[int]]:
     return st.permutations(pool).map(lambda order: order[:size])
 
@@ -146,7 +190,7 @@ def scenarios(
     spans = st.tuples(ticks, ticks).map(sorted)
     kinds = st.sampled_from(["drop", "replay", "replay", "gap", "gap", "tamper"])
     carriers = st.tuples(kinds, anywhere, anywhere, spans).map(lambda row: (*row[:3], *row[3]))
-    forged = st.tuples(ticks, chain, st.sampled_from(numbers), st.sampled_from(numbers), st.sampled_from(PAYLOADS))
+    forged = forgeries(ticks, chain, numbers, {number: host for number, (host, _, _) in canisters.items()})
     halts = st.tuples(chain, spans).map(lambda row: (row[0], *row[1]))
 
     def some(of: st.SearchStrategy[Any], most: int) -> tuple[Any, ...]:
@@ -163,7 +207,7 @@ def scenarios(
         withheld=frozenset(some(st.tuples(ticks, chain, chain), 6)),
         carriers=some(carriers, 3),
         halts=some(halts, 1),
-        forged=some(forged, 2),
+        forged=repeated(some(forged, 3), draw(st.sampled_from([1, 1, 2]))),
         skip=draw(st.sampled_from([0.0, 0.0, 0.3])) if faulty else 0.0,
         seed=draw(st.sampled_from([0, 1, 2**64 - 1])),
     )

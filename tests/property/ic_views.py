@@ -101,6 +101,12 @@ def kernel_view(run: KernelRun) -> dict[int, dict[str, Any]]:
         over, high, low = (int(accounts[f"balance_{word}"][row]) for word in ("over", "high", "low"))
         balance = (over * WORD + high) * WORD + low
         home(canister)["accounts"][canister] = (balance, int(accounts["next_callback"][row]))
+    for originator, callback, *asked in zip(
+        *(state.frames()["open_calls"][name].tolist() for name in ("originator", "callback", "respondent", "deadline")),
+        strict=True,
+    ):
+        assert (originator, callback) not in home(originator)["open_calls"]
+        home(originator)["open_calls"][originator, callback] = tuple(asked)
     for name, frame in state.programs.items():
         for row in range(len(frame)):
             canister = int(frame["program"][row])
@@ -110,7 +116,7 @@ def kernel_view(run: KernelRun) -> dict[int, dict[str, Any]]:
 
 def _empty_view() -> dict[str, Any]:
     names = ("ingress_queues", "input_queues", "output_queues", "stray_queues", "lanes")
-    return {name: {} for name in (*names, "accounts", "programs", "sent_times")}
+    return {name: {} for name in (*names, "accounts", "programs", "open_calls", "sent_times")}
 
 
 def _program_of_kernel(name: str, frame: Frame, row: int) -> Any:
@@ -178,6 +184,7 @@ def oracle_view(run: OracleRun) -> dict[int, dict[str, Any]]:
             assert queue.next_index == run.options.index_base + len(queue.elements)
             mine["stray_queues"][key] = {index: plain_message(message) for index, message in queue.elements.items()}
         mine["sent_times"] = dict(state.sent_times)
+        mine["open_calls"] = dict(state.open_calls)
         mine["accounts"] = {
             canister: (state.balances[canister], state.next_callbacks[canister]) for canister in state.programs
         }

@@ -1,4 +1,6 @@
-"""The valid set rule, kernel and oracle, on messages of every kind: also those that only a malicious subnet sends."""
+"""The valid set rule, kernel and oracle, on messages of every kind: also those that only a malicious subnet sends.
+
+Every response is wanted here; which are not is compared in whole networks."""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ CANISTERS = (1, 2, 3, 4)
 HOSTS = st.sampled_from([*SUBNETS, *SUBNETS, None])
 LAST = 3
 
-Streamed = tuple[int, Kind, int, int, int]
-"""(source, kind, sender, receiver, code)."""
+Streamed = tuple[int, Kind, int, int, int, int]
+"""(source, kind, sender, receiver, code, the round that routed it)."""
 
 
 @st.composite
@@ -48,6 +50,7 @@ MESSAGES = st.lists(
         st.sampled_from(CANISTERS),
         st.sampled_from(CANISTERS),
         st.sampled_from([0, 0, 2]),
+        st.sampled_from([LAST, LAST, *range(1, LAST + 1)]),
     ),
     max_size=16,
 )
@@ -57,14 +60,15 @@ def streamed(messages: list[Streamed], run: KernelRun, own: int, base: int) -> A
     """The messages as the kernel takes them on ``own``: a place in the stream from each source."""
     lengths: dict[int, int] = {}
     rows = []
-    for source, kind, sender, receiver, code in messages:
+    for source, kind, sender, receiver, code, _ in messages:
         index = lengths[source] = lengths.get(source, base - 1) + 1
         row = dict.fromkeys(OUTBOUND_SCHEMA.names, 0) | {"method": "", "payload": b""}
         row |= {"source": run.numbers.index(source), "destination": run.numbers.index(own), "index": index}
         row |= {"kind": int(kind), "sender": sender, "receiver": receiver, "callback": index}
         row["code"] = code if kind == Kind.RESPONSE else 0
         rows.append(row)
-    return from_table(pa.Table.from_pylist(rows, schema=OUTBOUND_SCHEMA))
+    routed = np.array([one[-1] for one in messages], dtype=np.uint64)
+    return from_table(pa.Table.from_pylist(rows, schema=OUTBOUND_SCHEMA)).with_columns(routed=routed)
 
 
 def message_of(row: dict[str, Any]) -> ic.Request | ic.Response:
@@ -91,9 +95,11 @@ def test_every_message_gets_the_verdict_of_the_text(scenario: Scenario, own: int
         queue = (message.src, message.dst)
         at = ((), int(taken["index"][place]))
         source = run.numbers[int(taken["source"][place])]
-        expected = judge_by_the_text(state, oracle.registry, source, at, message, held.get(queue, 0), oracle.options)
+        wanted = {(message.dst, message.callback): (message.src, 0)}
+        sent, requests = (source, at, message, int(taken["routed"][place])), held.get(queue, 0)
+        expected = judge_by_the_text(state, oracle.registry, *sent, requests, wanted, oracle.options)
         if expected.enqueued and isinstance(message, ic.Request):
-            held[queue] = held.get(queue, 0) + 1
+            held[queue] = requests + 1
         reason = int(verdicts.reason[place])
         found = None if reason == ACCEPT else RejectReason(reason).name
         assert found == (None if expected.verdict.reason is None else expected.verdict.reason.name), (row, source)

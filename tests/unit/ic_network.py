@@ -21,7 +21,7 @@ from tests.property.ic_harness import Call, KernelRun, OracleRun, Scenario
 from tests.property.ic_programs import ACTOR, ops
 from tests.property.ic_views import Happened, kernel_happened, kernel_view, oracle_happened, oracle_view, with_failures
 from tests.spec import ic
-from tests.spec.ic import guarantees
+from tests.spec.ic import accounts, guarantees
 
 Placed = Mapping[int, tuple[int | None, str | None]]
 
@@ -124,14 +124,14 @@ class OracleNetwork(Played):
         self.run = OracleRun(self.scenario)
         self.events: list[ic.Event] = []
         self.registries: dict[int, ic.Registry] = {}
-        self.initial_cycles = sum(sum(state.balances.values()) for state in self.run.states.values())
 
     def play(self) -> Happened:
         before = self.run.states
         self.run.round(self.height)
         self.registries[self.height] = self.run.registry
         self.events += self.run.events
-        assert guarantees.g8_nothing_else_removes(before, self.run.states, self.run.events) == []
+        if self.honest:
+            assert accounts.check_round(before, self.run.states, self.run.events, self.registries) == []
         return with_failures(self.run, oracle_happened(self.run))
 
     def views(self) -> dict[int, dict[str, Any]]:
@@ -171,7 +171,9 @@ class OracleNetwork(Played):
         if not self.honest:
             return  # the guarantees are given by those who keep to the protocol
         assert guarantees.check_events(self.events, self.registries, self.run.options) == []
-        assert guarantees.g9_no_loss(self.run.states, self.events, self.initial_cycles, self.run.options) == []
+        states, initial, options = self.run.states, self.run.installed_cycles, self.run.options
+        assert accounts.check_accounts(states, self.events, self.registries, initial, options) == []
+        assert accounts.l2_nobody_starves(self.events, options) == []
 
 
 class Network(Played):

@@ -25,6 +25,7 @@ from causeway.model.errors import IndexOverflow, InvariantViolation
 from causeway.model.frame import Frame, concat
 from causeway.programs.scalar import Context, Program, Reject, Request
 from causeway.protocols.ic.batch import XNetPlan
+from tests.property.ic_harness import Forgery
 from tests.unit.ic_network import ACTOR, Network, OracleNetwork, Played, of, rejects_of
 
 TWO = {1: (0, ACTOR), 2: (1, ACTOR)}
@@ -211,7 +212,7 @@ def test_hazard_14_a_slice_of_our_own_is_refused() -> None:
 def test_hazard_15_sender_hosted_elsewhere(engine: Engine) -> None:
     three = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, ACTOR)}
     for options, outcome in (({}, "dropped"), (DEPLOYED, "judged")):
-        net = engine(three, options=options, forged=[(1, 0, 3, 2, b"lie")])
+        net = engine(three, options=options, forged=[Forgery(1, 0, 3, 2, b"lie")])
         net.rounds(6)
         (event,) = of(net.happened, 1, outcome, "REQUEST", 3, 2)
         assert event[-1] == ("sender_mismatch" if outcome == "dropped" else "CanisterMigrating")

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.spec import ic
-from tests.spec.ic import guarantees
+from tests.spec.ic import accounts, guarantees
 from tests.spec.ic.ids import draw, philox_4x64
 from tests.spec.ic.induction import in_order, judge_xnet
 from tests.spec.ic.judge import lists_before
@@ -131,7 +131,7 @@ class Network:
         self.used_registry = self.registry
         self.registries[self.height] = self.registry
         self.events += events
-        assert guarantees.g8_nothing_else_removes(before, self.states, events) == []
+        assert accounts.check_round(before, self.states, events, self.registries) == []
         return events
 
     def call(self, canister: int, *described: tuple[Any, ...], **faults: Any) -> list[ic.Event]:
@@ -147,6 +147,10 @@ class Network:
         assert isinstance(found, Program)
         return found
 
+    def move(self, canister: int, subnet: int) -> None:
+        """The canister lives on `subnet` from the next round on."""
+        self.registry = self.registry.with_moved(canister, subnet, self.height + 1)
+
     def uninstall(self, canister: int) -> None:
         """Delete the canister's code; the registry still maps it."""
         for subnet, state in self.states.items():
@@ -156,7 +160,8 @@ class Network:
     def violations(self) -> list[str]:
         return [
             *guarantees.check_events(self.events, self.registries, self.options),
-            *guarantees.g9_no_loss(self.states, self.events, self.initial_cycles, self.options),
+            *accounts.check_accounts(self.states, self.events, self.registries, self.initial_cycles, self.options),
+            *accounts.l2_nobody_starves(self.events, self.options),
         ]
 
     def check(self) -> None:
@@ -269,7 +274,7 @@ def test_call_across_subnets_and_its_answer() -> None:
     net.round()
     answer = ic.Response(originator=1, respondent=2, callback=0, refund=50, data=b"hi")
     assert net.states[2].input_queues == {(1, 2): ic.Queue(2, {})}
-    assert net.states[2].streams[1] == ic.Stream({((), 1): ic.ACCEPT}, {(): ic.Queue(2, {1: answer})})
+    assert net.states[2].streams[1] == ic.Stream({((), 1): ic.ACCEPT}, {(): ic.Queue(2, {1: answer})}, {((), 1): 2})
     assert net.states[2].expected_xnet_indices == {(1, ((), 2))}
     net.round()
     assert net.states[1].streams[2] == ic.Stream({((), 1): ic.ACCEPT}, {(): ic.Queue(2, {})})
@@ -312,12 +317,52 @@ def test_loopback_seed_literal_stays_for_ever() -> None:
     net.check()
 
 
+@pytest.mark.parametrize("options", [ic.Options(), DEPLOYED])
+@pytest.mark.parametrize("deadline", [0, 9])
+def test_hazard_27_forged_and_repeated_answers_are_not_enqueued(options: ic.Options, deadline: int) -> None:
+    net = Network({1: 1, 2: 2, 3: 3}, options)
+    net.call(1, (2, "echo", 100), (2, "hold", 10), (3, "hold", 1))
+    net.rounds(2)
+    repeated = ic.Response(1, 2, 0, refund=50, data=b"", deadline=deadline)  # callback 0 was answered
+    of_another = ic.Response(1, 2, 2, refund=7, data=b"", deadline=deadline)  # callback 2 is a call to canister 3
+    never_made = ic.Response(1, 2, 3, refund=4, data=b"", deadline=deadline)
+    matching = ic.Response(1, 2, 1, refund=9, data=b"forged")
+    balance = net.states[1].balances[1]
+    net.round(forged={2: [repeated, of_another, never_made, matching, matching]})
+    events = net.round()
+    assert [e.message for e in of(events, "received", kind="response")] == [("r", 1, 1)]
+    late = "late_response" if deadline else "NonMatchingResponse"
+    dropped = [(e.message[-1], e.cause) for e in of(events, "dropped") if e.message is not None]
+    assert dropped == [(0, late), (2, late), (3, "NonMatchingResponse"), (1, "NonMatchingResponse")]
+    assert net.states[1].balances[1] == balance + 9 + (57 if deadline else 0)
+    assert set(net.states[1].streams[2].signals.values()) == {ic.ACCEPT}
+    assert net.states[1].open_calls == {(1, 2): (3, 0)}
+    net.round({2: [ic.Ingress("u", 2, "flush")], 3: [ic.Ingress("u", 3, "flush")]})  # the true answers
+    net.rounds(3)
+    assert [callback for callback, _ in net.program(1).answers] == [0, 1, 2]
+    net.check()
+
+
+def test_a_forged_answer_before_the_request_is_routed() -> None:
+    """Whatever is made locally for a call that a forger has answered is not wanted either."""
+    options = replace(DEPLOYED, limits="deployed", timeouts="on", limit=ic.Limit(stream_messages=1))
+    net = Network({1: 1, 2: 2}, replace(options, request_lifetime_seconds=3))
+    net.call(1, (2, "echo", 5), (2, "echo", 8), withheld=lambda source, destination: source == 1)
+    stuck: dict[str, Any] = {"withheld": lambda source, destination: source == 1}
+    net.round(forged={2: [ic.Response(1, 2, 1, refund=0, data=b"forged")]}, **stuck)
+    net.rounds(2, **stuck)
+    (lost,) = of(net.events, "dropped")
+    assert (lost.via, lost.cause, lost.cycles, lost.height) == ("timeout", "NonMatchingResponse", 8, 4)
+    assert net.program(1).answers == ((1, None),)
+    net.check()
+
+
 def test_late_and_forwarded_answers() -> None:
     net = Network({1: 1, 2: 2, 3: 3})
     net.call(1, (2, "hold", 30), (2, "forward:3", 40, b"x"))
     net.rounds(6)
     assert net.program(1).answers == ((1, None),)
-    assert guarantees.cycles_in_hands(net.events) == 30
+    assert accounts.cycles_in_hand(net.states) == 30
     net.round({2: [ic.Ingress("user", 2, "flush")]})
     net.rounds(2)
     assert net.program(1).answers == ((1, None), (0, None))
@@ -343,13 +388,15 @@ def test_handler_that_raises_is_undone_and_answered() -> None:
 def test_answer_at_hand_comes_before_calls() -> None:
     def behaviour(canister: int, program: Any, message: ic.Message) -> tuple[Any, list[ic.Effect]]:
         assert isinstance(message, ic.Request)
-        late = ic.Reply((1, 5, 8, 0), data=b"late", accepted=8)
+        late = ic.Reply((1, 5, 8, 0), data=b"late", accepted=8)  # executed before
         return program, [ic.Call(1, "m", b"", 7), late, ic.Reply(ic.RequestKey.of(message), data=b"now", accepted=3)]
 
     options = ic.Options()
     registry = ic.Registry(frozenset({1}), {1: 1, 2: 1})
     state = replace(
-        ic.genesis(1, {2: None}, {2: 0}), input_queues={(1, 2): ic.push(ic.new_queue(), {1: ic.Request(2, 1, 6, 3)})}
+        ic.genesis(1, {2: None}, {2: 0}),
+        input_queues={(1, 2): ic.push(ic.new_queue(), {1: ic.Request(2, 1, 6, 3)})},
+        in_hand={2: {(1, 5, 8, 0): 1}},
     )
     after, _ = ic.execute(state, registry, behaviour, options)
     elements = after.output_queues[2, 1].elements
@@ -458,10 +505,11 @@ def test_hazard_18_response_for_a_canister_in_no_subnet(rule: Any, answers: int)
     events = net.round({2: [ic.Ingress("u", 2, "flush")]})
     (ended,) = of(events, "dropped", kind="control")
     assert (ended.cause, ended.receiver, ended.cycles) == ("canister_removed", 1, 960)
-    (lost,) = of(events, "dropped", kind="response")
+    (lost,) = of(events, "dropped", kind="response", via=None)
     assert (lost.cause, lost.queue_index) == ("unroutable_response", 1)
-    assert len(of(events, "received", via="synthetic")) == answers
-    assert guarantees.g9_no_loss(net.states, net.events, net.initial_cycles, net.options) == []
+    made = of(events, "dropped", via="synthetic")
+    assert [(e.cause, e.message) for e in made] == [("NonMatchingResponse", ("r", 2, 0))] * answers, "nobody asked"
+    assert accounts.g9_no_loss(net.states, net.events, net.initial_cycles, net.options) == []
 
 
 def test_reject_every_nth_request_of_the_lane() -> None:
@@ -477,7 +525,7 @@ def test_receiver_check() -> None:
     for check, dropped in [("on", 1), ("off", 0)]:
         net = Network({1: 1, 2: 2, 3: 3}, ic.Options(receiver_check=check))  # type: ignore[arg-type]
         net.call(1, (2, "echo", 5))
-        net.registry = net.registry.with_moved(2, 3)
+        net.move(2, 3)
         events = net.round()
         assert len(of(events, "dropped", cause="receiver_mismatch")) == dropped
         assert ((1, 2) in net.states[2].stray_queues) is (dropped == 0)
@@ -495,7 +543,7 @@ def test_judgement_agrees_with_the_formula_of_the_text() -> None:
         (3, ((), 1)): ic.Request(2, 3, 5),
         (3, ((), 2)): ic.Response(2, 1, 5),
     }
-    judgements = judge_xnet(state, registry, messages, ic.Options())
+    judgements = judge_xnet(state, registry, messages, dict.fromkeys(messages, 1), ic.Options())
     literal = {
         (sn, i): m
         for (sn, i), m in messages.items()
@@ -522,7 +570,7 @@ def test_moved_canister_takes_its_queues_along_and_they_keep_their_indices() -> 
     net.call(1, *[(2, "echo", 1)] * 3)
     before = net.states[1]
     assert sorted(before.output_queues[1, 2].elements) == [1, 2]
-    net.registry = net.registry.with_moved(1, 3)
+    net.move(1, 3)
     moved = ic.move_canisters(net.states, net.used_registry, net.registry)
     assert moved[3].output_queues == before.output_queues
     assert moved[3].sent_times == before.sent_times
@@ -533,6 +581,53 @@ def test_moved_canister_takes_its_queues_along_and_they_keep_their_indices() -> 
     assert net.registry.trace(1) == (1, 3)
     net.rounds(12)
     assert [code for _, code in sorted(net.program(1).answers)] == [2, None, None], "the one in the stream is rejected"
+    net.check()
+
+
+@pytest.mark.parametrize("options", [MIGRATIONS, DEPLOYED, ic.Options()])
+@pytest.mark.parametrize("mover", [1, 2])
+def test_what_was_routed_before_an_end_moved_away_and_back_is_not_enqueued(options: ic.Options, mover: int) -> None:
+    """Canister 2 would see the second request before the first."""
+    net = Network({1: 1, 2: 2, 3: 3}, options)
+    late = {"withheld": lambda source, destination: (source, destination) == (1, 2)}
+    net.call(1, (2, "echo", 10))
+    net.move(mover, 3)
+    net.call(1, (2, "echo", 20), **late)
+    net.rounds(2, **late)
+    net.move(mover, mover)
+    net.rounds(8)
+    accepted = [e.message for e in of(net.events, "received", kind="request")]
+    assert accepted == [("q", 1, 1)]
+    if options.vsr == "deployed":
+        (rejected,) = of(net.events, "rejected", kind="request")
+        assert (rejected.reason, rejected.chain, rejected.message) == ("CanisterMigrating", 2, ("q", 1, 0))
+        assert [code for _, code in sorted(net.program(1).answers)] == [2, None]
+    else:
+        assert {e.cause for e in of(net.events, "dropped", kind="request")} == {
+            "sender_mismatch" if mover == 1 else "receiver_mismatch"
+        }
+    net.check()
+
+
+def test_what_is_routed_in_the_round_of_the_move_is_not_late() -> None:
+    net = Network({1: 1, 2: 2, 3: 3}, DEPLOYED)
+    net.move(2, 3)
+    net.rounds(1)
+    net.move(2, 2)
+    net.call(1, (2, "echo", 10))
+    net.rounds(3)
+    assert net.program(1).answers == ((0, None),)
+    net.check()
+
+
+def test_the_loopback_stream_is_judged_alike() -> None:
+    net = Network({1: 1, 2: 1, 3: 3}, DEPLOYED)
+    net.call(1, (2, "echo", 10))
+    net.move(2, 3)
+    net.round(halted={1})
+    net.move(2, 1)
+    net.rounds(4)
+    assert net.program(1).answers == ((0, 2),)
     net.check()
 
 
@@ -549,6 +644,7 @@ def a_slice(messages: list[int], begin: int, end: int, signals_end: int = 1, **c
         end=frozenset({((), end)}),
         signals_end=frozenset({((), signals_end)}),
         messages={((), i): ic.Request(2, 1, i) for i in messages},
+        heights={((), i): 1 for i in messages},
         **columns,
     )
 
@@ -617,9 +713,10 @@ def test_hazard_9_and_the_limits_of_a_slice() -> None:
     old = a_slice([3], 1, 9, signals_end=9, rejects={(): ((1, ic.Reason.Unknown),)})
     with pytest.raises(ic.UnexpectedSignals):
         ic.check_slice(state, registry, 1, old, options)
+    stream = ic.push(ic.new_queue(), {i: ic.Request(2, 1, i) for i in range(9)})
     source = replace(
         ic.genesis(1, {}, {}),
-        streams={2: ic.Stream({}, {(): ic.push(ic.new_queue(), {i: ic.Request(2, 1, i) for i in range(9)})})},
+        streams={2: ic.Stream({}, {(): stream}, {((), i): 1 for i in stream.elements})},
     )
     for expected, indices in [(1, [1, 2]), (3, [3])]:
         cut = ic.slice_for(source, 2, frozenset({(1, ((), expected))}), options)
@@ -766,7 +863,8 @@ def test_post_process_without_limits_is_the_formula() -> None:
         (1, 9): ic.push(ic.new_queue(), {1: ic.Request(9, 1, 1, 5), 2: ic.Response(9, 1, 4, 6)}),
     }
     times = {(s, r, i): 0 for (s, r), queue in queues.items() for i in queue.elements}
-    state = replace(ic.genesis(1, {1: None, 3: None}, {}), output_queues=queues, sent_times=times)
+    calls = {(s, m.callback): (r, 0) for (s, r), queue in queues.items() for m in queue.elements.values()}
+    state = replace(ic.genesis(1, {1: None, 3: None}, {}), output_queues=queues, sent_times=times, open_calls=calls)
     after, _ = ic.post_process(state, registry, options, seed=0)
     assert after.output_queues == ic.clear_map(queues)
     assert after.sent_times == {}
@@ -896,17 +994,19 @@ def test_guarantees_notice_what_is_broken() -> None:
     changed = [forged if e is received[0] else e for e in net.events]
     assert any(text.startswith("G2") for text in guarantees.check_events(changed, net.registries, net.options))
     swapped = [replace(e, queue_index=3 - (e.queue_index or 0)) if e in received else e for e in net.events]
-    assert guarantees.g3_pair_order(swapped)
+    assert guarantees.g3_pair_order(swapped, net.registries, net.options)
     (answer, _) = of(net.events, "received", kind="response")
-    assert guarantees.g4_one_reply_per_call([*net.events, answer])
+    assert guarantees.g4_one_reply_per_call([*net.events, answer], net.registries)
     assert guarantees.g5_undeliverable_gets_synthetic_reject(
-        [replace(e, reason="QueueFull") if e.event == "acknowledged" else e for e in net.events]
+        [replace(e, reason="QueueFull") if e.event == "acknowledged" else e for e in net.events],
+        net.registries,
+        net.options,
     )
     holed = [e for e in net.events if not (e.event == "committed" and e.index == 1)]
     assert guarantees.g6_gap_free_streams(holed, net.options)
     assert guarantees.g8_collection_is_safe([e for e in net.events if e.event != "acknowledged"])
     richer = {**net.states, 1: replace(net.states[1], balances={1: 10**6})}
-    assert guarantees.g9_no_loss(richer, net.events, net.initial_cycles, net.options)
+    assert accounts.g9_no_loss(richer, net.events, net.initial_cycles, net.options)
     assert guarantees.g10_responses_are_accepted([replace(answer, event="rejected", reason="QueueFull")])
 
 
@@ -975,7 +1075,7 @@ def test_random_networks_keep_the_guarantees(
         net.states.setdefault(subnet, ic.genesis(subnet, {}, {}))
     for ingress, withheld, move, flush in script:
         if move is not None and moves and net.registry.host(move[0]) != move[1]:
-            net.registry = net.registry.with_moved(*move)
+            net.move(*move)
         payloads: dict[int, list[ic.Ingress]] = {}
         for canister, described in ingress:
             host = net.registry.subnet_assignment[canister]

@@ -23,11 +23,12 @@ answered        At the sender's host, beside each `executed` of a response: the 
                 if by a reject; `queue_index` is the response's).
 timed_out       At the sender's host: a request left its output queue after its lifetime (`queue_index`, `code`,
                 `text`). A `received` via timeout goes with it.
-dropped         Lost, anywhere: gone for good, with its `cycles` and a `cause`: sender_mismatch, receiver_mismatch and
-                response_induction_failed at judging (they have the place in the remote's stream and `via`, and mean
-                verdict ACCEPT), unroutable_response, response_to_missing_canister, canister_removed (`queue_index`:
-                the place in a queue of a canister that is in no subnet any more); forged_for_nobody and halted: what
-                a byzantine subnet would have put into a stream.
+dropped         Lost, anywhere: gone for good, with its `cycles` and a `cause`: sender_mismatch, receiver_mismatch,
+                response_induction_failed and NonMatchingResponse at judging (they have the place in the remote's
+                stream and `via`, and mean verdict ACCEPT), NonMatchingResponse also of an answer made here (`via`
+                synthetic or timeout), unroutable_response, canister_removed (`queue_index`: the place in a queue of a
+                canister that is in no subnet any more); forged_for_nobody and halted: what a byzantine subnet would
+                have put into a stream. With cause late_response it is not Lost: the refund is credited.
 acknowledged    SignalSeen, at the source: the signal for a message that is still in our stream (`reason` if REJECT).
 collected       Collected, at the source: that message is removed from the stream (same columns).
 

@@ -1,6 +1,6 @@
 """Execution phase: 3.5, with the schedule and the effects of docs/protocols/ic.md."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ from .messages import (
 )
 from .options import Options
 from .queues import QueueIndex, delete_map, new_queue, push_map
-from .state import CanonicalState, QueueName, Registry
+from .state import CallId, CanonicalState, InHand, QueueName, Registry
 
 MAX_CYCLES = 2**128 - 1
 """What a message carries, and what an answer may bring a balance up to. A refund may bring it beyond."""
@@ -79,6 +79,8 @@ def execute(
         balances=run.balances,
         next_callbacks=run.next_callbacks,
         programs=run.programs,
+        open_calls=run.open_calls,
+        in_hand={canister: keys for canister, keys in run.in_hand.items() if keys},
         sent_times=sent_times,
     )
     return after, run.events
@@ -96,11 +98,15 @@ class Run:
         self.balances = dict(state.balances)
         self.next_callbacks = dict(state.next_callbacks)
         self.programs = dict(state.programs)
+        self.open_calls: dict[CallId, tuple[CanisterId, int]] = dict(state.open_calls)
+        self.in_hand: dict[CanisterId, dict[InHand, int]] = {name: dict(keys) for name, keys in state.in_hand.items()}
         self.events: list[Event] = []
         self._lengths: dict[QueueName, int] = {}
 
     def produce(self, message: CanisterMessage) -> None:
-        """Append to output queue (m.src, m.dst): keys 1, 2, ... are the order of appending."""
+        """Append to output queue (m.src, m.dst): keys 1, 2, ... are the order of appending. A request opens a call."""
+        if isinstance(message, Request):
+            self.open_calls[message.sender, message.callback] = (message.receiver, message.deadline)
         name = (message.src, message.dst)
         self._lengths[name] = self._lengths.get(name, 0) + 1
         self.produced_messages[(*name, self._lengths[name])] = message
@@ -158,6 +164,7 @@ def consume(run: Run, canister: CanisterId, index: int, message: Message, behavi
         run.programs[canister],
         run.balances.get(canister, 0),
         run.next_callbacks.get(canister, 0),
+        run.in_hand.get(canister, {}),
         message,
         behaviour,
     )
@@ -167,6 +174,7 @@ def consume(run: Run, canister: CanisterId, index: int, message: Message, behavi
     if outcome.error is None:
         run.programs[canister] = outcome.program
         run.balances[canister] = outcome.balance
+        run.in_hand[canister] = dict(outcome.in_hand)
         run.next_callbacks[canister] = outcome.next_callback
         for produced in outcome.produced:
             run.produce(produced)
@@ -175,10 +183,9 @@ def consume(run: Run, canister: CanisterId, index: int, message: Message, behavi
 
 
 def consume_for_missing(run: Run, canister: CanisterId, index: int, message: Message) -> None:
-    """A canister that is mapped here but not installed: a request is answered, a response's refund is Lost."""
-    if isinstance(message, Response):
-        run.log_consumed("dropped", message, index, cause="response_to_missing_canister")
-        return
+    """A canister that is mapped here but not installed: a request is answered. It has no open calls, so no response
+    is ever enqueued for it."""
+    assert not isinstance(message, Response)
     code, text = RejectCode.DestinationInvalid, f"Canister {canister_text(canister)} not found"
     run.log_consumed("rejected", message, index, cause="not_installed", code=int(code), text=text)
     if isinstance(message, Request):
@@ -192,19 +199,36 @@ class Outcome:
     program: Any
     balance: int
     next_callback: int
+    in_hand: Mapping[InHand, int]
     produced: Sequence[CanisterMessage]
     error: str | None = None
 
 
 def run_handler(
-    canister: CanisterId, program: Any, balance: int, next_callback: int, message: Message, behaviour: Behaviour
+    canister: CanisterId,
+    program: Any,
+    balance: int,
+    next_callback: int,
+    in_hand: Mapping[InHand, int],
+    message: Message,
+    behaviour: Behaviour,
 ) -> Outcome:
     """One handler run. Cycles move in the order of its effects; a call beyond the balance at that point makes the run
-    count as raised. In the output the answer to the message at hand stands first, the rest in the order made."""
+    count as raised. In the output the answer to the message at hand stands first, the rest in the order made. A request
+    is in hand until it is answered."""
+
+    def failed(text: str) -> Outcome:
+        return Outcome(program, balance_before, callback_before, in_hand, (), error=text)
+
+    balance_before, callback_before = balance, next_callback
     try:
         new_program, effects = behaviour(canister, program, message)
     except Exception as error:  # whatever a program raises is its own failure, not the round's
-        return Outcome(program, balance, next_callback, (), error=f"{type(error).__name__}: {error}")
+        return failed(f"{type(error).__name__}: {error}")
+    held = dict(in_hand)
+    if isinstance(message, Request):
+        key = RequestKey.of(message)
+        held[key] = held.get(key, 0) + 1
     answers: list[CanisterMessage] = []
     others: list[CanisterMessage] = []
     for effect in effects:
@@ -213,8 +237,10 @@ def run_handler(
             if not 0 <= effect.accepted <= to.cycles:
                 raise InvariantViolation(f"canister {canister} accepts {effect.accepted} of {to.cycles} cycles")
             if effect.accepted and balance + effect.accepted > MAX_CYCLES:
-                text = f"CyclesOverflow: balance {balance}, accepted {effect.accepted}, at most 2**128 - 1"
-                return Outcome(program, balance, next_callback, (), error=text)
+                return failed(f"CyclesOverflow: balance {balance}, accepted {effect.accepted}, at most 2**128 - 1")
+            if to not in held:
+                raise InvariantViolation(f"canister {canister} answers {to}, which it has not in hand")
+            held = {name: times - (name == to) for name, times in held.items() if times > (name == to)}
             balance += effect.accepted
             (answers if _answers(effect, message) else others).append(
                 Response(
@@ -228,11 +254,9 @@ def run_handler(
                 )
             )
         elif effect.cycles > balance:
-            text = f"InsufficientCycles: balance {balance}, attached {effect.cycles}"
-            return Outcome(program, balance, next_callback, (), error=text)
+            return failed(f"InsufficientCycles: balance {balance}, attached {effect.cycles}")
         elif effect.cycles > MAX_CYCLES:
-            text = f"CyclesOverflow: attached {effect.cycles}, at most 2**128 - 1"
-            return Outcome(program, balance, next_callback, (), error=text)
+            return failed(f"CyclesOverflow: attached {effect.cycles}, at most 2**128 - 1")
         else:
             balance -= effect.cycles
             others.append(
@@ -246,7 +270,7 @@ def run_handler(
                 )
             )
             next_callback += 1
-    return Outcome(new_program, balance, next_callback, [*answers, *others])
+    return Outcome(new_program, balance, next_callback, held, [*answers, *others])
 
 
 def _answers(reply: Reply, message: Message) -> bool:

@@ -6,9 +6,9 @@ from typing import Any
 
 from .events import Event
 from .ids import SubnetId
-from .messages import ACCEPT, MessageId, Request, Response, cycles_of
+from .messages import CanisterMessage, MessageId, Request, Response
 from .options import Options
-from .state import CanonicalState, Registry, expected_index
+from .state import Registry
 
 Place = tuple[SubnetId, SubnetId, Any, int]
 """(source, destination, substream, index) of a message in a stream."""
@@ -39,23 +39,45 @@ def received(events: Sequence[Event]) -> list[Event]:
     return [e for e in events if e.event == "received" and e.kind != "control"]
 
 
-def g1_exactly_once(events: Sequence[Event], registries: Mapping[int, Registry]) -> list[str]:
-    """At most one Enqueued a message that crossed a stream, on the subnet that the registry maps the receiver to."""
+def forged_places(events: Sequence[Event]) -> set[Place]:
+    """Where byzantine subnets put what nobody made. They may repeat what is theirs: only what others do with it is
+    checked."""
+    return {place for place, e in committed(events) if e.via == "forged"}
+
+
+def origin(e: Event) -> Place:
+    """Where a message that crossed a stream was."""
+    return (e.remote, e.chain, e.substream, e.index)  # type: ignore[return-value]
+
+
+def strays(e: Event, registries: Mapping[int, Registry]) -> bool:
+    """Whether a message was put where nobody executes it, as the literal text has it (D-5)."""
+    return isinstance(e.receiver, int) and registries[e.height].host(e.receiver) != e.chain
+
+
+def g1_exactly_once(events: Sequence[Event], registries: Mapping[int, Registry], options: Options) -> list[str]:
+    """At most one Enqueued a message that crossed a stream, on the subnet that the registry maps the receiver to (with
+    `receiver_check = off`: on any)."""
+    forged = forged_places(events)
     crossed = [e for e in received(events) if e.via in BETWEEN_STREAMS]
-    counts = Counter(e.message for e in crossed)
+    counts = Counter(e.message for e in crossed if origin(e) not in forged)
     twice = [f"G1: {message} was enqueued {count} times" for message, count in counts.items() if count > 1]
+    places = Counter(map(origin, crossed))
+    twice += [f"G1: {place} was enqueued {count} times" for place, count in places.items() if count > 1]
     astray = [
         f"G1: {e.message} was enqueued on {e.chain}, its receiver lives elsewhere"
         for e in crossed
-        if isinstance(e.receiver, int) and registries[e.height].host(e.receiver) != e.chain
+        if options.receiver_check == "on" and strays(e, registries)
     ]
     return twice + astray
 
 
 def g2_no_invention(events: Sequence[Event], registries: Mapping[int, Registry], options: Options) -> list[str]:
-    """Every Enqueued(xnet) was routed before with equal content, out of something that execution or routing made."""
+    """Every Enqueued(xnet) was routed before with equal content, out of something that execution or routing made, or
+    a byzantine subnet in the name of one of its own."""
     violations: list[str] = []
     produced = {(e.message, e.content) for e in events if e.event == "sent" and e.via != "forged"}
+    forged = {(e.chain, e.message, e.content) for e in events if e.event == "sent" and e.via == "forged"}
     requests = {message for message, content in produced if isinstance(content, Request)}
     shortened = {e.message for e in events if e.event == "rejected" and e.kind == "response" and e.cause == "too_large"}
     routed = dict(committed(events))
@@ -63,64 +85,89 @@ def g2_no_invention(events: Sequence[Event], registries: Mapping[int, Registry],
         if e.via not in BETWEEN_STREAMS or not isinstance(e.content, Request | Response):
             continue
         m = e.content
-        origin = routed.get((e.remote, e.chain, e.substream, e.index))  # type: ignore[arg-type]
-        if origin is None or origin.content != m or not origin.height < e.height:
+        source = routed.get(origin(e))
+        if source is None or source.content != m or not source.height < e.height:
             violations.append(f"G2: {e.message} was enqueued on {e.chain} and never routed so by {e.remote}")
             continue
         is_reject = isinstance(m, Response) and m.reject is not None
-        made_by_routing = is_reject and origin.queue_index is None and ("q", m.dst, m.callback) in requests
+        made_by_routing = is_reject and source.queue_index is None and ("q", m.dst, m.callback) in requests
         made_smaller = is_reject and e.message in shortened
-        if (e.message, m) not in produced and not made_by_routing and not made_smaller:
+        of_forger = (e.remote, e.message, m) in forged
+        if (e.message, m) not in produced and not made_by_routing and not made_smaller and not of_forger:
             violations.append(f"G2: nobody made {e.message}")
-        registry = registries[e.height]
-        hosts = {registry.host(m.src)}
-        if options.migrations == "on" and isinstance(m, Response):
-            hosts |= {*registry.trace(m.src), *(registry.trace(m.dst) if is_reject else ())}
-        if e.remote not in hosts:
+        if e.remote not in may_speak_for(registries[e.height], m, options):
             violations.append(f"G2: {e.message} came from {e.remote}, where its sender never lived")
     return violations
 
 
-def g3_pair_order(events: Sequence[Event]) -> list[str]:
-    """Requests of one (sender, receiver) enter the input queue in the order they entered the output queue."""
-    places = {e.message: e.queue_index for e in events if e.event == "sent" and e.kind == "request"}
-    lanes: dict[tuple[Any, Any], list[tuple[int, int]]] = defaultdict(list)
+def may_speak_for(registry: Registry, m: CanisterMessage, options: Options) -> set[SubnetId | None]:
+    """The subnets from which a message of `m.src` may come: its host; for a response also where it was."""
+    hosts: set[SubnetId | None] = {registry.host(m.src)}
+    if isinstance(m, Response) and (options.migrations == "on" or hosts == {None}):
+        hosts |= set(registry.trace(m.src))
+        if options.migrations == "on" and m.reject is not None:
+            hosts |= set(registry.trace(m.dst))
+    return hosts
+
+
+def g3_pair_order(events: Sequence[Event], registries: Mapping[int, Registry], options: Options) -> list[str]:
+    """Requests of one (sender, receiver) enter the input queue in the order they entered the output queue.
+
+    The literal text (`receiver_check = off`) does not promise it to a receiver that moves."""
+    places = {e.message: e.queue_index for e in events if e.event == "sent" and e.kind == "request" and not e.via}
+    forged = forged_places(events)
+    hosts: dict[Any, set[SubnetId]] = defaultdict(set)
+    for registry in registries.values():
+        for canister, host in registry.subnet_assignment.items():
+            hosts[canister].add(host)
+    lanes: dict[tuple[Any, Any], list[tuple[int, int, int]]] = defaultdict(list)
     for e in received(events):
-        if e.kind == "request" and e.queue_index is not None:
+        literal = options.receiver_check == "off" and len(hosts[e.receiver]) > 1
+        if e.kind == "request" and e.queue_index is not None and origin(e) not in forged and not literal:
             produced = places.get(e.message)
             if produced is not None:
-                lanes[e.sender, e.receiver].append((e.queue_index, produced))
+                lanes[e.sender, e.receiver].append((e.height, e.queue_index, produced))
     return [
-        f"G3: requests {sender} -> {receiver} were enqueued in the order {[p for _, p in sorted(pairs)]}"
-        for (sender, receiver), pairs in lanes.items()
-        if [p for _, p in sorted(pairs)] != sorted(p for _, p in pairs)
+        f"G3: requests {sender} -> {receiver} were enqueued in the order {[p for _, _, p in sorted(lane)]}"
+        for (sender, receiver), lane in lanes.items()
+        if [p for _, _, p in sorted(lane)] != sorted(p for _, _, p in lane)
     ]
 
 
-def g4_one_reply_per_call(events: Sequence[Event]) -> list[str]:
-    """At most one response Enqueued an (originator, callback)."""
-    counts = Counter(e.message for e in received(events) if e.kind == "response")
+def g4_one_reply_per_call(events: Sequence[Event], registries: Mapping[int, Registry]) -> list[str]:
+    """At most one response Enqueued an (originator, callback), whoever forges and repeats what."""
+    counts = Counter(e.message for e in received(events) if e.kind == "response" and not strays(e, registries))
     return [f"G4: {message} was enqueued {count} times" for message, count in counts.items() if count > 1]
 
 
-def g5_undeliverable_gets_synthetic_reject(events: Sequence[Event]) -> list[str]:
-    """A rejected request has exactly one reject made for it, in the round in which its source learns of it.
-    (Lost counts as made when the sender lives in no subnet any more.)"""
-    violations: list[str] = []
+def g5_undeliverable_gets_synthetic_reject(
+    events: Sequence[Event], registries: Mapping[int, Registry], options: Options
+) -> list[str]:
+    """A rejected request has exactly one reject made for it, in the round in which its source learns of it, and none is
+    made without. (One that is Lost, or not wanted any more, was made.)"""
     made: Counter[tuple[SubnetId, int, MessageId | None]] = Counter()
+    due: Counter[tuple[SubnetId, int, MessageId | None]] = Counter()
     for e in events:
-        local = e.event == "received" and e.via in ("synthetic", "timeout")
-        on_its_way = e.event in ("committed", "dropped") and e.queue_index is None and e.via is None
-        if e.kind == "response" and (local or on_its_way):
+        here = e.event in ("received", "dropped") and e.via in ("synthetic", "timeout")
+        unroutable = e.event == "dropped" and e.via is None and e.cause == "unroutable_response"
+        on_its_way = e.event == "committed" and e.via is None
+        if e.kind == "response" and (here or (e.queue_index is None and (unroutable or on_its_way))):
             made[e.chain, e.height, e.message] += 1
-    for e in events:
         signalled = e.event == "acknowledged" and e.reason is not None
-        unroutable = e.event == "rejected" and e.cause == "no_route"
-        if e.kind == "request" and (signalled or unroutable or e.event == "timed_out"):
-            reply = ("r", *(e.message or ())[1:])
-            if made[e.chain, e.height, reply] != 1:
-                violations.append(f"G5: {e.message} got {made[e.chain, e.height, reply]} synthetic rejects")
-    return violations
+        refused = e.event == "rejected" and e.cause in ("no_route", "too_large", "canister_removed")
+        if e.kind == "request" and (signalled or refused or e.event == "timed_out"):
+            due[e.chain, e.height, ("r", *(e.message or ())[1:])] += 1
+        elif e.kind == "response" and signalled:
+            due[e.chain, e.height, e.message] += 1
+        elif e.kind == "response" and e.event == "dropped" and e.cause == "unroutable_response":
+            routed = e.queue_index is not None and registries[e.height].host(e.sender) is not None  # type: ignore[arg-type]
+            if options.dead_destination == "seed_literal" and routed:  # D-8: an answer to an answer
+                due[e.chain, e.height, ("r", e.sender, (e.message or ())[-1])] += 1
+    return [
+        f"G5: {key[2]} got {made[key]} synthetic rejects for {due[key]} on {key[0]} at {key[1]}"
+        for key in {**due, **made}
+        if made[key] != due[key]
+    ]
 
 
 def g6_gap_free_streams(events: Sequence[Event], options: Options) -> list[str]:
@@ -178,81 +225,6 @@ def g8_collection_is_safe(events: Sequence[Event]) -> list[str]:
     return violations
 
 
-def g8_nothing_else_removes(
-    before: Mapping[SubnetId, CanonicalState], after: Mapping[SubnetId, CanonicalState], events: Sequence[Event]
-) -> list[str]:
-    """Between two heights, exactly what `collected` says has left the streams. `events` are those of the round."""
-    gone = {
-        ("message" if e.kind != "control" else "signal", e.chain, e.remote, e.substream, e.index)
-        for e in events
-        if e.event == "collected"
-    }
-
-    def content(state: CanonicalState) -> set[tuple[Any, ...]]:
-        messages = {
-            ("message", state.own, remote, substream, i)
-            for remote, stream in state.streams.items()
-            for substream, queue in stream.msgs.items()
-            for i in queue.elements
-        }
-        signals = {
-            ("signal", state.own, remote, substream, i)
-            for remote, stream in state.streams.items()
-            for substream, i in stream.signals
-        }
-        return messages | signals
-
-    left = {row for own in before for row in content(before[own]) - content(after[own])}
-    return [f"G8: {row} left its stream unrecorded" for row in sorted(left - gone, key=repr)]
-
-
-def cycles_total(states: Mapping[SubnetId, CanonicalState], events: Sequence[Event], options: Options) -> int:
-    """Everything that holds cycles, once: balances, queues, streams, requests in hands of programs, Lost.
-
-    A message that its destination accepted is still in the stream until the signal is seen; it counts where it went.
-    """
-    total = 0
-    for own, state in states.items():
-        total += sum(state.balances.values())
-        for queues in (state.input_queues, state.output_queues, state.stray_queues):
-            total += sum(cycles_of(m) for queue in queues.values() for m in queue.elements.values())
-        for remote, stream in state.streams.items():
-            there = states.get(remote)
-            for substream, queue in stream.msgs.items():
-                for i, m in queue.elements.items():
-                    if there is None or not _taken_over(there, own, substream, i, options):
-                        total += cycles_of(m)
-    total += sum(e.cycles or 0 for e in events if e.event == "dropped")
-    return total + cycles_in_hands(events)
-
-
-def _taken_over(there: CanonicalState, source: SubnetId, substream: Any, i: int, options: Options) -> bool:
-    """Whether subnet `there` accepted message i of the stream from `source`."""
-    if i >= expected_index(there.expected_xnet_indices, source, substream, options.index_base):
-        return False
-    return there.stream(source).signals.get((substream, i), ACCEPT) == ACCEPT
-
-
-def cycles_in_hands(events: Sequence[Event]) -> int:
-    """Cycles of requests that a program has executed and not answered yet."""
-    held: dict[MessageId | None, int] = {}
-    for e in events:
-        if e.event == "executed" and e.kind == "request":
-            held[e.message] = e.cycles or 0
-        elif e.event == "sent" and e.kind == "response":
-            held.pop(("q", *(e.message or ())[1:]), None)
-    return sum(held.values())
-
-
-def g9_no_loss(
-    states: Mapping[SubnetId, CanonicalState], events: Sequence[Event], initial: int, options: Options
-) -> list[str]:
-    """The sum of cycles is what it was at genesis, and what forgers invented."""
-    forged = sum(e.cycles or 0 for e in events if e.event == "sent" and e.via == "forged")
-    total = cycles_total(states, events, options)
-    return [] if total == initial + forged else [f"G9: {total} cycles, of {initial} and {forged} forged"]
-
-
 def g10_responses_are_accepted(events: Sequence[Event]) -> list[str]:
     """No response is rejected where it comes in, but for CanisterMigrating, after which it is rerouted.
 
@@ -266,13 +238,13 @@ def g10_responses_are_accepted(events: Sequence[Event]) -> list[str]:
 
 
 def check_events(events: Sequence[Event], registries: Mapping[int, Registry], options: Options) -> list[str]:
-    """G1 to G8 and G10. `registries` has the version in force at every height."""
+    """G1 to G8 and G10, over the log alone. `registries` has the version in force at every height."""
     return [
-        *g1_exactly_once(events, registries),
+        *g1_exactly_once(events, registries, options),
         *g2_no_invention(events, registries, options),
-        *g3_pair_order(events),
-        *g4_one_reply_per_call(events),
-        *g5_undeliverable_gets_synthetic_reject(events),
+        *g3_pair_order(events, registries, options),
+        *g4_one_reply_per_call(events, registries),
+        *g5_undeliverable_gets_synthetic_reject(events, registries, options),
         *g6_gap_free_streams(events, options),
         *g7_signals_tell_the_truth(events),
         *g8_collection_is_safe(events),

@@ -8,7 +8,7 @@ from itertools import pairwise
 from .errors import InvariantViolation
 from .events import Event, canister_event, ingress_event
 from .ids import SubnetId
-from .judge import Judgement, judge
+from .judge import LATE_RESPONSE, Judgement, judge, unwanted
 from .messages import (
     ACCEPT,
     CanisterMessage,
@@ -40,7 +40,6 @@ from .state import (
     CanonicalState,
     QueueName,
     Registry,
-    Stream,
     SubstreamId,
     ascending_subnets,
     expected_index,
@@ -74,7 +73,8 @@ def pre_process(
     for sn in ascending_subnets(batch.xnet_payload):
         state = collect_from_header(state, registry, sn, batch.xnet_payload[sn], options, log)
     messages = {(sn, i): m for sn in batch.xnet_payload for i, m in batch.xnet_payload[sn].messages.items()}
-    state = induct(state, registry, messages, options, log, via="xnet")
+    heights = {(sn, i): h for sn in batch.xnet_payload for i, h in batch.xnet_payload[sn].heights.items()}
+    state = induct(state, registry, messages, heights, options, log, via="xnet")
     state = induct_ingress(state, registry, batch, options, log)
     return state, log
 
@@ -96,6 +96,31 @@ def push_input(state: CanonicalState, message: CanisterMessage, options: Options
     return replace(state, input_queues=queues), index
 
 
+def answer_call(
+    state: CanonicalState, response: Response, options: Options, log: list[Event], via: str, cause: str | None = None
+) -> CanonicalState:
+    """Enqueue a response that is made on its originator's own subnet, if its call is open still."""
+    dropped = unwanted(response, state.open_calls, state)
+    if dropped is not None:
+        log.append(canister_event("dropped", state.own, state.height, response, via=via, cause=dropped))
+        return credit(state, response) if dropped == LATE_RESPONSE else state
+    state, index = push_input(close_call(state, response), response, options)
+    log.append(canister_event("received", state.own, state.height, response, queue_index=index, via=via, cause=cause))
+    return state
+
+
+def close_call(state: CanonicalState, response: Response) -> CanonicalState:
+    """A response was enqueued: its call is open no more."""
+    left = {call: to for call, to in state.open_calls.items() if call != (response.originator, response.callback)}
+    return replace(state, open_calls=left)
+
+
+def credit(state: CanonicalState, response: Response) -> CanonicalState:
+    """The refund of a response that is dropped goes to its originator at once."""
+    balance = state.balances[response.originator] + response.refund
+    return replace(state, balances={**state.balances, response.originator: balance})
+
+
 def append_to_stream(
     state: CanonicalState, remote: SubnetId, message: CanisterMessage, options: Options
 ) -> tuple[CanonicalState, StreamIndex]:
@@ -104,7 +129,8 @@ def append_to_stream(
     substream = substream_id((message.src, message.dst), options)
     index = stream_end(stream, substream, options.index_base)
     msgs = push_map(stream.msgs, {(substream, 1): message}, options.index_base)
-    return state.with_stream(remote, replace(stream, msgs=msgs)), (substream, index)
+    heights = {**stream.heights, (substream, index): state.height}
+    return state.with_stream(remote, replace(stream, msgs=msgs, heights=heights)), (substream, index)
 
 
 # ---- step 1, time-outs
@@ -126,9 +152,7 @@ def time_out_requests(state: CanonicalState, options: Options, log: list[Event])
         log.append(
             canister_event("timed_out", state.own, state.height, message, queue_index=k, code=int(code), text=text)
         )
-        reply = reject_response(message, code, text)
-        state, reply_index = push_input(state, reply, options)
-        log.append(canister_event("received", state.own, state.height, reply, queue_index=reply_index, via="timeout"))
+        state = answer_call(state, reject_response(message, code, text), options, log, via="timeout")
     return state
 
 
@@ -150,7 +174,8 @@ def induct_loopback(state: CanonicalState, registry: Registry, options: Options,
     if options.loopback == "seed_literal" or own not in state.streams:
         return state
     messages = {(own, (name, i)): m for (name, i), m in flat_elements(state.streams[own].msgs).items()}
-    state = induct(state, registry, messages, options, log, via="loopback")
+    heights = {(own, i): h for i, h in state.streams[own].heights.items()}
+    state = induct(state, registry, messages, heights, options, log, via="loopback")
     signals = state.streams[own].signals
     state = state.with_stream(own, replace(state.streams[own], signals={}))
     return collect_messages(state, registry, own, signals, options, log)
@@ -221,7 +246,8 @@ def collect_messages(
         message = stream.msgs[substream].elements[i]
         verdict = signals[substream, i]
         msgs = delete_map(stream.msgs, {(substream, i): message})
-        state = state.with_stream(remote, replace(stream, msgs=msgs))
+        heights = {place: h for place, h in stream.heights.items() if place != (substream, i)}
+        state = state.with_stream(remote, replace(stream, msgs=msgs, heights=heights))
         reason = None if verdict.reason is None else verdict.reason.name
         for event in ("acknowledged", "collected"):
             log.append(
@@ -251,8 +277,7 @@ def handle_reject(
     if host is None:
         log.append(canister_event("dropped", own, height, response, cause="unroutable_response"))
     elif host == own and isinstance(message, Request):
-        state, index = push_input(state, response, options)
-        log.append(canister_event("received", own, height, response, queue_index=index, via="synthetic", cause=cause))
+        state = answer_call(state, response, options, log, via="synthetic", cause=cause)
     else:
         state, place = append_to_stream(state, host, response, options)
         log.append(canister_event("committed", own, height, response, remote=host, at=place, cause=cause))
@@ -298,19 +323,27 @@ def in_order(messages: XNetMessages) -> list[tuple[SubnetId, StreamIndex]]:
 
 
 def judge_xnet(
-    state: CanonicalState, registry: Registry, messages: XNetMessages, options: Options
+    state: CanonicalState,
+    registry: Registry,
+    messages: XNetMessages,
+    heights: Mapping[tuple[SubnetId, StreamIndex], int],
+    options: Options,
 ) -> dict[tuple[SubnetId, StreamIndex], Judgement]:
-    """Judge all messages in order. A request accepted earlier in the round counts for the capacity of its queue."""
+    """Judge all messages in order. A request accepted earlier in the round counts for the capacity of its queue, a
+    response enqueued earlier has closed its call."""
     requests: dict[QueueName, int] = {
         name: sum(isinstance(m, Request) for m in queue.elements.values()) for name, queue in state.input_queues.items()
     }
+    open_calls = dict(state.open_calls)
     judgements: dict[tuple[SubnetId, StreamIndex], Judgement] = {}
     for sn, i in in_order(messages):
         m = messages[sn, i]
         held = requests.get((m.src, m.dst), 0)
-        judgements[sn, i] = judge(state, registry, sn, i, m, held, options)
+        judgements[sn, i] = judge(state, registry, sn, i, m, heights[sn, i], held, open_calls, options)
         if judgements[sn, i].enqueued and isinstance(m, Request):
             requests[m.src, m.dst] = held + 1
+        elif judgements[sn, i].enqueued and registry.host(m.dst) == state.own:
+            del open_calls[m.dst, m.callback]
     return judgements
 
 
@@ -347,13 +380,14 @@ def induct(
     state: CanonicalState,
     registry: Registry,
     messages: XNetMessages,
+    heights: Mapping[tuple[SubnetId, StreamIndex], int],
     options: Options,
     log: list[Event],
     via: str,
 ) -> CanonicalState:
     """Steps 2, 4 and 5 of 3.4: input queues, signals and expected indices."""
     base = options.index_base
-    judgements = judge_xnet(state, registry, messages, options)
+    judgements = judge_xnet(state, registry, messages, heights, options)
     accepted = vsr_check_xnet(judgements)
     vsr_xnet = {place: m for place, m in messages.items() if place in accepted}
     vsr_signals = {place: judgement.verdict for place, judgement in judgements.items()}
@@ -377,9 +411,14 @@ def induct(
         input_queues=push_map(state.input_queues, to_input, base),
         stray_queues=push_map(state.stray_queues, stray, base),
     )
+    for place, m in messages.items():
+        if isinstance(m, Response) and judgements[place].dropped == LATE_RESPONSE:
+            state = credit(state, m)
+        elif isinstance(m, Response) and judgements[place].enqueued and m.dst in here:
+            state = close_call(state, m)
     for (sn, i), verdict in vsr_signals.items():
         stream = state.stream(sn)
-        state = state.with_stream(sn, Stream(signals={**stream.signals, i: verdict}, msgs=stream.msgs))
+        state = state.with_stream(sn, replace(stream, signals={**stream.signals, i: verdict}))
     return replace(state, expected_xnet_indices=_expected_after(state, messages))
 
 

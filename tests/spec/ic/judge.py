@@ -1,13 +1,16 @@
 """Judging one message (docs/protocols/ic.md; 3.3, D-5, X-2)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from .ids import SubnetId
+from .ids import CanisterId, SubnetId
 from .messages import ACCEPT, REJECT, CanisterMessage, Reason, Request, Response, Verdict
 from .options import Options
 from .queues import StreamIndex
-from .state import CanonicalState, Registry
+from .state import CallId, CanonicalState, Registry
+
+LATE_RESPONSE = "late_response"
 
 SenderClass = Literal["Match", "OnPath", "Mismatch"]
 
@@ -54,11 +57,14 @@ def judge(
     sn: SubnetId,
     at: StreamIndex,
     m: CanisterMessage,
+    routed_at: int,
     requests_in_queue: int,
+    open_calls: Mapping[CallId, tuple[CanisterId, int]],
     options: Options,
 ) -> Judgement:
-    """The six steps of "Judging one message". `requests_in_queue`: requests in input queue (m.src, m.dst) now, those
-    pushed earlier in this round included."""
+    """The eight steps of "Judging one message". `routed_at`: the round that put it into the stream.
+    `requests_in_queue`: requests in input queue (m.src, m.dst) now, those pushed earlier in this round included.
+    `open_calls`: those that no response was enqueued for, in this round too."""
     own = state.own
     is_request = isinstance(m, Request)
     the_class = sender_class(own, registry, sn, m, options)
@@ -75,17 +81,45 @@ def judge(
     if the_class == "Mismatch":
         return Judgement(ACCEPT, dropped="sender_mismatch")
     # 5
+    if is_request and is_stale(registry, m, routed_at):
+        if options.vsr == "deployed":
+            return Judgement(REJECT(Reason.CanisterMigrating))
+        if routed_at < registry.moved(m.src):
+            return Judgement(ACCEPT, dropped="sender_mismatch")
+        if options.receiver_check == "on":
+            return Judgement(ACCEPT, dropped="receiver_mismatch")
+    # 6
     if options.vsr == "accept_all":
         if options.receiver_check == "on" and registry.host(m.dst) != own:
             return Judgement(ACCEPT, dropped="receiver_mismatch")
-        return Judgement(ACCEPT)
-    # 6
-    if registry.host(m.dst) != own:
-        return Judgement(REJECT(Reason.CanisterMigrating))
-    if m.dst not in state.programs:
-        if is_request:
-            return Judgement(REJECT(Reason.CanisterNotFound))
-        return Judgement(ACCEPT, dropped="response_induction_failed")
-    if options.limits == "deployed" and is_request and requests_in_queue >= options.limit.queue_capacity:
-        return Judgement(REJECT(Reason.QueueFull))
+        if registry.host(m.dst) != own:
+            return Judgement(ACCEPT)
+    # 7
+    if options.vsr == "deployed":
+        if registry.host(m.dst) != own:
+            return Judgement(REJECT(Reason.CanisterMigrating))
+        if m.dst not in state.programs:
+            if is_request:
+                return Judgement(REJECT(Reason.CanisterNotFound))
+            return Judgement(ACCEPT, dropped="response_induction_failed")
+        if options.limits == "deployed" and is_request and requests_in_queue >= options.limit.queue_capacity:
+            return Judgement(REJECT(Reason.QueueFull))
+    # 8
+    if isinstance(m, Response):
+        return Judgement(ACCEPT, dropped=unwanted(m, open_calls, state))
     return Judgement(ACCEPT)
+
+
+def is_stale(registry: Registry, m: CanisterMessage, routed_at: int) -> bool:
+    """Routed before the last move of either end came into force: later ones may have overtaken it (G3, X-12)."""
+    return routed_at < max(registry.moved(m.src), registry.moved(m.dst))
+
+
+def unwanted(m: Response, open_calls: Mapping[CallId, tuple[CanisterId, int]], state: CanonicalState) -> str | None:
+    """Why a response for a canister that is hosted here is not enqueued; None if it answers an open call (X-2).
+
+    `late_response`: a best-effort one for a call that was answered before; its refund is credited."""
+    if open_calls.get((m.originator, m.callback)) == (m.respondent, m.deadline):
+        return None
+    ever_made = m.callback < state.next_callbacks.get(m.originator, 0)
+    return LATE_RESPONSE if m.deadline > 0 and ever_made else "NonMatchingResponse"

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from .events import Event, canister_event
 from .ids import CanisterId, SubnetId, draw
-from .induction import append_to_stream, push_input, without_output
+from .induction import answer_call, append_to_stream, without_output
 from .messages import (
     MESSAGE_OVERHEAD,
     NON_EXISTENT_CANISTER,
@@ -17,7 +17,7 @@ from .messages import (
     reject_response,
 )
 from .options import Options
-from .queues import Queue, QueueIndex, delete_map, flat_elements, new_queue, push_map
+from .queues import Queue, QueueIndex, delete_map, flat_elements
 from .state import CanonicalState, QueueName, Registry, Stream
 
 MAX_TEXT = 8 * 1024
@@ -50,15 +50,9 @@ def post_process(
         after, place = append_to_stream(after, destination, m, options)
         log.append(canister_event("committed", state.own, state.height, m, remote=destination, at=place, queue_index=k))
 
-    for (src, dst, k), reply in replies.items():
-        queue = after.input_queues.get((src, dst), new_queue(options.index_base))
-        index = queue.next_index - 1 + sum(1 for other in replies if other[:2] == (src, dst) and other[2] <= k)
-        log.append(
-            canister_event(
-                "received", state.own, state.height, reply, queue_index=index, via="synthetic", cause="no_route"
-            )
-        )
-    return replace(after, input_queues=push_map(after.input_queues, dict(replies), options.index_base)), log
+    for reply in replies.values():
+        after = answer_call(after, reply, options, log, via="synthetic", cause="no_route")
+    return after, log
 
 
 def reject_oversized(state: CanonicalState, a: SubnetAssignment, options: Options, log: list[Event]) -> CanonicalState:
@@ -80,13 +74,7 @@ def reject_oversized(state: CanonicalState, a: SubnetAssignment, options: Option
             columns = {"queue_index": k, "cause": cause, "code": code, "text": text}
             log.append(canister_event("rejected", state.own, state.height, m, **columns))
             state = without_output(state, {(sender, receiver, k): m})
-            reply = reject_response(m, code, text)
-            state, index = push_input(state, reply, options)
-            log.append(
-                canister_event(
-                    "received", state.own, state.height, reply, queue_index=index, via="synthetic", cause=cause
-                )
-            )
+            state = answer_call(state, reject_response(m, code, text), options, log, via="synthetic", cause=cause)
         else:
             reject = (code, text) if m.reject is None else (m.reject[0], beginning(m.reject[1], MAX_TEXT))
             smaller = replace(m, data=None, reject=reject)
@@ -116,7 +104,7 @@ def filter(queues: OutputQueues, a: SubnetAssignment) -> dict[QueueName, Queue[C
 
 def non_existent_canister_replies(
     queues: OutputQueues, a: SubnetAssignment, options: Options
-) -> dict[QueueIndex, CanisterMessage]:
+) -> dict[QueueIndex, Response]:
     """{ ((dst, src, i) ↦ NON_EXISTENT_CANISTER(m)) | ((src, dst, i) ↦ m), dst not in dom(a), m is a Request } (3.6);
     with `dead_destination = seed_literal` of responses too (D-8)."""
     return {

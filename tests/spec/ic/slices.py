@@ -45,7 +45,8 @@ Expected = frozenset[tuple[SubnetId, StreamIndex]]
 @dataclass(frozen=True)
 class StreamSlice:
     """`begin`, `end` and `signals_end` have one StreamIndex a substream and are those of the original stream (2.7).
-    Signals are always in the compact form (2.6): below `signals_end` and not in `rejects` is ACCEPT."""
+    Signals are always in the compact form (2.6): below `signals_end` and not in `rejects` is ACCEPT. `heights`: the
+    round of the source that put each message into the stream."""
 
     source: SubnetId
     destination: SubnetId
@@ -55,6 +56,7 @@ class StreamSlice:
     signals_end: frozenset[StreamIndex]
     rejects: Mapping[SubstreamId, tuple[tuple[int, Reason], ...]] = field(default_factory=dict)
     messages: Mapping[StreamIndex, CanisterMessage] = field(default_factory=dict)
+    heights: Mapping[StreamIndex, int] = field(default_factory=dict)
     root: bytes = b""
 
     @property
@@ -127,6 +129,7 @@ def slice_for(
         ),
         rejects={name: rejects for name in substreams if (rejects := rejects_of(stream, name))},
         messages=messages,
+        heights={i: stream.heights[i] for i in messages},
     )
 
 

@@ -13,15 +13,21 @@ from .queues import Queue, QueueIndex, StreamIndex
 SubstreamId = tuple[()] | CanisterId
 QueueName = tuple[CanisterId, CanisterId]
 """(sender, receiver)."""
+InHand = tuple[CanisterId, int, int, int]
+"""(sender, callback, cycles, deadline): what an answer needs to know of its request."""
+CallId = tuple[CanisterId, int]
+"""(originator, callback): names one call for ever (1.1)."""
 
 
 @dataclass(frozen=True)
 class Registry:
-    """One version. `migration_traces` has an entry for a canister that ever moved: its hosts from first to present."""
+    """One version. `migration_traces` has an entry for a canister that ever moved: its hosts from first to present.
+    `hosted_since` has the first round of the present host of a canister that ever lived elsewhere, or nowhere."""
 
     subnets: frozenset[SubnetId]
     subnet_assignment: Mapping[CanisterId, SubnetId]
     migration_traces: Mapping[CanisterId, tuple[SubnetId, ...]] = field(default_factory=dict)
+    hosted_since: Mapping[CanisterId, int] = field(default_factory=dict)
     version: int = 1
 
     def host(self, canister: CanisterId) -> SubnetId | None:
@@ -33,12 +39,17 @@ class Registry:
         host = self.host(canister)
         return self.migration_traces.get(canister, () if host is None else (host,))
 
-    def with_moved(self, canister: CanisterId, subnet: SubnetId) -> "Registry":
-        """The next version, in which the canister lives on `subnet`."""
+    def moved(self, canister: CanisterId) -> int:
+        """The first round of the present host, 0 for a canister that never moved."""
+        return self.hosted_since.get(canister, 0)
+
+    def with_moved(self, canister: CanisterId, subnet: SubnetId, since: int) -> "Registry":
+        """The next version, in which the canister lives on `subnet`; in force from round `since` on."""
         return replace(
             self,
             subnet_assignment={**self.subnet_assignment, canister: subnet},
             migration_traces={**self.migration_traces, canister: (*self.trace(canister), subnet)},
+            hosted_since={**self.hosted_since, canister: since},
             version=self.version + 1,
         )
 
@@ -51,10 +62,12 @@ class Registry:
 
 @dataclass(frozen=True)
 class Stream:
-    """Signals are verdicts on what we received from the remote subnet; msgs go to it."""
+    """Signals are verdicts on what we received from the remote subnet; msgs go to it, `heights` has the round that put
+    each there."""
 
     signals: Mapping[StreamIndex, Verdict] = field(default_factory=dict)
     msgs: Mapping[SubstreamId, Queue[CanisterMessage]] = field(default_factory=dict)
+    heights: Mapping[StreamIndex, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -63,6 +76,8 @@ class CanonicalState:
 
     A queue is there from its first push on and stays when it is empty. A stream is there from the first message routed
     into it or the first verdict on a message from its subnet on. An installed canister has an entry in `programs`.
+    `open_calls`: (respondent, deadline) of every call that its originator made and that no response was enqueued for.
+    `in_hand`: the requests that a canister has executed and not answered, and how often (a forged one may come twice).
     `stray_queues` are input queues of canisters that were hosted elsewhere when the message came, which only
     `receiver_check = off` fills (D-5): nobody executes them, and they move with nobody.
     """
@@ -80,6 +95,8 @@ class CanonicalState:
     balances: Mapping[CanisterId, int] = field(default_factory=dict)
     next_callbacks: Mapping[CanisterId, int] = field(default_factory=dict)
     programs: Mapping[CanisterId, Any] = field(default_factory=dict)
+    open_calls: Mapping[CallId, tuple[CanisterId, int]] = field(default_factory=dict)
+    in_hand: Mapping[CanisterId, Mapping[InHand, int]] = field(default_factory=dict)
     sent_times: Mapping[QueueIndex, int] = field(default_factory=dict)
 
     def stream(self, remote: SubnetId) -> Stream:
@@ -136,6 +153,8 @@ BELONGS: dict[str, Callable[[CanisterId, Any], bool]] = {
     "balances": lambda canister, name: bool(name == canister),
     "next_callbacks": lambda canister, name: bool(name == canister),
     "programs": lambda canister, name: bool(name == canister),
+    "open_calls": lambda canister, name: bool(name[0] == canister),
+    "in_hand": lambda canister, name: bool(name == canister),
     "sent_times": lambda canister, name: bool(name[0] == canister),
 }
 """Whose an entry of a state is."""
