@@ -35,11 +35,18 @@ from causeway.service.ibc.relayer import (
     relay,
 )
 from causeway.service.ibc.views import Views
-from causeway.service.node import Node, Pace
+from causeway.service.keys import Key
+from causeway.service.node import Node, Pace, Taken
+from causeway.service.signing import MESSAGE, TRANSACTION, Signed, carrier_number, signed
 
 ENDS = {"left": "a", "right": "b"}
 OTHER = {"left": "right", "right": "left"}
 PROGRAMS = (("caller-left", "left"), ("echo-left", "left"), ("caller-right", "right"), ("echo-right", "right"))
+
+
+def key_of(number: int) -> Key:
+    """Return the key of a relayer or user of the tests."""
+    return Key(number.to_bytes(32, "big"))
 
 
 def scenario_text(
@@ -80,6 +87,24 @@ class Lakes:
         self.views = {own: Views(node.opened) for own, node in self.nodes.items()}
         self.rules = rules_of(OptionsAnswer.model_validate(self.views["left"].status()["options"]))
         self.submitted: list[Submit] = []
+        self._nonces: dict[tuple[str, bytes], int] = {}
+
+    def signed(self, own: str, content: dict[str, Any], sender: Key, chain: str = "") -> Signed:
+        """Return a message to a lake, or a transaction for a chain of it, as its sender signs it next."""
+        node = self.nodes[own]
+        nonce = max(self._nonces.get((own, sender.public), 0), node.senders.last(sender.public)) + 1
+        self._nonces[own, sender.public] = nonce
+        kind = TRANSACTION if chain else MESSAGE
+        return signed(sender, node.opened.lake.identity, kind, chain, nonce, content)
+
+    def send(self, own: str, content: dict[str, Any], sender: Key | None = None) -> Taken:
+        """Send a user's message to a lake."""
+        return self.nodes[own].take(self.signed(own, content, sender or key_of(0)))
+
+    def submit(self, chain: str, relayer: int, transaction: bytes) -> Taken:
+        """Submit a relayer's transaction to a chain's lake."""
+        content = {"transaction": transaction.hex()}
+        return self.nodes[chain].take(self.signed(chain, content, key_of(relayer), chain))
 
     def settle(self, most: int = 1_000) -> None:
         """Make blocks on both as long as they have something to do."""
@@ -115,7 +140,7 @@ class Lakes:
                 return [bytes.fromhex(row["value"]) for row in views.entries(*place)["entries"]]
             case Submit():
                 self.submitted.append(step)
-                self.nodes[step.chain].submit(step.chain, relayer, step.transaction)
+                self.submit(step.chain, relayer, step.transaction)
                 return None
 
     def relay(
@@ -187,7 +212,8 @@ class Lakes:
     def account(self, chain: str, relayer: int = 1) -> dict[str, int]:
         """Return a relayer's account with a chain."""
         rows = self.views[chain].relayers(chain, None)["relayers"]
-        return next(({**row} for row in rows if row.get("number") == relayer), {})
+        number = carrier_number(key_of(relayer).public)
+        return next(({**row} for row in rows if row.get("number") == number), {})
 
     def refused(self, chain: str) -> dict[str, int]:
         """Return all refusals on a chain by error."""

@@ -14,25 +14,31 @@ import numpy as np
 import pytest
 from starlette.applications import Starlette
 
+from causeway.model.errors import InvalidInput
 from causeway.network.network import Network
 from causeway.pipeline.record import FOLDER, Record
+from causeway.pipeline.storage import Storage
 from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
 from causeway.proofs.ics23.verify import verify_membership
 from causeway.proofs.tendermint.update import decode_header_update
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.keys import Purpose, index_key
 from causeway.protocols.limits import MAX_ITEMS, MAX_TRANSACTION_BYTES
+from causeway.service import senders
 from causeway.service.api import application
-from causeway.service.mempool import MOST_WAITING, Message, rows_of
-from causeway.service.node import NOTHING_LEFT, QUIET
-from tests.service.lakes import Lakes, both
+from causeway.service.mempool import Limits, Mempool, MempoolFull, Message, QuotaExceeded, rows_of
+from causeway.service.node import QUIET, Node
+from causeway.service.requests import Forbidden
+from causeway.service.senders import NonceRefused, Senders
+from causeway.service.signing import carrier_number, signed
+from tests.service.lakes import Lakes, both, key_of
 
 
 @pytest.fixture(scope="module")
 def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lakes]:
     with both(tmp_path_factory.mktemp("lakes")) as found:
         found.until_idle()
-        found.nodes["left"].send({"to": "caller-left", "call": {"receiver": "echo-right", "method": "m"}, "count": 3})
+        found.send("left", {"to": "caller-left", "call": {"receiver": "echo-right", "method": "m"}, "count": 3})
         found.settle()
         yield found
 
@@ -43,10 +49,13 @@ class Http:
     def __init__(self, served: Starlette) -> None:
         self._transport = httpx.ASGITransport(served, raise_app_exceptions=False)
 
-    def ask(self, method: str, path: str, body: bytes | None = None) -> httpx.Response:
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> httpx.Response:
+        kind = {} if body is None else {"content-type": "application/json"}
+        given = {**kind, **{name.replace("_", "-"): value for name, value in headers.items()}}
+
         async def ask() -> httpx.Response:
-            async with httpx.AsyncClient(transport=self._transport, base_url="http://lake") as client:
-                return await client.request(method, path, content=body)
+            async with httpx.AsyncClient(transport=self._transport, base_url="http://localhost") as client:
+                return await client.request(method, path, content=body, headers=given)
 
         return asyncio.run(ask())
 
@@ -67,7 +76,11 @@ def test_status_says_what_the_network_is(http: Http, lakes: Lakes) -> None:
     assert status["chains"] == [{"name": "left", "external": False}, {"name": "right", "external": True}]
     assert status["connections"] == [["left", "right"]]
     assert status["height"] == lakes.nodes["left"].network.height
-    assert http.get("/v1/health").json() == {"height": status["height"], "waiting": 0}
+    assert http.get("/v1/health").json() == {
+        "height": status["height"],
+        "waiting": 0,
+        "waiting_bytes": 0,
+    }
 
 
 def test_proofs_verify_under_the_signed_header(http: Http) -> None:
@@ -96,14 +109,15 @@ def test_queues_and_clients_at_any_height(http: Http) -> None:
 
 def test_accounts_and_metrics(http: Http) -> None:
     accounts = http.get("/v1/chains/left/relayers").json()["relayers"]
-    assert [account["number"] for account in accounts] == [1]
+    number = carrier_number(key_of(1).public)
+    assert [account["number"] for account in accounts] == [number]
     assert accounts[0]["accepted"] == 10
     answer = http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     for line in (
         'causeway_queue_length{chain="left",queue="send",remote="right"} 3.0',
         'causeway_queue_oldest_index{chain="left",queue="send",remote="right"} 5.0',
-        'causeway_relayer_accepted_total{chain="left",relayer="1"} 10.0',
+        f'causeway_relayer_accepted_total{{chain="left",relayer="{number}"}} 10.0',
         'causeway_client_active{chain="left",remote="right"} 1.0',
     ):
         assert line in answer.text
@@ -117,15 +131,20 @@ def test_accounts_and_metrics(http: Http) -> None:
         ("/v1/chains/lefd/header", 400, 'chain: "lefd": no such chain; did you mean left?'),
         ("/v1/chains/right/header", 400, "chain: another lake runs right; ask it there"),
         ("/v1/chains/left/header?height=999999", 404, "height: 999999 is not committed; committed are 0 to"),
-        ("/v1/chains/left/header?height=-1", 400, "height: '-1'; allowed: a whole number"),
+        ("/v1/chains/left/header?height=-1", 400, 'height: "-1": allowed: a whole number'),
+        ("/v1/chains/left/header?heigth=1", 400, "heigth: no such parameter; allowed: height"),
+        ("/v1/chains/left/header?height=1&height=2", 400, "height: given twice"),
+        ("/v1/status?height=1", 400, "height: no such parameter; allowed: none here"),
         ("/v1/chains/left/header?height=%D9%A1", 400, "height:"),
         ("/v1/chains/left/queues/left", 400, "remote: left is not connected with left"),
         ("/v1/chains/left/queues/right/recv", 400, "queue: recv; allowed: send, receipt"),
-        (f"/v1/chains/left/queues/right/send?count={MAX_ITEMS + 1}", 400, f"allowed: 1 to {MAX_ITEMS}"),
-        (f"/v1/chains/left/queues/right/send?first={2**64}", 400, "first: 18446744073709551616; at most 2**64 - 1"),
+        (f"/v1/chains/left/queues/right/send?count={MAX_ITEMS + 1}", 400, f"must be less than or equal to {MAX_ITEMS}"),
+        (f"/v1/chains/left/queues/right/send?first={2**64}", 400, 'first: "18446744073709551616": at most 2**64 - 1'),
         (f"/v1/chains/left/queues/right/send?first={2**64 - 1}&height={2**64}", 400, "at most 2**64 - 1"),
         ("/v1/chains/left/refusals", 400, "height: missing"),
-        ("/v1/tickets/1?wait=61", 400, "wait: 61; at most 60 seconds are allowed"),
+        (f"/v1/messages/{'0' * 64}?wait=61", 400, "must be less than or equal to 60"),
+        (f"/v1/messages/{'0' * 64}", 404, "no such message waits"),
+        ("/v1/senders/00", 400, "sender: '00'; allowed: a public key, 64 hexadecimal digits"),
     ],
 )
 def test_what_cannot_be_answered_is_told_in_one_line(http: Http, path: str, status: int, text: str) -> None:
@@ -135,55 +154,226 @@ def test_what_cannot_be_answered_is_told_in_one_line(http: Http, path: str, stat
     assert "\n" not in answer.json()["text"]
 
 
-TRANSACTIONS = "/v1/chains/left/transactions?relayer=5"
+TRANSACTIONS = "/v1/chains/left/transactions"
+
+
+def posted(lakes: Lakes, content: Any, path: str = "/v1/messages", sender: int = 0, /, **changed: Any) -> bytes:
+    """Return the body of a signed message to the left lake, with members of the body changed."""
+    chain = path.split("/")[3] if "chains" in path else ""
+    return json.dumps({**lakes.signed("left", content, key_of(sender), chain).body(), **changed}).encode()
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status", "text"),
+    ("path", "content", "status", "text"),
     [
-        (TRANSACTIONS, b"\xff", 400, "transaction:"),
-        (TRANSACTIONS, b"", 400, "0 calls; allowed: 1 to"),
-        (TRANSACTIONS, b"\x0a\x00" * 201, 400, "201 calls; allowed: 1 to 200"),
-        (TRANSACTIONS, b"\x0a" * (MAX_TRANSACTION_BYTES + 1), 413, "more than"),
-        ("/v1/chains/right/transactions?relayer=5", b"\x0a\x00", 400, "another lake runs right"),
-        ("/v1/chains/left/transactions", b"\x0a\x00", 400, "relayer: missing"),
-        (f"/v1/chains/left/transactions?relayer={2**31}", b"\x0a\x00", 400, "allowed are numbers from 0 to"),
-        ("/v1/chains/left/proofs", b"[" * 100_000, 400, "the body is no JSON"),
-        ("/v1/chains/left/proofs", b"[]", 400, "the body is no JSON object"),
-        ("/v1/chains/left/proofs", b'{"keys": "6962"}', 400, "keys: must be a list"),
-        ("/v1/chains/left/proofs", b'{"keys": ["6x"]}', 400, "is not hexadecimal"),
-        ("/v1/chains/left/proofs", b'{"keys": []}', 400, "keys: 0; allowed: 1 to"),
-        ("/v1/chains/left/proofs", b'{"keys": ["00"], "height": true}', 400, "height: True"),
-        ("/v1/messages", b'{"to": "caller-lef", "method": "x"}', 400, "did you mean caller-left?"),
-        ("/v1/messages", b'{"to": "caller-right", "method": "x"}', 400, "another lake runs"),
-        ("/v1/messages", b'{"tick": 3, "to": "caller-left", "method": "x"}', 400, "leave it out"),
-        ("/v1/messages", b'{"to": "caller-left", "method": "x", "count": 2000}', 400, "count: 2000; at most"),
-        ("/v1/messages", b'{"to": "caller-left", "method": "\\ud800"}', 400, "half of a surrogate pair"),
-        ("/v1/messages", b'{"to": "\\ud800", "method": "x"}', 400, "no such program"),
+        (TRANSACTIONS, {"transaction": "ff"}, 400, "transaction:"),
+        (TRANSACTIONS, {"transaction": ""}, 400, "0 calls; allowed: 1 to"),
+        (TRANSACTIONS, {"transaction": "0a00" * 201}, 400, "201 calls; allowed: 1 to 200"),
+        (TRANSACTIONS, {"transaction": "0a" * (MAX_TRANSACTION_BYTES + 4096)}, 413, "more than"),
+        (TRANSACTIONS, {"transaction": "0x"}, 400, "must be hexadecimal digits"),
+        (TRANSACTIONS, {}, 400, "content.transaction: missing"),
+        ("/v1/chains/right/transactions", {"transaction": "0a00"}, 400, "another lake runs right"),
+        ("/v1/messages", {"to": "caller-lef", "method": "x"}, 400, "did you mean caller-left?"),
+        ("/v1/messages", {"to": "caller-right", "method": "x"}, 400, "another lake runs"),
+        ("/v1/messages", {"tick": 3, "to": "caller-left", "method": "x"}, 400, "content.tick: unknown key"),
+        ("/v1/messages", {"sender": 3, "to": "caller-left", "method": "x"}, 400, "content.sender: unknown key"),
+        ("/v1/messages", {"to": "caller-left", "method": "x", "count": 2000}, 400, "count: 2000; at most"),
+        ("/v1/messages", {"to": "caller-left", "method": "x", "count": 1.0}, 400, "whole number"),
+        ("/v1/messages", {"to": "caller-left", "method": "x", "text": 10**4000}, 400, "text"),
+        ("/v1/messages", [], 400, "content"),
     ],
 )
 def test_what_cannot_be_taken_is_told_in_one_line(
-    http: Http, lakes: Lakes, path: str, body: bytes, status: int, text: str
+    http: Http, lakes: Lakes, path: str, content: Any, status: int, text: str
 ) -> None:
     waiting = len(lakes.nodes["left"].pool)
+    try:
+        body = posted(lakes, content, path)
+    except InvalidInput:  # what has no canonical form cannot be signed
+        body = posted(lakes, {}, path, content=content)
     answer = http.post(path, content=body)
-    assert answer.status_code == status
+    assert answer.status_code == status, answer.text
     assert text in answer.json()["text"]
     assert len(lakes.nodes["left"].pool) == waiting
 
 
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (b"[" * 100_000, "the body is no JSON"),
+        (b"[]", "the body is no JSON object"),
+        (b'{"keys": "6962"}', "keys: "),
+        (b'{"keys": ["6x"]}', "must be hexadecimal digits"),
+        (b'{"keys": []}', "keys: "),
+        (b'{"keys": ["00"], "height": true}', "height: true"),
+        (b'{"keys": ["00"], "height": 1' + b"0" * 4290 + b"}", "height: 1000"),
+        (b'{"keys": ["00"], "height": 1' + b"0" * 5000 + b"}", "the body is no JSON"),
+        (b'{"keys": ["00"], "height": NaN}', "NaN is no number"),
+        (b'{"keys": ["\\ud800"]}', "must be a string"),
+        (b'{"keys": ["00"], "keys": ["00"]}', "keys: stands twice"),
+        (b'{"keys": ["00"], "more": 1}', "more: unknown key"),
+        (b'{"keys": ' + b"[" * 90 + b"]" * 90 + b"}", "nested more than"),
+        (b"\xff", "the body is no JSON"),
+    ],
+)
+def test_a_body_that_is_not_what_it_must_be(http: Http, body: bytes, text: str) -> None:
+    answer = http.post("/v1/chains/left/proofs", content=body)
+    assert (answer.status_code, answer.json()["error"]) == (400, "InvalidInput")
+    assert text in answer.json()["text"]
+
+
+def test_what_halves_of_characters_are_in_is_refused(http: Http, lakes: Lakes) -> None:
+    for content in ('{"to": "caller-left", "method": "\\ud800"}', '{"to": "\\ud800", "method": "x"}'):
+        body = posted(lakes, {}).replace(b'"content": {}', b'"content": ' + content.encode())
+        answer = http.post("/v1/messages", body)
+        assert answer.status_code == 400
+        assert "surrogate pair" in answer.json()["text"]
+
+
+def test_only_json_from_no_other_site_and_by_a_known_name(http: Http, lakes: Lakes) -> None:
+    body = posted(lakes, {"to": "caller-left", "method": "x"})
+    for kind in ("text/plain", "application/x-www-form-urlencoded", ""):
+        assert http.ask("POST", "/v1/messages", body, content_type=kind).status_code == 415
+    for name in ("POST", "GET"):
+        refused = http.ask(name, "/v1/messages" if name == "POST" else "/v1/status", origin="http://evil.example")
+        assert (refused.status_code, refused.json()["error"]) == (403, "WrongOrigin")
+    for host in ("evil.example", "localhost.evil.example:8420", "", "localhost:x"):
+        refused = http.ask("POST", "/v1/messages", body, host=host)
+        assert (refused.status_code, refused.json()["error"]) == (421, "WrongHost")
+    for host in ("127.0.0.1:8420", "[::1]:8420", "LOCALHOST", "10.0.0.7"):
+        assert http.ask("GET", "/v1/status", host=host).status_code == 200
+    named = Http(application(lakes.nodes["left"], ["lake.example"]))
+    assert named.ask("GET", "/v1/status", host="lake.example:443").status_code == 200
+    assert not len(lakes.nodes["left"].pool)
+
+
+def test_nobody_sends_as_another_nor_to_another_lake(http: Http, lakes: Lakes) -> None:
+    content = {"to": "caller-left", "method": "x"}
+    other = lakes.nodes["right"].opened.lake.identity
+    mine = json.loads(posted(lakes, content))
+    for changed in (
+        {"sender": key_of(1).public.hex()},
+        {"nonce": mine["nonce"] + 1},
+        {"content": {**content, "count": 2}},
+        {"signature": "00" * 64},
+        {"sender": "ff" * 32},
+    ):
+        refused = http.post("/v1/messages", json.dumps({**mine, **changed}))
+        assert (refused.status_code, refused.json()["error"]) == (403, "NotSigned")
+    transaction = {**mine, "content": {"transaction": "0a00"}}
+    assert http.post(TRANSACTIONS, json.dumps(transaction)).json()["error"] == "NotSigned"
+    refused = http.post("/v1/messages", json.dumps({**mine, "lake": other}))
+    assert (refused.status_code, refused.json()["error"]) == (403, "Forbidden")
+
+
+def test_a_message_is_taken_once_and_known_by_its_hash_after_a_restart(tmp_path: Path) -> None:
+    with both(tmp_path, calls=0) as lakes:
+        node = lakes.nodes["left"]
+        http = Http(application(node))
+        content = {"to": "caller-left", "method": "x"}
+        body = posted(lakes, content)
+        first = http.post("/v1/messages", body)
+        assert (first.status_code, first.json()["state"]) == (202, "waiting")
+        assert http.post("/v1/messages", body).json() == first.json()
+        assert len(node.pool) == 1
+        node.produce()
+        taken = {**first.json(), "state": "in_block", "height": node.network.height}
+        assert http.post("/v1/messages", body).json() == taken
+        assert len(node.pool) == 0
+        sender = key_of(0).public.hex()
+        assert http.get(f"/v1/senders/{sender}").json()["nonce"] == 1
+        # What waits when the server is killed is not in any block: the same one may come again.
+        lost = posted(lakes, {**content, "method": "z"})
+        name = http.post("/v1/messages", lost).json()["hash"]
+        node.close()
+        again = lakes.nodes["left"] = Node(node.scenario, str(tmp_path / "left"), node.pace)
+        http = Http(application(again))
+        assert http.get(f"/v1/messages/{taken['hash']}").json() == taken
+        assert http.post("/v1/messages", body).json() == taken
+        assert http.get(f"/v1/messages/{name}").status_code == 404
+        mine = signed(key_of(0), again.opened.lake.identity, "message", "", 1, {**content, "method": "y"})
+        refused = http.post("/v1/messages", json.dumps(mine.body()))
+        assert (refused.status_code, refused.json()["error"]) == (409, "NonceRefused")
+        assert http.post("/v1/messages", lost).json() == {"hash": name, "state": "waiting", "height": None}
+
+
+def test_senders_are_remembered_over_snapshots_and_the_oldest_are_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(senders, "BETWEEN", 3)
+    monkeypatch.setattr(senders, "MOST_SENDERS", 4)
+    monkeypatch.setattr(senders, "LOOKED_AT", 2)
+    record = Record(Storage(str(tmp_path)))
+    known = Senders(record, -1)
+    for tick in range(8):
+        message = Message(0, 0, b"", 0, "m", key=key_of(tick).public, nonce=10 + tick, hash=f"{tick:064x}")
+        known.check(message.key, message.nonce)
+        known.wait(message)
+        taken, kept = known.rows([message], tick + 1)
+        record.write(tick, taken=taken, senders=kept)
+        known.taken([message], tick + 1)
+    assert record.ticks("senders") == [2, 5]
+    again = Senders(record, 7)
+    for one in (known, again):
+        assert [one.last(key_of(tick).public) for tick in range(8)] == [13, 13, 13, 13, 14, 15, 16, 17]
+        with pytest.raises(NonceRefused, match="last one is 13"):
+            one.check(key_of(0).public, 13)
+        one.check(key_of(0).public, 14)
+        with pytest.raises(NonceRefused):
+            one.check(key_of(0).public, 14 + senders.MOST_STEP)
+    assert again.height_of(f"{7:064x}") == 8
+    assert again.height_of(f"{0:064x}") is None
+    earlier = Senders(record, 4)
+    assert (earlier.last(key_of(4).public), earlier.last(key_of(5).public)) == (14, 10)
+
+
 def test_a_full_mempool_says_so_and_empties(tmp_path: Path) -> None:
     with both(tmp_path, calls=0) as lakes:
-        http = Http(application(lakes.nodes["left"]))
-        message: dict[str, Any] = {"to": "caller-left", "method": "nothing", "count": MOST_WAITING}
-        assert http.post("/v1/messages", content=json.dumps(message)).status_code == 202
-        full = http.post("/v1/messages", content=json.dumps({**message, "count": 1}))
+        node = lakes.nodes["left"]
+        http = Http(application(node))
+        most = node.pool.limits
+        message: dict[str, Any] = {"to": "caller-left", "method": "nothing"}
+        for sender in range(most.user_messages // most.sender_messages):
+            body = posted(lakes, {**message, "count": most.sender_messages}, "/v1/messages", sender)
+            assert http.post("/v1/messages", body).status_code == 202
+        again = http.post("/v1/messages", posted(lakes, message, "/v1/messages", 0))
+        assert (again.status_code, again.json()["error"]) == (429, "QuotaExceeded")
+        full = http.post("/v1/messages", posted(lakes, message, "/v1/messages", 7))
         assert (full.status_code, full.json()["error"]) == (503, "MempoolFull")
+        # Those who carry messages still find a place.
+        body = posted(lakes, {"transaction": "0a00"}, TRANSACTIONS, 8)
+        assert http.post(TRANSACTIONS, body).status_code == 202
         lakes.settle()
-        taken = http.post("/v1/messages", content=json.dumps({**message, "count": 1})).json()
-        lakes.nodes["left"].produce()
-        height = lakes.nodes["left"].network.height
-        assert http.get(f"/v1/tickets/{taken['ticket']}").json() == {"ticket": taken["ticket"], "height": height}
+        assert (len(node.pool), node.pool.size) == (0, 0)
+        taken = http.post("/v1/messages", posted(lakes, message, "/v1/messages", 7)).json()
+        node.produce()
+        found = http.get(f"/v1/messages/{taken['hash']}").json()
+        assert found == {"hash": taken["hash"], "state": "in_block", "height": node.network.height}
+
+
+def test_what_waits_is_bounded_in_bytes() -> None:
+    pool = Mempool(Limits(size=3000, sender_size=2000, user_size=2500))
+    pool.add(Message(0, 0, bytes(1000), 0, "m", key=b"a"))
+    with pytest.raises(QuotaExceeded):
+        pool.add(Message(0, 0, bytes(1000), 0, "m", key=b"a"))
+    with pytest.raises(MempoolFull, match="the rest is for relayers"):
+        pool.add(Message(0, 0, bytes(1000), 0, "m", key=b"b"))
+    pool.add(Message(0, 0, bytes(1000), key=b"b"))
+    with pytest.raises(MempoolFull):
+        pool.add(Message(0, 0, bytes(1000), key=b"c"))
+    assert len(pool.take(0)) == 2
+    assert (len(pool), pool.size) == (0, 0)
+
+
+def test_only_those_who_are_named_carry_where_the_server_says_so(tmp_path: Path) -> None:
+    with both(tmp_path, calls=0) as lakes:
+        node = lakes.nodes["left"]
+        node.close()
+        own = Node(node.scenario, str(tmp_path / "left"), node.pace, carriers=[key_of(1).public])
+        lakes.nodes["left"] = own
+        with pytest.raises(Forbidden, match="--relayer"):
+            lakes.submit("left", 2, b"\x0a\x00")
+        assert lakes.submit("left", 1, b"\x0a\x00").state == "waiting"
 
 
 def test_what_a_killed_server_had_not_committed_is_forgotten(tmp_path: Path) -> None:
@@ -232,12 +422,13 @@ def test_what_has_happened_already_is_not_taken_where_the_server_says_so(tmp_pat
         heights = {name: node.network.height for name, node in lakes.nodes.items()}
         for step in list(lakes.submitted):
             node = lakes.nodes[step.chain]
-            assert node.submit(step.chain, 2, step.transaction) == NOTHING_LEFT
-            assert node.height_of(NOTHING_LEFT) == heights[step.chain]
+            taken = lakes.submit(step.chain, 2, step.transaction)
+            assert (taken.state, taken.height) == ("redundant", heights[step.chain])
+            assert node.senders.last(key_of(2).public) == 0
         assert {name: len(node.pool) for name, node in lakes.nodes.items()} == {"left": 0, "right": 0}
         assert lakes.account("left", 2) == {}
         unknown = wire.Transaction(calls=[wire.Call(receive=wire.Submit(remote="nobody"))]).SerializeToString()
-        assert lakes.nodes["left"].submit("left", 2, unknown) != NOTHING_LEFT
+        assert lakes.submit("left", 2, unknown).state == "waiting"
 
 
 def test_on_demand_a_lake_that_nothing_moves_makes_no_more_blocks(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def test_a_header_from_no_time_at_all_moves_nothing(tmp_path: Path, time: int) -
         left = lakes.nodes["left"]
         before, refused = left.network.tick, False
         try:
-            left.submit("left", 9, signed_by_the_right(lakes, time))
+            lakes.submit("left", 9, signed_by_the_right(lakes, time))
         except HeaderTooFarAhead:
             refused = True
         height = left.network.height
@@ -68,14 +68,14 @@ def test_headers_within_the_bounds_take_the_clock_on_in_steps_and_no_further(tmp
     with both(tmp_path, calls=2) as lakes:
         left = lakes.nodes["left"]
         lead = int(MAX_LEAD_SECONDS)
-        left.submit("left", 9, signed_by_the_right(lakes, lead * SECOND))
+        lakes.submit("left", 9, signed_by_the_right(lakes, lead * SECOND))
         lakes.settle()
         steps = [later - one for one, later in zip(ticks(lakes, "left"), ticks(lakes, "left")[1:], strict=False)]
         assert max(steps) == MAX_STEP_SECONDS
         assert left.network.tick + 1 == lead
         assert lakes.refused("left") == {}
         with pytest.raises(HeaderTooFarAhead):
-            left.submit("left", 9, signed_by_the_right(lakes, (lead + 600) * SECOND, 2_000))
+            lakes.submit("left", 9, signed_by_the_right(lakes, (lead + 600) * SECOND, 2_000))
         assert not left.pool
 
 
@@ -83,7 +83,7 @@ def test_a_header_that_the_client_does_not_take_moves_nothing(tmp_path: Path) ->
     with both(tmp_path, calls=0) as lakes:
         left = lakes.nodes["left"]
         before = left.network.tick
-        left.submit("left", 9, signed_by_the_right(lakes, 10 * SECOND, 5))
+        lakes.submit("left", 9, signed_by_the_right(lakes, 10 * SECOND, 5))
         lakes.settle()
         moved = left.network.tick
         assert before < moved < 20
@@ -91,7 +91,7 @@ def test_a_header_that_the_client_does_not_take_moves_nothing(tmp_path: Path) ->
         header = bytearray(transaction.calls[0].update.header)
         header[-1] ^= 1  # the power of a trusted validator
         transaction.calls[0].update.header = bytes(header)
-        left.submit("left", 9, transaction.SerializeToString())
+        lakes.submit("left", 9, transaction.SerializeToString())
         lakes.settle()
         assert left.network.tick == moved + 1
 

@@ -169,10 +169,9 @@ class Local(LakeClient):
     async def proofs(self, chain: str, height: int, keys: tuple[bytes, ...]) -> Any:
         return self.lakes.answer(ReadProofs("x", chain, height, keys))
 
-    async def submit(self, chain: str, relayer: int, transaction: bytes, wait: int) -> tuple[int, int | None]:
-        node = self.lakes.nodes[chain]
-        node.submit(chain, relayer, transaction)
-        return 1, node.produce().height
+    async def submit(self, chain: str, transaction: bytes, wait: int) -> tuple[str, int | None]:
+        taken = self.lakes.submit(chain, 1, transaction)
+        return taken.hash, self.lakes.nodes[chain].produce().height
 
     async def account(self, chain: str, relayer: int) -> dict[str, int]:
         return {}
@@ -234,9 +233,9 @@ def test_a_lake_that_takes_everything_and_does_nothing_is_left_alone_longer_and_
         relaying, clients, notes = local_relaying(lakes, lambda progress: None)
         taken: list[bytes] = []
 
-        async def ignored(chain: str, relayer: int, transaction: bytes, wait: int) -> tuple[int, int | None]:
+        async def ignored(chain: str, transaction: bytes, wait: int) -> tuple[str, int | None]:
             taken.append(transaction)
-            return 1, 1
+            return "00" * 32, 1
 
         clients["b"].submit = ignored  # type: ignore[method-assign]
         asyncio.run(relaying.until_idle())

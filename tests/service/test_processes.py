@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from typing import Any
 import httpx
 
 from causeway.network.scenario import load_scenario
+from causeway.service.http_client import ServiceClient
 from causeway.service.ibc.views import Views
 from causeway.service.node import Node, Pace
 from tests.service.lakes import ENDS, OTHER, Lakes, scenario_text
@@ -80,12 +82,17 @@ class Served:
     def forwarded(self, own: str, path: str, body: bytes) -> tuple[int, dict[str, str], bytes]:
         """Return status, headers and body of what a server answers."""
         address = self.urls[own] + path
-        answer = httpx.post(address, content=body, timeout=60) if body else httpx.get(address, timeout=60)
+        kind = {"content-type": "application/json"}
+        answer = httpx.post(address, content=body, headers=kind, timeout=60) if body else httpx.get(address, timeout=60)
         return answer.status_code, {}, answer.content
 
     def send(self, own: str, message: dict[str, Any]) -> None:
         """Send a user's message."""
-        assert httpx.post(f"{self.urls[own]}/v1/messages", json=message, timeout=60).status_code == 202
+        asyncio.run(self._send(own, message))
+
+    async def _send(self, own: str, message: dict[str, Any]) -> None:
+        async with ServiceClient(self.urls[own]) as client:
+            await client.send(message, 0)
 
     def wait_for_answers(self, own: str, calls: int) -> None:
         """Wait until so many calls of one chain are answered."""
@@ -151,13 +158,13 @@ def test_killed_and_doubled_relay_processes_have_one_effect(tmp_path: Path) -> N
     with served(tmp_path, 60, "--on-demand", "--block-seconds", "0.2") as lakes:
         for turn in range(4):
             # Small transactions, so that a kill comes in the middle of them.
-            relay = lakes.relay("--name", "killed", "--max-calls", "4", "--max-packets", "9")
+            relay = lakes.relay("--max-calls", "4", "--max-packets", "9")
             for _ in range(turn):
                 line_of(relay)
             relay.send_signal(signal.SIGKILL)
             relay.communicate()
-        faulty = lakes.relay("--name", "faulty", "--max-calls", "8", "--fault", "loss=0.2,delay=2,duplicate=0.3")
-        honest = lakes.relay("--name", "honest", "--max-calls", "8", "--metrics-port", "0")
+        faulty = lakes.relay("--max-calls", "8", "--fault", "loss=0.2,delay=2,duplicate=0.3")
+        honest = lakes.relay("--max-calls", "8", "--metrics-port", "0")
         lakes.wait_until(60)
         for relay in (faulty, honest):
             relay.terminate()

@@ -187,7 +187,7 @@ def test_an_altered_proof_is_refused_and_changes_nothing(tmp_path: Path) -> None
             for call in transaction.calls:
                 if call.WhichOneof("call") == "receive":
                     call.receive.value = call.receive.value[:-1] + bytes([call.receive.value[-1] ^ 1])
-            lakes.nodes["right"].submit("right", 1, transaction.SerializeToString())
+            lakes.submit("right", 1, transaction.SerializeToString())
 
         lakes.relay("right", submit=alter)
         assert lakes.lane("right")["receipt"] == before
@@ -224,7 +224,7 @@ def test_a_forged_header_does_not_move_the_clock(tmp_path: Path) -> None:
             )
             header[place] ^= 1
             update.header = bytes(header)
-            lakes.nodes["left"].submit("left", 1, transaction.SerializeToString())
+            lakes.submit("left", 1, transaction.SerializeToString())
 
         tick = lakes.nodes["left"].network.tick
         lakes.relay("left", submit=forge)
@@ -252,7 +252,7 @@ def test_expired_packets_time_out_and_a_cleanup_lets_later_ones_through(tmp_path
         lakes.nodes["left"].network.step(lakes.nodes["left"].network.tick + 1)
         for _ in range(20):  # the heights of both come near each other, so that new packets are in time
             lakes.nodes["left"].produce()
-        lakes.nodes["left"].send({"to": "caller-left", "call": {"receiver": "echo-right", "method": "again"}})
+        lakes.send("left", {"to": "caller-left", "call": {"receiver": "echo-right", "method": "again"}})
         lakes.settle()
         lakes.until_idle()
         assert lakes.received("right") == [3]
@@ -299,7 +299,7 @@ def test_a_frozen_client_is_told_and_left_alone(tmp_path: Path) -> None:
         context: Context = kernel.context(kernel.zones.own, lakes_tick(lakes, height))
         fork = second_header(signed, left.opened.position("left"), context)
         call = wire.Call(update=wire.UpdateHeader(remote="left", header=fork))
-        lakes.nodes["right"].submit("right", 9, wire.Transaction(calls=[call]).SerializeToString())
+        lakes.submit("right", 9, wire.Transaction(calls=[call]).SerializeToString())
         lakes.settle()
         assert lakes.lane("right")["client"]["state"] == "frozen"
         passed = lakes.relay("right")
@@ -324,7 +324,7 @@ def test_a_long_history_is_no_hindrance(tmp_path: Path, monkeypatch: pytest.Monk
             for target in ENDS:
                 message = {"to": f"caller-{OTHER[target]}", "call": {"receiver": f"echo-{target}", "method": "m"}}
                 for _ in range(3):
-                    lakes.nodes[OTHER[target]].send({**message, "count": 2})
+                    lakes.send(OTHER[target], {**message, "count": 2})
                     lakes.nodes[OTHER[target]].produce()
             lakes.until_idle()
         assert lakes.lane("left")["receipt"]["head"] == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from causeway.service.faults import Faults, FaultSettings
 from causeway.service.http_client import Refused, ServiceClient, ServiceError
 from causeway.service.ibc.client import LakeClient
 from causeway.service.ibc.relayer import Submit
-from causeway.service.ibc.relaying import directions_between, relayer_number
+from causeway.service.ibc.relaying import directions_between
 from causeway.service.relay import relay_between
+from causeway.service.signing import TRANSACTION, Signed
 from tests.service.lakes import scenario_text
 
 
@@ -63,12 +65,6 @@ def test_faults_follow_from_the_seed() -> None:
     assert len(set(everything)) < 90
     assert len(everything) > len(set(everything))
     assert everything != sorted(everything)
-
-
-def test_a_relayers_number_follows_from_its_name() -> None:
-    assert relayer_number("17") == 17
-    assert relayer_number("relay") == relayer_number("relay") != relayer_number("other")
-    assert 0 <= relayer_number("any name at all") < 2**31
 
 
 def status_of(*chains: tuple[str, bool], **options: Any) -> dict[str, Any]:
@@ -134,39 +130,68 @@ def test_lakes_whose_messages_no_process_carries(
 
 
 def asked(respond: Any, tries: int = 3) -> Any:
+    """Return what comes of a transaction that ``respond`` answers; what is asked before is answered as a lake does."""
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        if request.method == "GET":
+            nonce = {"nonce": 7} if "/senders/" in request.url.path else {}
+            return httpx.Response(200, json={"lake": "one", **nonce})
+        found: httpx.Response = respond(request)
+        return found
+
     async def ask() -> Any:
-        async with LakeClient("http://a", tries=tries, transport=httpx.MockTransport(respond)) as client:
-            return await client.submit("left", 1, b"x", 0)
+        async with LakeClient("http://a", tries=tries, transport=httpx.MockTransport(answer)) as client:
+            return await client.submit("left", b"x", 0)
 
     return asyncio.run(ask())
 
 
+def taken(request: httpx.Request) -> httpx.Response:
+    """Return what a lake answers to a transaction that it takes."""
+    body = json.loads(request.content)
+    sender, content = bytes.fromhex(body["sender"]), body["content"]
+    name = Signed(body["lake"], TRANSACTION, "left", sender, body["nonce"], content).hash
+    return httpx.Response(202, json={"hash": name, "state": "waiting", "height": None})
+
+
 def test_a_lake_that_is_busy_is_asked_again() -> None:
-    answers = iter(
-        [httpx.Response(503, json={"text": "full"}), httpx.Response(202, json={"ticket": 4, "height": None})]
-    )
-    assert asked(lambda request: next(answers)) == (4, None)
+    answers = iter([httpx.Response(503, json={"text": "full"}), httpx.Response(429, json={"text": "too much"})])
+    assert asked(lambda request: next(answers, None) or taken(request))[1] is None
 
 
-def test_a_transaction_that_may_have_arrived_is_not_sent_again() -> None:
-    tried: list[str] = []
+def test_a_transaction_that_may_have_arrived_is_sent_again_as_it_was() -> None:
+    tried: list[dict[str, Any]] = []
 
     def broken(request: httpx.Request) -> httpx.Response:
-        tried.append(request.url.path)
-        raise httpx.ReadTimeout("no answer", request=request)
+        tried.append(json.loads(request.content))
+        if len(tried) < 3:
+            raise httpx.ReadTimeout("no answer", request=request)
+        return taken(request)
 
-    with pytest.raises(ServiceError, match="no answer"):
-        asked(broken)
-    assert len(tried) == 1
+    assert asked(broken)[1] is None
+    assert tried[0] == tried[1] == tried[2]
+    assert (tried[0]["nonce"], tried[0]["lake"]) == (8, "one")
+
+
+def test_a_nonce_that_another_process_used_is_asked_for_again() -> None:
+    tried: list[int] = []
+
+    def used(request: httpx.Request) -> httpx.Response:
+        tried.append(json.loads(request.content)["nonce"])
+        return taken(request) if len(tried) > 1 else httpx.Response(409, json={"error": "NonceRefused", "text": "used"})
+
+    assert asked(used)[1] is None
+    assert tried == [8, 8]
 
 
 @pytest.mark.parametrize(
     ("response", "error", "text"),
     [
-        (httpx.Response(400, json={"error": "InvalidInput", "text": "relayer: missing"}), Refused, "relayer: missing"),
+        (httpx.Response(400, json={"error": "InvalidInput", "text": "not a one"}), Refused, "not a one"),
         (httpx.Response(200, text="<html>"), ServiceError, "no served lake"),
         (httpx.Response(200, json=[1]), ServiceError, "no served lake"),
-        (httpx.Response(200, json={"ticket": "many"}), ServiceError, "not the answer that was to come"),
+        (httpx.Response(200, json={"hash": "many"}), ServiceError, "not the answer that was to come"),
+        (httpx.Response(200, json={"hash": "0" * 64, "height": 1}), ServiceError, "about another message"),
     ],
 )
 def test_answers_that_are_none(response: httpx.Response, error: type[Exception], text: str) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import causeway
-from causeway.cli import demo, prove, relay, run, serve, state, verify
+from causeway.cli import demo, key, prove, relay, run, send, serve, state, verify
 from causeway.cli.shell import EPILOG
 
 
@@ -48,4 +48,6 @@ def build() -> typer.Typer:
     app.command("verify", epilog=EPILOG)(verify.command)
     app.command("serve", epilog=EPILOG)(serve.command)
     app.command("relay", epilog=EPILOG)(relay.build())
+    app.command("send", epilog=EPILOG)(send.command)
+    app.add_typer(key.build(), name="key")
     return app

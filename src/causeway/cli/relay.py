@@ -8,6 +8,7 @@ import signal
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -39,7 +40,14 @@ TEXTS = 2
 def _command(
     a: Annotated[str, typer.Argument(help="Address of one served lake, as http://HOST:PORT.", show_default=False)],
     b: Annotated[str, typer.Argument(help="Address of the other.", show_default=False)],
-    name: Annotated[str, typer.Option(help="Name or number of the fee account.")] = "relay",
+    key: Annotated[
+        Path | None, typer.Option(help="Key file that signs for both lakes; without one, new keys.", show_default=False)
+    ] = None,
+    key_a: Annotated[Path | None, typer.Option(help="Key file for A alone.", show_default=False)] = None,
+    key_b: Annotated[Path | None, typer.Option(help="Key file for B alone.", show_default=False)] = None,
+    ca: Annotated[
+        Path | None, typer.Option(help="Certificates to believe (PEM) instead of the system's.", show_default=False)
+    ] = None,
     to: Annotated[str, typer.Option(help="Carry messages to: both, a, b.")] = "both",
     connection: Annotated[
         list[str] | None,
@@ -61,12 +69,14 @@ def _command(
     **options: Any,
 ) -> int:
     from causeway.service.faults import FaultSettings
+    from causeway.service.keys import read_key
     from causeway.service.relay import RelayOptions
 
     if to not in TO:
         raise InvalidInput(f"--to: {to!r}; allowed: {', '.join(TO)}")
     faults = FaultSettings.parse(fault)
-    wanted = RelayOptions(name, connection or (), to, poll, metrics_port, faults, seed, options)
+    for_a, for_b = (None if path is None else read_key(path) for path in (key_a or key, key_b or key))
+    wanted = RelayOptions(for_a, for_b, ca, connection or (), to, poll, metrics_port, faults, seed, options)
     view = _View(as_json)
     journal = Lines("relay", level_of(log_level, terminal=view.shown))
     with view:
@@ -139,7 +149,7 @@ class _Process:
     async def _connect(self, stack: AsyncExitStack) -> tuple[Relay, Relaying]:
         from causeway.service.relay import relay_between
 
-        protocol, relay = await relay_between(self._a, self._b)
+        protocol, relay = await relay_between(self._a, self._b, self._wanted.ca)
         refuse_others(self._wanted.options, _options(), relay.options, protocol)
         process = relay.between(self._a, self._b, self._wanted, self._view.update, self._journal)
         return relay, await stack.enter_async_context(process)

@@ -40,6 +40,21 @@ def command(
     max_lead: Annotated[
         float, typer.Option(min=0, max=1e9, help="Most seconds that headers move the clock ahead of the lake's own.")
     ] = MAX_LEAD_SECONDS,
+    public: Annotated[bool, typer.Option("--public", help="Allow a --host that strangers can reach.")] = False,
+    name: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Host name by which it is asked; may be repeated.", show_default=False),
+    ] = None,
+    tls_cert: Annotated[Path | None, typer.Option(help="Certificate for TLS (PEM).", show_default=False)] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its secret key (PEM).", show_default=False)] = None,
+    relayer: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY",
+            help="Public key of who may relay here; may be repeated; without any, all.",
+            show_default=False,
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A key of the scenario; may be repeated.", show_default=False),
@@ -55,19 +70,23 @@ def command(
 
     [bold]Example[/bold]: causeway serve left-lake --scenario examples/relay_left.toml --port 8421
     """
+    from causeway.service.keys import public_key
     from causeway.service.node import Node, Pace
-    from causeway.service.serving import address, bound, serve
+    from causeway.service.serving import Tls, address, bound, require_local, serve
 
     if not block_seconds and not on_demand:
         raise InvalidInput("--block-seconds: 0 makes blocks on demand only; add --on-demand")
+    require_local(host, public)
+    tls = Tls.of(tls_cert, tls_key)
+    carriers = [public_key(text, "--relayer") for text in relayer or ()]
     listening = bound(host, port)
     try:
         with waiting("Opening the lake"):
             network = _scenario(lake, scenario, dict(setting(text) for text in settings or ()))
-            bounds = ClockBounds(max_step, max_lead)
-            node = Node(network, lake, Pace(block_seconds, on_demand), drop_redundant=drop_redundant, clock=bounds)
+            pace, bounds = Pace(block_seconds, on_demand), ClockBounds(max_step, max_lead)
+            node = Node(network, lake, pace, drop_redundant=drop_redundant, clock=bounds, carriers=carriers)
         with node:
-            where = address(listening)
+            where = address(listening, tls)
             if as_json:
                 print(json.dumps({"url": where, "height": node.network.height}), flush=True)
             else:
@@ -85,7 +104,7 @@ def command(
             if status is not None:
                 status.start()
             try:
-                serve(node, listening, committed)
+                serve(node, listening, committed, hosts=name or (), tls=tls)
             finally:
                 if status is not None:
                     status.stop()

@@ -6,6 +6,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
@@ -181,21 +182,34 @@ class Network:
         """Return whether another lake runs some of the chains, so that relay processes may always bring something."""
         return bool(self._deployed.topology.external)
 
-    def step(self, tick: int, *, ingress: pa.Table | None = None, carried: pa.Table | None = None) -> Manifest:
+    def step(
+        self,
+        tick: int,
+        *,
+        ingress: pa.Table | None = None,
+        carried: pa.Table | None = None,
+        noted: Mapping[str, pa.Table | None] = MappingProxyType({}),
+        check: Callable[[Manifest], None] | None = None,
+    ) -> Manifest:
         """Run one tick, ``tick`` above the last one's, and commit it as the next height; return its manifest.
 
         ``ingress`` (``INGRESS_SCHEMA``), ``carried`` (``CARRIED_SCHEMA``): what else comes from outside in this tick;
-        it is written into the lake first. For a network that is ``recorded``.
+        it is written into the lake first, and with it what is ``noted`` of it (``pipeline.record``). For a network that
+        is ``recorded``; without either, what the record holds for this tick comes in. ``check``: is given the manifest
+        before it is committed, and raises if it must not be.
         """
-        if ingress is not None or carried is not None:
-            record = self._deployed.deployment.record
+        record = self._deployed.deployment.record
+        came = ingress is not None or carried is not None
+        if came:
             if record is None:
                 raise InvalidInput("record: this network takes only the traffic of its scenario")
-            record.write(tick, ingress=ingress, carried=carried)
+            record.write(tick, ingress=ingress, carried=carried, **noted)
+        elif record is not None:
+            came = record.brings(tick)
         traffic = self._deployed.deployment.traffic
-        came = ingress is not None or carried is not None or traffic.next_tick(tick) == tick
+        came = came or traffic.next_tick(tick) == tick
         coming = traffic.next_tick(tick + 1)
-        self._before = run_tick(self._executor, self.lake, self._before, tick, coming, came=came)
+        self._before = run_tick(self._executor, self.lake, self._before, tick, coming, came=came, check=check)
         compact(self.lake, self._before)
         return self._before
 

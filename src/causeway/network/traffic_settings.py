@@ -62,15 +62,13 @@ class CallSection(ContentSection):
     amount: Amount = Field(0, description="Amount attached to the call.")
 
 
-class SendSection(ContentSection):
-    """``[[traffic.send]]``: one message from outside, or ``count`` equal ones."""
+class MessageSection(ContentSection):
+    """A message from outside to a program, or ``count`` equal ones."""
 
-    tick: TickNumber = Field(..., description="The tick at which it arrives.")
     to: ProgramReference = Field(..., description="The program it is for: its name or number.")
     method: Method | None = Field(None, description="The method asked for; not with `call`.")
     call: CallSection | None = Field(None, description="Ask the program to make this call instead.")
     count: Annotated[int, Field(ge=1, le=1_000_000_000)] = Field(1, description="How many equal messages.")
-    sender: U64 = Field(0, description="Number of the user who sends it.")
     chain: str | None = Field(
         None,
         description="Name of the chain at which it arrives; without it, the chain that holds the program at that tick.",
@@ -88,6 +86,13 @@ class SendSection(ContentSection):
     def method_name(self) -> str:
         """Return the method that the message asks for."""
         return self.method or CALL_METHOD
+
+
+class SendSection(MessageSection):
+    """``[[traffic.send]]``: one message from outside, or ``count`` equal ones."""
+
+    tick: TickNumber = Field(..., description="The tick at which it arrives.")
+    sender: U64 = Field(0, description="Number of the user who sends it.")
 
 
 class ScriptSection(Section):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from causeway.pipeline.bucket import FIRST_HEIGHT, Written
 from causeway.pipeline.executors import Executor
@@ -18,16 +18,25 @@ def commit_genesis(executor: Executor, lake: Lake) -> Manifest:
 
 
 def run_tick(
-    executor: Executor, lake: Lake, before: Manifest, tick: int, coming: int | None = None, *, came: bool = False
+    executor: Executor,
+    lake: Lake,
+    before: Manifest,
+    tick: int,
+    coming: int | None = None,
+    *,
+    came: bool = False,
+    check: Callable[[Manifest], None] | None = None,
 ) -> Manifest:
     """Run one tick of the whole network on top of ``before`` and commit it as the next height.
 
     ``coming``: the next tick after it that brings something from outside, as far as is known. ``came``: whether it
-    brings something itself.
+    brings something itself. ``check``: is given what is to be committed, and raises if it must not be.
     """
     quiet_since = max(before.quiet_since, tick) if came else before.quiet_since
     now = Tick(before.height + 1, tick, coming, quiet_since)
     manifest = assembled(now, executor.run(now, before))
+    if check is not None:
+        check(manifest)
     lake.commit(manifest)
     return manifest
 

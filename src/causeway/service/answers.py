@@ -56,10 +56,22 @@ class ProtocolAnswer(Answer):
     protocol: Name
 
 
-class TicketAnswer(Answer):
-    """The ticket of a submission, and the height of the block that has it, None as long as none has."""
+class IdentityAnswer(Answer):
+    """What of ``/v1/status`` is part of all that is signed for a lake."""
 
-    ticket: Index
+    lake: Annotated[Name, Field(max_length=64)]
+
+
+class SenderAnswer(Answer):
+    """The last nonce of a sender."""
+
+    nonce: Annotated[int, Field(strict=True, ge=0, le=2**63 - 2)]
+
+
+class TakenAnswer(Answer):
+    """The name of a message, and the height of the block that has it, None as long as none has."""
+
+    hash: Annotated[str, StringConstraints(strict=True, pattern=r"\A[0-9a-f]{64}\z")]
     height: Height | None
 
 

@@ -1,4 +1,4 @@
-"""The HTTP endpoints of a served lake, version 1: ``docs/how-to/relay.md`` lists them.
+"""The HTTP endpoints of a served lake, version 1: ``docs/how-to/serve.md`` lists them.
 
 Answers are JSON; an error is ``{"error": name, "text": one line}``. Reading never waits for a block that is being made.
 """
@@ -6,43 +6,184 @@ Answers are JSON; an error is ``{"error": name, "text": one line}``. Reading nev
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Collection
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
 
+from pydantic import Field
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
 
 from causeway.model.errors import CausewayError, InvalidInput
+from causeway.network.traffic_settings import MessageSection
 from causeway.pipeline.lake import LakeError
-from causeway.service.mempool import MempoolFull
+from causeway.service.guard import Guard
+from causeway.service.mempool import MempoolFull, QuotaExceeded
 from causeway.service.metrics import lake_metrics
-from causeway.service.node import Node
-from causeway.service.requests import body_of, number_of, object_of
+from causeway.service.node import Node, Taken
+from causeway.service.openapi import document
+from causeway.service.requests import (
+    Address,
+    Answer,
+    Body,
+    Call,
+    Digest,
+    Digits,
+    Forbidden,
+    NotFound,
+    Number,
+    Query,
+    answered,
+)
+from causeway.service.senders import NonceRefused
+from causeway.service.signing import MAX_NONCE, MESSAGE, TRANSACTION, NotSigned, Signed
 
-LONGEST_WAIT = 60.0
+LONGEST_WAIT = 60
 """Seconds that a request waits for a block at most."""
 
 LOOK = 0.02
 """Seconds between two looks whether there is one."""
 
+ENVELOPE_BYTES = 4096
+"""Bytes of a signed body beside its content."""
 
-def application(node: Node) -> Starlette:
-    """Return the ASGI application that serves a node's lake, and takes what goes into its blocks."""
-    endpoints = Endpoints(node)
-    routes = [
-        Route("/v1/status", endpoints.status),
-        Route("/v1/health", endpoints.health),
-        Route("/metrics", endpoints.metrics),
-        Route("/v1/chains/{chain}/transactions", endpoints.submit, methods=["POST"]),
-        Route("/v1/messages", endpoints.send, methods=["POST"]),
-        Route("/v1/tickets/{ticket:int}", endpoints.ticket),
-        *node.endpoint.routes(),
-    ]
+STATUS: dict[type[CausewayError], int] = {
+    NotFound: 404,
+    LakeError: 404,
+    InvalidInput: 400,
+    NotSigned: 403,
+    Forbidden: 403,
+    NonceRefused: 409,
+    QuotaExceeded: 429,
+    MempoolFull: 503,
+}
+"""The status of each error; of two that fit, the first."""
+
+
+class Wait(Query):
+    """How long to wait for a block."""
+
+    wait: Annotated[Number, Field(le=LONGEST_WAIT)] = Field(0, description="Seconds to wait for the block.")
+
+
+class SignedBody(Body):
+    """A signed message; ``docs/how-to/serve.md`` says what is signed."""
+
+    lake: str = Field(..., max_length=64, description="The identity of the lake it is for, as its status says.")
+    sender: Digest = Field(..., description="The sender's public key (Ed25519).")
+    nonce: int = Field(..., ge=1, le=MAX_NONCE, description="Above the last one of this sender.")
+    signature: str = Field(..., pattern=r"^[0-9a-f]{128}$", description="The sender's signature.")
+
+
+class MessageBody(SignedBody):
+    """A user's message to a program."""
+
+    content: MessageSection
+
+
+class TransactionSection(Body):
+    """What somebody carries to a chain."""
+
+    transaction: Digits = Field(..., description="The transaction, as the protocol encodes it.")
+
+
+class TransactionBody(SignedBody):
+    """A signed transaction."""
+
+    content: TransactionSection
+
+
+class HealthAnswer(Answer):
+    """How a server is."""
+
+    height: int
+    waiting: int
+    waiting_bytes: int
+
+
+class TakenAnswer(Answer):
+    """What became of a message: its name, and the height of the block that has it."""
+
+    hash: Digest
+    state: Literal["waiting", "in_block", "redundant"]
+    height: int | None
+
+
+class SenderAnswer(Answer):
+    """What a lake knows of a sender."""
+
+    sender: Digest
+    number: int = Field(..., description="The number under which programs know the sender.")
+    carrier: int = Field(..., description="The number under which the sender's transactions are accounted.")
+    nonce: int = Field(..., description="The last nonce; the next one must be above it.")
+
+
+def application(node: Node, hosts: Collection[str] = ()) -> Starlette:
+    """Return the ASGI application that serves a node's lake, and takes what goes into its blocks.
+
+    ``hosts``: names by which it is asked, beside ``localhost`` and addresses in digits.
+    """
+    addresses = addresses_of(node)
     handlers: dict[Any, Any] = {CausewayError: _failed, HTTPException: _not_served, Exception: _unexpected}
-    return Starlette(routes=routes, exception_handlers=handlers)
+    routes = [address.route() for address in addresses]
+    return Starlette(routes=routes, exception_handlers=handlers, middleware=[Middleware(Guard, hosts=frozenset(hosts))])
+
+
+def addresses_of(node: Node) -> list[Address]:
+    """Return all that a node answers."""
+    endpoints = Endpoints(node)
+    chain = {"chain": {"type": "string", "enum": node.views.own()}}
+    name, key = ({part: {"type": "string", "pattern": "^[0-9a-f]{64}$"}} for part in ("hash", "sender"))
+    taken = {200: TakenAnswer, 202: TakenAnswer}
+    longest = 2 * node.endpoint.max_transaction_bytes + ENVELOPE_BYTES
+    status = {200: node.endpoint.status_answer}
+    own = [
+        Address("GET", "/v1/status", "What the network is, and how far it has come.", endpoints.status, answers=status),
+        Address("GET", "/v1/health", "Whether blocks are being made.", endpoints.health, answers={200: HealthAnswer}),
+        Address("GET", "/metrics", "For Prometheus.", endpoints.metrics, answers={200: "text/plain; version=0.0.4"}),
+        Address(
+            "POST",
+            "/v1/messages",
+            "Takes a user's signed message to a program.",
+            endpoints.send,
+            Wait,
+            MessageBody,
+            taken,
+        ),
+        Address(
+            "GET", "/v1/messages/{hash}", "What became of a message.", endpoints.taken, Wait, answers=taken, parts=name
+        ),
+        Address(
+            "GET",
+            "/v1/senders/{sender}",
+            "The last nonce of a sender.",
+            endpoints.sender,
+            answers={200: SenderAnswer},
+            parts=key,
+        ),
+        Address(
+            "POST",
+            "/v1/chains/{chain}/transactions",
+            "Takes what somebody carries to a chain, signed.",
+            endpoints.submit,
+            Wait,
+            TransactionBody,
+            taken,
+            chain,
+            longest,
+        ),
+        *node.endpoint.addresses(),
+    ]
+    described = document(own)
+
+    async def openapi(call: Call) -> Response:
+        return JSONResponse(described)
+
+    return [*own, Address("GET", "/openapi.json", "This document, but for this address.", openapi)]
 
 
 class Endpoints:
@@ -51,69 +192,73 @@ class Endpoints:
     def __init__(self, node: Node) -> None:
         self._node, self._views = node, node.views
 
-    async def status(self, request: Request) -> Response:
+    async def status(self, call: Call) -> Response:
         """Answer what the network is, and how far it has come."""
-        return JSONResponse(await run_in_threadpool(self._views.status))
+        return await answered(self._views.status)
 
-    async def health(self, request: Request) -> Response:
+    async def health(self, call: Call) -> Response:
         """Answer whether blocks are being made."""
         failure = self._node.failure
         if failure is not None:
             return _error(503, type(failure).__name__, f"no more blocks are made: {failure}")
-        return JSONResponse({"height": await run_in_threadpool(self._views.height), "waiting": len(self._node.pool)})
+        pool = self._node.pool
+        height = await run_in_threadpool(self._views.height)
+        return JSONResponse({"height": height, "waiting": len(pool), "waiting_bytes": pool.size})
 
-    async def metrics(self, request: Request) -> Response:
+    async def metrics(self, call: Call) -> Response:
         """Answer the lake's metrics in the text form of Prometheus."""
-        body, kind = await run_in_threadpool(lake_metrics, self._node.endpoint, len(self._node.pool))
+        body, kind = await run_in_threadpool(lake_metrics, self._node.endpoint, self._node.pool)
         return Response(body, media_type=kind)
 
-    async def submit(self, request: Request) -> Response:
-        """Take a relayer's transaction (the body) for the next block; ``wait``: answer once it is in one."""
-        user, chain = number_of(request, "relayer"), request.path_params["chain"]
-        if user is None:
-            raise InvalidInput("relayer: missing; submit as ?relayer=NUMBER")
-        body = await body_of(request, self._node.endpoint.max_transaction_bytes)
-        ticket = await run_in_threadpool(self._node.submit, chain, user, body)
-        return await self._taken(request, ticket)
+    async def submit(self, call: Call) -> Response:
+        """Take a relayer's transaction for the next block; ``wait``: answer once it is in one."""
+        return await self._take(call, TRANSACTION, call.path["chain"])
 
-    async def send(self, request: Request) -> Response:
+    async def send(self, call: Call) -> Response:
         """Take a user's message to a program for the next block; ``wait``: answer once it is in one."""
-        ticket = await run_in_threadpool(self._node.send, await object_of(request))
-        return await self._taken(request, ticket)
+        return await self._take(call, MESSAGE, "")
 
-    async def ticket(self, request: Request) -> Response:
-        """Answer the height of the block that has what a ticket was given for, null as long as none has."""
-        return await self._taken(request, request.path_params["ticket"])
+    async def _take(self, call: Call, kind: str, chain: str) -> Response:
+        model = call.model
+        sender, signature = bytes.fromhex(model.sender), bytes.fromhex(model.signature)
+        # What was signed is what came, not what the declaration makes of it.
+        signed = Signed(model.lake, kind, chain, sender, model.nonce, call.body["content"], signature)
+        return await self._waited(call, await run_in_threadpool(self._node.take, signed))
 
-    async def _taken(self, request: Request, ticket: int) -> Response:
-        seconds = number_of(request, "wait") or 0
-        if seconds > LONGEST_WAIT:
-            raise InvalidInput(f"wait: {seconds}; at most {LONGEST_WAIT:.0f} seconds are allowed")
-        end = asyncio.get_running_loop().time() + seconds
+    async def taken(self, call: Call) -> Response:
+        """Answer what became of a message: waiting, or in the block of a height."""
+        name = call.path["hash"]
+        found = self._node.find(name)
+        if found is None:
+            raise NotFound(f"hash: {name[:80]}: no such message waits, nor was any in a block of late")
+        return await self._waited(call, found)
+
+    async def sender(self, call: Call) -> Response:
+        """Answer the last nonce of a sender."""
+        return await answered(self._node.sender, call.path["sender"])
+
+    async def _waited(self, call: Call, taken: Taken) -> Response:
+        end = asyncio.get_running_loop().time() + call.query.wait
         # No thread waits: there are few of them, and reading needs them.
-        while (height := self._node.height_of(ticket)) is None and not self._node.ending:
-            if asyncio.get_running_loop().time() >= end:
-                break
+        while taken.height is None and not self._node.ending and asyncio.get_running_loop().time() < end:
             await asyncio.sleep(LOOK)
-        return JSONResponse({"ticket": ticket, "height": height}, 202 if height is None else 200)
+            taken = self._node.find(taken.hash) or taken
+        return JSONResponse(asdict(taken), 202 if taken.height is None else 200)
 
 
-def _error(status: int, name: str, text: str) -> JSONResponse:
+def _error(status: int, name: str, text: str, headers: Any = None) -> JSONResponse:
     # What was asked may be quoted, and JSON may hold halves of characters, which no answer can.
     line = " ".join(text.split()).encode(errors="replace").decode()
-    return JSONResponse({"error": name, "text": line}, status)
+    return JSONResponse({"error": name, "text": line}, status, headers)
 
 
 async def _failed(request: Request, error: CausewayError) -> Response:
-    if isinstance(error, MempoolFull):
-        return _error(503, error.name, str(error))
-    if isinstance(error, LakeError):
-        return _error(404, error.name, str(error))
-    return _error(400 if isinstance(error, InvalidInput) else 500, error.name, str(error))
+    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+    return _error(status, error.name, str(error))
 
 
 async def _not_served(request: Request, error: HTTPException) -> Response:
-    return _error(error.status_code, "NotServed", f"{request.url.path}: {error.detail}")
+    return _error(error.status_code, "NotServed", f"{request.url.path}: {error.detail}", error.headers)
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:

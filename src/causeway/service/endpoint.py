@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 from prometheus_client.core import Metric
-from starlette.routing import BaseRoute
 
 from causeway.service.lake_views import LakeViews
 from causeway.service.mempool import Message
+from causeway.service.requests import Address, Answer
 
 
 class Submission(Protocol):
@@ -29,8 +29,11 @@ class Endpoint(Protocol):
     """A protocol's part of a served lake. The registry names a class, which is called with an ``OpenedLake`` and the
     network's kernel.
 
-    ``views``: what the lake says of itself. ``max_transaction_bytes``: the longest transaction.
+    ``views``: what the lake says of itself. ``status_answer``: the schema of its status. ``max_transaction_bytes``: the
+    longest transaction.
     """
+
+    status_answer: ClassVar[type[Answer]]
 
     @property
     def views(self) -> LakeViews:
@@ -55,7 +58,7 @@ class Endpoint(Protocol):
         None when there is none."""
         ...
 
-    def routes(self) -> Sequence[BaseRoute]:
+    def addresses(self) -> Sequence[Address]:
         """Return the addresses that the protocol adds to those of every lake, all under ``/v1/chains/{chain}``."""
         ...
 

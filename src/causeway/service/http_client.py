@@ -8,15 +8,28 @@ cookies are not kept.
 from __future__ import annotations
 
 import asyncio
+import json
+import ssl
 from collections.abc import Mapping
 from http.cookiejar import CookieJar, DefaultCookiePolicy
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
 import httpx
 
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.protocols.limits import MAX_SMALL_ANSWER_BYTES
-from causeway.service.answers import ErrorAnswer, Model, ProtocolAnswer, TicketAnswer, read_answer
+from causeway.service.answers import (
+    ErrorAnswer,
+    IdentityAnswer,
+    Model,
+    ProtocolAnswer,
+    SenderAnswer,
+    TakenAnswer,
+    read_answer,
+)
+from causeway.service.keys import Key
+from causeway.service.signing import MESSAGE, TRANSACTION, signed
 
 FIRST_PAUSE = 0.2
 """Seconds before a request is tried again; twice as long each time."""
@@ -28,7 +41,10 @@ at 150 kB a second."""
 CLOSING = 2.0
 """Seconds that closing connections takes at most."""
 
-RETRIED = {502, 503, 504}
+RETRIED = {429, 502, 503, 504}
+
+USED = 409
+"""The status of a nonce that was used before."""
 
 OK = {200, 202}
 
@@ -45,6 +61,10 @@ class Refused(ServiceError):
     """A served lake refuses a request: it says why."""
 
 
+class NonceUsed(Refused):
+    """A served lake has had the nonce of a message, or a later one, or the sender's number is another's."""
+
+
 class ServiceClient:
     """The client of one served lake of any protocol.
 
@@ -54,6 +74,8 @@ class ServiceClient:
         tries: of a request in all.
         deadline: seconds that one try takes at most.
         transport: what carries requests, for tests.
+        key: signs what is submitted; a new one if not given.
+        ca: a file of certificates that are believed instead of the system's.
     """
 
     def __init__(
@@ -64,15 +86,21 @@ class ServiceClient:
         tries: int = 4,
         deadline: float = DEADLINE,
         transport: httpx.AsyncBaseTransport | None = None,
+        key: Key | None = None,
+        ca: Path | None = None,
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise InvalidInput(f"{url}: no address of a served lake; write it as http://HOST:PORT")
         self.url = url.rstrip("/")
         self._seconds, self._tries, self._deadline = seconds, tries, deadline
+        self.key = key or Key.made()
+        self._nonce: int | None = None
+        self._identity: str | None = None
         self._client = httpx.AsyncClient(
             base_url=self.url,
             timeout=httpx.Timeout(seconds),
             transport=transport,
+            verify=believed(ca),
             follow_redirects=False,
             headers={"accept": "application/json", "accept-encoding": "identity"},
             cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
@@ -96,17 +124,62 @@ class ServiceClient:
         """Return the name of the lake's protocol."""
         return (await self.ask(ProtocolAnswer, "GET", "/v1/status")).protocol
 
-    async def submit(self, chain: str, relayer: int, transaction: bytes, wait: int) -> tuple[int, int | None]:
-        """Submit a transaction; return its ticket, and the height of the block that has it after ``wait`` seconds."""
-        path = f"/v1/chains/{path_part(chain)}/transactions"
-        query = {"relayer": relayer, "wait": wait}
-        found = await self.ask(TicketAnswer, "POST", path, query, transaction, seconds=wait)
-        return found.ticket, found.height
+    async def identity(self) -> str:
+        """Return the lake's identity, which is part of what is signed for it."""
+        if self._identity is None:
+            self._identity = (await self.ask(IdentityAnswer, "GET", "/v1/status")).lake
+        return self._identity
 
-    async def height_of(self, ticket: int, wait: int) -> int | None:
-        """Return the height of the block that has what a ticket was given for, None if none has after ``wait``
+    async def submit(self, chain: str, transaction: bytes, wait: int) -> tuple[str, int | None]:
+        """Submit a transaction, signed; return its name, and the height of the block that has it after ``wait``
         seconds."""
-        return (await self.ask(TicketAnswer, "GET", f"/v1/tickets/{ticket}", {"wait": wait}, seconds=wait)).height
+        path = f"/v1/chains/{path_part(chain)}/transactions"
+        return await self._post_signed(path, TRANSACTION, chain, {"transaction": transaction.hex()}, wait)
+
+    async def send(self, content: Mapping[str, Any], wait: int) -> tuple[str, int | None]:
+        """Send a user's message to a program, signed: what of ``[[traffic.send]]`` is no tick and no sender."""
+        return await self._post_signed("/v1/messages", MESSAGE, "", content, wait)
+
+    async def _post_signed(
+        self, path: str, kind: str, chain: str, content: Mapping[str, Any], wait: int
+    ) -> tuple[str, int | None]:
+        """Sign a message with the next nonce, and post it; return its name and the height of its block.
+
+        What may have been lost on its way is posted again as it is: it is taken once.
+        """
+        for _ in range(self._tries):
+            made = signed(self.key, await self.identity(), kind, chain, await self._next_nonce(), content)
+            body = json.dumps(made.body()).encode()
+            try:
+                found = await self.ask(TakenAnswer, "POST", path, {"wait": wait}, body, again=True, seconds=wait)
+            except NonceUsed as error:
+                # Another process signs with the same key.
+                refused, self._nonce = error, None
+                continue
+            if found.hash != made.hash:
+                raise ServiceError(f"{self.url}{path}: the answer is about another message")
+            return found.hash, found.height
+        raise refused
+
+    async def _next_nonce(self) -> int:
+        if self._nonce is None:
+            path = f"/v1/senders/{self.key.public.hex()}"
+            self._nonce = (await self.ask(SenderAnswer, "GET", path)).nonce
+        self._nonce += 1
+        return self._nonce
+
+    @property
+    def nonce(self) -> int:
+        """Return the nonce that was used last, 0 before the first."""
+        return self._nonce or 0
+
+    def use_nonce(self, nonce: int | None) -> None:
+        """Sign the next message with a nonce; with None, with the one that the lake says is next."""
+        self._nonce = None if nonce is None else nonce - 1
+
+    async def height_of(self, name: str, wait: int) -> int | None:
+        """Return the height of the block that has a message, None if none has after ``wait`` seconds."""
+        return (await self.ask(TakenAnswer, "GET", f"/v1/messages/{name}", {"wait": wait}, seconds=wait)).height
 
     async def ask(
         self,
@@ -156,10 +229,11 @@ class ServiceClient:
     ) -> tuple[int, bytearray]:
         """Return status and body of one answer."""
         timeout = httpx.Timeout(self._seconds + seconds)
+        kind = {} if body is None else {"content-type": "application/json"}
         content = bytearray()
         async with (
             asyncio.timeout(self._deadline + seconds),
-            self._client.stream(method, path, params=query, content=body, timeout=timeout) as response,
+            self._client.stream(method, path, params=query, content=body, headers=kind, timeout=timeout) as response,
         ):
             encoding = response.headers.get("content-encoding", "identity")
             if encoding != "identity":
@@ -184,7 +258,19 @@ class ServiceClient:
         text = f"{refused.error}: {refused.text}"[:1_000]
         if status in RETRIED:
             raise _ComeAgain(text)
-        raise Refused(f"{self.url}{path}: {text}")
+        raise (NonceUsed if status == USED else Refused)(f"{self.url}{path}: {text}")
+
+
+def believed(ca: Path | None) -> ssl.SSLContext:
+    """Return which certificates of servers are believed: those of the system, or those in a file.
+
+    Raises:
+        InvalidInput: the file holds none.
+    """
+    try:
+        return ssl.create_default_context(cafile=None if ca is None else str(ca))
+    except OSError as error:  # that of TLS is one
+        raise InvalidInput(f"--ca {ca}: no certificates can be read from it: {error.strerror or error}") from None
 
 
 class _ComeAgain(Exception):

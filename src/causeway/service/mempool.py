@@ -12,12 +12,34 @@ from causeway.model.errors import CausewayError
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.protocols.limits import MAX_BLOCK_BYTES, MAX_BLOCK_CALLS
 
-MOST_WAITING = 1_000
-"""Messages that wait at most; further ones are refused with 503."""
+OVERHEAD = 256
+"""Bytes that a message is counted for beside its payload: what is kept of it."""
 
 
 class MempoolFull(CausewayError):
     """There are too many messages that wait for a block."""
+
+
+class QuotaExceeded(CausewayError):
+    """One sender has as much waiting for a block as a sender may have."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much waits at most, in messages and bytes.
+
+    Attributes:
+        messages, size: of everybody together.
+        sender_messages, sender_size: of one sender.
+        user_messages, user_size: of users together; the rest is kept for those who carry messages.
+    """
+
+    messages: int = 1_000
+    size: int = 64 << 20
+    sender_messages: int = 250
+    sender_size: int = 16 << 20
+    user_messages: int = 750
+    user_size: int = 48 << 20
 
 
 @dataclass(frozen=True)
@@ -31,7 +53,8 @@ class Message:
         receiver, method: the program's number, and what is asked of it; a transaction is for no program.
         calls: how many calls are in it, for a transaction.
         not_before: the first tick in whose block it may be.
-        ticket: tells it from others.
+        count: so many equal messages.
+        key, nonce, hash: the sender's public key, the number that the sender gave it, and its name.
     """
 
     chain: int
@@ -41,12 +64,25 @@ class Message:
     method: str = ""
     calls: int = 1
     not_before: int = 0
-    ticket: int = 0
+    count: int = 1
+    key: bytes = b""
+    nonce: int = 0
+    hash: str = ""
 
     @property
     def carried(self) -> bool:
         """Return whether it is a transaction."""
         return self.receiver is None
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes it is counted for."""
+        return (len(self.payload) + OVERHEAD) * self.count
+
+    @property
+    def work(self) -> int:
+        """Return how many calls and messages it is in a block."""
+        return self.calls * self.count
 
 
 def rows_of(messages: Iterable[Message]) -> tuple[pa.Table, pa.Table]:
@@ -59,30 +95,76 @@ def rows_of(messages: Iterable[Message]) -> tuple[pa.Table, pa.Table]:
             carried.append({**row, "carrier": message.sender})
         else:
             to = {"receiver": message.receiver, "method": message.method}
-            ingress.append({**row, "sender": message.sender, **to})
+            ingress += [{**row, "sender": message.sender, **to}] * message.count
     return pa.Table.from_pylist(ingress, INGRESS_SCHEMA), pa.Table.from_pylist(carried, CARRIED_SCHEMA)
+
+
+@dataclass
+class Waiting:
+    """How many messages wait, and their bytes."""
+
+    messages: int = 0
+    size: int = 0
+
+    def change(self, message: Message, sign: int = 1) -> None:
+        """Count a message in, or out again."""
+        self.messages += sign * message.count
+        self.size += sign * message.size
+
+    def passes(self, message: Message, messages: int, size: int) -> bool:
+        """Return whether a further message would be too much."""
+        return self.messages + message.count > messages or self.size + message.size > size
 
 
 class Mempool:
     """Messages that wait for a block, in the order in which they came."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
         self._waiting: list[Message] = []
+        self._all, self._of_users = Waiting(), Waiting()
+        self._of: dict[bytes, Waiting] = {}
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return self._all.messages
+
+    @property
+    def size(self) -> int:
+        """Return how many bytes wait."""
+        return self._all.size
 
     def add(self, message: Message) -> None:
         """Let a message wait.
 
         Raises:
-            MempoolFull: too many do.
+            QuotaExceeded: its sender has too much waiting.
+            MempoolFull: too much waits.
         """
+        most = self.limits
         with self._lock:
-            if len(self._waiting) >= MOST_WAITING:
-                raise MempoolFull(f"{MOST_WAITING} messages wait for a block, more are not kept; try again later")
+            own = self._of.get(message.key, Waiting())
+            if own.passes(message, most.sender_messages, most.sender_size):
+                text = f"of one sender at most {most.sender_messages} messages and {most.sender_size} bytes wait"
+                raise QuotaExceeded(f"{text} for a block, {own.messages} and {own.size} do; try again later")
+            if self._all.passes(message, most.messages, most.size):
+                text = f"{self._all.messages} messages, {self._all.size} bytes wait for a block"
+                raise MempoolFull(f"{text}; no more than {most.messages}, {most.size} are kept; try again later")
+            if not message.carried and self._of_users.passes(message, most.user_messages, most.user_size):
+                text = f"{self._of_users.messages} messages, {self._of_users.size} bytes of users wait for a block"
+                kept = f"{most.user_messages}, {most.user_size}"
+                raise MempoolFull(f"{text}; no more than {kept} are kept, the rest is for relayers; try again later")
             self._waiting.append(message)
+            self._count(message, 1)
+
+    def _count(self, message: Message, sign: int) -> None:
+        self._all.change(message, sign)
+        if not message.carried:
+            self._of_users.change(message, sign)
+        own = self._of.setdefault(message.key, Waiting())
+        own.change(message, sign)
+        if not own.messages:
+            del self._of[message.key]
 
     def not_before(self) -> int:
         """Return the first tick whose block the message that has waited longest may be in; 0 when none waits."""
@@ -90,13 +172,16 @@ class Mempool:
             return self._waiting[0].not_before if self._waiting else 0
 
     def take(self, tick: int) -> list[Message]:
-        """Return, and let go of, the messages for the block of ``tick``: the first ones, up to one that comes later."""
+        """Return, and let go of, the messages for the block of ``tick``: the first ones, up to one that comes later, or
+        that would make the block too long."""
         with self._lock:
-            calls = size = count = 0
+            work = size = count = 0
             for message in self._waiting:
-                full = calls + message.calls > MAX_BLOCK_CALLS or size + len(message.payload) > MAX_BLOCK_BYTES
+                full = work + message.work > MAX_BLOCK_CALLS or size + message.size > MAX_BLOCK_BYTES
                 if message.not_before > tick or (count and full):
                     break
-                calls, size, count = calls + message.calls, size + len(message.payload), count + 1
+                work, size, count = work + message.work, size + message.size, count + 1
             taken, self._waiting = self._waiting[:count], self._waiting[count:]
+            for message in taken:
+                self._count(message, -1)
             return taken

@@ -6,11 +6,9 @@ tick (``Message.not_before``): the clock then moves on, within the bounds of ``s
 
 from __future__ import annotations
 
-import itertools
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -22,20 +20,22 @@ from causeway.network.network import Network
 from causeway.network.opened import OpenedLake, open_lake
 from causeway.network.scenario import Scenario
 from causeway.network.script import scripted_traffic
-from causeway.network.traffic_settings import ScriptSection
+from causeway.network.traffic_settings import MessageSection, ScriptSection, SendSection
 from causeway.pipeline.lake import LAKE_FILE, Lake, Manifest
+from causeway.pipeline.record import Record
 from causeway.pipeline.run import moved
 from causeway.protocols import registry
 from causeway.service.clock import Clock, ClockBounds
 from causeway.service.endpoint import Endpoint
-from causeway.service.mempool import MOST_WAITING, Mempool, Message, rows_of
+from causeway.service.keys import public_key
+from causeway.service.mempool import Limits, Mempool, Message, rows_of
+from causeway.service.requests import Forbidden
+from causeway.service.senders import Senders
+from causeway.service.signing import TRANSACTION, Signed, carrier_number, sender_number
 
 QUIET = 1_000
 """After so many blocks on demand in which nothing happened no more are made until something comes: what is left, no
 block moves."""
-
-REMEMBERED = 10_000
-"""Messages of which it is remembered in which block they were."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,17 @@ class Pace:
     on_demand: bool = False
 
 
-NOTHING_LEFT = 0
-"""The ticket of a transaction that was not taken because all in it has happened."""
+WAITING, IN_BLOCK, REDUNDANT = "waiting", "in_block", "redundant"
+"""What becomes of a message: it waits for a block, is in one, or was not taken because all in it has happened."""
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What has become of a message: its name, how it is, and the height of the block that has it."""
+
+    hash: str
+    state: str
+    height: int | None
 
 
 class Node:
@@ -69,11 +78,14 @@ class Node:
         *,
         drop_redundant: bool = False,
         clock: ClockBounds | None = None,
+        limits: Limits | None = None,
+        carriers: Collection[bytes] = (),
     ) -> None:
         """Open the lake, or create it, and claim it.
 
         ``drop_redundant``: transactions in which nothing is left to do are not taken, and cost nothing. ``clock``: how
-        far headers from elsewhere move the lake's clock.
+        far headers from elsewhere move the lake's clock. ``limits``: how much waits at most. ``carriers``: the public
+        keys of those who may carry anything here; all if there are none.
 
         Raises:
             InvalidInput: lakes of the scenario's protocol are not served; it, or the lake, cannot be used
@@ -96,9 +108,10 @@ class Node:
         self._directory = Directory(self.network.topology, "message")
         numbers, names = (self.network.topology.chains[name].to_pylist() for name in ("number", "name"))
         self.chains: dict[str, int] = dict(zip(names, numbers, strict=True))
-        self.pool = Mempool()
-        self._tickets = itertools.count(1)
-        self._done: OrderedDict[int, int] = OrderedDict()
+        self.pool = Mempool(limits)
+        self.senders = Senders(Record(self.network.lake.storage), self.network.tick if self.network.height else -1)
+        self._waiting: set[str] = set()
+        self._carriers = frozenset(carriers)
         self._changed = threading.Condition()
         self._stopping = False
         self._quiet = 0
@@ -106,46 +119,83 @@ class Node:
 
     # ---- what users bring
 
-    def submit(self, chain: str, user: int, transaction: bytes) -> int:
-        """Let a transaction of somebody who carries messages wait for a block; return its ticket, ``NOTHING_LEFT`` for
-        one that is not taken. ``user``: the number that it is accounted to.
+    def take(self, signed: Signed) -> Taken:
+        """Let a signed message or transaction wait for a block; return its name, and what has become of it so far.
+
+        The same one again changes nothing and is answered as the first time.
 
         Raises:
-            InvalidInput: no such chain, a user's number that is none, or not a transaction.
+            Forbidden: it is for another lake, or its sender may not carry anything here.
+            NotSigned: the signature is not the sender's.
+            InvalidInput: a key, name or value of the content is not what it must be.
+            NonceRefused: the sender has used this nonce, or a larger one, for something else.
+            NumberTaken: another key has the number that follows from the sender's.
             HeaderTooFarAhead: a header in it is from beyond what the lake's clock may be moved to.
-            MempoolFull: too many wait already.
+            QuotaExceeded, MempoolFull: too much waits already.
         """
-        number = self.number_of(chain)
-        submission = self.endpoint.submission(chain, user, transaction)
+        own = self.opened.lake.identity
+        if signed.lake != own:
+            raise Forbidden(f"lake: {signed.lake[:64]}: the message is for another lake; this one is {own}")
+        signed.verify()
+        known = self.find(signed.hash)
+        if known is not None:
+            return known
+        message = self._transaction(signed) if signed.kind == TRANSACTION else self._message(signed)
+        if message is None:
+            return Taken(signed.hash, REDUNDANT, self.network.height)
+        message = replace(message, key=signed.sender, nonce=signed.nonce, hash=signed.hash)
+        with self._changed:
+            if signed.hash not in self._waiting:
+                self.senders.check(signed.sender, signed.nonce)
+                self.pool.add(message)
+                self.senders.wait(message)
+                self._waiting.add(signed.hash)
+                self._changed.notify_all()
+        return Taken(signed.hash, WAITING, None)
+
+    def _transaction(self, signed: Signed) -> Message | None:
+        """Return a transaction as what waits for a block, None when nothing in it is left to do."""
+        if self._carriers and signed.sender not in self._carriers:
+            raise Forbidden("sender: only those that causeway serve names with --relayer carry to this lake")
+        number = self.number_of(signed.chain)
+        content = bytes.fromhex(signed.content["transaction"])
+        submission = self.endpoint.submission(signed.chain, carrier_number(signed.sender), content)
         if self._drop_redundant and submission.nothing_left():
-            return NOTHING_LEFT
+            return None
         message = submission.message(number)
         self.clock.require(message.not_before, self.network.height)
-        return self._let_wait(message)
+        return message
 
-    def send(self, send: dict[str, Any]) -> int:
-        """Let a user's message to a program wait for a block; return its ticket.
-
-        ``send``: the keys of ``[[traffic.send]]`` in a scenario, but for ``tick``.
-
-        Raises:
-            InvalidInput: a key, name or value is not what it must be.
-            MempoolFull: too many messages wait already.
-        """
-        if "tick" in send:
-            raise InvalidInput("tick: a message comes in with the next block; leave it out")
-        section = validated(ScriptSection, {"source": "script", "send": [{"tick": 0, **send}]}, "message")
-        if section.send[0].count > MOST_WAITING:
-            raise InvalidInput(f"count: {section.send[0].count}; at most {MOST_WAITING} are allowed")
+    def _message(self, signed: Signed) -> Message:
+        """Return a user's message (the keys of ``[[traffic.send]]`` but for ``tick`` and ``sender``) as what waits."""
+        content = dict(signed.content)
+        section = validated(MessageSection, content, "content")
+        most = self.pool.limits.sender_messages
+        if section.count > most:
+            raise InvalidInput(f"content: count: {section.count}; at most {most} are allowed")
+        send = SendSection.model_validate({**content, "tick": 0, "sender": sender_number(signed.sender)})
         topology = self.network.topology
-        script = scripted_traffic(section, topology, topology.moves, self._directory)
-        row = script.sends.to_pylist()[0]
+        script = ScriptSection(source="script", send=[send])
+        sends = scripted_traffic(script, topology, topology.moves, self._directory).sends
+        row = sends.to_pylist()[0]
         if row["chain"] in self.external:
-            raise InvalidInput(f"to: {send.get('to')} lives on a chain that another lake runs; send it there")
-        message = Message(**{name: row[name] for name in INGRESS_SCHEMA.names})
-        for _ in range(row["count"]):
-            ticket = self._let_wait(message)
-        return ticket
+            raise InvalidInput(f"to: {section.to} lives on a chain that another lake runs; send it there")
+        return Message(**{name: row[name] for name in INGRESS_SCHEMA.names}, count=section.count)
+
+    def find(self, name: str) -> Taken | None:
+        """Return what has become of a message, by its hash; None when it is not known (any more)."""
+        with self._changed:
+            height = self.senders.height_of(name)
+            if height is not None:
+                return Taken(name, IN_BLOCK, height)
+            return Taken(name, WAITING, None) if name in self._waiting else None
+
+    def sender(self, public: str) -> dict[str, Any]:
+        """Return what is known of the sender with a public key (hexadecimal): its numbers, and its last nonce."""
+        key = public_key(public, "sender")
+        with self._changed:
+            last = self.senders.last(key)
+        return {"sender": key.hex(), "number": sender_number(key), "carrier": carrier_number(key), "nonce": last}
 
     def number_of(self, chain: str) -> int:
         """Return the number of a chain that this lake runs.
@@ -158,13 +208,6 @@ class Node:
         if self.chains[chain] in self.external:
             raise InvalidInput(f"chain: another lake runs {chain}")
         return self.chains[chain]
-
-    def _let_wait(self, message: Message) -> int:
-        ticket = next(self._tickets)
-        self.pool.add(replace(message, ticket=ticket))
-        with self._changed:
-            self._changed.notify_all()
-        return ticket
 
     # ---- blocks
 
@@ -182,13 +225,15 @@ class Node:
         tick = self._next_tick()
         messages = self.pool.take(tick)
         ingress, carried = rows_of(messages) if messages else (None, None)
-        manifest = self.network.step(tick, ingress=ingress, carried=carried)
+        noted = {}
+        if messages:
+            with self._changed:
+                noted["taken"], noted["senders"] = self.senders.rows(messages, self.network.height + 1)
+        manifest = self.network.step(tick, ingress=ingress, carried=carried, noted=noted)
         self._quiet = 0 if messages or moved(manifest.rows) else self._quiet + 1
         with self._changed:
-            for message in messages:
-                self._done[message.ticket] = manifest.height
-            while len(self._done) > REMEMBERED:
-                self._done.popitem(last=False)
+            self.senders.taken(messages, manifest.height)
+            self._waiting.difference_update(message.hash for message in messages)
             self._changed.notify_all()
         return manifest
 
@@ -227,12 +272,6 @@ class Node:
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
-
-    def height_of(self, ticket: int) -> int | None:
-        """Return the height of the block that has a message, None as long as none has; the last one for
-        ``NOTHING_LEFT``."""
-        with self._changed:
-            return self.network.height if ticket == NOTHING_LEFT else self._done.get(ticket)
 
     @property
     def ending(self) -> bool:

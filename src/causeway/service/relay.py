@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 from causeway.model.errors import InvalidInput
@@ -13,6 +14,7 @@ from causeway.protocols.registry import names, protocol
 from causeway.service.faults import FaultSettings
 from causeway.service.http_client import ServiceClient, ServiceError, Unreachable
 from causeway.service.journal import Journal
+from causeway.service.keys import Key
 
 
 class Progress(Protocol):
@@ -65,13 +67,16 @@ class Relaying(Protocol):
 class RelayOptions:
     """What a user says of a process, whatever the protocol.
 
-    ``name``: of the account, or its number; ``only``: connections as ``CHAIN/COUNTERPARTY``, without any all; ``to``:
-    ``both``, or what goes to ``a`` or ``b`` alone; ``poll``: seconds between two polls; ``metrics_port``: where
-    Prometheus is answered; ``faults``, ``seed``: what happens to its own transactions; ``options``: those of the
-    protocol, by name.
+    ``key_a``, ``key_b``: sign what is submitted to each lake, and decide the fee account; new ones if not given;
+    ``ca``: a file of certificates that are believed instead of the system's; ``only``: connections as
+    ``CHAIN/COUNTERPARTY``, without any all; ``to``: ``both``, or what goes to ``a`` or ``b`` alone; ``poll``: seconds
+    between two polls; ``metrics_port``: where Prometheus is answered; ``faults``, ``seed``: what happens to its own
+    transactions; ``options``: those of the protocol, by name.
     """
 
-    name: str = "relay"
+    key_a: Key | None = None
+    key_b: Key | None = None
+    ca: Path | None = None
     only: Sequence[str] = ()
     to: str = "both"
     poll: float = 0.5
@@ -114,7 +119,7 @@ def at_start(error: ServiceError) -> InvalidInput:
     return (LakeDown if isinstance(error, Unreachable) else InvalidInput)(str(error))
 
 
-async def relay_between(a: str, b: str) -> tuple[str, Relay]:
+async def relay_between(a: str, b: str, ca: Path | None = None) -> tuple[str, Relay]:
     """Return the protocol of the lakes served at two addresses, and what carries messages between them.
 
     Raises:
@@ -123,7 +128,7 @@ async def relay_between(a: str, b: str) -> tuple[str, Relay]:
     """
     found: list[str] = []
     for url in (a, b):
-        async with ServiceClient(url) as client:
+        async with ServiceClient(url, ca=ca) as client:
             try:
                 found.append(await client.protocol())
             except ServiceError as error:

@@ -1,39 +1,149 @@
-"""What all addresses of a served lake do with requests: numbers of the query, bodies with a bound, answers."""
+"""Addresses of a served lake: each is declared once, with the schemas that its requests must have.
+
+What is declared decides what is let in, and is what the service's OpenAPI document says: a query with other parameters,
+a parameter given twice, a body of another type or with other keys are refused, before anything looks at them.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
 
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
 
-from causeway.model.errors import InvalidInput
+from causeway.model.errors import CausewayError, InvalidInput
+from causeway.model.section import U64_MAX, Section
+from causeway.network.document import validated
 from causeway.protocols.limits import MAX_JSON_BYTES
 
+JSON = "application/json"
 
-async def answered(view: Callable[..., dict[str, Any]], *arguments: Any) -> Response:
+MAX_NESTING = 64
+"""Deepest nesting of a body."""
+
+
+class NotFound(CausewayError):
+    """There is no such thing here (any more)."""
+
+
+class Forbidden(CausewayError):
+    """Whoever asks may not."""
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, str) and (not value.isascii() or not value.isdigit() or len(value) > 20):
+        raise PydanticCustomError("whole", "allowed: a whole number")
+    number = int(value) if isinstance(value, str) else value
+    if isinstance(number, int) and number > U64_MAX:
+        raise PydanticCustomError("large", "at most 2**64 - 1 is allowed")
+    return number
+
+
+Number = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=U64_MAX)]
+"""A whole number of a query, written in digits."""
+
+Digits = Annotated[str, Field(pattern=r"^([0-9a-fA-F]{2})*$")]
+"""Bytes, as hexadecimal digits."""
+
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+"""32 bytes, as lower-case hexadecimal digits."""
+
+
+class Query(BaseModel):
+    """The parameters of a query; others are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Answer(BaseModel):
+    """An answer, for the OpenAPI document."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Body(Section):
+    """The body of a request; keys that it does not know are refused."""
+
+
+AnyText = Annotated[str, WithJsonSchema({"type": "string"})]
+
+Asked = TypeVar("Asked", bound="Call")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request that is as its address declares. ``path``: the variable parts of the path; ``body``: as it came in
+    JSON, and ``model``: as the address declares it, where it declares one."""
+
+    request: Request
+    path: Mapping[str, str]
+    query: Any
+    body: Any = None
+    model: Any = None
+
+
+Handler = Callable[[Call], Awaitable[Response]]
+
+
+@dataclass(frozen=True)
+class Address:
+    """One address: what may be asked there, and what answers.
+
+    ``path``: variable parts in braces; ``parts``: of them, the schema (JSON Schema) of each. ``answers``: by status,
+    the model of the answer, or its media type. ``longest``: bytes of the body.
+    """
+
+    method: str
+    path: str
+    about: str
+    handler: Handler
+    query: type[Query] = Query
+    body: type[BaseModel] | None = None
+    answers: Mapping[int, type[BaseModel] | str] = field(default_factory=dict)
+    parts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    longest: int = MAX_JSON_BYTES
+
+    def route(self) -> Route:
+        """Return the route that lets in what is declared, and hands it to ``handler``."""
+
+        async def answered(request: Request) -> Response:
+            query = self.query_of(request)
+            content, model = None, None
+            if self.body is not None:
+                content = await object_of(request, self.longest)
+                model = validated(self.body, content, "body")
+            return await self.handler(Call(request, request.path_params, query, content, model))
+
+        return Route(self.path, answered, methods=[self.method])
+
+    def query_of(self, request: Request) -> Query:
+        """Return the query of a request.
+
+        Raises:
+            InvalidInput: a parameter is unknown, given twice, missing or not what it must be.
+        """
+        given: dict[str, str] = {}
+        known = ", ".join(self.query.model_fields) or "none here"
+        for name, value in request.query_params.multi_items():
+            if name not in self.query.model_fields:
+                raise InvalidInput(f"{name[:80]}: no such parameter; allowed: {known}")
+            if name in given:
+                raise InvalidInput(f"{name}: given twice")
+            given[name] = value
+        return validated(self.query, given, "query")
+
+
+async def answered(view: Callable[..., Mapping[str, Any]], *arguments: Any) -> Response:
     """Return what a view says as JSON; it is asked in a thread of its own."""
     return JSONResponse(await run_in_threadpool(view, *arguments))
-
-
-def number_of(request: Request, name: str) -> int | None:
-    """Return a whole number of the query, below 2**64, None where there is none of that name.
-
-    Raises:
-        InvalidInput: it is no whole number, or a larger one.
-    """
-    text = request.query_params.get(name)
-    if text is None:
-        return None
-    if not text.isascii() or not text.isdigit() or len(text) > 20:
-        raise InvalidInput(f"{name}: {text[:40]!r}; allowed: a whole number")
-    if (number := int(text)) >= 1 << 64:
-        raise InvalidInput(f"{name}: {number}; at most 2**64 - 1 is allowed")
-    return number
 
 
 async def body_of(request: Request, most: int) -> bytes:
@@ -48,15 +158,50 @@ async def body_of(request: Request, most: int) -> bytes:
     return b"".join(pieces)
 
 
-async def object_of(request: Request) -> dict[str, Any]:
-    """Return the JSON object that is the body of a request. Raises ``InvalidInput`` when it is none."""
+async def object_of(request: Request, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
+    """Return the JSON object that is the body of a request. Raises ``InvalidInput`` when it is none.
+
+    Only a body that says that it is JSON is read: a form of another site's page cannot say so.
+    """
+    kinds = request.headers.getlist("content-type")
+    if len(kinds) != 1 or kinds[0].split(";")[0].strip().lower() != JSON:
+        raise HTTPException(415, f"content-type: {', '.join(kinds)[:80] or 'missing'}; allowed: {JSON}")
+    data = await body_of(request, most)
     try:
-        content = json.loads(await body_of(request, MAX_JSON_BYTES))
+        content = json.loads(data, object_pairs_hook=_once, parse_constant=_no_number)
     except (ValueError, RecursionError):
         raise InvalidInput("the body is no JSON") from None
     if not isinstance(content, dict):
         raise InvalidInput("the body is no JSON object")
+    _refuse_nesting(content)
     return content
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise InvalidInput(f"{twice[:80]}: stands twice in the body")
+    return found
+
+
+def _no_number(text: str) -> None:
+    raise InvalidInput(f"the body is no JSON: {text} is no number of JSON")
+
+
+def _refuse_nesting(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_NESTING):
+        level = [
+            item
+            for outer in level
+            for item in (outer.values() if isinstance(outer, dict) else outer)
+            if isinstance(item, dict | list)
+        ]
+        if not level:
+            return
+    raise InvalidInput(f"the body is nested more than {MAX_NESTING} deep")
 
 
 def hexadecimal(text: str, what: str, most: int) -> bytes:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import signal
 import socket
+import ssl
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 import uvicorn
@@ -14,6 +18,8 @@ import uvicorn
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline.lake import Manifest
 from causeway.service.api import application
+from causeway.service.guard import LOCAL, is_address
+from causeway.service.keys import refuse_readable
 from causeway.service.node import Node
 
 MOST_REQUESTS = 256
@@ -40,6 +46,44 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
+@dataclass(frozen=True)
+class Tls:
+    """The files with a server's certificate (and those that vouch for it), and with its secret key, both PEM."""
+
+    certificate: Path
+    key: Path
+
+    @classmethod
+    def of(cls, certificate: Path | None, key: Path | None) -> Tls | None:
+        """Return what two options stand for, None without both.
+
+        Raises:
+            InvalidInput: one is missing, others can read the key, or they hold no certificate and its key.
+        """
+        if certificate is None or key is None:
+            if (certificate, key) != (None, None):
+                raise InvalidInput("--tls-cert, --tls-key: give both")
+            return None
+        refuse_readable(key)
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+        except OSError as error:  # that of TLS is one
+            text = f"no certificate and its key can be read from {certificate}, {key}: {error.strerror or error}"
+            raise InvalidInput(f"--tls-cert, --tls-key: {text}") from None
+        return cls(certificate, key)
+
+
+def require_local(host: str, public: bool) -> None:
+    """Refuse an address that other machines reach, unless that is wanted.
+
+    Raises:
+        InvalidInput: it is not wanted.
+    """
+    local = host == LOCAL or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+    if not local and not public:
+        raise InvalidInput(f"--host: {host} can be reached by strangers; add --public if that is wanted")
+
+
 def bound(host: str, port: int) -> socket.socket:
     """Return a socket that listens at an address; port 0 stands for one that is free.
 
@@ -58,20 +102,32 @@ def bound(host: str, port: int) -> socket.socket:
     return found
 
 
-def address(listening: socket.socket) -> str:
+def address(listening: socket.socket, tls: Tls | None = None) -> str:
     """Return the URL of a socket."""
     host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "http" if tls is None else "https"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
-def serve(node: Node, listening: socket.socket, committed: Callable[[Manifest], None] | None = None) -> None:
+def serve(
+    node: Node,
+    listening: socket.socket,
+    committed: Callable[[Manifest], None] | None = None,
+    *,
+    hosts: Collection[str] = (),
+    tls: Tls | None = None,
+) -> None:
     """Serve a node's lake and make its blocks until SIGINT or SIGTERM; ``committed`` is called after every block.
+
+    ``hosts``: names by which it may be asked. ``tls``: without it, what goes over the line can be read there.
 
     Raises:
         ProductionFailed: a block could not be made.
     """
     config = uvicorn.Config(
-        application(node),
+        application(node, hosts),
+        ssl_certfile=None if tls is None else str(tls.certificate),
+        ssl_keyfile=None if tls is None else str(tls.key),
         lifespan="off",
         log_config=None,
         access_log=False,

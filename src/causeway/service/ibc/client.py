@@ -17,10 +17,16 @@ from causeway.service.ibc.answers import (
     StatusAnswer,
 )
 from causeway.service.ibc.lanes import LaneView, view_of
+from causeway.service.signing import carrier_number
 
 
 class LakeClient(ServiceClient):
     """The addresses of one served lake of zones. All raise what ``ServiceClient.ask`` does."""
+
+    @property
+    def number(self) -> int:
+        """Return the number of the fee account: it follows from the key."""
+        return carrier_number(self.key.public)
 
     async def status(self) -> StatusAnswer:
         """Return the chains, connections and options of the network."""

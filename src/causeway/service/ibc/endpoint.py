@@ -5,21 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from prometheus_client.core import Metric
-from starlette.routing import BaseRoute
 
 from causeway.network.opened import OpenedLake
 from causeway.protocols.ibc.kernel import IbcKernel
 from causeway.protocols.limits import MAX_TRANSACTION_BYTES
 from causeway.service.ibc.metrics import metrics_of
 from causeway.service.ibc.routes import Routes
+from causeway.service.ibc.schemas import StatusAnswer
 from causeway.service.ibc.transactions import RelayTransaction
 from causeway.service.ibc.views import Views
+from causeway.service.requests import Address
 
 
 class IbcEndpoint:
     """A served lake of zones (``service.endpoint.Endpoint``)."""
 
     max_transaction_bytes = MAX_TRANSACTION_BYTES
+    status_answer = StatusAnswer
 
     def __init__(self, opened: OpenedLake, kernel: IbcKernel) -> None:
         self.views, self._kernel = Views(opened), kernel
@@ -36,7 +38,7 @@ class IbcEndpoint:
         """Return the first tick at or after ``tick`` at which a fault acts of itself, None when none is left."""
         return self._kernel.next_planned(tick)
 
-    def routes(self) -> list[BaseRoute]:
+    def addresses(self) -> list[Address]:
         """Return headers, queues, proofs, accounts of relayers."""
         return Routes(self.views).all()
 

@@ -67,7 +67,7 @@ class RelayCollector(Collector):
         )
         for way, item in everything:
             for what, count in item.account.items():
-                account.add_metric([way, self._relaying.name, what], count)
+                account.add_metric([way, self._relaying.account(item.direction), what], count)
         yield account
 
 

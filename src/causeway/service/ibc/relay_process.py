@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+from causeway.model.errors import InvalidInput
 from causeway.protocols.command_options import CommandOption
 
 if TYPE_CHECKING:
@@ -58,18 +59,25 @@ class IbcRelay:
         from causeway.service.relay import at_start
 
         settings = RelaySettings(**{option.name: wanted.options[option.name] for option in self.options})
-        async with LakeClient(a) as at_a, LakeClient(b) as at_b:
+        async with (
+            LakeClient(a, key=wanted.key_a, ca=wanted.ca) as at_a,
+            LakeClient(b, key=wanted.key_b, ca=wanted.ca) as at_b,
+        ):
             try:
                 directions, rules = await directions_between(at_a, at_b, wanted.only, wanted.to)
+                identity, other = await at_a.identity(), await at_b.identity()
             except ServiceError as error:
                 raise at_start(error) from None
+            if identity == other:
+                # What is signed for one of them would be good at the other.
+                text = f"{a} and {b} say that they are one lake, {identity}"
+                raise InvalidInput(f"{text}: nothing is signed for them")
             relaying = Relaying(
                 {"a": at_a, "b": at_b},
                 directions,
                 rules,
                 settings,
                 Pacing(poll=wanted.poll),
-                wanted.name,
                 wanted.faults,
                 wanted.seed,
                 report=report,

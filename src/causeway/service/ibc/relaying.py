@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import random
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -123,13 +122,6 @@ class Progress:
 Report = Callable[[Progress], None]
 
 
-def relayer_number(name: str) -> int:
-    """Return the number of a relayer's fee account: the number that its name is, or one made of the name."""
-    if name.isascii() and name.isdigit() and int(name) < 2**31:
-        return int(name)
-    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") >> 1
-
-
 async def directions_between(
     a: LakeClient, b: LakeClient, only: Collection[str] = (), side: str = "both"
 ) -> tuple[list[Direction], dict[str, Rules]]:
@@ -162,7 +154,9 @@ async def directions_between(
 
 
 class Relaying:
-    """A relay process over its directions. ``name``: decides the fee account; ``report`` is called after every pass.
+    """A relay process over its directions. The clients' keys decide the fee accounts.
+
+    ``report`` is called after every pass.
 
     Every direction is supervised: whatever goes wrong in a pass, its own direction pauses, longer each time, and starts
     again; no other notices.
@@ -175,7 +169,6 @@ class Relaying:
         rules: Mapping[str, Rules],
         settings: RelaySettings | None = None,
         pacing: Pacing | None = None,
-        name: str = "relay",
         faults: FaultSettings | None = None,
         seed: int = 0,
         report: Report | None = None,
@@ -183,15 +176,18 @@ class Relaying:
     ) -> None:
         self._clients, self._rules = clients, rules
         self._settings, self._pacing = settings or RelaySettings(), pacing or Pacing()
-        self.name, self.number = name, relayer_number(name)
         self._report = report or (lambda progress: None)
         self._journal = journal
         self.progress = [Progress(direction) for direction in directions]
         made = faults or FaultSettings()
-        self._faults: dict[str, Faults[Submit]] = {str(way): Faults(made, f"{seed}/{name}/{way}") for way in directions}
+        self._faults: dict[str, Faults[Submit]] = {str(way): Faults(made, f"{seed}/{way}") for way in directions}
         self._seen: dict[str, Position] = {}
-        self._random = random.Random(f"{seed}/{name}")
+        self._random = random.Random()
         self._stopping = asyncio.Event()
+
+    def account(self, direction: Direction) -> str:
+        """Return the number of the fee account on a direction's target."""
+        return str(self._clients[direction.other].number)
 
     def stop(self) -> None:
         """Let every direction end after the pass that it makes, or soon if that takes long (``Pacing.grace``)."""
@@ -347,14 +343,14 @@ class Relaying:
         """Submit a transaction, as the faults leave it; for the last one wait until a block has it. Returns its
         height."""
         client = self._clients[step.end]
-        ticket, height = 0, None
+        name, height = "", None
         for submit in self._faults[str(direction)].applied(step):
-            ticket, height = await client.submit(submit.chain, self.number, submit.transaction, 0)
-        if not step.last or not ticket:
+            name, height = await client.submit(submit.chain, submit.transaction, 0)
+        if not step.last or not name:
             return height
         waited = 0.0
         while height is None and waited < self._pacing.longest_wait and not self._stopping.is_set():
-            height = await client.height_of(ticket, WAIT)
+            height = await client.height_of(name, WAIT)
             waited += WAIT
         return height
 
@@ -377,8 +373,8 @@ class Relaying:
         if passed.transactions and committed is not None:
             progress.moved_at = committed
             client = self._clients[direction.other]
-            progress.account = await client.account(direction.target, self.number)
-            for name, count in (await client.refusals(direction.target, committed, self.number)).items():
+            progress.account = await client.account(direction.target, client.number)
+            for name, count in (await client.refusals(direction.target, committed, client.number)).items():
                 known = name if name in progress.refused or len(progress.refused) < MOST_NAMED else "others"
                 progress.refused[known] = progress.refused.get(known, 0) + count
 

@@ -2,18 +2,74 @@
 
 from __future__ import annotations
 
-from starlette.requests import Request
+from typing import Annotated
+
+from pydantic import Field
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route
 
 from causeway.model.errors import InvalidInput
+from causeway.model.section import U64_MAX
 from causeway.protocols.ibc.keys import Purpose
 from causeway.protocols.limits import MAX_ITEMS
 from causeway.service.ibc.answers import MAX_KEY_BYTES
+from causeway.service.ibc.schemas import (
+    EntriesAnswer,
+    HeaderAnswer,
+    LaneAnswer,
+    ProofsAnswer,
+    RefusalsAnswer,
+    RelayersAnswer,
+)
 from causeway.service.ibc.views import Views
-from causeway.service.requests import answered, hexadecimal, number_of, object_of
+from causeway.service.requests import Address, Body, Call, Digits, Number, Query, answered
 
 CHAIN = "/v1/chains/{chain}"
+
+PURPOSES = {purpose.name.lower(): purpose for purpose in Purpose}
+
+HEIGHT = "A committed height; without it, the last."
+
+
+class AtHeight(Query):
+    """A height."""
+
+    height: Number | None = Field(None, description=HEIGHT)
+
+
+class LaneQuery(AtHeight):
+    """Of which entries to tell."""
+
+    packets_from: Number = Field(0, description="Of packets below this index nothing is told.")
+    receipts_from: Number = Field(0, description="Of receipts below this index nothing is told.")
+
+
+class EntriesQuery(AtHeight):
+    """Which entries."""
+
+    first: Number = Field(0, description="The first index.")
+    count: Annotated[Number, Field(ge=1, le=MAX_ITEMS)] = Field(MAX_ITEMS, description="So many at most.")
+
+
+class AccountsQuery(AtHeight):
+    """Whose accounts."""
+
+    relayer: Number | None = Field(None, description="Only that of this relayer, by number.")
+
+
+class RefusalsQuery(Query):
+    """Which refusals."""
+
+    height: Number = Field(..., description="A committed height.")
+    relayer: Number | None = Field(None, description="Only those of this relayer, by number.")
+
+
+class ProofsBody(Body):
+    """What to prove."""
+
+    wanted: list[Annotated[Digits, Field(max_length=2 * MAX_KEY_BYTES)]] = Field(
+        ..., alias="keys", min_length=1, max_length=MAX_ITEMS, description="Keys of the chain's store."
+    )
+    height: Annotated[int, Field(ge=0, le=U64_MAX)] | None = Field(None, description=HEIGHT)
 
 
 class Routes:
@@ -22,59 +78,95 @@ class Routes:
     def __init__(self, views: Views) -> None:
         self._views = views
 
-    def all(self) -> list[BaseRoute]:
+    def all(self) -> list[Address]:
         """Return all of them."""
+        chain = {"chain": {"type": "string", "enum": self._views.own()}}
+        lane = {**chain, "remote": {"type": "string", "enum": self._views.opened.names}}
+        entries = {**lane, "purpose": {"type": "string", "enum": list(PURPOSES)}}
         return [
-            Route(f"{CHAIN}/header", self.header),
-            Route(f"{CHAIN}/queues/{{remote}}", self.lane),
-            Route(f"{CHAIN}/queues/{{remote}}/{{purpose}}", self.entries),
-            Route(f"{CHAIN}/proofs", self.proofs, methods=["POST"]),
-            Route(f"{CHAIN}/relayers", self.relayers),
-            Route(f"{CHAIN}/refusals", self.refusals),
+            Address(
+                "GET",
+                f"{CHAIN}/header",
+                "The signed header of a chain.",
+                self.header,
+                AtHeight,
+                answers={200: HeaderAnswer},
+                parts=chain,
+            ),
+            Address(
+                "GET",
+                f"{CHAIN}/queues/{{remote}}",
+                "Both queues of a chain for a remote one, and its client of it.",
+                self.lane,
+                LaneQuery,
+                answers={200: LaneAnswer},
+                parts=lane,
+            ),
+            Address(
+                "GET",
+                f"{CHAIN}/queues/{{remote}}/{{purpose}}",
+                "Entries of a queue with their values.",
+                self.entries,
+                EntriesQuery,
+                answers={200: EntriesAnswer},
+                parts=entries,
+            ),
+            Address(
+                "POST",
+                f"{CHAIN}/proofs",
+                "Value and proof of each key in a chain's store.",
+                self.proofs,
+                body=ProofsBody,
+                answers={200: ProofsAnswer},
+                parts=chain,
+            ),
+            Address(
+                "GET",
+                f"{CHAIN}/relayers",
+                "The fee accounts of relayers with a chain.",
+                self.relayers,
+                AccountsQuery,
+                answers={200: RelayersAnswer},
+                parts=chain,
+            ),
+            Address(
+                "GET",
+                f"{CHAIN}/refusals",
+                "How many calls were refused in a block, by error.",
+                self.refusals,
+                RefusalsQuery,
+                answers={200: RefusalsAnswer},
+                parts=chain,
+            ),
         ]
 
-    async def header(self, request: Request) -> Response:
+    async def header(self, call: Call) -> Response:
         """Answer the signed header of a chain at ``height``."""
-        return await answered(self._views.header, request.path_params["chain"], number_of(request, "height"))
+        return await answered(self._views.header, call.path["chain"], call.query.height)
 
-    async def lane(self, request: Request) -> Response:
+    async def lane(self, call: Call) -> Response:
         """Answer both queues of a chain for a remote one, and its client of it, at ``height``; of their entries those
         from ``packets_from`` and ``receipts_from`` on."""
-        place = request.path_params
-        begin = (number_of(request, name) or 0 for name in ("packets_from", "receipts_from"))
-        arguments = (place["chain"], place["remote"], number_of(request, "height"), *begin)
-        return await answered(self._views.lane, *arguments)
+        begin = (call.query.packets_from, call.query.receipts_from)
+        return await answered(self._views.lane, call.path["chain"], call.path["remote"], call.query.height, *begin)
 
-    async def entries(self, request: Request) -> Response:
+    async def entries(self, call: Call) -> Response:
         """Answer entries of a queue with their values: ``count`` at most from index ``first`` on, at ``height``."""
-        place = request.path_params
-        words = {purpose.name.lower(): purpose for purpose in Purpose}
-        if place["purpose"] not in words:
-            raise InvalidInput(f"queue: {place['purpose']}; allowed: {', '.join(words)}")
-        first, count = number_of(request, "first") or 0, number_of(request, "count")
-        wanted = MAX_ITEMS if count is None else count
-        arguments = (place["chain"], place["remote"], words[place["purpose"]], first, wanted)
-        return await answered(self._views.entries, *arguments, number_of(request, "height"))
+        place, query = call.path, call.query
+        if place["purpose"] not in PURPOSES:
+            raise InvalidInput(f"queue: {place['purpose']}; allowed: {', '.join(PURPOSES)}")
+        arguments = (place["chain"], place["remote"], PURPOSES[place["purpose"]], query.first, query.count)
+        return await answered(self._views.entries, *arguments, query.height)
 
-    async def proofs(self, request: Request) -> Response:
+    async def proofs(self, call: Call) -> Response:
         """Answer value and proof of each of ``keys`` (hexadecimal) in a chain's store at ``height``."""
-        content = await object_of(request)
-        texts, height = content.get("keys"), content.get("height")
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise InvalidInput('keys: must be a list of hexadecimal texts, as in {"keys": ["6962..."], "height": 17}')
-        if height is not None and (not isinstance(height, int) or isinstance(height, bool) or height < 0):
-            raise InvalidInput(f"height: {height!r}; allowed: a height, a whole number")
-        keys = [hexadecimal(text, "keys", MAX_KEY_BYTES) for text in texts]
-        return await answered(self._views.proofs, request.path_params["chain"], keys, height)
+        keys = [bytes.fromhex(text) for text in call.model.wanted]
+        return await answered(self._views.proofs, call.path["chain"], keys, call.model.height)
 
-    async def relayers(self, request: Request) -> Response:
+    async def relayers(self, call: Call) -> Response:
         """Answer the fee accounts of relayers with a chain; of one ``relayer``, or of all."""
-        numbers = number_of(request, "height"), number_of(request, "relayer")
-        return await answered(self._views.relayers, request.path_params["chain"], *numbers)
+        return await answered(self._views.relayers, call.path["chain"], call.query.height, call.query.relayer)
 
-    async def refusals(self, request: Request) -> Response:
+    async def refusals(self, call: Call) -> Response:
         """Answer how many calls were refused in the block of ``height``, by error; of one ``relayer``, or of all."""
-        height = number_of(request, "height")
-        if height is None:
-            raise InvalidInput("height: missing")
-        return await answered(self._views.refusals, request.path_params["chain"], height, number_of(request, "relayer"))
+        return await answered(self._views.refusals, call.path["chain"], call.query.height, call.query.relayer)

@@ -1,0 +1,66 @@
+"""``causeway key``: the files with the keys of users, relayers and validators."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from causeway.cli import shell
+
+if TYPE_CHECKING:
+    from causeway.service.keys import Key
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def new(
+    file: Annotated[Path, typer.Argument(help="File to write; it must not exist.", show_default=False)],
+    as_json: Json = False,
+) -> int:
+    """Make a new key (Ed25519) in a file that only you can read, and print its public key.
+
+    [bold]Example[/bold]: causeway key new alice.key
+    """
+    from causeway.service.keys import Key, write_key
+
+    key = Key.made()
+    write_key(file, key)
+    _tell(key, as_json)
+    return shell.OK
+
+
+def show(
+    file: Annotated[Path, typer.Argument(help="A key file.", show_default=False)],
+    as_json: Json = False,
+) -> int:
+    """Print the public key of a key file, and the numbers by which served lakes know it.
+
+    [bold]Example[/bold]: causeway key show alice.key
+    """
+    from causeway.service.keys import read_key
+
+    _tell(read_key(file), as_json)
+    return shell.OK
+
+
+def _tell(key: Key, as_json: bool) -> None:
+    from causeway.service.signing import carrier_number, sender_number
+
+    numbers = {"sender": sender_number(key.public), "relayer": carrier_number(key.public)}
+    if as_json:
+        print(json.dumps({"public": key.public.hex(), **numbers}))
+        return
+    print(f"public   {key.public.hex()}")
+    print(f"sender   {numbers['sender']}")
+    print(f"relayer  {numbers['relayer']}")
+
+
+def build() -> typer.Typer:
+    """Return the commands as a Typer application."""
+    app = typer.Typer(no_args_is_help=True, help="Make and show the keys of users, relayers and validators.")
+    app.command("new", epilog=shell.EPILOG)(new)
+    app.command("show", epilog=shell.EPILOG)(show)
+    return app

@@ -1,0 +1,73 @@
+"""Who is let in to a served lake at all: not the page of another site, nor a name that was made to mean this machine.
+
+A browser that shows a stranger's page sends what the page wants to any address that the machine can reach, and says
+where it comes from (``Origin``). And whoever owns a name may have it mean 127.0.0.1 (DNS rebinding): then the browser
+takes a server here for the page's own. So requests with an origin are refused, and those for a host name that the
+server was not given. An address in digits is no name that anybody owns.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+LOCAL = "localhost"
+
+
+class Guard:
+    """The outermost layer of the application. ``hosts``: the names by which it may be asked."""
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str]) -> None:
+        self._app, self._hosts = app, {LOCAL, *(host.lower() for host in hosts)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] != "http":
+            if scope["type"] == "websocket":
+                await send({"type": "websocket.close", "code": 1008})
+            return
+        refused = self._refused(Headers(scope=scope))
+        await (refused or self._app)(scope, receive, send)
+
+    def _refused(self, headers: Headers) -> JSONResponse | None:
+        hosts = headers.getlist("host")
+        if len(hosts) != 1 or not self._is_own(hosts[0]):
+            text = f"host: {', '.join(hosts)[:80] or 'missing'}; allowed: {', '.join(sorted(self._hosts))}"
+            return _answer(421, "WrongHost", f"{text}, an address in digits; a further one: causeway serve --name")
+        origin = headers.get("origin")
+        if origin is not None:
+            return _answer(403, "WrongOrigin", f"origin: {origin[:80]}; what another site's page asks is not answered")
+        return None
+
+    def _is_own(self, host: str) -> bool:
+        name = host_name(host)
+        return name is not None and (name in self._hosts or is_address(name))
+
+
+def _answer(status: int, name: str, text: str) -> JSONResponse:
+    return JSONResponse({"error": name, "text": text}, status)
+
+
+def host_name(host: str) -> str | None:
+    """Return the name in a ``Host`` header field, without its port, None when it is none."""
+    name, bracket, port = host.partition("]")
+    if bracket:
+        name, port = name.removeprefix("["), port.removeprefix(":")
+    else:
+        name, _, port = host.partition(":")
+    if port and not (port.isascii() and port.isdigit()):
+        return None
+    return name.lower().rstrip(".") or None
+
+
+def is_address(name: str) -> bool:
+    """Return whether a host is named by its address in digits."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
