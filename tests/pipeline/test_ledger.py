@@ -138,26 +138,39 @@ def logged(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema) -
     return spark.createDataFrame(made, types)
 
 
-def moves(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:
-    return calls.moves(logged(spark, [], OUTBOUND), logged(spark, rows, LOGS["events"]))
+def by_spark(spark: SparkSession, query: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    found = calls.query_spark(query, logged(spark, [], OUTBOUND), logged(spark, rows, LOGS["events"]))
+    return [row.asDict() for row in found.collect()]
+
+
+def in_process(query: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    events = pa.Table.from_pylist(rows, schema=LOGS["events"]) if rows else LOGS["events"].empty_table()
+    found: list[dict[str, Any]] = calls.query_arrow(query, OUTBOUND.empty_table(), events).to_pylist()
+    return found
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_counts(spark: SparkSession, case: str) -> None:
     made, expected = CASES[case]
-    rows = moves(spark, made)
-    found = calls.counted(calls.calls(rows)).crossJoin(calls.refused(rows)).first()
-    assert found is not None
-    assert {name: int(found[name]) for name in calls.COUNTS if found[name]} == expected
+    for rows in (in_process(calls.summary_query(), made), by_spark(spark, calls.summary_query(), made)):
+        found = calls.summary_of(rows)
+        assert {name: found[name] for name in calls.COUNTS if found[name]} == expected
+
+
+def test_both_engines_have_the_same_calls(spark: SparkSession) -> None:
+    for made, _ in CASES.values():
+        found = [by_spark(spark, calls.CALLS, made), in_process(calls.CALLS, made)]
+        assert sorted(map(repr, found[0])) == sorted(map(repr, found[1]))
 
 
 @pytest.mark.parametrize(("removed", "excused"), [({HUGE: 1}, 1), ({7: 0}, 1), ({HUGE: 2}, 0), ({8: 0}, 0), ({}, 0)])
 def test_a_loss_after_one_of_the_two_programs_ended(spark: SparkSession, removed: dict[int, int], excused: int) -> None:
     lost = [sent(1), delivered(1, 1), dropped(1, "some_cause"), sent(2), delivered(2, 2), dropped(2, "another")]
-    found = calls.counted(calls.calls(moves(spark, lost)), removed).first()
-    assert found is not None
-    assert (found["lost"], found["lost_with_program"]) == (2, 2 * excused)
-    assert found["lost_because"] == {"some_cause": 1, "another": 1}
+    query = calls.summary_query(removed)
+    for rows in (in_process(query, lost), by_spark(spark, query, lost)):
+        found = calls.summary_of(rows)
+        assert (found["lost"], found["lost_with_program"]) == (2, 2 * excused)
+        assert found["lost_because"] == {"some_cause": 1, "another": 1}
 
 
 # ---- the ledger over rows made up for the purpose --------------------------------------------------

@@ -68,7 +68,7 @@ def command(
 ) -> int:
     """Run a scenario and report the outcome of its calls.
 
-    Options override keys of the scenario file. The counts come from a Spark query over the ledger in the lake.
+    Options override keys of the scenario file. The counts come from a query over the ledger in the lake.
 
     [bold]Example[/bold]: causeway run examples/generated.toml --lake my-lake --set network.seed=3
     """
@@ -112,7 +112,7 @@ def execute(
     with PeakMemory() as memory, Interrupts() as interrupts:
         try:
             started = time.perf_counter()
-            with waiting("Starting Spark and reading the scenario"):
+            with waiting("Starting"):
                 network = _open(scenario, overrides, lake, resume)
             with network:
                 reached = network
@@ -123,7 +123,7 @@ def execute(
                 ran = time.perf_counter()
                 with waiting("Counting"):
                     summary = network.summary()
-                    root = network.tables.root()
+                    root = network.root()
                     times = {"setup": ready - started, "run": ran - ready, "summary": time.perf_counter() - ran}
                     seen = look(network)
                 memory.sample()

@@ -19,11 +19,11 @@ from causeway.network.scenario import Scenario, load_scenario
 from causeway.pipeline.compaction import compact
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor
-from causeway.pipeline.lake import Lake, LakeError, Manifest
+from causeway.pipeline.lake import Lake, LakeError, Manifest, root_of
 from causeway.pipeline.record import Record
 from causeway.pipeline.run import commit_genesis, run_tick
 from causeway.pipeline.session import open_one, open_session
-from causeway.pipeline.tables import LakeTables
+from causeway.pipeline.tables import LakeTables, summary_in_process
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -275,8 +275,16 @@ class Network:
         return program_state(self.lake, self._before, self._deployed.topology, name)
 
     def summary(self) -> dict[str, Any]:
-        """Return what became of all messages, counted from the ledger by a Spark query."""
+        """Return what became of all messages, counted from the ledger: by Spark, or, where the rounds run in this
+        process and no session is open, without it by the same query.
+        """
+        if self.scenario.network.executor == "in_process" and open_one() is None:
+            return summary_in_process(self.lake, self._before)
         return self.tables.summary()
+
+    def root(self) -> str:
+        """Return one digest over the last roots of all chains (``lake.root_of``)."""
+        return root_of(self.lake, self._before)
 
     def close(self) -> None:
         """Let go of the lake, so that another run may write it; a temporary one is removed."""

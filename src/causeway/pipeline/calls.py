@@ -1,20 +1,25 @@
 """What became of every call: the ledger's rows put together by the call they belong to.
 
-A call is named by (caller, callee, callback): the request carries it from caller to callee, the response back. 64-bit
-numbers are moved into Spark's signed range here (``_word``), because its decimals cost twice the time; order and
-equality stay.
+A call is named by (caller, callee, callback): the request carries it from caller to callee, the response back. The
+queries are SQL that Spark and DataFusion understand alike, over the log tables ``{outbound}`` and ``{events}``: a run
+in one process is counted without Spark, by the same rules.
+
+64-bit numbers are moved into the signed range (``_word``), because decimals cost twice the time; order and equality
+stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+import pyarrow as pa
+from datafusion import SessionContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.window import Window
 
 from causeway.model.ledger import Event, Kind, Via
-from causeway.pipeline.ledger import refused_ingress, sent_now
+from causeway.pipeline.ledger import REFUSED_INGRESS, SENT_NOW
 
 _HALF = "9223372036854775808"
 NO_QUEUE = 2**63 - 1
@@ -36,39 +41,15 @@ COUNTS = {
 }
 """What ``counted`` counts. sent = answered + rejected + pending + lost."""
 
-MOVES = (
-    "tick", "chain", "events", "kind", "via", "sender", "receiver", "callback", "queue_index", "code", "reason",
-)  # fmt: skip
-"""Columns of the rows that calls are made of: one a message, chain and height, with the set of events."""
-
-_WORDS = ("tick", "sender", "receiver", "callback", "queue_index")
+READ = ("tick", "kind", "sender", "receiver", "callback", "queue_index", "code")
+OUTBOUND_READ = (*READ, "source", "sent_tick")
+EVENTS_READ = (*READ, "chain", "events", "via", "reason")
+"""Columns of the log tables that the queries read."""
 
 
-def moves(outbound: DataFrame, events: DataFrame) -> DataFrame:
-    """Return all rows of the logs as ``MOVES``; a message in a stream is committed, and sent when its program sent it
-    just then.
-    """
-    given = {
-        "events": F.when(sent_now(), F.lit(int(Event.SENT | Event.COMMITTED))).otherwise(F.lit(int(Event.COMMITTED))),
-        "chain": F.col("source"),
-        "via": F.lit(int(Via.NONE)).cast("smallint"),
-        "reason": F.lit(""),
-    }
-    return _moves(outbound, given).union(_moves(events, {}))
-
-
-def _moves(rows: DataFrame, given: Mapping[str, Column]) -> DataFrame:
-    def column(name: str) -> Column:
-        if name in given:
-            return given[name]
-        return _word(name) if name in _WORDS else F.col(name)
-
-    return rows.select(*(column(name).alias(name) for name in MOVES))
-
-
-def _word(name: str) -> Column:
+def _word(name: str) -> str:
     """Return an unsigned 64-bit column as a signed one of the same order."""
-    return F.expr(f"cast({name} - {_HALF} as bigint)")
+    return f"cast(cast({name} as decimal(20,0)) - {_HALF} as bigint)"
 
 
 def _as_word(value: int) -> int:
@@ -81,141 +62,158 @@ def number(name: str) -> Column:
     return F.expr(f"cast({name} + cast({_HALF} as decimal(20,0)) as decimal(20,0))").alias(name)
 
 
-def calls(rows: DataFrame) -> DataFrame:
-    """Return one row a call, from ``moves``.
-
-    ``sent``, ``delivered``, ``executed``, ``returned``, ``answered``, ``rejected``, ``dropped``, ``forged``,
-    ``routed``: how often each thing happened to its messages (``returned``: a response was made). ``sent_tick``,
-    ``delivered_tick``, ``ended_tick``: when first; ``dropped_tick``: when last. ``place``: of its request in the
-    callee's input queue, if the callee has executed it (what is enqueued where the callee does not live is executed by
-    nobody, in queues of its own). ``from_chain``, ``to_chain``: where it was sent and delivered. ``code``: of its
-    answer. ``reason``: why it was not served; ``cause``: why a message of it was dropped.
-    """
-    request = F.col("kind") == int(Kind.REQUEST)
-    response = F.col("kind") == int(Kind.RESPONSE)
-    rows = rows.where(request | response).withColumns(
-        {
-            "caller": F.when(request, F.col("sender")).otherwise(F.col("receiver")),
-            "callee": F.when(request, F.col("receiver")).otherwise(F.col("sender")),
-        }
-    )
-    sent = request & _bit(Event.SENT)
-    received = request & _bit(Event.RECEIVED)
-    over_lane = F.col("via").isin(int(Via.LANE), int(Via.LOOPBACK))
-    executed = request & _bit(Event.EXECUTED)
-    ended = response & _bit(Event.RECEIVED)
-    dropped = _bit(Event.DROPPED)
-    # Dropped with that place: by the chain that forged it, before it came into a stream.
-    forged = request & (_bit(Event.COMMITTED) | dropped) & (F.col("queue_index") == NO_QUEUE)
-    return rows.groupBy("caller", "callee", "callback").agg(
-        _count(sent).alias("sent"),
-        _count(received & over_lane).alias("delivered"),
-        _count(executed).alias("executed"),
-        _count(response & (_bit(Event.SENT) | _bit(Event.COMMITTED))).alias("returned"),
-        _count(ended & (F.col("code") == 0)).alias("answered"),
-        _count(ended & (F.col("code") > 0)).alias("rejected"),
-        _count(dropped).alias("dropped"),
-        _count(forged).alias("forged"),
-        _count(_bit(Event.COMMITTED)).alias("routed"),
-        F.min(F.when(sent, F.col("tick"))).alias("sent_tick"),
-        F.min(F.when(received, F.col("tick"))).alias("delivered_tick"),
-        F.min(F.when(ended, F.col("tick"))).alias("ended_tick"),
-        F.max(F.when(dropped, F.col("tick"))).alias("dropped_tick"),
-        F.min(F.when(executed, F.col("queue_index"))).alias("place"),
-        F.min(F.when(sent, F.col("chain"))).alias("from_chain"),
-        F.min(F.when(received, F.col("chain"))).alias("to_chain"),
-        F.max(F.when(ended, F.col("code"))).alias("code"),
-        F.max(F.when(F.col("reason") != "", F.col("reason"))).alias("reason"),
-        F.max(F.when(dropped, F.col("reason"))).alias("cause"),
-    )
+def _bit(*events: Event) -> str:
+    return f"(events & {sum(map(int, events))}) > 0"
 
 
-def outcome() -> Column:
-    """Return what became of a row of ``calls``: ``answered``, ``rejected``, ``lost``, ``pending`` or, never sent,
-    ``forged``.
-    """
-    return (
-        F.when(F.col("answered") > 0, "answered")
-        .when(F.col("rejected") > 0, "rejected")
-        .when(F.col("sent") == 0, "forged")
-        .when(F.col("dropped") > F.col("forged"), "lost")
-        .otherwise("pending")
-    )
+def _count(condition: str) -> str:
+    return f"sum(case when {condition} then 1 else 0 end)"
 
 
-def counted(rows: DataFrame, removed: Mapping[int, int] | None = None) -> DataFrame:
-    """Return ``COUNTS`` over ``calls`` (all but ``ingress_refused``) and ``lost_because`` (cause -> calls), as one row.
+_WORDS = ", ".join(f"{_word(name)} as {name}" for name in ("tick", "sender", "receiver", "callback", "queue_index"))
+
+_MOVES = f"""
+select {_WORDS}, cast(source as bigint) as chain, cast(kind as int) as kind, cast(code as int) as code,
+  case when {SENT_NOW} then {int(Event.SENT | Event.COMMITTED)} else {int(Event.COMMITTED)} end as events,
+  {int(Via.NONE)} as via, '' as reason
+from {{outbound}}
+union all
+select {_WORDS}, cast(chain as bigint) as chain, cast(kind as int) as kind, cast(code as int) as code,
+  cast(events as int) as events, cast(via as int) as via, cast(reason as string) as reason
+from {{events}}
+"""
+"""All rows of the logs, one a message, chain and height, with the set of events; a message in a stream is committed,
+and sent when its program sent it just then."""
+
+_REQUEST, _RESPONSE = f"kind = {int(Kind.REQUEST)}", f"kind = {int(Kind.RESPONSE)}"
+_SENT = f"{_REQUEST} and {_bit(Event.SENT)}"
+_RECEIVED = f"{_REQUEST} and {_bit(Event.RECEIVED)}"
+_ENDED = f"{_RESPONSE} and {_bit(Event.RECEIVED)}"
+_DROPPED = _bit(Event.DROPPED)
+
+_CALLS = f"""
+select caller, callee, callback,
+  {_count(_SENT)} as sent,
+  {_count(f"{_RECEIVED} and via in ({int(Via.LANE)}, {int(Via.LOOPBACK)})")} as delivered,
+  {_count(f"{_REQUEST} and {_bit(Event.EXECUTED)}")} as executed,
+  {_count(f"{_RESPONSE} and {_bit(Event.SENT, Event.COMMITTED)}")} as returned,
+  {_count(f"{_ENDED} and code = 0")} as answered,
+  {_count(f"{_ENDED} and code > 0")} as rejected,
+  {_count(_DROPPED)} as dropped,
+  {_count(f"{_REQUEST} and {_bit(Event.COMMITTED, Event.DROPPED)} and queue_index = {NO_QUEUE}")} as forged,
+  {_count(_bit(Event.COMMITTED))} as routed,
+  min(case when {_SENT} then tick end) as sent_tick,
+  min(case when {_RECEIVED} then tick end) as delivered_tick,
+  min(case when {_ENDED} then tick end) as ended_tick,
+  max(case when {_DROPPED} then tick end) as dropped_tick,
+  min(case when {_REQUEST} and {_bit(Event.EXECUTED)} then queue_index end) as place,
+  min(case when {_SENT} then chain end) as from_chain,
+  min(case when {_RECEIVED} then chain end) as to_chain,
+  max(case when {_ENDED} then code end) as code,
+  max(case when reason <> '' then reason end) as reason,
+  max(case when {_DROPPED} then reason end) as cause
+from (
+  select *, case when {_REQUEST} then sender else receiver end as caller,
+    case when {_REQUEST} then receiver else sender end as callee
+  from moves where {_REQUEST} or {_RESPONSE}
+) as of_calls
+group by caller, callee, callback
+"""
+"""One row a call.
+
+``sent``, ``delivered``, ``executed``, ``returned``, ``answered``, ``rejected``, ``dropped``, ``forged``, ``routed``:
+how often each thing happened to its messages (``returned``: a response was made; ``forged``: dropped with the place
+``NO_QUEUE`` by the chain that forged it, before it came into a stream, or committed with it). ``sent_tick``,
+``delivered_tick``, ``ended_tick``: when first; ``dropped_tick``: when last. ``place``: of its request in the callee's
+input queue, if the callee has executed it (what is enqueued where the callee does not live is executed by nobody, in
+queues of its own). ``from_chain``, ``to_chain``: where it was sent and delivered. ``code``: of its answer. ``reason``:
+why it was not served; ``cause``: why a message of it was dropped.
+"""
+
+_OUTCOME = """case when answered > 0 then 'answered' when rejected > 0 then 'rejected' when sent = 0 then 'forged'
+  when dropped > forged then 'lost' else 'pending' end"""
+"""What became of a call: ``answered``, ``rejected``, ``lost``, ``pending`` or, never sent, ``forged``."""
+
+CALLS = f"with moves as ({_MOVES}), calls as ({_CALLS}) select *, {_OUTCOME} as outcome from calls"
+"""The query of all calls, with their ``outcome``."""
+
+
+def summary_query(removed: Mapping[int, int] | None = None) -> str:
+    """Return the query of ``COUNTS`` by ``lost_because``, the cause of what was lost, with ``duplicates`` and
+    ``messages``; ``summary_of`` adds its rows up.
 
     ``removed``: programs that the scenario removes -> the tick at which it does.
     """
-    queue = Window.partitionBy("caller", "callee").orderBy(F.col("place").asc_nulls_first())
-    before = queue.rowsBetween(Window.unboundedPreceding, -1)
-    latest_before = F.max(F.when(F.col("place").isNotNull(), F.col("callback"))).over(before)
-    rows = _with_removals(rows, removed or {})
-    removed_at = F.least("caller_removed", "callee_removed")
+    looked_at = f"""
+select c.*, {_OUTCOME} as outcome, {_least_removed(removed or {})} as removed_at,
+  max(case when place is not null then callback end) over (
+    partition by caller, callee order by place nulls first rows between unbounded preceding and 1 preceding
+  ) as latest_before
+from calls as c {_join_removed(removed or {})}
+"""
     # A call waits for its callee once that has executed the request and made no response; else a message of it is
-    # somewhere.
-    waiting = (F.col("executed") > 0) & (F.col("returned") == 0)
-    looked_at = rows.select(
-        "sent",
-        "delivered",
-        "routed",
-        outcome().alias("outcome"),
-        F.when(outcome() == "lost", F.coalesce("cause", F.lit(""))).alias("lost_because"),
-        ((outcome() == "lost") & (removed_at <= F.col("dropped_tick"))).alias("lost_with_program"),
-        ((outcome() == "pending") & removed_at.isNull() & ~waiting).alias("on_the_way"),
-        (
-            F.greatest(F.col("delivered") - 1, F.lit(0))
-            + F.greatest(F.col("answered") + F.col("rejected") - 1, F.lit(0))
-        ).alias("again"),
-        # Out of order (G3): in the input queue behind any request that the same caller made later.
-        (F.col("place").isNotNull() & (latest_before > F.col("callback"))).alias("late"),
-    )
-    found = F.col("outcome")
-    counts = {
-        "sent": F.col("sent") > 0,
-        "delivered": F.col("delivered") > 0,
-        "answered": found == "answered",
-        "rejected": found == "rejected",
-        "pending": found == "pending",
-        "on_the_way": F.col("on_the_way"),
-        "lost": found == "lost",
-        "lost_with_program": F.col("lost_with_program"),
-        "out_of_order": F.col("late"),
+    # somewhere. Out of order (G3): in the input queue behind any request that the same caller made later.
+    conditions = {
+        "sent": "sent > 0",
+        "delivered": "delivered > 0",
+        "answered": "outcome = 'answered'",
+        "rejected": "outcome = 'rejected'",
+        "pending": "outcome = 'pending'",
+        "on_the_way": "outcome = 'pending' and removed_at is null and not (executed > 0 and returned = 0)",
+        "lost": "outcome = 'lost'",
+        "lost_with_program": "outcome = 'lost' and removed_at <= dropped_tick",
+        "out_of_order": "place is not null and latest_before > callback",
     }
-    by_cause = looked_at.groupBy("lost_because").agg(
-        *(_count(condition).alias(name) for name, condition in counts.items()),
-        F.sum("again").alias("duplicates"),
-        F.sum("routed").alias("messages"),
-    )
-    causes = F.collect_list(F.when(F.col("lost_because").isNotNull(), F.struct("lost_because", "lost")))
-    sums = [name for name in COUNTS if name in by_cause.columns]
-    return by_cause.agg(
-        *(F.coalesce(F.sum(name), F.lit(0)).alias(name) for name in sums),
-        F.map_from_entries(causes).alias("lost_because"),
-    )
+    counts = ", ".join(f"{_count(condition)} as {name}" for name, condition in conditions.items())
+    again = "greatest(delivered - 1, 0) + greatest(answered + rejected - 1, 0)"
+    return f"""
+with moves as ({_MOVES}), calls as ({_CALLS}), looked_at as ({looked_at})
+select case when outcome = 'lost' then coalesce(cause, '') end as lost_because, {counts},
+  sum({again}) as duplicates, sum(routed) as messages, 0 as ingress_refused
+from looked_at group by 1
+union all
+select null, {", ".join("0" for _ in conditions)}, 0, 0, coalesce({_count(REFUSED_INGRESS)}, 0) from moves
+"""
 
 
-def _with_removals(rows: DataFrame, removed: Mapping[int, int]) -> DataFrame:
-    """Return the rows with ``caller_removed`` and ``callee_removed``: at which tick that was, null if never."""
-    ends = ("caller", "callee")
+def summary_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return ``COUNTS``, and ``lost_because`` (cause -> calls), from the rows of ``summary_query``."""
+    counts = dict.fromkeys(COUNTS, 0)
+    causes: dict[str, int] = {}
+    for row in rows:
+        for name in counts:
+            counts[name] += int(row[name] or 0)
+        if row["lost_because"] is not None:
+            causes[row["lost_because"]] = int(row["lost"])
+    return {**counts, "lost_because": causes}
+
+
+def query_spark(query: str, outbound: DataFrame, events: DataFrame) -> DataFrame:
+    """Return the rows of a query of this module over the log tables of a lake, by Spark."""
+    return outbound.sparkSession.sql(query, outbound=outbound, events=events)
+
+
+def query_arrow(query: str, outbound: pa.Table, events: pa.Table) -> pa.Table:
+    """Return the rows of a query of this module over the log tables of a lake, in this process."""
+    context = SessionContext()
+    tables = {"outbound": outbound, "events": events}
+    for name, table in tables.items():
+        context.from_arrow(table, name)
+    return context.sql(query.format(**{name: name for name in tables})).to_arrow_table()
+
+
+_REMOVED = (("one", "caller"), ("other", "callee"))
+
+
+def _join_removed(removed: Mapping[int, int]) -> str:
     if not removed:
-        return rows.withColumns({f"{end}_removed": F.lit(None).cast("bigint") for end in ends})
-    words = [(_as_word(program), _as_word(tick)) for program, tick in removed.items()]
-    gone = F.broadcast(rows.sparkSession.createDataFrame(words, "program bigint, tick bigint"))
-    for end in ends:
-        rows = rows.join(gone.select(F.col("program").alias(end), F.col("tick").alias(f"{end}_removed")), end, "left")
-    return rows
+        return ""
+    rows = ", ".join(f"({_as_word(program)}, {_as_word(tick)})" for program, tick in removed.items())
+    gone = f"(select * from (values {rows}) as v(program, since))"
+    return (
+        f"""left join {gone} as one on one.program = c.caller left join {gone} as other on other.program = c.callee"""
+    )
 
 
-def refused(rows: DataFrame) -> DataFrame:
-    """Return ``ingress_refused`` over ``moves``, as one row."""
-    return rows.agg(F.coalesce(_count(refused_ingress()), F.lit(0)).alias("ingress_refused"))
-
-
-def _bit(event: Event) -> Column:
-    return F.col("events").bitwiseAND(F.lit(int(event))) > 0
-
-
-def _count(condition: Column) -> Column:
-    return F.sum(F.when(condition, 1).otherwise(0))
+def _least_removed(removed: Mapping[int, int]) -> str:
+    return "least(one.since, other.since)" if removed else "cast(null as bigint)"

@@ -99,18 +99,14 @@ def ledger(
     return rows.select(*(values.get(name, F.col(name)).alias(name) for name in LEDGER_COLUMNS))
 
 
-def sent_now() -> Column:
-    """Return whether a row of ``outbound`` was sent in the tick that committed it.
-
-    A request with no place in an output queue was sent by no program: a byzantine chain forged it.
-    """
-    queued = F.col("queue_index") < F.expr("18446744073709551615BD")
-    return (F.col("sent_tick") == F.col("tick")) & ((F.col("kind") != int(Kind.REQUEST)) | queued)
+SENT_NOW = f"(sent_tick = tick and (kind <> {int(Kind.REQUEST)} or queue_index < 18446744073709551615))"
+"""Whether a row of ``outbound`` was sent in the tick that committed it. A request with no place in an output queue was
+sent by no program: a byzantine chain forged it."""
 
 
 def _committed(outbound: DataFrame) -> DataFrame:
     """Return a row a message that came into a stream."""
-    bits = F.when(sent_now(), F.lit(int(Event.SENT | Event.COMMITTED))).otherwise(F.lit(int(Event.COMMITTED)))
+    bits = F.when(F.expr(SENT_NOW), F.lit(int(Event.SENT | Event.COMMITTED))).otherwise(F.lit(int(Event.COMMITTED)))
     return _rows(
         outbound,
         chain=F.col("source"),
@@ -203,7 +199,7 @@ def message_id(protocol: str) -> Column:
     return (
         F.when(_of_a_slice(), slice_id)
         .when(F.col("kind") == int(Kind.CONTROL), ended)
-        .when(refused_ingress(), refused)
+        .when(F.expr(REFUSED_INGRESS), refused)
         .otherwise(message)
     )
 
@@ -221,12 +217,9 @@ def _of_a_slice() -> Column:
     return (F.col("kind") == int(Kind.CONTROL)) & F.col("on_lane")
 
 
-def refused_ingress() -> Column:
-    """Return whether a row is a message from a user that came into no queue.
-
-    One whose handler raised is rejected too, but it had come in.
-    """
-    return (F.col("kind") == int(Kind.INGRESS)) & (F.col("via") == int(Via.INGRESS)) & _bit(Event.REJECTED)
+REFUSED_INGRESS = f"(kind = {int(Kind.INGRESS)} and via = {int(Via.INGRESS)} and (events & {int(Event.REJECTED)}) > 0)"
+"""Whether a row is a message from a user that came into no queue. One whose handler raised is rejected too, but it had
+come in."""
 
 
 def _choice(column: Column, names: Mapping[int, str]) -> Column:

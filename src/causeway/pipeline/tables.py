@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -142,7 +143,7 @@ class LakeTables:
         """Return one row a call: what became of it, and when (``docs/lake.md``). Names instead of numbers, ticks of
         the scenario.
         """
-        rows = calls.calls(self._moves())
+        rows = self._calls()
         names = self.programs().select("number", "name")
         for column in ("caller", "callee"):
             name = names.select(F.col("number").alias(column), F.col("name").alias(f"{column}_name"))
@@ -157,7 +158,7 @@ class LakeTables:
             calls.number("callback"),
             F.col("from_chain_name").alias("source"),
             F.col("to_chain_name").alias("destination"),
-            calls.outcome().alias("outcome"),
+            "outcome",
             "code",
             "reason",
             *(calls.number(name) for name in ("sent_tick", "delivered_tick", "ended_tick")),
@@ -168,33 +169,45 @@ class LakeTables:
 
     def ended(self) -> DataFrame:
         """Return one row a call with numbers only: ``outcome``, ``code``, ``reason``, ``sent_tick``, ``ended_tick``."""
-        rows = calls.calls(self._moves())
         ticks = (calls.number(name) for name in ("sent_tick", "ended_tick"))
-        return rows.select(calls.outcome().alias("outcome"), "code", "reason", *ticks)
+        return self._calls().select("outcome", "code", "reason", *ticks)
 
     def summary(self) -> dict[str, Any]:
         """Return what became of all calls: ``calls.COUNTS``, and ``lost_because``, how many were lost by cause.
 
         Counted from the rows of the ledger by one query.
         """
-        moves = self._moves()
-        row = calls.counted(calls.calls(moves), self._removed()).crossJoin(calls.refused(moves)).first()
-        assert row is not None
-        return {**{name: int(row[name]) for name in calls.COUNTS}, "lost_because": dict(row["lost_because"])}
+        query = calls.summary_query(removed_programs(self._lake, self.manifest()))
+        rows = calls.query_spark(query, self.log("outbound"), self.log("events")).collect()
+        return calls.summary_of(row.asDict() for row in rows)
 
-    def _removed(self) -> dict[int, int]:
-        """Return the programs that were on no chain any more at the last height, with the tick since when."""
-        moves = self._lake.storage.read_table("registry.parquet").to_pylist()
-        now = self.manifest().tick
-        gone = [move for move in moves if move["chain"] is None and move["tick"] <= now]
-        return {move["program"]: move["tick"] for move in sorted(gone, key=lambda move: -move["tick"])}
-
-    def _moves(self) -> DataFrame:
-        return calls.moves(self.log("outbound"), self.log("events"))
+    def _calls(self) -> DataFrame:
+        return calls.query_spark(calls.CALLS, self.log("outbound"), self.log("events"))
 
     def root(self) -> str:
         """Return one digest over the last roots of all chains (``lake.root_of``)."""
         return root_of(self._lake, self.manifest())
+
+
+def removed_programs(lake: Lake, manifest: Manifest) -> dict[int, int]:
+    """Return the programs that are on no chain any more at a height, with the tick since when."""
+    moves = lake.storage.read_table("registry.parquet").to_pylist()
+    gone = [move for move in moves if move["chain"] is None and move["tick"] <= manifest.tick]
+    return {move["program"]: move["tick"] for move in sorted(gone, key=lambda move: -move["tick"])}
+
+
+def summary_in_process(lake: Lake, manifest: Manifest) -> dict[str, Any]:
+    """Return what ``LakeTables.summary`` returns, counted in this process: for networks of a few messages."""
+    about = TableSchemas.decoded(lake.about()["tables"])
+
+    def log(table: str, columns: Sequence[str]) -> pa.Table:
+        schema = pa.schema([about.logs[table].field(name) for name in columns])
+        read = [lake.storage.read_table(path, columns).cast(schema) for path in lake.log_files(table)]
+        return pa.concat_tables([schema.empty_table(), *read])
+
+    query = calls.summary_query(removed_programs(lake, manifest))
+    found = calls.query_arrow(query, log("outbound", calls.OUTBOUND_READ), log("events", calls.EVENTS_READ))
+    return calls.summary_of(found.to_pylist())
 
 
 def _unknown(name: str, known: list[str]) -> str:
