@@ -21,12 +21,12 @@ Reply = tuple[int, dict[str, str], bytes]
 Behaviour = Callable[[str, bytes, Send], Reply | None]
 
 
-class _Server:
+class Server:
     """Takes connections until it is closed; each is served by a thread until either side has enough."""
 
-    def __init__(self, behaviour: Behaviour) -> None:
+    def __init__(self, behaviour: Behaviour, port: int = 0) -> None:
         self._behaviour = behaviour
-        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening = socket.create_server(("127.0.0.1", port))
         self.closing = threading.Event()
         self.requests: list[str] = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
@@ -72,9 +72,9 @@ class _Server:
 
 
 @contextmanager
-def hostile(behaviour: Behaviour) -> Iterator[_Server]:
+def hostile(behaviour: Behaviour) -> Iterator[Server]:
     """Serve a behaviour while the body runs."""
-    server = _Server(behaviour)
+    server = Server(behaviour)
     try:
         yield server
     finally:

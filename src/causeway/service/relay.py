@@ -12,7 +12,7 @@ from causeway.model.errors import InvalidInput
 from causeway.protocols.command_options import CommandOption
 from causeway.protocols.registry import names, protocol
 from causeway.service.faults import FaultSettings
-from causeway.service.http_client import ServiceClient, ServiceError, Unreachable
+from causeway.service.http_client import ServiceClient, ServiceError
 from causeway.service.journal import Journal
 from causeway.service.keys import Key
 
@@ -104,27 +104,22 @@ class Relay(Protocol):
         ``journal`` is told what happens.
 
         Raises:
-            LakeDown: one cannot be reached now.
-            InvalidInput: there is nothing between them to relay, or a lake does not answer as it should.
+            LakeDown: one cannot be reached now, or does not answer as it should.
+            InvalidInput: there is nothing between them to relay.
         """
         ...
 
 
 class LakeDown(InvalidInput):
-    """A lake cannot be reached now: that may pass."""
-
-
-def at_start(error: ServiceError) -> InvalidInput:
-    """Return what a user is told when a lake does not answer, or not as it should, before anything is carried."""
-    return (LakeDown if isinstance(error, Unreachable) else InvalidInput)(str(error))
+    """A lake cannot be reached now, or does not answer as it should: that may pass."""
 
 
 async def relay_between(a: str, b: str, ca: Path | None = None) -> tuple[str, Relay]:
     """Return the protocol of the lakes served at two addresses, and what carries messages between them.
 
     Raises:
-        LakeDown: one cannot be reached now.
-        InvalidInput: one is no served lake, they have different protocols, or one whose messages no process carries.
+        LakeDown: one cannot be reached now, or does not answer as it should.
+        InvalidInput: they have different protocols, or one whose messages no process carries.
     """
     found: list[str] = []
     for url in (a, b):
@@ -132,7 +127,7 @@ async def relay_between(a: str, b: str, ca: Path | None = None) -> tuple[str, Re
             try:
                 found.append(await client.protocol())
             except ServiceError as error:
-                raise at_start(error) from None
+                raise LakeDown(str(error)) from None
     if found[0] != found[1]:
         raise InvalidInput(f"{a} is of the protocol {found[0]}, {b} of {found[1]}: nothing can be carried between them")
     relay: Relay | None = protocol(found[0]).part("relay")

@@ -56,7 +56,7 @@ class IbcRelay:
         from causeway.service.ibc.relay_metrics import serve_metrics
         from causeway.service.ibc.relay_plan import RelaySettings
         from causeway.service.ibc.relaying import Pacing, Relaying, directions_between
-        from causeway.service.relay import at_start
+        from causeway.service.relay import LakeDown
 
         settings = RelaySettings(**{option.name: wanted.options[option.name] for option in self.options})
         async with (
@@ -67,7 +67,7 @@ class IbcRelay:
                 directions, rules = await directions_between(at_a, at_b, wanted.only, wanted.to)
                 identity, other = await at_a.identity(), await at_b.identity()
             except ServiceError as error:
-                raise at_start(error) from None
+                raise LakeDown(str(error)) from None
             if identity == other:
                 # What is signed for one of them would be good at the other.
                 text = f"{a} and {b} say that they are one lake, {identity}"

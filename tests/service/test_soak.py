@@ -1,0 +1,20 @@
+"""A short soak (``tests.service.soak``): kills at random, hostile peers, everything delivered once, in order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.service.soak import soak
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_minute_of_kills_and_hostile_peers(tmp_path: Path) -> None:
+    with soak(tmp_path, seed=3) as running:
+        running.run(60)
+        running.settle()
+        calls = running.check()
+        assert all(calls.values()), running.table()
+        assert sum(member.kills for member in running.members.values()) >= 2
