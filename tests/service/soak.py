@@ -13,6 +13,7 @@ What is chosen at random follows from the seed; when it happens is the wall cloc
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import os
 import random
@@ -29,6 +30,7 @@ from typing import Any
 import httpx
 
 from causeway.network.scenario import load_scenario
+from causeway.service.http_client import ServiceClient, ServiceError
 from causeway.service.ibc.views import Views
 from causeway.service.node import Node, Pace
 from tests.service.lakes import ENDS, OTHER, Lakes, scenario_text
@@ -94,6 +96,8 @@ class Soak:
         self.ports = {name: free_port() for name in ("left", "right", "hostile")}
         self.urls = {name: f"http://127.0.0.1:{port}" for name, port in self.ports.items()}
         self.members: dict[str, Member] = {}
+        self.runner = asyncio.Runner()
+        self.users = {own: ServiceClient(self.urls[own], tries=1) for own in ENDS}
         self.confirmed = dict.fromkeys(ENDS, 0)
         self.unsure = dict.fromkeys(ENDS, 0)
         causeway = [sys.executable, "-m", "causeway.cli"]
@@ -106,9 +110,9 @@ class Soak:
             self._add(own, "lake", [*causeway, "serve", str(folder / own), *place, *pace])
         ends = [self.urls["left"], self.urls["right"]]
         for name in ("first", "second"):
-            self._add(name, "relay", [*causeway, "relay", *ends, "--name", name, "--poll", "0.2"])
+            self._add(name, "relay", [*causeway, "relay", *ends, "--poll", "0.2"])
         self._add("hostile-lake", "hostile", [*role, "lake", str(self.ports["hostile"]), self.urls["right"], str(seed)])
-        self._add("misled", "relay", [*causeway, "relay", ends[0], self.urls["hostile"], "--name", "misled"])
+        self._add("misled", "relay", [*causeway, "relay", ends[0], self.urls["hostile"]])
         self._add("hostile-client", "hostile", [*role, "client", *ends, str(seed)])
 
     def _add(self, name: str, kind: str, arguments: list[str]) -> None:
@@ -139,12 +143,12 @@ class Soak:
         call = {"receiver": f"echo-{OTHER[own]}", "method": "hello", "text": "x" * self.random.randint(0, 2_000)}
         message = {"to": f"caller-{own}", "call": call}
         try:
-            answer = httpx.post(f"{self.urls[own]}/v1/messages", params={"wait": 2}, json=message, timeout=5)
-        except httpx.HTTPError:
+            _, height = self.runner.run(self.users[own].send(message, 2))
+        except ServiceError:
             self.unsure[own] += 1
             return
-        self.confirmed[own] += answer.status_code == 200
-        self.unsure[own] += answer.status_code == 202
+        self.confirmed[own] += height is not None
+        self.unsure[own] += height is None
 
     def tails(self, own: str) -> tuple[int, int]:
         """Return head and tail of a chain's packets."""
@@ -189,6 +193,7 @@ class Soak:
             if member.process is not None and member.process.poll() is None:
                 member.process.kill()
                 member.process.wait()
+        self.runner.close()
 
     def check(self) -> dict[str, int]:
         """Assert what came of everything; return how many calls each lake made."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import random
@@ -21,6 +22,7 @@ from causeway.proofs.tendermint.update import HeaderUpdate
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.validator_sets import validators_at
+from causeway.service.http_client import ServiceClient, ServiceError
 from tests.service.hostile import Reply, Send, Server
 
 SEED = 7
@@ -118,6 +120,8 @@ class HostileClient:
     def __init__(self, urls: list[str], seed: int) -> None:
         self._urls, self._draws = urls, random.Random(seed)
         self._held: list[socket.socket] = []
+        self._runner = asyncio.Runner()
+        self._clients = [ServiceClient(url, tries=1) for url in urls]
 
     def forever(self) -> None:
         """Go on until the process ends."""
@@ -131,9 +135,12 @@ class HostileClient:
         return httpx.post(self._urls[side] + path, content=content, headers=headers, timeout=10)
 
     def _submit(self, side: int, transaction: bytes) -> None:
+        """Submit a transaction, mostly signed."""
         own = ("left", "right")[side]
-        kind = {"content-type": "application/octet-stream"}
-        self._post(side, f"/v1/chains/{own}/transactions?relayer={self._draws.randrange(100)}", transaction, **kind)
+        if self._draws.random() < 0.3:
+            self._post(side, f"/v1/chains/{own}/transactions", transaction, **{"content-type": "application/json"})
+        with contextlib.suppress(ServiceError):
+            self._runner.run(self._clients[side].submit(own, transaction, 0))
 
     def _junk(self, side: int) -> None:
         self._submit(side, self._draws.randbytes(self._draws.choice([1, 100, 10_000, 1 << 20, 3 << 20])))
@@ -155,13 +162,12 @@ class HostileClient:
 
     def _mangled(self, side: int) -> None:
         """Submit a proof of what is not so."""
-        own, remote = ("left", "right")[side], ("right", "left")[side]
+        remote = ("right", "left")[side]
         data = self._draws.randbytes(self._draws.choice([10, 100_000]))
         submit = wire.Submit(remote=remote, key=data[:80], value=data, proof=data, height=self._draws.randrange(2**63))
         call = wire.Call()
         getattr(call, self._draws.choice(["receive", "receipt", "timeout", "cleanup"])).CopyFrom(submit)
-        transaction = wire.Transaction(calls=[call] * self._draws.randrange(1, 5)).SerializeToString()
-        self._post(side, f"/v1/chains/{own}/transactions?relayer={2**31 - 1}", transaction)
+        self._submit(side, wire.Transaction(calls=[call] * self._draws.randrange(1, 5)).SerializeToString())
 
     def _texts(self, side: int) -> None:
         texts = [b"", b"{", b"[" * 100_000, b'{"to": "\\ud800"}', b'{"to": ' + b"9" * 10_000 + b"}", b'{"count": NaN}']
@@ -184,7 +190,7 @@ class HostileClient:
             f"/v1/chains/{own}/queues/{remote}?packets_from={number}",
             f"/v1/chains/{own}/queues/{remote}/send?first={number}&count={number}",
             f"/v1/chains/{own}/refusals?height={number}",
-            f"/v1/tickets/{number}",
+            f"/v1/messages/{number}",
             "/v1/" + "x" * 10_000,
         ]
         httpx.get(self._urls[side] + self._draws.choice(paths), timeout=10)
