@@ -40,6 +40,15 @@ def busy() -> Network:
     return net
 
 
+def holding() -> Network:
+    """A network in which a canister has requests in hand."""
+    net = Network({1: (0, ACTOR), 2: (1, ACTOR)})
+    for cycles in (7, 8):
+        net.call(1, 2, "hold", cycles=cycles)
+    net.rounds(2)
+    return net
+
+
 def roots(net: Network, state: Any) -> list[bytes]:
     tick = Tick(net.height, net.height)
     return [bytes(root) for root in net.run.kernel.headers(state, net.run.groups[0], tick)["root"]]
@@ -61,7 +70,7 @@ def changed(column: Any) -> Any:
 
 
 PARTS = [
-    *("lanes", "rejects", "runs", "misrouted", "accounts", "open_calls"),
+    *("lanes", "rejects", "runs", "misrouted", "accounts", "open_calls", "in_hand"),
     *("ingress_queues", "input_queues", "output_queues"),
 ]
 
@@ -72,7 +81,7 @@ def with_frame(net: Network, state: State, name: str, frame: Frame) -> State:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_every_value_of_every_part_is_in_the_root(part: str) -> None:
-    net = busy()
+    net = holding() if part == "in_hand" else busy()
     state, before = net.state, roots(net, net.state)
     frame: Frame = state.frames()[part]
     assert len(frame), f"nothing in {part}: this test shows nothing"

@@ -647,3 +647,127 @@ def test_hazard_39_indices_up_to_the_end_of_the_word(options: dict[str, Any]) ->
     net.call(1, 2, "echo")
     with pytest.raises(IndexOverflow):
         net.rounds(1)
+
+
+# ---- canisters that are removed
+
+
+def all_cycles(net: Network) -> int:
+    """Every cycle there is: balances, what messages carry, what is attached to requests in hand."""
+    state = net.state
+    queues = (state.ingress_queues, state.input_queues, state.output_queues)
+    in_hand = state.in_hand.take(np.repeat(np.arange(len(state.in_hand)), state.in_hand["count"].astype(np.int64)))
+    streams = (frame.filter(frame["index"] >= state.streams.count_of("begin", frame)) for frame in net.run.outbound)
+    carried = [*(queue.elements for queue in queues), in_hand, *streams]
+    words = [(frame["amount_high"], frame["amount_low"]) for frame in carried]
+    words.append((state.accounts["balance_high"], state.accounts["balance_low"]))
+    return sum((int(h) << 64) + int(low) for high, part in words for h, low in zip(high, part, strict=True))
+
+
+@pytest.mark.parametrize("options", [{}, DEPLOYED, MIGRATIONS])
+def test_hazard_16_requests_that_a_removed_canister_leaves_are_answered(
+    engine: Engine, options: dict[str, Any]
+) -> None:
+    net = engine({1: (0, ACTOR), 2: (1, ACTOR), 3: (1, ACTOR)}, options=options, moves=[(4, 2, None)])
+    net.call(1, 2, "hold", cycles=40)
+    net.call(3, 2, "hold", cycles=7)
+    net.rounds(3)
+    happened = net.rounds(1)
+    rejected = of(happened, 1, "rejected", "REQUEST")
+    assert [(event[3], event[4], event[6:]) for event in rejected] == [
+        (1, 2, (0, 3, "canister_removed")),
+        (3, 2, (0, 3, "canister_removed")),
+    ]
+    assert of(happened, 1, "received", "RESPONSE", 2, 3, 0, "SYNTHETIC"), "its caller is here"
+    assert of(happened, 1, "committed", "RESPONSE", 2, 1, 0)
+    net.rounds(4)
+    assert net.answers(1) == net.answers(3) == [(0, 3)]
+    assert net.balances() == {1: 1_000, 3: 1_000}, "with its cycles"
+    assert of(net.happened, 1, "ended") == [(1, "ended", 2)]
+
+
+def test_hazard_16_requests_in_the_queue_of_a_removed_canister_are_answered(engine: Engine) -> None:
+    options = {**DEPLOYED, "messages_per_canister": 1}
+    net = engine({1: (0, ACTOR), 2: (1, ACTOR)}, options=options, moves=[(3, 2, None)])
+    net.tell(1, *[("call", 2, "take", b"x", 10, None)] * 3)
+    net.rounds(2)
+    happened = net.rounds(1)
+    queued = [(event[5], event[6]) for event in of(happened, 1, "rejected", "REQUEST", 1, 2)]
+    assert queued == [(1, 2), (2, 3)], "in the order of the queue"
+    net.rounds(6)
+    assert net.answers(1) == [(0, 0), (1, 3), (2, 3)], "the answer that was under way, then the rejects"
+    assert net.balances() == {1: 995}
+    assert of(net.happened, 0, "dropped") == []
+
+
+@pytest.mark.parametrize("options", [{}, DEPLOYED])
+def test_hazard_17_an_answer_under_way_from_a_removed_canister_is_accepted(
+    engine: Engine, options: dict[str, Any]
+) -> None:
+    net = engine(TWO, options=options, moves=[(3, 2, None)], withheld=frozenset({(3, 1, 0), (4, 1, 0)}))
+    net.call(1, 2, "take", cycles=40)
+    net.rounds(6)
+    assert net.answers(1) == [(0, 0)] and net.balances() == {1: 980}
+    assert of(net.happened, 0, "dropped") == of(net.happened, 0, "judged") == []
+
+
+def test_hazard_17_answers_held_back_by_a_full_stream_are_sent_when_their_canister_is_removed(engine: Engine) -> None:
+    options = {**DEPLOYED, "limits": "deployed", "limit": {"stream_messages": 1}}
+    net = engine(TWO, options=options, moves=[(4, 2, None)], withheld=frozenset({(at, 1, 0) for at in (2, 3, 4, 5)}))
+    net.call(2, 1, "hold")
+    net.call(1, 2, "take", cycles=40)
+    net.rounds(3)
+    assert len(net.view(1)["output_queues"][2, 1][1]) == 1, "it waits: the stream is full"
+    happened = net.rounds(1)
+    assert [event[5:] for event in of(happened, 1, "committed", "RESPONSE", 2, 1)] == [(0, (0, 0, 2), 2)]
+    net.rounds(4)
+    assert net.answers(1) == [(0, 0)] and net.balances() == {1: 980}
+
+
+def test_hazard_16_a_halted_chain_lets_go_of_a_removed_canister_too(engine: Engine) -> None:
+    net = engine({1: (0, ACTOR), 2: (1, ACTOR), 3: (1, ACTOR)}, moves=[(4, 2, None)], halts=[(1, 4, 6)])
+    net.call(1, 2, "hold", cycles=40)
+    net.call(3, 2, "hold", cycles=7)
+    net.rounds(3)
+    happened = net.rounds(1)
+    assert of(happened, 1, "received", "RESPONSE", 2, 3, 0, "SYNTHETIC") and of(happened, 1, "ended")
+    net.rounds(2)
+    assert net.answers(1) == [(0, 3)] and net.answers(3) == [], "its stream is served, and nothing runs there"
+    net.rounds(2)
+    assert net.answers(3) == [(0, 3)]
+
+
+def test_hazard_17_what_a_removed_canister_asked_and_owned_is_lost(engine: Engine) -> None:
+    net = engine({1: (0, ACTOR), 2: (1, ACTOR), 3: (1, "echo")}, options=DEPLOYED, moves=[(3, 2, None)])
+    net.call(2, 3, "echo", cycles=5)
+    net.call(2, 1, "hold", cycles=6)
+    net.rounds(2)
+    happened = net.rounds(1)
+    assert of(happened, 1, "ended") == [(1, "ended", 2)]
+    net.tell(1, ("flush", 1))
+    net.rounds(6)
+    assert net.balances() == {1: 1_006, 3: 1_000}
+    assert {event[-1] for event in of(net.happened, ..., "dropped")} <= {"canister_removed", "unroutable_response"}
+
+
+def test_a_removed_canister_leaves_nothing_and_no_cycle_appears() -> None:
+    net = Network({1: (0, ACTOR), 2: (1, ACTOR), 3: (1, ACTOR)}, options=MIGRATIONS, moves=[(5, 2, None), (7, 2, 0)])
+    for cycles in (3, 4):
+        net.call(1, 2, "hold", cycles=cycles)
+        net.call(3, 2, "hold", cycles=cycles)
+        net.call(2, 1, "hold", cycles=cycles)
+        net.rounds(1)
+    net.rounds(2)
+    assert all_cycles(net) == 3_000
+    mine = net.balances()[2]
+    net.rounds(1)
+    for name in ("accounts", "open_calls", "in_hand", "input_counters", "output_counters", "ingress_counters"):
+        table = net.state.frames()[name]
+        assert 2 not in table[net.run.kernel.tables()[name].owner], name
+    assert all_cycles(net) == 3_000 - mine
+    net.rounds(8)
+    assert len(net.state.in_hand) == 2 and all_cycles(net) == 3_000 - mine, "what 1 has of 2 is in hand"
+    net.tell(1, ("flush", 2))
+    net.rounds(3)
+    assert sorted(net.answers(1)) == sorted(net.answers(3)) == [(0, 3), (1, 3)]
+    assert len(net.state.in_hand) == 0

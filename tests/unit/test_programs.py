@@ -389,7 +389,9 @@ def test_a_bad_message_harms_itself_only_whoever_shares_the_call(bad: set[int]) 
             accounts, states = alone.accounts, dict(alone.programs)
             parts.append(alone.produced)
             origins += [place] * len(alone.produced)
-    apart = Execution(concat(parts), np.array(origins), together.failures, accounts, states, together.raised)
+    apart = Execution(
+        concat(parts), np.array(origins), together.failures, accounts, states, together.raised, together.asked
+    )
     assert outcome(apart) == outcome(together)
     assert together.origins.tolist() == origins
 

@@ -24,11 +24,16 @@ OUTPUT_FIELDS: list[tuple[str, Any]] = [
     ("amount_low", np.uint64),
     ("code", np.uint8),
     ("deadline", np.uint32),
+    ("late", np.uint8),
+    ("asked_high", np.uint64),
+    ("asked_low", np.uint64),
 ]
-"""Numeric columns of a produced message; ``row`` is the input that it comes from. ``method`` and ``payload`` follow."""
+"""Numeric columns of a produced message; ``row`` is the input that it comes from. ``late``: 1 for the answer to a
+request that is not this input, to which ``asked`` was attached. ``method`` and ``payload`` follow."""
 
-MESSAGE_COLUMNS = [*(name for name, _ in OUTPUT_FIELDS if name != "row"), "method", "payload"]
-OUTPUT_COLUMNS = ["row", *MESSAGE_COLUMNS]
+ASKED_COLUMNS = ["late", "asked_high", "asked_low"]
+MESSAGE_COLUMNS = [*(name for name, _ in OUTPUT_FIELDS if name not in ("row", *ASKED_COLUMNS)), "method", "payload"]
+OUTPUT_COLUMNS = ["row", *MESSAGE_COLUMNS, *ASKED_COLUMNS]
 
 WORD = 2**64
 HANDLER_FAILED = 5
@@ -84,21 +89,28 @@ def answer_rows(
             "deadline": asked["deadline"],
             "method": repeated_text("", length),
             "payload": payload,
+            **at_once(length),
         },
         length,
     )
 
 
+def at_once(length: int) -> dict[str, np.ndarray]:
+    """Return the columns of messages that are no late answers (``ASKED_COLUMNS``)."""
+    return {name: repeated(kind(0), length) for name, kind in OUTPUT_FIELDS if name in ASKED_COLUMNS}
+
+
 def from_records(records: list[Mapping[str, Any]]) -> Frame:
-    """Return outputs from one mapping a message, ``amount`` as one number."""
+    """Return outputs from one mapping a message, ``amount`` and ``asked`` as one number each."""
     if not records:
         return NO_OUTPUTS
     columns: dict[str, Any] = {}
     for name, kind in OUTPUT_FIELDS:
-        if name == "amount_high":
-            values = [record["amount"] // WORD for record in records]
-        elif name == "amount_low":
-            values = [record["amount"] % WORD for record in records]
+        amount, _, half = name.rpartition("_")
+        if half == "high":
+            values = [record[amount] // WORD for record in records]
+        elif half == "low":
+            values = [record[amount] % WORD for record in records]
         else:
             values = [record[name] for record in records]
         columns[name] = np.array(values, dtype=kind)

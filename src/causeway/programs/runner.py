@@ -18,7 +18,7 @@ from causeway.model.topology import Topology
 from causeway.programs.accounts import BALANCE, words_of
 from causeway.programs.catalogue import program_class
 from causeway.programs.failing import Raised, failure_text, raised_rows
-from causeway.programs.outputs import MESSAGE_COLUMNS, NO_FAILURES, Outcome, by_production
+from causeway.programs.outputs import ASKED_COLUMNS, MESSAGE_COLUMNS, NO_FAILURES, Outcome, by_production
 from causeway.programs.scalar import Program
 from causeway.programs.scalar_runner import ScalarRunner
 from causeway.programs.vector import VectorProgram, ensure_rootable
@@ -140,5 +140,11 @@ class Programs:
         produced = by_production(outputs)
         raised.sort(key=lambda each: each.row)
         return Execution(
-            produced.select(MESSAGE_COLUMNS), produced["row"], concat(failed), accounts, after, raised_rows(raised)
+            produced=produced.select(MESSAGE_COLUMNS),
+            origins=produced["row"],
+            failures=concat(failed),
+            accounts=accounts,
+            programs=after,
+            raised=raised_rows(raised),
+            asked=produced.select(ASKED_COLUMNS),
         )

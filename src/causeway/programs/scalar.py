@@ -10,7 +10,7 @@ sets.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import index
 from typing import Any
 
@@ -87,7 +87,7 @@ class Reply:
 
 @dataclass
 class Answer:
-    """An answer to a request: who asked, under which callback, what comes back."""
+    """An answer to a request: who asked, under which callback, what comes back; ``asked`` was attached to it."""
 
     receiver: int
     callback: int
@@ -95,6 +95,7 @@ class Answer:
     deadline: int
     code: int
     payload: bytes
+    asked: int = field(default=0, compare=False)
 
 
 @dataclass
@@ -171,7 +172,7 @@ class Context:
         if accept and self.balance + index(accept) > MAX_BALANCE:
             raise CyclesOverflow(f"balance {self.balance}, accepted {accept}, at most 2**128 - 1")
         self.balance += index(accept)
-        self.effects.append(Answer(sender, callback, amount - accept, deadline, code, payload))
+        self.effects.append(Answer(sender, callback, amount - accept, deadline, code, payload, amount))
 
     def close(self, ref: list[int]) -> Ref:
         """Note that a request has its answer; raise ``ValueError`` if no such request is open."""

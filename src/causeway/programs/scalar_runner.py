@@ -160,7 +160,7 @@ class _InstanceRun:
                 if rejected:
                     text = text.removeprefix(f"{type(error).__name__}: ")
                 failed = REJECTED_BY_PROGRAM if rejected else HANDLER_FAILED
-                self._respond(row, Answer(sender, callback, amount, deadline, failed, text.encode()))
+                self._respond(row, Answer(sender, callback, amount, deadline, failed, text.encode()), late=False)
             else:
                 self._work.failed_rows.append(row)
                 self._work.failed_texts.append(failure_text(error))
@@ -168,13 +168,14 @@ class _InstanceRun:
         self._blob = blob
         self._balance = context.balance
         self._next_callback = context.next_callback
+        own = next((answer for answer in at_hand if (answer.asked, answer.deadline) == (amount, deadline)), None)
         for answer in at_hand:
-            self._respond(row, answer)
+            self._respond(row, answer, late=answer is not own)
         for effect in context.effects:
             if isinstance(effect, Call):
                 self._call(row, effect)
             else:
-                self._respond(row, effect)
+                self._respond(row, effect, late=True)
 
     def _handler(self, kind: int) -> Callable[..., Any]:
         if kind == Kind.REQUEST:
@@ -209,7 +210,7 @@ class _InstanceRun:
         context.effects = [effect for effect in context.effects if effect not in mine]
         return mine
 
-    def _respond(self, row: int, answer: Answer) -> None:
+    def _respond(self, row: int, answer: Answer, *, late: bool) -> None:
         self._work.records.append(
             {
                 "row": row,
@@ -222,6 +223,8 @@ class _InstanceRun:
                 "deadline": answer.deadline,
                 "method": "",
                 "payload": answer.payload,
+                "late": int(late),
+                "asked": answer.asked if late else 0,
             }
         )
 
@@ -238,6 +241,8 @@ class _InstanceRun:
                 "deadline": 0,
                 "method": call.method,
                 "payload": call.payload,
+                "late": 0,
+                "asked": 0,
             }
         )
 

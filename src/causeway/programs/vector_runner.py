@@ -26,6 +26,7 @@ from causeway.programs.outputs import (
     NO_FAILURES,
     Outcome,
     answer_rows,
+    at_once,
     by_production,
     failures,
 )
@@ -281,6 +282,7 @@ def _requests(inputs: Frame, calls: Frame, accounts: Frame) -> tuple[Frame, Fram
             "deadline": repeated(np.uint32(0), length),
             "method": calls["method"],
             "payload": calls.column("payload"),
+            **at_once(length),
         },
         length,
     )

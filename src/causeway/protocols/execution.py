@@ -23,7 +23,9 @@ class Execution:
     """What running the programs gave.
 
     ``produced``: messages in the order of production for each program (the protocol's message columns; ``sender`` is
-    the program). ``origins``: the row of the input that each of them was produced for. ``failures``: a frame (``row``
+    the program). ``origins``: the row of the input that each of them was produced for. ``asked``: for each of them
+    whether it is a ``late`` answer (1), to another request than that input, and what was attached to that request
+    (``asked_high``, ``asked_low``). ``failures``: a frame (``row``
     of the input, ``text``) of handlers that raised on an input that has no answer. ``accounts`` and ``programs``: the
     states after. ``raised``: a frame of all handler calls that raised (``row`` of the input, ``handler``, ``error``,
     ``file``, ``line``), for the log alone.
@@ -35,6 +37,7 @@ class Execution:
     accounts: Frame
     programs: Mapping[str, Frame]
     raised: Frame
+    asked: Frame
 
 
 class ProgramRunner(Protocol):

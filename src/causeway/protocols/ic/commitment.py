@@ -101,6 +101,7 @@ def _sections(state: State, context: Context) -> Iterable[list[bytes]]:
         yield _digests(queues.elements, queues.keys[0], context)
     calls = state.open_calls.rows
     yield column_digests(calls, context.host_of(calls["originator"]).view(np.uint32), context.chains)
+    yield _digests(state.in_hand, "respondent", context)
     for name, table in STATE_TABLES.items():
         if table.owner in table.chains:
             frame = state.frames()[name]

@@ -18,6 +18,7 @@ from causeway.proofs.ic.messages import RejectCode
 from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.in_hand import in_hand_after
 from causeway.protocols.ic.messages import NOT_FOUND, reject_responses
 from causeway.protocols.ic.state import State
 from causeway.protocols.ic.step import Step
@@ -97,6 +98,7 @@ def execute(state: State, induction: Sequence[Step], context: Context) -> Step:
         input_queues=state.input_queues.keep(~plan.xnet),
         output_queues=state.output_queues.push(produced.with_columns(sent_tick=np.uint64(context.tick))),
         open_calls=state.open_calls.opened_by(produced.filter(produced["kind"] == Kind.REQUEST)),
+        in_hand=in_hand_after(state.in_hand, inputs, outcome),
         accounts=outcome.accounts,
         programs=outcome.programs,
     )
@@ -137,6 +139,11 @@ def _log_inputs(state: State, induction: Sequence[Step], plan: Schedule, context
         hosts = context.host_of(earlier["receiver"]).view(np.uint32)
         bits = _executed_bits(earlier)
         log.add(event_rows(earlier, bits, chain=hosts, queue_index=earlier["index"], code=earlier["code"]))
+
+
+def received_only(arrivals: Frame) -> Frame:
+    """Return the event rows of arrivals on chains that execute nothing in this round."""
+    return _received(arrivals, np.zeros(len(arrivals), dtype=np.uint16), on_lane=True)
 
 
 def _executed_bits(messages: Frame) -> np.ndarray:

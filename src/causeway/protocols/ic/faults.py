@@ -25,7 +25,7 @@ from causeway.protocols.ic.endpoint import by_stream
 from causeway.protocols.ic.messages import CHAIN_HALTED, FORGED_FOR_NOBODY
 from causeway.protocols.ic.step import ONWARD_SCHEMA
 from causeway.protocols.interference import DROP, GAP, REPLAY, TAMPER, Interference
-from causeway.protocols.messages import blank_messages
+from causeway.protocols.messages import NO_QUEUE, blank_messages
 
 
 class Carriers(Interference):
@@ -76,7 +76,8 @@ class Carriers(Interference):
         methods = ["forged" if kind == Kind.REQUEST else "" for kind in rows["kind"].tolist()]
         given["method"] = pa.array(methods, pa.string()).dictionary_encode()
         forged = blank_messages(len(rows), **given)
-        forged = forged.with_columns(sent_tick=np.uint64(context.tick)).select(ONWARD_SCHEMA.names)
+        forged = forged.with_columns(queue_index=np.uint64(NO_QUEUE), sent_tick=np.uint64(context.tick))
+        forged = forged.select(ONWARD_SCHEMA.names)
         halted = ~np.isin(forged["source"], context.chains)
         nobody = ~halted & (context.host_of(forged["receiver"]) < 0)
         for mask, reason in ((halted, CHAIN_HALTED), (nobody, FORGED_FOR_NOBODY)):

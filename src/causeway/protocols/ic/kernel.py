@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -34,17 +34,18 @@ from causeway.protocols.ic.check_slice import refusals
 from causeway.protocols.ic.commitment import state_roots
 from causeway.protocols.ic.context import Context, lifetime_ticks
 from causeway.protocols.ic.endpoint import get_streams, with_news
-from causeway.protocols.ic.execute import execute
+from causeway.protocols.ic.execute import execute, received_only
 from causeway.protocols.ic.expected_indexes import expected_indexes
 from causeway.protocols.ic.faults import Carriers
 from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.payload_builder import get_xnet_payload
 from causeway.protocols.ic.planning import make_plan
-from causeway.protocols.ic.post_process import post_process
+from causeway.protocols.ic.post_process import append_onward, in_lane_order, post_process
 from causeway.protocols.ic.pre_process import pre_process
 from causeway.protocols.ic.registry import Registry, registry_at, subnet_positions
 from causeway.protocols.ic.removal import remove_ended
 from causeway.protocols.ic.state import State, state_of, state_tables
+from causeway.protocols.ic.step import Step
 from causeway.protocols.messages import OUTBOUND_SCHEMA
 from causeway.protocols.option_values import check_tick
 from causeway.protocols.partition import part, union
@@ -53,6 +54,15 @@ from causeway.protocols.waking import QUIET_TICKS, gives_up, wake
 
 MAX_CHAINS = 2**16
 """A pair of positions fits one word of 32 bits."""
+
+
+@dataclass(frozen=True)
+class Halted:
+    """What a round leaves of chains that do not run it."""
+
+    state: State
+    outbound: Frame
+    log: EventLog
 
 
 @dataclass(frozen=True)
@@ -214,27 +224,46 @@ class IcKernel:
         A halted chain keeps its state. Raises ``InvariantViolation`` when slices contradict the streams, and
         ``IndexOverflow``.
         """
-        removal = remove_ended(state, self.registry(tick.tick))
+        removal = remove_ended(state, self.context(chains, tick))
         state = self._with_newcomers(removal.state, chains, self.registry(tick.tick))
         running = self.carriers.running(chains, tick.tick)
         context = self.context(running, tick)
-        halted = None
+        removal = replace(removal, state=state)
+        halted: Halted | None = None
         if len(running) < len(chains):
-            halted = part(self, state, np.setdiff1d(chains, running), tick.tick)
-            state = part(self, state, running, tick.tick)
+            halted = self._halt(removal, np.setdiff1d(chains, running), tick)
+            removal = self._running(removal, running, tick)
         batch = decode(plan.content, inputs.offered, inputs.own, inputs.ingress, self._subnets)
-        state, logs, outbound = self.process_batch(state, chains, batch, context)
+        state, logs, outbound = self.process_batch(removal, chains, batch, context)
         if halted is not None:
-            state = union(self, [state, halted])
+            state = union(self, [state, halted.state])
+            outbound = in_lane_order(concat([outbound, halted.outbound]))
+            logs = [halted.log, *logs]
         return RoundResult(
             state,
             outbound,
-            _joined(plan.events, [removal.log, *logs]),
+            _joined(plan.events, logs),
             self.headers(state, chains, tick),
             wake(tick, idle=self.idle(state), planned=self.next_planned(tick.tick + 1)),
             oldest(state.runs),
             self._gives_up(tick),
         )
+
+    def _running(self, step: Step, chains: Chains, tick: Tick) -> Step:
+        """Return the part of a step that is about ``chains``; all its events, which are in their order."""
+        return replace(
+            step,
+            state=part(self, step.state, chains, tick.tick),
+            arrivals=step.arrivals.filter(np.isin(step.arrivals["chain"], chains)),
+            onward=step.onward.filter(np.isin(step.onward["source"], chains)),
+        )
+
+    def _halt(self, removal: Step, chains: Chains, tick: Tick) -> Halted:
+        """Return what becomes of ``chains`` that run no round: canisters end there, too, and nothing else happens."""
+        step, log = self._running(removal, chains, tick), EventLog()
+        log.add(received_only(step.arrivals))
+        state, outbound = append_onward(step.state, step.onward, self.context(chains, tick))
+        return Halted(state, outbound, log)
 
     def _with_newcomers(self, state: State, chains: Chains, registry: Registry) -> State:
         """Return the state with the canisters that the registry maps to ``chains`` for the first time."""
@@ -246,16 +275,17 @@ class IcKernel:
         return union(self, [state, self._installed(new)]) if len(new) else state
 
     def process_batch(
-        self, state: State, chains: Chains, batch: DecodedBatch, context: Context
+        self, removal: Step, chains: Chains, batch: DecodedBatch, context: Context
     ) -> tuple[State, list[EventLog], Frame]:
         """Return the state after a decoded batch, its events, and what was appended to the streams (3.1 (4)).
 
-        The three phases have one view of the registry (D-17). What byzantine subnets among ``chains`` forge is appended
-        when routing begins.
+        ``removal``: what happened before, the end of canisters. The three phases have one view of the registry (D-17).
+        What byzantine subnets among ``chains`` forge is appended when routing begins.
         """
         faults = EventLog()
         batch = self.carriers.reached(batch, context, faults)
-        state, induction = pre_process(state, batch, context)  # 3.4
+        state, induction = pre_process(removal.state, batch, context)  # 3.4
+        induction = [removal, *induction]
         execution = execute(state, induction, context)  # 3.5
         forged = self.carriers.forged_messages(chains, context, faults)
         onward = concat([*(step.onward for step in induction), forged])

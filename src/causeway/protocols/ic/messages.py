@@ -41,6 +41,9 @@ REASON_TEXTS = {
 NO_RECEIVER = "NON_EXISTENT_CANISTER"
 """Reason of events of messages whose receiver is on no subnet: the name of the answer to them (3.6)."""
 
+UNROUTABLE = "unroutable_response"
+"""Reason of events of responses that are lost because their originator is on no subnet."""
+
 CHAIN_HALTED = "ChainHalted"
 FORGED_FOR_NOBODY = "forged_for_nobody"
 """Reasons of events of what a byzantine subnet would have put into a stream, had it run, or had there been one."""

@@ -24,11 +24,11 @@ from causeway.protocols.contract import NO_HOST
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.commitment import segments_of
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.messages import NO_RECEIVER, NO_REJECT, NO_ROUTE, message_sizes, reject_responses
+from causeway.protocols.ic.messages import NO_RECEIVER, NO_REJECT, NO_ROUTE, UNROUTABLE, message_sizes, reject_responses
 from causeway.protocols.ic.push import push_responses
 from causeway.protocols.ic.state import State, opposite
 from causeway.protocols.ic.step import Step
-from causeway.protocols.messages import NO_QUEUE, OUTBOUND_SCHEMA, payload_lengths
+from causeway.protocols.messages import OUTBOUND_SCHEMA, payload_lengths
 
 MAX_TEXT = 8 * 1024
 """Bytes of the text of a reject whose payload is too large that are left (X-7)."""
@@ -38,30 +38,43 @@ OVERSIZED = "{} payload of {} bytes exceeds the limit of {}"
 
 Mask = npt.NDArray[np.bool_]
 
+_ROUTED = [name for name in OUTBOUND_SCHEMA.names if name != "index"]
+
 
 def post_process(state: State, onward: Frame, context: Context) -> tuple[Step, Frame]:
     """Return the step of routing, and what was appended to the streams (``OUTBOUND_SCHEMA``).
 
-    ``onward``: what is appended before everything else, without having been in an output queue (``ONWARD_SCHEMA``).
+    ``onward``: what is appended before everything else, whatever the limits say (``ONWARD_SCHEMA``).
     """
     log = EventLog()
     elements = state.output_queues.elements
-    queued = _with_lanes(elements, context.host_of(elements["sender"]).view(np.uint32), context)
+    queued = with_lanes(elements, context.host_of(elements["sender"]).view(np.uint32), context)
     state, queued, unroutable = filter_routable(state, queued)
     state = non_existent_canister_replies(state, unroutable, context, log)  # 3.6 (3)
-    onward = _with_lanes(onward, onward["source"], context).with_columns(queue_index=np.uint64(NO_QUEUE))
+    onward = with_lanes(onward, onward["source"], context)
     if context.options.limits == "deployed":
         state, queued = reject_oversized(state, queued, context, log)  # X-7
         state, queued = within_limits(state, queued, onward, context, log)  # X-6, 3.6 (2)
     else:
         state = replace(state, output_queues=state.output_queues.clear())  # 3.6 (2)
-    columns = [name for name in OUTBOUND_SCHEMA.names if name != "index"]
-    routed = queued.with_columns(queue_index=queued["index"]).select(columns)
-    state, outbound = append_to_streams(state, concat([onward.select(columns), routed]), context)  # 3.6 (1)
+    routed = queued.with_columns(queue_index=queued["index"])
+    routed = concat([onward.select(_ROUTED), routed.select(_ROUTED)])
+    state, outbound = append_to_streams(state, routed, context)  # 3.6 (1)
     return Step(state, log), outbound
 
 
-def _with_lanes(messages: Frame, source: npt.NDArray[np.uint32], context: Context) -> Frame:
+def append_onward(state: State, onward: Frame, context: Context) -> tuple[State, Frame]:
+    """Append messages of chains that run no round, and nothing else; also return them (``OUTBOUND_SCHEMA``)."""
+    return append_to_streams(state, with_lanes(onward, onward["source"], context).select(_ROUTED), context)
+
+
+def in_lane_order(outbound: Frame) -> Frame:
+    """Return what chains appended in a round in the order of ``RoundResult.outbound``."""
+    return outbound.take(stable_order(*(outbound[name] for name in ("destination", "source", "substream", "index"))))
+
+
+def with_lanes(messages: Frame, source: npt.NDArray[np.uint32], context: Context) -> Frame:
+    """Return messages with the lane that leads each from its source to the present host of its receiver."""
     return messages.with_columns(
         source=source,
         destination=context.host_of(messages["receiver"]).view(np.uint32),
@@ -99,7 +112,7 @@ def non_existent_canister_replies(state: State, gone: Frame, context: Context, l
     request = gone["kind"] == Kind.REQUEST
     for mask, event, code, reason in (
         (request, Event.REJECTED, RejectCode.DestinationInvalid, NO_RECEIVER),
-        (~request, Event.DROPPED, NO_REJECT, "unroutable_response"),
+        (~request, Event.DROPPED, NO_REJECT, UNROUTABLE),
     ):
         rows = gone.filter(mask)
         at = {"chain": rows["source"], "queue_index": rows["index"]}

@@ -1,4 +1,8 @@
-"""The end of canisters that the registry maps to no subnet any more: with its host a canister's state is gone."""
+"""The end of canisters that the registry maps to no subnet any more: with its host a canister's state is gone.
+
+Outcomes for what it leaves: requests that wait for it or that it has in hand are rejected, so that their callers have
+an answer; responses that it made are sent; all else is lost, each with an event.
+"""
 
 from __future__ import annotations
 
@@ -7,50 +11,102 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from causeway.model.frame import Frame
-from causeway.model.ledger import Event, Kind
-from causeway.model.order import U64
+from causeway.model.frame import Frame, concat
+from causeway.model.ledger import Event, Kind, Via
+from causeway.model.order import U64, stable_order
 from causeway.model.queues import Queues
+from causeway.proofs.ic.messages import RejectCode
 from causeway.protocols.contract import NO_HOST
 from causeway.protocols.events import EventLog, event_rows
-from causeway.protocols.ic.registry import Registry
+from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.messages import NOT_FOUND, UNROUTABLE, reject_responses
+from causeway.protocols.ic.push import push_responses
 from causeway.protocols.ic.state import State
-from causeway.protocols.ic.step import Step
-from causeway.protocols.messages import blank_messages
+from causeway.protocols.ic.step import ONWARD_SCHEMA, Step
+from causeway.protocols.messages import MESSAGE_COLUMNS, NO_QUEUE, blank_messages
+
+REMOVED = "canister_removed"
+
+Mask = npt.NDArray[np.bool_]
 
 
-def remove_ended(state: State, registry: Registry) -> Step:
-    """Remove canisters on no subnet, with what they hold; each leaves a DROPPED event, and so does each message."""
-    if not registry.has_ended:
+def remove_ended(state: State, context: Context) -> Step:
+    """Remove canisters on no subnet, with what they hold, from their last hosts.
+
+    The rejects of requests are pushed or sent on to where the caller is, then what responses there are in their output
+    queues is sent, canister by canister.
+    """
+    if not context.registry.has_ended:
         return Step(state)
-
-    def ended(canisters: U64) -> npt.NDArray[np.bool_]:
-        gone: npt.NDArray[np.bool_] = registry.host_of(canisters) == NO_HOST
-        return gone
-
     log = EventLog()
+    inputs, outputs, in_hand = state.input_queues.elements, state.output_queues.elements, state.in_hand
+    waiting = inputs.filter(_ended(inputs["receiver"], context) & (inputs["kind"] == Kind.REQUEST))
+    taken = _requests(in_hand.filter(_ended(in_hand["respondent"], context)))
+    made = outputs.filter(_ended(outputs["sender"], context) & (outputs["kind"] == Kind.RESPONSE))
+    state = _without_ended(state, context, log)
+    requests = concat([waiting.select([*MESSAGE_COLUMNS, "index"]), taken])
+    requests = requests.take(stable_order(requests["receiver"]))
+    at = {"chain": _last_hosts(requests["receiver"], context), "queue_index": requests["index"]}
+    log.add(event_rows(requests, Event.REJECTED, code=RejectCode.DestinationInvalid, reason=REMOVED, **at))
+    rejects = reject_responses(requests, RejectCode.DestinationInvalid, NOT_FOUND).with_columns(
+        source=at["chain"], queue_index=np.uint64(NO_QUEUE), sent_tick=np.uint64(context.tick)
+    )
+    hosts = context.host_of(rejects["receiver"])
+    here = rejects.filter(hosts == rejects["source"].view(np.int32))
+    state, arrivals = push_responses(state, here.select(MESSAGE_COLUMNS), here["source"], Via.SYNTHETIC, log)
+    made = made.with_columns(source=_last_hosts(made["sender"], context), queue_index=made["index"])
+    away = rejects.filter(hosts != rejects["source"].view(np.int32))
+    onward = concat([away.select(ONWARD_SCHEMA.names), made.select(ONWARD_SCHEMA.names)])
+    onward = onward.take(stable_order(onward["sender"]))
+    routable = context.host_of(onward["receiver"]) != NO_HOST
+    lost = onward.filter(~routable)
+    index = np.where(lost["queue_index"] == NO_QUEUE, np.uint64(0), lost["queue_index"])
+    log.add(event_rows(lost, Event.DROPPED, chain=lost["source"], queue_index=index, reason=UNROUTABLE))
+    return Step(state, log, arrivals, onward=onward.filter(routable))
+
+
+def _ended(canisters: U64, context: Context) -> Mask:
+    gone: Mask = context.host_of(canisters) == NO_HOST
+    return gone
+
+
+def _last_hosts(canisters: U64, context: Context) -> npt.NDArray[np.uint32]:
+    return context.registry.last_host_of(canisters).view(np.uint32)
+
+
+def _requests(in_hand: Frame) -> Frame:
+    """Return requests in hand as messages, each as often as it is in hand, with ``index`` 0."""
+    rows = in_hand.take(np.repeat(np.arange(len(in_hand)), in_hand["count"].astype(np.int64)))
+    amounts = {name: rows[name] for name in ("callback", "amount_high", "amount_low", "deadline")}
+    ends = {"sender": rows["originator"], "receiver": rows["respondent"]}
+    return blank_messages(len(rows), kind=int(Kind.REQUEST), index=np.zeros(len(rows), np.uint64), **ends, **amounts)
+
+
+def _without_ended(state: State, context: Context, log: EventLog) -> State:
+    """Return the state without the canisters; what is lost of what they held leaves a DROPPED event."""
 
     def dropped(rows: Frame, canisters: U64, queue_index: U64 | int) -> None:
-        chains = registry.last_host_of(canisters).view(np.uint32)
-        log.add(event_rows(rows, Event.DROPPED, chain=chains, queue_index=queue_index, reason="canister_removed"))
+        chains = _last_hosts(canisters, context)
+        log.add(event_rows(rows, Event.DROPPED, chain=chains, queue_index=queue_index, reason=REMOVED))
 
-    def without(queues: Queues) -> Queues:
+    def without(queues: Queues, kept: Kind | None) -> Queues:
         owner = queues.keys[0]
-        rows = queues.elements.filter(ended(queues.elements[owner]))
-        dropped(rows, rows[owner], rows["index"])
-        queues = queues.keep(~ended(queues.elements[owner]))
-        return queues.without(ended(queues.counters[owner]))
+        rows = queues.elements.filter(_ended(queues.elements[owner], context))
+        lost = rows if kept is None else rows.filter(rows["kind"] != kept)
+        dropped(lost, lost[owner], lost["index"])
+        queues = queues.keep(~_ended(queues.elements[owner], context))
+        return queues.without(_ended(queues.counters[owner], context))
 
-    accounts = state.accounts
-    programs = accounts["program"][ended(accounts["program"])]
+    accounts, calls, in_hand = state.accounts, state.open_calls, state.in_hand
+    programs = accounts["program"][_ended(accounts["program"], context)]
     dropped(blank_messages(len(programs), kind=int(Kind.CONTROL), sender=programs, receiver=programs), programs, 0)
-    state = replace(
+    return replace(
         state,
-        ingress_queues=without(state.ingress_queues),
-        input_queues=without(state.input_queues),
-        output_queues=without(state.output_queues),
-        open_calls=state.open_calls.without(ended(state.open_calls.rows["originator"])),
-        accounts=accounts.filter(~ended(accounts["program"])),
-        programs={name: frame.filter(~ended(frame["program"])) for name, frame in state.programs.items()},
+        ingress_queues=without(state.ingress_queues, None),
+        input_queues=without(state.input_queues, Kind.REQUEST),
+        output_queues=without(state.output_queues, Kind.RESPONSE),
+        open_calls=calls.without(_ended(calls.rows["originator"], context)),
+        in_hand=in_hand.filter(~_ended(in_hand["respondent"], context)),
+        accounts=accounts.filter(~_ended(accounts["program"], context)),
+        programs={name: frame.filter(~_ended(frame["program"], context)) for name, frame in state.programs.items()},
     )
-    return Step(state, log)

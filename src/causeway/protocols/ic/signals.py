@@ -20,11 +20,13 @@ from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.events import reason_names, reject_codes
-from causeway.protocols.ic.messages import induction_rejects
+from causeway.protocols.ic.messages import UNROUTABLE, induction_rejects
 from causeway.protocols.ic.push import push_responses
 from causeway.protocols.ic.state import State
 from causeway.protocols.ic.step import ARRIVALS_SCHEMA, ONWARD_SCHEMA
-from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
+from causeway.protocols.messages import LANE, MESSAGE_COLUMNS, NO_QUEUE
+
+_NONE = np.uint64(NO_QUEUE)
 
 
 def collect_messages(streams: Queues, lanes: Frame, end: U64, signalled: Frame) -> Queues:
@@ -86,19 +88,18 @@ def handle_rejects(state: State, rejected: Frame, context: Context, log: EventLo
     for reason in RejectReason:
         rows = np.flatnonzero(request & (rejected["reason"] == reason))
         if len(rows):
-            made = induction_rejects(rejected.take(rows), reason).with_columns(
-                row=rows, fresh=np.True_, source=rejected["source"][rows], sent_tick=np.uint64(context.tick)
-            )
+            at = {"source": rejected["source"][rows], "queue_index": _NONE, "sent_tick": np.uint64(context.tick)}
+            made = induction_rejects(rejected.take(rows), reason).with_columns(row=rows, fresh=np.True_, **at)
             answers.append(made.select(columns))
     again = np.flatnonzero(~request)
     if len(again):
         kept = rejected.select(["source", *MESSAGE_COLUMNS, "sent_tick"]).take(again)
-        answers.append(kept.with_columns(row=again, fresh=np.False_).select(columns))
+        answers.append(kept.with_columns(row=again, fresh=np.False_, queue_index=_NONE).select(columns))
     onward = concat(answers)
     onward = onward.take(np.argsort(onward["row"], kind="stable"))
     hosts = context.host_of(onward["receiver"])
     lost = onward.take(np.flatnonzero(hosts < 0))
-    log.add(event_rows(lost, Event.DROPPED, chain=lost["source"], reason="unroutable_response"))
+    log.add(event_rows(lost, Event.DROPPED, chain=lost["source"], reason=UNROUTABLE))
     here = onward["fresh"] & (hosts == onward["source"].view(np.int32))
     local = onward.take(np.flatnonzero(here))
     state, arrivals = push_responses(state, local, local["source"], Via.SYNTHETIC, log)

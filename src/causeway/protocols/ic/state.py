@@ -14,6 +14,7 @@ from causeway.model.order import U64, groups_of, positions_in
 from causeway.model.queues import Queues
 from causeway.protocols.contract import Shown, StateTable
 from causeway.protocols.execution import ACCOUNTS, PROGRAM_TABLE, program_frames, program_tables
+from causeway.protocols.ic.in_hand import IN_HAND_KEYS, IN_HAND_SCHEMA
 from causeway.protocols.ic.open_calls import OPEN_CALLS_KEYS, OPEN_CALLS_SCHEMA, OpenCalls
 from causeway.protocols.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS, QUEUED_SCHEMA
 
@@ -81,6 +82,7 @@ STATE_TABLES: Mapping[str, StateTable] = {
     "input_queues": StateTable(INPUT_SCHEMA, "receiver", (*INPUT_KEYS, "index"), programs=PROGRAMS),
     "output_queues": StateTable(QUEUED_SCHEMA, "sender", (*OUTPUT_KEYS, "index"), programs=PROGRAMS),
     "open_calls": StateTable(OPEN_CALLS_SCHEMA, "originator", OPEN_CALLS_KEYS, programs=("originator", "respondent")),
+    "in_hand": StateTable(IN_HAND_SCHEMA, "respondent", IN_HAND_KEYS, programs=("respondent", "originator")),
     "lanes": StateTable(LANES_SCHEMA, "source", LANE, chains=ENDS, shown=Shown.DESTINATION),
     "rejects": StateTable(
         REJECTS_SCHEMA,
@@ -108,8 +110,8 @@ class State:
 
     ``ingress_queues`` by receiver; ``input_queues`` by (receiver, sender); ``output_queues`` by (sender, receiver).
     ``streams`` by lane: the counters are the table ``lanes``, the segments the table ``runs``; the messages themselves
-    lie in the lake. ``open_calls``: what canisters asked and has no answer yet. ``rejects``: the REJECT signals in
-    streams. ``misrouted`` by (chain, receiver, sender).
+    lie in the lake. ``open_calls``: what canisters asked and has no answer yet; ``in_hand``: what they were asked, took
+    and have not answered. ``rejects``: the REJECT signals in streams. ``misrouted`` by (chain, receiver, sender).
     ``programs`` maps the name of a program class to the frame of its canisters' state (first column ``program``).
     """
 
@@ -117,6 +119,7 @@ class State:
     input_queues: Queues
     output_queues: Queues
     open_calls: OpenCalls
+    in_hand: Frame
     streams: Queues
     rejects: Frame
     misrouted: Queues
@@ -133,6 +136,7 @@ class State:
             "input_queues": self.input_queues.elements,
             "output_queues": self.output_queues.elements,
             "open_calls": self.open_calls.rows,
+            "in_hand": self.in_hand,
             "lanes": self.streams.counters,
             "rejects": self.rejects,
             "runs": self.runs,
@@ -176,6 +180,7 @@ def state_of(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schem
         input_queues=Queues(INPUT_KEYS, found["input_counters"], found["input_queues"], base=base),
         output_queues=Queues(OUTPUT_KEYS, found["output_counters"], found["output_queues"], base=base),
         open_calls=OpenCalls(found["open_calls"]),
+        in_hand=found["in_hand"],
         streams=Queues(LANE, found["lanes"], _NOT_HELD, found["runs"], base, STREAM_INDICES),
         rejects=found["rejects"],
         misrouted=Queues(

@@ -27,8 +27,11 @@ INGRESS_ARRIVALS_SCHEMA = pa.schema(
 )
 """A push to an ingress queue."""
 
-ONWARD_SCHEMA = pa.schema([OUTBOUND_SCHEMA.field(name) for name in ["source", *MESSAGE_COLUMNS, "sent_tick"]])
-"""A message that routing appends to a stream of ``source`` without having been in an output queue there."""
+ONWARD_SCHEMA = pa.schema(
+    [OUTBOUND_SCHEMA.field(name) for name in ["source", *MESSAGE_COLUMNS, "queue_index", "sent_tick"]]
+)
+"""A message that routing appends to a stream of ``source`` whatever the limits say; ``queue_index``: where it was in an
+output queue, ``NO_QUEUE`` if in none."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from causeway.model.ledger import Kind
 from causeway.model.order import groups_of, positions_in
 from causeway.model.queues import Queues
 from causeway.proofs.ic.stream_header import RejectReason
+from causeway.protocols.contract import NO_HOST
 from causeway.protocols.events import names_column
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.state import PROGRAMS, State
@@ -89,8 +90,11 @@ def vsr_check_xnet(state: State, messages: Frame, context: Context) -> Verdicts:
     mismatch = registry.host_of(messages["sender"]) != messages["source"].view(np.int32)
     if mismatch.any():
         on_path = np.zeros(length, dtype=bool)
+        strangers = messages.take(np.flatnonzero(mismatch))
         if options.migrations == "on":
-            on_path[mismatch] = _on_path(messages.take(np.flatnonzero(mismatch)), context)
+            on_path[mismatch] = _on_path(strangers, context)
+        if registry.has_ended:
+            on_path[mismatch] |= _of_ended(strangers, context)
         reject(request & on_path, RejectReason.CanisterMigrating)
         mismatch &= ~on_path
         if options.sender_mismatch == "deployed":
@@ -139,6 +143,13 @@ def _on_path(messages: Frame, context: Context) -> Mask:
     receiver_moved = (receiver_from >= 0) & (receiver_at >= 0) & (receiver_from < receiver_at)
     on_path: Mask = (sender_left & sender_host) | (reject_response & receiver_moved)
     return on_path
+
+
+def _of_ended(messages: Frame, context: Context) -> Mask:
+    """Return which messages are responses of canisters on no subnet, from a subnet that hosted them: on their path."""
+    registry = context.registry
+    found: Mask = (messages["kind"] == Kind.RESPONSE) & (registry.host_of(messages["sender"]) == NO_HOST)
+    return found & (registry.position_on_trace(messages["sender"], messages["source"]) >= 0)
 
 
 def _over_capacity(requests: Frame, input_queues: Queues, capacity: int) -> Mask:
