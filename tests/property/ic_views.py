@@ -107,6 +107,13 @@ def kernel_view(run: KernelRun) -> dict[int, dict[str, Any]]:
     ):
         assert (originator, callback) not in home(originator)["open_calls"]
         home(originator)["open_calls"][originator, callback] = tuple(asked)
+    in_hand = state.frames()["in_hand"]
+    for row in range(len(in_hand)):
+        number = {name: int(in_hand[name][row]) for name in in_hand.names}
+        cycles = number["amount_high"] * WORD + number["amount_low"]
+        request = (number["originator"], number["callback"], cycles, number["deadline"])
+        assert number["count"] > 0
+        home(number["respondent"])["in_hand"].setdefault(number["respondent"], {})[request] = number["count"]
     for name, frame in state.programs.items():
         for row in range(len(frame)):
             canister = int(frame["program"][row])
@@ -116,7 +123,7 @@ def kernel_view(run: KernelRun) -> dict[int, dict[str, Any]]:
 
 def _empty_view() -> dict[str, Any]:
     names = ("ingress_queues", "input_queues", "output_queues", "stray_queues", "lanes")
-    return {name: {} for name in (*names, "accounts", "programs", "open_calls", "sent_times")}
+    return {name: {} for name in (*names, "accounts", "programs", "open_calls", "in_hand", "sent_times")}
 
 
 def _program_of_kernel(name: str, frame: Frame, row: int) -> Any:
@@ -185,6 +192,7 @@ def oracle_view(run: OracleRun) -> dict[int, dict[str, Any]]:
             mine["stray_queues"][key] = {index: plain_message(message) for index, message in queue.elements.items()}
         mine["sent_times"] = dict(state.sent_times)
         mine["open_calls"] = dict(state.open_calls)
+        mine["in_hand"] = dict(state.in_hand)
         mine["accounts"] = {
             canister: (state.balances[canister], state.next_callbacks[canister]) for canister in state.programs
         }
@@ -235,6 +243,7 @@ CAUSES = {
     "not_hosted": "CanisterNotFound",
     "halted": "ChainHalted",
     "too_large": "PayloadTooLarge",
+    "canister_removed": "canister_removed",
 }
 """A cause of the oracle's events -> the stable name in the ledger."""
 

@@ -631,6 +631,65 @@ def test_the_loopback_stream_is_judged_alike() -> None:
     net.check()
 
 
+# ---- end of canisters
+
+
+@pytest.mark.parametrize("options", [MIGRATIONS, DEPLOYED, ic.Options(), ic.Options(substreams="per_destination")])
+def test_who_asked_a_canister_that_ends_gets_an_answer(options: ic.Options) -> None:
+    options = replace(options, messages_per_canister=1)
+    net = Network({1: 1, 2: 2, 3: 2}, options)
+    net.round({1: [ic.Ingress("u", 1, "call", calls(*[(2, "hold", 10)] * 3))]})
+    net.round({2: [ic.Ingress("u", 3, "call", calls(*[(2, "hold", 10)] * 2))]})
+    net.rounds(2)
+    assert sum(net.states[2].in_hand[2].values()) >= 2
+    assert len(net.states[2].input_queues[1, 2].elements) + len(net.states[2].input_queues[3, 2].elements) >= 1
+    net.registry = net.registry.without(2)
+    events = net.round()
+    made = [e for e in events if e.cause == "canister_removed" and e.event in ("received", "committed")]
+    assert sorted(e.message[1:] for e in made if e.message) == [(1, 0), (1, 1), (1, 2), (3, 0), (3, 1)]
+    assert {e.event for e in made if e.receiver == 3} == {"received"}, "pushed where it lives"
+    assert {(e.code, e.cycles, e.text) for e in made} == {(3, 10, f"Canister {ic.canister_text(2)} not found")}
+    net.rounds(8)
+    assert sorted(net.program(1).answers) == [(0, 3), (1, 3), (2, 3)]
+    assert sorted(net.program(3).answers) == [(0, 3), (1, 3)]
+    assert sum(net.states[1].balances.values()) + sum(net.states[2].balances.values()) == 2_000
+    net.check()
+
+
+@pytest.mark.parametrize("options", [MIGRATIONS, ic.Options()])
+def test_answers_of_a_canister_that_ended_are_delivered(options: ic.Options) -> None:
+    options = replace(options, limits="deployed", limit=ic.Limit(stream_messages=1))
+    net = Network({1: 1, 2: 2}, options)
+    blocked: dict[str, Any] = {"withheld": lambda source, destination: source == 2}
+    net.call(1, (2, "echo", 10), **blocked)
+    net.call(1, (2, "echo", 30), **blocked)
+    net.rounds(3, **blocked)
+    assert len(net.states[2].output_queues[2, 1].elements) + len(net.states[2].streams[1].msgs[()].elements) >= 1
+    net.registry = net.registry.without(2)
+    net.round(**blocked)
+    assert net.states[2].output_queues == {}, "its answers wait for no room in the stream"
+    net.rounds(6)
+    assert [code for _, code in sorted(net.program(1).answers)][:1] == [None]
+    assert len(net.program(1).answers) == 2
+    assert not of(net.events, "dropped", kind="response")
+    net.check()
+
+
+def test_what_a_canister_that_ended_had_of_its_own_is_lost() -> None:
+    net = Network({1: 1, 2: 2}, replace(DEPLOYED, limits="deployed", limit=ic.Limit(stream_messages=1)))
+    net.call(1, (2, "hold", 10), (2, "echo", 20), (1, "hold", 5))
+    net.registry = net.registry.without(1)
+    events = net.round({1: [ic.Ingress("u", 1, "call", calls())]})
+    lost = [(e.kind, e.cycles, e.cause) for e in of(events, "dropped")]
+    assert ("control", 965, "canister_removed") in lost
+    assert ("request", 20, "canister_removed") in lost
+    assert net.states[1].open_calls == {}
+    net.rounds(4, **{})
+    net.round({2: [ic.Ingress("u", 2, "flush")]})
+    net.rounds(3)
+    net.check()
+
+
 # ---- slices (3.7 to 3.9)
 
 

@@ -13,10 +13,11 @@ docs/protocols/ic.md. It imports nothing of causeway, and only tests import it.
 | induction | 3.3 and 3.4: time-outs, loopback, collection, valid set rule, pre_process |
 | execution | 3.5 |
 | routing | 3.6, X-6, X-7 |
+| removal | canisters that end |
 | slices | 3.7 to 3.10 |
 | sizes | 2.9 and 2.10: lengths of encodings, count_bytes |
 | network | 3.1, 3.2, and rounds of several subnets |
-| events, guarantees | 1.1, 1.2 |
+| events, guarantees, accounts | 1.1; 1.2 over the log; 1.2 and 1.3 over states and log |
 """
 
 from .errors import (

@@ -16,7 +16,10 @@ rejected        1. Judged, at the destination: verdict REJECT (`reason`; a reque
                    not_installed, `code`, `text`, `queue_index`). For a request a `sent` of the answer goes with it.
                 4. Ingress refused at induction (`cause` not_hosted or not_installed, `code`), or because the subnet
                    runs no round (`cause` halted), `via` ingress, `index`: the place in the ingress payload.
-                5. At routing: a message too large (`cause` too_large, `code`, `text`, `queue_index`). A `received` via
+                5. At the last host of a canister that is in no subnet any more: a request that it has not answered
+                   (`cause` canister_removed, `code`, `text`; `queue_index` if it was in its input queue yet). A
+                   `received` via synthetic, a `committed` or a `dropped` of the answer goes with it.
+                6. At routing: a message too large (`cause` too_large, `code`, `text`, `queue_index`). A `received` via
                    synthetic goes with a request; a response goes on with what is left of it.
 executed        Consumed, at the destination: a handler ran; `error` = its text when it raised.
 answered        At the sender's host, beside each `executed` of a response: the *request* is answered (`code` and `text`

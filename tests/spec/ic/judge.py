@@ -36,6 +36,8 @@ def sender_class(own: SubnetId, registry: Registry, sn: SubnetId, m: CanisterMes
     """Match, OnPath or Mismatch (X-2)."""
     if valid_sender(registry, sn, m):
         return "Match"
+    if isinstance(m, Response) and registry.host(m.src) is None and sn in registry.trace(m.src):
+        return "OnPath"  # what a canister that has ended answered is wanted still
     if options.migrations == "on":
         trace = registry.trace(m.src)
         if sn in trace and registry.host(m.src) in trace:

@@ -5,15 +5,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .errors import InvariantViolation, SliceError, StateNotCommittedYet, StateRemoved
-from .events import Event, canister_event, ingress_event
+from .events import Event, canister_event
 from .execution import Behaviour, execute
 from .ids import CanisterId, SubnetId
 from .induction import DecodedBatch, append_to_stream, pre_process, refused_ingress
-from .messages import CanisterMessage, Ingress, Message, RejectCode
+from .messages import CanisterMessage, Ingress, RejectCode
 from .options import Options
+from .removal import end_canisters
 from .routing import post_process
 from .slices import StreamSlice, check_slice, decode_valid_certified_stream, is_empty, slice_for
-from .state import CanonicalState, Registry, ascending_subnets, install, move_canisters, remove
+from .state import CanonicalState, Registry, ascending_subnets, install, move_canisters
 
 
 def one_round(
@@ -150,7 +151,7 @@ def network_round(
     their height moves on with the network's.
     """
     previous = previous_registry or registry
-    before, log = end_canisters(move_canisters(states, previous, registry), previous, registry)
+    before, log = end_canisters(move_canisters(states, previous, registry), previous, registry, options)
     for canister, (program, balance) in (installed or {}).items():
         host = registry.subnet_assignment[canister]
         before[host] = install(before[host], canister, program, balance)
@@ -164,7 +165,7 @@ def network_round(
             for forgery in (forged or {}).get(own, ()):
                 log.append(canister_event("dropped", own, after[own].height, forgery, cause=cause))
             continue
-        offered = offered_slices(before, own, registry, options, withheld, carry)
+        offered = offered_slices(states, own, registry, options, withheld, carry)
         payload, refused = agree(before[own], registry, {sn: tamper(own, s) for sn, s in offered.items()}, options)
         log += refused
         batch = DecodedBatch(
@@ -227,30 +228,3 @@ def forge(
         state, place = append_to_stream(state, host, message, options)
         log.append(canister_event("committed", state.own, state.height, message, remote=host, at=place, via="forged"))
     return state, log
-
-
-def end_canisters(
-    states: Mapping[SubnetId, CanonicalState], old: Registry, new: Registry
-) -> tuple[dict[SubnetId, CanonicalState], list[Event]]:
-    """Canisters that the new version maps to no subnet end, and with them the messages in their queues."""
-    after, log = dict(states), []
-    for canister in sorted(old.subnet_assignment):
-        host = old.host(canister)
-        if host is None or new.host(canister) is not None:
-            continue
-        ended = after[host]
-        after[host], held = remove(ended, canister)
-        if canister in ended.programs:
-            cycles, height = ended.balances[canister], ended.height + 1
-            columns: dict[str, Any] = {"receiver": canister, "cycles": cycles, "cause": "canister_removed"}
-            log.append(Event("dropped", host, height, "control", **columns))
-        for index, message in held:
-            log.append(_ended(after[host], message, index))
-    return after, log
-
-
-def _ended(state: CanonicalState, message: Message, index: int) -> Event:
-    height, cause = state.height + 1, "canister_removed"
-    if isinstance(message, Ingress):
-        return ingress_event("dropped", state.own, height, message, index, cause=cause)
-    return canister_event("dropped", state.own, height, message, queue_index=index, cause=cause)

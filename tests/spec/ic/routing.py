@@ -58,31 +58,45 @@ def post_process(
 def reject_oversized(state: CanonicalState, a: SubnetAssignment, options: Options, log: list[Event]) -> CanonicalState:
     """X-7: a request to another subnet whose payload is too large is answered here; data of such a response gives way
     to a reject, of a text only the beginning is left. Before any limit is looked at."""
-    if options.limits == "none":
-        return state
     for (sender, receiver, k), m in flat_elements(state.output_queues).items():
-        size = message_size(m) - MESSAGE_OVERHEAD
-        if size <= options.limit.message_bytes:
-            continue
-        if isinstance(m, Response) and m.reject is not None and size <= MAX_TEXT:
-            continue
-        code, cause = int(RejectCode.CanisterError), "too_large"
-        text = f"{type(m).__name__} payload of {size} bytes exceeds the limit of {options.limit.message_bytes}"
         if isinstance(m, Request):
-            if a[receiver] == state.own:
+            if not too_large(m, options) or a[receiver] == state.own:
                 continue
+            code, text, cause = int(RejectCode.CanisterError), _too_large(m, options), "too_large"
             columns = {"queue_index": k, "cause": cause, "code": code, "text": text}
             log.append(canister_event("rejected", state.own, state.height, m, **columns))
             state = without_output(state, {(sender, receiver, k): m})
             state = answer_call(state, reject_response(m, code, text), options, log, via="synthetic", cause=cause)
         else:
-            reject = (code, text) if m.reject is None else (m.reject[0], beginning(m.reject[1], MAX_TEXT))
-            smaller = replace(m, data=None, reject=reject)
-            log.append(canister_event("rejected", state.own, state.height, smaller, queue_index=k, cause=cause))
+            smaller = made_smaller(state, m, k, options, log)
             queue = state.output_queues[sender, receiver]
             queue = replace(queue, elements={**queue.elements, k: smaller})
             state = replace(state, output_queues={**state.output_queues, (sender, receiver): queue})
     return state
+
+
+def too_large(m: CanisterMessage, options: Options) -> bool:
+    """Whether its payload is beyond the limit (X-7)."""
+    size = message_size(m) - MESSAGE_OVERHEAD
+    if isinstance(m, Response) and m.reject is not None and size <= MAX_TEXT:
+        return False
+    return options.limits == "deployed" and size > options.limit.message_bytes
+
+
+def _too_large(m: CanisterMessage, options: Options) -> str:
+    size = message_size(m) - MESSAGE_OVERHEAD
+    return f"{type(m).__name__} payload of {size} bytes exceeds the limit of {options.limit.message_bytes}"
+
+
+def made_smaller(state: CanonicalState, m: Response, k: int, options: Options, log: list[Event]) -> Response:
+    """What is sent of a response at index k of its output queue."""
+    if not too_large(m, options):
+        return m
+    whole = (int(RejectCode.CanisterError), _too_large(m, options))
+    reject = whole if m.reject is None else (m.reject[0], beginning(m.reject[1], MAX_TEXT))
+    smaller = replace(m, data=None, reject=reject)
+    log.append(canister_event("rejected", state.own, state.height, smaller, queue_index=k, cause="too_large"))
+    return smaller
 
 
 def beginning(text: str, size: int) -> str:

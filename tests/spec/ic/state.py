@@ -183,12 +183,9 @@ def install(state: CanonicalState, canister: CanisterId, program: Any, balance: 
     )
 
 
-def remove(state: CanonicalState, canister: CanisterId) -> tuple[CanonicalState, list[tuple[int, Any]]]:
-    """A canister that is in no subnet any more: its state ends. Also the messages that its queues held."""
-    after, ended = _move(canister, state, CanonicalState(own=state.own))
-    queues = (ended.ingress_queues, ended.input_queues, ended.output_queues)
-    held = [(index, message) for each in queues for queue in each.values() for index, message in queue.elements.items()]
-    return after, held
+def remove(state: CanonicalState, canister: CanisterId) -> tuple[CanonicalState, CanonicalState]:
+    """The state without a canister, and a state of what was the canister's alone."""
+    return _move(canister, state, CanonicalState(own=state.own))
 
 
 def _move(

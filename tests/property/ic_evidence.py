@@ -1,0 +1,274 @@
+"""What a run of the kernel leaves, in the oracle's types, so that the same guarantees are checked of both.
+
+Logs and states come from the kernel's own tables. Only the cycles of what is Lost are the oracle's: the ledger names
+the message, not its content.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from causeway.model.ledger import Kind
+from tests.property.ic_harness import OracleRun, Scenario
+from tests.property.ic_views import CAUSES, Happened, oracle_happened
+from tests.spec import ic
+from tests.spec.ic import accounts, guarantees
+from tests.spec.ic.state import Stream
+
+View = Mapping[int, Mapping[str, Any]]
+
+WAYS = {"LANE": "xnet", "LOOPBACK": "loopback", "SYNTHETIC": "synthetic", "TIMEOUT": "timeout", "INGRESS": "ingress"}
+NAMES = {ledger: cause for cause, ledger in CAUSES.items() if cause != "not_hosted"}
+
+ORDER = ("included", "committed", "judged", "received", "sent", "executed")
+"""Kinds of happenings whose order within a round a guarantee looks at; all others follow."""
+
+
+def message_of(plain: tuple[Any, ...]) -> ic.Message:
+    """A message of the views as the oracle has it."""
+    kind, sender, receiver, callback, code, deadline, cycles, method, payload = plain
+    if kind == Kind.INGRESS:
+        return ic.Ingress(sender, receiver, method, payload)
+    if kind == Kind.REQUEST:
+        return ic.Request(receiver, sender, callback, cycles, method, payload, deadline)
+    reject = (code, payload.decode()) if code else None
+    return ic.Response(receiver, sender, callback, cycles, None if code else payload, reject, deadline)
+
+
+def states_of(view: View, options: ic.Options, height: int) -> dict[int, ic.CanonicalState]:
+    """The states that a view shows."""
+    return {chain: _state_of(chain, sections, options, height) for chain, sections in view.items()}
+
+
+def _state_of(chain: int, shown: Mapping[str, Any], options: ic.Options, height: int) -> ic.CanonicalState:
+    def queues(name: str) -> dict[Any, ic.Queue[Any]]:
+        return {key: ic.Queue(end, _messages(held)) for key, (end, held) in shown[name].items()}
+
+    streams: dict[int, Stream] = {}
+    expected = set()
+    for (remote, number), (end, messages, following, signals) in shown["lanes"].items():
+        substream = () if options.substreams == "flat" else number
+        stream = streams.get(remote, Stream())
+        verdicts = {
+            (substream, i): ic.REJECT(ic.Reason(reason)) if reason else ic.ACCEPT for i, reason in signals.items()
+        }
+        queue: ic.Queue[Any] = ic.Queue(end, _messages(messages))
+        streams[remote] = Stream({**stream.signals, **verdicts}, {**stream.msgs, substream: queue})
+        expected.add((remote, (substream, following)))
+    return ic.CanonicalState(
+        own=chain,
+        height=height,
+        ingress_queues=queues("ingress_queues"),
+        input_queues=queues("input_queues"),
+        output_queues=queues("output_queues"),
+        streams=streams,
+        expected_xnet_indices=frozenset(expected),
+        stray_queues={key: ic.Queue(0, _messages(held)) for key, held in shown["stray_queues"].items()},
+        balances={canister: balance for canister, (balance, _) in shown["accounts"].items()},
+        next_callbacks={canister: following for canister, (_, following) in shown["accounts"].items()},
+        open_calls=shown["open_calls"],
+        in_hand=shown["in_hand"],
+    )
+
+
+def _messages(held: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
+    return {index: message_of(plain) for index, plain in held.items()}
+
+
+class Evidence:
+    """The states and the log of one run so far, and what is wrong with them. ``round`` takes what a round left."""
+
+    def __init__(self, oracle: OracleRun) -> None:
+        self.options, self.initial = oracle.options, oracle.installed_cycles
+        self.states: Mapping[int, ic.CanonicalState] = oracle.states
+        self.events: list[ic.Event] = []
+        self.registries: dict[int, ic.Registry] = {}
+
+    def of_oracle(self, oracle: OracleRun, height: int) -> None:
+        """Take a round of the oracle."""
+        self._round(oracle, height, oracle.states, oracle.events)
+
+    def of_kernel(self, oracle: OracleRun, height: int, view: View, happened: Happened) -> None:
+        """Take a round of the kernel."""
+        states = states_of(view, self.options, height)
+        log = Log(oracle, height, self.states, states, happened)
+        self._round(oracle, height, states, log.events())
+
+    def _round(
+        self, oracle: OracleRun, height: int, states: Mapping[int, ic.CanonicalState], events: list[ic.Event]
+    ) -> None:
+        before, self.states = self.states, states
+        self.initial = oracle.installed_cycles
+        self.registries[height] = oracle.registry
+        self.events += events
+        assert accounts.check_round(before, states, events, self.registries) == []
+        assert accounts.check_accounts(states, self.events, self.registries, self.initial, self.options) == []
+
+    def check(self) -> None:
+        """What holds of the whole log."""
+        assert guarantees.check_events(self.events, self.registries, self.options) == []
+        assert accounts.l2_nobody_starves(self.events, self.options) == []
+
+
+class Log:
+    """One round of the kernel as the oracle's events."""
+
+    def __init__(
+        self,
+        oracle: OracleRun,
+        height: int,
+        before: Mapping[int, ic.CanonicalState],
+        after: Mapping[int, ic.CanonicalState],
+        happened: Happened,
+    ) -> None:
+        self.scenario: Scenario = oracle.scenario
+        self.flat = oracle.options.substreams == "flat"
+        self.height, self.happened = height, happened
+        self.before, self.after = before, after
+        self.lost = self._lost(oracle)
+        self.forged = Counter(
+            (forgery.chain, forgery.message()) for forgery in self.scenario.forged if forgery.tick == height
+        )
+
+    def _lost(self, oracle: OracleRun) -> dict[tuple[Any, ...], list[int]]:
+        """Cycles of what was dropped, by how it reads in the comparison."""
+        lost: dict[tuple[Any, ...], list[int]] = {}
+        for event in oracle.events:
+            if event.event == "dropped":
+                alone = type("One", (), {"states": oracle.states, "events": [event]})
+                ((what, _),) = oracle_happened(alone)[event.chain].items()  # type: ignore[arg-type]
+                lost.setdefault((event.chain, *what), []).append(event.cycles or 0)
+        return lost
+
+    def events(self) -> list[ic.Event]:
+        """All of them, in an order in which they may have happened."""
+        found = [
+            event
+            for chain, counted in self.happened.items()
+            for what, times in sorted(counted.items(), key=_order)
+            for _ in range(times)
+            for event in self._events(chain, what)
+        ]
+        return found
+
+    def _events(self, chain: int, what: tuple[Any, ...]) -> list[ic.Event]:
+        name, *rest = what
+        if name == "included":
+            detail = tuple((self._name(number), *more) for number, *more in rest[1])
+            return [ic.Event("received", chain, self.height, "control", remote=rest[0], detail=detail)]
+        if name == "ended":
+            cycles = self.lost[chain, *what].pop()
+            columns: dict[str, Any] = {"receiver": rest[0], "cycles": cycles, "cause": "canister_removed"}
+            return [ic.Event("dropped", chain, self.height, "control", **columns)]
+        if name in ("collected", "signal collected"):
+            return self._collected(chain, name, *rest)
+        if name in ("slice refused", "ingress refused", "stopped"):
+            return []
+        kind, sender, receiver, callback, *more = rest
+        return self._of_message(chain, name, (kind.lower(), sender, receiver, callback), more, what)
+
+    def _name(self, number: int) -> Any:
+        return () if self.flat else number
+
+    def _collected(self, chain: int, name: str, remote: int, number: int, index: int) -> list[ic.Event]:
+        columns: dict[str, Any] = {"remote": remote, "substream": self._name(number), "index": index}
+        if name == "signal collected":
+            return [ic.Event("collected", chain, self.height, "control", **columns)]
+        at = (remote, number, index)
+        message = self._in_stream(chain, remote, at)
+        columns |= {"message": ic.message_id(message), "sender": message.src, "receiver": message.dst}
+        kind = type(message).__name__.lower()
+        rejected = any(what[0] == "acknowledged" and what[5] == at for what in self.happened[chain] if len(what) > 5)
+        seen = [] if rejected else [ic.Event("acknowledged", chain, self.height, kind, **columns)]
+        return [*seen, ic.Event("collected", chain, self.height, kind, **columns)]
+
+    def _in_stream(self, source: int, destination: int, at: tuple[int, int, int]) -> Any:
+        """The message at a place of a stream, which it may have left in this round."""
+        _, number, index = at
+        for states in (self.after, self.before):
+            queue = states[source].stream(destination).msgs.get(self._name(number))
+            if queue is not None and index in queue.elements:
+                return queue.elements[index]
+        raise AssertionError(f"nothing at {at} of the stream {source} > {destination}")
+
+    def _of_message(
+        self, chain: int, name: str, who: tuple[str, int, int, int], more: list[Any], what: tuple[Any, ...]
+    ) -> list[ic.Event]:
+        kind, sender, receiver, callback = who
+        letter = {"request": "q", "response": "r", "ingress": "i"}[kind]
+        caller = receiver if kind == "response" else sender
+        columns: dict[str, Any] = {"sender": sender, "receiver": receiver, "message": (letter, caller, callback)}
+        event, at, via = name, None, None
+        if name == "sent":
+            (columns["queue_index"],) = more
+            columns["content"] = self._sent(chain, sender, receiver, more[0])
+        elif name == "executed":
+            (columns["queue_index"],) = more
+        elif name == "answered":
+            return []
+        elif name == "received":
+            via, at, columns["queue_index"], _ = more
+            if kind == "ingress":
+                columns["message"] = ("i", sender, receiver, columns["queue_index"])
+        elif name == "committed":
+            at, columns["queue_index"] = more
+        elif name == "acknowledged":
+            at, _, columns["reason"] = more
+        elif name == "timed out":
+            event, columns["queue_index"] = "timed_out", more[0]
+        elif name == "judged":
+            event, (via, at, _, columns["reason"]) = "rejected", more
+        elif name == "dropped":
+            via, at, index, columns["cause"] = more
+            columns["cause"] = NAMES.get(columns["cause"], columns["cause"])
+            columns["cycles"] = self.lost[chain, *what].pop()
+            made_here = via in ("SYNTHETIC", "TIMEOUT") or not self._was_sent(chain, sender, receiver, index, callback)
+            columns["queue_index"] = None if at or (kind == "response" and made_here and index == 0) else index
+        else:
+            index, _, reason = more
+            if reason not in NAMES:
+                return []  # a handler that raised
+            columns |= {"queue_index": index, "cause": NAMES[reason]}
+        columns["via"] = WAYS.get(via) if via else None
+        if at is not None:
+            remote, number, index = at
+            columns |= {"remote": remote, "substream": self._name(number), "index": index}
+            ours = name in ("committed", "acknowledged")
+            message = self._in_stream(chain, remote, at) if ours else self._in_stream(remote, chain, at)
+            columns |= {"content": message, "cycles": columns.get("cycles")}
+            if name == "committed" and columns["queue_index"] is None and self.forged[chain, message]:
+                self.forged[chain, message] -= 1
+                columns["via"] = "forged"
+                made = {key: columns[key] for key in ("sender", "receiver", "message", "content")}
+                cycles = message.cycles if isinstance(message, ic.Request) else message.refund
+                sent = ic.Event("sent", chain, self.height, kind, via="forged", cycles=cycles, **made)
+                return [sent, ic.Event("committed", chain, self.height, kind, **columns)]
+        return [ic.Event(event, chain, self.height, kind, **columns)]
+
+    def _sent(self, chain: int, sender: int, receiver: int, index: int) -> Any:
+        """What a program sent: in its output queue still, or in a stream since this round, or gone already."""
+        queue = self.after[chain].output_queues.get((sender, receiver))
+        if queue is not None and index in queue.elements:
+            return queue.elements[index]
+        for what in self.happened[chain]:
+            if what[0] == "committed" and what[2:4] == (sender, receiver) and what[6] == index:
+                return self._in_stream(chain, what[5][0], what[5])
+        return None
+
+    def _was_sent(self, chain: int, sender: int, receiver: int, index: int, callback: int) -> bool:
+        """Whether a response was in an output queue at the beginning of the round, or was put there in it."""
+        queue = self.before[chain].output_queues.get((sender, receiver))
+        if queue is not None and index in queue.elements:
+            return True
+        return self.happened[chain]["sent", "RESPONSE", sender, receiver, callback, index] > 0
+
+
+def _order(item: tuple[tuple[Any, ...], int]) -> tuple[Any, ...]:
+    what, _ = item
+    name = what[0]
+    rank = ORDER.index(name) if name in ORDER else len(ORDER)
+    at = next((part for part in what if isinstance(part, tuple) and len(part) == 3), ())
+    index = what[-2] if name == "received" and len(what) > 4 else 0
+    return (rank, at or (), index if isinstance(index, int) else 0, repr(what))
