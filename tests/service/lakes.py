@@ -22,6 +22,7 @@ from causeway.network.scenario import load_scenario
 from causeway.protocols.ibc.keys import Purpose
 from causeway.service.ibc.answers import OptionsAnswer
 from causeway.service.ibc.lanes import lane_view, rules_of
+from causeway.service.ibc.memory import Memory
 from causeway.service.ibc.relay_plan import RelaySettings
 from causeway.service.ibc.relayer import (
     Direction,
@@ -118,9 +119,9 @@ class Lakes:
         """Return the direction to a chain."""
         return Direction(ENDS[OTHER[target]], OTHER[target], target)
 
-    def steps(self, target: str, **settings: Any) -> Generator[Step, Any, Passed]:
-        """Return the relay loop's pass to a chain, nothing of it made yet."""
-        return relay(self.direction(target), self.rules, RelaySettings(**settings))
+    def steps(self, target: str, memory: Memory | None = None, **settings: Any) -> Generator[Step, Any, Passed]:
+        """Return the relay loop's pass to a chain, nothing of it made yet; ``memory``: of passes before."""
+        return relay(self.direction(target), self.rules, RelaySettings(**settings), memory)
 
     def answer(self, step: Step, relayer: int = 1) -> Any:
         """Answer a step, as HTTP would; a transaction waits for the next block."""

@@ -13,6 +13,7 @@ from causeway.proofs.tendermint.trust import is_over
 from causeway.protocols.ibc.upkeep import REFRESH
 from causeway.protocols.limits import MAX_TRANSACTION_BYTES
 from causeway.service.ibc.lanes import LaneView, Pushed, Rules
+from causeway.service.ibc.memory import Memory
 
 HUNDRED_BLOCKS = 100
 
@@ -72,8 +73,14 @@ class Work:
     patient: bool = False
 
 
-def work_between(source: LaneView, target: LaneView, rules: Rules, settings: RelaySettings) -> Work:
-    """Return what is to be brought from one end of a connection to the other."""
+def work_between(
+    source: LaneView, target: LaneView, rules: Rules, settings: RelaySettings, memory: Memory | None = None
+) -> Work:
+    """Return what is to be brought from one end of a connection to the other.
+
+    ``memory``: of what was submitted before, so that what is refused is not brought in every pass.
+    """
+    memory = memory or Memory()
     cleanup, needed = _cleanup(source, target, rules, settings)
     packets = _packets(source, target, rules, needed)
     receipts = _receipts(source, target, rules)
@@ -88,6 +95,11 @@ def work_between(source: LaneView, target: LaneView, rules: Rules, settings: Rel
     patient = _patient(backlog, oldest, source, settings) and not (needed or time_outs)
     if patient:
         cleanup, packets, receipts = False, {}, {}
+    packets, receipts = (
+        memory.due(kind, entries, target.height, ordered=rules.ordered)
+        for kind, entries in (("receive", packets), ("receipt", receipts))
+    )
+    cleanup = cleanup and bool(memory.due("cleanup", {source.send.head: None}, target.height, ordered=True))
     packets, receipts = _first(packets, receipts, settings.limit)
     return Work(
         packets=tuple(packets),

@@ -19,7 +19,7 @@ from causeway.proofs.errors import ProofError
 from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
 from causeway.proofs.ics23.verify import verify_membership
 from causeway.proofs.tendermint.errors import ClientExpired, ConnectionFrozen
-from causeway.proofs.tendermint.light_client import LightClient, Wanted, bisection
+from causeway.proofs.tendermint.light_client import LightClient, Outcome, Wanted, bisection
 from causeway.proofs.tendermint.trust import TrustOptions
 from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.proofs.wire import ibc_queue_pb2 as wire
@@ -28,6 +28,7 @@ from causeway.protocols.ibc.expiry import is_expired
 from causeway.protocols.ibc.keys import Key, Part, Purpose, index_key
 from causeway.protocols.ibc.values import decode_packet
 from causeway.service.ibc.lanes import LaneView, Rules
+from causeway.service.ibc.memory import Memory
 from causeway.service.ibc.relay_plan import RelaySettings, Work, proving_height, work_between
 
 
@@ -122,11 +123,16 @@ class State(Enum):
     """The target's client was without a new header for too long: nothing is taken."""
     REFUSED = "refused"
     """The source's headers are not what the target would trust."""
+    HELD = "backing off"
+    """All that there is was refused before, and waits (``Memory``)."""
+    ACCUSED = "accused"
+    """The source has signed two headers that exclude each other; the target was shown that."""
 
 
 @dataclass(frozen=True)
 class Passed:
-    """What a pass found and did. ``source``, ``target``: both ends as it saw them; ``why``: of what it could not do."""
+    """What a pass found and did. ``source``, ``target``: both ends as it saw them; ``why``: of what it could not do;
+    ``held``: what it did not submit, though it is due, in words."""
 
     state: State
     source: LaneView
@@ -136,27 +142,44 @@ class Passed:
     messages: int = 0
     transactions: int = 0
     why: str = ""
+    held: tuple[str, ...] = ()
 
 
 _NO_WAY: dict[type[ProofError], State] = {ClientExpired: State.EXPIRED, ConnectionFrozen: State.FROZEN}
 
 
-def relay(direction: Direction, rules: Rules, settings: RelaySettings) -> Generator[Step, Any, Passed]:
-    """Make one pass in one direction: look at both ends, and bring what there is to bring."""
+def relay(
+    direction: Direction, rules: Rules, settings: RelaySettings, memory: Memory | None = None
+) -> Generator[Step, Any, Passed]:
+    """Make one pass in one direction: look at both ends, and bring what there is to bring.
+
+    ``memory``: of the passes before.
+    """
+    memory = memory or Memory()
+    memory.held.clear()
     # The target is looked at first: what it receives meanwhile is then sent already by what the source says.
     target: LaneView = yield ReadLane(direction.other, direction.target, direction.source)
     begin = target.receipt.first_lacking, target.send.head
     source: LaneView = yield ReadLane(direction.end, direction.source, direction.target, *begin)
     if target.state == "frozen":
         return Passed(State.FROZEN, source, target, why=f"the client of {direction.source} is frozen")
-    work = work_between(source, target, rules, settings)
+    now = max(target.time, source.time)  # the target's clock moves on with the header that it is given
+    client = LightClient(TrustOptions(direction.source, rules.trusting_ns), target.trusted)
+    accusation = yield from _contradiction(client, direction, source, target, now, memory)
+    if isinstance(accusation, str):
+        return Passed(State.REFUSED, source, target, why=accusation)
+    if accusation is not None:
+        return (yield from _accuse(direction, settings, accusation, source, target))
+    work = work_between(source, target, rules, settings, memory)
     expired: tuple[int, ...] = ()
     if work.time_outs:
         expired = yield from _expired(direction, source, target, rules, work, settings)
+        # In an ordered queue the call names no index: the tail proves that whatever is at the head has expired.
+        expired = tuple(memory.due("timeout", dict.fromkeys(expired), target.height, ordered=rules.ordered))
+    held = tuple(memory.held)
     if not (work.packets or work.receipts or work.cleanup or work.refresh or expired):
-        return Passed(State.WAITING if work.patient else State.IDLE, source, target, work)
-    now = max(target.time, source.time)  # the target's clock moves on with the header that it is given
-    client = LightClient(TrustOptions(direction.source, rules.trusting_ns), target.trusted)
+        state = State.HELD if held else State.WAITING if work.patient else State.IDLE
+        return Passed(state, source, target, work, why="; ".join(held), held=held)
     height, header = proving_height(source, target, work, bool(expired))
     updates: list[HeaderUpdate] = []
     if header:
@@ -166,6 +189,7 @@ def relay(direction: Direction, rules: Rules, settings: RelaySettings) -> Genera
             return Passed(_NO_WAY.get(type(error), State.REFUSED), source, target, work, why=str(error))
     batches = _Batches(direction, settings)
     for update in updates:
+        memory.compared(update.height, update.signed_header.header.hash)
         yield from batches.add(_update(direction, update), header=True)
     for chunk in _chunks(_messages(direction, target, work, expired), settings.chunk):
         keys = tuple(key for _, key in chunk)
@@ -179,8 +203,11 @@ def relay(direction: Direction, rules: Rules, settings: RelaySettings) -> Genera
             if shown[key] is not None:
                 yield from batches.add(_submission(direction, kind, key, shown[key], height))
     yield from batches.finish()
+    for kind, indices in _indices(source, work, expired).items():
+        memory.handed_over(kind, indices, target.height, ordered=rules.ordered)
     counts = (batches.headers, batches.messages, batches.transactions)
-    return Passed(State.SUBMITTED if batches.transactions else State.IDLE, source, target, work, *counts)
+    state = State.SUBMITTED if batches.transactions else State.IDLE
+    return Passed(state, source, target, work, *counts, why="; ".join(held), held=held)
 
 
 def _verify(shown: dict[bytes, tuple[bytes, bytes] | None], root: bytes) -> None:
@@ -188,6 +215,49 @@ def _verify(shown: dict[bytes, tuple[bytes, bytes] | None], root: bytes) -> None
     for key, found in shown.items():
         if found is not None:
             verify_membership(TENDERMINT_SPEC, root, found[1], key, found[0])
+
+
+def _indices(source: LaneView, work: Work, expired: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
+    """Return the indices that a pass submits, by call."""
+    cleanup = (source.send.head,) if work.cleanup else ()
+    return {"receive": work.packets, "receipt": work.receipts, "timeout": expired, "cleanup": cleanup}
+
+
+def _contradiction(
+    client: LightClient, direction: Direction, source: LaneView, target: LaneView, now: int, memory: Memory
+) -> Generator[Step, Any, HeaderUpdate | str | None]:
+    """Return a header of the source that contradicts one that the target trusts (X-3), None where there is none.
+
+    Every trusted header is compared once with the source's own of that height. Why, in words, where the source's own is
+    another one and none that its validators have signed.
+    """
+    for trusted in reversed(target.trusted):
+        if not 0 < trusted.height <= source.height or memory.is_compared(trusted.height, trusted.header_hash):
+            continue
+        own = decode_header_update((yield ReadHeader(direction.end, direction.source, trusted.height)))
+        if own.signed_header.header.hash == trusted.header_hash:
+            memory.compared(trusted.height, trusted.header_hash)
+            continue
+        trial = client.copy()
+        try:
+            wanted = trial.wanted(trusted.height)
+            update = yield from _header(trial, direction, wanted)
+            if trial.update(update, now).outcome is Outcome.FROZEN:
+                return update
+        except ProofError as error:
+            return f"{direction.target} trusts another header {trusted.height} of {direction.source}: {error}"
+    return None
+
+
+def _accuse(
+    direction: Direction, settings: RelaySettings, update: HeaderUpdate, source: LaneView, target: LaneView
+) -> Generator[Step, Any, Passed]:
+    """Show the target a header that contradicts one that it trusts."""
+    batches = _Batches(direction, settings)
+    yield from batches.add(_update(direction, update), header=True)
+    yield from batches.finish()
+    why = f"{direction.source} has signed another header {update.height} than {direction.target} trusts"
+    return Passed(State.ACCUSED, source, target, headers=1, transactions=1, why=why)
 
 
 def _expired(

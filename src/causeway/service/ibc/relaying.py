@@ -16,6 +16,7 @@ from causeway.service.faults import Faults, FaultSettings
 from causeway.service.http_client import ServiceError, Unreachable
 from causeway.service.ibc.client import LakeClient
 from causeway.service.ibc.lanes import QueueView, Rules, rules_of
+from causeway.service.ibc.memory import Memory
 from causeway.service.ibc.relay_plan import RelaySettings
 from causeway.service.ibc.relayer import (
     Direction,
@@ -181,6 +182,7 @@ class Relaying:
         self.progress = [Progress(direction) for direction in directions]
         made = faults or FaultSettings()
         self._faults: dict[str, Faults[Submit]] = {str(way): Faults(made, f"{seed}/{way}") for way in directions}
+        self._memories = {str(way): Memory() for way in directions}
         self._seen: dict[str, Position] = {}
         self._random = random.Random()
         self._stopping = asyncio.Event()
@@ -289,6 +291,10 @@ class Relaying:
             )
         if passed.state in HOPELESS and (progress.state, progress.why) != (state, why):
             self._journal.warning("refused", direction=progress.direction, state=progress.state, why=progress.why)
+        if passed.held and progress.why != why:
+            self._journal.warning("lane-backs-off", direction=progress.direction, why=progress.why)
+        if passed.state is State.ACCUSED:
+            self._journal.error("fork", direction=progress.direction, why=progress.why)
         if progress.stalled:
             self._journal.warning("no-progress", direction=progress.direction, passes=progress.stalled)
         self._report(progress)
@@ -308,7 +314,7 @@ class Relaying:
     async def _pass(self, progress: Progress) -> Passed:
         """Make one pass in one direction, and note what came of it."""
         direction = progress.direction
-        steps = relay(direction, self._rules[direction.other], self._settings)
+        steps = relay(direction, self._rules[direction.other], self._settings, self._memories[str(direction)])
         answer: Any = None
         committed: int | None = None
         while True:
@@ -380,6 +386,9 @@ class Relaying:
 
     def _note_stall(self, progress: Progress, passed: Passed) -> None:
         """Note whether the target is as it was before what the last pass handed over."""
+        if passed.state is State.HELD:
+            progress.stalled += 1  # and what comes next is held against what was handed over last
+            return
         way, target = str(progress.direction), passed.target
         position = target.receipt, target.send, target.trusted[-1].height, target.state
         before = self._seen.pop(way, None)

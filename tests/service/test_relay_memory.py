@@ -1,0 +1,145 @@
+"""What a relay process remembers: what was refused waits, longer each time; headers are compared, once each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.proofs.wire import ibc_queue_pb2 as wire
+from causeway.protocols.contract import Tick
+from causeway.protocols.ibc.client import second_header
+from causeway.service.ibc.memory import MOST_BLOCKS, Memory
+from causeway.service.ibc.relayer import ReadHeader, State, Step, Submit
+from causeway.service.ibc.transactions import RelayTransaction
+from tests.service.lakes import Lakes, both
+
+
+def waits(memory: Memory, height: int, index: int = 5, blocks: int = 1_000) -> int:
+    """Hand over an entry at a height, and count the blocks until it is due again."""
+    memory.handed_over("receipt", [index], height, ordered=True)
+    for count in range(blocks):
+        if memory.due("receipt", {index: None, index + 1: None}, height + 1 + count, ordered=True):
+            return count
+    raise AssertionError("it waits for ever")
+
+
+def test_what_is_refused_waits_twice_as_long_each_time_and_not_for_ever() -> None:
+    memory, height, found = Memory(), 10, []
+    for _ in range(8):
+        found.append(waits(memory, height))
+        height += 1 + found[-1]
+    assert found == [2, 4, 8, 16, 32, 64, 64, 64] and max(found) == MOST_BLOCKS
+    assert memory.held[0] == "receipt 5 was not taken, once: it waits for block 13"
+    assert memory.due("receipt", {6: None}, height, ordered=True) == {6: None}, "progress"
+    assert waits(memory, height) == 2
+
+
+def test_a_chain_that_makes_no_blocks_is_tried_again_after_as_many_passes() -> None:
+    memory = Memory()
+    memory.handed_over("receive", [0], 3, ordered=True)
+    tries = [bool(memory.due("receive", {0: None}, 4, ordered=True)) for _ in range(4)]
+    assert tries == [False, False, True, True]
+    assert memory.due("receive", {0: None}, 4, ordered=True), "another transaction may have made the block"
+
+
+@pytest.mark.parametrize(("ordered", "due"), [(True, [3]), (False, [3, 5])])
+def test_what_is_behind_waits_with_it_where_order_is_kept(ordered: bool, due: list[int]) -> None:
+    memory = Memory()
+    memory.handed_over("receive", [4], 1, ordered=ordered)
+    assert list(memory.due("receive", dict.fromkeys([3, 4, 5]), 2, ordered=ordered)) == due
+    assert memory.due("receipt", {4: None}, 2, ordered=ordered), "other calls go on"
+
+
+def lost(submit: Submit) -> None:
+    """A transaction that no block takes."""
+
+
+def test_a_pass_does_not_submit_what_was_not_taken_and_says_so(tmp_path: Path) -> None:
+    with both(tmp_path) as lakes:
+        memory = Memory()
+        assert lakes.relay("right", submit=lost, memory=memory).transactions == 1
+        assert lakes.relay("right", submit=lost, memory=memory).transactions == 1, "no block has been since"
+        lakes.nodes["right"].produce()
+        passed = lakes.relay("right", memory=memory)
+        assert (passed.state, passed.transactions) == (State.HELD, 0)
+        assert passed.held == (passed.why,) and passed.why.startswith("receive 0 was not taken, once")
+        lakes.nodes["right"].produce()
+        lakes.nodes["right"].produce()
+        assert lakes.relay("right", memory=memory).messages == 5
+        assert lakes.lane("right")["receipt"]["tail"] == 5
+        assert lakes.relay("right", memory=memory).state is State.IDLE
+
+
+# ---- forks
+
+
+def fork_of(lakes: Lakes, height: int) -> bytes:
+    """Another header of the left zone for a height, signed by its validators."""
+    left = lakes.nodes["left"]
+    kernel: Any = left.network.deployment.kernel
+    signed = bytes.fromhex(lakes.views["left"].header("left", height)["signed_header"])
+    tick = Tick(height, left.network.lake.manifest(height).tick)
+    return second_header(signed, left.opened.position("left"), kernel.context(kernel.zones.own, tick))
+
+
+def transaction(header: bytes) -> bytes:
+    call = wire.Call(update=wire.UpdateHeader(remote="left", header=header))
+    return wire.Transaction(calls=[call]).SerializeToString()
+
+
+def test_a_header_that_the_source_has_not_made_is_shown_to_be_a_fork(tmp_path: Path) -> None:
+    with both(tmp_path) as lakes:
+        height = lakes.views["left"].height()
+        lakes.submit("right", 9, transaction(fork_of(lakes, height)))
+        lakes.settle()
+        assert lakes.lane("right")["client"]["latest"] == height, "its validators have signed it"
+        passed = lakes.relay("right")
+        assert (passed.state, passed.headers, passed.messages) == (State.ACCUSED, 1, 0)
+        assert passed.why == f"left has signed another header {height} than right trusts"
+        assert lakes.lane("right")["client"]["state"] == "frozen"
+        assert lakes.relay("right").state is State.FROZEN
+
+
+def test_a_source_that_shows_what_its_validators_have_not_signed_is_no_evidence(tmp_path: Path) -> None:
+    with both(tmp_path) as lakes:
+        lakes.relay("right")
+        other = lakes.views["right"].header("right", 1)["signed_header"]
+
+        def altered(step: Step, answer: Any) -> Any:
+            return bytes.fromhex(other) if isinstance(step, ReadHeader) else answer
+
+        passed = lakes.relay("right", altered=altered)
+        assert (passed.state, passed.transactions) == (State.REFUSED, 0)
+        assert "right trusts another header" in passed.why
+
+
+def test_headers_are_compared_once(tmp_path: Path) -> None:
+    with both(tmp_path) as lakes:
+        asked: list[int] = []
+
+        def noted(step: Step, answer: Any) -> Any:
+            asked.extend([step.height] if isinstance(step, ReadHeader) else [])
+            return answer
+
+        memory = Memory()
+        lakes.relay("right", memory=memory, altered=noted)
+        (brought,) = asked
+        lakes.relay("right", memory=memory, altered=noted)
+        assert asked == [brought], "what it has brought itself it knows"
+        lakes.relay("right", memory=Memory(), altered=noted)
+        assert asked == [brought, brought], "another process compares it"
+
+
+def test_a_header_that_repeats_a_trusted_one_is_redundant_and_another_is_not(tmp_path: Path) -> None:
+    with both(tmp_path) as lakes:
+        lakes.relay("right")
+        height = lakes.lane("right")["client"]["latest"]
+        same = bytes.fromhex(lakes.views["left"].header("left", height)["signed_header"])
+        for header, redundant in ((same, True), (fork_of(lakes, height), False)):
+            read = RelayTransaction.read(lakes.views["right"], "right", 3, transaction(header))
+            assert read.nothing_left() is redundant
+        both_headers = wire.SubmitMisbehaviour(remote="left", misbehaviour=same)
+        encoded = wire.Transaction(calls=[wire.Call(misbehaviour=both_headers)]).SerializeToString()
+        assert not RelayTransaction.read(lakes.views["right"], "right", 3, encoded).nothing_left()
