@@ -153,7 +153,10 @@ def rows_of(net: object, table: str) -> list[dict[str, object]]:
     ("text", "line"),
     [
         ('[options]\nproof = "iavl"\n', "options.proof = 'iavl': only \"simple\" in this version"),
-        ('[options]\norder = "unordered"\ntimeouts = "on"\n', "timeouts of unordered queues need proofs of absence"),
+        (
+            '[options]\norder = "unordered"\ntimeouts = "on"\n',
+            "use acknowledgements = synchronous",
+        ),
         ('[options]\nconnections = [["north", "west"]]\n', "options.connections: no chain 'west'"),
         ('[options]\nconnections = [["north", "north"]]\n', "InvalidChainId"),
         ('[options.types.transfer]\nmodules = ["nobody"]\n', "options.types.transfer.modules: no program"),

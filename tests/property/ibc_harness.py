@@ -552,7 +552,8 @@ class OracleRun:
                 if last is not None and last[0] is run and (behind or last[1] == outcome):
                     continue
                 last = run, outcome
-                index = head if run.call in (TIMEOUT, CLEANUP) else run.begin + submission.number
+                at_head = run.call == CLEANUP or (run.call == TIMEOUT and ordered)
+                index = head if at_head else run.begin + submission.number
                 found[run.zone, run.remote, substream, index, outcome] += 1
         return found
 

@@ -114,6 +114,10 @@ class Relays:
             return sorted(offered & set(Queue(view.own[zone], remote, "send").indices()))
         receipts = Queue(view.own[zone], remote, "receipt")
         done = set(receipts.indices()) | view.unwritten.get((zone, remote), frozenset())
+        if view.options.timeouts == "on":
+            own, sent = self.net.zones[zone], Queue(view.proven[remote], zone, "send")
+            packets = {i: ibc.decode_packet(sent.get(i) or b"") for i in offered}
+            done |= {i for i, packet in packets.items() if expired(own, own.height, own.time, packet)}
         return sorted(i for i in offered - done if i >= receipts.head())
 
     def honest(self, view: ibc.View, zone: str, relayer: int) -> list[Run]:
@@ -136,7 +140,9 @@ class Relays:
                 indices = indices[cuts[0] : cuts[1]]
             mine = set(indices)
             runs += self.pieces(zone, relayer, remote, call, mine, view.height)
-            settled = call == RECEIPT and self.settled(view, zone, remote, expected, indices)
+            settled = call == RECEIPT and (
+                view.options.order == "unordered" or self.settled(view, zone, remote, expected, indices)
+            )
             if settled and view.options.timeouts == "on" and remote not in self.halted.get(view.height - 1, ()):
                 runs += self.timeouts(view, zone, remote, relayer)
             if call == RECEIVE and view.options.cleanup == "on" and remote not in self.halted.get(view.height - 1, ()):
@@ -160,6 +166,8 @@ class Relays:
         before = self.queue(zone, remote, "send", max(view.height - 2, 0))
         if before.head() == before.tail():
             return []
+        if view.options.order == "unordered":
+            return self.absences(view, zone, remote, relayer, before)
         header, pending = view.headers[remote], Queue(view.own[zone], remote, "send")
         first = max(pending.head(), Queue(view.proven[remote], zone, "receipt").tail())
         end = first
@@ -169,6 +177,27 @@ class Relays:
                 break
             end += 1
         return [Run(zone, relayer, remote, TIMEOUT, first, end)] if end > first else []
+
+    def absences(self, view: ibc.View, zone: str, remote: str, relayer: int, before: Queue) -> list[Run]:
+        """A time-out for each packet that waits, has expired by the remote header, and has no receipt there.
+
+        The remote proves gaps in which a packet lies that it had seen on its way (``before``).
+        """
+        header, pending = view.headers[remote], Queue(view.own[zone], remote, "send")
+        receipts = Queue(view.proven[remote], zone, "receipt").indices()
+        found: list[Run] = []
+        for index in pending.indices():
+            first = max([i for i in receipts if i < index], default=-1) + 1
+            stop = min((i for i in receipts if i > index), default=2**64)
+            shown = max(first, before.head()) < min(stop, before.tail()) and index not in receipts
+            packet = ibc.decode_packet(pending.get(index) or b"")
+            if not shown or not expired(self.net.zones[zone], header.height, header.time, packet):
+                continue
+            if found and found[-1].end == index:
+                found[-1] = replace(found[-1], end=index + 1)
+            else:
+                found.append(Run(zone, relayer, remote, TIMEOUT, index, index + 1))
+        return found
 
     def pieces(self, zone: str, relayer: int, remote: str, call: int, mine: set[int], height: int) -> list[Run]:
         """Entries as runs, cut where the proofs are."""
@@ -239,6 +268,8 @@ class Relays:
     def proof(self, view: ibc.View, run: Run, index: int) -> ibc.Proof:
         """The proof that comes with one entry of a run, as far as it is one."""
         place = {TIMEOUT: ibc.TAIL, CLEANUP: ibc.HEAD}.get(run.call, index)
+        if view.options.order == "unordered" and run.call == TIMEOUT:
+            place = index
         key = ibc.key(run.zone, PURPOSES[run.call], place)
         value = view.proven[run.remote].get(key)
         height, chain = view.height - 1, run.remote

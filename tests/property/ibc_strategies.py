@@ -117,8 +117,8 @@ def scenarios(
         zones[names[place % len(names)]][number] = ACTOR if place < 2 else draw(st.sampled_from(PROGRAMS))
     relayers = draw(st.sampled_from([1, 1, 2, 3]))
     chosen = draw(options(names, numbers, relayers)) | fixed
-    if chosen["order"] == "unordered":
-        chosen["timeouts"] = "off"
+    if (chosen["order"], chosen["timeouts"]) == ("unordered", "on"):
+        chosen["acknowledgements"] = "synchronous"
     blocks = draw(st.sampled_from(range(6, max_blocks + 1)))
     jumps = draw(st.lists(st.sampled_from([1, 1, 1, 1, 2, 5]), min_size=blocks, max_size=blocks))
     ticks = tuple(sum(jumps[: place + 1]) - 1 for place in range(blocks))

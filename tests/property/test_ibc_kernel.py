@@ -102,6 +102,12 @@ def test_they_agree_when_packets_expire(scenario: Scenario) -> None:
     compare(scenario)
 
 
+@quick(15)
+@given(scenarios(order="unordered", timeouts="on", timeout_blocks=2, acknowledgements="synchronous", faulty=True))
+def test_they_agree_when_packets_of_unordered_queues_expire(scenario: Scenario) -> None:
+    compare(scenario, cuts=2)
+
+
 @quick(6)
 @given(scenarios(faulty=True))
 def test_cuts_give_the_same(scenario: Scenario) -> None:

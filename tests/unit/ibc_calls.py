@@ -84,7 +84,10 @@ class Played:
         raise NotImplementedError
 
     def proof(self, kind: str, zone: str, key: bytes, height: int | None = None, **other: Any) -> Any:
-        """The call ``kind`` with the true proof of what ``zone`` has under ``key``; ``other`` replaces its parts."""
+        """The call ``kind`` with the true proof of what ``zone`` has under ``key``; ``other`` replaces its parts.
+
+        ``absent``: it may also be the proof that there is nothing.
+        """
         raise NotImplementedError
 
     # ---- play
@@ -109,6 +112,10 @@ class Played:
     def time_out(self, zone: str = "B", to: str = "A", **other: Any) -> Any:
         """The call to ``to`` that its first packet for ``zone`` has expired."""
         return self.proof("timeout", zone, Key(to, Purpose.RECEIPT, Part.TAIL).encode(), **other)
+
+    def missing(self, index: int, zone: str = "B", to: str = "A", **other: Any) -> Any:
+        """The call to ``to`` that ``zone`` has no receipt of a packet, whatever it has (unordered queues)."""
+        return self.proof("timeout", zone, index_key(to, Purpose.RECEIPT, index), absent=True, **other)
 
     def cleanup(self, zone: str = "A", to: str = "B", **other: Any) -> Any:
         """The call to ``to`` that ``zone`` has popped receipts."""
@@ -210,8 +217,16 @@ class Net(Played, KernelRun):
         height = height or self.height
         store = self.stores[min(height, self.height)][zone]
         tree = SimpleStore.of(*columns(store))
-        shown = key if key in store else next(iter(store))
-        parts = {"remote": zone, "key": key, "value": store[shown], "proof": tree.prove(shown), "height": height}
+        absent = other.pop("absent", False)
+        shown = key if key in store or absent else next(iter(store))
+        value = store.get(shown, b"")
+        parts: dict[str, Any] = {
+            "remote": zone,
+            "key": key,
+            "value": value,
+            "proof": tree.prove(shown),
+            "height": height,
+        }
         call = wire.Call()
         for name, value in (parts | other).items():
             setattr(getattr(call, kind), name, value)
@@ -291,7 +306,7 @@ class OracleNet(Played):
     def proof(self, kind: str, zone: str, key: bytes, height: int | None = None, **other: Any) -> ibc.Submission:
         height = height or self.height
         store = self.stores[min(height, self.height)][zone]
-        value = other.get("value", store.get(key, next(iter(store.values()))))
+        value = other.get("value", store.get(key, None if "absent" in other else next(iter(store.values()))))
         # A proof is what it says: one whose bytes are none proves nothing.
         shown = ibc.Proof(key, None if "proof" in other else value, height, zone)
         return ibc.Submission("", CALLS[kind], other.get("remote", zone), shown, self.outsiders.name)

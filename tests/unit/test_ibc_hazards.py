@@ -664,6 +664,38 @@ def test_unordered_receipts_cleanups_and_what_comes_again(engine: Engine, redund
     assert net.queue("A", "B", Purpose.SEND) == (4, 4) and [row[0] for row in net.seen(A)] == [3, 0, 2, 1]
 
 
+ABSENT = {"order": "unordered", "acknowledgements": "synchronous", **LIMITED}
+
+
+def test_unordered_a_packet_times_out_by_the_absence_of_its_receipt(engine: Engine) -> None:
+    net = sent(engine, 4, ABSENT)
+    assert net.bring("B", net.update("A"), net.packet(1)) == []
+    early = net.missing(0)
+    assert net.bring("A", net.update("B"), early) == ["TimeoutNotReached"], "at the header of height 2"
+    assert net.bring("B", net.packet(2, height=1)) == ["TimeoutElapsed"], "no receipt of it, whatever its code"
+    assert net.queue("B", "A", Purpose.RECEIPT) == (0, 2) and net.codes("B", "A") == [0]
+    exists, tail, other = net.missing(1), net.time_out(), net.missing(0, value=b"x")
+    late = [net.missing(index) for index in (3, 0, 0, 4, 9)]
+    found = net.bring("A", net.update("B"), exists, tail, other, *late)
+    assert found == ["ReceiptExists", "OnlyMessageProofs", "InvalidProof", *["TimeoutNotReached"] * 3]
+    assert net.queue("A", "B", Purpose.SEND) == (1, 4), "any of them, not the first alone; two are still there"
+    assert net.bring("A", net.receipt(1, height=4)) == [] and net.queue("A", "B", Purpose.SEND) == (2, 4)
+    assert [row[:2] for row in net.seen(A)] == [[3, 2], [0, 2], [1, 0]]
+    assert net.bring("B", net.update("A"), net.cleanup()) == [] and net.queue("B", "A", Purpose.RECEIPT) == (2, 2)
+    assert net.bring("B", net.packet(0, height=1)) == ["OutOfOrder"]
+    assert net.bring("A", net.update("B"), net.missing(2)) == [] and net.queue("A", "B", Purpose.SEND) == (4, 4)
+
+
+def test_unordered_relayers_time_out_what_is_missing(engine: Engine) -> None:
+    # Of five packets B gets what comes in the second block only: the others expire on its side and are rolled back.
+    lost = (("drop", "A", "B", 0, 0, None), ("drop", "A", "B", 2, 6, None))
+    net = engine({**ABSENT, "timeout_blocks": 5}, carriers=lost)
+    net.ask(cycles=3).ask().next().ask().ask().ask().next(9)
+    assert net.queue("A", "B", Purpose.SEND) == (5, 5) and net.balances()[A] == 1000
+    assert sorted(row[:2] for row in net.seen(A)) == [[0, 0], [1, 0], [2, 2], [3, 2], [4, 2]]
+    assert len(net.seen(B)) == 2 and net.refused() == []
+
+
 def test_the_answer_to_a_forged_packet_reaches_no_program(engine: Engine) -> None:
     net = engine(forged=((0, "A", C, B, b"forged"), (0, "A", 777, B, b"forged"))).next(3)
     assert net.codes("B", "A") == [4, 4] and net.seen(B) == net.seen(C) == []

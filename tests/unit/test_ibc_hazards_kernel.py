@@ -49,6 +49,7 @@ def test_errors_with_a_detail() -> None:
         assert str(IbcError(refusal, "why", height=7)) == f"{text.format(height=7)}: why"
 
 
-def test_unordered_queues_have_no_time_outs() -> None:
-    with pytest.raises(ValueError, match="need proofs of absence"):
+def test_unordered_queues_have_no_time_outs_of_packets_that_wait_for_their_answer() -> None:
+    with pytest.raises(ValueError, match="use acknowledgements = synchronous"):
         IbcOptions(order="unordered", timeouts="on")
+    assert IbcOptions(order="unordered", timeouts="on", timeout_blocks=1, acknowledgements="synchronous").absence

@@ -87,7 +87,12 @@ def _cleaned(state: State, cleaned: Frame) -> State:
     groups = groups_of(*(cleaned[name] for name in LANE))
     last = cleaned.take(groups.starts + groups.counts - 1)
     state = replace(state, queues=state.queues.advance(answering(last, RECEIPT), last["end"]))
-    return replace(state, slots=_not_below_head(state.slots, state))
+    return replace(state, slots=_not_below_head(state.slots, state), receipts=_held(state.receipts, state))
+
+
+def _held(receipts: Frame, state: State) -> Frame:
+    """Return the receipts that are still in their queues."""
+    return receipts.filter(receipts["index"] >= state.queues.count_of("begin", receipts)) if len(receipts) else receipts
 
 
 def _not_below_head(packets: Frame, state: State) -> Frame:

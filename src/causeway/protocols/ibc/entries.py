@@ -67,26 +67,37 @@ def entry_leaves(messages: Frame, zones: Zones, tick_ns: int) -> Digests:
 
     ``messages``: message columns with their lane and ``index``.
     """
+    return entry_digests(messages, zones, tick_ns)[1]
+
+
+def entry_digests(messages: Frame, zones: Zones, tick_ns: int) -> tuple[Digests, Digests]:
+    """Return the hash of each message's value, and its leaf hash: see ``entry_leaves``."""
     length = len(messages)
     substream = messages["substream"]
-    digests = np.empty((length, DIGEST_BYTES), dtype=np.uint8)
+    values, leaves = (np.empty((length, DIGEST_BYTES), dtype=np.uint8) for _ in range(2))
     for kind in (RECEIPT, SEND):
         rows = np.flatnonzero(substream == kind)
+        if len(rows) == 0:
+            continue
+        mine = messages if len(rows) == length else messages.take(rows)
+        hashed = _hashed_values(mine, kind, zones, tick_ns)
+        found = index_leaves(mine["destination"], mine["index"], kind, hashed, zones)
         if len(rows) == length:
-            return _leaves_of_kind(messages, kind, zones, tick_ns)
-        if len(rows):
-            digests[rows] = _leaves_of_kind(messages.take(rows), kind, zones, tick_ns)
-    return digests
+            return hashed, found
+        values[rows], leaves[rows] = hashed, found
+    return values, leaves
 
 
-def _leaves_of_kind(messages: Frame, kind: int, zones: Zones, tick_ns: int) -> Digests:
-    destination, index = messages["destination"], messages["index"]
-    names = pa.array([_index_prefix(name) for name in zones.queue_names[kind]], pa.binary())
-
+def _hashed_values(messages: Frame, kind: int, zones: Zones, tick_ns: int) -> Digests:
     def values(start: int, stop: int) -> pa.BinaryArray:
         return values_of(messages.slice(start, stop), kind, zones, tick_ns)
 
-    hashed = sha256_in_pieces(len(messages), values)
+    return sha256_in_pieces(len(messages), values)
+
+
+def index_leaves(destination: npt.NDArray[np.uint32], index: U64, kind: int, hashed: Digests, zones: Zones) -> Digests:
+    """Return the leaf hashes of entries of queues for ``destination``, given the hashes of their values."""
+    names = pa.array([_index_prefix(name) for name in zones.queue_names[kind]], pa.binary())
 
     def preimages(start: int, stop: int) -> pa.BinaryArray:
         tails = np.empty((stop - start, INDEX_BYTES + 1 + DIGEST_BYTES), dtype=np.uint8)
@@ -96,15 +107,24 @@ def _leaves_of_kind(messages: Frame, kind: int, zones: Zones, tick_ns: int) -> D
         prefixes = names.take(pa.array(destination[start:stop]))
         return pc.binary_join_element_wise(prefixes, binary_rows(tails), pa.scalar(b"", pa.binary()))
 
-    return sha256_in_pieces(len(messages), preimages)
+    return sha256_in_pieces(len(index), preimages)
 
 
 def position_leaves(queues: Frame, part: bytes, positions: U64, zones: Zones) -> Digests:
     """Return the leaf hash of the head (``part`` HEAD_KEY) or tail of each lane, whose value is its position."""
-    hashed = sha256_in_pieces(
-        len(queues),
+    return end_leaves(queues, part, hashed_positions(positions), zones)
+
+
+def hashed_positions(positions: U64) -> Digests:
+    """Return the hashes of heads and tails as values."""
+    return sha256_in_pieces(
+        len(positions),
         lambda start, stop: binary_rows(positions[start:stop].astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES)),
     )
+
+
+def end_leaves(queues: Frame, part: bytes, hashed: Digests, zones: Zones) -> Digests:
+    """Return the leaf hash of the head or tail of each lane, given the hashes of their values."""
     zone_count = len(zones.names)
     names = pa.array(
         [
@@ -134,5 +154,6 @@ def _index_prefix(name: bytes) -> bytes:
 
 
 __all__ = [
-    "HEAD_KEY", "TAIL_KEY", "entry_leaves", "leaf_of", "position_leaves", "type_codes", "values_of",
+    "HEAD_KEY", "TAIL_KEY", "end_leaves", "entry_digests", "entry_leaves", "hashed_positions", "index_leaves",
+    "leaf_of", "position_leaves", "type_codes", "values_of",
 ]  # fmt: skip

@@ -16,9 +16,10 @@ from causeway.model.order import Groups, Rows
 from causeway.proofs.forest import leaf_roots, run_roots, sides_of_each
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.protocols.ibc.context import Context
-from causeway.protocols.ibc.entries import position_leaves
-from causeway.protocols.ibc.keys import HEAD_KEY, TAIL_KEY, Part
+from causeway.protocols.ibc.entries import end_leaves, index_leaves, position_leaves
+from causeway.protocols.ibc.keys import HEAD_KEY, MAX_INDEX, TAIL_KEY, Part
 from causeway.protocols.ibc.seen import NO_PROOF, Alteration, CallKind
+from causeway.protocols.ibc.state import RECEIPT
 from causeway.protocols.ibc.values import binary_lengths
 from causeway.protocols.messages import LANE, LANE_COLUMNS
 
@@ -29,7 +30,7 @@ class Evidence:
 
     ``roots``: one a run (range proofs) or one an entry (single proofs, ``single``). ``row``: of each submission, the
     row of ``roots`` for its first entry, or for its run; ``NO_PROOF`` where there is none. ``position_roots``: of the
-    submissions that prove a head or tail, by submission.
+    submissions that prove a head, a tail or an absence, by submission.
     """
 
     roots: Digests
@@ -84,19 +85,47 @@ def weigh(rows: Frame, proofs: Frame, messages: Frame, leaves: Digests, context:
 
 
 def _position_roots(rows: Frame, proofs: Frame, context: Context) -> dict[int, bytes]:
-    """Return the root to which the proof of a head or tail amounts, for each submission that has one."""
+    """Return the root to which the proof of a head, a tail or an absence amounts, for each submission that has one."""
     asking = np.flatnonzero((rows["call"] >= CallKind.TIMEOUT) & (rows["proof"] >= 0))
     if len(asking) == 0:
         return {}
     shown = proofs.take(rows["proof"][asking])
-    leaves = np.empty((len(asking), DIGEST_BYTES), dtype=np.uint8)
+    absent = shown["part"] == Part.ABSENT
+    counts = np.where(absent, 2, 1)
+    each = Groups(np.cumsum(counts) - counts, counts, int(counts.sum()))
+    leaves = np.empty((int(counts.sum()), DIGEST_BYTES), dtype=np.uint8)
     for part, key in ((Part.HEAD, HEAD_KEY), (Part.TAIL, TAIL_KEY)):
         mine = np.flatnonzero(shown["part"] == part)
-        leaves[mine] = position_leaves(shown.take(mine), key, shown["first"][mine], context.zones)
-    leaves[rows["alteration"][asking] == Alteration.TAMPERED, 0] ^= 1
-    each = Groups(np.arange(len(asking)), np.ones(len(asking), dtype=np.int64), len(asking))
-    roots = run_roots(leaves, each, shown["position"], shown["size"], *_sides(shown))
-    return {int(submission): root.tobytes() for submission, root in zip(asking, roots, strict=True)}
+        leaves[each.starts[mine]] = position_leaves(shown.take(mine), key, shown["first"][mine], context.zones)
+    sides, side_counts = _sides(shown)
+    if absent.any():
+        gaps, first_side = shown.filter(absent), (np.cumsum(side_counts) - side_counts)[absent]
+        for side, found in enumerate(_beside(gaps, sides[first_side], sides[first_side + 1], context)):
+            leaves[each.starts[absent] + side] = found
+        given = np.concatenate([first_side, first_side + 1])
+        sides, side_counts = np.delete(sides, given, axis=0), side_counts - 2 * absent
+    leaves[each.starts[rows["alteration"][asking] == Alteration.TAMPERED], 0] ^= 1
+    roots = run_roots(leaves, each, shown["position"], shown["size"], sides, side_counts)
+    within = rows["begin"][asking] >= shown["first"]
+    within &= rows["end"][asking] <= shown["first"] + shown["count"]
+    found_roots = zip(asking, roots, within | ~absent, strict=True)
+    return {int(submission): root.tobytes() for submission, root, holds in found_roots if holds}
+
+
+def _beside(gaps: Frame, before: Digests, behind: Digests, context: Context) -> tuple[Digests, Digests]:
+    """Return the leaves on both sides of absent entries, given the hashes of their values."""
+    zones, first, stop = context.zones, gaps["first"], gaps["first"] + gaps["count"]
+    found = []
+    for values, at_end, key, index in (
+        (before, first == 0, HEAD_KEY, first - np.uint64(1)),
+        (behind, stop == MAX_INDEX, TAIL_KEY, stop),
+    ):
+        leaves = np.empty_like(values)
+        leaves[at_end] = end_leaves(gaps.filter(at_end), key, values[at_end], zones)
+        named = gaps["destination"][~at_end], index[~at_end], RECEIPT
+        leaves[~at_end] = index_leaves(*named, values[~at_end], zones)
+        found.append(leaves)
+    return found[0], found[1]
 
 
 def shown_proof(rows: Frame, proofs: Frame) -> Rows:

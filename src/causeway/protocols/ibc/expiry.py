@@ -62,6 +62,12 @@ def has_expired(max_height: U64, sent_tick: U64, height: Any, time: Any, context
     return passed
 
 
+def is_past(runs: Frame, context: Context) -> Mask:
+    """Return which packets, told by their runs or proofs, are past their limits on the zones that make this block."""
+    now = np.uint64(context.height), np.uint64(context.time)
+    return has_expired(runs["max_height"], runs["tick"], *now, context)
+
+
 def expired_until(state: State, lanes: Frame, height: int, times: dict[int, int], context: Context) -> U64:
     """Return for each of our send queues the end of the packets that are past their limits at the remote header.
 

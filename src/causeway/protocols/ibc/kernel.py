@@ -58,7 +58,7 @@ from causeway.protocols.ibc.state import (
 from causeway.protocols.ibc.store import commit, pending_runs
 from causeway.protocols.ibc.submitting import RelayPlan
 from causeway.protocols.ibc.transactions import own_packets_for, transactions
-from causeway.protocols.ibc.upkeep import REFRESH, asked_positions
+from causeway.protocols.ibc.upkeep import REFRESH, asked_absences, asked_positions
 from causeway.protocols.ibc.zones import Zones
 from causeway.protocols.interference import Interference
 from causeway.protocols.messages import LANE, blank_messages
@@ -260,6 +260,9 @@ class IbcKernel:
         proofs = store.prove_runs(pending.filter(np.isin(pending["destination"], self.zones.own)))
         for position, lanes in asked_positions(after, plan.content.seen, everyone):
             proofs = concat([proofs, store.prove_positions(lanes, position)])
+        if self.options.absence:
+            absent = asked_absences(after, plan.content.seen, everyone)
+            proofs = concat([proofs, store.prove_absences(absent, after.receipts)])
         proofs = proofs.take(stable_order(*(proofs[name] for name in STATE_TABLES["proofs"].order)))
         after, logs = replace(after, proofs=proofs), log.logs()
         planned, pause = self.next_planned(tick.tick + 1), self.longest_pause()

@@ -33,11 +33,13 @@ _PURPOSES = {word: purpose for purpose, word in _WORDS.items()}
 
 
 class Part(IntEnum):
-    """What lies under a key of a queue: where it begins, where it ends, or the entry of an index."""
+    """What lies under a key of a queue: where it begins, where it ends, or the entry of an index. Of proofs also that
+    there is no entry."""
 
     HEAD = 0
     TAIL = 1
     INDEX = 2
+    ABSENT = 3
 
 
 @dataclass(frozen=True, slots=True)

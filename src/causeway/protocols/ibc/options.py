@@ -104,11 +104,17 @@ class IbcOptions(Section):
         """The age (ns) at which a trusted header is over: light clients count from that very instant."""
         return self.unbonding_ns + 1
 
+    @property
+    def absence(self) -> bool:
+        """Whether packets time out by the absence of their receipts: in unordered queues (X-6)."""
+        return self.order == "unordered" and self.limited
+
     @model_validator(mode="after")
     def _provable(self) -> Self:
-        if self.order == "unordered" and self.timeouts == "on":
-            text = "need proofs of absence, which relayers in bulk do not make: use order = ordered"
-            raise PydanticCustomError("timeouts", "{text}", {"text": f"timeouts of unordered queues {text}"})
+        if self.order == "unordered" and self.timeouts == "on" and self.acknowledgements == "asynchronous":
+            # A packet whose receipt is still to be written could time out and be executed, both.
+            text = "timeouts of unordered queues prove that there is no receipt: use acknowledgements = synchronous"
+            raise PydanticCustomError("timeouts", "{text}", {"text": text})
         return self
 
     @model_validator(mode="after")

@@ -10,11 +10,19 @@ import pyarrow as pa
 from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.order import groups_of, stable_order
 from causeway.protocols.ibc.context import Context
-from causeway.protocols.ibc.entries import entry_leaves
+from causeway.protocols.ibc.entries import entry_digests
 from causeway.protocols.ibc.expiry import height_limits
-from causeway.protocols.ibc.state import LEAVES_SCHEMA, RECEIPT, RUNS_SCHEMA, State, connection_rows, slot_entries
+from causeway.protocols.ibc.state import (
+    LEAVES_SCHEMA,
+    RECEIPT,
+    RECEIPTS_SCHEMA,
+    RUNS_SCHEMA,
+    State,
+    connection_rows,
+    slot_entries,
+)
 from causeway.protocols.ibc.unordered import first_missing
-from causeway.protocols.messages import LANE, NO_QUEUE, OUTBOUND_SCHEMA
+from causeway.protocols.messages import LANE, LANE_COLUMNS, NO_QUEUE, OUTBOUND_SCHEMA
 
 ENTRIES_SCHEMA = pa.schema(
     [
@@ -49,17 +57,30 @@ def push(state: State, sent: Frame, receipts: Frame, context: Context) -> tuple[
     )
     order = stable_order(*(outbound[name] for name in ("destination", "source", "substream", "index")))
     outbound = outbound.take(order).select(ENTRIES_SCHEMA.names)
-    queues = queues.merge(_leaves(outbound, context)).add_segments(_runs(outbound, context))
-    return replace(state, queues=queues), outbound
+    leaves, written = _leaves(outbound, context)
+    queues = queues.merge(leaves).add_segments(_runs(outbound, context))
+    return replace(state, queues=queues, receipts=_with_receipts(state.receipts, written)), outbound
 
 
-def _leaves(outbound: Frame, context: Context) -> Frame:
-    """Return the leaves (``LEAVES_SCHEMA``) of what is in a store."""
+def _leaves(outbound: Frame, context: Context) -> tuple[Frame, Frame]:
+    """Return the leaves (``LEAVES_SCHEMA``) of what is in a store, and the receipts (``RECEIPTS_SCHEMA``) of which the
+    values are kept."""
     entries = outbound.filter(outbound["source"] != outbound["destination"])
     if len(entries) == 0:
-        return empty_frame(LEAVES_SCHEMA)
-    digests = entry_leaves(entries, context.zones, context.tick_ns)
-    return entries.with_columns(digest=digests).select(LEAVES_SCHEMA.names)
+        return empty_frame(LEAVES_SCHEMA), empty_frame(RECEIPTS_SCHEMA)
+    values, digests = entry_digests(entries, context.zones, context.tick_ns)
+    leaves = entries.with_columns(digest=digests).select(LEAVES_SCHEMA.names)
+    if not context.options.absence:
+        return leaves, empty_frame(RECEIPTS_SCHEMA)
+    receipts = entries.with_columns(value=values).select(RECEIPTS_SCHEMA.names)
+    return leaves, receipts.filter(receipts["substream"] == RECEIPT)
+
+
+def _with_receipts(receipts: Frame, written: Frame) -> Frame:
+    if len(written) == 0:
+        return receipts
+    receipts = concat([receipts, written])
+    return receipts.take(stable_order(*(receipts[name] for name in LANE_COLUMNS)))
 
 
 def _runs(outbound: Frame, context: Context) -> Frame:

@@ -23,7 +23,7 @@ from causeway.protocols.ibc.keys import Part
 from causeway.protocols.ibc.seen import Alteration, CallKind, Seen
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering, connection_rows, is_frozen
 from causeway.protocols.ibc.unordered import bring, unsettled
-from causeway.protocols.ibc.upkeep import cleanups, refreshes, timeouts
+from causeway.protocols.ibc.upkeep import absences, cleanups, refreshes, timeouts
 from causeway.protocols.interference import DROP, GAP, REPLAY, TAMPER, Interference
 from causeway.protocols.messages import LANE
 from causeway.protocols.segments import located
@@ -43,7 +43,7 @@ def submissions(state: State, seen: Seen, faults: Interference, context: Context
     everything = _with_progress(state, seen, context)
     ordered = context.options.order == "ordered"
     lanes = _pending(everything, seen, context) if ordered else everything
-    missing = None if ordered else unsettled(state, everything, seen)
+    missing = None if ordered else unsettled(state, everything, seen, context)
     pieces: list[Frame] = []
     for relayer in range(len(context.options.relayers)):
         if missing is None:
@@ -145,7 +145,12 @@ def _about_positions(
     """Return the time-outs and cleanups that a relayer submits beside ``mine`` (X-1, X-2)."""
     parts = []
     if context.options.limited and (context.options.relay.coordination != "leader" or relayer == 0):
-        parts.append(timeouts(state, seen, mine, everything, relayer, context))
+        by_absence = context.options.absence
+        parts.append(
+            absences(state, seen, everything, relayer, context)
+            if by_absence
+            else timeouts(state, seen, mine, everything, relayer, context)
+        )
     if context.options.cleanup == "on" and (context.options.relay.coordination != "leader" or relayer == 0):
         parts.append(cleanups(state, seen, everything, relayer))
     return parts

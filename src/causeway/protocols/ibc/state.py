@@ -82,7 +82,10 @@ PROOFS_SCHEMA = pa.schema(
 """What ``source`` proves to ``destination`` under the root of this height: entries ``first`` to ``first + count``
 - 1 of a lane (``part`` INDEX) are the leaves from ``position`` on of its store's tree of ``size`` leaves; ``sides``:
 the digests beside them. They were pushed at height ``pushed`` in ``tick``, and have the limit ``max_height``, if they
-are packets. ``part`` HEAD or TAIL: the one leaf that says that the queue's head or tail is ``first``."""
+are packets. ``part`` HEAD or TAIL: the one leaf that says that the queue's head or tail is ``first``. ``part`` ABSENT:
+there are no entries ``first`` to ``first + count`` - 1: two neighbouring leaves from ``position`` on, of the entry
+before, or of the head where ``first`` is 0, and of the entry behind, or of the tail where they end at ``MAX_INDEX``.
+The hashes of the values of both come before ``sides``."""
 
 
 CONNECTIONS_SCHEMA = pa.schema(
@@ -115,6 +118,10 @@ TRUST_SCHEMA = pa.schema(
 )
 """One row a trusted header of ``counterparty`` on ``chain``: its height, time (ns), root and validators, and our
 height when it was added. Height 0 is the root of trust: what was registered at genesis."""
+
+RECEIPTS_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", pa.uint64()), _field("value", pa.binary(32))])
+"""One row a receipt in a queue of a connection: the hash of its value, with which absences beside it are proved. Kept
+only where packets time out so (``IbcOptions.absence``)."""
 
 SLOTS_SCHEMA = pa.schema(
     [
@@ -155,6 +162,7 @@ STATE_TABLES: dict[str, StateTable] = {
     "proofs": StateTable(PROOFS_SCHEMA, "source", (*LANE, "part", "first"), ENDS, shown=Shown.DESTINATION),
     "connections": StateTable(CONNECTIONS_SCHEMA, "chain", CONNECTION, CONNECTION),
     "trust": StateTable(TRUST_SCHEMA, "chain", (*CONNECTION, "height"), CONNECTION),
+    "receipts": StateTable(RECEIPTS_SCHEMA, "source", (*LANE, "index"), ENDS),
     "slots": StateTable(SLOTS_SCHEMA, "destination", ("destination", "source", "index"), ENDS, ("sender", "receiver")),
     "relayers": StateTable(RELAYERS_SCHEMA, "chain", ("chain", "relayer"), ("chain",)),
     "accounts": ACCOUNTS,
@@ -177,6 +185,7 @@ class State:
     proofs: Frame
     connections: Frame
     trust: Frame
+    receipts: Frame
     slots: Frame
     relayers: Frame
     accounts: Frame

@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.frame import Frame, empty_frame
+from causeway.model.frame import Frame, empty_frame, repeated
 from causeway.model.joins import codes, lookup, over
 from causeway.model.order import U64, Rows
 from causeway.proofs.forest import Forest
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.protocols.execution import PROGRAM_TABLE
-from causeway.protocols.ibc.entries import leaf_of, position_leaves
-from causeway.protocols.ibc.keys import HEAD_KEY, TAIL_KEY, Part
+from causeway.protocols.ibc.entries import hashed_positions, leaf_of, position_leaves
+from causeway.protocols.ibc.keys import HEAD_KEY, MAX_INDEX, TAIL_KEY, Part
 from causeway.protocols.ibc.state import PROOFS_SCHEMA, SEND, STATE_TABLES, State, connection_rows
 from causeway.protocols.ibc.unordered import present
 from causeway.protocols.ibc.zones import Zones
@@ -42,8 +42,9 @@ SEEN = ("peer_received", "peer_done")
 """Columns of ``connections`` that are the relayers' knowledge, not the zone's."""
 
 
-_NOT_PUSHED = {name: np.uint64(0) for name in ("pushed", "tick", "max_height")}
-"""Columns of proofs that only those of entries have."""
+def _not_pushed(length: int) -> dict[str, U64]:
+    """Return the columns of proofs that only those of entries have."""
+    return {name: repeated(np.uint64(0), length) for name in ("pushed", "tick", "max_height")}
 
 
 class Committing(Protocol):
@@ -99,14 +100,52 @@ class Store:
         lane = lookup(self.lanes, lanes, LANE)
         value = self.lanes["begin" if part == Part.HEAD else "next_index"][lane]
         shown = lanes.with_columns(
-            part=np.uint8(part), **_NOT_PUSHED, first=value, count=np.ones(len(lanes), dtype=np.uint64)
+            part=np.uint8(part), **_not_pushed(len(lanes)), first=value, count=np.ones(len(lanes), dtype=np.uint64)
         )
         offset = np.zeros(len(lanes), dtype=np.int64) if part == Part.HEAD else 1 + self.counts[lane]
         return self._proofs(shown, lane, offset)
 
-    def _proofs(self, runs: Frame, lane: Rows, offset: Rows) -> Frame:
+    def prove_absences(self, asked: Frame, receipts: Frame) -> Frame:
+        """Return the proofs (``PROOFS_SCHEMA``, ``part`` ABSENT) that cover the indices ``begin`` to ``end`` - 1 of
+        receipt queues (``asked``: lanes with both) that have no entry; ``receipts``: the hashes of those that have."""
+        if len(asked) == 0:
+            return empty_frame(PROOFS_SCHEMA)
+        lane = lookup(self.lanes, asked, LANE)
+        of_lane = asked.select(LANE)
+        ends = (of_lane.with_columns(index=asked[name]) for name in ("begin", "end"))
+        keys, *bounds = codes(LANE_COLUMNS, self.entries, *ends)
+        low, high = (np.searchsorted(keys, bound) for bound in bounds)
+        # Gap ``behind`` lies between the entries ``behind`` - 1 and ``behind``, the head before the first of a queue.
+        row, behind = over(low, high + 1)
+        lane = lane[row]
+        rank = behind - self.first_entry[lane]
+        index = np.append(self.entries["index"], np.uint64(0))
+        first = np.where(rank == 0, np.uint64(0), index[behind - 1] + np.uint64(1))
+        last = rank == self.counts[lane]
+        end = np.where(last, np.uint64(MAX_INDEX), index[behind])
+        wanted = np.maximum(first, asked["begin"][row]) < np.minimum(end, asked["end"][row])
+        lane, rank, last, behind, first, end, row = (
+            column[wanted] for column in (lane, rank, last, behind, first, end, row)
+        )
+        values = np.empty((len(lane), 2, DIGEST_BYTES), dtype=np.uint8)
+        for side, at_end, name, entry in ((0, rank == 0, "begin", behind - 1), (1, last, "next_index", behind)):
+            values[at_end, side] = hashed_positions(self.lanes[name][lane[at_end]])
+            held = lookup(receipts, self.entries.select(LANE_COLUMNS).take(entry[~at_end]), LANE_COLUMNS)
+            values[~at_end, side] = receipts["value"][held]
+        shown = of_lane.take(row).with_columns(
+            part=repeated(np.uint8(Part.ABSENT), len(row)), **_not_pushed(len(row)), first=first, count=end - first
+        )
+        return self._proofs(shown, lane, rank, values)
+
+    def _proofs(self, runs: Frame, lane: Rows, offset: Rows, beside: Digests | None = None) -> Frame:
+        """Return runs with their proofs; ``beside``: the values that come before the sides of two leaves each."""
         tree, position = self.owner[lane], self.heads[lane] + offset
-        digests, sides = self.forest.sides(tree, position, runs["count"].astype(np.int64))
+        counts = runs["count"].astype(np.int64) if beside is None else np.full(len(runs), 2, dtype=np.int64)
+        digests, sides = self.forest.sides(tree, position, counts)
+        if beside is not None:
+            starts = np.cumsum(sides) - sides
+            digests = np.insert(digests, np.repeat(starts, 2), beside.reshape(-1, DIGEST_BYTES), axis=0)
+            sides = sides + 2
         offsets = np.append(0, np.cumsum(sides * DIGEST_BYTES)).astype(np.int32)
         column = pa.BinaryArray.from_buffers(
             pa.binary(), len(runs), [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(digests))]

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.joins import lookup, over
@@ -21,7 +22,7 @@ from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import entry_leaves
 from causeway.protocols.ibc.errors import NAMES, Refusal
 from causeway.protocols.ibc.evidence import Evidence, weigh
-from causeway.protocols.ibc.expiry import expiry_of
+from causeway.protocols.ibc.expiry import expiry_of, is_past
 from causeway.protocols.ibc.fees import OUTSIDER, Fees
 from causeway.protocols.ibc.header_relay import Certifications, bring, certifications
 from causeway.protocols.ibc.keys import Key, Part, Purpose
@@ -31,7 +32,7 @@ from causeway.protocols.ibc.messages.cleanup import CLEAN_UP
 from causeway.protocols.ibc.messages.misbehaviour import Accusation, submit_misbehaviour
 from causeway.protocols.ibc.messages.receipt import ACKNOWLEDGE
 from causeway.protocols.ibc.messages.receive import RECEIVE
-from causeway.protocols.ibc.messages.timeout import TIME_OUT
+from causeway.protocols.ibc.messages.timeout import TIME_OUT, TIME_OUT_ONE
 from causeway.protocols.ibc.messages.update_header import Offer, update_header
 from causeway.protocols.ibc.notices import FROZE, Notice, notice_rows
 from causeway.protocols.ibc.progress import Pair, Progress, Span
@@ -91,6 +92,9 @@ FORMS: Mapping[int, Form] = {
     CallKind.TIMEOUT: Form(TIME_OUT, Purpose.RECEIPT, Part.TAIL, RECEIPT),
     CallKind.CLEANUP: Form(CLEAN_UP, Purpose.SEND, Part.HEAD, SEND),
 }
+ABSENCE = Form(TIME_OUT_ONE, Purpose.RECEIPT, Part.INDEX, RECEIPT)
+"""A time-out in unordered queues."""
+
 KIND_OF_WORD = {
     "receive": CallKind.RECEIVE,
     "receipt": CallKind.RECEIPT,
@@ -99,12 +103,17 @@ KIND_OF_WORD = {
 }
 
 
+def form_of(kind: int, context: Context) -> Form:
+    """Return the form of a kind of submission."""
+    return ABSENCE if kind == CallKind.TIMEOUT and context.options.order == "unordered" else FORMS[kind]
+
+
 @dataclass(slots=True, eq=False)
 class Bulk(Run):
     """A row of ``SUBMISSIONS_SCHEMA``, ``number``, whose entries are rows of the block's input.
 
     Its key is the one that its form and its row say (``remote``: what the counterparty calls the zone), its value what
-    the columns hold.
+    the columns hold. ``late``: whether those are packets past their limits.
     """
 
     number: int
@@ -117,6 +126,7 @@ class Bulk(Run):
     end: int
     height: int
     shown: int
+    late: bool
     evidence: Evidence
 
     @property
@@ -138,6 +148,14 @@ class Bulk(Run):
         if self.form.part == Part.INDEX:
             return first + self.evidence.proven_until(self.number, first - self.begin, stop - first, root)
         return stop if self.evidence.position_roots.get(self.number) == root else first
+
+    def absent_until(self, first: int, stop: int, root: bytes) -> int:
+        """Return the end of what is proved to be absent under ``root``, from ``first`` to ``stop`` - 1."""
+        return stop if self.evidence.position_roots.get(self.number) == root else first
+
+    def is_late(self, block: Block) -> bool:
+        """Return whether the packets are past their limits."""
+        return self.late
 
     def has_packet(self, *, limited: bool) -> bool:
         """Return True: the leaf that was proved is made of columns."""
@@ -182,7 +200,7 @@ class Results:
 
         ``user``: who brought it from outside; ``checks``: see ``validate``.
         """
-        form = FORMS[kind]
+        form = form_of(kind, block.context)
         passing, refused = validate(form.call, run, block, checks)
         effects = [form.call.execute(run, span, block) for span in passing]
         single = kind == CallKind.CLEANUP  # one proof, however much it clears
@@ -304,18 +322,28 @@ def submit_bulk(rows: Frame, proofs: Frame, evidence: Evidence, results: Results
     value = proofs["first"] if len(proofs) else np.zeros(1, dtype=np.uint64)
     shown = value[np.maximum(rows["proof"], 0)]
     names = ("destination", "source", "call", "begin", "end", "alteration", "relayer")
-    columns = [*(rows[name].tolist() for name in names), shown.tolist()]
+    columns = [*(rows[name].tolist() for name in names), shown.tolist(), _late(rows, proofs, block.context).tolist()]
     chain_ids, last = block.context.zones.names, block.context.height - 1
     checks: dict[int, tuple[Check, ...]] = {}
-    for number, (chain, source, kind, begin, end, alteration, relayer, at) in enumerate(zip(*columns, strict=True)):
+    for number, row in enumerate(zip(*columns, strict=True)):
+        chain, source, kind, begin, end, alteration, relayer, at, late = row
         if kind == CallKind.UPDATE:
             continue
-        form, pair = FORMS[kind], (chain, source)
+        form, pair = form_of(kind, block.context), (chain, source)
         height = last - (alteration == Alteration.STALE_HEADER)
-        run = Bulk(number, form, chain, source, pair, chain_ids[chain], begin, end, height, at, evidence)
+        run = Bulk(number, form, chain, source, pair, chain_ids[chain], begin, end, height, at, late, evidence)
         if kind not in checks:
             checks[kind] = unsettled(form.call, run, block)
         results.submit(kind, number, run, block, relayer, checks=checks[kind])
+
+
+def _late(rows: Frame, proofs: Frame, context: Context) -> npt.NDArray[np.bool_]:
+    """Return which submissions are of packets that are past their limits, where those are refused."""
+    late = np.zeros(len(rows), dtype=bool)
+    if context.options.absence:
+        mine = np.flatnonzero((rows["call"] == CallKind.RECEIVE) & (rows["proof"] >= 0))
+        late[mine] = is_past(proofs.take(rows["proof"][mine]), context)
+    return late
 
 
 def _run(transaction: Transaction, results: Results, bulk: int, block: Block) -> None:

@@ -15,14 +15,15 @@ import pyarrow as pa
 from causeway.model.frame import Frame
 from causeway.proofs.errors import ProofError
 from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
-from causeway.proofs.ics23.verify import verify_membership
+from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
 from causeway.proofs.protobuf import parse_canonical
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import IbcError
+from causeway.protocols.ibc.expiry import is_expired
 from causeway.protocols.ibc.keys import Key, parse_key
 from causeway.protocols.ibc.messages import receipt
-from causeway.protocols.ibc.messages.call import Run
+from causeway.protocols.ibc.messages.call import Block, Run
 from causeway.protocols.ibc.progress import Pair, Span
 from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
 from causeway.protocols.ibc.state import SEND, State, lanes_of
@@ -112,6 +113,24 @@ class Submitted(Run):
             return first
         return stop
 
+    def absent_until(self, first: int, stop: int, root: bytes) -> int:
+        """Return ``stop`` if the proof shows under ``root`` that nothing lies under the key, which is said by a value
+        without a byte, else ``first``."""
+        if self.submit.value:
+            return first
+        try:
+            verify_non_membership(TENDERMINT_SPEC, root, self.submit.proof, self.submit.key)
+        except ProofError:
+            return first
+        return stop
+
+    def is_late(self, block: Block) -> bool:
+        """Return whether the value is a packet that is past its limits in this block."""
+        if self.packet is None or not self.packet.limited:
+            return False
+        limits, context = (self.packet.max_height, self.packet.max_time), block.context
+        return bool(is_expired(*limits, context.height, context.time, context.options.expiry))
+
     @cached_property
     def packet(self) -> Packet | None:
         """Return the packet that the value is, None for what is none."""
@@ -177,8 +196,8 @@ def own_packets_for(found: tuple[Transaction, ...], own: Frame, state: State, co
         if pair[0] == pair[1]:
             continue
         ranges += [(*pair, index, index + 1) for index in set(named[pair]) if begin <= index < end]
-        if late[pair]:
-            # A time-out ends the packet that is then at the head: each call before it may have moved it on by one.
+        if late[pair] and context.options.order == "ordered":
+            # Such a time-out ends the packet that is then at the head: each call before it may have moved it on by one.
             stop = min(end, max(begin, before.get(pair, 0)) + len(named[pair]))
             ranges += [(*pair, begin, stop)] if stop > begin else []
     columns = np.array(sorted(ranges), dtype=np.uint64).reshape(-1, 4)

@@ -13,19 +13,24 @@ from causeway.model.joins import codes, lookup, over
 from causeway.model.order import U64, groups_of
 from causeway.model.queues import Queues
 from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.expiry import is_past
 from causeway.protocols.ibc.keys import Part
 from causeway.protocols.ibc.seen import Alteration, CallKind, Seen
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering, slot_entries
 from causeway.protocols.messages import LANE, LANE_COLUMNS
 
 
-def unsettled(state: State, lanes: Frame, seen: Seen) -> Frame:
+def unsettled(state: State, lanes: Frame, seen: Seen, context: Context) -> Frame:
     """Return what of the offered queues ``lanes`` is to be brought: ranges ``begin`` to ``end`` - 1 of ``proof``.
 
-    Of packets those that have no receipt and no index for one; of receipts those whose packets still wait.
+    Of packets those that have no receipt and no index for one, and are in time; of receipts those whose packets still
+    wait.
     """
     proofs = seen.proofs
-    rows = np.flatnonzero((proofs["part"] == Part.INDEX) & (lookup(lanes, proofs, LANE) >= 0))
+    brought = (proofs["part"] == Part.INDEX) & (lookup(lanes, proofs, LANE) >= 0)
+    if context.options.absence:
+        brought &= (proofs["substream"] == RECEIPT) | ~is_past(proofs, context)
+    rows = np.flatnonzero(brought)
     runs = proofs.take(rows)
     spread, index = over(runs["first"], runs["first"] + runs["count"])
     offered = runs.select(LANE).take(spread)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from causeway.model.frame import Frame, empty_frame, repeated
-from causeway.model.joins import lookup
+from causeway.model.joins import codes, lookup, over
 from causeway.model.order import Rows, groups_of
 from causeway.proofs.tendermint.trust import is_over
 from causeway.protocols.ibc.client import header_times, newest_times
@@ -19,7 +19,7 @@ from causeway.protocols.ibc.keys import Part
 from causeway.protocols.ibc.seen import NO_PROOF, SUBMISSIONS_SCHEMA, Alteration, CallKind, Seen
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering, is_frozen, lanes_of
 from causeway.protocols.ibc.values import binary_lengths
-from causeway.protocols.messages import LANE
+from causeway.protocols.messages import LANE, LANE_COLUMNS
 
 REFRESH = 3
 """A client is brought a new header after this part of the unbonding period."""
@@ -41,6 +41,25 @@ def timeouts(state: State, seen: Seen, mine: Frame, everything: Frame, relayer: 
     end = expired_until(state, own, context.height - 1, header_times(seen.headers), context)
     kept = end > begin
     return _rows(lanes, np.flatnonzero(kept), CallKind.TIMEOUT, begin, end, proof, relayer)
+
+
+def absences(state: State, seen: Seen, everything: Frame, relayer: int, context: Context) -> Frame:
+    """Return the time-outs of a relayer in unordered queues: for packets that still wait, that the remote header shows
+    to be expired, and of which the remote zone shows that it has no receipt (X-6)."""
+    shown = np.flatnonzero((seen.proofs["part"] == Part.ABSENT) & (lookup(everything, seen.proofs, LANE) >= 0))
+    gaps = seen.proofs.take(shown)
+    own = answering(gaps, SEND)
+    late = expired_until(state, own, context.height - 1, header_times(seen.headers), context)
+    end = np.maximum(np.minimum(gaps["first"] + gaps["count"], late), gaps["first"])
+    ends = (own.with_columns(index=index) for index in (gaps["first"], end))
+    waiting, *bounds = codes(LANE_COLUMNS, state.leaves, *ends)
+    gap, leaf = over(*(np.searchsorted(waiting, bound) for bound in bounds))
+    index = state.leaves["index"][leaf]
+    groups = groups_of(gap, index - np.arange(len(index), dtype=np.uint64))
+    begin, of_gap = index[groups.starts], gap[groups.starts]
+    stop = begin + groups.counts.astype(np.uint64)
+    each = np.arange(len(begin))
+    return _rows(gaps.take(of_gap), each, CallKind.TIMEOUT, begin, stop, shown[of_gap], relayer)
 
 
 def _submitted_until(mine: Frame, lanes: Frame) -> Any:
@@ -73,7 +92,7 @@ def asked_positions(state: State, seen: Seen, context: Context) -> list[tuple[Pa
     asked = []
     queues = state.queues.counters
     apart = (queues["source"] != queues["destination"]) & np.isin(queues["source"], context.chains)
-    if context.options.limited:
+    if context.options.limited and not context.options.absence:
         lanes = queues.filter(apart & (queues["substream"] == RECEIPT))
         begin, end = seen.ends(answering(lanes, SEND))
         asked.append((Part.TAIL, lanes.filter(end > begin)))
@@ -82,6 +101,20 @@ def asked_positions(state: State, seen: Seen, context: Context) -> list[tuple[Pa
         begin, _ = seen.ends(answering(lanes, RECEIPT))
         asked.append((Part.HEAD, lanes.filter(lanes["begin"] > begin)))
     return [(part, lanes.select(LANE)) for part, lanes in asked]
+
+
+def asked_absences(state: State, seen: Seen, context: Context) -> Frame:
+    """Return the receipt queues of which relayers may want to show that entries are missing, and which: ``begin`` to
+    ``end`` - 1, the packets that, as relayers saw, are on their way."""
+    queues = state.queues.counters
+    lanes = queues.filter(
+        (queues["source"] != queues["destination"])
+        & np.isin(queues["source"], context.chains)
+        & (queues["substream"] == RECEIPT)
+    ).select(LANE)
+    begin, end = seen.ends(answering(lanes, SEND))
+    asked = lanes.with_columns(begin=begin, end=end)
+    return asked.filter(end > begin)
 
 
 def refreshes(state: State, seen: Seen, relayer: int, context: Context) -> Frame:

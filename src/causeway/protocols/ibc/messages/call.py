@@ -53,6 +53,15 @@ class Run(ABC):
         """Return the end of what is proved under ``root``, of what is submitted from ``first`` to ``stop`` - 1."""
 
     @abstractmethod
+    def absent_until(self, first: int, stop: int, root: bytes) -> int:
+        """Return the end of what is proved to be absent under ``root``, as ``proven_until``; ``first`` for what is
+        claimed to be there."""
+
+    @abstractmethod
+    def is_late(self, block: Block) -> bool:
+        """Return whether the value is a packet that is past its limits in this block."""
+
+    @abstractmethod
     def has_packet(self, *, limited: bool) -> bool:
         """Return whether the value is a packet; ``limited``: whether it may have limits."""
 
@@ -73,6 +82,10 @@ class About(Enum):
     RUN = "run"
 
 
+Cut = Callable[[Run, Span, Block], list[Span]]
+"""Which parts of a span of a run pass a check."""
+
+
 class Check(NamedTuple):
     """A step of a call: whether a run passes it, or which parts of a span of a run do (``cut``).
 
@@ -83,7 +96,7 @@ class Check(NamedTuple):
     section: str
     holds: Callable[[Run, Block], bool] | None
     about: About = About.RUN
-    cut: Callable[[Run, Span, Block], list[Span]] | None = None
+    cut: Cut | None = None
 
 
 class Call(NamedTuple):
@@ -179,7 +192,8 @@ def _is_usable(run: Run, block: Block) -> bool:
     return not block.clients.expired(run.chain, run.counterparty, run.height)
 
 
-def _proven(run: Run, span: Span, block: Block) -> list[Span]:
+def proven(run: Run, span: Span, block: Block) -> list[Span]:
+    """Return what of a span is proved to be there under a trusted root."""
     root = block.clients.root(run.chain, run.counterparty, run.height)
     stop = span[0] if root is None else run.proven_until(*span, root)
     return [(span[0], stop)] if stop > span[0] else []
@@ -209,12 +223,13 @@ def of_part(step: str, part: Part, otherwise: Refusal) -> Check:
     return Check(otherwise, step, is_part, About.FORM)
 
 
-def proof(header: str, path: str) -> tuple[Check, ...]:
-    """Return the checks that a header is trusted and usable and that the proof leads to its root; of which steps."""
+def proof(header: str, path: str, shown: Cut = proven) -> tuple[Check, ...]:
+    """Return the checks that a header is trusted and usable and that the proof leads to its root (``shown``); of which
+    steps."""
     return (
         Check(Refusal.MissingHeader, header, _has_header),
         Check(Refusal.ClientExpired, "X-4", _is_usable),
-        Check(Refusal.InvalidProof, path, None, cut=_proven),
+        Check(Refusal.InvalidProof, path, None, cut=shown),
     )
 
 

@@ -31,12 +31,18 @@ def _is_packet(run: Run, block: Block) -> bool:
     return run.has_packet(limited=block.context.options.timeouts == "on")
 
 
+def _is_in_time(run: Run, block: Block) -> bool:
+    # In ordered queues its receipt says that it was not.
+    return block.context.options.order == "ordered" or not run.is_late(block)
+
+
 CHECKS = (
     *call.opening("3.3", Purpose.SEND, Refusal.MustBeSend),
     call.of_part("3.3, 4", Part.INDEX, Refusal.OnlyMessageProofs),
     *call.order("3.3, 5", RECEIPT),
     *call.proof("3.3, 6", "3.3, 7"),
     Check(Refusal.InvalidPacket, "3.3, 8", _is_packet, call.About.FORM),
+    Check(Refusal.TimeoutElapsed, "3.3, 9, X-6", _is_in_time),
 )
 
 RECEIVE = Call(call.named, CHECKS, call.take(RECEIPT))

@@ -1,6 +1,8 @@
-"""``IBCtimeout``: a packet that was not received in time leaves the queue of the zone that sent it (IBC reference X-1).
+"""``IBCtimeout``: a packet that was not received in time leaves the queue of the zone that sent it (IBC reference X-1,
+X-6).
 
-A time-out names no index: it ends the packet that is at the head.
+In ordered queues a time-out names no index: it shows the tail of the receiver's queue, and ends the packet that is at
+the head. In unordered ones it names the packet, and shows that there is no receipt of it.
 """
 
 from __future__ import annotations
@@ -33,8 +35,25 @@ def _expired(run: Run, span: Span, block: Block) -> list[Span]:
     return [(span[0], stop)] if stop > span[0] else []
 
 
+def _is_absent(run: Run, span: Span, block: Block) -> list[Span]:
+    """Return what is proved to be absent under a trusted root."""
+    root = block.clients.root(run.chain, run.counterparty, run.height)
+    stop = span[0] if root is None else run.absent_until(*span, root)
+    return [(span[0], stop)] if stop > span[0] else []
+
+
+def _is_shown(run: Run, span: Span, block: Block) -> list[Span]:
+    return _is_absent(run, span, block) or call.proven(run, span, block)
+
+
+def _waits_and_has_expired(run: Run, span: Span, block: Block) -> list[Span]:
+    return [part for late in _expired(run, span, block) for part in block.progress.in_turn(run.pair, SEND, late)]
+
+
+OPENING = call.opening("X-1", Purpose.RECEIPT, Refusal.MustBeReceipt)
+
 CHECKS = (
-    *call.opening("X-1", Purpose.RECEIPT, Refusal.MustBeReceipt),
+    *OPENING,
     *call.proof("X-1, 4", "X-1, 5"),
     call.of_part("X-1, 6", Part.TAIL, Refusal.NotATailProof),
     Check(Refusal.InvalidPacket, "2.4", _has_tail, call.About.FORM),
@@ -42,4 +61,14 @@ CHECKS = (
     Check(Refusal.TimeoutNotReached, "X-1, 8", None, cut=_expired),
 )
 
+ABSENCE_CHECKS = (
+    *OPENING,
+    *call.proof("X-1, 4", "X-6", shown=_is_shown),
+    call.of_part("X-6", Part.INDEX, Refusal.OnlyMessageProofs),
+    Check(Refusal.ReceiptExists, "X-6", None, cut=_is_absent),
+    Check(Refusal.TimeoutNotReached, "X-1, 8", None, cut=_waits_and_has_expired),
+)
+
 TIME_OUT = Call(_at_the_head, CHECKS, call.take(SEND))
+TIME_OUT_ONE = Call(call.named, ABSENCE_CHECKS, call.take(SEND))
+"""The call of unordered queues."""
