@@ -19,7 +19,9 @@ import httpx
 from causeway.network.scenario import load_scenario
 from causeway.service.http_client import ServiceClient
 from causeway.service.ibc.views import Views
+from causeway.service.keys import Key, read_key, write_key
 from causeway.service.node import Node, Pace
+from causeway.service.validators import with_validators
 from tests.service.lakes import ENDS, OTHER, Lakes, scenario_text
 
 SECONDS = 120.0
@@ -48,6 +50,20 @@ def ended(process: subprocess.Popen[str]) -> tuple[int, str]:
     return process.returncode, error
 
 
+def validators_of(folder: Path, own: str) -> tuple[str, str, str, str]:
+    """Return the arguments that name the validators of both zones to the lake that runs one."""
+    other = OTHER[own]
+    public = read_key(folder / f"{other}.key").public.hex()
+    return "--validator-key", f"{own}={folder / own}.key", "--validators", f"{other}={public}"
+
+
+def opened(folder: Path, own: str) -> Node:
+    """Return the node of a lake that a process left."""
+    _, key, _, other = validators_of(folder, own)
+    scenario, keys = with_validators(load_scenario(folder / f"{own}.toml"), [key], [other])
+    return Node(scenario, str(folder / own), Pace(0, on_demand=True), keys=keys)
+
+
 class Served:
     """Both lakes, each served by a process."""
 
@@ -57,13 +73,15 @@ class Served:
         self.urls: dict[str, str] = {}
         for own in ENDS:
             (folder / f"{own}.toml").write_text(scenario_text(own, calls))
+            write_key(folder / f"{own}.key", Key.made())
         for own in ENDS:
             self.processes[own] = self._start(own, "--port", "0", "--scenario", str(folder / f"{own}.toml"))
         for own in ENDS:
             self.urls[own] = line_of(self.processes[own])["url"]
 
     def _start(self, own: str, *arguments: str) -> subprocess.Popen[str]:
-        return start("serve", str(self.folder / own), "--json", *self.arguments, *arguments)
+        keys = validators_of(self.folder, own)
+        return start("serve", str(self.folder / own), "--json", *keys, *self.arguments, *arguments)
 
     def again(self, own: str) -> None:
         """Start a server that ended again, at its address; what it serves its lake knows."""
@@ -128,9 +146,7 @@ def served(folder: Path, calls: int, *arguments: str) -> Iterator[Served]:
 def check(folder: Path, calls: int) -> Lakes:
     """Assert what came of all calls, from the lakes that the processes left."""
     lakes = Lakes.__new__(Lakes)
-    lakes.nodes = {
-        own: Node(load_scenario(folder / f"{own}.toml"), str(folder / own), Pace(0, on_demand=True)) for own in ENDS
-    }
+    lakes.nodes = {own: opened(folder, own) for own in ENDS}
     lakes.views = {own: Views(node.opened) for own, node in lakes.nodes.items()}
     try:
         lakes.check(calls)

@@ -34,6 +34,7 @@ def new(
 
 def show(
     file: Annotated[Path, typer.Argument(help="A key file.", show_default=False)],
+    public: Annotated[bool, typer.Option("--public", help="Print the public key alone.")] = False,
     as_json: Json = False,
 ) -> int:
     """Print the public key of a key file, and the numbers by which served lakes know it.
@@ -42,7 +43,11 @@ def show(
     """
     from causeway.service.keys import read_key
 
-    _tell(read_key(file), as_json)
+    key = read_key(file)
+    if public:
+        print(key.public.hex())
+    else:
+        _tell(key, as_json)
     return shell.OK
 
 

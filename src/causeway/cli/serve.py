@@ -55,6 +55,24 @@ def command(
             show_default=False,
         ),
     ] = None,
+    validator_key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CHAIN=FILE", help="Key file of a validator; may be repeated.", show_default=False),
+    ] = None,
+    validators: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="CHAIN=KEY,KEY",
+            help="Public keys of another chain's validators; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    drawn_keys: Annotated[
+        bool, typer.Option("--drawn-keys", help="Draw validators' keys from the seed: a simulation, on this machine.")
+    ] = False,
+    newest_copy: Annotated[
+        bool, typer.Option("--newest-copy", help="No newer copy of the lake was served; FILE.signed is lost.")
+    ] = False,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="A key of the scenario; may be repeated.", show_default=False),
@@ -68,29 +86,38 @@ def command(
     Relay processes and others can query headers, queues, proofs, accounts and metrics (/metrics). Stop it with Ctrl-C
     or SIGTERM; committed heights are kept, and the same command continues.
 
-    [bold]Example[/bold]: causeway serve left-lake --scenario examples/relay_left.toml --port 8421
+    Validators sign with keys in files (causeway key new FILE); what users and relay processes send is signed, too.
+
+    [bold]Example[/bold]: causeway serve lake --scenario my.toml --validator-key left=left.key --validators right=KEY
     """
     from causeway.service.keys import public_key
     from causeway.service.node import Node, Pace
     from causeway.service.serving import Tls, address, bound, require_local, serve
+    from causeway.service.validators import with_validators
 
     if not block_seconds and not on_demand:
         raise InvalidInput("--block-seconds: 0 makes blocks on demand only; add --on-demand")
     require_local(host, public)
+    if public and drawn_keys:
+        raise InvalidInput("--drawn-keys: strangers could sign as your validators; not with --public")
     tls = Tls.of(tls_cert, tls_key)
     carriers = [public_key(text, "--relayer") for text in relayer or ()]
     listening = bound(host, port)
     try:
         with waiting("Opening the lake"):
-            network = _scenario(lake, scenario, dict(setting(text) for text in settings or ()))
+            found = _scenario(lake, scenario, dict(setting(text) for text in settings or ()))
+            options = {"drawn": drawn_keys, "newest": newest_copy}
+            network, keys = with_validators(found, validator_key or (), validators or (), **options)
             pace, bounds = Pace(block_seconds, on_demand), ClockBounds(max_step, max_lead)
-            node = Node(network, lake, pace, drop_redundant=drop_redundant, clock=bounds, carriers=carriers)
+            node = Node(network, lake, pace, drop_redundant=drop_redundant, clock=bounds, keys=keys, carriers=carriers)
         with node:
             where = address(listening, tls)
             if as_json:
                 print(json.dumps({"url": where, "height": node.network.height}), flush=True)
             else:
                 shell.tell(f"serving {lake} at {where}, height {node.network.height}; Ctrl-C stops")
+                if drawn_keys:
+                    shell.tell("validators' keys are drawn from the seed: anybody can sign as them, a simulation only")
             console = notes()
             status = console.status("") if console.is_terminal and not as_json else None
 

@@ -25,6 +25,7 @@ from causeway.programs.own import give_to_workers, look_beside
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import AnyKernel
 from causeway.protocols.option_values import NANOSECONDS
+from causeway.protocols.secrets import NONE, Secrets
 
 MOST_CHAINS = 65_535
 """Chains are 16-bit positions where lanes are packed into keys."""
@@ -45,18 +46,19 @@ def deploy(
     session: SparkSession | None,
     cores: int,
     buckets: tuple[tuple[int, int], ...] | None = None,
+    secrets: Secrets = NONE,
 ) -> Deployed:
     """Build the kernel and the traffic of a scenario and cut its chains into buckets.
 
     ``lake``: where recorded traffic is prepared (its folder ``traffic``). ``session``: prepares it in parallel.
-    ``buckets``: the cut of a lake that is resumed. Raises ``InvalidInput``.
+    ``buckets``: the cut of a lake that is resumed. ``secrets``: keys of validators. Raises ``InvalidInput``.
     """
     traffic = scenario.traffic(os.path.join(lake, "traffic") if "://" not in lake else f"{lake}/traffic", session)
     topology = scenario.topology(traffic)
     if topology.chains.num_rows > MOST_CHAINS:
         raise InvalidInput(f"chains: {topology.chains.num_rows} chains, at most {MOST_CHAINS} are allowed")
     folder = look_beside(scenario.path)
-    kernel = kernel_of(scenario, topology)
+    kernel = kernel_of(scenario, topology, secrets)
     installed = topology.programs["program"].drop_null().unique().to_pylist()
     if session is not None and any(":" in name for name in installed):
         give_to_workers(session, folder)
@@ -83,7 +85,7 @@ def deploy(
     return Deployed(Deployment(kernel, traffic, buckets, numbers), topology, about)
 
 
-def kernel_of(scenario: Scenario, topology: Topology) -> AnyKernel:
+def kernel_of(scenario: Scenario, topology: Topology, secrets: Secrets = NONE) -> AnyKernel:
     """Return the kernel of a scenario's protocol; raises ``InvalidInput`` naming the option at fault."""
     made: AnyKernel = scenario.protocol.load_kernel()(
         topology=topology,
@@ -92,6 +94,7 @@ def kernel_of(scenario: Scenario, topology: Topology) -> AnyKernel:
         seed=scenario.network.seed,
         tick_ns=round(scenario.network.seconds_per_tick * NANOSECONDS),
         faults=scenario.faults(topology),
+        **({"secrets": secrets} if secrets.seeds else {}),
     )
     return made
 

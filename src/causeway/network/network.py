@@ -24,6 +24,7 @@ from causeway.pipeline.record import Record
 from causeway.pipeline.run import commit_genesis, run_tick
 from causeway.pipeline.session import open_one, open_session
 from causeway.pipeline.tables import LakeTables, summary_in_process
+from causeway.protocols.secrets import NONE, Secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,8 +47,14 @@ class Network:
         *,
         resume: bool = False,
         recorded: bool = False,
+        secrets: Secrets = NONE,
+        unfinished: int | None = None,
     ) -> None:
-        """``recorded``: more than the scenario's traffic comes from outside; the lake's record has it (``record``)."""
+        """``recorded``: more than the scenario's traffic comes from outside; the lake's record has it (``record``).
+
+        ``secrets``: keys of validators that are not drawn from the seed. ``unfinished``: the tick of the next height
+        where it was begun; what was recorded for it stays.
+        """
         self.scenario = scenario
         self._temporary = None
         place = lake or scenario.network.lake
@@ -60,12 +67,12 @@ class Network:
         try:
             session = self.spark if scenario.network.executor == "spark" else None
             cores = cores_of(session)
-            self._deployed: Deployed = deploy(scenario, place, session, cores, made)
+            self._deployed: Deployed = deploy(scenario, place, session, cores, made, secrets)
             self._check_cut(place)
             if recorded:
                 deployment = replace(self._deployed.deployment, record=Record(self.lake.storage))
                 self._deployed = replace(self._deployed, deployment=deployment)
-            self._before = self._open(resume)
+            self._before = self._open(resume, unfinished)
         except BaseException:
             self.close()
             raise
@@ -116,7 +123,7 @@ class Network:
             return session
         return open_session(self.scenario.network.master, extra=self.scenario.network.spark_settings)
 
-    def _open(self, resume: bool) -> Manifest:
+    def _open(self, resume: bool, unfinished: int | None) -> Manifest:
         if not resume:
             topology = self._deployed.topology
             tables = {"chains": topology.chains, "programs": topology.programs, "registry": topology.moves}
@@ -126,7 +133,7 @@ class Network:
         heights = self.lake.heights()
         last = self.lake.manifest(heights[-1]) if heights else commit_genesis(self._executor, self.lake)
         # Of a lake that was served before, too: what was recorded for ticks to come was never taken in.
-        Record(self.lake.storage).forget(last.tick + 1 if last.height else last.tick)
+        Record(self.lake.storage).forget(last.tick + 1 if last.height else last.tick, unfinished)
         return last
 
     @property

@@ -26,6 +26,8 @@ class ProtocolInfo:
     ``kinds``: the sections of faults that a scenario may have, where they are not those that all protocols have.
     ``roles``: what chains may be among the others; ``completion``: a function that adds to a topology the chains that
     the protocol does not run without. ``external``: whether another lake may run some of the chains.
+    ``signs``: whether validators sign the chains' headers: the option ``validator_keys`` lists their public keys, and
+    the kernel takes their ``secrets`` (``protocols.secrets``).
 
     ``prover``: takes proofs out of a lake (``proving.prover.Prover``); ``endpoint``: serves a lake to other deployments
     (``service.endpoint.Endpoint``); ``relay``: the process that carries messages between two served lakes
@@ -42,6 +44,7 @@ class ProtocolInfo:
     roles: tuple[str, ...] = ()
     completion: str | None = None
     external: bool = False
+    signs: bool = False
     prover: str | None = None
     endpoint: str | None = None
     relay: str | None = None
@@ -99,6 +102,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             asset="units",
             kinds="causeway.protocols.ibc.fault_kinds:FAULT_KINDS",
             external=True,
+            signs=True,
             prover="causeway.proving.ibc.prover:PROVER",
             endpoint="causeway.service.ibc.endpoint:IbcEndpoint",
             relay="causeway.service.ibc.relay_process:RELAY",

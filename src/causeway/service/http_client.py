@@ -95,6 +95,7 @@ class ServiceClient:
         self._seconds, self._tries, self._deadline = seconds, tries, deadline
         self.key = key or Key.made()
         self._nonce: int | None = None
+        self._chosen = False
         self._identity: str | None = None
         self._client = httpx.AsyncClient(
             base_url=self.url,
@@ -153,6 +154,8 @@ class ServiceClient:
             try:
                 found = await self.ask(TakenAnswer, "POST", path, {"wait": wait}, body, again=True, seconds=wait)
             except NonceUsed as error:
+                if self._chosen:
+                    raise
                 # Another process signs with the same key.
                 refused, self._nonce = error, None
                 continue
@@ -174,8 +177,8 @@ class ServiceClient:
         return self._nonce or 0
 
     def use_nonce(self, nonce: int | None) -> None:
-        """Sign the next message with a nonce; with None, with the one that the lake says is next."""
-        self._nonce = None if nonce is None else nonce - 1
+        """Sign the next message with a nonce and with no other; with None, with the one that the lake says is next."""
+        self._nonce, self._chosen = None if nonce is None else nonce - 1, nonce is not None
 
     async def height_of(self, name: str, wait: int) -> int | None:
         """Return the height of the block that has a message, None if none has after ``wait`` seconds."""

@@ -31,7 +31,9 @@ from causeway.service.keys import public_key
 from causeway.service.mempool import Limits, Mempool, Message, rows_of
 from causeway.service.requests import Forbidden
 from causeway.service.senders import Senders
+from causeway.service.signed_heights import SignedHeights, header_rows
 from causeway.service.signing import TRANSACTION, Signed, carrier_number, sender_number
+from causeway.service.validators import ValidatorKeys
 
 QUIET = 1_000
 """After so many blocks on demand in which nothing happened no more are made until something comes: what is left, no
@@ -79,13 +81,15 @@ class Node:
         drop_redundant: bool = False,
         clock: ClockBounds | None = None,
         limits: Limits | None = None,
+        keys: ValidatorKeys | None = None,
         carriers: Collection[bytes] = (),
     ) -> None:
         """Open the lake, or create it, and claim it.
 
         ``drop_redundant``: transactions in which nothing is left to do are not taken, and cost nothing. ``clock``: how
-        far headers from elsewhere move the lake's clock. ``limits``: how much waits at most. ``carriers``: the public
-        keys of those who may carry anything here; all if there are none.
+        far headers from elsewhere move the lake's clock. ``limits``: how much waits at most. ``keys``: of the
+        validators; without any, they are drawn from the seed. ``carriers``: the public keys of those who may carry
+        anything here; all if there are none.
 
         Raises:
             InvalidInput: lakes of the scenario's protocol are not served; it, or the lake, cannot be used
@@ -97,8 +101,16 @@ class Node:
             known = f"{' and '.join(served)} {'is' if len(served) == 1 else 'are'}"
             raise InvalidInput(f"{scenario.path}: network.protocol: {name}: only {known} served")
         self.scenario, self.pace, self._drop_redundant = scenario, pace or Pace(), drop_redundant
-        resume = Lake.at(lake).exists()
-        self.network = Network(scenario, lake, resume=resume, recorded=True)
+        keys = keys or ValidatorKeys()
+        if keys.files and scenario.network.executor != "in_process":
+            text = "keys of validators do not leave the process that read them"
+            raise InvalidInput(f"network.executor: {scenario.network.executor}: {text}; use in_process")
+        self._signed = SignedHeights(keys.files, lake)
+        try:
+            self._open(scenario, lake, keys)
+        except BaseException:
+            self._signed.close()
+            raise
         self.opened: OpenedLake = open_lake(lake)
         self.endpoint: Endpoint = registry.protocol(name).part("endpoint")(self.opened, self.network.deployment.kernel)
         self.views = self.endpoint.views
@@ -116,6 +128,26 @@ class Node:
         self._stopping = False
         self._quiet = 0
         self.failure: BaseException | None = None
+
+    def _open(self, scenario: Scenario, lake: str, keys: ValidatorKeys) -> None:
+        """Open the network, and finish a block that was signed before a kill, so that it comes out as it was."""
+        place = Lake.at(lake)
+        resume = place.exists()
+        heights = place.heights() if resume else []
+        begun = self._signed.unfinished(heights[-1] if heights else -1, newest=keys.newest)
+        secrets = keys.secrets
+        self.network = Network(scenario, lake, resume=resume, recorded=True, secrets=secrets, unfinished=begun)
+        if begun is not None:
+            try:
+                self.network.step(begun, check=self._sign)
+            except BaseException:
+                self.network.close()
+                raise
+
+    def _sign(self, manifest: Manifest) -> None:
+        """Take notice of a height's headers before it is committed. Raises ``SignedAlready``."""
+        rows = header_rows(self.network.lake.log_rows("headers", manifest))
+        self._signed.sign(rows, manifest.tick, self.network.deployment.kernel.chains())
 
     # ---- what users bring
 
@@ -176,7 +208,10 @@ class Node:
         send = SendSection.model_validate({**content, "tick": 0, "sender": sender_number(signed.sender)})
         topology = self.network.topology
         script = ScriptSection(source="script", send=[send])
-        sends = scripted_traffic(script, topology, topology.moves, self._directory).sends
+        try:
+            sends = scripted_traffic(script, topology, topology.moves, self._directory).sends
+        except InvalidInput as error:
+            raise InvalidInput(str(error).replace("message: traffic.send[0]", "content", 1)) from None
         row = sends.to_pylist()[0]
         if row["chain"] in self.external:
             raise InvalidInput(f"to: {section.to} lives on a chain that another lake runs; send it there")
@@ -229,7 +264,7 @@ class Node:
         if messages:
             with self._changed:
                 noted["taken"], noted["senders"] = self.senders.rows(messages, self.network.height + 1)
-        manifest = self.network.step(tick, ingress=ingress, carried=carried, noted=noted)
+        manifest = self.network.step(tick, ingress=ingress, carried=carried, noted=noted, check=self._sign)
         self._quiet = 0 if messages or moved(manifest.rows) else self._quiet + 1
         with self._changed:
             self.senders.taken(messages, manifest.height)
@@ -279,8 +314,9 @@ class Node:
         return self._stopping or self.failure is not None
 
     def close(self) -> None:
-        """Let go of the lake."""
+        """Let go of the lake, and of the keys."""
         self.network.close()
+        self._signed.close()
 
     def __enter__(self) -> Self:
         return self

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from causeway.protocols.execution import ProgramRunner
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.zones import Zones
+from causeway.protocols.secrets import NONE, Secrets
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,7 @@ class Context:
     """A block's height, tick and time, the zones that make it, the network's fixed parts and the programs installed.
 
     ``chains``: the positions of the zones that make a block now, ascending. ``tick_ns``: nanoseconds a tick.
+    ``secrets``: keys of validators that are not drawn from the seed.
     """
 
     height: int
@@ -27,6 +29,7 @@ class Context:
     zones: Zones
     options: IbcOptions
     programs: ProgramRunner
+    secrets: Secrets = NONE
 
     @property
     def time(self) -> int:

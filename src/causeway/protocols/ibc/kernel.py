@@ -59,11 +59,13 @@ from causeway.protocols.ibc.store import commit, pending_runs
 from causeway.protocols.ibc.submitting import RelayPlan
 from causeway.protocols.ibc.transactions import own_packets_for, transactions
 from causeway.protocols.ibc.upkeep import REFRESH, asked_absences, asked_positions
+from causeway.protocols.ibc.validator_sets import require_keys
 from causeway.protocols.ibc.zones import Zones
 from causeway.protocols.interference import Interference
 from causeway.protocols.messages import LANE, blank_messages
 from causeway.protocols.option_values import NANOSECONDS, check_tick
 from causeway.protocols.partition import part, union
+from causeway.protocols.secrets import NONE, Secrets
 from causeway.protocols.segments import located, oldest
 from causeway.protocols.waking import QUIET_TICKS, gives_up, wake
 
@@ -76,6 +78,7 @@ class IbcKernel:
     """The state machine of a network of zones.
 
     ``programs``: the modules; ``tick_ns``: nanoseconds of block time a tick; ``faults``: what goes wrong on purpose.
+    ``secrets``: keys of validators that are not drawn from the seed.
     """
 
     topology: Topology
@@ -84,6 +87,7 @@ class IbcKernel:
     seed: int = 0
     tick_ns: int = 1_000_000_000
     faults: Faults = field(default_factory=Faults)
+    secrets: Secrets = NONE
 
     name: ClassVar[str] = "ibc"
     outbound: ClassVar[pa.Schema] = ENTRIES_SCHEMA
@@ -111,6 +115,11 @@ class IbcKernel:
                     name = self.zones.names[int(ends[1])]
                     raise InvalidInput(f"faults: kind = 'recover': {name} is external, its headers are not seen here")
         # What the options name must be there before anything runs.
+        for chain in self.options.validator_keys:
+            if chain not in self.zones.names:
+                raise InvalidInput(f"options.validator_keys: {chain}: no such chain: {', '.join(self.zones.names[:8])}")
+        for position in self.zones.own.tolist():
+            require_keys(self.zones.names[position], self.options, self.secrets)
         _ = self.zones.connections, self.zones.handled, self.zones.permitted
 
     @cached_property
@@ -125,7 +134,8 @@ class IbcKernel:
 
     def context(self, chains: Chains, tick: Tick) -> Context:
         """Return what a block of ``chains`` at ``tick`` may know."""
-        return Context(tick.height, tick.tick, self.tick_ns, self.seed, chains, self.zones, self.options, self.programs)
+        fixed = (self.zones, self.options, self.programs, self.secrets)
+        return Context(tick.height, tick.tick, self.tick_ns, self.seed, chains, *fixed)
 
     def chains(self) -> Sequence[str]:
         """Return the chain ids by position."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
@@ -79,6 +80,7 @@ class IbcOptions(Section):
     max_data_bytes: int = Field(default=262_144, ge=0, le=2**31 - 2**16)
     validators: int = Field(default=4, ge=1, le=1_000)
     rotation: RotationOptions = RotationOptions()
+    validator_keys: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     trusted_headers: int = Field(default=100, ge=2, le=LARGEST)
     unbonding_seconds: float = Field(default=21 * 86_400.0, gt=0, le=1e9)
     relay: RelayOptions = RelayOptions()
@@ -126,6 +128,13 @@ class IbcOptions(Section):
             raise PydanticCustomError("rotation", "{text}", {"text": text})
         return self
 
+    @model_validator(mode="after")
+    def _fixed(self) -> Self:
+        if self.rotation.every and self.validator_keys:
+            text = "rotation: is for validators that are drawn; with validator_keys, leave it out"
+            raise PydanticCustomError("rotation", "{text}", {"text": text})
+        return self
+
     @model_validator(mode="before")
     @classmethod
     def _with_profile(cls, data: Any) -> Any:
@@ -145,6 +154,16 @@ class IbcOptions(Section):
                     {"text": f"{name!r} is no type of its own: 1 to 64 of A-Z a-z 0-9 . _ + - # [ ] < >"},
                 )
         return types
+
+    @field_validator("validator_keys")
+    @classmethod
+    def _public_keys(cls, keys: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+        for chain, listed in keys.items():
+            good = all(re.fullmatch(r"[0-9a-f]{64}", public) for public in listed)
+            if not good or not 0 < len(set(listed)) == len(listed):
+                text = "allowed: different public keys of 64 hexadecimal digits (lower case), one at least"
+                raise PydanticCustomError("keys", "{text}", {"text": f"{chain}: {text}"})
+        return keys
 
     @field_validator("relayers")
     @classmethod

@@ -3,6 +3,9 @@
 Without ``rotation`` a zone has one set for ever. With it, every so many blocks some members give their seats to new
 ones: the seats have an order, drawn from the network's seed, and it goes round in that order. So any height's set
 follows from the height alone.
+
+These are for simulations: whoever knows the seed knows the keys. Of a zone that is served, or that another lake runs,
+the options list the public keys (``validator_keys``), and the secret ones are read from files.
 """
 
 from __future__ import annotations
@@ -10,11 +13,13 @@ from __future__ import annotations
 from functools import lru_cache
 from hashlib import sha256
 
+from causeway.model.errors import InvalidInput
 from causeway.proofs.tendermint.building import validators_of
-from causeway.proofs.tendermint.keys import SigningKey
-from causeway.proofs.tendermint.validators import ValidatorSet
+from causeway.proofs.tendermint.keys import PublicKey, SigningKey
+from causeway.proofs.tendermint.validators import Validator, ValidatorSet
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.options import IbcOptions
+from causeway.protocols.secrets import Secrets
 
 POWER = 10
 """Voting power of each validator of a zone."""
@@ -52,8 +57,35 @@ def validators_at(seed: int, chain_id: str, height: int, options: IbcOptions) ->
     return _members(seed, chain_id, seats_at(seed, chain_id, height, options))
 
 
+@lru_cache(maxsize=4096)
+def listed_validators(listed: tuple[str, ...], secrets: Secrets) -> Members:
+    """Return the set of the public keys that the options list, with those secret keys that are here."""
+    publics = [bytes.fromhex(public) for public in listed]
+    own = ValidatorSet.of(Validator(PublicKey(public), POWER) for public in publics)
+    keys = [SigningKey(secrets.seeds[public]) for public in publics if public in secrets.seeds]
+    return own, {key.public_key.address: key for key in keys}
+
+
+def require_keys(chain_id: str, options: IbcOptions, secrets: Secrets) -> None:
+    """Refuse to run a zone whose headers would not be believed: more than two thirds of its validators sign.
+
+    Raises:
+        InvalidInput: too few of the keys that the options list for it are here.
+    """
+    listed = options.validator_keys.get(chain_id)
+    if listed is not None:
+        here = sum(bytes.fromhex(public) in secrets.seeds for public in listed)
+        if 3 * here <= 2 * len(listed):
+            text = f"{chain_id}: secret keys of {here} of its {len(listed)} validators are here, more than two thirds"
+            text = f"{text} must be: causeway serve --validator-key {chain_id}=FILE"
+            raise InvalidInput(f"options.validator_keys: {text}")
+
+
 def validators_of_zone(chain: int, height: int, context: Context) -> Members:
     """Return the validators that sign the block of a height of the zone at a position."""
+    listed = context.options.validator_keys.get(context.zones.names[chain])
+    if listed is not None:
+        return listed_validators(listed, context.secrets)
     return validators_at(context.seed, context.zones.names[chain], height, context.options)
 
 

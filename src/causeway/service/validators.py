@@ -1,0 +1,94 @@
+"""The validators of a served lake's chains: those of its own sign with keys in files, those of others are listed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from causeway.model.errors import InvalidInput
+from causeway.network.directory import own_topology, unknown
+from causeway.network.scenario import Scenario
+from causeway.protocols.secrets import Secrets
+from causeway.service.keys import public_key, read_key
+
+OPTION = "validator_keys"
+"""The key of a scenario's ``[options]`` that lists the public keys of validators by chain."""
+
+
+@dataclass(frozen=True)
+class ValidatorKeys:
+    """The keys of a served lake. ``files``: of the keys that sign, by chain; ``secrets``: what is in them; ``newest``:
+    whether the lake is its newest copy, where what was signed last is not known any more."""
+
+    files: Mapping[str, Sequence[Path]] = field(default_factory=dict)
+    secrets: Secrets = field(default_factory=Secrets)
+    newest: bool = False
+
+
+def with_validators(
+    scenario: Scenario,
+    own: Sequence[str] = (),
+    others: Sequence[str] = (),
+    *,
+    drawn: bool = False,
+    newest: bool = False,
+) -> tuple[Scenario, ValidatorKeys]:
+    """Return a scenario that lists the validators of its chains, and the keys of those that are here.
+
+    Args:
+        scenario: what it lists itself stays.
+        own: ``CHAIN=FILE``: a key file of a validator of a chain that this lake runs.
+        others: ``CHAIN=KEY,KEY``: the public keys of the validators of another chain.
+        drawn: whether chains may be left whose keys are drawn from the seed.
+        newest: as in ``ValidatorKeys``.
+
+    Raises:
+        InvalidInput: the protocol's chains do not sign, a chain or key is none, they contradict the scenario, or a
+            chain is left.
+    """
+    chains = own_topology(scenario.document.chains, scenario.document.programs, scenario.path)
+    names: list[str] = chains.chains["name"].to_pylist()
+    if not scenario.protocol.signs:
+        if own or others:
+            raise InvalidInput(f"--validator-key, --validators: chains of {scenario.network.protocol} do not sign")
+        return scenario, ValidatorKeys()
+    listed: dict[str, list[str]] = dict(scenario.options.get(OPTION, {}))
+    files: dict[str, list[Path]] = {}
+    seeds: dict[bytes, bytes] = {}
+    given: dict[str, list[str]] = {}
+    for text in own:
+        chain, path = _parts(text, "--validator-key", "CHAIN=FILE", names)
+        key = read_key(Path(path))
+        files.setdefault(chain, []).append(Path(path))
+        seeds[key.public] = key.seed
+        given.setdefault(chain, []).append(key.public.hex())
+    for chain, publics in given.items():
+        for public in publics:
+            if public not in listed.get(chain, publics):
+                text = f"is the key of no validator that options.{OPTION} lists for {chain}"
+                raise InvalidInput(f"--validator-key: {public}: {text}")
+        listed.setdefault(chain, publics)
+    for text in others:
+        chain, value = _parts(text, "--validators", "CHAIN=KEY,KEY", names)
+        publics = [public_key(part.strip(), "--validators").hex() for part in value.split(",")]
+        if listed.setdefault(chain, publics) != publics:
+            raise InvalidInput(f"--validators: {chain}: the scenario, the lake or --validator-key names others")
+    left = [name for name in names if name not in listed]
+    if left and not drawn:
+        text = "its validators' keys would be drawn from the seed, which every reader of the scenario can do"
+        option = f"--validator-key {left[0]}=FILE for a chain of this lake, --validators {left[0]}=KEY for another's"
+        raise InvalidInput(f"{left[0]}: {text}: give {option}; or --drawn-keys for a simulation on this machine")
+    content: dict[str, Any] = {**scenario.options, **({OPTION: listed} if listed else {})}
+    document = scenario.document.model_copy(update={"options": content})
+    return replace(scenario, document=document), ValidatorKeys(files, Secrets(seeds), newest)
+
+
+def _parts(text: str, option: str, form: str, names: Sequence[str]) -> tuple[str, str]:
+    chain, equals, value = text.partition("=")
+    if not equals or not value:
+        raise InvalidInput(f"{option}: {text!r}; write it as {form}")
+    if chain not in names:
+        raise InvalidInput(f"{option}: {unknown('chain', chain, names)}")
+    return chain, value

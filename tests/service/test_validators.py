@@ -1,0 +1,242 @@
+"""Keys of validators in files, what they signed last, and what happens to a lake that was put back."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.model.errors import InvalidInput
+from causeway.network.network import Network
+from causeway.network.scenario import Scenario, load_scenario
+from causeway.pipeline.lake import Lake
+from causeway.proofs.tendermint.update import decode_header_update
+from causeway.protocols.secrets import Secrets
+from causeway.service.keys import Key, read_key, write_key
+from causeway.service.node import Node, Pace
+from causeway.service.signed_heights import SignedAlready
+from causeway.service.signing import MESSAGE, signed
+from causeway.service.validators import ValidatorKeys, with_validators
+from tests.service.lakes import key_of, scenario_text
+
+
+class Left:
+    """The left lake, with key files of its validators."""
+
+    def __init__(self, folder: Path, validators: int = 1) -> None:
+        self.folder, self.lake = folder, str(folder / "lake")
+        self.files = [folder / f"{number}.key" for number in range(validators)]
+        for file in self.files:
+            write_key(file, Key.made())
+        self.other = key_of(99).public.hex()
+        (folder / "left.toml").write_text(scenario_text("left", calls=0))
+
+    def scenario(self, **options: Any) -> tuple[Scenario, ValidatorKeys]:
+        own = [f"left={file}" for file in options.pop("files", self.files)]
+        return with_validators(load_scenario(self.folder / "left.toml"), own, [f"right={self.other}"], **options)
+
+    def node(self, lake: str | None = None, **options: Any) -> Node:
+        scenario, keys = self.scenario(**options)
+        return Node(scenario, lake or self.lake, Pace(0, on_demand=True), keys=keys)
+
+    def send(self, node: Node) -> None:
+        nonce = node.senders.last(key_of(1).public) + 1
+        content = {"to": "caller-left", "call": {"receiver": "echo-right", "method": "hello"}}
+        node.take(signed(key_of(1), node.opened.lake.identity, MESSAGE, "", nonce, content))
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Left:
+    return Left(tmp_path)
+
+
+def test_headers_are_signed_by_the_keys_in_files_alone(left: Left) -> None:
+    with left.node() as node:
+        node.produce()
+        _, certification = node.opened.header("left", 1)
+    update = decode_header_update(certification)
+    assert [one.public_key.data for one in update.validators.validators] == [read_key(left.files[0]).public]
+    stored = b"".join(path.read_bytes() for path in Path(left.lake).rglob("*") if path.is_file())
+    assert read_key(left.files[0]).seed not in stored
+    assert read_key(left.files[0]).seed.hex().encode() not in stored
+
+
+def test_two_thirds_of_the_validators_are_enough_and_fewer_are_not(tmp_path: Path) -> None:
+    left = Left(tmp_path, validators=4)
+    scenario, keys = left.scenario()
+    some = ValidatorKeys({"left": left.files[:3]}, Secrets(dict(list(keys.secrets.seeds.items())[:3])))
+    with Node(scenario, left.lake, keys=some) as node:
+        node.produce()
+        commit = decode_header_update(node.opened.header("left", 1)[1]).signed_header.commit
+        assert sorted(bool(one.signature) for one in commit.signatures) == [False, True, True, True]
+    few = ValidatorKeys({"left": left.files[:2]}, Secrets(dict(list(keys.secrets.seeds.items())[:2])))
+    with pytest.raises(InvalidInput, match=r"left: secret keys of 2 of its 4 validators .*more than two thirds"):
+        Node(scenario, left.lake, keys=few)
+
+
+def test_an_older_copy_of_a_lake_signs_nothing(left: Left) -> None:
+    with left.node() as node:
+        for _ in range(2):
+            node.produce()
+        shutil.copytree(left.lake, left.folder / "copy")
+        for _ in range(3):
+            node.produce()
+    with pytest.raises(
+        SignedAlready, match=r"0\.key\.signed: left has signed height 5, but .* ends at height 2.*newest"
+    ):
+        left.node(str(left.folder / "copy"))
+    with pytest.raises(SignedAlready, match="ends at height 0"):
+        left.node(str(left.folder / "new"))
+    assert not (left.folder / "new").exists()
+    with left.node() as node:
+        node.produce()
+        assert node.network.height == 6
+
+
+def test_a_copy_of_the_height_before_makes_the_very_block_again_or_none(left: Left) -> None:
+    with left.node() as node:
+        node.produce()
+        shutil.copytree(left.lake, left.folder / "copy")
+        node.produce()
+        shutil.copytree(left.lake, left.folder / "later")
+        left.send(node)
+        node.produce()
+    marks = json.loads((left.folder / "0.key.signed").read_text())
+    with pytest.raises(SignedAlready):
+        left.node(str(left.folder / "copy"))
+    # The block that followed had a message; a copy that does not have it would make another one.
+    with pytest.raises(SignedAlready, match=r"has signed height 3, but .* ends at height 2"):
+        left.node(str(left.folder / "later"))
+    assert json.loads((left.folder / "0.key.signed").read_text()) == marks
+
+
+def test_a_block_that_was_signed_before_a_kill_comes_out_the_same(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(self: Lake, manifest: Any) -> None:
+        raise Killed
+
+    with left.node() as node:
+        node.produce()
+        left.send(node)
+        monkeypatch.setattr(Lake, "commit", killed)
+        with pytest.raises(Killed):
+            node.produce()
+        monkeypatch.undo()
+    mark = json.loads((left.folder / "0.key.signed").read_text())["chains"]["left"]
+    assert mark["height"] == 2
+    with left.node() as node:
+        assert node.network.height == 2
+        assert json.loads((left.folder / "0.key.signed").read_text())["chains"]["left"] == mark
+        assert node.senders.last(key_of(1).public) == 1
+        assert node.network.manifest.rows["events"] > 0
+        left.send(node)
+        node.produce()
+        assert node.network.height == 3
+
+
+def test_marks_that_are_lost_damaged_or_in_the_lake(left: Left) -> None:
+    with left.node() as node:
+        node.produce()
+        with pytest.raises(InvalidInput, match=r"0\.key: another process signs with this key"):
+            left.node(str(left.folder / "other"))
+    marks = left.folder / "0.key.signed"
+    text = marks.read_text()
+    marks.write_text("{}")
+    with pytest.raises(InvalidInput, match="is damaged"):
+        left.node()
+    marks.unlink()
+    with pytest.raises(InvalidInput, match=r"0\.key\.signed: missing, but .* has 1 heights .*--newest-copy"):
+        left.node()
+    with left.node(newest=True) as node:
+        node.produce()
+    assert json.loads(marks.read_text())["chains"]["left"]["height"] == 2
+    marks.write_text(text)
+    inside = Path(left.lake) / "0.key"
+    shutil.copy(left.files[0], inside)
+    os.chmod(inside, 0o600)
+    with pytest.raises(InvalidInput, match="lies in the lake"):
+        left.node(files=[inside])
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "error"),
+    [
+        (["left"], [], "write it as CHAIN=FILE"),
+        (["lefd={key}"], [], "did you mean left?"),
+        (["left={key}.none"], [], "cannot be read"),
+        (["left={key}"], ["right=00"], "allowed: a public key"),
+        (["left={key}"], [], "right: its validators' keys would be drawn from the seed.*--validators right=KEY"),
+        ([], ["right={other}"], "left: its validators' keys would be drawn.*--validator-key left=FILE"),
+        (
+            ["left={key}"],
+            ["left={other}"],
+            "--validators: left: the scenario, the lake or .* names others",
+        ),
+    ],
+)
+def test_validators_that_are_none(left: Left, own: list[str], others: list[str], error: str) -> None:
+    words = {"key": left.files[0], "other": left.other}
+    with pytest.raises(InvalidInput, match=error):
+        with_validators(
+            load_scenario(left.folder / "left.toml"),
+            [text.format(**words) for text in own],
+            [text.format(**words) for text in others],
+        )
+
+
+def test_a_key_of_no_listed_validator(left: Left) -> None:
+    scenario, _ = left.scenario()
+    write_key(left.folder / "more.key", Key.made())
+    with pytest.raises(InvalidInput, match="is the key of no validator that"):
+        with_validators(scenario, [f"left={left.folder / 'more.key'}"])
+
+
+def test_a_plain_run_has_no_keys_of_a_served_lake(left: Left) -> None:
+    with left.node() as node:
+        node.produce()
+        scenario = node.scenario
+    with pytest.raises(InvalidInput, match="secret keys of 0 of its 1 validators are here"):
+        Network(scenario, left.lake, resume=True)
+
+
+def test_keys_never_leave_the_process(left: Left) -> None:
+    with pytest.raises(InvalidInput, match="do not leave the process"):
+        pickle.dumps(Secrets({b"public": b"secret"}))
+    assert "secret" not in repr(Secrets({b"public": b"secret"}))
+    assert read_key(left.files[0]).seed.hex() not in repr(read_key(left.files[0]))
+
+
+def test_key_files_that_are_none(tmp_path: Path) -> None:
+    file = tmp_path / "a.key"
+    write_key(file, key_of(5))
+    assert read_key(file) == key_of(5)
+    assert file.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(InvalidInput, match="exists already"):
+        write_key(file, key_of(6))
+    for mode in (0o640, 0o604, 0o620):
+        file.chmod(mode)
+        with pytest.raises(InvalidInput, match=r"others than its owner .* chmod 600"):
+            read_key(file)
+    file.chmod(0o600)
+    content = json.loads(file.read_text())
+    for changed, error in (
+        ({"public": "00" * 32}, "not the public key of secret"),
+        ({"secret": "00"}, "secret: 1 bytes"),
+        ({"version": 2}, "type, version, algorithm are"),
+        ({"secret": None}, "holds no key"),
+    ):
+        file.write_text(json.dumps({**content, **changed}))
+        with pytest.raises(InvalidInput, match=error):
+            read_key(file)
+    file.write_text("x" * 5000)
+    with pytest.raises(InvalidInput, match="more than 4096 bytes"):
+        read_key(file)
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        read_key(tmp_path / "none.key")
