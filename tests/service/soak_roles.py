@@ -100,7 +100,8 @@ class HostileLake:
             return 200, {}, b"[" * 100_000
         try:
             address = self._honest + path
-            answer = httpx.post(address, content=body, timeout=10) if body else httpx.get(address, timeout=10)
+            kind = {"content-type": "application/json"}
+            answer = httpx.request("POST" if body else "GET", address, content=body, headers=kind, timeout=10)
         except httpx.HTTPError:
             return 503, {}, b'{"error": "Down", "text": "come again"}'
         if mood < 0.4 and answer.status_code == 200:

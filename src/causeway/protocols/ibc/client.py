@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,9 +20,7 @@ from causeway.model.joins import codes
 from causeway.model.order import U64, groups_of, stable_order
 from causeway.proofs.errors import ProofRefused
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
-from causeway.proofs.steps import Step
 from causeway.proofs.tendermint.building import make_header, sign_header
-from causeway.proofs.tendermint.commit import Commit, verify_signatures
 from causeway.proofs.tendermint.errors import (
     ClientExpired,
     ConnectionFrozen,
@@ -33,11 +30,11 @@ from causeway.proofs.tendermint.errors import (
     NeedIntermediateHeader,
 )
 from causeway.proofs.tendermint.light_client import LightClient, Status
-from causeway.proofs.tendermint.trust import SignatureCheck, TrustedHeader, TrustOptions, is_over
-from causeway.proofs.tendermint.update import HeaderUpdate, Misbehaviour, decode_header_update
-from causeway.proofs.tendermint.validators import ValidatorSet
+from causeway.proofs.tendermint.trust import TrustedHeader, TrustOptions, is_over
+from causeway.proofs.tendermint.update import HeaderUpdate, Misbehaviour
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
+from causeway.protocols.ibc.kept_headers import keep_header, read_header, read_own_header, signatures_of
 from causeway.protocols.ibc.state import CONNECTION, FROZEN, TRUST_SCHEMA, State, connection_rows, is_frozen
 from causeway.protocols.ibc.trust_sets import TrustRows, TrustTable
 from causeway.protocols.ibc.validator_sets import validators_of_zone
@@ -95,51 +92,31 @@ def _signed(chain: int, height: int, time: int, root: bytes, context: Context) -
 
 def second_header(certification: bytes, chain: int, context: Context) -> bytes:
     """Return another header of the same zone and height, with another root: what validators sign that fork."""
-    first = _decoded(certification).signed_header.header
+    first = read_own_header(certification).signed_header.header
     root = bytes([first.app_hash[0] ^ 1]) + first.app_hash[1:]
     return _signed(chain, first.height, first.time, root, context)
 
 
-_decoded = lru_cache(maxsize=1024)(decode_header_update)
-
-
-@lru_cache(maxsize=1024)
-def _verified(certification: bytes, chain_id: str) -> Step:
-    """Verify the signatures of a header under the validators that come with it."""
-    update = _decoded(certification)
-    return verify_signatures(update.signed_header.commit, chain_id, update.validators)
-
-
-def _remembering(certification: bytes) -> SignatureCheck:
-    """Return a check of a header's signatures that is made once, however many zones the header is submitted to."""
-
-    def check(commit: Commit, chain_id: str, own: ValidatorSet, first: ValidatorSet | None = None) -> Step:
-        del commit, own, first  # they are those of the certification
-        return _verified(certification, chain_id)
-
-    return check
-
-
 def evidence_of(first: bytes, second: bytes) -> bytes:
     """Return the evidence that a zone has signed two headers (X-3), as it is submitted."""
-    return Misbehaviour(_decoded(first), _decoded(second)).encode()
+    return Misbehaviour(read_header(first), read_header(second)).encode()
 
 
 def trust_row(chain: int, counterparty: int, header: bytes, context: Context) -> Frame:
     """Return the row of a trust table of a header that a zone has chosen to trust in this block."""
-    found = TrustedHeader.of(_decoded(header).signed_header.header, context.time, context.height)
+    found = TrustedHeader.of(read_header(header).signed_header.header, context.time, context.height)
     return _rows({(chain, counterparty): [found]})
 
 
 def height_in(certification: bytes) -> int:
     """Return the height of a header as it is submitted, whatever it is worth; ``ProofError`` for what is none."""
-    return _decoded(certification).height
+    return read_header(certification).height
 
 
 def header_times(headers: Frame) -> dict[int, int]:
     """Return the time (ns) of each zone's offered header, by its position; none for what is not signed."""
     signed = zip(headers["chain"].tolist(), headers["certification"].to_pylist(), strict=True)
-    return {chain: _decoded(data).signed_header.header.time for chain, data in signed if data}
+    return {chain: read_own_header(data).signed_header.header.time for chain, data in signed if data}
 
 
 def newest_times(state: State) -> U64:
@@ -210,7 +187,7 @@ class Clients:
         Returns ``ACCEPTED``, also when this header contradicts a trusted one, which freezes the connection (X-3);
         ``NoOp`` for a header that is trusted already; or why the header is refused.
         """
-        pair, offered = (chain, counterparty), _decoded(header)
+        pair, offered = (chain, counterparty), read_header(header)
         client = LightClient(self._options_of(counterparty), self._trusted(pair), pair in self._frozen)
         trusted = self._trusted(pair).get(offered.height)
         if trusted is not None and trusted.header_hash == offered.signed_header.header.hash:
@@ -270,11 +247,13 @@ class Clients:
     def _verify(
         self, client: LightClient, counterparty: int, base: TrustedHeader, header: bytes
     ) -> TrustedHeader | Refusal:
-        context, update = self._context, self._on(base, counterparty, _decoded(header))
+        context, offered = self._context, read_header(header)
+        update = self._on(base, counterparty, offered)
         try:
-            client.valid(update, context.time, _remembering(header))
+            client.valid(update, context.time, signatures_of(header))
         except REFUSED as error:
             return _refusal(error)
+        keep_header(header, offered)
         return TrustedHeader.of(update.signed_header.header, context.time, context.height)
 
     def _trusted(self, pair: tuple[int, int]) -> TrustRows:

@@ -7,7 +7,6 @@ threads.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
+from causeway.model.kept import remembering
 from causeway.model.ledger import Event, Kind
 from causeway.model.order import groups_of
 from causeway.network.opened import OpenedLake
@@ -32,8 +32,12 @@ from causeway.proving.ibc.zones import zones_of
 from causeway.service.ibc.answers import MAX_KEY_BYTES
 from causeway.service.lake_views import LakeViews
 
-KEPT_STORES = 8
-KEPT_TABLES = 64
+KEPT_STORE_BYTES = 128 << 20
+KEPT_TABLE_BYTES = 64 << 20
+"""Bytes of stores, and of tables of states, that are kept in memory for further questions about a height."""
+
+OVERHEAD_BYTES = 8 << 10
+"""A kept store or table is counted for so much beside its columns."""
 
 MOST_RANGES = 1_000
 """Ranges of entries that are told of one queue; the first ones."""
@@ -56,8 +60,8 @@ class Views(LakeViews):
     def __init__(self, opened: OpenedLake) -> None:
         super().__init__(opened)
         self.options = zones_of(opened).options
-        self._store = lru_cache(maxsize=KEPT_STORES)(self._read_store)
-        self._table = lru_cache(maxsize=KEPT_TABLES)(self._read_table)
+        self._store = remembering(self._read_store, KEPT_STORE_BYTES, _store_bytes)
+        self._table = remembering(self._read_table, KEPT_TABLE_BYTES, _table_bytes)
 
     def status(self) -> dict[str, Any]:
         """Return what the network is, and how far it has come."""
@@ -284,6 +288,15 @@ def _fitting(lengths: Iterable[int]) -> int:
         if left < 0:
             return max(number, 1)
     return MAX_ITEMS
+
+
+def _store_bytes(store: ZoneStore) -> int:
+    """Return about how much memory a store takes: its tree, and as much again for the entries."""
+    return 2 * sum(level.nbytes for level in store.tree.levels) + OVERHEAD_BYTES
+
+
+def _table_bytes(rows: Frame) -> int:
+    return sum(int(rows[name].nbytes) for name in rows.names) + OVERHEAD_BYTES
 
 
 def _gaps(indices: Any, head: int, tail: int) -> list[list[int]]:

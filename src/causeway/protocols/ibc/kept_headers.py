@@ -1,0 +1,62 @@
+"""Headers that were verified, or that are a zone's own: decoded once, however many zones they are submitted to.
+
+Nothing that is only offered is kept: whoever submits junk takes no memory for longer than a block.
+"""
+
+from __future__ import annotations
+
+from causeway.model.kept import Kept
+from causeway.proofs.steps import Step
+from causeway.proofs.tendermint.commit import Commit, verify_signatures
+from causeway.proofs.tendermint.trust import SignatureCheck
+from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
+from causeway.proofs.tendermint.validators import ValidatorSet
+
+KEPT_BYTES = 2 << 20
+"""Bytes of headers that are kept: about 1,700 of four validators. Decoded they take about 15 times as much memory."""
+
+LAST_BYTES = 64 << 10
+"""The header read last is decoded once for all the steps of a call, whatever it is worth, unless it is longer."""
+
+_updates: Kept[HeaderUpdate] = Kept(KEPT_BYTES)
+_signatures: Kept[tuple[str, Step]] = Kept(KEPT_BYTES)
+_last: list[tuple[bytes, HeaderUpdate]] = []
+
+
+def read_header(certification: bytes) -> HeaderUpdate:
+    """Return a header as it is submitted, whatever it is worth; ``ProofError`` for what is none."""
+    known = _updates.get(certification)
+    if known is not None:
+        return known
+    for last, update in tuple(_last):
+        if last == certification:
+            return update
+    found = decode_header_update(certification)
+    _last[:] = [(certification, found)] if len(certification) <= LAST_BYTES else []
+    return found
+
+
+def read_own_header(certification: bytes) -> HeaderUpdate:
+    """Return a header that a zone of this network has made, and keep it."""
+    found = read_header(certification)
+    _updates.put(certification, found, len(certification))
+    return found
+
+
+def keep_header(certification: bytes, update: HeaderUpdate) -> None:
+    """Keep a header that a light client has found valid."""
+    _updates.put(certification, update, len(certification))
+
+
+def signatures_of(certification: bytes) -> SignatureCheck:
+    """Return a check of a header's signatures that is made once if they hold, however many zones the header goes to."""
+
+    def check(commit: Commit, chain_id: str, own: ValidatorSet, first: ValidatorSet | None = None) -> Step:
+        known = _signatures.get(certification)
+        if known is not None and known[0] == chain_id:
+            return known[1]
+        step = verify_signatures(commit, chain_id, own, first=first)
+        _signatures.put(certification, (chain_id, step), len(certification))
+        return step
+
+    return check

@@ -1,0 +1,92 @@
+"""What strangers bring and ask for takes memory for a while, never for good: budgets in bytes."""
+
+from __future__ import annotations
+
+import gc
+import random
+import tracemalloc
+from pathlib import Path
+
+from causeway.model.kept import Kept, remembering
+from causeway.proofs.tendermint.building import make_header, sign_header
+from causeway.proofs.tendermint.keys import PublicKey
+from causeway.proofs.tendermint.update import HeaderUpdate
+from causeway.proofs.tendermint.validators import Validator, ValidatorSet
+from causeway.proofs.wire import ibc_queue_pb2 as wire
+from causeway.protocols.ibc import kept_headers
+from tests.service.lakes import both
+
+JUNK = 5
+"""Junk headers, each of about 100 kB."""
+
+BUDGET = 1 << 20
+"""Bytes that they may leave behind together; decoded, one takes more."""
+
+
+def junk_header(draws: random.Random, height: int) -> bytes:
+    """Return a transaction with a well-formed header of a stranger's thousands of validators."""
+    own = ValidatorSet.of(Validator(PublicKey(draws.randbytes(32)), 10) for _ in range(800))
+    signed = sign_header(make_header("right", height, 10**9, bytes(32), own), own, {})
+    update = HeaderUpdate.on(0, own, signed, own).encode()
+    calls = [wire.Call(update=wire.UpdateHeader(remote="right", header=update))]
+    return wire.Transaction(calls=calls).SerializeToString()
+
+
+def test_junk_headers_leave_nothing_behind(tmp_path: Path) -> None:
+    draws = random.Random(1)
+    with both(tmp_path, calls=0) as lakes:
+        transactions = [junk_header(draws, 100 + number) for number in range(JUNK + 1)]
+        assert all(len(one) > 100_000 for one in transactions)
+        lakes.submit("left", 9, transactions.pop())  # what is made once is made now
+        lakes.settle()
+        kept = kept_headers._updates.used
+        tracemalloc.start()
+        try:
+            before = tracemalloc.get_traced_memory()[0]
+            for number, transaction in enumerate(transactions):
+                lakes.submit("left", 10 + number, transaction)
+                lakes.settle()
+            del transaction
+            transactions.clear()
+            gc.collect()
+            grown = tracemalloc.get_traced_memory()[0] - before
+        finally:
+            tracemalloc.stop()
+        assert lakes.refused("left") == {"InvalidHeader": JUNK + 1}
+        assert grown < BUDGET
+        assert kept_headers._updates.used == kept
+
+
+def test_verified_headers_are_kept_within_their_budget(tmp_path: Path) -> None:
+    with both(tmp_path, calls=4) as lakes:
+        before = len(kept_headers._updates)
+        lakes.until_idle()
+        assert len(kept_headers._updates) > before or kept_headers._updates.used > 0
+        assert kept_headers._updates.used <= kept_headers.KEPT_BYTES
+
+
+def test_what_is_kept_is_bounded_by_bytes_and_the_oldest_goes_first() -> None:
+    kept: Kept[str] = Kept(10)
+    for key in ("a", "b", "c"):
+        kept.put(key, key.upper(), 4)
+    assert (kept.get("a"), kept.get("b"), kept.get("c"), kept.used) == (None, "B", "C", 8)
+    kept.put("b", "again", 6)
+    assert (len(kept), kept.used) == (2, 10)
+    kept.put("long", "one at least", 100)
+    assert (len(kept), kept.used, kept.get("long")) == (1, 100, "one at least")
+
+
+def test_questions_about_many_heights_are_forgotten_again() -> None:
+    asked: list[int] = []
+
+    def read(height: int) -> bytes:
+        asked.append(height)
+        return bytes(1_000)
+
+    view = remembering(read, 10_000, len)
+    for height in range(100):
+        view(height)
+        view(height)
+    assert asked == list(range(100))
+    view(0)
+    assert asked[-1] == 0
