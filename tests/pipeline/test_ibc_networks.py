@@ -10,9 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from causeway.model.errors import InvalidInput
+from causeway.network.network import Network
 from causeway.pipeline import bucket
+from causeway.pipeline.lake import root_of
 from causeway.service.ibc.carriers import backlogs, relayed, relayers, waiting
 from tests.pipeline.test_ic_networks import call, opened, program, rows, send
+from tests.pipeline.test_roots import EXAMPLES, ROOTS
 
 BASE = '[network]\nprotocol = "ibc"\nexecutor = "in_process"\npartitions = 3\n'
 CHAINS = "".join(f'[[chains]]\nname = "{name}"\n' for name in ("north", "east", "south"))
@@ -168,3 +171,14 @@ def test_what_a_network_of_zones_does_not_have_is_refused(tmp_path: Path, text: 
     with pytest.raises(InvalidInput) as raised:
         opened(tmp_path, BASE + text + CHAINS + PROGRAMS + SCRIPT + send("caller", "x"))
     assert line in str(raised.value)
+
+
+def test_clients_follow_freeze_and_recover_on_spark_as_in_process(tmp_path: Path, spark: SparkSession) -> None:
+    on_spark = {"network.master": '"local[2]"', "network.partitions": "2"}
+    with Network.from_scenario(EXAMPLES / "clients.toml", on_spark, lake=str(tmp_path / "lake")) as net:
+        net.run()
+        assert (net.height, root_of(net.lake, net.manifest)) == ROOTS["clients", "ibc"]
+        found = reasons(net)
+        assert found["NeedIntermediateHeader"] >= 4 and found["ConnectionFrozen"] >= 2
+        assert (found["Frozen"], found["Recovered"]) == (2, 2)
+        assert net.summary()["answered"] + net.summary()["rejected"] == net.summary()["sent"] == 600

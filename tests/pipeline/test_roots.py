@@ -20,6 +20,7 @@ ROOTS = {
     ("two_subnets", "ibc"): (4, "4a33bafe37033047706003ea3314532992248c42e1f5803cc9e4a66e41a262ad"),
     ("tokens", "ibc"): (13, "5078ff15d37a0420d2feb1c1e68bf5f318878dc3d27d65f86863f1917f2222e1"),
     ("zones", "ibc"): (26, "e4d122efa23d596daa754ece8d103f52e4805e499e67515a51dc5872c6dde98b"),
+    ("clients", "ibc"): (27, "01c0e39fe50effd43dee6e691444380dd0239dd1c9c15c0d5b2ac897182c7d34"),
     ("relay_left", "ibc"): (1, "78c90ffb5484704fd0c122119706b36eecacf4c1a4fadab9ebad09635cbcd48b"),
     ("relay_right", "ibc"): (1, "87b034de978ceccca5f7368658e4b3e84880438795783521d4f0f8fa14275050"),
 }

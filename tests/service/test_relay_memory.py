@@ -143,3 +143,18 @@ def test_a_header_that_repeats_a_trusted_one_is_redundant_and_another_is_not(tmp
         both_headers = wire.SubmitMisbehaviour(remote="left", misbehaviour=same)
         encoded = wire.Transaction(calls=[wire.Call(misbehaviour=both_headers)]).SerializeToString()
         assert not RelayTransaction.read(lakes.views["right"], "right", 3, encoded).nothing_left()
+
+
+ROTATING = "validators = 6\nrotation = { every = 1, replace = 1 }"
+
+
+def test_a_client_follows_validators_that_change_through_headers_between(tmp_path: Path) -> None:
+    with both(tmp_path, options=ROTATING) as lakes:
+        for _ in range(11):
+            lakes.nodes["left"].produce()
+        passed = lakes.relay("right")
+        assert passed.headers > 3, "those between are brought, too"
+        assert (passed.state, passed.messages) == (State.SUBMITTED, 5)
+        lakes.until_idle()
+        lakes.check(5)
+        assert lakes.account("right")["wasted"] == lakes.account("left")["wasted"] == 0, "none that would be unknown"

@@ -300,9 +300,14 @@ def _header(client: LightClient, direction: Direction, wanted: Wanted) -> Genera
     place = (direction.end, direction.source)
     offered = decode_header_update((yield ReadHeader(*place, wanted.height)))
     base = client.trusted(wanted.trusted_height)
-    believed = offered.validators
-    if believed.hash != base.anchor_hash(client.options.rule) and wanted.validators_height > 0:
-        believed = decode_header_update((yield ReadHeader(*place, wanted.validators_height))).validators
+    believed, known = offered.validators, base.anchor_hash(client.options.rule)
+    if believed.hash != known:
+        believed = offered.trusted_validators  # of the height before, as a lake shows it
+    if believed.hash != known:
+        # What the root of trust vouches for, at height 0, no header is signed by; the first builds on it.
+        at = max(wanted.validators_height, 1)
+        signed = decode_header_update((yield ReadHeader(*place, at)))
+        believed = signed.validators if wanted.validators_height else signed.trusted_validators
     return HeaderUpdate.on(base.height, believed, offered.signed_header, offered.validators)
 
 
