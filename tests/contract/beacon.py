@@ -171,6 +171,7 @@ class BeaconKernel:
     outbound: ClassVar[pa.Schema] = _schema(*LANE_FIELDS, ("index", U), ("amount", U))
     logs: ClassVar[Mapping[str, pa.Schema]] = {**LEDGER_LOGS, "applied": APPLIED}
     header_heights: ClassVar[int] = 3
+    past_heights: ClassVar[int] = KEPT_BLOCKS
 
     def chains(self) -> Sequence[str]:
         """Return the names."""
@@ -221,6 +222,10 @@ class BeaconKernel:
         rows = Frame({**dict.fromkeys(MEMBERS.names, zero), "chain": members, "branch": zero.astype(np.uint8)})
         state = self.state({"members": rows})
         return RoundResult(state, empty_frame(self.outbound), {}, self._headers(state, chains, 0), self._wake(state, 0))
+
+    def roots(self, state: State, chains: Chains, tick: Tick) -> Frame:
+        """Return the root of each chain's state."""
+        return self._headers(state, chains, tick.height).select(["chain", "root"])
 
     def plan(
         self, state: State, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick

@@ -16,6 +16,7 @@ from causeway.network.network import Network
 from causeway.network.scenario import load_scenario
 from causeway.pipeline.bucket import forget_states
 from causeway.pipeline.lake import Lake
+from causeway.pipeline.record import Record
 from causeway.protocols.registry import registered
 from tests.contract.beacon import CHALLENGE_TICKS, CLAIM, FORK_BLOCKS, INFO, SEND, wire
 
@@ -144,8 +145,7 @@ def test_roots_depend_on_no_cut_no_memory_and_no_restart(tmp_path: Path, partiti
     with network(folder, SCENARIO + FORK, partitions=partitions) as net:
         net.step(0, carried=carried((0, wire(SEND, 1, 5, 1)), (3, wire(CLAIM, 0, 70, 2))))
         # The record of a tick that was never committed does not count.
-        assert net.deployment.record is not None
-        net.deployment.record.write(1, carried=carried((0, wire(SEND, 1, 1000, 77))))
+        Record(net.lake).write(1, carried=carried((0, wire(SEND, 1, 1000, 77))))
     with network(folder, SCENARIO + FORK, partitions=partitions, resume=True) as net:
         play(net, fork=True)
         assert roots(net.lake) == wanted, "resumed"
@@ -164,14 +164,14 @@ def test_the_same_roots_on_spark(tmp_path: Path, spark: SparkSession) -> None:
 def test_a_lake_is_made_again_from_its_record(tmp_path: Path) -> None:
     with network(tmp_path) as net:
         play(net)
-        ticks = [net.lake.manifest(height).tick for height in net.lake.heights()][1:]
-        wanted, record = roots(net.lake), net.lake.storage
+        heights = [net.lake.manifest(height) for height in net.lake.heights()][1:]
+        wanted, record = roots(net.lake), net.lake
         again = tmp_path / "again"
         again.mkdir()
         with network(again) as other:
-            for tick in ticks:
-                path = f"record/{tick:020d}-carried.parquet"
-                other.step(tick, carried=record.read_table(path) if record.exists(path) else None)
+            for made in heights:
+                path = made.outside.get("carried")
+                other.step(made.tick, carried=record.table(made, path) if path else None)
             assert roots(other.lake) == wanted
 
 

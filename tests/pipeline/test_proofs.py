@@ -9,7 +9,7 @@ import pytest
 
 from causeway.network.network import Network
 from causeway.network.opened import open_lake
-from causeway.pipeline.compaction import compact
+from causeway.pipeline.compaction import compact, tidy
 from causeway.proofs.ics23.proof_specs import PROOF_SPECS
 from causeway.proofs.ics23.range_proof import verify_range_proof
 from causeway.proofs.ics23.verify import verify_membership
@@ -24,7 +24,9 @@ RUN = 4
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compact four heights at a time."""
-    monkeypatch.setattr("causeway.pipeline.compaction.RUN", RUN)
+    for module in ("compaction", "lake"):
+        monkeypatch.setattr(f"causeway.pipeline.{module}.RUN", RUN)
+    monkeypatch.setattr("causeway.pipeline.compaction.KEPT", RUN)
 
 
 def everything(store: ZoneStore) -> list[tuple[bytes, bytes]]:
@@ -41,17 +43,19 @@ def everything(store: ZoneStore) -> list[tuple[bytes, bytes]]:
 def test_compaction_changes_no_proof_of_any_height(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, often: None
 ) -> None:
-    monkeypatch.setattr("causeway.network.network.compact", lambda lake, last: None)
+    monkeypatch.setattr("causeway.network.network.compact", lambda lake, last: last.compacted)
     place = make_lake(tmp_path, ticks=TICKS)
     opened = open_lake(place)
     heights = opened.lake.heights()[::3]
     before = {(chain, at): everything(store_at(opened, chain, at)) for chain in "ABC" for at in heights}
     monkeypatch.undo()
-    monkeypatch.setattr("causeway.pipeline.compaction.RUN", RUN)
+    for module in ("compaction", "lake"):
+        monkeypatch.setattr(f"causeway.pipeline.{module}.RUN", RUN)
+    monkeypatch.setattr("causeway.pipeline.compaction.KEPT", RUN)
     old = store_at(opened, "B", 6)
     last = opened.last_height()
     compact(opened.lake, opened.manifest(last - last % RUN))
-    opened.lake.tidy()
+    tidy(opened.lake, opened.manifest())
     kept = [height for height in opened.lake.heights() if opened.lake.manifest(height).log.get("outbound")]
     gone = [
         path

@@ -16,8 +16,8 @@ from starlette.applications import Starlette
 
 from causeway.model.errors import InvalidInput
 from causeway.network.network import Network
+from causeway.pipeline.lake import Lake
 from causeway.pipeline.record import FOLDER, Record
-from causeway.pipeline.storage import Storage
 from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
 from causeway.proofs.ics23.verify import verify_membership
 from causeway.proofs.tendermint.update import decode_header_update
@@ -303,7 +303,7 @@ def test_senders_are_remembered_over_snapshots_and_the_oldest_are_forgotten(
     monkeypatch.setattr(senders, "BETWEEN", 3)
     monkeypatch.setattr(senders, "MOST_SENDERS", 4)
     monkeypatch.setattr(senders, "LOOKED_AT", 2)
-    record = Record(Storage(str(tmp_path)))
+    record = Record(Lake.at(str(tmp_path)))
     known = Senders(record, -1)
     for tick in range(8):
         message = Message(0, 0, b"", 0, "m", key=key_of(tick).public, nonce=10 + tick, hash=f"{tick:064x}")
@@ -312,7 +312,7 @@ def test_senders_are_remembered_over_snapshots_and_the_oldest_are_forgotten(
         taken, kept = known.rows([message], tick + 1)
         record.write(tick, taken=taken, senders=kept)
         known.taken([message], tick + 1)
-    assert record.ticks("senders") == [2, 5]
+    assert list(record.files("senders")) == [2, 5]
     again = Senders(record, 7)
     for one in (known, again):
         assert [one.last(key_of(tick).public) for tick in range(8)] == [13, 13, 13, 13, 14, 15, 16, 17]
@@ -381,7 +381,7 @@ def test_what_a_killed_server_had_not_committed_is_forgotten(tmp_path: Path) -> 
         node = lakes.nodes["left"]
         number = node.chains["left"]
         ingress, carried = rows_of([Message(number, 0, b"", receiver=0, method="call"), Message(number, 1, b"")])
-        Record(node.network.lake.storage).write(node.network.tick + 1, ingress=ingress, carried=carried)
+        Record(node.network.lake).write(node.network.tick + 1, ingress=ingress, carried=carried)
         assert len(node.network.lake.storage.list(FOLDER)) == 2
         node.close()
         again = type(node)(node.scenario, str(tmp_path / "left"), node.pace)
@@ -395,7 +395,7 @@ def test_a_plain_run_forgets_the_record_of_a_block_that_was_not_made(tmp_path: P
     with both(tmp_path, calls=1) as lakes:
         node = lakes.nodes["left"]
         ingress, _ = rows_of([Message(node.chains["left"], 0, b"", receiver=0, method="call")])
-        Record(node.network.lake.storage).write(node.network.tick + 1, ingress=ingress)
+        Record(node.network.lake).write(node.network.tick + 1, ingress=ingress)
         node.close()
         with Network(node.scenario, str(tmp_path / "left"), resume=True) as network:
             assert network.lake.storage.list(FOLDER) == []
@@ -407,7 +407,8 @@ def test_a_block_can_be_made_again_from_its_record(tmp_path: Path) -> None:
         node = lakes.nodes["left"]
         tick = node.network.tick + 1
         manifest = node.produce()
-        recorded = node.network.deployment.carried(tick, np.arange(len(node.chains), dtype=np.uint32))
+        outside = node.network.lake.outside(manifest)
+        recorded = node.network.deployment.carried(outside, np.arange(len(node.chains), dtype=np.uint32))
         assert (recorded.num_rows, manifest.tick) == (1, tick)
         assert recorded["payload"][0].as_py() == lakes.submitted[-1].transaction
 

@@ -25,7 +25,7 @@ from causeway.network.network import Network
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TWO = str(EXAMPLES / "two_subnets.toml")
-COMMANDS = ["demo", "run", "state", "prove", "verify", "serve", "relay"]
+COMMANDS = ["demo", "run", "state", "prove", "verify", "check", "vacuum", "serve", "relay", "send"]
 
 IDLE_WORKERS = re.compile(
     r"Traceback \(most recent call last\):\n(?:  .*\n)*?.*pyspark/daemon\.py(?:.*\n)*?BrokenPipeError: .*\n"

@@ -10,8 +10,8 @@ import pyarrow as pa
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.network.network import Network
 from causeway.network.scenario import load_scenario
+from causeway.pipeline.lake import Lake
 from causeway.pipeline.record import Record
-from causeway.pipeline.storage import Storage
 
 CHAINS = np.array([0, 1], dtype=np.uint64)
 SCENARIO = """
@@ -33,26 +33,27 @@ def carried(payload: bytes) -> pa.Table:
 
 
 def test_what_an_attempt_that_failed_left_is_not_mixed_in(tmp_path: Path) -> None:
-    record = Record(Storage(str(tmp_path)))
+    record = Record(Lake.at(str(tmp_path)))
     record.write(5, carried=carried(b"first"))
-    record.write(5, ingress=INGRESS_SCHEMA.empty_table())
-    assert record.carried(5, CHAINS).num_rows == 0
-    record.write(5, carried=carried(b"second"))
-    assert record.carried(5, CHAINS)["payload"].to_pylist() == [b"second"]
+    nothing = record.write(5, ingress=INGRESS_SCHEMA.empty_table())
+    assert record.rows(nothing, "carried", CHAINS).num_rows == 0
+    second = record.write(5, carried=carried(b"second"))
+    assert record.rows(second, "carried", CHAINS)["payload"].to_pylist() == [b"second"]
 
 
 def test_a_record_that_was_never_taken_in_is_forgotten_whoever_resumes(tmp_path: Path) -> None:
     (tmp_path / "scenario.toml").write_text(SCENARIO)
     scenario, lake = load_scenario(tmp_path / "scenario.toml"), str(tmp_path / "lake")
     with Network(scenario, lake, recorded=True) as net:
-        record = net.deployment.record
-        assert record is not None
+        record = Record(net.lake)
         net.step(0, carried=carried(b"taken"))
-        record.write(1, carried=carried(b"never taken"))
+        never = record.write(1, carried=carried(b"never taken"))
+    (tmp_path / "lake" / "record" / ".DS_Store").write_text("stray")
     with Network(scenario, lake, resume=True) as net:
-        net.step(1)
-    assert record.carried(0, CHAINS).num_rows == 1
-    assert record.carried(1, CHAINS).num_rows == 0
+        assert net.step(1).outside == {}
+    taken = net.lake.outside(net.lake.manifest(1))
+    assert record.rows(taken, "carried", CHAINS)["payload"].to_pylist() == [b"taken"]
+    assert not net.lake.storage.exists(never["carried"][0])
 
 
 def test_a_lake_is_resumed_by_the_scenario_that_made_it_however_it_was_cut(tmp_path: Path) -> None:

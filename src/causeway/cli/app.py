@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import causeway
-from causeway.cli import demo, key, prove, relay, run, send, serve, state, verify
+from causeway.cli import check, demo, key, prove, relay, run, send, serve, state, vacuum, verify
 from causeway.cli.shell import EPILOG
 
 
@@ -46,6 +46,8 @@ def build() -> typer.Typer:
     app.command("state", epilog=EPILOG)(state.command)
     app.command("prove", epilog=EPILOG)(prove.build())
     app.command("verify", epilog=EPILOG)(verify.command)
+    app.command("check", epilog=EPILOG)(check.command)
+    app.command("vacuum", epilog=EPILOG)(vacuum.command)
     app.command("serve", epilog=EPILOG)(serve.command)
     app.command("relay", epilog=EPILOG)(relay.build())
     app.command("send", epilog=EPILOG)(send.command)

@@ -103,7 +103,7 @@ def clear(place: Path) -> None:
 
 
 def _made_by_a_demo(place: Path) -> bool:
-    from causeway.pipeline.lake import LAKE_FILE
+    from causeway.pipeline.layout import LAKE_FILE
 
     try:
         about = json.loads((place / LAKE_FILE).read_bytes())

@@ -152,7 +152,12 @@ def _open(scenario: Path, overrides: dict[str, str], lake: str | None, resume: b
 
     if resume and lake is None and "network.lake" not in overrides:
         raise InvalidInput("--resume: needs the lake to continue, as --lake DIR")
-    return Network.from_scenario(scenario, overrides, lake=lake, resume=resume)
+    return Network.from_scenario(scenario, overrides, lake=lake, resume=resume, waiting=claim_is_watched)
+
+
+def claim_is_watched() -> None:
+    """Say why nothing happens for a while."""
+    shell.tell("another run has claimed this lake; watching for up to 30 seconds whether it is still there")
 
 
 def _how_to_continue(network: Network | None, lake: str | None) -> str:

@@ -59,7 +59,9 @@ def command(
 
     place = Lake.at(lake)
     place.about()  # what is wrong with the lake is told before Spark starts
-    place.manifest(_last(place) if height is None else height)
+    asked = place.last_manifest() if height is None else place.manifest(height)
+    if freed := place.freed(asked.height):
+        raise freed
     with waiting("Starting Spark"):
         tables = LakeTables(open_session(master, extra=dict(setting(text, "--conf") for text in spark or ())), place)
     with waiting("Reading"):
@@ -85,15 +87,6 @@ def command(
         longest = max(rows, key=lambda row: row["rows"])["table"]
         console.print(f"Next: causeway state {escape(lake)} --table {longest}", soft_wrap=True)
     return shell.OK
-
-
-def _last(lake: Lake) -> int:
-    from causeway.pipeline.lake import LakeError
-
-    heights = lake.heights()
-    if not heights:
-        raise LakeError(f"lake: {lake.storage.uri} has no committed height yet")
-    return int(heights[-1])
 
 
 def _limit(limit: int | None, as_json: bool) -> int | None:
@@ -125,7 +118,7 @@ def with_names(lake: Lake, table: StateTable, rows: Sequence[Mapping[str, Any]])
     """Return rows with names in place of the numbers of chains and programs; a number without a name stays."""
     if not rows:
         return []
-    programs = lake.storage.read_table("programs.parquet", ["number", "name"])
+    programs = lake.topology("programs", ["number", "name"])
     of_programs = dict(zip(programs["number"].to_pylist(), programs["name"].to_pylist(), strict=True))
     of_chains = {place: item["name"] for place, item in enumerate(lake.about()["chains"])}
     names = {**dict.fromkeys(table.programs, of_programs), **dict.fromkeys(table.chains, of_chains)}

@@ -19,6 +19,9 @@ from causeway.model.errors import InvalidInput
 from causeway.model.topology import Topology
 from causeway.network.scenario import Scenario
 from causeway.pipeline.deployment import Deployment
+from causeway.pipeline.lake import Lake
+from causeway.pipeline.layout import TRAFFIC
+from causeway.pipeline.record import Record
 from causeway.pipeline.schemas import TableSchemas
 from causeway.pipeline.session import tasks_of
 from causeway.programs.own import give_to_workers, look_beside
@@ -47,21 +50,25 @@ def deploy(
     cores: int,
     buckets: tuple[tuple[int, int], ...] | None = None,
     secrets: Secrets = NONE,
+    *,
+    prepared: bool = False,
 ) -> Deployed:
     """Build the kernel and the traffic of a scenario and cut its chains into buckets.
 
     ``lake``: where recorded traffic is prepared (its folder ``traffic``). ``session``: prepares it in parallel.
-    ``buckets``: the cut of a lake that is resumed. ``secrets``: keys of validators. Raises ``InvalidInput``.
+    ``buckets``: the cut of a lake that is resumed. ``secrets``: keys of validators. ``prepared``: as of
+    ``Scenario.traffic``. Raises ``InvalidInput``.
     """
-    traffic = scenario.traffic(os.path.join(lake, "traffic") if "://" not in lake else f"{lake}/traffic", session)
+    folder = os.path.join(lake, TRAFFIC) if "://" not in lake else f"{lake.rstrip('/')}/{TRAFFIC}"
+    traffic = scenario.traffic(folder, session, prepared=prepared)
     topology = scenario.topology(traffic)
     if topology.chains.num_rows > MOST_CHAINS:
         raise InvalidInput(f"chains: {topology.chains.num_rows} chains, at most {MOST_CHAINS} are allowed")
-    folder = look_beside(scenario.path)
+    beside = look_beside(scenario.path)
     kernel = kernel_of(scenario, topology, secrets)
     installed = topology.programs["program"].drop_null().unique().to_pylist()
     if session is not None and any(":" in name for name in installed):
-        give_to_workers(session, folder)
+        give_to_workers(session, beside)
     numbers = kernel.numbers()
     if buckets is None:
         buckets = cut(kernel.weights(), scenario.network.partitions or cores)
@@ -80,9 +87,10 @@ def deploy(
             }
             for number, name in zip(numbers, kernel.chains(), strict=True)
         ],
+        "past_heights": kernel.past_heights,
         "tables": TableSchemas.of(kernel).encoded(),
     }
-    return Deployed(Deployment(kernel, traffic, buckets, numbers), topology, about)
+    return Deployed(Deployment(kernel, traffic, buckets, numbers, Record(Lake.at(lake))), topology, about)
 
 
 def kernel_of(scenario: Scenario, topology: Topology, secrets: Secrets = NONE) -> AnyKernel:

@@ -40,8 +40,8 @@ def failures(lake: Lake, topology: Topology, shown: int = SHOWN) -> Failures:
     """Return how many handler calls raised in a lake so far, and the ``shown`` first ones by tick."""
     count = 0
     first: list[dict[str, Any]] = []
-    for path in lake.log_files("failures"):
-        rows = lake.storage.read_table(path)
+    for path, seal in lake.log_files("failures").items():
+        rows = lake.sealed_table(path, seal)
         count += rows.num_rows
         # A file holds heights that follow each other, so its first rows are its earliest ones.
         first.extend(rows.slice(0, shown).to_pylist())

@@ -27,7 +27,7 @@ def program_state(lake: Lake, manifest: Manifest, topology: Topology, name: str)
     if program is None:
         return None
     for path in manifest.state.get(f"program_{program}", {}).values():
-        table = lake.storage.read_table(path)
+        table = lake.table(manifest, path)
         rows = table.filter(pc.equal(table["program"], found[0]["number"])).to_pylist()
         if rows:
             scalar = issubclass(program_class(program), Program)

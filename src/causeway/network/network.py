@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,11 +15,13 @@ from causeway.model.topology import Topology
 from causeway.network.deploy import Deployed, cores_of, cut, deploy
 from causeway.network.instances import program_state
 from causeway.network.scenario import Scenario, load_scenario
-from causeway.pipeline.compaction import compact
+from causeway.pipeline.claim import claim
+from causeway.pipeline.compaction import compact, latest_compaction, remove_uncommitted, tidy
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor
 from causeway.pipeline.lake import Lake, LakeError, Manifest, root_of
-from causeway.pipeline.record import Record
+from causeway.pipeline.reach import check_reachable, check_readable
+from causeway.pipeline.record import NOTHING, Outside, Record, brings
 from causeway.pipeline.run import commit_genesis, run_tick
 from causeway.pipeline.session import open_one, open_session
 from causeway.pipeline.tables import LakeTables, summary_in_process
@@ -49,11 +50,13 @@ class Network:
         recorded: bool = False,
         secrets: Secrets = NONE,
         unfinished: int | None = None,
+        waiting: Callable[[], None] = lambda: None,
     ) -> None:
         """``recorded``: more than the scenario's traffic comes from outside; the lake's record has it (``record``).
 
         ``secrets``: keys of validators that are not drawn from the seed. ``unfinished``: the tick of the next height
-        where it was begun; what was recorded for it stays.
+        where it was begun; what was recorded for it stays. ``waiting``: called when the claim of a run that may be dead
+        has to be watched for a while.
         """
         self.scenario = scenario
         self._temporary = None
@@ -62,19 +65,20 @@ class Network:
             self._temporary = tempfile.TemporaryDirectory(prefix="causeway-")
             place = os.path.join(self._temporary.name, "lake")
         self.lake = Lake.at(place)
+        check_reachable(self.lake.storage)
         made = self._made_before(place, resume)
-        self._claim = self.lake.claim()
+        self._claim = claim(self.lake, waiting)
         try:
             session = self.spark if scenario.network.executor == "spark" else None
+            if session is not None:
+                check_readable(session, self.lake.storage)
             cores = cores_of(session)
             self._deployed: Deployed = deploy(scenario, place, session, cores, made, secrets)
             self._check_cut(place)
-            if recorded:
-                deployment = replace(self._deployed.deployment, record=Record(self.lake.storage))
-                self._deployed = replace(self._deployed, deployment=deployment)
+            self._recorded = recorded
             self._before = self._open(resume, unfinished)
         except BaseException:
-            self.close()
+            self._let_go()
             raise
 
     def _made_before(self, place: str, resume: bool) -> tuple[tuple[int, int], ...] | None:
@@ -107,14 +111,15 @@ class Network:
         *,
         lake: str | None = None,
         resume: bool = False,
+        waiting: Callable[[], None] = lambda: None,
     ) -> Self:
         """Make a network from a scenario file.
 
         ``overrides``: dotted keys of the file with TOML values. ``lake``: a folder or URI; without one a temporary
-        folder is used, which is gone with the object. Raises ``InvalidInput`` (``LakeError`` for what concerns the
-        lake).
+        folder is used, which is gone with the object. ``waiting``: as of the class. Raises ``InvalidInput``
+        (``LakeError`` for what concerns the lake).
         """
-        return cls(load_scenario(path, overrides), lake, resume=resume)
+        return cls(load_scenario(path, overrides), lake, resume=resume, waiting=waiting)
 
     @property
     def spark(self) -> SparkSession:
@@ -129,12 +134,28 @@ class Network:
             tables = {"chains": topology.chains, "programs": topology.programs, "registry": topology.moves}
             self.lake.create(self._deployed.about, tables)
         self.lake = self.lake.identified()
-        self.lake.tidy()
-        heights = self.lake.heights()
-        last = self.lake.manifest(heights[-1]) if heights else commit_genesis(self._executor, self.lake)
+        last = self.lake.last_height()
+        if last < 0:
+            remove_uncommitted(self.lake, last)
+            before = commit_genesis(self._executor, self.lake, self._claim)
+        else:
+            before = self._checked(last)
+            remove_uncommitted(self.lake, last)
+            tidy(self.lake, before)
         # Of a lake that was served before, too: what was recorded for ticks to come was never taken in.
-        Record(self.lake.storage).forget(last.tick + 1 if last.height else last.tick, unfinished)
-        return last
+        since = before.tick + 1 if before.height else before.tick
+        self._begun = {unfinished: Record(self.lake).forget(since, unfinished)}
+        self._attempt: Outside = NOTHING
+        self._compacted = latest_compaction(self.lake, before)
+        return before
+
+    def _checked(self, last: int) -> Manifest:
+        """Return the last manifest, when it follows on the one before it and its files are what they were."""
+        *_, before = self.lake.chain(max(0, last - 1), last)
+        for path, seal in before.files.items():
+            with self.lake.reading(path):
+                self.lake.storage.verify(path, seal, quickly=True)
+        return before
 
     @property
     def _executor(self) -> Executor:
@@ -202,22 +223,30 @@ class Network:
 
         ``ingress`` (``INGRESS_SCHEMA``), ``carried`` (``CARRIED_SCHEMA``): what else comes from outside in this tick;
         it is written into the lake first, and with it what is ``noted`` of it (``pipeline.record``). For a network that
-        is ``recorded``; without either, what the record holds for this tick comes in. ``check``: is given the manifest
-        before it is committed, and raises if it must not be.
+        is ``recorded``; without either, what was recorded comes in where it was begun (``unfinished``). ``check``:
+        is given the manifest before it is committed, and raises if it must not be.
         """
-        record = self._deployed.deployment.record
-        came = ingress is not None or carried is not None
-        if came:
-            if record is None:
+        traffic, outside = self._deployed.deployment.traffic, self._begun.pop(tick, NOTHING)
+        if ingress is not None or carried is not None:
+            if not self._recorded:
                 raise InvalidInput("record: this network takes only the traffic of its scenario")
-            record.write(tick, ingress=ingress, carried=carried, **noted)
-        elif record is not None:
-            came = record.brings(tick)
-        traffic = self._deployed.deployment.traffic
-        came = came or traffic.next_tick(tick) == tick
-        coming = traffic.next_tick(tick + 1)
-        self._before = run_tick(self._executor, self.lake, self._before, tick, coming, came=came, check=check)
-        compact(self.lake, self._before)
+            outside = Record(self.lake).write(tick, ingress=ingress, carried=carried, **noted)
+            Record(self.lake).remove(self._attempt, outside)
+            self._attempt = outside
+        self._before = run_tick(
+            self._executor,
+            self.lake,
+            self._before,
+            tick,
+            traffic.next_tick(tick + 1),
+            claim=self._claim,
+            compacted=self._compacted,
+            came=brings(outside) or traffic.next_tick(tick) == tick,
+            outside=outside,
+            check=check,
+        )
+        self._attempt = NOTHING
+        self._compacted = compact(self.lake, self._before)
         return self._before
 
     @property
@@ -294,7 +323,15 @@ class Network:
         return root_of(self.lake, self._before)
 
     def close(self) -> None:
-        """Let go of the lake, so that another run may write it; a temporary one is removed."""
+        """Tidy the lake and let go of it, so that another run may write it; a temporary one is removed."""
+        try:
+            if self._temporary is None and self._claim.held and hasattr(self, "_compacted"):
+                self._claim.confirm()
+                tidy(self.lake, self._before)
+        finally:
+            self._let_go()
+
+    def _let_go(self) -> None:
         self._claim.release()
         if self._temporary is not None:
             self._temporary.cleanup()
@@ -303,4 +340,7 @@ class Network:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self.close()
+        if failure[0] is None:
+            self.close()
+        else:
+            self._let_go()

@@ -17,7 +17,7 @@ from causeway.model.topology import Topology
 from causeway.network.directory import unknown
 from causeway.pipeline.lake import Lake, LakeError, Manifest
 from causeway.pipeline.schemas import TableSchemas
-from causeway.pipeline.storage import Storage
+from causeway.pipeline.sealed import Seal
 from causeway.protocols.option_values import NANOSECONDS
 
 TOPOLOGY = ("chains", "programs", "registry")
@@ -107,10 +107,10 @@ class OpenedLake:
         Raises:
             LakeError: there is none yet.
         """
-        heights = self.lake.heights()
-        if not heights:
+        last = self.lake.last_height()
+        if last < 0:
             raise LakeError(f"lake: {self.lake.storage.uri} has no committed height yet")
-        return heights[-1]
+        return last
 
     def manifest(self, height: int | None = None) -> Manifest:
         """Return the manifest of a height, by default the last.
@@ -159,7 +159,9 @@ class OpenedLake:
             mask: Mask = (host_of(owners) if declared.owned_by_program else owners) == position
             return mask
 
-        return from_table(select(self.lake.storage, path, None, mine))
+        if freed := self.lake.freed(manifest.height):
+            raise freed
+        return from_table(select(self.lake, path, manifest.files[path], None, mine))
 
     def log_rows(
         self,
@@ -188,10 +190,9 @@ class OpenedLake:
             if group is None:
                 return None
             groups = [group]
-        try:
-            return select(self.lake.storage, path, columns, chosen, groups, most)
-        except FileNotFoundError:
+        if self.lake.replaced(manifest, [path]):
             return self._compacted_rows(table, height, columns, chosen, most)
+        return select(self.lake, path, manifest.files[path], columns, chosen, groups, most)
 
     def _compacted_rows(
         self, table: str, height: int, columns: Sequence[str], chosen: Chosen, most: int | None
@@ -204,7 +205,7 @@ class OpenedLake:
             return mask & chosen(batch) if mask.any() else mask
 
         files = self.lake.log_files(table, [height])
-        found = [select(self.lake.storage, path, extended, wanted, most=most) for path in files]
+        found = [select(self.lake, path, seal, extended, wanted, most=most) for path, seal in files.items()]
         return pa.concat_tables(found).select(columns)
 
 
@@ -216,14 +217,15 @@ def open_lake(uri: str) -> OpenedLake:
     """
     lake = Lake.at(uri).identified()
     about = lake.about()
-    chains, programs, moves = (lake.storage.read_table(f"{name}.parquet") for name in TOPOLOGY)
+    chains, programs, moves = (lake.topology(name) for name in TOPOLOGY)
     external = tuple(int(item["number"]) for item in about["chains"] if item.get("external"))
     return OpenedLake(lake, about, Topology(chains, programs, moves, external))
 
 
 def select(
-    storage: Storage,
+    lake: Lake,
     path: str,
+    seal: Seal,
     columns: Sequence[str] | None,
     chosen: Chosen,
     row_groups: Collection[int] | None = None,
@@ -234,9 +236,9 @@ def select(
     ``most``: when so many are found, the rest is not read.
 
     Raises:
-        FileNotFoundError: there is no such file.
+        LakeDamaged: it is missing, or not what was written.
     """
-    with storage.open_parquet(path) as file:
+    with lake.open_parquet(path, seal) as file:
         groups = range(file.num_row_groups) if row_groups is None else row_groups
         names = file.schema_arrow.names if columns is None else list(columns)
         schema = pa.schema([file.schema_arrow.field(name) for name in names])

@@ -3,31 +3,30 @@
 A folder holds ``parts/part-*.parquet`` (columns tick, chain, receiver, payload; row groups cut at ticks, and inside a
 large tick at chains), ``index.parquet`` (one row a row group: where it is, its ticks and chains), ``ticks.parquet``
 (the ticks that have rows), ``chains.parquet`` and ``programs.parquet`` (what the traffic adds to the topology) and,
-written last, ``manifest.json``. A folder without manifest is unfinished and counts as empty.
+written last, ``manifest.json``, which seals all of them. A folder without manifest is unfinished and counts as empty.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import json
 import os
-import platform
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 
 from causeway.model.errors import InvalidInput
 from causeway.model.ingress_call import CALL_METHOD
 from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import INGRESS_SCHEMA
-from causeway.network.recording import file_system
+from causeway.pipeline.manifests import decoded, encoded
+from causeway.pipeline.sealed import MISSING, FileDamaged, Seal, seal_from
+from causeway.pipeline.storage import AlreadyExists, Storage
 
 U64Array = npt.NDArray[np.uint64]
 
@@ -94,8 +93,8 @@ class PreparedTraffic:
 
     def topology(self) -> Topology:
         """Return the chains and programs that the recording brings."""
-        chains = _read_table(self.folder, "chains.parquet").cast(CHAINS_SCHEMA)
-        return Topology(chains, _read_table(self.folder, "programs.parquet").cast(PROGRAMS_SCHEMA))
+        chains = _read_table(self.folder, self.token, "chains.parquet").cast(CHAINS_SCHEMA)
+        return Topology(chains, _read_table(self.folder, self.token, "programs.parquet").cast(PROGRAMS_SCHEMA))
 
     def _groups(self, tick: int, chains: U64Array) -> list[tuple[int, int, int]]:
         """Return part, number and size of the row groups that may hold rows of ``tick`` for ``chains`` (ascending)."""
@@ -108,26 +107,45 @@ class PreparedTraffic:
         return [(int(near["part"][i]), int(near["group"][i]), int(near["rows"][i])) for i in hit]
 
 
+class TrafficDamaged(InvalidInput):
+    """A file of prepared traffic is missing, or is not what was written."""
+
+    def __init__(self, folder: str, path: str, what: str) -> None:
+        super().__init__(
+            f"traffic: {folder}/{path} {what}; committed heights do not need it; remove the folder to have it "
+            "prepared again from the recording"
+        )
+
+
 def opened(folder: str) -> dict[str, Any] | None:
-    """Return the manifest of a prepared folder, None when there is none (absent or unfinished)."""
-    system, inside = file_system(folder)
-    name = f"{inside}/{MANIFEST}"
-    if system.get_file_info(name).type != pa_fs.FileType.File:
+    """Return the manifest of a prepared folder, None when there is none (absent or unfinished).
+
+    Raises ``TrafficDamaged``.
+    """
+    try:
+        return decoded(Storage(folder).read_bytes(MANIFEST))
+    except FileNotFoundError:
         return None
-    with system.open_input_stream(name) as stream:
-        manifest: dict[str, Any] = json.loads(stream.read())
-    return manifest
+    except ValueError:
+        raise TrafficDamaged(folder, MANIFEST, "is not what was written") from None
 
 
-def write_part(folder: str, part: int, table: pa.Table) -> pa.Table:
-    """Write rows (``STORED_SCHEMA``, sorted by tick and chain) as one part; return their lines of the index."""
+def prepared_traffic(folder: str) -> PreparedTraffic:
+    """Return the traffic in a folder. Raises ``TrafficDamaged`` when there is none."""
+    manifest = opened(folder)
+    if manifest is None:
+        raise TrafficDamaged(folder, MANIFEST, MISSING)
+    return PreparedTraffic(folder, manifest["token"])
+
+
+def write_part(folder: str, part: int, table: pa.Table) -> tuple[pa.Table, Seal]:
+    """Write rows (``STORED_SCHEMA``, sorted by tick and chain) as one part; return their lines of the index, and the
+    seal of the part."""
     starts = group_starts(table["tick"].to_numpy(), table["chain"].to_numpy())
     ends = np.append(starts[1:], table.num_rows)
     ticks, chains = table["tick"].to_numpy(), table["chain"].to_numpy()
-    with (
-        written(f"{folder}/parts/part-{part:05d}.parquet") as stream,
-        pq.ParquetWriter(stream, STORED_SCHEMA, compression="lz4", use_dictionary=["chain", "receiver"]) as writer,
-    ):
+    path = part_path(part)
+    with Storage(folder).parquet_writer(path, STORED_SCHEMA, dictionary=["chain", "receiver"]) as writer:
         for first, end in zip(starts.tolist(), ends.tolist(), strict=True):
             writer.write_table(table.slice(first, end - first), row_group_size=end - first)
     least = np.minimum.reduceat(chains, starts)
@@ -141,7 +159,12 @@ def write_part(folder: str, part: int, table: pa.Table) -> pa.Table:
         most,
         ends - starts,
     ]
-    return pa.table([pa.array(column.astype(np.uint64)) for column in columns], schema=INDEX_SCHEMA)
+    return pa.table([pa.array(column.astype(np.uint64)) for column in columns], schema=INDEX_SCHEMA), writer.seal
+
+
+def part_path(part: int) -> str:
+    """Return where a part is in a prepared folder."""
+    return f"parts/part-{part:05d}.parquet"
 
 
 def group_starts(ticks: U64Array, chains: U64Array, size: int = GROUP_ROWS) -> npt.NDArray[np.int64]:
@@ -164,60 +187,73 @@ def group_starts(ticks: U64Array, chains: U64Array, size: int = GROUP_ROWS) -> n
 
 
 def finish(
-    folder: str, index: Sequence[pa.Table], ticks: U64Array, topology: Topology, manifest: dict[str, Any]
+    folder: str,
+    index: Sequence[pa.Table],
+    parts: Mapping[str, Seal],
+    ticks: U64Array,
+    topology: Topology,
+    manifest: dict[str, Any],
 ) -> None:
-    """Write all but the parts, the manifest last: from then on the folder counts."""
+    """Write all but the ``parts``, whose seals these are; the manifest last: from then on the folder counts."""
+    storage = Storage(folder)
     tables = {
         "index.parquet": pa.concat_tables([INDEX_SCHEMA.empty_table(), *index]),
         "ticks.parquet": pa.table({"tick": pa.array(ticks)}),
         "chains.parquet": topology.chains,
         "programs.parquet": topology.programs,
     }
-    for name, table in tables.items():
-        with written(f"{folder}/{name}") as stream:
-            pq.write_table(table, stream)
-    with written(f"{folder}/{MANIFEST}") as stream:
-        stream.write(json.dumps(manifest, indent=1, sort_keys=True).encode())
-
-
-@contextmanager
-def written(path: str) -> Iterator[pa.NativeFile]:
-    """Open a file for writing that appears under its name only when it is complete."""
-    system, inside = file_system(path)
-    temporary = f"{inside}.{platform.node()}-{os.getpid()}.tmp"
-    with system.open_output_stream(temporary) as stream:
-        yield stream
-    system.move(temporary, inside)
+    files = {name: storage.write_table(name, table) for name, table in tables.items()}
+    storage.sync(["parts", ""])
+    with contextlib.suppress(AlreadyExists):  # another run has prepared the same
+        storage.create(MANIFEST, encoded({**manifest, "files": {**parts, **files}}))
 
 
 def cleared(folder: str) -> None:
     """Make an empty folder for the parts and one for the runs; raises ``InvalidInput`` when that is not possible."""
-    system, inside = file_system(folder)
+    storage = Storage(folder)
     try:
         for name in ("parts", "runs"):
-            if system.get_file_info(f"{inside}/{name}").type == pa_fs.FileType.Directory:
-                system.delete_dir(f"{inside}/{name}")
-            system.create_dir(f"{inside}/{name}", recursive=True)
+            if storage.list(name):
+                storage.remove_folder(name)
+            storage.make_folder(name)
     except OSError as error:
         raise InvalidInput(f"{folder}: cannot be written: {' '.join(str(error).split())}") from None
 
 
 @functools.lru_cache(maxsize=4)
 def _index(folder: str, token: str) -> tuple[dict[str, U64Array], U64Array]:
-    table = _read_table(folder, "index.parquet")
+    table = _read_table(folder, token, "index.parquet")
     columns = {name: table[name].to_numpy() for name in table.schema.names}
-    return columns, _read_table(folder, "ticks.parquet")["tick"].to_numpy()
+    return columns, _read_table(folder, token, "ticks.parquet")["tick"].to_numpy()
 
 
-def _read_table(folder: str, name: str) -> pa.Table:
-    system, inside = file_system(f"{folder}/{name}")
-    with system.open_input_file(inside) as stream:
-        return pq.read_table(stream)
+@functools.lru_cache(maxsize=4)
+def _seals(folder: str, token: str) -> dict[str, Seal]:
+    manifest = opened(folder)
+    if manifest is None or manifest["token"] != token:
+        raise TrafficDamaged(folder, MANIFEST, MISSING if manifest is None else "is of another recording")
+    return {name: seal_from(seal) for name, seal in manifest["files"].items()}
+
+
+@contextlib.contextmanager
+def _reading(folder: str, path: str) -> Iterator[None]:
+    try:
+        yield
+    except FileDamaged as error:
+        raise TrafficDamaged(folder, error.path, error.what) from None
+    except FileNotFoundError:
+        raise TrafficDamaged(folder, path, MISSING) from None
+
+
+def _read_table(folder: str, token: str, name: str) -> pa.Table:
+    with _reading(folder, name):
+        return Storage(folder).read_table(name, seal=_seals(folder, token)[name])
 
 
 def _read_group(folder: str, token: str, part: int, group: int) -> pa.Table:
     """Return one row group; files stay open in the process that read them (not in one forked from it)."""
-    return _open_part(folder, token, part, os.getpid()).read_row_group(group)
+    with _reading(folder, part_path(part)):
+        return _open_part(folder, token, part, os.getpid()).read_row_group(group)
 
 
 _kept_group: Callable[[str, str, int, int], pa.Table] = functools.lru_cache(maxsize=4)(_read_group)
@@ -225,5 +261,5 @@ _kept_group: Callable[[str, str, int, int], pa.Table] = functools.lru_cache(maxs
 
 @functools.lru_cache(maxsize=16)
 def _open_part(folder: str, token: str, part: int, process: int) -> pq.ParquetFile:
-    system, inside = file_system(f"{folder}/parts/part-{part:05d}.parquet")
-    return pq.ParquetFile(system.open_input_file(inside))
+    path = part_path(part)
+    return Storage(folder).parquet_file(path, _seals(folder, token)[path])

@@ -9,6 +9,7 @@ the size of the result twice while it lasts.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -32,12 +33,14 @@ from causeway.network.prepared import (
     cleared,
     finish,
     opened,
+    part_path,
     write_part,
-    written,
 )
 from causeway.network.recording import Piece, file_system, fingerprint, packets, pieces_of
 from causeway.network.tasks import run_tasks
 from causeway.network.traffic_settings import RecordedSection
+from causeway.pipeline.sealed import Seal
+from causeway.pipeline.storage import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,9 +118,10 @@ def recorded_traffic(
     rows = sum(scan.rows for scan in scans)
     last = int(ticks[-1]) if len(ticks) else None
     content = {"version": _VERSION, "token": token, "rows": rows, "first_time": first, "last_tick": last}
-    finish(folder, [part[0] for part in parts], ticks, topology, content | {"identity": identity})
-    system, inside = file_system(folder)
-    system.delete_dir(f"{inside}/runs")
+    index, seals = [part[0][0] for part in parts], {part_path(run): part[0][1] for run, part in enumerate(parts)}
+    written = {path: seal for path, seal in seals.items() if seal[0]}
+    finish(folder, index, written, ticks, topology, content | {"identity": identity})
+    Storage(folder).remove_folder("runs")
     return PreparedTraffic(folder, token)
 
 
@@ -161,17 +165,21 @@ def split_piece(numbered: tuple[int, Piece], sorting: Sorting) -> None:
                 runs.append(int(run[start]), table.slice(start, end - start))
 
 
-def sort_run(run: int, folder: str, pieces: int) -> tuple[pa.Table, U64Array]:
-    """Sort one run and write it as a part; return its lines of the index and its ticks."""
-    system, inside = file_system(folder)
+def _run_path(run: int, piece: int) -> str:
+    return f"runs/{run:05d}-{piece:05d}.arrow"
+
+
+def sort_run(run: int, folder: str, pieces: int) -> tuple[tuple[pa.Table, Seal], U64Array]:
+    """Sort one run and write it as a part; return its lines of the index with its seal (of length 0 where nothing was
+    written), and its ticks."""
+    storage = Storage(folder)
     tables = []
     for piece in range(pieces):
-        name = f"{inside}/runs/{run:05d}-{piece:05d}.arrow"
-        if system.get_file_info(name).type == pa_fs.FileType.File:
-            with system.open_input_file(name) as stream:
-                tables.append(pa.ipc.open_stream(stream).read_all())
+        with contextlib.suppress(FileNotFoundError):
+            content = storage.read_bytes(_run_path(run, piece))
+            tables.append(pa.ipc.open_stream(pa.BufferReader(content)).read_all())
     if not tables:
-        return INDEX_SCHEMA.empty_table(), np.zeros(0, dtype=np.uint64)
+        return (INDEX_SCHEMA.empty_table(), (0, "")), np.zeros(0, dtype=np.uint64)
     table = pa.concat_tables(tables).combine_chunks()
     order = np.lexsort((table["chain"].to_numpy(), table["tick"].to_numpy()))
     table = table.take(pa.array(order))
@@ -191,7 +199,7 @@ class _Runs:
 
     def append(self, run: int, table: pa.Table) -> None:
         if run not in self._files:
-            opening = written(f"{self._folder}/runs/{run:05d}-{self._piece:05d}.arrow")
+            opening = Storage(self._folder).place.writer(_run_path(run, self._piece))
             options = pa.ipc.IpcWriteOptions(compression="lz4")
             self._files[run] = (opening, pa.ipc.new_stream(opening.__enter__(), STORED_SCHEMA, options=options))
         self._files[run][1].write_table(table)

@@ -83,17 +83,22 @@ class Scenario:
         return self.document.transport
 
     def traffic(
-        self, folder: str | os.PathLike[str] | None = None, spark: SparkSession | None = None
+        self,
+        folder: str | os.PathLike[str] | None = None,
+        spark: SparkSession | None = None,
+        *,
+        prepared: bool = False,
     ) -> SourcedTraffic:
         """Return the traffic, ready to be asked for rows.
 
         ``folder``: where recorded traffic is sorted and kept (a path or URI; made when absent, used again when it
-        already holds the same recording). ``spark``: prepares it in parallel; without it this process does. Raises
-        ``InvalidInput`` when the recording is not as declared, or a name is unknown.
+        already holds the same recording). ``spark``: prepares it in parallel; without it this process does.
+        ``prepared``: the recording itself is not looked at, the folder has it. Raises ``InvalidInput`` when the
+        recording is not as declared, or a name is unknown.
         """
         own = self._own_topology()
         return open_traffic(
-            self.document.traffic, own, self.document.moves, self.network.seed, self.path, folder, spark
+            self.document.traffic, own, self.document.moves, self.network.seed, self.path, folder, spark, prepared
         )
 
     def topology(self, traffic: SourcedTraffic) -> Topology:
@@ -151,6 +156,14 @@ def load_scenario(
     scenario = Scenario(str(path), validated(_document_of(_protocol_in(document, str(path))), document, str(path)))
     _check(scenario, programs)
     return scenario
+
+
+def scenario_of(identity: Mapping[str, Any], path: str) -> Scenario:
+    """Return the scenario whose ``identity`` a lake keeps. ``path``: where modules of its programs are looked for.
+
+    Raises ``InvalidInput`` when this Causeway does not know what it says.
+    """
+    return Scenario(path, validated(_document_of(_protocol_in(identity, path)), dict(identity), path))
 
 
 def _protocol_in(document: Mapping[str, Any], path: str) -> str:
@@ -214,4 +227,4 @@ def _from_folder(document: dict[str, Any], keys: tuple[str, ...], folder: Path) 
         node[keys[-1]] = str(folder / Path(text).expanduser())
 
 
-__all__ = ["Scenario", "ScenarioDocument", "load_scenario"]
+__all__ = ["Scenario", "ScenarioDocument", "load_scenario", "scenario_of"]

@@ -16,6 +16,7 @@ from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import INGRESS_SCHEMA, Traffic
 from causeway.network.directory import Directory, merged
 from causeway.network.generator import generated_traffic
+from causeway.network.prepared import prepared_traffic
 from causeway.network.recorded import recorded_traffic
 from causeway.network.script import scripted_traffic
 from causeway.network.settings import MoveSection
@@ -108,8 +109,12 @@ def open_traffic(
     path: str,
     folder: str | os.PathLike[str] | None,
     spark: SparkSession | None,
+    prepared: bool = False,
 ) -> SourcedTraffic:
-    """Return the traffic that ``section`` describes, for a file that itself declares ``own`` and ``moves``."""
+    """Return the traffic that ``section`` describes, for a file that itself declares ``own`` and ``moves``.
+
+    ``prepared``: of a recording only the ``folder`` that holds it prepared is looked at.
+    """
     if isinstance(section, ScriptSection):
         directory = Directory(own, path)
         return scripted_traffic(section, own, directory.moves(moves), directory)
@@ -118,6 +123,8 @@ def open_traffic(
             raise InvalidInput(
                 f"{path}: traffic: recorded traffic needs a folder to be sorted into; name a lake (--lake DIR)"
             )
+        if prepared:
+            return _moved(prepared_traffic(os.fspath(folder)), own, moves, path)
         return _moved(recorded_traffic(section, own, os.fspath(folder), path, spark), own, moves, path)
     if isinstance(section, GeneratedSection):
         return _moved(generated_traffic(section, own, seed, path), own, moves, path)

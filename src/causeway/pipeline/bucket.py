@@ -17,9 +17,12 @@ import pyarrow as pa
 from causeway.model.frame import Frame
 from causeway.model.ledger import Event, Kind
 from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.lake import HEIGHTS, Lake, Manifest
+from causeway.pipeline.lake import Lake, Manifest
+from causeway.pipeline.layout import HEIGHTS
 from causeway.pipeline.reading import Reader, files_of
+from causeway.pipeline.record import Outside
 from causeway.pipeline.schemas import stamped_schema
+from causeway.pipeline.sealed import Seal
 from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, RoundResult, Tick
 from causeway.protocols.partition import part, union
 
@@ -39,6 +42,7 @@ class Written:
     needs: int | None
     gives_up: int | None
     rows: Mapping[str, int]
+    files: Mapping[str, Seal]
 
 
 _STATES: dict[tuple[str, str, int], tuple[int, Mapping[str, str], Any]] = {}
@@ -48,44 +52,65 @@ names just those files. Holds one lake at a time."""
 
 def genesis(deployment: Deployment, lake: Lake, bucket: int) -> Written:
     """Write a bucket's state at height 0."""
-    result = deployment.kernel.genesis(deployment.chains(bucket), deployment.traffic.next_tick(0))
-    return _write(deployment, lake, bucket, Tick(FIRST_HEIGHT, 0), result, {})
+    result = begun(deployment, bucket)
+    return _write(deployment, lake, bucket, Tick(FIRST_HEIGHT, 0), result, {}, {})
 
 
-def run_bucket(deployment: Deployment, lake: Lake, bucket: int, tick: Tick, before: Manifest) -> Written:
-    """Run one tick of a bucket's chains on top of the committed height ``before``; write what comes of it."""
-    kernel, chains = deployment.kernel, deployment.chains(bucket)
+def begun(deployment: Deployment, bucket: int) -> RoundResult[Any]:
+    """Return what a bucket's chains are at height 0."""
+    return deployment.kernel.genesis(deployment.chains(bucket), deployment.traffic.next_tick(0))
+
+
+def run_bucket(
+    deployment: Deployment, lake: Lake, bucket: int, tick: Tick, before: Manifest, outside: Outside
+) -> Written:
+    """Run one tick of a bucket's chains on top of the committed height ``before``; write what comes of it.
+
+    ``outside``: what was recorded for the tick. Raises ``LakeDamaged``.
+    """
     reader = Reader(deployment, lake, bucket, before)
     state, files = _state(reader, tick)
     own = state.frames()
-    ingress, carried = deployment.ingress(tick.tick, chains), deployment.carried(tick.tick, chains)
-    plan = kernel.plan(state, chains, reader.view(own), ingress, carried, tick)
-    offered, again = reader.entries(plan.reads)
-    rows, past, headers = (
-        reader.rows(plan.reads.rows),
-        reader.past(plan.reads.past),
-        reader.headers(plan.reads.headers),
-    )
-    result = kernel.round(state, chains, plan, Inputs(ingress, carried, offered, again, rows, past, headers), tick)
+    result = executed(reader, state, tick, outside)
     now = result.state.frames()
     unchanged = {name: path for name, path in files.items() if own.get(name) is now.get(name)}
-    return _write(deployment, lake, bucket, tick, result, unchanged)
+    return _write(deployment, lake, bucket, tick, result, unchanged, before.files)
+
+
+def executed(reader: Reader, state: Any, tick: Tick, outside: Outside) -> RoundResult[Any]:
+    """Return what one tick makes of the state of a reader's bucket; nothing is written."""
+    deployment = reader.deployment
+    kernel, chains = deployment.kernel, deployment.chains(reader.bucket)
+    ingress, carried = deployment.ingress(tick.tick, outside, chains), deployment.carried(outside, chains)
+    plan = kernel.plan(state, chains, reader.view(state.frames()), ingress, carried, tick)
+    offered, again = reader.entries(plan.reads)
+    rows, past = reader.rows(plan.reads.rows), reader.past(plan.reads.past)
+    headers = reader.headers(plan.reads.headers)
+    return kernel.round(state, chains, plan, Inputs(ingress, carried, offered, again, rows, past, headers), tick)
+
+
+def moved_state(reader: Reader, tick: Tick) -> Any:
+    """Return a bucket's state for a tick, None where it is what it was: programs that change chains may bring what is
+    its own now out of any bucket."""
+    kernel, bucket = reader.deployment.kernel, reader.bucket
+    if kernel.registry_version(reader.before.tick) == kernel.registry_version(tick.tick):
+        return None
+    chains = reader.deployment.chains(bucket)
+    states = [reader.state(other, verified=other == bucket) for other in range(len(reader.deployment.buckets))]
+    return union(kernel, [part(kernel, state, chains, tick.tick) for state in states])
 
 
 def _state(reader: Reader, tick: Tick) -> tuple[Any, Mapping[str, str]]:
     """Return the state of a reader's bucket for a tick, and the files that hold it as it is."""
-    deployment, lake, bucket, before = reader.deployment, reader.lake, reader.bucket, reader.before
-    kernel = deployment.kernel
-    if kernel.registry_version(before.tick) != kernel.registry_version(tick.tick):
-        # Programs change chains: whatever is ours now may lie in any bucket.
-        chains = deployment.chains(bucket)
-        states = [reader.state(other, before) for other in range(len(deployment.buckets))]
-        return union(kernel, [part(kernel, state, chains, tick.tick) for state in states]), {}
+    lake, bucket, before = reader.lake, reader.bucket, reader.before
+    moved = moved_state(reader, tick)
+    if moved is not None:
+        return moved, {}
     files = files_of(before, bucket)
     kept = _STATES.get((lake.storage.uri, lake.identity, bucket))
     if kept is not None and kept[0] == before.height and kept[1] == files:
         return kept[2], files
-    return reader.state(bucket, before), files
+    return reader.state(bucket, verified=True), files
 
 
 def forget_states() -> None:
@@ -94,7 +119,13 @@ def forget_states() -> None:
 
 
 def _write(
-    deployment: Deployment, lake: Lake, bucket: int, tick: Tick, result: RoundResult[Any], unchanged: Mapping[str, str]
+    deployment: Deployment,
+    lake: Lake,
+    bucket: int,
+    tick: Tick,
+    result: RoundResult[Any],
+    unchanged: Mapping[str, str],
+    known: Mapping[str, Seal],
 ) -> Written:
     kernel, storage = deployment.kernel, lake.storage
     folder = lake.height_folder(tick.height)
@@ -107,10 +138,11 @@ def _write(
 
     tables = kernel.tables()
     files = dict(unchanged)
+    seals = {path: known[path] for path in unchanged.values()}
     for name, frame in result.state.frames().items():
         if name not in files and len(frame):
             files[name] = path_of(name)
-            storage.write_table(files[name], frame.to_table(tables[name].schema), sync=False)
+            seals[files[name]] = storage.write_table(files[name], frame.to_table(tables[name].schema), sync=False)
     log: dict[str, str] = {}
     rows: dict[str, int] = {}
     row_groups: dict[str, int] = {}
@@ -118,13 +150,15 @@ def _write(
     for name, frame in {**result.logs, "headers": result.headers}.items():
         if len(frame):
             log[name] = path_of(name)
-            storage.write_table(log[name], _stamped(frame.to_table(schemas[name]), tick), sync=False)
+            stamped = _stamped(frame.to_table(schemas[name]), tick)
+            seals[log[name]] = storage.write_table(log[name], stamped, sync=False)
             rows[name] = len(frame)
             if name == "events" and (refusals := _refusals(frame)):
                 rows["refusals"] = refusals
     if len(result.outbound):
         log["outbound"] = path_of("outbound")
-        row_groups = _write_outbound(deployment, lake, log["outbound"], result.outbound, tick)
+        path = log["outbound"]
+        row_groups, seals[path] = _write_outbound(deployment, lake, path, result.outbound, tick)
         rows["outbound"] = len(result.outbound)
     written = [path for path in files.values() if path not in unchanged.values()]
     storage.sync([*written, *log.values(), folder, HEIGHTS])
@@ -132,7 +166,7 @@ def _write(
     for other in [key for key in _STATES if key[:2] != (storage.uri, lake.identity) or _STATES[key][0] < stale]:
         del _STATES[other]
     _STATES[(storage.uri, lake.identity, bucket)] = (tick.height, files, result.state)
-    return Written(bucket, files, log, row_groups, result.wake, result.needs, result.gives_up, rows)
+    return Written(bucket, files, log, row_groups, result.wake, result.needs, result.gives_up, rows, seals)
 
 
 def _refusals(events: Frame) -> int:
@@ -141,9 +175,11 @@ def _refusals(events: Frame) -> int:
     return int((control & ((events["events"] & np.uint16(Event.REJECTED)) > 0)).sum())
 
 
-def _write_outbound(deployment: Deployment, lake: Lake, path: str, outbound: Frame, tick: Tick) -> dict[str, int]:
+def _write_outbound(
+    deployment: Deployment, lake: Lake, path: str, outbound: Frame, tick: Tick
+) -> tuple[dict[str, int], Seal]:
     """Write outbound entries (ascending by destination) with one row group a destination's bucket; return which is
-    whose.
+    whose, and the file's seal.
     """
     schema = stamped_schema(deployment.kernel.outbound)
     table = _stamped(outbound.to_table(deployment.kernel.outbound), tick)
@@ -155,7 +191,7 @@ def _write_outbound(deployment: Deployment, lake: Lake, path: str, outbound: Fra
             if stop > start:
                 groups[str(bucket)] = len(groups)
                 writer.write_table(table.slice(start, stop - start), row_group_size=stop - start)
-    return groups
+    return groups, writer.seal
 
 
 def _stamped(table: pa.Table, tick: Tick) -> pa.Table:

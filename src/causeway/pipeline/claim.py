@@ -1,19 +1,38 @@
-"""The right to write a lake: one run at a time has it, and loses it with its process."""
+"""The right to write a lake: one run at a time has it, and loses it with its process.
+
+Every claim has an epoch, one more than the claim before it, and every manifest carries the epoch under which it was
+written. In a folder of this machine the claim is an advisory lock, which a killed process cannot keep. In an object
+store it is a file that its holder renews every few seconds by conditional puts: one that is not renewed is taken over,
+and from then on no renewal of the holder before succeeds, nor a commit of his, which begins with one.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import socket
-from typing import IO
+import threading
+import time
+from collections.abc import Callable
+from typing import IO, Any
 
-from causeway.pipeline.storage import AlreadyExists, Storage
+from causeway.pipeline.lake import Lake, LakeError
+from causeway.pipeline.places import ObjectPlace
+from causeway.pipeline.storage import AlreadyExists, Storage, first_line
 
 try:
     import fcntl
-except ImportError:  # no advisory locks on this system: a claim file stands for one
+except ImportError:  # no advisory locks on this system
     fcntl = None  # type: ignore[assignment]
 
 CLAIM_FILE = "writer"
+
+BEAT_SECONDS = 5.0
+"""How often a claim in an object store is renewed."""
+
+PATIENCE_SECONDS = 30.0
+"""A claim that nobody renews for so long is taken over."""
 
 
 class Claimed(Exception):
@@ -21,43 +40,166 @@ class Claimed(Exception):
 
 
 class WriterClaim:
-    """The claim on one lake, held from construction to ``release`` or the end of the process.
+    """The claim on one lake, held from construction to ``release`` or the end of the process. ``epoch``: its number."""
 
-    On a local file system it is an advisory lock, which a killed process cannot keep. Elsewhere it is a file with
-    the writer's name that ``release`` removes; after a kill it must be removed by hand, because nobody can tell a
-    dead writer from a slow one.
-    """
+    def __init__(self, storage: Storage, last_epoch: Callable[[], int], waiting: Callable[[], None]) -> None:
+        """``last_epoch``: returns the epoch of the last manifest. ``waiting``: called when a claim is being watched.
 
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
+        Raises ``Claimed``.
+        """
         self._file: IO[bytes] | None = None
-        owner = f"process {os.getpid()} on {socket.gethostname()}"
-        if storage.is_local and fcntl is not None:
-            file = open(storage.absolute(CLAIM_FILE), "a+b")  # noqa: SIM115 - open as long as the claim is held
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                file.seek(0)
-                other = file.read().decode(errors="replace")
-                file.close()
-                raise Claimed(other or "another process") from None
-            file.truncate(0)
-            file.write(owner.encode())
-            file.flush()
-            self._file = file
-            return
+        self._place = storage.place
+        self._owner = f"process {os.getpid()} on {socket.gethostname()}"
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self._lost: str | None = None
+        self._version: Any = None
+        self._beat = 0
+        if isinstance(self._place, ObjectPlace):
+            self._take(self._place, last_epoch, waiting)
+        else:
+            self._lock_file(storage.absolute(CLAIM_FILE), last_epoch)
+
+    @property
+    def held(self) -> bool:
+        """Return whether it was not released."""
+        return self._file is not None or (isinstance(self._place, ObjectPlace) and not self._stop.is_set())
+
+    # ---- in a folder of this machine
+
+    def _lock_file(self, path: str, last_epoch: Callable[[], int]) -> None:
+        file = open(path, "a+b")  # noqa: SIM115 - open as long as the claim is held
         try:
-            storage.create(CLAIM_FILE, owner.encode())
-        except AlreadyExists:
-            other = storage.read_bytes(CLAIM_FILE).decode(errors="replace")
-            raise Claimed(f"{other}; if it is dead, remove the file {CLAIM_FILE}") from None
-        self._held = True
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.seek(0)
+            other = _read(file.read())
+            file.close()
+            raise Claimed(str(other.get("owner", "another process"))) from None
+        try:
+            file.seek(0)
+            self.epoch = _next(_read(file.read()), last_epoch)
+            file.truncate(0)
+            file.write(self._content())
+            file.flush()
+        except BaseException:
+            file.close()
+            raise
+        self._file = file
+
+    # ---- in an object store
+
+    def _take(self, place: ObjectPlace, last_epoch: Callable[[], int], waiting: Callable[[], None]) -> None:
+        try:
+            content, version = place.read_version(CLAIM_FILE)
+        except FileNotFoundError:
+            self.epoch = _next({}, last_epoch)
+            try:
+                place.create(CLAIM_FILE, self._content())
+            except AlreadyExists:
+                raise Claimed("a process that claimed it just now") from None
+            _, self._version = place.read_version(CLAIM_FILE)
+        else:
+            other = _read(content)
+            if other.get("held", True):
+                waiting()
+                self._watch(place, version, str(other.get("owner", "another process")))
+            self.epoch = _next(other, last_epoch)
+            try:
+                self._version = place.replace(CLAIM_FILE, self._content(), version)
+            except AlreadyExists:
+                raise Claimed("a process that claimed it just now") from None
+        threading.Thread(target=self._renew, args=(place,), name="causeway-claim", daemon=True).start()
+
+    def _watch(self, place: ObjectPlace, version: Any, owner: str) -> None:
+        """Wait until a claim has not been renewed for long enough. Raises ``Claimed`` when it is."""
+        until = time.monotonic() + PATIENCE_SECONDS
+        while time.monotonic() < until:
+            time.sleep(min(1.0, BEAT_SECONDS))
+            if place.read_version(CLAIM_FILE)[1] != version:
+                raise Claimed(owner)
+
+    def _renew(self, place: ObjectPlace) -> None:
+        while not self._stop.wait(BEAT_SECONDS):
+            try:
+                self._put(place, held=True)
+            except LakeError:
+                return
+            except OSError:
+                continue  # the store may answer again: whether the claim still holds is known then
+
+    def _put(self, place: ObjectPlace, *, held: bool) -> None:
+        with self._lock:
+            if self._lost is None and not self._stop.is_set():
+                self._beat += 1
+                try:
+                    self._version = place.replace(CLAIM_FILE, self._content(held=held), self._version)
+                    if not held:
+                        self._stop.set()
+                except AlreadyExists:
+                    content, version = place.read_version(CLAIM_FILE)
+                    if content == self._content(held=held):
+                        self._version = version  # the store took it and lost its answer
+                    else:
+                        self._lost = str(_read(content).get("owner", "another process"))
+            if self._lost is not None:
+                raise LakeError(f"lake: {place.uri} was taken over by {self._lost}; this run has written nothing since")
+
+    # ---- both
+
+    def _content(self, *, held: bool = True) -> bytes:
+        return json.dumps({"epoch": self.epoch, "owner": self._owner, "held": held, "beat": self._beat}).encode()
+
+    def confirm(self) -> None:
+        """Make sure that the claim is still held, before something is committed under it. Raises ``LakeError``."""
+        if isinstance(self._place, ObjectPlace):
+            try:
+                self._put(self._place, held=True)
+            except OSError as error:
+                raise LakeError(f"lake: {self._place.uri} cannot be written: {first_line(error)}") from error
 
     def release(self) -> None:
         """Give the claim up; doing so twice is harmless."""
         if self._file is not None:
             self._file.close()
             self._file = None
-        elif getattr(self, "_held", False):
-            self._held = False
-            self._storage.remove(CLAIM_FILE)
+        if isinstance(self._place, ObjectPlace) and not self._stop.is_set():
+            # Else it is another's already, or the store is gone: then it is taken over when its time is up.
+            with contextlib.suppress(LakeError, OSError):
+                self._put(self._place, held=False)
+            self._stop.set()
+
+
+def claim(lake: Lake, waiting: Callable[[], None] = lambda: None) -> WriterClaim:
+    """Claim the right to write a lake, before anything in it is changed.
+
+    ``waiting``: called when the claim of a run that may be dead has to be watched for a while. Raises ``LakeError``.
+    """
+
+    def last_epoch() -> int:
+        last = lake.last_height() if lake.exists() else -1
+        return lake.manifest(last).epoch if last >= 0 else 0
+
+    storage = lake.storage
+    try:
+        storage.make_folder("")
+        return WriterClaim(storage, last_epoch, waiting)
+    except Claimed as other:
+        raise LakeError(f"lake: {storage.uri} is being written by {other}") from None
+    except OSError as error:
+        raise LakeError(f"lake: {storage.uri} cannot be written: {first_line(error)}") from error
+
+
+def _next(before: dict[str, Any], last_epoch: Callable[[], int]) -> int:
+    known = before.get("epoch", 0)
+    return max(known if isinstance(known, int) else 0, last_epoch()) + 1
+
+
+def _read(content: bytes) -> dict[str, Any]:
+    """Return what a claim says; nothing where it was cut off."""
+    try:
+        found = json.loads(content)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,55 +1,107 @@
 """Compaction: the log tables of many small heights become one file a table, so that reading a long history stays
-fast."""
+fast; and the removal of what counts no more.
+
+Both go on where they stopped: the last manifest says how far the log tables are compacted, ``head`` how far what
+compactions replaced is removed. So neither costs more after a long history than after a short one.
+"""
 
 from __future__ import annotations
 
-import json
+import contextlib
+from dataclasses import replace
 
 import pyarrow as pa
 
-from causeway.pipeline.lake import COMPACTED, Lake, Manifest, height_name
-
-RUN = 32
-"""How many heights are compacted together."""
+from causeway.pipeline.lake import Compacted, Lake, Manifest
+from causeway.pipeline.layout import COMPACTED, RUN, Compaction, compaction_path, height_name
+from causeway.pipeline.sealed import Seal
+from causeway.pipeline.storage import AlreadyExists
 
 ROWS = 1 << 20
 """A run stops growing when a log table has this many rows: files of that size are read well as they are."""
 
+KEPT = RUN
+"""So many of the last heights keep their small files when the lake is opened or closed, compacted or not: what is on
+its way is found in them without reading others' entries, and queries that were planned lately find theirs."""
 
-def compact(lake: Lake, last: Manifest) -> None:
-    """Compact the next run of heights, if there is one whose outbound entries nobody needs any more.
+
+def latest_compaction(lake: Lake, last: Manifest) -> Compacted:
+    """Return how far the log tables are compacted: as the last manifest says, or one run farther."""
+    done = last.compacted
+    while (record := lake.compaction(done.last + 1)) is not None:
+        if record.before != done.digest:
+            raise lake.damaged(compaction_path(record.first), "does not follow on the record before it")
+        done = Compacted(record.last, record.digest)
+    return done
+
+
+def compact(lake: Lake, last: Manifest) -> Compacted:
+    """Compact the next runs of heights, if there are any; return how far the log tables are compacted now.
 
     The merged files are written first, then the record that names them, so a reader finds every row once, whenever it
-    looks. The small files stay as long as the run lasts, for queries planned before; ``Lake.tidy`` removes them.
+    looks. The small files stay for queries planned before; ``tidy`` removes them. Entries that are still on their way
+    are compacted as well: whoever takes them then finds them in the compacted file.
     """
+    done = last.compacted
     if last.height % RUN:
-        return
-    done = lake.compactions()
-    first = done[-1]["last"] + 1 if done else 0
-    safe = last.height if last.needs is None else min(last.height, last.needs)
-    while first + RUN <= safe:
-        manifests = [lake.manifest(height) for height in range(first, first + RUN)]
-        _compact_run(lake, manifests)
-        first += RUN
+        return done
+    done = latest_compaction(lake, last)
+    while done.last + RUN < last.height:
+        first = done.last + 1
+        manifests = list(lake.chain(first, first + RUN - 1))
+        record = _compacted(lake, manifests, done.digest)
+        # Else the store took it and lost its answer, or a run that was taken over was quicker: its rows are the same.
+        with contextlib.suppress(AlreadyExists):
+            lake.storage.create(compaction_path(first), record.content())
+        made = lake.compaction(first)
+        assert made is not None
+        done = Compacted(made.last, made.digest)
+    return done
 
 
-def _compact_run(lake: Lake, manifests: list[Manifest]) -> None:
+def _compacted(lake: Lake, manifests: list[Manifest], before: str) -> Compaction:
     first, last = manifests[0].height, manifests[-1].height
+    seals = {path: seal for manifest in manifests for path, seal in manifest.files.items()}
     log: dict[str, list[str]] = {}
+    files: dict[str, Seal] = {}
     for table in sorted({table for manifest in manifests for table in manifest.log}):
-        files = [path for manifest in manifests for path in manifest.log.get(table, {}).values()]
-        if sum(manifest.rows.get(table, 0) for manifest in manifests) > ROWS or len(files) < 2:
-            log[table] = files
+        paths = [(manifest, path) for manifest in manifests for path in manifest.log.get(table, {}).values()]
+        if sum(manifest.rows.get(table, 0) for manifest in manifests) > ROWS or len(paths) < 2:
+            log[table] = [path for _, path in paths]
+            files |= {path: seals[path] for _, path in paths}
             continue
-        target = f"{COMPACTED}/{table}-{height_name(first)}-{height_name(last)}.parquet"
-        with lake.storage.open_parquet(files[0]) as file:
-            schema = file.schema_arrow
-        with lake.storage.parquet_writer(target, schema) as writer:
-            writer.write_table(_joined(lake, files))
+        rows = [lake.table(manifest, path) for manifest, path in paths]
+        name = table.replace(":", ".")
+        target = f"{COMPACTED}/{name}-{height_name(first)}-{height_name(last)}.parquet"
+        joined = pa.concat_tables(rows).unify_dictionaries().combine_chunks()
+        files[target] = lake.storage.write_table(target, joined)
         log[table] = [target]
-    record = {"first": first, "last": last, "log": log}
-    lake.storage.create(f"{COMPACTED}/{height_name(first)}.json", json.dumps(record, sort_keys=True).encode())
+    lake.storage.sync([COMPACTED])
+    return Compaction(first, last, log, files, before)
 
 
-def _joined(lake: Lake, files: list[str]) -> pa.Table:
-    return pa.concat_tables([lake.storage.read_table(path) for path in files]).unify_dictionaries().combine_chunks()
+def tidy(lake: Lake, last: Manifest) -> None:
+    """Remove the small files that compactions have replaced, but for those of the last heights.
+
+    For the holder of the claim. Queries of other processes that were planned before may miss the small files.
+    """
+    head, done = lake.head(), latest_compaction(lake, last)
+    until = min(done.last + 1, (last.height - KEPT + 1) // RUN * RUN)
+    if until <= head.tidied:
+        return
+    lake.write_head(replace(head, tidying=until))
+    first = head.tidied
+    while first < until and (record := lake.compaction(first)) is not None:
+        for height in range(record.first, record.last + 1):
+            for files in lake.manifest(height).log.values():
+                for path in files.values():
+                    if path not in record.files:
+                        lake.storage.remove(path)
+        first = record.last + 1
+    lake.write_head(replace(head, tidied=first, tidying=until))
+
+
+def remove_uncommitted(lake: Lake, last: int) -> None:
+    """Remove what was written for the height after ``last``, which was never committed. For the holder of the claim."""
+    if lake.storage.list(lake.height_folder(last + 1)):
+        lake.storage.remove_folder(lake.height_folder(last + 1))

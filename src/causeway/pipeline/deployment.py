@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.traffic import CARRIED_SCHEMA, Traffic
-from causeway.pipeline.record import Record
+from causeway.model.traffic import Traffic
+from causeway.pipeline.record import SCHEMAS, Outside, Record
 from causeway.protocols.contract import AnyKernel, Chains
 
 
@@ -18,8 +18,8 @@ class Deployment:
     """A network, ready to be run: its kernel, its traffic, and how its chains are cut into buckets. Picklable.
 
     ``buckets``: positions [first, end) of each bucket's chains. ``numbers``: the chains' numbers by position, as the
-    traffic knows them. ``record``: where it is written down what came from outside, None for a network to which nothing
-    comes but its traffic.
+    traffic knows them. ``record``: of what comes from outside beside the traffic, None where nothing
+    does.
     """
 
     kernel: AnyKernel
@@ -28,17 +28,19 @@ class Deployment:
     numbers: npt.NDArray[np.uint64]
     record: Record | None = None
 
-    def ingress(self, tick: int, chains: Chains) -> pa.Table:
+    def ingress(self, tick: int, outside: Outside, chains: Chains) -> pa.Table:
         """Return the messages of users to ``chains`` (positions) in ``tick``: the traffic's, then the record's."""
-        numbers = self.numbers[chains]
-        rows = self.traffic.rows(tick, numbers)
-        return rows if self.record is None else pa.concat_tables([rows, self.record.ingress(tick, numbers)])
+        rows = self.traffic.rows(tick, self.numbers[chains])
+        return pa.concat_tables([rows, self._recorded(outside, "ingress", chains)]) if outside else rows
 
-    def carried(self, tick: int, chains: Chains) -> pa.Table:
-        """Return the wire bytes that were carried to ``chains`` (positions) in ``tick``."""
-        if self.record is None:
-            return CARRIED_SCHEMA.empty_table()
-        return self.record.carried(tick, self.numbers[chains])
+    def carried(self, outside: Outside, chains: Chains) -> pa.Table:
+        """Return the wire bytes that were carried to ``chains`` (positions)."""
+        return self._recorded(outside, "carried", chains)
+
+    def _recorded(self, outside: Outside, kind: str, chains: Chains) -> pa.Table:
+        if self.record is None or kind not in outside:
+            return SCHEMAS[kind].empty_table()
+        return self.record.rows(outside, kind, self.numbers[chains])
 
     def chains(self, bucket: int) -> Chains:
         """Return the positions of a bucket's chains."""

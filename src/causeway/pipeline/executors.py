@@ -18,7 +18,9 @@ from causeway.pipeline import bucket as bucket_module
 from causeway.pipeline.allocator import keep_memory
 from causeway.pipeline.bucket import Written
 from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.lake import Lake, Manifest
+from causeway.pipeline.lake import Lake, LakeDamaged, Manifest
+from causeway.pipeline.record import Outside
+from causeway.pipeline.sealed import seal_from
 from causeway.protocols.contract import Tick
 
 REQUEST = "causeway.request"
@@ -38,8 +40,8 @@ class Executor(Protocol):
         """Write the state of all buckets at height 0."""
         ...
 
-    def run(self, tick: Tick, before: Manifest) -> Sequence[Written]:
-        """Run a tick on top of the committed height ``before``."""
+    def run(self, tick: Tick, before: Manifest, outside: Outside) -> Sequence[Written]:
+        """Run a tick on top of the committed height ``before``; ``outside``: what was recorded for it."""
         ...
 
 
@@ -54,10 +56,11 @@ class InProcessExecutor:
         buckets = range(len(self._deployment.buckets))
         return [bucket_module.genesis(self._deployment, self._lake, bucket) for bucket in buckets]
 
-    def run(self, tick: Tick, before: Manifest) -> Sequence[Written]:
-        """Run a tick on top of the committed height ``before``."""
+    def run(self, tick: Tick, before: Manifest, outside: Outside) -> Sequence[Written]:
+        """Run a tick on top of the committed height ``before``; ``outside``: what was recorded for it."""
         buckets = range(len(self._deployment.buckets))
-        return [bucket_module.run_bucket(self._deployment, self._lake, bucket, tick, before) for bucket in buckets]
+        deployment, lake = self._deployment, self._lake
+        return [bucket_module.run_bucket(deployment, lake, bucket, tick, before, outside) for bucket in buckets]
 
 
 class SparkExecutor:
@@ -77,9 +80,9 @@ class SparkExecutor:
         """Write the state of all buckets at height 0."""
         return self._collect({"genesis": True})
 
-    def run(self, tick: Tick, before: Manifest) -> Sequence[Written]:
-        """Run a tick on top of the committed height ``before``."""
-        return self._collect({"tick": asdict(tick), "before": before.height})
+    def run(self, tick: Tick, before: Manifest, outside: Outside) -> Sequence[Written]:
+        """Run a tick on top of the committed height ``before``; ``outside``: what was recorded for it."""
+        return self._collect({"tick": asdict(tick), "before": before.height, "outside": dict(outside)})
 
     def _collect(self, request: dict[str, Any]) -> Sequence[Written]:
         self._context.setLocalProperty(REQUEST, json.dumps(request))
@@ -94,6 +97,7 @@ class SparkExecutor:
             content = json.loads(row["written"])
             if "error" in content:
                 raise _error_of(content)
+            content["files"] = {path: seal_from(seal) for path, seal in content["files"].items()}
             written.append(Written(**content))
         return written
 
@@ -138,12 +142,16 @@ def _run_one(deployment: Deployment, lake: Lake, number: int, request: dict[str,
             return asdict(bucket_module.genesis(deployment, lake, number))
         before = lake.manifest(request["before"])
         tick = Tick(**request["tick"])
-        return asdict(bucket_module.run_bucket(deployment, lake, number, tick, before))
+        return asdict(bucket_module.run_bucket(deployment, lake, number, tick, before, request["outside"]))
+    except LakeDamaged as error:
+        return {"error": error.name, "damaged": [lake.storage.uri, error.path, error.what, error.whole]}
     except CausewayError as error:
         return {"error": error.name, "text": str(error), "input": isinstance(error, InvalidInput)}
 
 
 def _error_of(content: dict[str, Any]) -> CausewayError:
+    if "damaged" in content:
+        return LakeDamaged(*content["damaged"])
     text = content["text"] if content["input"] else f"{content['error']}: {content['text']}"
     return InvalidInput(text) if content["input"] else TaskFailed(text)
 

@@ -5,66 +5,53 @@ whole or not at all, whoever was killed when. Readers see committed heights only
 manifest, by the file that holds them (an unchanged table keeps the file of an earlier height), so that state can be
 read at any height. Log tables (``outbound``, ``headers``, ``events``, ``collected``, and those of the protocol) hold
 the rows of one height each, or of a run of heights once compacted.
+
+Nothing is taken on trust: every file is sealed in what names it, every manifest carries the digest of the one before,
+and ``head`` says how far the chain went. What does not fit is a ``LakeDamaged``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import uuid
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
-from causeway.model.errors import InvalidInput
-from causeway.pipeline.claim import Claimed, WriterClaim
+from causeway.pipeline.layout import (
+    COMPACTED,
+    FORMAT,
+    HEAD_FILE,
+    HEIGHTS,
+    LAKE_FILE,
+    MANIFESTS,
+    RUN,
+    TRAFFIC_MANIFEST,
+    Compaction,
+    Freed,
+    Head,
+    LakeDamaged,
+    LakeError,
+    compaction_path,
+    height_name,
+    manifest_path,
+    whole_before,
+)
+from causeway.pipeline.manifests import Compacted, Manifest, decoded, encoded
+from causeway.pipeline.sealed import MISSING, FileDamaged, Seal, seal_from, seal_of
 from causeway.pipeline.storage import AlreadyExists, Storage, first_line
+from causeway.pipeline.vacuumed import FOLDER as VACUUMED
+from causeway.pipeline.vacuumed import freed_by
 
-FORMAT = 2
-"""The version of this layout; a lake of another is refused."""
-
-LAKE_FILE = "lake.json"
-MANIFESTS = "manifests"
-HEIGHTS = "heights"
-COMPACTED = "compacted"
-
-
-class LakeError(InvalidInput):
-    """A lake cannot be used as asked."""
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What one committed height consists of.
-
-    ``state``: table -> bucket -> file. ``log``: log table -> bucket -> file of this height. ``row_groups``: file of
-    outbound entries -> bucket of their destinations -> its row group. ``wake``: the next tick at which something
-    happens of itself, None when nothing will. ``quiet_since``: the first tick from which on nothing has moved, and
-    after which nothing has come from outside. ``needs``: the lowest height whose outbound entries may still be read.
-    """
-
-    height: int
-    tick: int
-    state: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    log: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    row_groups: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    wake: int | None = None
-    quiet_since: int = 0
-    needs: int | None = None
-    rows: Mapping[str, int] = field(default_factory=dict)
-
-    def encoded(self) -> bytes:
-        """Return the manifest as JSON."""
-        return json.dumps(self.__dict__, sort_keys=True, separators=(",", ":")).encode()
-
-
-def height_name(height: int) -> str:
-    """Return the name of a height in paths: ten digits, so that names order as heights do."""
-    return f"{height:010d}"
+_TRIES = 5
+"""How often ``head`` is read before it counts as damaged: it may just be being written."""
 
 
 @dataclass(frozen=True)
@@ -83,33 +70,27 @@ class Lake:
         """Return the existing lake with its identity."""
         return replace(self, identity=self.about()["identity"])
 
-    def claim(self) -> WriterClaim:
-        """Claim the right to write, before anything in the lake is changed. Raises ``LakeError``."""
-        try:
-            self.storage.make_folder("")
-            return WriterClaim(self.storage)
-        except Claimed as other:
-            raise LakeError(f"lake: {self.storage.uri} is being written by {other}") from None
-        except OSError as error:
-            raise LakeError(f"lake: {self.storage.uri} cannot be written: {first_line(error)}") from error
-
     def create(self, about: Mapping[str, Any], tables: Mapping[str, pa.Table] = MappingProxyType({})) -> None:
         """Make a new lake. ``about``: what the network is, for readers and for a later resume. ``tables``: the
-        topology.
+        topology. Recorded traffic, where there is any, is there already.
 
         The tables are there before the lake is: a lake has them all. Raises ``LakeError`` when there is a lake
         already, or the place cannot be written.
         """
-        content = {"format": FORMAT, "identity": uuid.uuid4().hex, **about}
         try:
             for folder in ("", MANIFESTS, HEIGHTS, COMPACTED):
                 self.storage.make_folder(folder)
             if self.exists():
                 raise AlreadyExists(LAKE_FILE)
-            for name, table in tables.items():
-                self.storage.write_table(f"{name}.parquet", table)
-            self.storage.sync([""])
-            self.storage.create(LAKE_FILE, json.dumps(content, sort_keys=True, indent=1).encode())
+            files = {
+                f"{name}.parquet": self.storage.write_table(f"{name}.parquet", table) for name, table in tables.items()
+            }
+            with contextlib.suppress(FileNotFoundError):
+                files[TRAFFIC_MANIFEST] = seal_of(self.storage.read_bytes(TRAFFIC_MANIFEST))
+            self.storage.put(HEAD_FILE, Head().content())
+            self.storage.sync([HEAD_FILE, ""])
+            content = {"format": FORMAT, "identity": uuid.uuid4().hex, "files": files, **about}
+            self.storage.create(LAKE_FILE, encoded(content, in_lines=True))
         except AlreadyExists:
             raise LakeError(
                 f"lake: {self.storage.uri} already holds a lake; continue it with --resume, or name another folder"
@@ -117,100 +98,295 @@ class Lake:
         except OSError as error:
             raise LakeError(f"lake: {self.storage.uri} cannot be written: {first_line(error)}") from error
 
+    # ---- what can be wrong
+
+    def damaged(self, path: str, what: str, whole: int | None = None) -> LakeDamaged:
+        """Return the error that says so. ``whole``: the last height that does not need the file; without it what the
+        path tells."""
+        return LakeDamaged(self.storage.uri, path, what, whole_before(path) if whole is None else whole)
+
+    @contextlib.contextmanager
+    def reading(self, path: str, whole: int | None = None) -> Iterator[None]:
+        """Let what is found wrong with a file in the body of a ``with`` statement be a ``LakeDamaged``."""
+        try:
+            yield
+        except FileDamaged as error:
+            if error.what == MISSING:
+                raise self._missing(path, whole) from None
+            raise self.damaged(error.path, error.what, whole) from None
+        except FileNotFoundError:
+            raise self._missing(path, whole) from None
+        except OSError as error:
+            raise LakeError(f"lake: {self.storage.uri}: {path} cannot be read: {first_line(error)}") from error
+
+    # ---- what the network is
+
     def about(self) -> dict[str, Any]:
         """Return what ``create`` was given. Raises ``LakeError`` when there is no lake or it is of another version."""
+        return self._described()[0]
+
+    def _described(self) -> tuple[dict[str, Any], str]:
         try:
-            content: dict[str, Any] = json.loads(self.storage.read_bytes(LAKE_FILE))
+            raw = self.storage.read_bytes(LAKE_FILE)
         except FileNotFoundError:
+            self.exists()
             raise LakeError(f"lake: {self.storage.uri} holds no lake (no {LAKE_FILE})") from None
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise LakeError(f"lake: {self.storage.uri} cannot be read: {first_line(error)}") from error
-        if not isinstance(content, dict):
-            raise LakeError(f"lake: {self.storage.uri} cannot be read: {LAKE_FILE} is no JSON object")
+        try:
+            content = decoded(raw)
+        except ValueError as error:
+            self._of_another_version(raw)
+            raise self.damaged(LAKE_FILE, f"is not what was written: {first_line(error)}") from None
+        self._of_this_version(content)
+        return content, content.pop("digest")
+
+    def _of_another_version(self, raw: bytes) -> None:
+        """Refuse what is no lake of this version: those before it had no digest."""
+        with contextlib.suppress(ValueError):
+            content = json.loads(raw)
+            if not isinstance(content, dict):
+                raise LakeError(f"lake: {self.storage.uri} cannot be read: {LAKE_FILE} is no JSON object")
+            if "digest" not in content:
+                self._of_this_version(content)
+
+    def _of_this_version(self, content: Mapping[str, Any]) -> None:
         if content.get("format") != FORMAT:
             raise LakeError(
                 f"lake: {self.storage.uri} is of format {content.get('format')}, this Causeway reads format {FORMAT}"
             )
-        return content
 
     def exists(self) -> bool:
-        """Return whether there is a lake."""
-        return self.storage.exists(LAKE_FILE)
+        """Return whether there is a lake. Raises ``LakeDamaged`` where there is one without what says what it is."""
+        if self.storage.exists(LAKE_FILE):
+            return True
+        if self.storage.exists(HEAD_FILE) and self.storage.exists(manifest_path(0)):
+            raise self.damaged(LAKE_FILE, MISSING)
+        return False
+
+    def topology(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return a table that was written when the lake was made: ``chains``, ``programs`` or ``registry``."""
+        path = f"{name}.parquet"
+        return self.sealed_table(path, seal_from(self.about()["files"][path]), columns)
+
+    # ---- heights
+
+    def head(self) -> Head:
+        """Return how far the lake has come, as the last commit said."""
+        for left in reversed(range(_TRIES)):
+            with self.reading(HEAD_FILE):
+                content = self.storage.read_bytes(HEAD_FILE)
+            try:
+                found = decoded(content.rstrip(b" "))
+            except ValueError:
+                if left:
+                    continue
+                raise self.damaged(HEAD_FILE, "is not what was written") from None
+            return Head(found["height"], found["manifest"], found["tidied"], found["tidying"])
+        raise AssertionError
+
+    def last_height(self) -> int:
+        """Return the last committed height, -1 when there is none. Raises ``LakeDamaged`` when it is gone."""
+        head = self.head()
+        last = head.height
+        while self.storage.exists(manifest_path(last + 1)):  # committed, and killed before that was written down
+            last += 1
+        if last == head.height >= 0 and self.manifest(last).digest != head.manifest:
+            raise self.damaged(manifest_path(last), "is not the one that was committed")
+        return last
 
     def heights(self) -> list[int]:
-        """Return the committed heights, ascending."""
-        names = self.storage.list(MANIFESTS)
-        return [int(name.removesuffix(".json")) for name in names if name.endswith(".json")]
+        """Return the committed heights, ascending: all from 0 to the last."""
+        return list(range(self.last_height() + 1))
+
+    def last_manifest(self) -> Manifest:
+        """Return the manifest of the last committed height. Raises ``LakeError`` when there is none yet."""
+        last = self.last_height()
+        if last < 0:
+            raise LakeError(f"lake: {self.storage.uri} has no committed height yet")
+        return self.manifest(last)
 
     def manifest(self, height: int) -> Manifest:
-        """Return the manifest of a height. Raises ``LakeError`` when it is not committed."""
+        """Return the manifest of a height. Raises ``LakeError`` when it is not committed, ``LakeDamaged``."""
+        path = manifest_path(height)
         try:
-            content = json.loads(self.storage.read_bytes(f"{MANIFESTS}/{height_name(height)}.json"))
-        except FileNotFoundError:
-            heights = self.heights()
-            known = f"{heights[0]} to {heights[-1]}" if heights else "none"
+            with self.reading(path):
+                manifest = Manifest.of(self.storage.read_bytes(path))
+        except LakeDamaged:
+            last = self.head().height
+            if 0 <= height <= last:
+                raise
+            last = self.last_height()
+            known = f"0 to {last}" if last >= 0 else "none"
             raise LakeError(f"height: {height} is not committed; committed are {known}") from None
-        return Manifest(**content)
+        except (ValueError, TypeError, KeyError) as error:
+            raise self.damaged(path, f"is not what was written: {first_line(error)}") from None
+        if manifest.height != height:
+            raise self.damaged(path, f"is the manifest of height {manifest.height}")
+        return manifest
 
-    def commit(self, manifest: Manifest) -> None:
-        """Commit a height: from now on it exists. Raises ``LakeError`` when another run has committed it."""
-        path = f"{MANIFESTS}/{height_name(manifest.height)}.json"
-        try:
-            self.storage.create(path, manifest.encoded())
-        except AlreadyExists:
-            raise LakeError(
-                f"lake: height {manifest.height} of {self.storage.uri} was committed by another run"
-            ) from None
+    def chain(self, first: int, last: int) -> Iterator[Manifest]:
+        """Yield the manifests of heights, each compared with the digest that the next one has of it."""
+        parent = None
+        for height in range(first, last + 1):
+            manifest = self.manifest(height)
+            if height == 0 and manifest.parent != self._described()[1]:
+                raise self.damaged(manifest_path(0), f"is not the first of this {LAKE_FILE}")
+            if parent is not None and manifest.parent != parent:
+                raise self.damaged(manifest_path(height), "does not follow on the manifest before it")
+            parent = manifest.digest
+            yield manifest
 
-    def tidy(self) -> None:
-        """Remove what counts no more: heights never committed, and small files that a compaction has replaced.
+    def commit(self, manifest: Manifest) -> Manifest:
+        """Commit a height: from now on it exists. Return the manifest as it was written.
 
-        For the holder of the claim only. Queries of other processes that were planned before may miss the small files.
+        Raises ``LakeError`` when another run has committed it.
         """
-        heights = self.heights()
-        last = heights[-1] if heights else -1
-        for name in self.storage.list(HEIGHTS):
-            if int(name) > last:
-                self.storage.remove_folder(f"{HEIGHTS}/{name}")
-        for compaction in self.compactions():
-            kept = {path for files in compaction["log"].values() for path in files}
-            for height in range(compaction["first"], compaction["last"] + 1):
-                for files in self.manifest(height).log.values():
-                    for path in files.values():
-                        if path not in kept and self.storage.exists(path):
-                            self.storage.remove(path)
+        if manifest.height == 0:
+            manifest = replace(manifest, parent=self._described()[1])
+        path = manifest_path(manifest.height)
+        try:
+            self.storage.create(path, manifest.content)
+        except AlreadyExists:
+            # An object store may have taken it and lost its answer: then it holds just this.
+            if self.manifest(manifest.height).digest != manifest.digest:
+                raise LakeError(
+                    f"lake: height {manifest.height} of {self.storage.uri} was committed by another run"
+                ) from None
+        head = self.head()
+        if manifest.height > head.height:
+            self.write_head(replace(head, height=manifest.height, manifest=manifest.digest))
+        return manifest
+
+    def write_head(self, head: Head) -> None:
+        """Write down how far the lake has come, for the holder of the claim."""
+        self.storage.put(HEAD_FILE, head.content())
 
     def height_folder(self, height: int) -> str:
         """Return the folder of a height's files."""
         return f"{HEIGHTS}/{height_name(height)}"
 
-    def compactions(self) -> list[dict[str, Any]]:
-        """Return the runs of heights whose log tables were compacted, ascending: ``first``, ``last``, ``log``."""
-        names = [name for name in self.storage.list(COMPACTED) if name.endswith(".json")]
-        return [json.loads(self.storage.read_bytes(f"{COMPACTED}/{name}")) for name in names]
+    # ---- files
 
-    def log_files(self, table: str, heights: Iterable[int] | None = None) -> list[str]:
-        """Return the files of a log table over all committed heights (or ``heights``), compacted ones first."""
-        files: list[str] = []
-        covered = -1
-        wanted = None if heights is None else set(heights)
-        for compaction in self.compactions():
-            covered = compaction["last"]
-            if wanted is None or any(compaction["first"] <= height <= covered for height in wanted):
-                files += compaction["log"].get(table, [])
-        for height in self.heights():
-            if height > covered and (wanted is None or height in wanted):
-                files += self.manifest(height).log.get(table, {}).values()
+    def sealed_table(
+        self, path: str, seal: Seal, columns: Sequence[str] | None = None, whole: int | None = None
+    ) -> pa.Table:
+        """Return a sealed Parquet file, verified. ``whole``: as of ``damaged``. Raises ``LakeDamaged``."""
+        with self.reading(path, whole):
+            return self.storage.read_table(path, columns, seal)
+
+    def table(self, manifest: Manifest, path: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return a file that a manifest names, verified. Raises ``LakeDamaged``, ``Freed``."""
+        return self.sealed_table(path, manifest.files[path], columns)
+
+    def outside(self, manifest: Manifest) -> dict[str, tuple[str, Seal]]:
+        """Return what was recorded for the tick of a height: kind -> file and its seal."""
+        return {kind: (path, manifest.files[path]) for kind, path in manifest.outside.items()}
+
+    @contextlib.contextmanager
+    def open_parquet(self, path: str, seal: Seal, whole: int | None = None) -> Iterator[pq.ParquetFile]:
+        """Open a Parquet file; what is read of it is verified. Raises ``LakeDamaged``."""
+        with self.reading(path, whole), self.storage.open_parquet(path, seal) as file:
+            yield file
+
+    def _missing(self, path: str, whole: int | None) -> LakeError:
+        """Return the error that says that a file is missing, or that a vacuum took it."""
+        folder, _, name = path.rpartition("/")
+        if folder.startswith(f"{HEIGHTS}/") and "-" in name:
+            table = name.rsplit("-", 2)[0]
+            state = {item["name"].replace(":", ".") for item in self.about()["tables"]["state"]}
+            freed = self.freed(int(folder.split("/")[1])) if table in state else None
+            if freed is not None:
+                return freed
+        return self.damaged(path, MISSING, whole)
+
+    def freed(self, height: int) -> Freed | None:
+        """Return the error that says that a height's state was freed, None when it was not."""
+        with self.reading(VACUUMED):
+            taken = freed_by(self.storage, height)
+        return None if taken is None else Freed(f"height: the state of {height} was freed by a vacuum; {taken}")
+
+    # ---- log tables
+
+    def compaction(self, first: int) -> Compaction | None:
+        """Return the record of the compaction that begins with a height, None when there is none."""
+        path = compaction_path(first)
+        try:
+            found = decoded(self.storage.read_bytes(path))
+            return Compaction(
+                found["first"],
+                found["last"],
+                found["log"],
+                {name: seal_from(seal) for name, seal in found["files"].items()},
+                found["before"],
+                found["digest"],
+            )
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError) as error:
+            raise self.damaged(path, f"is not what was written: {first_line(error)}") from None
+
+    def compactions(self, manifest: Manifest | None = None) -> list[Compaction]:
+        """Return the runs of heights whose log tables were compacted, ascending, without a gap. ``manifest``: of the
+        last height, where it is known."""
+        last = self.last_height() if manifest is None else manifest.height
+        if last < 0:
+            return []
+        known = (self.manifest(last) if manifest is None else manifest).compacted
+        found: list[Compaction] = []
+        digest, first = "", 0
+        while (record := self.compaction(first)) is not None:
+            if record.before != digest or record.first != first:
+                raise self.damaged(compaction_path(first), "does not follow on the record before it")
+            if record.last == known.last and record.digest != known.digest:
+                raise self.damaged(compaction_path(first), f"is not the one that height {last} knows")
+            found.append(record)
+            digest, first = record.digest, record.last + 1
+        if first <= known.last:
+            raise self.damaged(compaction_path(first), "is missing")
+        return found
+
+    def log_files(self, table: str, heights: Iterable[int] | None = None) -> dict[str, Seal]:
+        """Return the files of a log table over all committed heights (or ``heights``) with their seals, compacted ones
+        first."""
+        files: dict[str, Seal] = {}
+        if heights is not None:
+            for height in sorted(set(heights)):
+                files |= self._log_files_at(table, self.manifest(height))
+            return files
+        last = self.last_height()
+        if last < 0:
+            return files
+        runs = self.compactions(self.manifest(last))
+        for run in runs:
+            files |= {path: run.files[path] for path in run.log.get(table, [])}
+        for manifest in self.chain(runs[-1].last + 1 if runs else 0, last):
+            files |= {path: manifest.files[path] for path in manifest.log.get(table, {}).values()}
         return files
+
+    def _log_files_at(self, table: str, manifest: Manifest) -> dict[str, Seal]:
+        run = self.compaction(manifest.height - manifest.height % RUN)
+        if run is not None:
+            return {path: run.files[path] for path in run.log.get(table, [])}
+        return {path: manifest.files[path] for path in manifest.log.get(table, {}).values()}
 
     def log_rows(self, table: str, manifest: Manifest, bucket: int | None = None) -> list[pa.Table]:
         """Return the rows of a log table at a height, compacted or not: all, or some that hold those of ``bucket``."""
         paths = manifest.log.get(table, {})
         mine = list(paths.values()) if bucket is None else [paths[str(bucket)]] if str(bucket) in paths else []
-        if all(self.storage.exists(path) for path in mine):
-            return [self.storage.read_table(path) for path in mine]
-        found = [self.storage.read_table(path) for path in self.log_files(table, [manifest.height])]
+        if not self.replaced(manifest, mine):
+            return [self.table(manifest, path) for path in mine]
+        found = [
+            self.sealed_table(path, seal, whole=manifest.height - 1)
+            for path, seal in self._log_files_at(table, manifest).items()
+        ]
         return [rows.filter(pc.equal(rows["height"], manifest.height)) for rows in found]
+
+    def replaced(self, manifest: Manifest, paths: Sequence[str]) -> bool:
+        """Return whether log files of a height are gone because a compaction replaced them."""
+        if all(self.storage.exists(path) for path in paths):
+            return False
+        return self.compaction(manifest.height - manifest.height % RUN) is not None
 
 
 def root_of(lake: Lake, manifest: Manifest) -> str:
@@ -220,3 +396,6 @@ def root_of(lake: Lake, manifest: Manifest) -> str:
         row for table in tables for row in zip(*(column.to_pylist() for column in table.columns), strict=True)
     )
     return hashlib.sha256(b"".join(root for _, root in rows)).hexdigest()
+
+
+__all__ = ["Compacted", "Freed", "Lake", "LakeDamaged", "LakeError", "Manifest", "root_of"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, empty_frame, from_table
@@ -14,26 +15,66 @@ from causeway.model.joins import codes, over
 from causeway.model.order import groups_of, stable_order
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.lake import Lake, Manifest
+from causeway.pipeline.layout import manifest_path
 from causeway.pipeline.schemas import stamped_schema
-from causeway.protocols.contract import PAST_SCHEMA, SEEN_HEADERS_SCHEMA, Reads, Shown, StateTable, View
+from causeway.protocols.contract import (
+    HEADERS_SCHEMA,
+    PAST_SCHEMA,
+    SEEN_HEADERS_SCHEMA,
+    Reads,
+    Shown,
+    StateTable,
+    Tick,
+    View,
+)
 from causeway.protocols.messages import LANE
 from causeway.protocols.partition import in_order, part, state_of
 
 
 @dataclass(frozen=True)
 class Reader:
-    """Reads for one bucket at the tick after the committed height ``before``."""
+    """Reads for one bucket at the tick after the committed height ``before``; all that it reads is verified.
+
+    ``states``: the states of all buckets at that height, where they are in memory; else they are read.
+    """
 
     deployment: Deployment
     lake: Lake
     bucket: int
     before: Manifest
+    states: Mapping[int, Any] | None = None
 
-    def state(self, bucket: int, manifest: Manifest) -> Any:
-        """Return a bucket's state as a height's files hold it."""
+    def state(self, bucket: int, *, verified: bool) -> Any:
+        """Return a bucket's state at the height before. ``verified``: its roots are computed again, and compared with
+        the headers of its chains.
+
+        Raises ``LakeDamaged``.
+        """
+        if self.states is not None:
+            return self.states[bucket]
+        state = self._state_at(bucket, self.before)
+        if verified:
+            self.check_roots(bucket, state)
+        return state
+
+    def _state_at(self, bucket: int, manifest: Manifest) -> Any:
         files = files_of(manifest, bucket)
-        tables = {name: self.lake.storage.read_table(path) for name, path in files.items()}
+        tables = {name: self.lake.table(manifest, path) for name, path in files.items()}
         return state_of(self.deployment.kernel, tables)
+
+    def check_roots(self, bucket: int, state: Any) -> None:
+        """Compare the roots of a bucket's state with the headers of the height before. Raises ``LakeDamaged``."""
+        chains, manifest = self.deployment.chains(bucket), self.before
+        frames = [empty_frame(HEADERS_SCHEMA)]
+        frames += [from_table(rows.select(HEADERS_SCHEMA.names)) for rows in self.lake.log_rows("headers", manifest)]
+        headers = concat(frames)
+        headers = headers.filter(np.isin(headers["chain"], chains))
+        found = self.deployment.kernel.roots(state, chains, Tick(manifest.height, manifest.tick))
+        wrong = different_chains(headers, found)
+        if len(wrong):
+            name = self.deployment.kernel.chains()[int(wrong[0])]
+            what = f"gives the state of {name} at height {manifest.height} another root than its header has"
+            raise self.lake.damaged(manifest_path(manifest.height), what, manifest.height - 1)
 
     def view(self, own: Mapping[str, Frame]) -> View:
         """Return what the bucket's chains see of the height before; ``own``: the frames of their state."""
@@ -41,15 +82,19 @@ class Reader:
         return View({name: self._shown(name, table, own[name]) for name, table in shown.items()}, self._headers())
 
     def _shown(self, name: str, table: StateTable, own: Frame) -> Frame:
-        frames = [own]
-        for key, path in self.before.state.get(name, {}).items():
-            if int(key) != self.bucket:
-                frames.append(from_table(self.lake.storage.read_table(path)))
+        others = sorted(int(key) for key in self.before.state.get(name, {}) if int(key) != self.bucket)
+        frames = [own, *(self._rows_of(name, bucket) for bucket in others)]
         rows = concat(frames)
         if table.shown == Shown.DESTINATION and len(rows):
             first, end = self.deployment.buckets[self.bucket]
             rows = rows.filter((rows[table.shown_to] >= first) & (rows[table.shown_to] < end))
         return in_order(table, rows) if len(frames) > 1 else rows
+
+    def _rows_of(self, name: str, bucket: int) -> Frame:
+        if self.states is not None:
+            frame: Frame = self.states[bucket].frames()[name]
+            return frame
+        return from_table(self.lake.table(self.before, self.before.state[name][str(bucket)]))
 
     def _headers(self) -> Frame:
         heights = self.deployment.kernel.header_heights
@@ -98,12 +143,16 @@ class Reader:
         """Return the rows of ``parts`` from the outbound entries that one bucket wrote at a height."""
         path = manifest.log["outbound"][str(source)]
         columns = self.deployment.kernel.outbound.names
-        groups = manifest.row_groups[path]
-        with self.lake.storage.open_parquet(path) as file:
-            mine = [groups[str(bucket)] for bucket in destinations if str(bucket) in groups]
-            rows = from_table(file.read_row_groups(mine, columns, use_threads=False))
-        if len(rows) == int((parts["end"] - parts["begin"]).sum()):
-            return rows
+        if self.lake.replaced(manifest, [path]):
+            found = self.lake.log_rows("outbound", manifest)
+            rows = concat([from_table(table.select(columns)) for table in found])
+        else:
+            groups = manifest.row_groups[path]
+            with self.lake.open_parquet(path, manifest.files[path]) as file:
+                mine = [groups[str(bucket)] for bucket in destinations if str(bucket) in groups]
+                rows = from_table(file.read_row_groups(mine, columns, use_threads=False))
+            if len(rows) == int((parts["end"] - parts["begin"]).sum()):
+                return rows
         starts = parts.select(LANE).with_columns(index=parts["begin"])
         first, asked = codes((*LANE, "index"), starts, rows)
         lane, own_lane = codes(LANE, parts, rows)
@@ -139,8 +188,22 @@ class Reader:
         for height in np.unique(asked["height"]).tolist():
             manifest = self.lake.manifest(height)
             chains = np.unique(asked["chain"][asked["height"] == height])
-            found[height] = part(self.deployment.kernel, self.state(self.bucket, manifest), chains, manifest.tick)
+            state = self._state_at(self.bucket, manifest)
+            found[height] = part(self.deployment.kernel, state, chains, manifest.tick)
         return found
+
+
+def different_chains(headers: Frame, found: Frame) -> npt.NDArray[np.uint32]:
+    """Return the chains whose roots in ``headers`` are not those ``found`` (``chain``, ``root``), ascending.
+
+    A chain may have several headers of a height, all with the root of its state; one that has none has made no block.
+    """
+    if not len(found):
+        return np.unique(headers["chain"])
+    order = np.argsort(found["chain"], kind="stable")
+    row = order[np.minimum(np.searchsorted(found["chain"][order], headers["chain"]), len(order) - 1)]
+    same = (found["chain"][row] == headers["chain"]) & (found["root"][row] == headers["root"]).all(axis=1)
+    return np.unique(headers["chain"][~same])
 
 
 def files_of(manifest: Manifest, bucket: int) -> dict[str, str]:

@@ -1,20 +1,29 @@
 """What came from outside while a lake was run: written into the lake before the tick that takes it in.
 
-So a tick is a function of files alone, whoever runs it again: ``record/<tick>-ingress.parquet`` are messages of users,
-``record/<tick>-carried.parquet`` wire bytes. What a server remembers of their senders lies beside them, and no tick
-reads it: ``<tick>-taken.parquet``, ``<tick>-senders.parquet`` (``service/senders.py``).
+So a tick is a function of files alone, whoever runs it again: ``record/<tick>-ingress-<digest>.parquet`` are messages
+of users, ``record/<tick>-carried-<digest>.parquet`` wire bytes. What a server remembers of their senders lies beside
+them, and no tick reads it: ``taken``, ``senders`` (``service/senders.py``). The manifest of the height that took them
+in names them, with their seals. What no manifest names was never taken in. The digest in a name is that of the file:
+two attempts at a tick write two files, and each tells by itself whether it is what was written.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
 
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
-from causeway.pipeline.storage import Storage
+from causeway.pipeline.lake import Lake
+from causeway.pipeline.sealed import Seal, seal_of
 
 FOLDER = "record"
 
@@ -34,71 +43,111 @@ SENDERS_SCHEMA = pa.schema(
 """One row a sender: its public key and last nonce, by when that was used. The first row, with an empty key, has the
 largest nonce of those that are forgotten."""
 
-_SCHEMAS = {
+SCHEMAS = {
     "ingress": INGRESS_SCHEMA,
     "carried": CARRIED_SCHEMA,
     "taken": TAKEN_SCHEMA,
     "senders": SENDERS_SCHEMA,
 }
+"""What is recorded, by kind."""
+
+Outside: TypeAlias = Mapping[str, tuple[str, Seal]]
+"""What was recorded for one tick: kind -> its file in the lake, and its seal."""
+
+NOTHING: Outside = MappingProxyType({})
+"""What was recorded for a tick into which nothing came."""
+
+_NAME = re.compile(rf"(\d{{20}})-({'|'.join(SCHEMAS)})-([0-9a-f]{{16}})\.parquet")
+
+
+def brings(outside: Outside) -> bool:
+    """Return whether anything in a tick's record comes in; the rest is only remembered."""
+    return "ingress" in outside or "carried" in outside
 
 
 @dataclass(frozen=True)
 class Record:
     """The record of one lake. Picklable."""
 
-    storage: Storage
+    lake: Lake
 
-    def write(self, tick: int, **tables: pa.Table | None) -> None:
-        """Write down what goes into ``tick``, which must not have been run.
+    def write(self, tick: int, **tables: pa.Table | None) -> Outside:
+        """Write down what goes into ``tick``, which must not have been run; return the files, for the tick.
 
         ``tables``: any of ``ingress`` (``INGRESS_SCHEMA``), ``carried`` (``CARRIED_SCHEMA``), ``taken``
-        (``TAKEN_SCHEMA``), ``senders`` (``SENDERS_SCHEMA``). What an attempt that failed wrote for this tick goes.
+        (``TAKEN_SCHEMA``), ``senders`` (``SENDERS_SCHEMA``).
         """
-        self.storage.make_folder(FOLDER)
-        for what in _SCHEMAS:
-            path, table = _path(tick, what), tables.get(what)
+        storage, found = self.lake.storage, {}
+        storage.make_folder(FOLDER)
+        for kind, schema in SCHEMAS.items():
+            table = tables.get(kind)
             if table is not None and table.num_rows:
-                self.storage.write_table(path, table.cast(_SCHEMAS[what]))
-            elif self.storage.exists(path):
-                self.storage.remove(path)
+                sink = pa.BufferOutputStream()
+                pq.write_table(table.cast(schema), sink, compression="lz4", write_page_checksum=True)
+                content = sink.getvalue().to_pybytes()
+                path = f"{FOLDER}/{tick:020d}-{kind}-{_digest(content)}.parquet"
+                with storage.place.writer(path) as file:
+                    file.write(content)
+                found[kind] = path, seal_of(content)
+        if found:
+            storage.sync([*(path for path, _ in found.values()), FOLDER, ""])
+        return found
 
-    def forget(self, since: int, but: int | None = None) -> None:
-        """Remove what was written down for ticks from ``since`` on, which were never committed; not for tick ``but``.
+    def remove(self, old: Outside, new: Outside) -> None:
+        """Remove what an attempt that failed wrote for a tick, but for what the ``new`` one wrote, too."""
+        kept = {path for path, _ in new.values()}
+        for path, _ in old.values():
+            if path not in kept:
+                self.lake.storage.remove(path)
+
+    def forget(self, since: int, but: int | None = None) -> Outside:
+        """Remove what was written down for ticks from ``since`` on, which were never committed; not for tick ``but``,
+        of which the files are returned.
 
         For the holder of the claim.
         """
-        for name in self.storage.list(FOLDER):
-            if (tick := int(name.split("-")[0])) >= since and tick != but:
-                self.storage.remove(f"{FOLDER}/{name}")
+        kept: dict[str, tuple[str, Seal]] = {}
+        for path, tick, kind in self._files():
+            if tick == but:
+                content = self._content(path)
+                kept[kind] = path, seal_of(content)
+            elif tick >= since:
+                self.lake.storage.remove(path)
+        return kept
 
-    def ingress(self, tick: int, chains: npt.NDArray[np.uint64]) -> pa.Table:
-        """Return the messages of users to ``chains`` (numbers) in ``tick``, in the order in which they came."""
-        return self._rows("ingress", tick, chains)
-
-    def carried(self, tick: int, chains: npt.NDArray[np.uint64]) -> pa.Table:
-        """Return the wire bytes carried to ``chains`` (numbers) in ``tick``, in the order in which they came."""
-        return self._rows("carried", tick, chains)
-
-    def brings(self, tick: int) -> bool:
-        """Return whether anything comes from outside in a tick."""
-        return any(self.storage.exists(_path(tick, what)) for what in ("ingress", "carried"))
-
-    def ticks(self, what: str) -> list[int]:
-        """Return the ticks, ascending, of which there is a table: ``ingress``, ``carried``, ``taken``, ``senders``."""
-        ending = f"-{what}.parquet"
-        return sorted(int(name.split("-")[0]) for name in self.storage.list(FOLDER) if name.endswith(ending))
-
-    def read(self, what: str, tick: int) -> pa.Table:
-        """Return the table that was written for a tick, empty where there is none."""
-        path = _path(tick, what)
-        if not self.storage.exists(path):
-            return _SCHEMAS[what].empty_table()
-        return self.storage.read_table(path).cast(_SCHEMAS[what])
-
-    def _rows(self, what: str, tick: int, chains: npt.NDArray[np.uint64]) -> pa.Table:
-        rows = self.read(what, tick)
+    def rows(self, outside: Outside, kind: str, chains: npt.NDArray[np.uint64]) -> pa.Table:
+        """Return what came to ``chains`` (numbers), in the order in which it came. Raises ``LakeDamaged``."""
+        if kind not in outside:
+            return SCHEMAS[kind].empty_table()
+        path, seal = outside[kind]
+        rows = self.lake.sealed_table(path, (seal[0], seal[1])).cast(SCHEMAS[kind])
         return rows.filter(pa.array(np.isin(rows["chain"].to_numpy(), chains)))
 
+    def files(self, kind: str) -> dict[int, list[str]]:
+        """Return the files of a kind by tick, ascending: one, where no attempt at the tick failed."""
+        found: dict[int, list[str]] = {}
+        for path, tick, what in self._files():
+            if what == kind:
+                found.setdefault(tick, []).append(path)
+        return found
 
-def _path(tick: int, what: str) -> str:
-    return f"{FOLDER}/{tick:020d}-{what}.parquet"
+    def read(self, kind: str, path: str) -> pa.Table:
+        """Return the table in a file. Raises ``LakeDamaged``."""
+        return pq.read_table(pa.BufferReader(self._content(path))).cast(SCHEMAS[kind])
+
+    def _content(self, path: str) -> bytes:
+        with self.lake.reading(path):
+            content = self.lake.storage.read_bytes(path)
+        if _digest(content) not in path:
+            raise self.lake.damaged(path, "has other bytes than were written")
+        return content
+
+    def _files(self) -> Iterator[tuple[str, int, str]]:
+        for name in self.lake.storage.list(FOLDER):
+            known = _NAME.fullmatch(name)
+            if known:
+                yield f"{FOLDER}/{name}", int(known[1]), known[2]
+
+
+def _digest(content: bytes) -> str:
+    return xxhash.xxh3_64_hexdigest(content)

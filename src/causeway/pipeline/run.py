@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 
 from causeway.pipeline.bucket import FIRST_HEIGHT, Written
+from causeway.pipeline.claim import WriterClaim
 from causeway.pipeline.executors import Executor
-from causeway.pipeline.lake import Lake, Manifest
+from causeway.pipeline.lake import Compacted, Lake, Manifest
+from causeway.pipeline.record import Outside
 from causeway.protocols.contract import Tick
 
 
-def commit_genesis(executor: Executor, lake: Lake) -> Manifest:
-    """Write and commit height 0."""
-    manifest = assembled(Tick(FIRST_HEIGHT, 0), executor.genesis())
-    lake.commit(manifest)
-    return manifest
+def commit_genesis(executor: Executor, lake: Lake, claim: WriterClaim | None = None) -> Manifest:
+    """Write and commit height 0. ``claim``: on the lake, None for one that no other process knows."""
+    return _committed(lake, claim, assembled(Tick(FIRST_HEIGHT, 0), executor.genesis(), {}))
 
 
 def run_tick(
@@ -24,25 +26,42 @@ def run_tick(
     tick: int,
     coming: int | None = None,
     *,
+    claim: WriterClaim | None = None,
+    compacted: Compacted | None = None,
     came: bool = False,
+    outside: Outside = MappingProxyType({}),
     check: Callable[[Manifest], None] | None = None,
 ) -> Manifest:
     """Run one tick of the whole network on top of ``before`` and commit it as the next height.
 
     ``coming``: the next tick after it that brings something from outside, as far as is known. ``came``: whether it
-    brings something itself. ``check``: is given what is to be committed, and raises if it must not be.
+    brings something itself. ``claim``: as of ``commit_genesis``. ``compacted``: how far the log tables are, where that
+    is farther than ``before`` says. ``outside``: what was recorded for it. ``check``: is given what is to be committed,
+    and raises if it must not be.
     """
-    quiet_since = max(before.quiet_since, tick) if came else before.quiet_since
-    now = Tick(before.height + 1, tick, coming, quiet_since)
-    manifest = assembled(now, executor.run(now, before))
+    now = tick_after(before, tick, coming, came=came)
+    manifest = assembled(now, executor.run(now, before, outside), outside)
+    manifest = replace(manifest, parent=before.digest, compacted=compacted or before.compacted)
     if check is not None:
         check(manifest)
-    lake.commit(manifest)
-    return manifest
+    return _committed(lake, claim, manifest)
 
 
-def assembled(tick: Tick, written: Sequence[Written]) -> Manifest:
-    """Return the manifest of what all buckets wrote.
+def _committed(lake: Lake, claim: WriterClaim | None, manifest: Manifest) -> Manifest:
+    if claim is not None:
+        claim.confirm()
+        manifest = replace(manifest, epoch=claim.epoch)
+    return lake.commit(manifest)
+
+
+def tick_after(before: Manifest, tick: int, coming: int | None, *, came: bool) -> Tick:
+    """Return a tick as the height after ``before``."""
+    quiet_since = max(before.quiet_since, tick) if came else before.quiet_since
+    return Tick(before.height + 1, tick, coming, quiet_since)
+
+
+def assembled(tick: Tick, written: Sequence[Written], outside: Outside = MappingProxyType({})) -> Manifest:
+    """Return the manifest of what all buckets wrote, and of what was recorded for the tick.
 
     A bucket that gives up does not wake any more: whether anything moved is known here, of all of them.
     """
@@ -59,6 +78,7 @@ def assembled(tick: Tick, written: Sequence[Written]) -> Manifest:
             row_groups[part.log["outbound"]] = dict(part.row_groups)
         for table, count in part.rows.items():
             rows[table] = rows.get(table, 0) + count
+    files = {path: seal for part in written for path, seal in part.files.items()}
     quiet = not moved(rows)
     ends = tick.tick if quiet and tick.coming is None else -1
     going_on = [part for part in written if part.gives_up is None or part.gives_up > ends]
@@ -74,6 +94,8 @@ def assembled(tick: Tick, written: Sequence[Written]) -> Manifest:
         quiet_since=tick.quiet_since if quiet else tick.tick + 1,
         needs=min(needs, default=None),
         rows=rows,
+        outside={kind: path for kind, (path, _) in outside.items()},
+        files=files | dict(outside.values()),
     )
 
 

@@ -1,190 +1,220 @@
-"""Where a lake lies: a local folder or any URI that PyArrow can write, behind the few calls that the lake needs."""
+"""A lake's files: small ones as bytes, tables as sealed Parquet files, in whatever place they lie."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cached_property
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs
 
-from causeway.model.errors import InvalidInput
+from causeway.pipeline.places import AlreadyExists, LocalPlace, ObjectPlace, first_line, place_at
+from causeway.pipeline.sealed import (
+    MISSING,
+    PIECE,
+    FileDamaged,
+    Seal,
+    SealedReader,
+    SealingWriter,
+    check_length,
+    check_pieces,
+    check_whole,
+)
 
-SYNCERS = 8
-"""Threads that wait for the disk."""
+WHOLE_BYTES = 4 * PIECE
+"""Files up to this size are read at once, also when not all of their columns are wanted."""
+
+_SPARK_SCHEMES = {"s3": "s3a", "az": "abfss", "adl": "abfss"}
+"""What Hadoop, through which Spark reads, calls what others call differently."""
 
 
-class AlreadyExists(Exception):
-    """A file that was to be created if absent exists."""
+class ParquetSink:
+    """A Parquet file that is being written; ``seal`` is there when the block that wrote it has ended."""
+
+    def __init__(self, writer: pq.ParquetWriter) -> None:
+        self._writer = writer
+        self.seal: Seal = (0, "")
+
+    def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
+        """Write rows, as row groups of ``row_group_size``."""
+        self._writer.write_table(table, row_group_size=row_group_size)
 
 
 @dataclass(frozen=True)
 class Storage:
-    """A folder at ``uri``; paths are relative to it. Picklable."""
+    """The folder or prefix at ``uri``; paths are relative to it. Picklable."""
 
     uri: str
 
     @cached_property
-    def _place(self) -> tuple[fs.FileSystem, str]:
-        if "://" not in self.uri:
-            return fs.LocalFileSystem(), os.path.abspath(self.uri)
-        try:
-            system, path = fs.FileSystem.from_uri(self.uri)
-        except (pa.ArrowInvalid, OSError) as error:
-            raise InvalidInput(f"lake: {self.uri} is not a place that can be opened: {first_line(error)}") from error
-        return system, path
+    def place(self) -> LocalPlace | ObjectPlace:
+        """Return what does the work. Raises ``InvalidInput`` for a URI that is none of a place."""
+        return place_at(self.uri)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"uri": self.uri}
 
     @property
     def is_local(self) -> bool:
         """Return whether the folder is on a file system of this machine."""
-        return isinstance(self._place[0], fs.LocalFileSystem)
+        return isinstance(self.place, LocalPlace)
 
     def absolute(self, path: str) -> str:
         """Return the path or URI of a file as Spark wants it."""
-        if self.is_local:
-            return f"{self._place[1]}/{path}"
-        return f"{self.uri.rstrip('/')}/{path}"
+        if isinstance(self.place, LocalPlace):
+            return self.place.full(path)
+        scheme, rest = self.place.uri.split("://", 1)
+        return f"{_SPARK_SCHEMES.get(scheme, scheme)}://{rest}/{path}"
 
-    def _full(self, path: str) -> str:
-        return f"{self._place[1]}/{path}" if path else self._place[1]
+    def inside(self, folder: str) -> Storage:
+        """Return a folder of this one as a storage of its own."""
+        return Storage(f"{self.uri.rstrip('/')}/{folder}")
 
     def make_folder(self, path: str) -> None:
         """Make a folder and those above it."""
-        self._place[0].create_dir(self._full(path), recursive=True)
+        self.place.make_folder(path)
 
     def list(self, path: str) -> list[str]:
         """Return the names of the files in a folder, ascending; none when it does not exist."""
-        if self.is_local:
-            with contextlib.suppress(FileNotFoundError), os.scandir(self._full(path)) as entries:
-                return sorted(entry.name for entry in entries)
-            return []
-        selector = fs.FileSelector(self._full(path), allow_not_found=True)
-        return sorted(info.base_name for info in self._place[0].get_file_info(selector))
+        return self.place.list(path)
+
+    def walk(self) -> Iterator[str]:
+        """Yield the paths of all files, in folders of folders too."""
+        return self.place.walk()
+
+    def size(self, path: str) -> int | None:
+        """Return the length of a file, None when it does not exist."""
+        return self.place.size(path)
 
     def exists(self, path: str) -> bool:
         """Return whether a file exists."""
-        return bool(self._place[0].get_file_info(self._full(path)).type != fs.FileType.NotFound)
+        return self.place.size(path) is not None
 
     def remove(self, path: str) -> None:
-        """Remove a file."""
-        self._place[0].delete_file(self._full(path))
+        """Remove a file; one that is not there is no error."""
+        self.place.remove(path)
 
     def remove_folder(self, path: str) -> None:
         """Remove a folder and all in it."""
-        self._place[0].delete_dir(self._full(path))
+        self.place.remove_folder(path)
 
     def read_bytes(self, path: str) -> bytes:
         """Return a file's content; raises ``FileNotFoundError``."""
-        if self.is_local:
-            return Path(self._full(path)).read_bytes()
-        with self._place[0].open_input_stream(self._full(path)) as stream:
-            content: bytes = stream.read()
-            return content
+        return self.place.read(path)
 
     def modified(self, path: str) -> float | None:
-        """Return when a file was written, in seconds of the Unix epoch, None where the storage does not say."""
-        found = self._place[0].get_file_info(self._full(path)).mtime_ns
-        return None if found is None else found / 1e9
+        """Return when a file was written, in seconds of the Unix epoch, None when it does not exist."""
+        return self.place.modified(path)
 
     def create(self, path: str, content: bytes) -> None:
         """Create a file whole or not at all, and only if it is absent; raises ``AlreadyExists``."""
-        full = self._full(path)
-        if not self.is_local:
-            # Object stores offer no common put-if-absent; there, one writer a lake is the rule.
-            if self.exists(path):
-                raise AlreadyExists(path)
-            with self._place[0].open_output_stream(full) as stream:
-                stream.write(content)
+        self.place.create(path, content)
+
+    def put(self, path: str, content: bytes) -> None:
+        """Create a file, or replace what it holds by as many bytes."""
+        self.place.put(path, content)
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Have the disk keep files and the entries of folders, where there is a disk."""
+        self.place.sync(paths)
+
+    # ---- sealed files
+
+    def verify(self, path: str, seal: Seal, *, quickly: bool = False) -> None:
+        """Compare a file with its seal. ``quickly``: only its length and its last piece, which holds what a Parquet
+        file says of itself.
+
+        Raises ``FileDamaged``.
+        """
+        if not quickly or seal[0] <= PIECE:
+            _found(path, lambda: check_whole(path, seal, self.place.read(path)))
             return
-        temporary = f"{full}.{uuid.uuid4().hex}.tmp"
-        try:
-            with open(temporary, "xb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            try:
-                os.link(temporary, full)
-            except FileExistsError:
-                raise AlreadyExists(path) from None
-        finally:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-        self._sync(os.path.dirname(full))
+        last = (seal[0] - 1) // PIECE
+        size = self.place.size(path)
+        if size is None:
+            raise FileDamaged(path, MISSING)
+        check_length(path, seal, size)
+        ending = _found(path, lambda: self.place.read_range(path, last * PIECE, seal[0]))
+        check_pieces(path, seal, last, ending)
 
     @contextlib.contextmanager
-    def open_parquet(self, path: str) -> Iterator[pq.ParquetFile]:
-        """Open a Parquet file for reading."""
-        full = self._full(path)
-        if self.is_local:
-            # What the system has in memory is read in place.
-            with pq.ParquetFile(full, memory_map=True, pre_buffer=False) as file:
-                yield file
-            return
-        with pq.ParquetFile(self._place[0].open_input_file(full)) as file:
+    def open_parquet(self, path: str, seal: Seal | None = None, *, whole: bool = False) -> Iterator[pq.ParquetFile]:
+        """Open a Parquet file for reading. With a ``seal`` all that is read of it is verified before it is used;
+        without one the checksums of its pages are. ``whole``: all of it will be read.
+
+        Raises ``FileDamaged`` (with a ``seal``), ``FileNotFoundError``.
+        """
+        with self.parquet_file(path, seal, whole=whole) as file:
             yield file
 
-    def read_table(self, path: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return a Parquet file as a table."""
-        with self.open_parquet(path) as file:
+    def parquet_file(self, path: str, seal: Seal | None = None, *, whole: bool = False) -> pq.ParquetFile:
+        """Return an open Parquet file, as of ``open_parquet``; whoever opens it closes it."""
+        if seal is None:
+            return pq.ParquetFile(pa.BufferReader(self.place.read(path)), page_checksum_verification=True)
+        known = seal
+        if whole or known[0] <= WHOLE_BYTES:
+            content = self.place.read(path)
+            check_whole(path, known, content)
+            return pq.ParquetFile(pa.BufferReader(content), pre_buffer=False)
+        size = self.place.size(path)
+        if size is None:
+            raise FileNotFoundError(path)
+        check_length(path, known, size)
+        reader = SealedReader(path, known, lambda start, end: self.place.read_range(path, start, end))
+        return pq.ParquetFile(pa.PythonFile(reader, mode="r"), pre_buffer=False)
+
+    def read_table(self, path: str, columns: Sequence[str] | None = None, seal: Seal | None = None) -> pa.Table:
+        """Return a Parquet file as a table; ``seal`` and errors as of ``open_parquet``."""
+        with self.open_parquet(path, seal, whole=columns is None) as file:
             return file.read(columns=None if columns is None else [*columns], use_threads=False)
 
-    def write_table(self, path: str, table: pa.Table, *, sync: bool = True) -> None:
-        """Write a Parquet file and have the disk keep it; without ``sync`` that is left to a later ``sync``."""
-        with self.parquet_writer(path, table.schema, sync=sync) as writer:
-            writer.write_table(table)
+    def write_table(self, path: str, table: pa.Table, *, sync: bool = True) -> Seal:
+        """Write a Parquet file, have the disk keep it and return its seal; without ``sync`` keeping it is left to a
+        later ``sync``.
+        """
+        with self.parquet_writer(path, table.schema, sync=sync) as sink:
+            sink.write_table(table)
+        return sink.seal
 
     @contextlib.contextmanager
-    def parquet_writer(self, path: str, schema: pa.Schema, *, sync: bool = True) -> Iterator[pq.ParquetWriter]:
-        """Open a Parquet file for writing row group by row group; when the block ends, the disk keeps it (``sync``)."""
-        full = self._full(path)
-        where = pa.OSFile(full, "wb") if self.is_local else self._place[0].open_output_stream(full)
+    def parquet_writer(
+        self, path: str, schema: pa.Schema, *, sync: bool = True, dictionary: Sequence[str] = ()
+    ) -> Iterator[ParquetSink]:
+        """Open a Parquet file for writing row group by row group; when the block ends, it is sealed and the disk keeps
+        it (``sync``). Its pages carry checksums, for readers that know no seals.
+
+        ``dictionary``: columns with few different values, beside those that are dictionaries already.
+        """
         bodies = [name for name, kind in zip(schema.names, schema.types, strict=True) if pa.types.is_binary(kind)]
         texts = [name for name, kind in zip(schema.names, schema.types, strict=True) if pa.types.is_dictionary(kind)]
-        with (
-            where as sink,
-            pq.ParquetWriter(
-                sink,
+        with self.place.writer(path) as file:
+            sealing = SealingWriter(file)
+            with pq.ParquetWriter(
+                pa.PythonFile(sealing, mode="w"),
                 schema,
                 # Snappy passes over bodies that cannot be made smaller; lz4 beats a dictionary for numbers.
                 compression={name: "snappy" if name in bodies else "lz4" for name in schema.names} if bodies else "lz4",
-                use_dictionary=texts or False,
+                use_dictionary=[*texts, *dictionary] or False,
                 write_statistics=False,
-            ) as writer,
-        ):
-            yield writer
+                write_page_checksum=True,
+            ) as writer:
+                sink = ParquetSink(writer)
+                yield sink
+            sink.seal = sealing.seal()
         if sync:
             self.sync([path])
 
-    def sync(self, paths: Iterable[str]) -> None:
-        """Have the disk keep files and the entries of folders.
 
-        Many are written first and synced at once: then the disk does most of the work for all of them together.
-        """
-        if self.is_local:
-            for _ in _syncers(os.getpid()).map(self._sync, [self._full(path) for path in paths]):
-                pass
-
-    def _sync(self, full: str) -> None:
-        descriptor = os.open(full, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+def _found(path: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except FileNotFoundError:
+        raise FileDamaged(path, MISSING) from None
+    except (NotADirectoryError, IsADirectoryError):
+        raise FileDamaged(path, "is no file") from None
 
 
-@cache
-def _syncers(process: int) -> ThreadPoolExecutor:
-    """Return the threads of this process: those of the one it was forked from are not here."""
-    return ThreadPoolExecutor(SYNCERS, "causeway-sync")
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text."""
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+__all__ = ["AlreadyExists", "FileDamaged", "ParquetSink", "Storage", "first_line"]

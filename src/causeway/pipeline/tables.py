@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,10 @@ from pyspark.sql import functions as F
 from causeway.pipeline import calls
 from causeway.pipeline.lake import Lake, LakeError, Manifest, root_of
 from causeway.pipeline.ledger import ledger
+from causeway.pipeline.places import workers
+from causeway.pipeline.reach import check_readable
 from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, StateTable, TableSchemas, spark_schema
+from causeway.pipeline.sealed import Seal, seal_from
 
 _CHAINS = pa.schema([("position", pa.int64()), ("number", pa.decimal128(20, 0)), ("name", pa.string())])
 _LISTED = 8
@@ -24,26 +28,36 @@ class LakeTables:
 
     def __init__(self, session: SparkSession, lake: Lake) -> None:
         self._session, self._lake = session, lake
+        check_readable(session, lake.storage)
         self.about = lake.about()
         self._schemas = TableSchemas.decoded(self.about["tables"])
 
-    def _read(self, files: list[str], schema: pa.Schema) -> DataFrame:
-        """Return the rows of Parquet files. The schema is given, so that Spark opens no file before the query runs."""
+    def _read(self, files: Mapping[str, Seal], schema: pa.Schema) -> DataFrame:
+        """Return the rows of sealed Parquet files. The schema is given, so that Spark opens no file before the query
+        runs.
+
+        The files are compared with their seals before the query is planned (of large ones the length and the last
+        piece), and Spark compares the checksum of every page that it reads. Raises ``LakeDamaged``.
+        """
         if not files:
             return self._session.createDataFrame([], spark_schema(schema))
+        for _ in workers(os.getpid()).map(self._verify, files.items()):
+            pass
         paths = (self._lake.storage.absolute(path) for path in files)
-        return self._session.read.schema(spark_schema(schema)).option("__globPaths__", "false").parquet(*paths)
+        reader = self._session.read.schema(spark_schema(schema)).option("__globPaths__", "false")
+        return reader.option("parquet.page.verify-checksum.enabled", "true").parquet(*paths)
+
+    def _verify(self, file: tuple[str, Seal]) -> None:
+        with self._lake.reading(file[0]):
+            self._lake.storage.verify(*file, quickly=True)
 
     def heights(self) -> list[int]:
         """Return the committed heights. Raises ``LakeError`` when there is none."""
-        heights = self._lake.heights()
-        if not heights:
-            raise LakeError(f"lake: {self._lake.storage.uri} has no committed height yet")
-        return heights
+        return list(range(self._lake.last_manifest().height + 1))
 
     def manifest(self, height: int | None = None) -> Manifest:
         """Return the manifest of a height, by default the last. Raises ``LakeError``."""
-        return self._lake.manifest(self.heights()[-1] if height is None else height)
+        return self._lake.last_manifest() if height is None else self._lake.manifest(height)
 
     def log(self, table: str) -> DataFrame:
         """Return a log table (``outbound``, ``events``, ``collected``, ``headers``) over all committed heights."""
@@ -54,7 +68,8 @@ class LakeTables:
 
     def topology(self, table: str) -> DataFrame:
         """Return ``chains``, ``programs`` or ``registry`` as they were written when the lake was made."""
-        return self._read([f"{table}.parquet"], TOPOLOGY_SCHEMAS[table])
+        path = f"{table}.parquet"
+        return self._read({path: seal_from(self.about["files"][path])}, TOPOLOGY_SCHEMAS[table])
 
     def chains(self) -> DataFrame:
         """Return the chains: ``position`` (the number in columns that name chains), ``number``, ``name``."""
@@ -105,12 +120,15 @@ class LakeTables:
         declared = self._schemas.state.get(table)
         if declared is None:
             raise LakeError(f"table: {_unknown(table, list(self._schemas.state))}")
+        if freed := self._lake.freed(manifest.height):
+            raise freed
         files = dict(manifest.state.get(table, {}))
+        seals = manifest.files
         if chain is None:
-            return self._read(list(files.values()), declared.schema)
+            return self._read({path: seals[path] for path in files.values()}, declared.schema)
         position = self.position(chain)
         bucket = str(self._bucket(position))
-        rows = self._read([path for key, path in files.items() if key == bucket], declared.schema)
+        rows = self._read({path: seals[path] for key, path in files.items() if key == bucket}, declared.schema)
         owner = declared.owner
         if not declared.owned_by_program:
             return rows.where(F.col(owner) == position)
@@ -191,7 +209,7 @@ class LakeTables:
 
 def removed_programs(lake: Lake, manifest: Manifest) -> dict[int, int]:
     """Return the programs that are on no chain any more at a height, with the tick since when."""
-    moves = lake.storage.read_table("registry.parquet").to_pylist()
+    moves = lake.topology("registry").to_pylist()
     gone = [move for move in moves if move["chain"] is None and move["tick"] <= manifest.tick]
     return {move["program"]: move["tick"] for move in sorted(gone, key=lambda move: -move["tick"])}
 
@@ -202,7 +220,7 @@ def summary_in_process(lake: Lake, manifest: Manifest) -> dict[str, Any]:
 
     def log(table: str, columns: Sequence[str]) -> pa.Table:
         schema = pa.schema([about.logs[table].field(name) for name in columns])
-        read = [lake.storage.read_table(path, columns).cast(schema) for path in lake.log_files(table)]
+        read = [lake.sealed_table(path, seal, columns).cast(schema) for path, seal in lake.log_files(table).items()]
         return pa.concat_tables([schema.empty_table(), *read])
 
     query = calls.summary_query(removed_programs(lake, manifest))

@@ -227,6 +227,8 @@ class Kernel(Protocol[State, Content]):
     """Log tables by name, those of the ledger among them. Each has a column ``chain``: the chain whose a row is."""
     header_heights: ClassVar[int]
     """Of how many heights the headers are shown to all chains."""
+    past_heights: ClassVar[int]
+    """How many heights back a plan may ask for a chain's own state (``Reads.past``); 0: never."""
 
     def chains(self) -> Sequence[str]:
         """Return the chains' names by position."""
@@ -265,6 +267,13 @@ class Kernel(Protocol[State, Content]):
 
     def state(self, frames: Mapping[str, Frame]) -> State:
         """Return the state that has these tables; one that is absent is empty."""
+        ...
+
+    def roots(self, state: State, chains: Chains, tick: Tick) -> Frame:
+        """Return the root of each chain's state, as its header has it (``chain``, ``root``).
+
+        ``state``: what the round of ``tick`` made, or genesis. Of chains that are run elsewhere there is none.
+        """
         ...
 
     def plan(

@@ -21,7 +21,8 @@ from causeway.network.opened import OpenedLake, open_lake
 from causeway.network.scenario import Scenario
 from causeway.network.script import scripted_traffic
 from causeway.network.traffic_settings import MessageSection, ScriptSection, SendSection
-from causeway.pipeline.lake import LAKE_FILE, Lake, Manifest
+from causeway.pipeline.lake import Lake, Manifest
+from causeway.pipeline.layout import LAKE_FILE
 from causeway.pipeline.record import Record
 from causeway.pipeline.run import moved
 from causeway.protocols import registry
@@ -121,7 +122,7 @@ class Node:
         numbers, names = (self.network.topology.chains[name].to_pylist() for name in ("number", "name"))
         self.chains: dict[str, int] = dict(zip(names, numbers, strict=True))
         self.pool = Mempool(limits)
-        self.senders = Senders(Record(self.network.lake.storage), self.network.tick if self.network.height else -1)
+        self.senders = Senders(Record(self.network.lake), self.network.tick if self.network.height else -1)
         self._waiting: set[str] = set()
         self._carriers = frozenset(carriers)
         self._changed = threading.Condition()

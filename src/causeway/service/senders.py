@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -57,21 +58,33 @@ class Senders:
         self._read(last_tick)
 
     def _read(self, last_tick: int) -> None:
-        kept = [tick for tick in self._record.ticks("senders") if tick <= last_tick]
-        taken = [tick for tick in self._record.ticks("taken") if tick <= last_tick]
-        since = kept[-1] if kept else -1
+        # Of a tick with several files, all but one are of attempts that failed: their heights' manifests tell which.
+        kept = {tick: paths for tick, paths in self._record.files("senders").items() if tick <= last_tick}
+        kept = {tick: paths for tick, paths in kept.items() if len(paths) == 1}
+        taken = {tick: paths for tick, paths in self._record.files("taken").items() if tick <= last_tick}
+        since = max(kept, default=-1)
         if kept:
-            rows = self._record.read("senders", since)
+            rows = self._record.read("senders", kept[since][0])
             self._nonces.update(zip(rows["sender"].to_pylist(), rows["nonce"].to_pylist(), strict=True))
             self.floor = self._nonces.pop(b"", 0)
             self._owners.update((carrier_number(key), key) for key in self._nonces)
-        newest = taken[-LOOKED_AT:]
+        newest = sorted(taken)[-LOOKED_AT:]
         self._files = sum(tick > since for tick in taken)
         for tick in sorted({*newest, *(tick for tick in taken if tick > since)}):
-            for row in self._record.read("taken", tick).to_pylist():
+            for row in self._taken_in(taken[tick]):
                 if tick > since:
                     self._take(row["sender"], row["nonce"])
                 self._remember(row["hash"].hex(), row["height"])
+
+    def _taken_in(self, paths: Sequence[str]) -> list[dict[str, Any]]:
+        """Return the rows of a tick's messages, those of the attempt that became a block."""
+        found: list[list[dict[str, Any]]] = [self._record.read("taken", path).to_pylist() for path in paths]
+        if len(paths) == 1:
+            return found[0]
+        for path, rows in zip(paths, found, strict=True):
+            if rows and path in self._record.lake.manifest(rows[0]["height"]).outside.values():
+                return rows
+        return []
 
     # ---- before a block
 

@@ -93,6 +93,7 @@ class IbcKernel:
     outbound: ClassVar[pa.Schema] = ENTRIES_SCHEMA
     logs: ClassVar[Mapping[str, pa.Schema]] = LEDGER_LOGS
     header_heights: ClassVar[int] = 1
+    past_heights: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         check_tick(self.tick_ns)
@@ -187,6 +188,13 @@ class IbcKernel:
             pause = self.longest_pause() - 1
             first = pause if first is None else min(first, pause)
         return RoundResult(state, empty_frame(ENTRIES_SCHEMA), EventLog().logs(), headers, wake=first)
+
+    def roots(self, state: State, chains: Chains, tick: Tick) -> Frame:
+        """Return the root of each zone's store (``chain``, ``root``)."""
+        chains = self._own(chains)
+        if len(chains) == 0:
+            return empty_frame(HEADERS_SCHEMA).select(["chain", "root"])
+        return Frame({"chain": chains, "root": commit(state, self.context(chains, tick)).roots()}, len(chains))
 
     def _own(self, chains: Chains) -> Chains:
         """Return which of ``chains`` are run here; of those that another lake runs there is no state and no header."""

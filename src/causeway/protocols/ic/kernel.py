@@ -84,6 +84,7 @@ class IcKernel:
     outbound: ClassVar[pa.Schema] = OUTBOUND_SCHEMA
     logs: ClassVar[Mapping[str, pa.Schema]] = LEDGER_LOGS
     header_heights: ClassVar[int] = 1
+    past_heights: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
         check_tick(self.tick_ns)
@@ -178,6 +179,10 @@ class IcKernel:
                 "certification": nothing,
             }
         )
+
+    def roots(self, state: State, chains: Chains, tick: Tick) -> Frame:
+        """Return the root of each subnet's state (``chain``, ``root``)."""
+        return self.headers(state, chains, tick).select(["chain", "root"])
 
     # ---- when something happens of itself
 

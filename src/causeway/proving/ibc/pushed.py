@@ -128,7 +128,7 @@ class PushedEntries:
                     mask &= batch[name].to_numpy() == value
                 return mask
 
-            found: int = select(self._opened.lake.storage, path, LANE_COLUMNS, chosen).num_rows
+            found: int = select(self._opened.lake, path, manifest.files[path], LANE_COLUMNS, chosen).num_rows
             return found > 0
 
         return _first(there, since, self._height)

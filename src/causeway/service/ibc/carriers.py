@@ -111,5 +111,5 @@ def waiting(backlogs: Sequence[Backlog]) -> str:
 
 def _rows(lake: Lake, manifest: Manifest, table: str) -> list[dict[str, Any]]:
     files = manifest.state.get(table, {}).values()
-    tables: list[pa.Table] = [lake.storage.read_table(path) for path in files]
+    tables: list[pa.Table] = [lake.table(manifest, path) for path in files]
     return [row for part in tables for row in part.to_pylist()]

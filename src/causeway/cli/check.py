@@ -1,0 +1,161 @@
+"""``causeway check``: verify that a lake is what was written, and execute it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from causeway.cli import shell
+from causeway.cli.watch import notes, results, waiting
+
+if TYPE_CHECKING:
+    from causeway.network.opened import OpenedLake
+    from causeway.network.recheck import Different, Recheck
+    from causeway.pipeline.check import Checked
+    from causeway.pipeline.lake import LakeDamaged
+
+SHOWN = 20
+"""Damaged files and folders with strays that are listed; the others are counted."""
+
+
+def command(
+    lake: Annotated[str, typer.Argument(help="Folder or URI of a lake.", show_default=False)],
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Also execute the heights again, and compare what comes out.")
+    ] = False,
+    first: Annotated[
+        int | None, typer.Option("--from", help="First height to execute; default: 0.", show_default=False)
+    ] = None,
+    last: Annotated[
+        int | None, typer.Option("--to", help="Last height to execute; default: the last.", show_default=False)
+    ] = None,
+    scenario: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The scenario of the lake, when programs of its own lie beside it.", show_default=False
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Verify a lake: the chain of its manifests, every file, and the root of every height.
+
+    Nothing is changed, and the lake may be in use. Found are bytes that are not those that were written, missing files,
+    heights whose state does not have the root in its header, and files that nothing names. With --execute the heights
+    run again from what the lake holds, and must give the same roots.
+
+    Exit code 2 when the lake is damaged, 1 when executing it again gives other roots.
+
+    [bold]Example[/bold]: causeway check my-lake --execute --from 10
+    """
+    from causeway.model.errors import InvalidInput
+    from causeway.network.opened import open_lake
+    from causeway.pipeline.check import check
+    from causeway.pipeline.lake import Lake
+
+    if not execute and (first is not None or last is not None):
+        raise InvalidInput("--from, --to: heights to execute again; give --execute, too")
+    with _bar("files") as progress:
+        checked = check(Lake.at(lake), progress)
+    different: Different | None = None
+    executed: tuple[int, int] | None = None
+    found = list(checked.damaged)
+    if not found and checked.heights:
+        from causeway.network.recheck import Recheck
+
+        opened = open_lake(lake)
+        with waiting("Reading the network"):
+            again = Recheck(opened, None if scenario is None else str(scenario))
+        with _bar("roots") as progress:
+            found = list(_wrong_roots(opened, again, checked.heights, progress))
+        if execute and not found:
+            executed = (first or 0, checked.heights - 1 if last is None else last)
+            with _bar("heights") as progress:
+                different = again.execute(*executed, progress)
+    if as_json:
+        print(json.dumps(_as_json(checked, found, executed, different)))
+    else:
+        _show(lake, checked, found, executed, different)
+    if found:
+        return shell.BAD_INPUT
+    return shell.OK if different is None else shell.BROKEN
+
+
+def _wrong_roots(
+    opened: OpenedLake, again: Recheck, heights: int, progress: Callable[[int, int], None]
+) -> Iterator[LakeDamaged]:
+    from causeway.pipeline.lake import LakeDamaged
+
+    for height in range(heights):
+        if opened.lake.freed(height) is None:
+            try:
+                again.roots(height)
+            except LakeDamaged as error:
+                yield error
+        progress(height + 1, heights)
+
+
+def _show(
+    lake: str,
+    checked: Checked,
+    damaged: list[LakeDamaged],
+    executed: tuple[int, int] | None,
+    different: Different | None,
+) -> None:
+    from causeway.pipeline.check import strays_of
+
+    console = results()
+    freed = f", the state of {checked.freed:,} of them freed" if checked.freed else ""
+    console.print(
+        f"[bold]{escape(lake)}[/bold]: {checked.heights:,} heights{freed}; {checked.files:,} files, "
+        f"{checked.bytes:,} bytes"
+    )
+    for error in damaged[:SHOWN]:
+        console.print(f"  [red]damaged[/red]  {escape(error.path)} {escape(error.what)}", soft_wrap=True)
+    if len(damaged) > SHOWN:
+        console.print(f"  ... and {len(damaged) - SHOWN:,} more; --json has all of them")
+    for folder, count in list(strays_of(checked).items())[:SHOWN]:
+        what = "file" if count == 1 else "files"
+        console.print(f"  stray    {count:,} {what} in {escape(folder)} that nothing names, and nothing reads")
+    if damaged:
+        whole = min(error.whole for error in damaged)
+        console.print(f"The last whole height is {whole}." if whole >= 0 else "No height is whole.")
+        return
+    console.print("Every file is what was written, and every height has the root in its headers.")
+    if different is not None:
+        names = ", ".join(different.chains)
+        console.print(f"[red]Executed again, height {different.height} comes out differently[/red]: {escape(names)}")
+    elif executed is not None:
+        console.print(f"Executed again, heights {executed[0]:,} to {executed[1]:,} come out the same.")
+
+
+def _as_json(
+    checked: Checked, damaged: list[LakeDamaged], executed: tuple[int, int] | None, different: Different | None
+) -> dict[str, object]:
+    return {
+        "heights": checked.heights,
+        "freed": checked.freed,
+        "files": checked.files,
+        "bytes": checked.bytes,
+        "whole": min((error.whole for error in damaged), default=checked.heights - 1),
+        "damaged": [{"path": error.path, "what": error.what, "whole": error.whole} for error in damaged],
+        "strays": list(checked.strays),
+        "executed": None if executed is None else list(executed),
+        "different": None if different is None else {"height": different.height, "chains": list(different.chains)},
+    }
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Callable[[int, int], None]]:
+    """Show how much is done, on a terminal."""
+    console = notes()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, of: progress.update(task, completed=done, total=of)

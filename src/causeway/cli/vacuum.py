@@ -1,0 +1,47 @@
+"""``causeway vacuum``: free the state of heights that nobody wants any more."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+from rich.markup import escape
+
+from causeway.cli import shell
+from causeway.cli.watch import results, waiting
+
+
+def command(
+    lake: Annotated[str, typer.Argument(help="Folder or URI of a lake.", show_default=False)],
+    keep_every: Annotated[
+        int, typer.Option(metavar="N", help="Keep the state of every Nth height; 0: of none.")
+    ] = 1000,
+    keep_last: Annotated[int, typer.Option(metavar="M", help="Keep the state of the last M heights.")] = 100,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> int:
+    """Free the state of superseded heights.
+
+    Headers, logs, the ledger and what came from outside stay, so every height can still be executed again; the state of
+    a height that was freed can no longer be read or proved from. The lake may be in use, also by a run that writes it.
+
+    [bold]Example[/bold]: causeway vacuum my-lake --keep-every 1000 --keep-last 100
+    """
+    from causeway.pipeline.lake import Lake
+    from causeway.pipeline.vacuum import vacuum
+
+    with waiting("Freeing state"):
+        found = vacuum(Lake.at(lake), keep_every, keep_last)
+    if as_json:
+        print(json.dumps({"last": found.last, "files": found.files, "bytes": found.bytes}))
+        return shell.OK
+    console = results()
+    if found.last < 0:
+        console.print(f"[bold]{escape(lake)}[/bold]: nothing to free; all heights are among those that are kept")
+        return shell.OK
+    every = f", but for every {keep_every}th height" if keep_every else ""
+    console.print(
+        f"[bold]{escape(lake)}[/bold]: the state up to height {found.last:,} is freed{every}: {found.files:,} files, "
+        f"{found.bytes:,} bytes"
+    )
+    return shell.OK

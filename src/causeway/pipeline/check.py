@@ -1,0 +1,247 @@
+"""Verifying a whole lake: the chain of manifests and of compactions, the seal of every file, what is missing, and what
+lies there that nothing names."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from causeway.pipeline.claim import CLAIM_FILE
+from causeway.pipeline.lake import Freed, Lake, LakeDamaged, Manifest
+from causeway.pipeline.layout import (
+    COMPACTED,
+    HEAD_FILE,
+    HEIGHTS,
+    LAKE_FILE,
+    MANIFESTS,
+    TRAFFIC,
+    TRAFFIC_MANIFEST,
+    Compaction,
+    compaction_path,
+    manifest_path,
+)
+from causeway.pipeline.manifests import decoded
+from causeway.pipeline.places import workers
+from causeway.pipeline.record import FOLDER as RECORD
+from causeway.pipeline.sealed import MISSING, FileDamaged, Seal, seal_from
+from causeway.pipeline.vacuumed import FOLDER as VACUUMED
+from causeway.pipeline.vacuumed import Vacuumed, vacuums
+
+_NUMBER = re.compile(r"\d{10,}")
+"""The height or tick in the name of a file."""
+
+NEVER = 1 << 62
+"""No height that is committed needs the file; a run that goes on may."""
+
+_AT_ONCE = 64
+"""Files that are read before the progress is told."""
+
+Progress = Callable[[int, int], None]
+"""Called with how many files are verified, of how many."""
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What a check found: ``damaged`` files, ascending by the height that they hurt first; ``strays``, files that
+    nothing names; and what was looked at. ``whole``: the last height that needs nothing that is damaged."""
+
+    heights: int
+    files: int
+    bytes: int
+    freed: int
+    damaged: tuple[LakeDamaged, ...] = ()
+    strays: tuple[str, ...] = ()
+
+    @property
+    def whole(self) -> int:
+        """Return the last height that needs nothing that is damaged, -1 when there is none."""
+        return min((one.whole for one in self.damaged), default=self.heights - 1)
+
+
+@dataclass
+class _Expected:
+    """The files that a lake should have: ``seals``, and the first height that needs each; ``optional``: those that may
+    be gone, because a compaction replaced them or a vacuum took them."""
+
+    seals: dict[str, Seal] = field(default_factory=dict)
+    first: dict[str, int] = field(default_factory=dict)
+    optional: set[str] = field(default_factory=set)
+    needed: set[str] = field(default_factory=set)
+    known: set[str] = field(default_factory=set)
+    last: int = -1
+
+    def add(self, path: str, seal: Seal, height: int, *, optional: bool) -> bool:
+        """Take a file; return whether it is sealed as it was before."""
+        self.first.setdefault(path, height)
+        (self.optional if optional else self.needed).add(path)
+        return tuple(self.seals.setdefault(path, seal)) == tuple(seal)
+
+
+def check(lake: Lake, progress: Progress = lambda done, of: None) -> Checked:
+    """Verify a lake, which may be being written: all up to the last height that is committed when it begins.
+
+    Raises ``LakeError`` when there is no lake or it is of another version, or its place cannot be reached.
+    """
+    damaged: list[LakeDamaged] = []
+    expected = _Expected(known={LAKE_FILE, HEAD_FILE, CLAIM_FILE})
+    about = lake.about()
+    for path, seal in about["files"].items():
+        expected.add(path, seal_from(seal), NEVER if path == TRAFFIC_MANIFEST else 0, optional=False)
+    _traffic(lake, expected)
+    last = _last(lake, damaged)
+    expected.last = last
+    taken = _vacuums(lake, damaged, expected)
+    runs = _compactions(lake, last, damaged, expected)
+    tick = _manifests(lake, last, runs, taken, damaged, expected)
+    done = bytes_read = 0
+    paths = sorted(expected.seals)
+    for start in range(0, len(paths), _AT_ONCE):
+        batch = paths[start : start + _AT_ONCE]
+        found = workers(os.getpid()).map(lambda path: _verified(lake, path, expected), batch)
+        damaged += [error for error in found if error is not None]
+        done += len(batch)
+        bytes_read += sum(expected.seals[path][0] for path in batch)
+        progress(done, len(paths))
+    compacted = runs[-1].last if runs else -1
+    limits = {HEIGHTS: last, MANIFESTS: last, COMPACTED: compacted, RECORD: tick}
+    strays = sorted(path for path in lake.storage.walk() if not _is_known(path, expected, limits))
+    damaged.sort(key=lambda error: (error.whole, error.path))
+    freed = sum(any(one.frees(height) for one in taken) for height in range(last + 1))
+    return Checked(last + 1, len(paths), bytes_read, freed, tuple(damaged), tuple(strays))
+
+
+def _traffic(lake: Lake, expected: _Expected) -> None:
+    """Expect what the manifest of recorded traffic names, where it is what it was (it is sealed itself)."""
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        for name, seal in decoded(lake.storage.read_bytes(TRAFFIC_MANIFEST))["files"].items():
+            expected.add(f"{TRAFFIC}/{name}", seal_from(seal), NEVER, optional=False)
+
+
+def _last(lake: Lake, damaged: list[LakeDamaged]) -> int:
+    """Return the last height that there is, by ``head`` or, where that is damaged, by the manifests."""
+    try:
+        return lake.last_height()
+    except LakeDamaged as error:
+        damaged.append(error)
+    names = [name.removesuffix(".json") for name in lake.storage.list(MANIFESTS) if name.endswith(".json")]
+    return max((int(name) for name in names if name.isdigit()), default=-1)
+
+
+def _vacuums(lake: Lake, damaged: list[LakeDamaged], expected: _Expected) -> list[Vacuumed]:
+    expected.known |= {f"{VACUUMED}/{name}" for name in lake.storage.list(VACUUMED)}
+    try:
+        return vacuums(lake.storage)
+    except FileDamaged as error:
+        damaged.append(lake.damaged(error.path, error.what))
+        return []
+
+
+def _compactions(lake: Lake, last: int, damaged: list[LakeDamaged], expected: _Expected) -> list[Compaction]:
+    runs: list[Compaction] = []
+    try:
+        for run in lake.compactions() if last >= 0 else []:
+            runs.append(run)
+    except LakeDamaged as error:
+        damaged.append(error)
+        # What comes before the damage, and behind it, still says which files there are.
+        first = 0
+        while first <= last:
+            try:
+                found = lake.compaction(first)
+            except LakeDamaged:
+                found = None
+            runs += [found] if found is not None else []
+            first = found.last + 1 if found is not None else _next_record(lake, first, last)
+    for run in runs:
+        expected.known.add(compaction_path(run.first))
+        for path, seal in run.files.items():
+            if not expected.add(path, seal, run.first, optional=False):
+                damaged.append(lake.damaged(compaction_path(run.first), f"seals {path} differently"))
+    return runs
+
+
+def _next_record(lake: Lake, first: int, last: int) -> int:
+    names = lake.storage.list(COMPACTED)
+    later = [int(name[:10]) for name in names if name.endswith(".json") and name[:10].isdigit()]
+    return min((height for height in later if height > first), default=last + 1)
+
+
+def _manifests(
+    lake: Lake, last: int, runs: list[Compaction], taken: list[Vacuumed], damaged: list[LakeDamaged], to: _Expected
+) -> int:
+    covered = {height: run for run in runs for height in range(run.first, run.last + 1)}
+    parent: str | None = None
+    epoch, tick = 0, -1
+    with contextlib.suppress(LakeDamaged):
+        tidying = last + 1
+        tidying = lake.head().tidying
+    for height in range(last + 1):
+        path = manifest_path(height)
+        to.known.add(path)
+        try:
+            *_, manifest = lake.chain(height, height)
+        except LakeDamaged as error:
+            if (error.path, error.what) not in [(other.path, other.what) for other in damaged]:
+                damaged.append(error)
+            parent = None
+            continue
+        if parent is not None and manifest.parent != parent:
+            damaged.append(lake.damaged(path, "does not follow on the manifest before it"))
+        if manifest.epoch < epoch:
+            damaged.append(lake.damaged(path, f"is of epoch {manifest.epoch}, after one of epoch {epoch}"))
+        parent, epoch, tick = manifest.digest, max(epoch, manifest.epoch), manifest.tick
+        freed = any(one.frees(height) for one in taken)
+        run = covered.get(height) if height < tidying else None
+        for file, needed in _named(manifest, run, freed=freed):
+            if file not in manifest.files:
+                damaged.append(lake.damaged(path, f"names {file} without a seal"))
+            elif not to.add(file, manifest.files[file], height, optional=not needed):
+                damaged.append(lake.damaged(path, f"seals {file} differently"))
+    return tick
+
+
+def _named(manifest: Manifest, run: Compaction | None, *, freed: bool) -> Iterator[tuple[str, bool]]:
+    """Yield the files that a manifest names, and whether they have to be there."""
+    for files in manifest.state.values():
+        for path in files.values():
+            yield path, not freed
+    for files in manifest.log.values():
+        for path in files.values():
+            yield path, run is None or path in run.files
+    for path in manifest.outside.values():
+        yield path, True
+
+
+def _verified(lake: Lake, path: str, expected: _Expected) -> LakeDamaged | None:
+    first = expected.first[path]
+    whole = expected.last if first == NEVER else first - 1
+    try:
+        with lake.reading(path, whole):
+            lake.storage.verify(path, expected.seals[path])
+    except Freed:
+        return lake.damaged(path, MISSING, whole) if path in expected.needed else None
+    except LakeDamaged as error:
+        return None if error.what == MISSING and path not in expected.needed else error
+    return None
+
+
+def _is_known(path: str, expected: _Expected, limits: Mapping[str, int]) -> bool:
+    """Return whether something names a file, or may yet: beyond the ``limits`` of its folder is what was being
+    made."""
+    if path in expected.seals or path in expected.known:
+        return True
+    folder, _, name = path.partition("/")
+    number = _NUMBER.search(name)
+    return number is not None and not name.endswith(".tmp") and int(number[0]) > limits.get(folder, int(number[0]))
+
+
+def strays_of(checked: Checked) -> Mapping[str, int]:
+    """Return how many stray files there are by folder."""
+    found: dict[str, int] = {}
+    for path in checked.strays:
+        folder = path.rpartition("/")[0] or "."
+        found[folder] = found.get(folder, 0) + 1
+    return found

@@ -1,0 +1,107 @@
+"""The layout of a lake: what its files are called, what its small files say, and the errors about them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from causeway.model.errors import InvalidInput
+from causeway.pipeline.manifests import encoded
+from causeway.pipeline.sealed import Seal
+
+FORMAT = 3
+"""The version of this layout; a lake of another is refused."""
+
+LAKE_FILE = "lake.json"
+HEAD_FILE = "head"
+MANIFESTS = "manifests"
+HEIGHTS = "heights"
+COMPACTED = "compacted"
+TRAFFIC = "traffic"
+TRAFFIC_MANIFEST = f"{TRAFFIC}/manifest.json"
+
+RUN = 32
+"""How many heights are compacted together."""
+
+_HEAD_BYTES = 512
+"""The length of ``head``: it is written in place, which no disk tears at this size."""
+
+
+class LakeError(InvalidInput):
+    """A lake cannot be used as asked."""
+
+
+class LakeDamaged(LakeError):
+    """A file of a lake is missing, or is not what was written.
+
+    ``path``: which. ``what``: what is wrong with it. ``whole``: the last height that needs nothing that is known to be
+    damaged, -1 when there is none.
+    """
+
+    def __init__(self, uri: str, path: str, what: str, whole: int) -> None:
+        until = f"the last whole height is {whole}" if whole >= 0 else "no height is whole"
+        super().__init__(f"lake: {uri} is damaged: {path} {what}; {until}")
+        self.path, self.what, self.whole = path, what, whole
+
+
+class Freed(LakeError):
+    """The state of a height was freed by a vacuum."""
+
+
+@dataclass(frozen=True)
+class Head:
+    """How far a lake has come: the last ``height`` with the digest of its ``manifest``, -1 before the first.
+
+    ``tidied``: the height below which what compactions replaced has been removed; below ``tidying`` it may be.
+    """
+
+    height: int = -1
+    manifest: str = ""
+    tidied: int = 0
+    tidying: int = 0
+
+    def content(self) -> bytes:
+        """Return the head as its file has it."""
+        return encoded(self.__dict__).ljust(_HEAD_BYTES)
+
+
+@dataclass(frozen=True)
+class Compaction:
+    """One run of heights whose log tables were compacted: ``first`` to ``last``. ``log``: table -> its files.
+    ``files``: their seals. ``before``: the digest of the record of the run before; ``digest``: of this one."""
+
+    first: int
+    last: int
+    log: Mapping[str, Sequence[str]]
+    files: Mapping[str, Seal]
+    before: str
+    digest: str = ""
+
+    def content(self) -> bytes:
+        """Return the record as its file has it."""
+        return encoded({name: value for name, value in self.__dict__.items() if name != "digest"})
+
+
+def height_name(height: int) -> str:
+    """Return the name of a height in paths: ten digits, so that names order as heights do."""
+    return f"{height:010d}"
+
+
+def manifest_path(height: int) -> str:
+    """Return where the manifest of a height is."""
+    return f"{MANIFESTS}/{height_name(height)}.json"
+
+
+def compaction_path(first: int) -> str:
+    """Return where the record of the compaction that begins with a height is."""
+    return f"{COMPACTED}/{height_name(first)}.json"
+
+
+def whole_before(path: str) -> int:
+    """Return the last height that does not need a file, as its path tells: -1 for what all heights need."""
+    name = path.split("/")[1] if "/" in path else ""
+    digits = "".join(part for part in name.split(".")[0].split("-") if part.isdigit() and len(part) == 10)[:10]
+    folder = path.split("/")[0]
+    if folder not in (HEIGHTS, MANIFESTS, COMPACTED) or not digits:
+        return -1
+    return int(digits) - 1

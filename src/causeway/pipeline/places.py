@@ -1,0 +1,352 @@
+"""Where a lake may lie: a folder of this machine, or a prefix in an object store, behind the same few calls.
+
+Both create a file only if it is absent, whoever else tries: with a hard link here, with a conditional put there (S3,
+Google Cloud Storage and Azure have them; so has every store that says it speaks S3 of today).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, Protocol, TypeVar
+from urllib.parse import unquote, urlsplit
+
+from obstore import exceptions as store_errors
+from obstore import store as object_stores
+
+from causeway.model.errors import InvalidInput
+
+WORKERS = 8
+"""Threads that wait for the disk or the store."""
+
+SCHEMES = ("file", "s3", "s3a", "gs", "az", "adl", "abfs", "abfss")
+"""What a URI of a lake may begin with."""
+
+_RETRIES: Any = {"max_retries": 6, "retry_timeout": timedelta(seconds=60)}
+"""How long a store may fail to answer; shorter than its own minutes, which look like a command that hangs."""
+
+Result = TypeVar("Result")
+
+
+class AlreadyExists(Exception):
+    """A file that was to be created if absent exists, or one that was to be replaced was replaced by another."""
+
+
+class Place(Protocol):
+    """A place that holds files by their relative paths. ``OSError`` where it fails, ``FileNotFoundError`` for what is
+    not there."""
+
+    def list(self, folder: str) -> list[str]:
+        """Return the names in a folder, ascending: files, and folders in it; none when it does not exist."""
+        ...
+
+    def walk(self) -> Iterator[str]:
+        """Yield the paths of all files."""
+        ...
+
+    def size(self, path: str) -> int | None:
+        """Return the length of a file, None when it does not exist."""
+        ...
+
+    def modified(self, path: str) -> float | None:
+        """Return when a file was written, in seconds of the Unix epoch, None when it does not exist."""
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content."""
+        ...
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Return the bytes of a file from one position to another, fewer where it ends before."""
+        ...
+
+    def create(self, path: str, content: bytes) -> None:
+        """Create a file whole or not at all, and only if it is absent; raises ``AlreadyExists``."""
+        ...
+
+    def put(self, path: str, content: bytes) -> None:
+        """Create a file, or replace what it holds by as many bytes."""
+        ...
+
+    def writer(self, path: str) -> contextlib.AbstractContextManager[IO[bytes]]:
+        """Open a file to be written from front to back."""
+        ...
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder and those above it, where there are folders."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is no error."""
+        ...
+
+    def remove_folder(self, path: str) -> None:
+        """Remove a folder and all in it."""
+        ...
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Have the disk keep files and the entries of folders."""
+        ...
+
+
+class LocalPlace:
+    """A folder on a file system of this machine."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+
+    def full(self, path: str) -> str:
+        """Return the whole path of a file."""
+        return f"{self.root}/{path}" if path else self.root
+
+    def list(self, folder: str) -> list[str]:
+        """Return the names in a folder, ascending; none when it does not exist."""
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.full(folder)) as entries:
+            return sorted(entry.name for entry in entries)
+        return []
+
+    def walk(self) -> Iterator[str]:
+        """Yield the paths of all files."""
+        for folder, _, names in os.walk(self.root):
+            for name in names:
+                yield os.path.relpath(os.path.join(folder, name), self.root).replace(os.sep, "/")
+
+    def size(self, path: str) -> int | None:
+        """Return the length of a file, None when it does not exist."""
+        try:
+            return os.stat(self.full(path)).st_size
+        except FileNotFoundError:
+            return None
+
+    def modified(self, path: str) -> float | None:
+        """Return when a file was written, in seconds of the Unix epoch, None when it does not exist."""
+        try:
+            return os.stat(self.full(path)).st_mtime
+        except FileNotFoundError:
+            return None
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content."""
+        return Path(self.full(path)).read_bytes()
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Return the bytes of a file from one position to another, fewer where it ends before."""
+        with open(self.full(path), "rb", buffering=0) as file:
+            file.seek(start)
+            found = bytearray()
+            while len(found) < end - start and (more := file.read(end - start - len(found))):
+                found += more
+            return bytes(found)
+
+    def create(self, path: str, content: bytes) -> None:
+        """Create a file whole or not at all, and only if it is absent; raises ``AlreadyExists``."""
+        full = self.full(path)
+        temporary = f"{full}.{uuid.uuid4().hex}.tmp"
+        try:
+            with open(temporary, "xb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                os.link(temporary, full)
+            except FileExistsError:
+                raise AlreadyExists(path) from None
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(temporary)
+        _sync(os.path.dirname(full))
+
+    def put(self, path: str, content: bytes) -> None:
+        """Create a file, or replace what it holds by as many bytes: in place, so that no entry of a folder changes."""
+        descriptor = os.open(self.full(path), os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            os.pwrite(descriptor, content, 0)
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def writer(self, path: str) -> Iterator[IO[bytes]]:
+        """Open a file to be written from front to back."""
+        with open(self.full(path), "wb", buffering=1 << 20) as file:
+            yield file
+
+    def make_folder(self, path: str) -> None:
+        """Make a folder and those above it."""
+        os.makedirs(self.full(path), exist_ok=True)
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is no error."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.full(path))
+
+    def remove_folder(self, path: str) -> None:
+        """Remove a folder and all in it."""
+        import shutil
+
+        shutil.rmtree(self.full(path))
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Have the disk keep files and the entries of folders.
+
+        Many are written first and synced at once: then the disk does most of the work for all of them together.
+        """
+        for _ in workers(os.getpid()).map(_sync, [self.full(path) for path in paths]):
+            pass
+
+
+class ObjectPlace:
+    """A prefix in an object store."""
+
+    def __init__(self, uri: str) -> None:
+        self.uri = uri.rstrip("/")
+        self._store: Any = object_stores.from_url(self.uri, retry_config=_RETRIES)
+
+    def list(self, folder: str) -> list[str]:
+        """Return the names under a prefix up to the next slash, ascending."""
+        prefix = f"{folder}/" if folder else None
+        found = _reached(lambda: self._store.list_with_delimiter(prefix))
+        names = [item["path"] for item in found["objects"]] + [*found["common_prefixes"]]
+        return sorted(name.rstrip("/").rsplit("/", 1)[-1] for name in names)
+
+    def walk(self) -> Iterator[str]:
+        """Yield the paths of all files."""
+        for batch in _reached(lambda: list(self._store.list())):
+            yield from (item["path"] for item in batch)
+
+    def size(self, path: str) -> int | None:
+        """Return the length of a file, None when it does not exist."""
+        try:
+            return int(_reached(lambda: self._store.head(path))["size"])
+        except FileNotFoundError:
+            return None
+
+    def modified(self, path: str) -> float | None:
+        """Return when a file was written, in seconds of the Unix epoch, None when it does not exist."""
+        try:
+            found: datetime = _reached(lambda: self._store.head(path))["last_modified"]
+        except FileNotFoundError:
+            return None
+        return found.timestamp()
+
+    def read(self, path: str) -> bytes:
+        """Return a file's content."""
+        return _reached(lambda: bytes(self._store.get(path).bytes()))
+
+    def read_version(self, path: str) -> tuple[bytes, Any]:
+        """Return a file's content, and what tells this version of it from others."""
+
+        def get() -> tuple[bytes, Any]:
+            found = self._store.get(path)
+            return bytes(found.bytes()), _version(found.meta)
+
+        return _reached(get)
+
+    def replace(self, path: str, content: bytes, version: Any) -> Any:
+        """Replace a file if it is still of that version; return its new version. Raises ``AlreadyExists`` when it is of
+        another."""
+        return _version(_reached(lambda: self._store.put(path, content, mode=version, use_multipart=False)))
+
+    def read_range(self, path: str, start: int, end: int) -> bytes:
+        """Return the bytes of a file from one position to another."""
+        return _reached(lambda: bytes(self._store.get_range(path, start=start, end=end)))
+
+    def create(self, path: str, content: bytes) -> None:
+        """Create a file whole or not at all, and only if it is absent; raises ``AlreadyExists``."""
+        _reached(lambda: self._store.put(path, content, mode="create", use_multipart=False))
+
+    def put(self, path: str, content: bytes) -> None:
+        """Create a file, or replace what it holds."""
+        _reached(lambda: self._store.put(path, content, use_multipart=False))
+
+    @contextlib.contextmanager
+    def writer(self, path: str) -> Iterator[IO[bytes]]:
+        """Open a file to be written from front to back; it is there when the block has ended without an error."""
+        import obstore
+
+        file: Any = _reached(lambda: obstore.open_writer(self._store, path))
+        yield file
+        _reached(file.close)
+
+    def make_folder(self, path: str) -> None:
+        """Do nothing: a store has no folders."""
+
+    def remove(self, path: str) -> None:
+        """Remove a file; one that is not there is no error."""
+        with contextlib.suppress(FileNotFoundError):
+            _reached(lambda: self._store.delete(path))
+
+    def remove_folder(self, path: str) -> None:
+        """Remove all under a prefix."""
+        for batch in _reached(lambda: list(self._store.list(f"{path}/"))):
+            if batch:
+                names = [item["path"] for item in batch]
+                _reached(lambda names=names: self._store.delete(names))  # type: ignore[misc]
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Do nothing: what a store has taken it keeps."""
+
+
+def _version(found: Any) -> dict[str, str]:
+    """Return what names one version of an object, as conditional puts take it."""
+    return {name: found[name] for name in ("e_tag", "version") if found.get(name) is not None}
+
+
+def _reached(call: Callable[[], Result]) -> Result:
+    """Return what a call to a store returns; its errors become those of a ``Place``, on one line."""
+    try:
+        return call()
+    except (store_errors.AlreadyExistsError, store_errors.PreconditionError) as error:
+        raise AlreadyExists(first_line(error)) from None
+    except FileNotFoundError:
+        raise
+    except store_errors.BaseError as error:
+        raise OSError(f"the store does not answer as it should: {first_line(error)}") from error
+
+
+def place_at(uri: str) -> LocalPlace | ObjectPlace:
+    """Return the place of a path or URI. Raises ``InvalidInput`` for one of another kind, or that cannot be had."""
+    if "://" not in uri:
+        return LocalPlace(os.path.abspath(uri))
+    parts = urlsplit(uri)
+    if parts.scheme not in SCHEMES:
+        raise InvalidInput(
+            f"lake: {uri} is not a place that can be opened: allowed are a folder and URIs that begin with "
+            f"{', '.join(f'{scheme}://' for scheme in SCHEMES)}"
+        )
+    if parts.query or parts.fragment:
+        raise InvalidInput(
+            f"lake: {uri}: nothing may follow the path; endpoints and keys are given by the environment (AWS_...)"
+        )
+    if parts.scheme == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise InvalidInput(f"lake: {uri} names the host {parts.netloc}; write file:///folder")
+        return LocalPlace(os.path.abspath(unquote(parts.path)))
+    try:
+        return ObjectPlace(uri)
+    except (store_errors.BaseError, ValueError) as error:
+        raise InvalidInput(f"lake: {uri} is not a place that can be opened: {first_line(error)}") from None
+
+
+@cache
+def workers(process: int) -> ThreadPoolExecutor:
+    """Return the threads of this process: those of the one it was forked from are not here."""
+    return ThreadPoolExecutor(WORKERS, "causeway-sync")
+
+
+def _sync(full: str) -> None:
+    descriptor = os.open(full, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

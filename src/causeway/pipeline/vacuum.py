@@ -1,0 +1,88 @@
+"""Freeing the state of heights that nobody wants any more; headers, logs and the record of what came in stay.
+
+Safe beside readers and a writer. What is going to be freed is written down first: a reader that finds a file gone is
+told so. A file goes only when no height that is kept names it; a writer goes on from the last height, which is kept.
+A vacuum that was killed is finished by the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from causeway.model.errors import InvalidInput
+from causeway.pipeline.lake import Lake
+from causeway.pipeline.storage import AlreadyExists
+from causeway.pipeline.vacuumed import Vacuumed, finished, record, vacuums
+
+LEAST_KEPT = 2
+"""The state of so many of the last heights stays in any case: of the last, and of the one that a tick began with while
+it was looked for."""
+
+Progress = Callable[[int, int], None]
+"""Called with how many heights are done, of how many."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a vacuum freed: the state of heights up to ``last``, in ``files`` of so many ``bytes``."""
+
+    last: int
+    files: int
+    bytes: int
+
+
+def vacuum(lake: Lake, keep_every: int, keep_last: int, progress: Progress = lambda done, of: None) -> Result:
+    """Free the state of all heights but multiples of ``keep_every`` (0: of none) and the last ``keep_last``.
+
+    More of the last heights are kept where the protocol may ask for its own past. Raises ``InvalidInput`` for numbers
+    that are not allowed, ``LakeError``.
+    """
+    if keep_every < 0:
+        raise InvalidInput(f"--keep-every: {keep_every}; allowed: 0 (no height), or every how many heights one stays")
+    if keep_last < 1:
+        raise InvalidInput(f"--keep-last: {keep_last}; allowed: 1 or more")
+    kept = max(keep_last, LEAST_KEPT, int(lake.about()["past_heights"]) + LEAST_KEPT)
+    newest = lake.last_manifest().height
+    with lake.reading("vacuumed"):
+        before = vacuums(lake.storage)
+    this = Vacuumed(before[-1].number + 1 if before else 0, newest - kept, keep_every)
+    if this.last < 0:
+        return Result(-1, 0, 0)
+    try:
+        record(lake.storage, this)
+    except AlreadyExists:
+        raise InvalidInput(f"lake: {lake.storage.uri} is being vacuumed by another process") from None
+    taken = [*before, this]
+    # Where all before it were finished with this very rule, everything up to where the last one came is done.
+    first = 0
+    if before and all(one.done for one in before) and before[-1].keep_every == keep_every:
+        first = min(before[-1].last, this.last)
+    files = freed_bytes = 0
+    for height, path, size in _superseded(lake, first, this.last, taken):
+        progress(height - first, this.last - first + 1)
+        if lake.storage.exists(path):
+            lake.storage.remove(path)
+            files, freed_bytes = files + 1, freed_bytes + size
+    progress(this.last - first + 1, this.last - first + 1)
+    finished(lake.storage, this)
+    return Result(this.last, files, freed_bytes)
+
+
+def _superseded(lake: Lake, first: int, last: int, taken: list[Vacuumed]) -> Iterator[tuple[int, str, int]]:
+    """Yield the state files that no height that is kept names: the height that is looked at, the file, its length.
+
+    A file is named by the heights from that of its folder to the last one before it was replaced, without a gap.
+    """
+    named: dict[str, int] = {}
+    for manifest in lake.chain(first, last + 1):
+        now = {path: manifest.files[path][0] for files in manifest.state.values() for path in files.values()}
+        for path, size in named.items():
+            if path not in now and _all_freed(int(path.split("/")[1]), manifest.height - 1, taken):
+                yield manifest.height - 1, path, size
+        named = now
+
+
+def _all_freed(first: int, last: int, taken: list[Vacuumed]) -> bool:
+    """Return whether the state of all heights from ``first`` to ``last`` is freed."""
+    return all(any(one.frees(height) for one in taken) for height in range(first, last + 1))

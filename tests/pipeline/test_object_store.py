@@ -1,0 +1,234 @@
+"""A lake in an object store: one URI for all, one writer, and a killed one's claim that needs no hand."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+from pyspark.sql import SparkSession
+
+from causeway.model.errors import InvalidInput
+from causeway.network.network import Network
+from causeway.network.opened import open_lake
+from causeway.network.recheck import Recheck
+from causeway.network.scenario import load_scenario
+from causeway.pipeline.bucket import forget_states
+from causeway.pipeline.check import check
+from causeway.pipeline.claim import CLAIM_FILE, WriterClaim, claim
+from causeway.pipeline.lake import Lake, LakeDamaged, LakeError, root_of
+from causeway.pipeline.places import AlreadyExists, ObjectPlace, place_at
+from causeway.pipeline.reach import check_reachable, check_readable
+from causeway.pipeline.storage import Storage
+from causeway.pipeline.vacuum import vacuum
+
+BUCKET = "lakes"
+RACES = 30
+SCENARIO = """
+[network]
+protocol = "ic"
+executor = "in_process"
+partitions = 2
+[[chains]]
+count = 3
+[traffic]
+source = "generated"
+messages_per_tick = 6
+ticks = 5
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def store() -> Iterator[str]:
+    """Run a store that speaks S3 on this machine."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)
+    server.start()
+    host, port = server.get_host_and_port()
+    url = f"http://{host}:{port}"
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {
+            "AWS_ACCESS_KEY_ID": "key",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "AWS_REGION": "us-east-1",
+            "AWS_ENDPOINT_URL": url,
+            "AWS_ALLOW_HTTP": "true",
+        }.items():
+            patch.setenv(name, value)
+        boto3.client("s3", endpoint_url=url, region_name="us-east-1").create_bucket(Bucket=BUCKET)
+        yield url
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Renew and take over claims within fractions of a second."""
+    monkeypatch.setattr("causeway.pipeline.claim.BEAT_SECONDS", 0.1)
+    monkeypatch.setattr("causeway.pipeline.claim.PATIENCE_SECONDS", 0.6)
+
+
+def network(folder: Path, uri: str, *, resume: bool = False) -> Network:
+    (folder / "scenario.toml").write_text(SCENARIO)
+    return Network(load_scenario(folder / "scenario.toml"), uri, resume=resume)
+
+
+def kill(net: Network) -> None:
+    """Let a run be gone as ``kill -9`` does: nothing is released, nothing is renewed any more."""
+    net._claim._stop.set()
+
+
+def test_a_lake_in_a_store_is_the_lake_in_a_folder(tmp_path: Path) -> None:
+    with network(tmp_path, str(tmp_path / "lake")) as net:
+        net.run()
+        wanted = root_of(net.lake, net.manifest)
+    uri = f"s3://{BUCKET}/whole"
+    with network(tmp_path, uri) as net:
+        net.run(ticks=3)
+    forget_states()
+    with network(tmp_path, uri, resume=True) as net:
+        net.run()
+        assert root_of(net.lake, net.manifest) == wanted
+        last = net.height
+    checked = check(Lake.at(uri))
+    assert (checked.damaged, checked.strays, checked.heights) == ((), (), last + 1)
+    assert Recheck(open_lake(uri)).execute(0, last) is None
+    assert vacuum(Lake.at(uri), keep_every=4, keep_last=2).files > 0
+    assert check(Lake.at(uri)).damaged == ()
+    lake = Lake.at(uri)
+    path = next(iter(lake.last_manifest().state["accounts"].values()))
+    content = bytearray(lake.storage.read_bytes(path))
+    content[len(content) // 2] ^= 4
+    lake.storage.put(path, bytes(content))
+    with pytest.raises(LakeDamaged, match="has other bytes than were written"):
+        network(tmp_path, uri, resume=True)
+
+
+def test_of_two_that_create_a_file_one_does(store: str) -> None:
+    winners = []
+    for race in range(RACES):
+        won: list[int] = []
+        ready = threading.Barrier(2)
+
+        def run(racer: int, race: int = race, won: list[int] = won, ready: threading.Barrier = ready) -> None:
+            place = place_at(f"s3://{BUCKET}/races")
+            ready.wait()
+            try:
+                place.create(f"manifests/{race:010d}.json", str(racer).encode())
+            except AlreadyExists:
+                return
+            won.append(racer)
+
+        racers = [threading.Thread(target=run, args=(racer,)) for racer in range(2)]
+        for racer in racers:
+            racer.start()
+        for racer in racers:
+            racer.join()
+        content = place_at(f"s3://{BUCKET}/races").read(f"manifests/{race:010d}.json")
+        assert [str(racer).encode() for racer in won] == [content], "who won wrote it"
+        winners.append(len(won))
+    assert winners == [1] * RACES
+
+
+def test_of_two_that_take_over_a_claim_one_does() -> None:
+    for race in range(5):
+        lake = Lake.at(f"s3://{BUCKET}/claims-{race}")
+        claim(lake)._stop.set()
+        held: list[WriterClaim] = []
+        refused: list[str] = []
+
+        def run(lake: Lake = lake, held: list[WriterClaim] = held, refused: list[str] = refused) -> None:
+            try:
+                held.append(claim(lake))
+            except LakeError as error:
+                refused.append(str(error))
+
+        racers = [threading.Thread(target=run) for _ in range(2)]
+        for racer in racers:
+            racer.start()
+        for racer in racers:
+            racer.join()
+        assert (len(held), len(refused), held[0].epoch) == (1, 1, 2)
+        held[0].release()
+
+
+def test_a_second_run_is_refused_and_a_released_claim_is_taken_at_once(tmp_path: Path) -> None:
+    uri = f"s3://{BUCKET}/held"
+    with network(tmp_path, uri) as net:
+        net.run(ticks=1)
+        with pytest.raises(LakeError, match=r"is being written by process \d+ on "):
+            network(tmp_path, uri, resume=True)
+        net.run(ticks=2)
+    begun = time.monotonic()
+    with network(tmp_path, uri, resume=True) as net:
+        assert net._claim.epoch == 2
+    assert time.monotonic() - begun < 30
+    assert json.loads(Storage(uri).read_bytes(CLAIM_FILE))["held"] is False
+
+
+def test_a_killed_run_s_claim_is_taken_over_and_it_can_commit_nothing_any_more(tmp_path: Path) -> None:
+    uri = f"s3://{BUCKET}/killed"
+    old = network(tmp_path, uri)
+    old.run(ticks=2)
+    height = old.height
+    kill(old)
+    waited: list[bool] = []
+    new = claim(old.lake, lambda: waited.append(True))
+    assert (new.epoch, waited) == (2, [True])
+    # It was only slow, and goes on: with its claim, and then as if its claim had not been asked for.
+    old._claim._stop.clear()
+    with pytest.raises(LakeError, match=r"was taken over by process \d+ on .*; this run has written nothing since"):
+        old.run()
+    new.release()
+    with network(tmp_path, uri, resume=True) as net:
+        net.run(ticks=4)
+        assert [net.lake.manifest(at).epoch for at in range(net.height + 1)] == [1] * (height + 1) + [3] * (
+            net.height - height
+        )
+        old._claim.confirm = lambda: None  # type: ignore[method-assign]
+        with pytest.raises(LakeError, match=f"height {height + 1} of .* was committed by another run"):
+            old.run()
+    assert check(Lake.at(uri)).damaged == ()
+
+
+@pytest.mark.parametrize(
+    ("uri", "text"),
+    [
+        ("ftp://host/lake", "ftp://host/lake is not a place that can be opened: allowed are a folder and URIs that"),
+        ("memory:///x", "not a place that can be opened"),
+        (
+            f"s3://{BUCKET}/x?endpoint_override=y",
+            "nothing may follow the path; endpoints and keys are given",
+        ),
+        ("file://elsewhere/x", "names the host elsewhere"),
+    ],
+)
+def test_other_uris_are_refused(uri: str, text: str) -> None:
+    with pytest.raises(InvalidInput, match=text.replace("?", r"\?")):
+        check_reachable(Storage(uri))
+
+
+def test_a_store_that_does_not_answer_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("causeway.pipeline.places._RETRIES", {"max_retries": 0})
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(
+        InvalidInput, match=f"lake: s3://{BUCKET}/x cannot be opened: the store does not answer"
+    ) as found:
+        check_reachable(Storage(f"s3://{BUCKET}/x"))
+    assert "\n" not in str(found.value)
+
+
+def test_spark_without_the_package_is_told_which(spark: SparkSession, tmp_path: Path) -> None:
+    uri = f"s3://{BUCKET}/whole"
+    assert Storage(uri).absolute("a/b.parquet") == f"s3a://{BUCKET}/whole/a/b.parquet"
+    with pytest.raises(
+        InvalidInput, match=r"Spark cannot open s3a://.*; give Spark the package org.apache.hadoop:hadoop-"
+    ):
+        check_readable(spark, Storage(uri))
+    check_readable(spark, Storage(f"file://{tmp_path}"))
+    assert isinstance(place_at(uri), ObjectPlace)
