@@ -58,15 +58,16 @@ def scenario_text(
     tick_seconds: float = 1.0,
     more: str = "",
     text: str = "",
+    echo: str = "echo",
 ) -> str:
     """Return the scenario of one lake; both call each other ``calls`` times; ``more``: sections at its end;
-    ``text``: what the calls carry, something short if empty."""
+    ``text``: what the calls carry, something short if empty; ``echo``: the program that answers."""
     lines = ["[network]", 'protocol = "ibc"', 'executor = "in_process"', "seed = 7"]
     lines += ["partitions = 1", f"seconds_per_tick = {tick_seconds}", "[options]", options]
     for chain in ENDS:
         lines += ["[[chains]]", f'name = "{chain}"', f"external = {'false' if chain == own else 'true'}"]
     for name, chain in PROGRAMS:
-        kind = name.split("-")[0]
+        kind = {"caller": "caller", "echo": echo}[name.split("-")[0]]
         lines += ["[[programs]]", f'name = "{name}"', f'chain = "{chain}"', f'program = "{kind}"']
     lines += ["[traffic]", 'source = "script"']
     for chain in ENDS if calls else ():

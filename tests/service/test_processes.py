@@ -67,12 +67,12 @@ def opened(folder: Path, own: str) -> Node:
 class Served:
     """Both lakes, each served by a process."""
 
-    def __init__(self, folder: Path, calls: int, *arguments: str) -> None:
+    def __init__(self, folder: Path, calls: int, *arguments: str, **scenario: Any) -> None:
         self.folder, self.arguments = folder, arguments
         self.processes: dict[str, subprocess.Popen[str]] = {}
         self.urls: dict[str, str] = {}
         for own in ENDS:
-            (folder / f"{own}.toml").write_text(scenario_text(own, calls))
+            (folder / f"{own}.toml").write_text(scenario_text(own, calls, **scenario))
             write_key(folder / f"{own}.key", Key.made())
         for own in ENDS:
             self.processes[own] = self._start(own, "--port", "0", "--scenario", str(folder / f"{own}.toml"))
@@ -133,8 +133,8 @@ class Served:
 
 
 @contextmanager
-def served(folder: Path, calls: int, *arguments: str) -> Iterator[Served]:
-    lakes = Served(folder, calls, *arguments)
+def served(folder: Path, calls: int, *arguments: str, **scenario: Any) -> Iterator[Served]:
+    lakes = Served(folder, calls, *arguments, **scenario)
     try:
         yield lakes
     finally:

@@ -37,6 +37,9 @@ MAX_BLOCK_CALLS = 2_000
 MAX_BLOCK_BYTES = 20 * MAX_TRANSACTION_BYTES
 """Bytes of transactions and messages in one block at most; a block takes at least one, whatever its length."""
 
+MAX_WAITING_BYTES = 64 << 20
+"""Bytes of transactions and messages that wait for blocks at most: those of three full ones."""
+
 DIGITS = 2
 """Hexadecimal digits a byte."""
 

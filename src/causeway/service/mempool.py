@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from causeway.model.errors import CausewayError
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
-from causeway.protocols.limits import MAX_BLOCK_BYTES, MAX_BLOCK_CALLS
+from causeway.protocols.limits import MAX_BLOCK_BYTES, MAX_BLOCK_CALLS, MAX_WAITING_BYTES
 
 OVERHEAD = 256
 """Bytes that a message is counted for beside its payload: what is kept of it."""
@@ -35,11 +35,11 @@ class Limits:
     """
 
     messages: int = 1_000
-    size: int = 64 << 20
+    size: int = MAX_WAITING_BYTES
     sender_messages: int = 250
-    sender_size: int = 16 << 20
+    sender_size: int = MAX_WAITING_BYTES // 4
     user_messages: int = 750
-    user_size: int = 48 << 20
+    user_size: int = MAX_WAITING_BYTES // 4 * 3
 
 
 @dataclass(frozen=True)

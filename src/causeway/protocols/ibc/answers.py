@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from causeway.model.frame import Frame
 from causeway.model.ledger import Event
@@ -10,11 +12,14 @@ from causeway.model.order import Rows, groups_of, stable_order
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.execution import HANDLER_FAILED
 from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.envelope import ANSWER_BYTES
 from causeway.protocols.ibc.inputs import Code
 from causeway.protocols.ibc.state import RECEIPT, answering
-from causeway.protocols.messages import LANE
+from causeway.protocols.limits import MAX_DATA_BYTES
+from causeway.protocols.messages import LANE, payload_lengths
 
 NO_SLOT = -1
+TOO_LONG = f"an answer to another lake has at most {MAX_DATA_BYTES - ANSWER_BYTES} bytes".encode()
 SLOT_GONE = "SlotNotOpen"
 """Why an answer is dropped: a cleanup has passed the index of its receipt."""
 
@@ -53,6 +58,22 @@ def answers_by_slot(responses: Frame, waiting: Frame, context: Context, log: Eve
     lanes = answering(taken, RECEIPT)
     receipts = responses.with_columns(**{name: lanes[name] for name in LANE}, index=taken["index"])
     return receipts, waiting.filter(open_still)
+
+
+def carried_whole(receipts: Frame, context: Context) -> Frame:
+    """Return receipts with those that are too long to be carried to another lake in a form that says so.
+
+    Their packets have been handled: the caller is told with code 3, and what comes back to it stays as it is.
+    """
+    if not context.zones.topology.external:
+        return receipts
+    long = payload_lengths(receipts).astype(np.int64) + ANSWER_BYTES > MAX_DATA_BYTES
+    long &= ~np.isin(receipts["destination"], context.zones.own)
+    if not long.any():
+        return receipts
+    payload = pc.if_else(pa.array(long), pa.scalar(TOO_LONG, pa.binary()), receipts["payload"])
+    code = np.where(long, np.uint8(Code.HANDLER_FAILED), receipts["code"])
+    return receipts.with_columns(payload=payload, code=code)
 
 
 def _log_nowhere(responses: Frame, context: Context, log: EventLog) -> None:

@@ -16,7 +16,7 @@ from causeway.model.ledger import COLLECTED_MESSAGES, Event, Kind, Via
 from causeway.model.order import groups_of, positions_in, stable_order
 from causeway.protocols.contract import Inputs
 from causeway.protocols.events import EventLog, event_rows
-from causeway.protocols.ibc.answers import answers_by_slot, receipt_codes
+from causeway.protocols.ibc.answers import answers_by_slot, carried_whole, receipt_codes
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.disconnecting import ended, is_final
 from causeway.protocols.ibc.execute import PUSHED, Handled, as_answers, run_handlers
@@ -207,6 +207,7 @@ def _outgoing(state: State, taken: Handled, context: Context, log: EventLog) -> 
     receipts = receipts.with_columns(
         code=receipt_codes(receipts["code"]), of_program=np.ones(len(receipts), dtype=bool)
     )
+    receipts = carried_whole(receipts, context)
     slots = slots.take(stable_order(*(slots[name] for name in STATE_TABLES["slots"].order)))
     pushed = concat([sent.select(PUSHED), local.select(PUSHED)])
     return pushed, receipts.select([*PUSHED, "index"]), slots

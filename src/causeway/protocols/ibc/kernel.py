@@ -62,6 +62,7 @@ from causeway.protocols.ibc.upkeep import REFRESH, asked_absences, asked_positio
 from causeway.protocols.ibc.validator_sets import require_keys
 from causeway.protocols.ibc.zones import Zones
 from causeway.protocols.interference import Interference
+from causeway.protocols.limits import MAX_DATA_BYTES
 from causeway.protocols.messages import LANE, blank_messages
 from causeway.protocols.option_values import NANOSECONDS, check_tick
 from causeway.protocols.partition import part, union
@@ -102,6 +103,9 @@ class IbcKernel:
             seconds = 2 * self.tick_ns / NANOSECONDS
             text = f"{self.options.unbonding_seconds}; allowed: more than two ticks, here {seconds} seconds"
             raise InvalidInput(f"options.unbonding_seconds: {text}")
+        if self.topology.external and self.options.max_data_bytes > MAX_DATA_BYTES:
+            text = f"{self.options.max_data_bytes}; at most {MAX_DATA_BYTES} can be carried to another lake"
+            raise InvalidInput(f"options.max_data_bytes: {text}")
         for fault in self.faults.rows:
             name = fault.args.get(RELAYER)
             if name is not None and name not in self.options.relayers:

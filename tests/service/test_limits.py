@@ -1,0 +1,106 @@
+"""The table of sizes: each holds what those before it allow, and what may be sent goes all the way."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from causeway.model.errors import InvalidInput
+from causeway.network.instances import program_state
+from causeway.programs.scalar import Context, Program, Request
+from causeway.proofs.limits import MAX_MESSAGE_BYTES
+from causeway.proofs.wire import ibc_queue_pb2 as wire
+from causeway.protocols import limits
+from causeway.protocols.ibc.envelope import ANSWER_BYTES, CALL_BYTES
+from causeway.protocols.ibc.options import IbcOptions
+from causeway.service.ibc.relay_plan import RelaySettings
+from causeway.service.mempool import Limits
+from tests.service.lakes import Lakes, both
+from tests.service.test_processes import check, ended, served
+
+METHOD = "hello"
+LONGEST = limits.MAX_DATA_BYTES - CALL_BYTES - len(METHOD)
+"""Bytes of the longest text that a call to another lake carries."""
+
+
+def test_each_limit_holds_what_those_before_it_allow() -> None:
+    submission = limits.VALUE_COPIES * limits.MAX_VALUE_BYTES + limits.MAX_PATH_BYTES
+    assert submission <= limits.MAX_TRANSACTION_BYTES <= MAX_MESSAGE_BYTES
+    assert limits.MAX_DATA_BYTES + limits.MAX_ENVELOPE_BYTES <= limits.MAX_VALUE_BYTES
+    assert IbcOptions().max_data_bytes <= limits.MAX_DATA_BYTES
+    assert limits.MAX_TRANSACTION_BYTES <= limits.MAX_BLOCK_BYTES
+    assert limits.MAX_CALLS <= limits.MAX_BLOCK_CALLS
+    assert limits.DIGITS * submission < limits.MAX_ANSWER_BYTES
+    assert limits.DIGITS * limits.MAX_DATA_BYTES < limits.MAX_JSON_BYTES
+    assert RelaySettings().max_bytes == limits.MAX_TRANSACTION_BYTES
+    assert RelaySettings().max_calls <= limits.MAX_CALLS
+    assert RelaySettings().chunk <= limits.MAX_ITEMS
+    waiting = Limits()
+    assert limits.MAX_TRANSACTION_BYTES < waiting.sender_size <= waiting.user_size < waiting.size
+    assert waiting.size >= limits.MAX_BLOCK_BYTES
+
+
+def test_the_longest_packet_goes_there_and_back_and_a_byte_more_is_refused_at_sending(tmp_path: Path) -> None:
+    options = f"max_data_bytes = {limits.MAX_DATA_BYTES}"
+    with both(tmp_path, calls=0, options=options) as lakes:
+        for length in (LONGEST, LONGEST + 1):
+            call = {"receiver": "echo-right", "method": METHOD, "text": "x" * length}
+            lakes.send("left", {"to": "caller-left", "call": call})
+        lakes.settle()
+        assert lakes.lane("left")["send"]["tail"] == 1
+        lakes.until_idle()
+        assert lakes.received("right") == lakes.answered("left") == [0]
+        state = caller_state(lakes)
+        assert (state["answered"], state["rejected"]) == (1, 1)
+        longest = max(len(one.transaction) for one in lakes.submitted)
+        assert longest <= limits.MAX_TRANSACTION_BYTES
+        assert longest > limits.VALUE_COPIES * limits.MAX_DATA_BYTES
+
+
+def test_a_network_that_promises_longer_packets_than_can_be_carried_is_refused(tmp_path: Path) -> None:
+    options = f"max_data_bytes = {limits.MAX_DATA_BYTES + 1}"
+    with (
+        pytest.raises(InvalidInput, match=f"at most {limits.MAX_DATA_BYTES} can be carried"),
+        both(tmp_path, calls=0, options=options),
+    ):
+        raise AssertionError("not reached")
+
+
+class Talkative(Program):
+    """Answers with as many bytes as the request's text says."""
+
+    def on_request(self, request: Request, context: Context) -> bytes:
+        """Return them."""
+        return bytes(int(request.payload))
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_an_answer_that_could_not_be_carried_is_an_error_instead(tmp_path: Path, more: int) -> None:
+    length = limits.MAX_DATA_BYTES - ANSWER_BYTES + more
+    with both(tmp_path, calls=1, text=str(length), echo="tests.service.test_limits:Talkative") as lakes:
+        lakes.until_idle()
+        lakes.check(1)
+        assert caller_state(lakes)["rejected"] == more
+        largest = max(len(wire.Transaction.FromString(one.transaction).SerializeToString()) for one in lakes.submitted)
+        assert (largest > limits.MAX_DATA_BYTES) == (not more)
+
+
+def caller_state(lakes: Lakes) -> dict[str, int]:
+    network = lakes.nodes["left"].network
+    found: dict[str, int] = program_state(network.lake, network.manifest, network.topology, "caller-left")
+    return found
+
+
+def test_eight_large_packets_and_one_of_the_largest_size_go_over_sockets(tmp_path: Path) -> None:
+    options = f"max_data_bytes = {limits.MAX_DATA_BYTES}"
+    with served(tmp_path, 8, "--on-demand", "--block-seconds", "0", text="x" * 200_000, options=options) as lakes:
+        for own, other in (("left", "right"), ("right", "left")):
+            call = {"receiver": f"echo-{other}", "method": METHOD, "text": "y" * LONGEST}
+            lakes.send(own, {"to": f"caller-{own}", "call": call})
+        relay = lakes.relay("--once")
+        code, log = ended(relay)
+        assert code == 0, log
+        lakes.wait_until(9)
+        lakes.stop()
+    check(tmp_path, 9)
