@@ -13,6 +13,8 @@ import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.network.network import Network
+from causeway.network.opened import open_lake
+from causeway.network.recheck import Recheck
 from causeway.network.scenario import Scenario, load_scenario
 from causeway.pipeline.lake import Lake
 from causeway.proofs.tendermint.update import decode_header_update
@@ -240,3 +242,18 @@ def test_key_files_that_are_none(tmp_path: Path) -> None:
         read_key(file)
     with pytest.raises(InvalidInput, match="cannot be read"):
         read_key(tmp_path / "none.key")
+
+
+def test_a_lake_is_executed_again_with_its_validators_keys_and_checked_without(left: Left) -> None:
+    with left.node() as node:
+        left.send(node)
+        node.produce()
+        node.produce()
+    opened = open_lake(left.lake)
+    without = Recheck(opened)
+    for height in range(3):
+        without.roots(height)
+    with pytest.raises(InvalidInput, match="--validator-key: missing; the validators of this lake sign with keys in"):
+        without.execute(0, 2)
+    _, keys = left.scenario()
+    assert Recheck(opened, secrets=keys.secrets).execute(0, 2) is None

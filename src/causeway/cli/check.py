@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from causeway.network.recheck import Different, Recheck
     from causeway.pipeline.check import Checked
     from causeway.pipeline.lake import LakeDamaged
+    from causeway.protocols.secrets import Secrets
 
 SHOWN = 20
 """Damaged files and folders with strays that are listed; the others are counted."""
@@ -40,6 +41,15 @@ def command(
         Path | None,
         typer.Option(
             metavar="FILE", help="The scenario of the lake, when programs of its own lie beside it.", show_default=False
+        ),
+    ] = None,
+    validator_keys: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--validator-key",
+            metavar="FILE",
+            help="Key file of a validator of a served lake, to execute it again; may be repeated.",
+            show_default=False,
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
@@ -71,7 +81,8 @@ def command(
 
         opened = open_lake(lake)
         with waiting("Reading the network"):
-            again = Recheck(opened, None if scenario is None else str(scenario))
+            secrets = _secrets(validator_keys or ())
+            again = Recheck(opened, None if scenario is None else str(scenario), secrets)
         with _bar("roots") as progress:
             found = list(_wrong_roots(opened, again, checked.heights, progress))
         if execute and not found:
@@ -85,6 +96,13 @@ def command(
     if found:
         return shell.BAD_INPUT
     return shell.OK if different is None else shell.BROKEN
+
+
+def _secrets(files: Sequence[Path]) -> Secrets:
+    from causeway.protocols.secrets import Secrets
+    from causeway.service.keys import read_key
+
+    return Secrets({key.public: key.seed for key in map(read_key, files)})
 
 
 def _wrong_roots(

@@ -139,7 +139,7 @@ class Network:
             remove_uncommitted(self.lake, last)
             before = commit_genesis(self._executor, self.lake, self._claim)
         else:
-            before = self._checked(last)
+            before = self._checked(self.lake.last_manifest())
             remove_uncommitted(self.lake, last)
             tidy(self.lake, before)
         # Of a lake that was served before, too: what was recorded for ticks to come was never taken in.
@@ -149,9 +149,10 @@ class Network:
         self._compacted = latest_compaction(self.lake, before)
         return before
 
-    def _checked(self, last: int) -> Manifest:
+    def _checked(self, before: Manifest) -> Manifest:
         """Return the last manifest, when it follows on the one before it and its files are what they were."""
-        *_, before = self.lake.chain(max(0, last - 1), last)
+        for _ in self.lake.chain(max(0, before.height - 1), before.height):
+            pass
         for path, seal in before.files.items():
             with self.lake.reading(path):
                 self.lake.storage.verify(path, seal, quickly=True)

@@ -20,6 +20,7 @@ from causeway.pipeline.reading import Reader, different_chains
 from causeway.pipeline.record import brings
 from causeway.pipeline.run import tick_after
 from causeway.protocols.contract import HEADERS_SCHEMA, RoundResult
+from causeway.protocols.secrets import LISTED, NONE, Secrets
 
 Progress = Callable[[int, int], None]
 """Called with how many heights are done, of how many."""
@@ -40,12 +41,21 @@ class Recheck:
     says what its network is.
     """
 
-    def __init__(self, opened: OpenedLake, scenario: str | None = None) -> None:
-        """Raises ``InvalidInput`` when a program of the network is not found."""
+    def __init__(self, opened: OpenedLake, scenario: str | None = None, secrets: Secrets = NONE) -> None:
+        """``secrets``: the keys that validators of its chains sign with, where they are not drawn from the seed; only
+        executing needs them.
+
+        Raises ``InvalidInput`` when a program of the network, or one of several keys, is not found.
+        """
         self._opened, self._lake = opened, opened.lake
-        made = scenario_of(opened.about["scenario"], scenario or opened.lake.storage.uri)
+        identity = opened.about["scenario"]
+        self._keyless = LISTED in identity["options"] and not secrets.seeds
+        if self._keyless:
+            options = {name: value for name, value in identity["options"].items() if name != LISTED}
+            identity = {**identity, "options": options}
+        made = scenario_of(identity, scenario or opened.lake.storage.uri)
         cut = tuple((first, end) for first, end in opened.about["buckets"])
-        self._deployment = deploy(made, opened.lake.storage.uri, None, 1, cut, prepared=True).deployment
+        self._deployment = deploy(made, opened.lake.storage.uri, None, 1, cut, secrets, prepared=True).deployment
 
     def roots(self, height: int) -> None:
         """Compute the roots of all chains from the state at a height. Raises ``LakeDamaged``, ``Freed``."""
@@ -57,8 +67,11 @@ class Recheck:
         """Execute heights again, each on top of what the one before it gave; return the first that differs.
 
         Compared are the headers of all chains and the number of rows of each log table. Raises ``LakeDamaged``;
-        ``Freed`` when the state before ``first`` is; ``InvalidInput`` when there are no such heights.
+        ``Freed`` when the state before ``first`` is; ``InvalidInput`` when there are no such heights, or keys are
+        missing.
         """
+        if self._keyless:
+            raise InvalidInput("--validator-key: missing; the validators of this lake sign with keys in files")
         newest = self._opened.last_height()
         if not FIRST_HEIGHT <= first <= last <= newest:
             raise InvalidInput(f"--from {first}, --to {last}: allowed are heights from 0 to {newest}, in this order")

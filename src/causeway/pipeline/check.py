@@ -123,7 +123,10 @@ def _traffic(lake: Lake, expected: _Expected) -> None:
 def _last(lake: Lake, damaged: list[LakeDamaged]) -> int:
     """Return the last height that there is, by ``head`` or, where that is damaged, by the manifests."""
     try:
-        return lake.last_height()
+        last = lake.last_height()
+        if last >= 0:
+            lake.last_manifest()
+        return last
     except LakeDamaged as error:
         damaged.append(error)
     names = [name.removesuffix(".json") for name in lake.storage.list(MANIFESTS) if name.endswith(".json")]

@@ -187,13 +187,17 @@ class Lake:
 
     def last_height(self) -> int:
         """Return the last committed height, -1 when there is none. Raises ``LakeDamaged`` when it is gone."""
+        return self._last()[0]
+
+    def _last(self) -> tuple[int, str]:
+        """Return the last height, and the digest of its manifest as far as ``head`` knows it."""
         head = self.head()
         last = head.height
         while self.storage.exists(manifest_path(last + 1)):  # committed, and killed before that was written down
             last += 1
-        if last == head.height >= 0 and self.manifest(last).digest != head.manifest:
-            raise self.damaged(manifest_path(last), "is not the one that was committed")
-        return last
+        if last == head.height >= 0 and not self.storage.exists(manifest_path(last)):
+            raise self.damaged(manifest_path(last), MISSING)
+        return last, head.manifest if last == head.height else ""
 
     def heights(self) -> list[int]:
         """Return the committed heights, ascending: all from 0 to the last."""
@@ -201,10 +205,13 @@ class Lake:
 
     def last_manifest(self) -> Manifest:
         """Return the manifest of the last committed height. Raises ``LakeError`` when there is none yet."""
-        last = self.last_height()
+        last, digest = self._last()
         if last < 0:
             raise LakeError(f"lake: {self.storage.uri} has no committed height yet")
-        return self.manifest(last)
+        manifest = self.manifest(last)
+        if digest and manifest.digest != digest:
+            raise self.damaged(manifest_path(last), "is not the one that was committed")
+        return manifest
 
     def manifest(self, height: int) -> Manifest:
         """Return the manifest of a height. Raises ``LakeError`` when it is not committed, ``LakeDamaged``."""

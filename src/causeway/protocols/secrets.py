@@ -25,3 +25,6 @@ class Secrets:
 
 NONE = Secrets()
 """No keys: those of a simulation are drawn from its seed."""
+
+LISTED = "validator_keys"
+"""The key of a scenario's ``[options]`` that lists the public keys of validators by chain."""

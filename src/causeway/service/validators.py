@@ -10,11 +10,8 @@ from typing import Any
 from causeway.model.errors import InvalidInput
 from causeway.network.directory import own_topology, unknown
 from causeway.network.scenario import Scenario
-from causeway.protocols.secrets import Secrets
+from causeway.protocols.secrets import LISTED, Secrets
 from causeway.service.keys import public_key, read_key
-
-OPTION = "validator_keys"
-"""The key of a scenario's ``[options]`` that lists the public keys of validators by chain."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ def with_validators(
         if own or others:
             raise InvalidInput(f"--validator-key, --validators: chains of {scenario.network.protocol} do not sign")
         return scenario, ValidatorKeys()
-    listed: dict[str, list[str]] = dict(scenario.options.get(OPTION, {}))
+    listed: dict[str, list[str]] = dict(scenario.options.get(LISTED, {}))
     files: dict[str, list[Path]] = {}
     seeds: dict[bytes, bytes] = {}
     given: dict[str, list[str]] = {}
@@ -67,7 +64,7 @@ def with_validators(
     for chain, publics in given.items():
         for public in publics:
             if public not in listed.get(chain, publics):
-                text = f"is the key of no validator that options.{OPTION} lists for {chain}"
+                text = f"is the key of no validator that options.{LISTED} lists for {chain}"
                 raise InvalidInput(f"--validator-key: {public}: {text}")
         listed.setdefault(chain, publics)
     for text in others:
@@ -80,7 +77,7 @@ def with_validators(
         text = "its validators' keys would be drawn from the seed, which every reader of the scenario can do"
         option = f"--validator-key {left[0]}=FILE for a chain of this lake, --validators {left[0]}=KEY for another's"
         raise InvalidInput(f"{left[0]}: {text}: give {option}; or --drawn-keys for a simulation on this machine")
-    content: dict[str, Any] = {**scenario.options, **({OPTION: listed} if listed else {})}
+    content: dict[str, Any] = {**scenario.options, **({LISTED: listed} if listed else {})}
     document = scenario.document.model_copy(update={"options": content})
     return replace(scenario, document=document), ValidatorKeys(files, Secrets(seeds), newest)
 

@@ -1,0 +1,122 @@
+"""Compaction goes on whatever waits, what was compacted is still taken, and neither costs more after a long history."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from causeway.network.network import Network
+from causeway.network.scenario import load_scenario
+from causeway.pipeline.bucket import forget_states
+from causeway.pipeline.check import check
+from causeway.pipeline.lake import Lake, root_of
+from causeway.pipeline.storage import Storage
+
+STUCK = 40
+SCENARIO = f"""
+[network]
+protocol = "ic"
+executor = "in_process"
+partitions = 3
+[[chains]]
+count = 3
+prefix = "s"
+[[faults]]
+kind = "drop"
+source = "s0"
+destination = "s1"
+from = 1
+until = {STUCK}
+[traffic]
+source = "generated"
+messages_per_tick = 6
+ticks = {STUCK + 3}
+"""
+
+
+@pytest.fixture(autouse=True)
+def often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compact four heights at a time."""
+    for name in ("lake.RUN", "compaction.RUN", "compaction.KEPT"):
+        monkeypatch.setattr(f"causeway.pipeline.{name}", 4)
+
+
+def network(folder: Path, name: str, *, resume: bool = False) -> Network:
+    (folder / "scenario.toml").write_text(SCENARIO)
+    return Network(load_scenario(folder / "scenario.toml"), str(folder / name), resume=resume)
+
+
+def test_a_stuck_lane_does_not_stop_compaction_and_is_served_from_compacted_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr("causeway.network.network.compact", lambda lake, last: last.compacted)
+        with network(tmp_path, "plain") as net:
+            net.run()
+            wanted = [root_of(net.lake, net.lake.manifest(height)) for height in net.lake.heights()]
+    with network(tmp_path, "stuck") as net:
+        net.run(ticks=STUCK - 2)
+        manifest = net.manifest
+        assert manifest.needs is not None and manifest.needs < 4, "entries of the first heights still wait"
+        assert net.lake.compactions()[-1].last >= manifest.height - 8, "and all runs are compacted"
+    lake = Lake.at(str(tmp_path / "stuck"))
+    waiting = lake.manifest(manifest.needs + 1).log["outbound"]
+    assert not any(lake.storage.exists(path) for path in waiting.values()), "the small files are gone"
+    forget_states()
+    with network(tmp_path, "stuck", resume=True) as net:
+        net.run()
+        assert [root_of(net.lake, net.lake.manifest(height)) for height in net.lake.heights()] == wanted
+    checked = check(lake)
+    assert (checked.damaged, checked.strays) == ((), ())
+
+
+def test_compacting_and_resuming_read_no_more_after_a_long_history(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: Counter[str] = Counter()
+    real = Storage.read_bytes
+
+    def read_bytes(storage: Storage, path: str) -> bytes:
+        reads[path.split("/")[0]] += 1
+        return real(storage, path)
+
+    monkeypatch.setattr(Storage, "read_bytes", read_bytes)
+    counts = []
+    for stop in (12, 36):
+        with network(tmp_path, "lake", resume=stop > 12) as net:
+            net.run(ticks=stop)
+        reads.clear()
+        with network(tmp_path, "lake", resume=True) as net:
+            net.run(ticks=stop + 1)
+        counts.append((reads["manifests"], reads["compacted"]))
+    assert counts[1] <= counts[0]
+
+
+def test_tidying_that_was_killed_is_finished_and_nothing_is_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with network(tmp_path, "lake") as net:
+        net.run(ticks=20)
+        left = iter(range(5))
+        real = Storage.remove
+
+        def remove(storage: Storage, path: str) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            real(storage, path)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Storage, "remove", remove)
+            with pytest.raises(KeyboardInterrupt):
+                net.close()
+    lake = Lake.at(str(tmp_path / "lake"))
+    assert lake.head().tidied < lake.head().tidying
+    assert check(lake).damaged == ()
+    with network(tmp_path, "lake", resume=True) as net:
+        assert net.lake.head().tidied == net.lake.head().tidying
+        small = net.lake.manifest(1).log["events"]
+        assert not any(net.lake.storage.exists(path) for path in small.values())
+        net.run()
+    assert check(lake).damaged == ()
