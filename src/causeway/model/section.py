@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 U64_MAX = 2**64 - 1
@@ -25,7 +25,13 @@ def _name_or_number(value: object) -> int | str:
 
 U64 = Annotated[int, Field(ge=0, le=U64_MAX)]
 TickNumber = Annotated[int, Field(ge=0, le=2**63 - 1)]
-ProgramReference = Annotated[int | str, BeforeValidator(_name_or_number)]
+ProgramReference = Annotated[
+    int | str,
+    BeforeValidator(_name_or_number),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 0, "maximum": U64_MAX}, {"type": "string", "minLength": 1}]}
+    ),
+]
 Hex = Annotated[str, Field(pattern=r"^([0-9a-fA-F]{2})*$")]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
 from causeway.model.ingress_call import CALL_METHOD, MAX_METHOD_BYTES
 from causeway.model.section import U64, ContentSection, ProgramReference, Section, TickNumber
@@ -45,7 +45,11 @@ MAX_PLANNED_TICKS = 100_000
 """The most ticks that an exact total is spread over: the split is worked out once in every process."""
 
 ProgramKind = Annotated[str, Field(min_length=1)]
-Method = Annotated[str, BeforeValidator(_method)]
+Method = Annotated[
+    str,
+    BeforeValidator(_method),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_METHOD_BYTES}),
+]
 
 
 class NoTrafficSection(Section):

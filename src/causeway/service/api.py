@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -35,15 +35,12 @@ from causeway.service.requests import (
     Digits,
     Forbidden,
     NotFound,
-    Number,
     Query,
+    Seconds,
     answered,
 )
 from causeway.service.senders import NonceRefused
 from causeway.service.signing import MAX_NONCE, MESSAGE, TRANSACTION, NotSigned, Signed
-
-LONGEST_WAIT = 60
-"""Seconds that a request waits for a block at most."""
 
 LOOK = 0.02
 """Seconds between two looks whether there is one."""
@@ -67,7 +64,7 @@ STATUS: dict[type[CausewayError], int] = {
 class Wait(Query):
     """How long to wait for a block."""
 
-    wait: Annotated[Number, Field(le=LONGEST_WAIT)] = Field(0, description="Seconds to wait for the block.")
+    wait: Seconds = Field(0, description="Seconds to wait for the block.")
 
 
 class SignedBody(Body):
@@ -79,10 +76,29 @@ class SignedBody(Body):
     signature: str = Field(..., pattern=r"^[0-9a-f]{128}$", description="The sender's signature.")
 
 
+class MessageContent(MessageSection):
+    """The keys of ``[[traffic.send]]`` but for ``tick`` and ``sender``: a method asked for, or a call to be made."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "oneOf": [
+                {"required": ["method"], "properties": {"method": {"type": "string"}, "call": {"type": "null"}}},
+                {
+                    "required": ["call"],
+                    "properties": {
+                        "call": {"type": "object"},
+                        **{name: {"type": "null"} for name in ("method", "text", "hex")},
+                    },
+                },
+            ]
+        }
+    )
+
+
 class MessageBody(SignedBody):
     """A user's message to a program."""
 
-    content: MessageSection
+    content: MessageContent
 
 
 class TransactionSection(Body):

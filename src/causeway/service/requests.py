@@ -22,9 +22,15 @@ from starlette.routing import Route
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.model.section import U64_MAX, Section
 from causeway.network.document import validated
-from causeway.protocols.limits import MAX_JSON_BYTES
+from causeway.protocols.limits import MAX_ITEMS, MAX_JSON_BYTES
 
 JSON = "application/json"
+
+LONGEST_WAIT = 60
+"""Seconds that a request waits for a block at most."""
+
+EXACT = 2**53
+"""Below it every whole number is exact in what JSON's readers elsewhere take numbers for."""
 
 MAX_NESTING = 64
 """Deepest nesting of a body."""
@@ -47,8 +53,12 @@ def _whole(value: object) -> object:
     return number
 
 
-Number = Annotated[int, BeforeValidator(_whole), Field(ge=0, le=U64_MAX)]
+Number = Annotated[int, Field(ge=0, le=U64_MAX), BeforeValidator(_whole)]
 """A whole number of a query, written in digits."""
+
+Seconds = Annotated[int, Field(ge=0, le=LONGEST_WAIT), BeforeValidator(_whole)]
+
+Count = Annotated[int, Field(ge=1, le=MAX_ITEMS), BeforeValidator(_whole)]
 
 Digits = Annotated[str, Field(pattern=r"^([0-9a-fA-F]{2})*$")]
 """Bytes, as hexadecimal digits."""
@@ -168,7 +178,7 @@ async def object_of(request: Request, most: int = MAX_JSON_BYTES) -> dict[str, A
         raise HTTPException(415, f"content-type: {', '.join(kinds)[:80] or 'missing'}; allowed: {JSON}")
     data = await body_of(request, most)
     try:
-        content = json.loads(data, object_pairs_hook=_once, parse_constant=_no_number)
+        content = json.loads(data, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_number)
     except (ValueError, RecursionError):
         raise InvalidInput("the body is no JSON") from None
     if not isinstance(content, dict):
@@ -184,6 +194,12 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise InvalidInput(f"{twice[:80]}: stands twice in the body")
     return found
+
+
+def _number(text: str) -> int | float:
+    """Return a number with a point or an exponent: a whole one is the same with and without (RFC 8785)."""
+    number = float(text)
+    return int(number) if number.is_integer() and abs(number) < EXACT else number
 
 
 def _no_number(text: str) -> None:

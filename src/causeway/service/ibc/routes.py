@@ -21,7 +21,7 @@ from causeway.service.ibc.schemas import (
     RelayersAnswer,
 )
 from causeway.service.ibc.views import Views
-from causeway.service.requests import Address, Body, Call, Digits, Number, Query, answered
+from causeway.service.requests import Address, Body, Call, Count, Digits, Number, Query, answered
 
 CHAIN = "/v1/chains/{chain}"
 
@@ -47,7 +47,7 @@ class EntriesQuery(AtHeight):
     """Which entries."""
 
     first: Number = Field(0, description="The first index.")
-    count: Annotated[Number, Field(ge=1, le=MAX_ITEMS)] = Field(MAX_ITEMS, description="So many at most.")
+    count: Count = Field(MAX_ITEMS, description="So many at most.")
 
 
 class AccountsQuery(AtHeight):
@@ -81,7 +81,8 @@ class Routes:
     def all(self) -> list[Address]:
         """Return all of them."""
         chain = {"chain": {"type": "string", "enum": self._views.own()}}
-        lane = {**chain, "remote": {"type": "string", "enum": self._views.opened.names}}
+        remotes = sorted({remote for _, remote in self._views.connections()})
+        lane = {**chain, "remote": {"type": "string", "enum": remotes}}
         entries = {**lane, "purpose": {"type": "string", "enum": list(PURPOSES)}}
         return [
             Address(

@@ -65,12 +65,10 @@ class Views(LakeViews):
 
     def status(self) -> dict[str, Any]:
         """Return what the network is, and how far it has come."""
-        zones, options = zones_of(self.opened), self.options
-        ends = zip(*(end.tolist() for end in zones.connections), strict=True)
-        pairs = [(zones.names[one], zones.names[other]) for one, other in ends]
+        options = self.options
         return {
             **super().status(),
-            "connections": [list(pair) for pair in pairs if pair[0] not in self.external],
+            "connections": [list(pair) for pair in self.connections()],
             "options": {
                 "order": options.order,
                 "redundant": options.redundant,
@@ -82,6 +80,13 @@ class Views(LakeViews):
                 "proof_fee": options.relay.proof_fee,
             },
         }
+
+    def connections(self) -> list[tuple[str, str]]:
+        """Return the connections of the chains that this lake runs, as pairs of it and the remote one."""
+        zones = zones_of(self.opened)
+        ends = zip(*(end.tolist() for end in zones.connections), strict=True)
+        pairs = [(zones.names[one], zones.names[other]) for one, other in ends]
+        return [pair for pair in pairs if pair[0] not in self.external]
 
     def header(self, chain: str, height: int | None) -> dict[str, Any]:
         """Return the header of a chain at a height, signed from height 1 on, and what it says.

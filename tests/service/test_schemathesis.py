@@ -1,0 +1,136 @@
+"""What strangers may send, made from the service's own OpenAPI document: nothing of it ends in an error of the server.
+
+The short run is a part of the suite. The long one asks a served lake over a socket for as many seconds as
+``CAUSEWAY_FUZZ_SECONDS`` says (two minutes if it says nothing):
+
+    CAUSEWAY_FUZZ_SECONDS=3600 pytest -m slow tests/service/test_schemathesis.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+from starlette.applications import Starlette
+
+from causeway.service.api import application
+from causeway.service.signing import MESSAGE, TRANSACTION, canonical, signed
+from tests.service.lakes import Lakes, both, key_of
+from tests.service.test_api import Http
+from tests.service.test_processes import ended, line_of, start
+
+SECONDS = int(os.environ.get("CAUSEWAY_FUZZ_SECONDS", "120"))
+
+PATHS = {"/v1/messages": MESSAGE, "/v1/chains/{chain}/transactions": TRANSACTION}
+"""Where signed bodies are posted, and what they are."""
+
+SHORT = settings(
+    max_examples=15,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.fixture(scope="module")
+def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lakes]:
+    with both(tmp_path_factory.mktemp("lakes"), calls=2) as found:
+        found.until_idle()
+        found.send("left", {"to": "caller-left", "call": {"receiver": "echo-right", "method": "m"}})
+        found.settle()
+        yield found
+
+
+@pytest.fixture(scope="module")
+def served(lakes: Lakes) -> Starlette:
+    return application(lakes.nodes["left"], ["testserver"])
+
+
+@pytest.fixture(scope="module")
+def document(served: Starlette) -> Any:
+    return schemathesis.openapi.from_asgi("/openapi.json", served)
+
+
+def test_whatever_is_asked_is_answered_as_the_document_says(document: Any) -> None:
+    operations = [found.ok() for found in document.get_all_operations()]
+    assert len(operations) == 13
+    for operation in operations:
+        raw = operation.definition.raw
+        ask(operation, schemathesis.GenerationMode.POSITIVE)
+        if raw.get("parameters") or raw.get("requestBody"):
+            ask(operation, schemathesis.GenerationMode.NEGATIVE)
+
+
+def ask(operation: Any, mode: schemathesis.GenerationMode) -> None:
+    """Ask for what the document allows, or for what it does not."""
+    # Of what a message holds the document cannot say all: that a text is given or digits, and not both, say.
+    excluded = [positive_data_acceptance] if operation.path == "/v1/messages" else []
+
+    @given(case=operation.as_strategy(generation_mode=mode))
+    @SHORT
+    def run(case: Any) -> None:
+        case.call_and_validate(excluded_checks=excluded)
+
+    run()
+
+
+def test_the_document_has_every_address(served: Starlette) -> None:
+    described = Http(served).get("/openapi.json").json()
+    paths = {(path, method.upper()) for path, methods in described["paths"].items() for method in methods}
+    routes = {(route.path, method) for route in served.routes for method in route.methods - {"HEAD"}}  # type: ignore[attr-defined]
+    assert routes - paths == {("/openapi.json", "GET")}
+    assert paths <= routes
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_what_is_signed_and_of_any_content_is_taken_or_refused(
+    served: Starlette, lakes: Lakes, document: Any, path: str
+) -> None:
+    http, node = Http(served), lakes.nodes["left"]
+    nonces = iter(range(1, 10_000))
+    statuses: set[int] = set()
+
+    @given(case=document[path]["POST"].as_strategy())
+    @SHORT
+    def run(case: Any) -> None:
+        content = json.loads(json.dumps(case.body["content"]), parse_float=lambda text: int(float(text)))
+        chain = "left" if PATHS[path] == TRANSACTION else ""
+        message = signed(key_of(77), node.opened.lake.identity, PATHS[path], chain, next(nonces), content)
+        answer = http.post(path.format(chain="left"), canonical(message.body()))
+        statuses.add(answer.status_code)
+        assert answer.status_code in (200, 202, 400, 429), answer.text
+
+    run()
+    assert statuses & {200, 202, 400}
+    lakes.settle()
+
+
+@pytest.mark.slow
+def test_an_hour_of_requests_and_no_error_of_the_server(tmp_path: Path) -> None:
+    with both(tmp_path, calls=3) as lakes:
+        lakes.until_idle()
+    server = start("serve", str(tmp_path / "left"), "--drawn-keys", "--json", "--port", "0", "--block-seconds", "1")
+    try:
+        url = line_of(server)["url"]
+        tool = str(Path(sys.executable).with_name("schemathesis"))
+        arguments = ["--max-time", str(SECONDS), "--no-color", "--continue-on-failure", "--max-examples", "1000000"]
+        arguments += ["--exclude-checks", "positive_data_acceptance"]
+        run = subprocess.run(
+            [tool, "run", f"{url}/openapi.json", *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+        assert run.returncode == 0, run.stdout[-10_000:]
+        assert server.poll() is None
+    finally:
+        server.terminate()
+        assert ended(server)[0] == 0
