@@ -6,12 +6,17 @@ keep clients fresh by themselves, and what is counted of headers that came twice
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
 
+from causeway.model.ledger import Event, Kind
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.errors import TEXTS, IbcError
 from causeway.protocols.ibc.keys import Purpose
 from causeway.protocols.ibc.options import IbcOptions
+from causeway.protocols.ibc.seen import CallKind
 from tests.unit.ibc_calls import SILENT, B, Net
 
 
@@ -37,6 +42,45 @@ def test_26_what_racing_relayers_waste() -> None:
     assert accounts["fees"].sum() == 20 * (2 * 100 + 4 * 20)
     # Of one height everybody brings the same header: one is added, and nobody pays less for that.
     assert accounts["wasted"].sum() == 19 * (2 * 100 + 4 * 20)
+
+
+def relayed(net: Net) -> list[tuple[Any, ...]]:
+    """(zone, relayer or user, call, first, how many, fees, why, whether refused) of what was submitted last."""
+    rows = net.events()
+    rows = rows.filter(rows["kind"] == Kind.CONTROL)
+    names = ("sender", "receiver", "index", "queue_index", "callback")
+    columns = zip(*(rows[name].tolist() for name in names), rows["reason"].to_pylist(), strict=True)
+    zones = [net.names[chain] for chain in rows["chain"].tolist()]
+    refused = ((rows["events"] & np.uint16(Event.REJECTED)) > 0).tolist()
+    return [(zone, *row, bad) for zone, row, bad in zip(zones, columns, refused, strict=True)]
+
+
+def test_the_log_says_who_brought_what_and_what_it_cost() -> None:
+    net = Net({"relayers": ("r0", "r1")}).ask(note="boom").ask().next(2)
+    assert relayed(net) == [
+        ("B", 0, CallKind.UPDATE, 1, 1, 100, "HeaderAdded", False),
+        ("B", 1, CallKind.UPDATE, 1, 1, 100, "NoOp", False),
+        ("B", 0, CallKind.RECEIVE, 0, 2, 40, "", False),
+        ("B", 1, CallKind.RECEIVE, 0, 2, 40, "OutOfOrder", True),
+    ]
+    # The handler of the first reply raises, so that the second is out of its turn, and nobody had anything of it.
+    assert [row for row in relayed(net.next()) if row[2] == CallKind.RECEIPT] == [
+        ("A", 0, CallKind.RECEIPT, 0, 2, 40, "HandlerFault", True),
+        ("A", 1, CallKind.RECEIPT, 0, 2, 40, "OutOfOrder", True),
+    ]
+    accounts = net.state.relayers
+    rows = accounts.filter(accounts["chain"] == 0)
+    assert rows["accepted"].tolist() == [0, 0] and rows["refused"].tolist() == [2, 0]
+    assert rows["wasted"].tolist() == [40, 140]
+
+
+def test_the_log_says_which_users_brought_what_was_refused() -> None:
+    net = Net(carriers=SILENT).ask().next()
+    net.put_bytes("B", b"\xff", user=9).bring("B", net.packet(0), user=9)
+    assert relayed(net) == [
+        ("B", 9, CallKind.UPDATE, 0, 0, 0, "InvalidPacket", True),
+        ("B", 9, CallKind.RECEIVE, 0, 1, 20, "MissingHeader", True),
+    ]
 
 
 def test_32_methods_have_a_length() -> None:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from causeway.model.frame import Frame
+from causeway.model.ledger import Event
 from causeway.proofs.ics23.simple_store import SimpleStore
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.contract import Tick
@@ -47,7 +48,8 @@ class Hostile:
 def control(net: Net) -> list[tuple[Any, ...]]:
     """Return (chain, source, substream, index, sender, reason) of the refusals of the last block."""
     rows = net.events()
-    rows = rows.filter(rows["kind"] == 4)
+    refused = (rows["events"] & np.uint16(Event.REJECTED)) > 0
+    rows = rows.filter((rows["kind"] == 4) & refused)
     assert (rows["chain"] == rows["destination"]).all()
     names = ("chain", "source", "substream", "index", "sender")
     return list(zip(*(rows[name].tolist() for name in names), rows["reason"].to_pylist(), strict=True))

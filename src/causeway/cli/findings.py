@@ -53,7 +53,7 @@ def look(network: Network) -> Findings:
     """Query the ledger of a network that has run."""
     from pyspark.sql import functions as F
 
-    from causeway.model.ledger import Kind
+    from causeway.model.ledger import Event, Kind
 
     tables = network.tables
     names = [item["name"] for item in tables.about["chains"]]
@@ -73,6 +73,7 @@ def look(network: Network) -> Findings:
         load[int(row["tick"])] += int(row["count"])
     refused: Counter[tuple[str, str]] = Counter()
     beside = F.col("kind").isin(int(Kind.INGRESS), int(Kind.CONTROL)) & (F.col("reason") != "")
+    beside &= F.col("events").bitwiseAND(F.lit(int(Event.REJECTED))) > 0
     for row in tables.log("events").where(beside).groupBy("kind", "reason").count().collect():
         refused["slice" if row["kind"] == Kind.CONTROL else "ingress", row["reason"]] += int(row["count"])
     return Findings(delays, lanes, load, troubles, refused)

@@ -49,12 +49,14 @@ def process_block(
     users = ingress_arrivals(inputs.ingress, inputs.carried, state, context, log)
     calls, unserved = _local_arrivals(local, state)
     taken = run_handlers(state, packets, answers, calls, users, context, log)
+    accepted.fees.undo(taken.undone, ordered=context.options.order == "ordered")
+    accepted.fees.log(log)
     if len(accepted.cleaned):
         taken = _without_cleaned(taken, taken.state)
     state = _popped(taken.state, taken.settled, log)
     _log_timed_out(taken.settled, log)
     sent, receipts, slots = _outgoing(state, taken, context, log)
-    state, own = ended(state, own)
+    state, own = ended(replace(state, relayers=accepted.fees.after(state.relayers)), own)
     sent = concat([sent, unserved, own.select(sent.names)])
     state, outbound = push(state, sent, concat([taken.immediate, receipts]), context)
     ordered = context.options.order == "ordered"

@@ -14,16 +14,14 @@ import numpy as np
 from causeway.model.frame import Frame, concat, repeated, repeated_text
 from causeway.model.joins import codes
 from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
-from causeway.model.order import Rows, groups_of, stable_order
+from causeway.model.order import Rows, stable_order
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.execution import Execution
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.disconnecting import disconnected, is_final
-from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, at_home, receipt_texts
 from causeway.protocols.ibc.messages.receive import result_codes
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering
-from causeway.protocols.ibc.submitting import control_rows
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
 
 PUSHED = [*LANE, *MESSAGE_COLUMNS, "of_program"]
@@ -39,7 +37,7 @@ class Handled:
 
     ``state``: with the programs after. ``produced``: message columns, in the order of the arrivals that they came of.
     ``handled``: packets that programs have taken; ``immediate``: receipts (``PUSHED`` and ``index``) of the others.
-    ``settled``: answers whose packets have ended.
+    ``settled``: answers whose packets have ended; ``undone``: those that are as if they had never come.
     """
 
     state: State
@@ -47,6 +45,7 @@ class Handled:
     handled: Frame
     immediate: Frame
     settled: Frame
+    undone: Frame
 
 
 def run_handlers(
@@ -61,6 +60,7 @@ def run_handlers(
     """
     codes = result_codes(packets, state, context)
     served = (codes == 0) & ~is_final(packets)
+    undone = [answers.slice(0, 0)]
     while True:
         handled = packets.filter(served).with_columns(via=np.uint8(Via.LANE))
         heard = answers.filter(at_home(answers, state, context))
@@ -74,7 +74,7 @@ def run_handlers(
         failed = order[outcome.failures["row"]]
         kept = _without_faults(answers, arrivals.take(failed), context)
         if len(kept) < len(answers):
-            _log_faults(answers, kept, context, log)
+            undone.append(_undone(answers, kept))
             of_answers = _remote_answers(inputs.take(outcome.raised["row"]))
             log.failures(inputs, outcome.raised.filter(of_answers), inputs["destination"])
             answers = kept
@@ -92,7 +92,8 @@ def run_handlers(
     after = state.with_programs(outcome.accounts, outcome.programs)
     finals = packets.filter(is_final(packets) & (codes == 0))
     after = disconnected(after, finals["destination"], finals["source"])
-    return Handled(after, produced, handled, _immediate_receipts(packets.filter(~served), codes[~served], log), answers)
+    immediate = _immediate_receipts(packets.filter(~served), codes[~served], log)
+    return Handled(after, produced, handled, immediate, answers, concat(undone))
 
 
 def _without_faults(answers: Frame, failed: Frame, context: Context) -> Frame:
@@ -113,18 +114,10 @@ def _remote_answers(arrivals: Frame) -> np.ndarray:
     return np.asarray((arrivals["kind"] == Kind.RESPONSE) & (arrivals["source"] != arrivals["destination"]))
 
 
-def _log_faults(answers: Frame, kept: Frame, context: Context, log: EventLog) -> None:
-    """Leave one event for each answer whose handler raised; in order, those behind it are undone by that."""
-    gone = answers.filter(
-        ~np.isin(
-            answers["sequence"] * 2**32 + answers["index"].astype(np.int64),
-            kept["sequence"] * 2**32 + kept["index"].astype(np.int64),
-        )
-    )
-    gone = gone.take(stable_order(gone["destination"], gone["source"], gone["index"]))
-    if context.options.order == "ordered":
-        gone = gone.take(groups_of(gone["destination"], gone["source"]).starts)
-    log.add(control_rows(gone, gone["index"], np.full(len(gone), Refusal.HandlerFault, dtype=np.int32)))
+def _undone(answers: Frame, kept: Frame) -> Frame:
+    """Return the answers that are not kept: those whose handlers raised, in order with those behind them."""
+    named = (part["sequence"] * 2**32 + part["index"].astype(np.int64) for part in (answers, kept))
+    return answers.filter(~np.isin(*named))
 
 
 def _silent(handled: Frame, rows: Rows, outcome: Execution, order: Rows, context: Context) -> np.ndarray:

@@ -1,21 +1,24 @@
-"""The relayers' accounts: what each of them submitted to a zone, what came of it, and what it cost (IBC reference 3.5,
-X-14, X-15).
+"""What relayers did in a block, call by call: the log of it, and their accounts (IBC reference 1.1, 3.5, 3.6, X-14,
+X-15).
 
 A header costs ``header_fee``, every message proved ``proof_fee``, whether it had an effect or not: so waste shows.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from causeway.model.frame import Frame, concat
+from causeway.model.frame import Frame, concat, repeated
 from causeway.model.joins import lookup
-from causeway.model.order import stable_order
+from causeway.model.ledger import Event, Kind, Via
+from causeway.model.order import groups_of, stable_order
+from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.ibc.context import Context
-from causeway.protocols.ibc.errors import Refusal
-from causeway.protocols.ibc.state import RELAYERS_SCHEMA
+from causeway.protocols.ibc.errors import NAMES, Refusal
+from causeway.protocols.ibc.seen import CallKind
+from causeway.protocols.ibc.state import RELAYERS_SCHEMA, lanes_of
 
 OUTSIDER = 2**31
 """Relayers from outside have this added to their user's number in the accounts, so that they are no scenario's."""
@@ -25,48 +28,158 @@ COUNTS = ("headers", "submitted", "accepted", "redundant", "refused", "fees", "w
 REDUNDANT = (Refusal.NoOp, Refusal.OutOfOrder)
 """What a message is refused for that another relayer brought before; and what comes before its turn."""
 
+ADDED = "HeaderAdded"
+"""The reason of an event: a header is trusted from now on."""
+
+NO_EFFECT = -1
+"""The ``sequence`` of calls that had none."""
+
+
+class Made(NamedTuple):
+    """Like calls of one relayer that had one fate, ``why``.
+
+    ``chain``: the zone called; ``source``, ``substream``: the queue of the counterparty that they were about;
+    ``first``: the first entry, or the height of a header; ``many``: how many were paid for. ``user``: who brought them
+    from outside, None for a relayer of the scenario. ``sequence``: their number among the runs that took effect.
+    """
+
+    chain: int
+    relayer: int
+    call: int
+    source: int
+    substream: int
+    first: int
+    many: int
+    why: Refusal
+    user: int | None = None
+    sequence: int = NO_EFFECT
+
+    @property
+    def of_header(self) -> bool:
+        """Whether a header was brought, and no message."""
+        return self.call >= CallKind.UPDATE
+
 
 class Fees:
-    """Counts of one block, by zone and relayer."""
+    """What relayers did in one block."""
 
     def __init__(self, context: Context) -> None:
         self._options = context.options.relay
-        self._counts: dict[tuple[int, int], dict[str, int]] = defaultdict(lambda: dict.fromkeys(COUNTS, 0))
+        self.made: list[Made] = []
 
-    def header(self, chain: int, relayer: int, outcome: Refusal) -> None:
-        """Count a header update."""
-        counts = self._counts[chain, relayer]
-        counts["headers"] += 1
-        counts["fees"] += self._options.header_fee
-        if outcome != Refusal.ACCEPTED:
-            counts["wasted"] += self._options.header_fee
+    def pay(self, made: Made) -> None:
+        """Note calls."""
+        self.made.append(made)
 
-    def messages(self, chain: int, relayer: int, count: int, why: Refusal) -> None:
-        """Count messages that had one fate."""
-        counts = self._counts[chain, relayer]
-        counts["submitted"] += count
-        counts["fees"] += self._options.proof_fee * count
-        if why == Refusal.ACCEPTED:
-            counts["accepted"] += count
+    def undo(self, answers: Frame, *, ordered: bool) -> None:
+        """Take back the effect of answers (``sequence``, ``index``) whose handlers raised, and of those behind them.
+
+        A run is refused with the reason of its first entry; in order, the runs behind it came too early by that.
+        """
+        if len(answers) == 0:
             return
-        counts["redundant" if why in REDUNDANT else "refused"] += count
-        counts["wasted"] += self._options.proof_fee * count
+        answers = answers.take(stable_order(answers["sequence"].view(np.uint64), answers["index"]))
+        index = answers["index"]
+        groups = groups_of(answers["sequence"], index - np.arange(len(index), dtype=np.uint64))
+        starts = (answers["sequence"][groups.starts].tolist(), index[groups.starts].tolist(), groups.counts.tolist())
+        fates: dict[int, list[tuple[int, int, Refusal]]] = {}
+        faulty: set[tuple[int, int]] = set()
+        lane_of = {made.sequence: (made.chain, made.source) for made in self.made}
+        for sequence, first, count in zip(*starts, strict=True):
+            lane = lane_of[sequence]
+            behind = ordered and lane in faulty
+            faulty.add(lane)
+            why = Refusal.OutOfOrder if behind else Refusal.HandlerFault
+            fates.setdefault(sequence, []).append((first, count, why))
+        self.made = [part for made in self.made for part in _split(made, fates.get(made.sequence, []))]
+
+    def log(self, log: EventLog) -> None:
+        """Add an event row each: ``REJECTED`` with the refusal, ``RELAYED`` what had an effect, or was known before.
+
+        ``sender``: the relayer's number, with ``via`` INGRESS a user's; ``receiver``: the kind of call;
+        ``queue_index``: how many; ``callback``: the fees.
+        """
+        if not self.made:
+            return
+        columns = self._columns()
+        lanes = lanes_of(columns["source"], columns["chain"], columns["substream"])
+        why, of_header = columns["why"], columns["of_header"]
+        outside = np.array([made.user is not None for made in self.made])
+        senders = [made.relayer if made.user is None else made.user for made in self.made]
+        added = of_header & (why == Refusal.ACCEPTED) & (columns["call"] == CallKind.UPDATE)
+        known = (why == Refusal.ACCEPTED) | (of_header & (why == Refusal.NoOp))
+        rows = lanes.with_columns(
+            kind=repeated(np.uint8(Kind.CONTROL), len(lanes)),
+            index=columns["index"],
+            sender=np.array(senders, dtype=np.uint64),
+            receiver=columns["call"].astype(np.uint64),
+            callback=columns["fee"],
+        )
+        texts = ["", *NAMES[1:], ADDED]
+        reason = names_column(texts, np.where(added, len(texts) - 1, why))
+        bits = np.where(known, np.uint16(Event.RELAYED), np.uint16(Event.REJECTED))
+        via = np.where(outside, np.uint8(Via.INGRESS), np.uint8(Via.NONE))
+        where = {"chain": columns["chain"], "queue_index": columns["count"], "via": via}
+        log.add(event_rows(rows, bits, on_lane=True, reason=reason, **where))
 
     def after(self, accounts: Frame) -> Frame:
         """Return the accounts (``RELAYERS_SCHEMA``) with this block's counts added."""
-        if not self._counts:
+        paid = [made for made in self.made if made.many]
+        if not paid:
             return accounts
-        keys = np.array(sorted(self._counts), dtype=np.uint32)
+        columns = self._columns(paid)
         names = ("chain", "relayer")
+        keys = np.unique(np.stack([columns[name].astype(np.uint32) for name in names], axis=1), axis=0)
         counted = Frame({"chain": keys[:, 0], "relayer": keys[:, 1]})
         new = counted.filter(lookup(accounts, counted, names) < 0)
         zeros = {name: np.zeros(len(new), dtype=np.uint64) for name in COUNTS}
         accounts = concat([accounts, new.with_columns(**zeros)])
         accounts = accounts.take(stable_order(*(accounts[name] for name in names)))
-        rows = lookup(accounts, counted, names)
-        columns = {}
-        for name in COUNTS:
-            column = accounts[name].copy()
-            column[rows] += np.array([self._counts[key][name] for key in sorted(self._counts)], dtype=np.uint64)
-            columns[name] = column
-        return accounts.with_columns(**columns).select(RELAYERS_SCHEMA.names)
+        asked = Frame({name: columns[name].astype(np.uint32) for name in names})
+        rows = lookup(accounts, asked, names)
+        counts, of_header, why = columns["count"], columns["of_header"], columns["why"]
+        taken, redundant = why == Refusal.ACCEPTED, np.isin(why, REDUNDANT)
+        none = np.zeros_like(counts)
+        added = {
+            "headers": np.where(of_header, counts, none),
+            "submitted": np.where(of_header, none, counts),
+            "accepted": np.where(~of_header & taken, counts, none),
+            "redundant": np.where(~of_header & redundant, counts, none),
+            "refused": np.where(of_header | taken | redundant, none, counts),
+            "fees": columns["fee"],
+            "wasted": np.where(taken, none, columns["fee"]),
+        }
+        changed = {name: accounts[name].copy() for name in COUNTS}
+        for name, column in changed.items():
+            np.add.at(column, rows, added[name])
+        return accounts.with_columns(**changed).select(RELAYERS_SCHEMA.names)
+
+    def _columns(self, made: list[Made] | None = None) -> dict[str, Any]:
+        """Return calls as columns, and what each cost."""
+        made = self.made if made is None else made
+        names = ("chain", "relayer", "call", "source", "substream", "index", "count", "why")
+        values = zip(*((*one[:7], int(one.why)) for one in made), strict=True)
+        columns: dict[str, Any] = {
+            name: np.array(column, dtype=np.uint64) for name, column in zip(names, values, strict=True)
+        }
+        columns["why"] = columns["why"].astype(np.int32)
+        columns["chain"], columns["source"] = columns["chain"].astype(np.uint32), columns["source"].astype(np.uint32)
+        columns["of_header"] = columns["call"] >= np.uint64(CallKind.UPDATE)
+        price = np.where(columns["of_header"], self._options.header_fee, self._options.proof_fee).astype(np.uint64)
+        columns["fee"] = columns["count"] * price
+        return columns
+
+
+def _split(made: Made, parts: list[tuple[int, int, Refusal]]) -> list[Made]:
+    """Return calls that took effect, cut where some of them were undone (first index, how many, why; ascending)."""
+    if not parts:
+        return [made]
+    found, at, stop = [], made.first, made.first + made.many
+    for first, count, why in parts:
+        if first > at:
+            found.append(made._replace(first=at, many=first - at))
+        found.append(made._replace(first=first, many=count, why=why, sequence=NO_EFFECT))
+        at = first + count
+    if stop > at:
+        found.append(made._replace(first=at, many=stop - at))
+    return found

@@ -25,6 +25,8 @@ class CallKind(IntEnum):
     CLEANUP = 3
     UPDATE = 4
     """Nothing but the header, which everything else brings, too: it is always the first."""
+    MISBEHAVIOUR = 5
+    """Evidence against a chain, before everything else; never among the submissions of the plan."""
 
 
 NO_PROOF = -1

@@ -14,16 +14,15 @@ import numpy.typing as npt
 
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.joins import lookup, over
-from causeway.model.ledger import Event, Kind
 from causeway.model.order import groups_of
-from causeway.protocols.events import EventLog, event_rows, names_column
+from causeway.protocols.events import EventLog
 from causeway.protocols.ibc.client import Clients, evidence_of, second_header
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import entry_leaves
-from causeway.protocols.ibc.errors import NAMES, Refusal
+from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.evidence import Evidence, weigh
 from causeway.protocols.ibc.expiry import expiry_of, is_past
-from causeway.protocols.ibc.fees import OUTSIDER, Fees
+from causeway.protocols.ibc.fees import OUTSIDER, Fees, Made
 from causeway.protocols.ibc.header_relay import Certifications, bring, certifications
 from causeway.protocols.ibc.keys import Key, Part, Purpose
 from causeway.protocols.ibc.messages import receipt, receive
@@ -69,12 +68,13 @@ class Accepted:
 
     ``entries``: packets and receipts with their lanes; ``expired``: ranges (``begin``, ``end``) of our own packets that
     timed out, by the lane that the receipts would have come over; ``cleaned``: send queues of other zones, up to which
-    index (``end``) our receipts are done with.
+    index (``end``) our receipts are done with. ``fees``: all that was submitted.
     """
 
     entries: Frame
     expired: Frame
     cleaned: Frame
+    fees: Fees
 
 
 class Form(NamedTuple):
@@ -174,14 +174,12 @@ class Bulk(Run):
 class Results:
     """What became of the submissions so far, in the order of processing.
 
-    ``accepted``: (kind of call, number of the run, begin, end); ``refused``: (source, destination, substream, index,
-    why, sender) of each event. ``outside``: the runs from outside by their number. ``notices``: what happened to
-    clients.
+    ``accepted``: (kind of call, number of the run, begin, end). ``outside``: the runs from outside by their number.
+    ``notices``: what happened to clients.
     """
 
     fees: Fees
     accepted: list[tuple[int, int, int, int]] = field(default_factory=list)
-    refused: list[tuple[int, int, int, int, int, int]] = field(default_factory=list)
     outside: dict[int, Submitted] = field(default_factory=dict)
     notices: list[Notice] = field(default_factory=list)
 
@@ -204,24 +202,27 @@ class Results:
         passing, refused = validate(form.call, run, block, checks)
         effects = [form.call.execute(run, span, block) for span in passing]
         single = kind == CallKind.CLEANUP  # one proof, however much it clears
+        source = run.counterparty if run.counterparty >= 0 else run.chain  # an unknown one is told as the zone itself
+        made = Made(run.chain, relayer, kind, source, form.substream, 0, 1, Refusal.ACCEPTED, user)
         for first, stop, why in refused:
             index = first if user is None or run.key is None else run.key.index
-            self.refuse(run.chain, run.counterparty, form.substream, index, why, user)
-            self.fees.messages(run.chain, relayer, 1 if single else stop - first, why)
+            self.fees.pay(made._replace(first=index, many=1 if single else stop - first, why=why))
         for first, stop in effects:
+            sequence = len(self.accepted)
             self.accepted.append((kind, number, first, stop))
-            self.fees.messages(run.chain, relayer, 1 if single else stop - first, Refusal.ACCEPTED)
+            self.fees.pay(made._replace(first=first, many=1 if single else stop - first, sequence=sequence))
 
     def offer(self, offer: Offer, block: Block, relayer: int, user: int | None = None) -> Refusal:
         """Offer a header, note what came of it, and return it."""
-        return self._client_call(offer, update_header, block, relayer, user)
+        return self._client_call(CallKind.UPDATE, offer, update_header, block, relayer, user)
 
     def accuse(self, accusation: Accusation, block: Block, relayer: int, user: int | None = None) -> Refusal:
         """Submit evidence that a zone contradicts itself, note what came of it, and return it."""
-        return self._client_call(accusation, submit_misbehaviour, block, relayer, user)
+        return self._client_call(CallKind.MISBEHAVIOUR, accusation, submit_misbehaviour, block, relayer, user)
 
     def _client_call(
         self,
+        kind: CallKind,
         brought: Brought,
         call: Callable[[Brought, Block], Refusal],
         block: Block,
@@ -231,29 +232,12 @@ class Results:
         pair = brought.chain, brought.counterparty
         before = block.clients.frozen(*pair)
         why = call(brought, block)
-        self.fees.header(brought.chain, relayer, why)
-        if why not in (Refusal.ACCEPTED, Refusal.NoOp):
-            index = brought.height if brought.counterparty >= 0 else 0
-            self.refuse(*pair, RECEIPT, index, why, user)
+        known = brought.counterparty >= 0
+        source, index = (brought.counterparty, brought.height) if known else (brought.chain, 0)
+        self.fees.pay(Made(brought.chain, relayer, kind, source, RECEIPT, index, 1, why, user))
         if block.clients.frozen(*pair) and not before:
             self.notices.append(Notice(*pair, brought.height, FROZE, relayer if user is None else user))
         return why
-
-    def refuse(self, chain: int, counterparty: int, substream: int, index: int, why: int, user: int | None) -> None:
-        """Note an event; an unknown counterparty is told as the zone itself."""
-        source = counterparty if counterparty >= 0 else chain
-        self.refused.append((source, chain, substream, index, why, user or 0))
-
-    def log(self, log: EventLog) -> None:
-        """Add the events of refused submissions and of clients."""
-        if self.notices:
-            log.add(notice_rows(self.notices))
-        if not self.refused:
-            return
-        kinds = (np.uint32, np.uint32, np.uint64, np.uint64, np.int32, np.uint64)
-        columns = zip(zip(*self.refused, strict=True), kinds, strict=True)
-        source, destination, substream, index, why, sender = (np.array(one, dtype=kind) for one, kind in columns)
-        log.add(control_rows(lanes_of(source, destination, substream), index, why, sender=sender))
 
 
 def take_submissions(
@@ -263,8 +247,8 @@ def take_submissions(
     those from outside.
 
     ``messages``: the entries that the proofs cover, by lane and index; ``headers``: of earlier heights, as relayers may
-    want them (``header_relay``). Returns the state with its clients and fee
-    accounts after, and what takes effect.
+    want them (``header_relay``). Returns the state with its clients after,
+    and what takes effect.
     """
     rows, proofs = plan.submissions, plan.seen.proofs
     leaves = entry_leaves(messages, context.zones, context.tick_ns)
@@ -278,9 +262,10 @@ def take_submissions(
     submit_bulk(rows, proofs, evidence, results, block)
     for transaction in plan.transactions:
         _run(transaction, results, len(rows), block)
-    results.log(log)
+    if results.notices:
+        log.add(notice_rows(results.notices))
     trust, connections = clients.after()
-    after = replace(state, trust=trust, connections=connections, relayers=fees.after(state.relayers))
+    after = replace(state, trust=trust, connections=connections)
     return after, _accepted(rows, results, messages, context)
 
 
@@ -352,7 +337,9 @@ def _run(transaction: Transaction, results: Results, bulk: int, block: Block) ->
     chain, user = transaction.chain, transaction.user
     relayer = OUTSIDER + user % OUTSIDER
     if transaction.content is None:
-        results.refuse(chain, chain, RECEIPT, 0, Refusal.InvalidPacket, user)
+        # Nobody knows what it asked for: nothing is counted.
+        unread = Made(chain, relayer, CallKind.UPDATE, chain, RECEIPT, 0, 0, Refusal.InvalidPacket, user)
+        results.fees.pay(unread)
     for kind, submit in transaction.calls():
         counterparty = block.context.zones.positions.get(submit.remote, -1)
         if kind == "update":
@@ -364,23 +351,6 @@ def _run(transaction: Transaction, results: Results, bulk: int, block: Block) ->
         run, number = Submitted(chain, counterparty, submit), bulk + len(results.outside)
         results.outside[number] = run
         results.submit(KIND_OF_WORD[kind], number, run, block, relayer, user=user)
-
-
-def control_rows(lanes: Frame, index: np.ndarray, why: np.ndarray, *, sender: np.ndarray | None = None) -> Frame:
-    """Return one event a refused submission: of which queue, from which index on, and why (``Refusal``).
-
-    ``sender``: the users whose transactions they were in, for submissions from outside.
-    """
-    length = len(lanes)
-    zero = repeated(np.uint64(0), length)
-    rows = lanes.select(LANE).with_columns(
-        kind=repeated(np.uint8(Kind.CONTROL), length),
-        index=index,
-        sender=zero if sender is None else sender,
-        receiver=zero,
-        callback=zero,
-    )
-    return event_rows(rows, Event.REJECTED, chain=rows["destination"], on_lane=True, reason=names_column(NAMES, why))
 
 
 def _accepted(rows: Frame, results: Results, messages: Frame, context: Context) -> Accepted:
@@ -407,7 +377,7 @@ def _accepted(rows: Frame, results: Results, messages: Frame, context: Context) 
         decoded = _decoded(results, context)
         entries = concat([entries, entry_frame(decoded).select(entries.names)])
     expired, cleaned = (ranges.filter(ranges["call"] == kind) for kind in (CallKind.TIMEOUT, CallKind.CLEANUP))
-    return Accepted(entries, expired, cleaned)
+    return Accepted(entries, expired, cleaned, results.fees)
 
 
 def _decoded(results: Results, context: Context) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.model.kept import remembering
-from causeway.model.ledger import Event, Kind
+from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import groups_of
 from causeway.network.opened import OpenedLake
 from causeway.pipeline.lake import Manifest
@@ -263,9 +263,11 @@ class Views(LakeViews):
         def chosen(batch: pa.RecordBatch) -> Any:
             mask = (batch["chain"].to_numpy() == position) & (batch["kind"].to_numpy() == Kind.CONTROL)
             mask &= (batch["events"].to_numpy() & int(Event.REJECTED)) > 0
-            return mask if relayer is None else mask & (batch["sender"].to_numpy() == relayer)
+            if relayer is None:
+                return mask
+            return mask & (batch["sender"].to_numpy() == relayer) & (batch["via"].to_numpy() == Via.INGRESS)
 
-        names = ["chain", "kind", "events", "sender", "reason"]
+        names = ["chain", "kind", "via", "events", "sender", "reason"]
         rows = self.opened.log_rows("events", height, position, names, chosen)
         counts: dict[str, int] = {}
         for reason in rows["reason"].to_pylist() if rows is not None else ():
