@@ -20,6 +20,7 @@ from causeway.model.faults import Fault, Faults
 from causeway.model.frame import Frame, concat
 from causeway.model.ledger import Event, Kind
 from causeway.model.traffic import INGRESS_SCHEMA
+from causeway.proofs.tendermint.commit import Flag
 from causeway.proofs.tendermint.trust import TrustedHeader, TrustOptions, verify_header
 from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.protocols.contract import Tick
@@ -36,6 +37,7 @@ from tests.property.ibc_programs import SPEC_PROGRAMS
 from tests.property.ibc_relays import CALLS, CLEANUP, TIMEOUT, OneRelayer, Relays, Run, RunSubmission, Watchers
 from tests.spec import ibc
 from tests.spec.ibc.calls import push_packet
+from tests.spec.ibc.headers import Trust
 from tests.spec.ibc.programs import App, encode_envelope
 from tests.spec.ibc.queue import Queue
 from tests.spec.ibc.zone import newest_trusted
@@ -47,6 +49,8 @@ CLIENTS = ("Frozen", "Recovered")
 
 HEADER_FEE, PROOF_FEE = 100, 20
 """What relayers pay by default."""
+Certified = dict[tuple[str, int], tuple[dict[str, int], frozenset[str]]]
+"""(zone, height) -> its validators' powers, and who of them signed."""
 View = dict[str, dict[str, Any]]
 """Zone -> section -> content."""
 
@@ -159,9 +163,19 @@ class KernelRun(Network):
         self._begin()
         self.names = self.kernel.chains()
         self.tick = Tick(0, 0)
+        self.certified: Certified = {}
+        self._certify(0)
         self.contents: dict[tuple[int, int, int, int], tuple[bytes, bytes]] = {}
         """Lane and index -> key and value, of everything that was ever pushed."""
         self.accounts: dict[tuple[int, int], Counter[str]] = {}
+
+    def _certify(self, height: int, signers: Mapping[str, frozenset[str]] | None = None) -> None:
+        """Keep the validator sets of a height; at genesis nobody signs."""
+        context = self.kernel.context(np.arange(len(self.names), dtype=np.uint32), self.tick)
+        for chain, name in enumerate(self.names):
+            members = validators_of_zone(chain, height, context)[0].validators
+            powers = {one.address.hex(): one.power for one in members}
+            self.certified[name, height] = powers, (signers or {}).get(name, frozenset())
 
     def play(self, height: int) -> None:
         """Make one block."""
@@ -189,6 +203,7 @@ class KernelRun(Network):
         everyone = np.arange(len(self.names), dtype=np.uint32)
         context = self.kernel.context(everyone, self.tick)
         rows = zip(*(self.headers[name] for name in ("chain", "root")), self.headers["certification"], strict=True)
+        signers = {}
         for chain, root, certification in rows:
             offered = decode_header_update(certification.as_py())
             header = offered.signed_header.header
@@ -199,6 +214,9 @@ class KernelRun(Network):
             known = TrustedHeader(self.height - 1, 0, bytes(32), own.hash, before.hash, bytes(32), 0)
             update = HeaderUpdate.on(self.height - 1, before, offered.signed_header, offered.validators)
             verify_header(known, update, TrustOptions(name, 10**18), header.time)
+            votes = offered.signed_header.commit.signatures
+            signers[name] = frozenset(vote.validator_address.hex() for vote in votes if vote.flag == Flag.COMMIT)
+        self._certify(self.height, signers)
 
     def _through_tables(self, state: Any) -> Any:
         schemas = {name: table.schema for name, table in self.kernel.tables().items()}
@@ -414,14 +432,19 @@ class SpecNetwork(ibc.Network):
 class OracleRun:
     """The oracle on the same scenario."""
 
-    def __init__(self, scenario: Scenario, application: dict[str, dict[bytes, bytes]]) -> None:
+    def __init__(
+        self, scenario: Scenario, application: dict[str, dict[bytes, bytes]], certified: Certified | None = None
+    ) -> None:
         self.scenario = scenario
         self.application = application
+        self.certified = {} if certified is None else certified
         options = scenario.options
         chosen = ibc.Options(
             asynchronous="off" if options.get("acknowledgements") == "synchronous" else "on",
             max_data=options.get("max_data_bytes", 262_144),
             unbonding=round(options["unbonding_seconds"] * 10**9) if "unbonding_seconds" in options else None,
+            forget="on",
+            trusted_headers=options.get("trusted_headers", 100),
             **{
                 name: options[name]
                 for name in ("redundant", "expiry", "order", "timeouts", "cleanup")
@@ -455,11 +478,23 @@ class OracleRun:
             balance=scenario.balance,
             tick_ns=TICK_NS,
             limits=self._limits,
+            valid=self._valid,
+            certify=self._certify,
             app_entries=lambda zone: self.application[zone.chain_id],
         )
         self.net.directory |= {number: zone for zone, here in scenario.zones.items() for number in here}
         relays.net = self.net
         self.relays = relays
+
+    def _certify(self, header: ibc.Header) -> ibc.Header:
+        validators, signers = self.certified.get((header.chain_id, header.height), ({}, frozenset()))
+        return ibc.signed_header(header, validators, signers)
+
+    def _valid(self, trust: Trust, header: ibc.Header) -> bool | None:
+        """By the validator sets, of headers that have them; whoever has no keys of theirs signs nothing."""
+        if header not in self.net.genuine:
+            return False
+        return ibc.valid_by_validators(trust, header) if self.certified else True
 
     def _limits(self, zone: ibc.Zone, remote: str) -> tuple[int | None, int | None]:
         options = self.scenario.options

@@ -33,7 +33,6 @@ class KernelRecord:
         self.log: list[ibc.Row] = []
         self.history: dict[tuple[str, int], dict[bytes, bytes]] = {}
         self.trust: dict[str, dict[str, list[int]]] = {}
-        self.frozen: dict[str, set[str]] = {}
         self.amounts: dict[tuple[int, int, int], int] = {}
         """Of messages on the zones' own lanes."""
         self.tx = 0
@@ -54,7 +53,6 @@ class KernelRecord:
         self.log += [ibc.Root(name, height, time, view[name]["root"]) for name in run.names]
         self.view = view
         self.trust = {name: sections["trust"] for name, sections in view.items()}
-        self.frozen = {name: sections["frozen"] for name, sections in view.items()}
 
     def record(self) -> Record:
         """All until now."""
@@ -87,16 +85,22 @@ class KernelRecord:
     # ---- rows
 
     def _clients(self, view: View) -> None:
-        height = self.run.height
+        """What is trusted from now on, and what froze at the begin of the block: where zones fork, relayers show that
+        before all else."""
+        height, happened = self.run.height, self.run.happened()["clients"]
+        recovered = {(zone, remote): at for zone, remote, at, what in happened if what == "Recovered"}
+        for (zone, remote), at in sorted(recovered.items()):
+            self.log.append(ibc.Recovered(zone, height, self.next_tx(), remote, at))
         for name, sections in view.items():
             for remote, heights in sections["trust"].items():
-                for added in sorted(set(heights) - set(self.trust[name][remote])):
+                known = {*self.trust[name][remote], recovered.get((name, remote))}
+                for added in sorted(set(heights) - known):
                     self.log.append(ibc.HeaderAdded(name, height, self.next_tx(), remote, added, ""))
-        self.newly_frozen = [
-            ibc.Frozen(name, height, 0, remote, None, "")
-            for name, sections in view.items()
-            for remote in sorted(sections["frozen"] - self.frozen[name])
-        ]
+        frozen = [(zone, remote, at) for zone, remote, at, what in happened if what == "Frozen"]
+        forks = {zone for zone, tick in self.run.scenario.forks if tick == self.run.tick.tick}
+        rows = [ibc.Frozen(zone, height, self.next_tx(), remote, at, "") for zone, remote, at in sorted(frozen)]
+        self.log += [row for row in rows if row.remote in forks]
+        self.newly_frozen = [row for row in rows if row.remote not in forks]
 
     def _taken(self) -> None:
         """Receives, receipts, time-outs and cleanups."""
@@ -123,6 +127,7 @@ class KernelRecord:
         self._received(received)
         self._settled(timed_out, codes)
         self._cleaned()
+        self.log += self.newly_frozen
 
     def _received(self, received: list[tuple[str, str, int, bool]]) -> None:
         height = self.run.height
@@ -183,12 +188,11 @@ class KernelRecord:
                 if packet.type != DISCONNECT:
                     module, _, call = decode_envelope(packet.data)
                     claim = name, module, call.receiver, call.payload
-                    if forged[claim] and self.home.get(module) != name:
+                    if forged[claim] and call.method == "forged":
                         forged[claim] -= 1
                         module = "forged"
                 sent = packet.type, digest(packet.data), packet.max_height, packet.max_time, module
                 self.log.append(ibc.Sent(name, height, self.next_tx(), remote, index, *sent))
-        self.log += self.newly_frozen
 
     # ---- what was pushed
 

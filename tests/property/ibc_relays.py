@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.spec import ibc
 from tests.spec.ibc.queue import Queue
-from tests.spec.ibc.zone import expired
+from tests.spec.ibc.zone import expired, newest_trusted
 from tests.spec.ic.ids import philox_4x64
 
 RECEIVE, RECEIPT, TIMEOUT, CLEANUP = range(4)
@@ -48,13 +48,16 @@ class Relays:
         self.known: dict[tuple[str, str], tuple[int, int]] = {}
         self.pushed: dict[tuple[str, str, str], dict[int, int]] = {}
         self.halted: dict[int, set[str]] = {}
+        self.newest: dict[tuple[str, str], int] = {}
+        """The time of the newest header that a zone trusts of another, before the block."""
         self.tick = 0
 
     def look(self, height: int, tick: int, halted: set[str]) -> None:
         """Look at what was committed before ``height``, once a block."""
         self.tick, self.halted[height] = tick, halted
         for owner in self.net.order:
-            for taker in self.net.zones[owner].connections:
+            for taker, connection in self.net.zones[owner].connections.items():
+                self.newest[owner, taker] = newest_trusted(connection).time
                 for purpose in ("send", "receipt"):
                     seen = self.pushed.setdefault((owner, taker, purpose), {})
                     for index in self.queue(owner, taker, purpose, height - 1).indices():
@@ -214,12 +217,16 @@ class Relays:
 
     # ---- what faults make of it
 
+    def came(self, view: ibc.View, zone: str) -> set[str]:
+        """The remotes from which relayers come to a zone in this block: not where the transport skips."""
+        words = philox_4x64((view.height + 1, 1, 0, 0), (self.scenario.seed, self.scenario.number(zone)))
+        draws = {name: (words[place] >> 11) * 2.0**-53 for place, name in enumerate(view.order)}
+        return {name for name, draw in draws.items() if draw >= self.scenario.skip}
+
     def runs(self, view: ibc.View, zone: str, relayer: int) -> list[Run]:
         """What a relayer submits to a zone in this block, in the order of processing."""
-        number = self.scenario.number(zone)
-        words = philox_4x64((view.height + 1, 1, 0, 0), (self.scenario.seed, number))
-        draws = {name: (words[place] >> 11) * 2.0**-53 for place, name in enumerate(view.order)}
-        runs = [one for one in self.honest(view, zone, relayer) if draws[one.remote] >= self.scenario.skip]
+        came = self.came(view, zone)
+        runs = [one for one in self.honest(view, zone, relayer) if one.remote in came]
         for kind, source, destination, begin, end, name in self.scenario.carriers:
             if not begin <= self.tick <= end or name not in (None, self.scenario.relayers[relayer]):
                 continue
@@ -250,20 +257,54 @@ class Relays:
 
     # ---- as the oracle's calls
 
-    def submissions(self, view: ibc.View, zone: str, relayer: int) -> list[ibc.Submission]:
-        calls: list[ibc.Submission] = []
+    def submissions(self, view: ibc.View, zone: str, relayer: int) -> Iterator[ibc.Submission]:
+        """One after the other: what a relayer does after a header depends on what came of it."""
         name = self.scenario.relayers[relayer]
-        updated = set()
-        for run in self.runs(view, zone, relayer):
-            if run.remote not in updated:
-                updated.add(run.remote)
-                calls.append(ibc.Submission(zone, "updateHeader", run.remote, view.headers[run.remote], name))
-            count = 1 if run.call == CLEANUP else run.end - run.begin
-            calls += [
-                RunSubmission(zone, CALLS[run.call], run.remote, self.proof(view, run, run.begin + n), name, 1, run, n)
-                for n in range(count)
-            ]
-        return calls
+        runs, stale = self.runs(view, zone, relayer), self.stale(view, zone, relayer)
+        for remote in view.order:
+            mine = [run for run in runs if run.remote == remote]
+            if mine or remote in stale:
+                yield from self.bring(zone, remote, view.headers[remote].height, name)
+            for run in mine:
+                for n in range(1 if run.call == CLEANUP else run.end - run.begin):
+                    proof = self.proof(view, run, run.begin + n)
+                    yield RunSubmission(zone, CALLS[run.call], remote, proof, name, 1, run, n)
+
+    def bring(self, zone: str, remote: str, height: int, name: str) -> Iterator[ibc.Submission]:
+        """A header of the remote, where it is unknown the one half-way first (X-4)."""
+        yield ibc.Submission(zone, "updateHeader", remote, self.net.headers[remote, height], name)
+        below = max((trusted for trusted in self.trusted(zone, remote) if trusted < height), default=height)
+        if self.net.outcomes[-1][1] == "NeedIntermediateHeader" and height > below + 1:
+            middle = (below + height) // 2
+            yield from self.bring(zone, remote, middle, name)
+            if middle in self.trusted(zone, remote):
+                yield from self.bring(zone, remote, height, name)
+
+    def trusted(self, zone: str, remote: str) -> set[int]:
+        """The heights that a zone trusts by now."""
+        return {height for height, _ in self.net.zones[zone].connections[remote].T}
+
+    def stale(self, view: ibc.View, zone: str, relayer: int) -> set[str]:
+        """The remotes of which a relayer brings a header even where there is nothing to carry: a third of the
+        unbonding period has passed since the newest that is trusted, and not all of it."""
+        own, period = self.net.zones[zone], self.net.options.unbonding
+        coordination, count = self.scenario.relay.get("coordination", "none"), len(self.scenario.relayers)
+        if period is None or view.height < 2 or (coordination == "leader" and relayer):
+            return set()
+        came = self.came(view, zone)
+        for kind, source, destination, begin, end, name in self.scenario.carriers:
+            hit = kind == "drop" and begin <= self.tick <= end and destination in (None, zone)
+            if hit and name in (None, self.scenario.relayers[relayer]):
+                came -= set(view.order) if source is None else {source}
+        return {
+            remote
+            for position, remote in enumerate(view.order)
+            if remote in own.connections
+            and (zone, remote) not in view.frozen
+            and remote in came
+            and (coordination != "partition" or position % count == relayer)
+            and period <= 3 * (own.time - self.newest[zone, remote]) <= 3 * period
+        }
 
     def proof(self, view: ibc.View, run: Run, index: int) -> ibc.Proof:
         """The proof that comes with one entry of a run, as far as it is one."""
@@ -300,7 +341,7 @@ class OneRelayer:
     number: int
     relays: Relays
 
-    def calls(self, view: ibc.View, zone: ibc.Zone) -> list[ibc.Submission]:
+    def calls(self, view: ibc.View, zone: ibc.Zone) -> Iterator[ibc.Submission]:
         return self.relays.submissions(view, zone.chain_id, self.number)
 
 
@@ -311,11 +352,10 @@ class Watchers:
     relays: Relays
     name: str = "watchers"
 
-    def calls(self, view: ibc.View, zone: ibc.Zone) -> list[ibc.Submission]:
+    def calls(self, view: ibc.View, zone: ibc.Zone) -> Iterator[ibc.Submission]:
         scenario = self.relays.scenario
         names, coordination = list(scenario.relayers), scenario.relay.get("coordination", "none")
         forks = [remote for remote in view.order if (remote, self.relays.tick) in scenario.forks]
-        calls: list[ibc.Submission] = []
         for number, name in enumerate(names[:1] if coordination == "leader" else names):
             for remote in forks if view.height > 1 else ():
                 others = coordination == "partition" and view.order.index(remote) % len(names) != number
@@ -325,5 +365,9 @@ class Watchers:
                 second = replace(first, root=bytes([first.root[0] ^ 1]) + first.root[1:])
                 self.relays.net.genuine.add(second)
                 evidence = first, second
-                calls.append(ibc.Submission(zone.chain_id, "submitMisbehaviour", remote, evidence, name, 100))
-        return calls
+                shown = ibc.Submission(zone.chain_id, "submitMisbehaviour", remote, evidence, name, 100)
+                yield shown
+                if self.relays.net.outcomes[-1][1] == "NeedIntermediateHeader":
+                    yield from self.relays.bring(zone.chain_id, remote, first.height, name)
+                    if first.height in self.relays.trusted(zone.chain_id, remote):
+                        yield shown

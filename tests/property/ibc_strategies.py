@@ -21,6 +21,12 @@ TYPES = ["alpha", "beta"]
 METHODS = ["echo", "echo", "take", "hold", "hold", "refuse", "raise", "early", "spend", "alpha", "beta"]
 CYCLES = [0, 0, 0, 1, 40, 999, 5000]
 
+ROTATING: list[dict[str, Any]] = [
+    {"validators": members, "rotation": {"every": every, "replace": replaced}}
+    for members, every, replaced in ((3, 1, 1), (4, 2, 1))
+]
+"""Sets that change: a header that is skipped for so long that it cannot be trusted at once."""
+
 
 def options(zones: list[str], numbers: list[int], relayers: int) -> st.SearchStrategy[dict[str, Any]]:
     """Every option that the kernel has and the oracle knows."""
@@ -49,16 +55,24 @@ def options(zones: list[str], numbers: list[int], relayers: int) -> st.SearchStr
             "types": st.fixed_dictionaries({}, optional=dict.fromkeys(TYPES, kind)),
             "max_data_bytes": st.sampled_from([262_144, 262_144, 60]),
             "relay": relay,
-            "validators": st.just(1),
         }
     )
     pairs = st.lists(st.sampled_from([(a, b) for a in zones for b in zones if a < b]), unique=True, max_size=4)
     connections = st.one_of(st.none(), st.none(), pairs)
 
-    def whole(one: dict[str, Any], links: Any) -> dict[str, Any]:
-        return one | {"connections": links, "relayers": tuple(f"r{n}" for n in range(relayers))}
+    sets = st.sampled_from([{"validators": 1}] * 8 + ROTATING)
+    periods = st.sampled_from([{}, {}, {}] + [{"unbonding_seconds": seconds} for seconds in (2.5, 3.0, 4.0, 7.5)])
 
-    return st.builds(whole, drawn, connections)
+    def whole(one: dict[str, Any], links: Any, validators: Any, period: Any) -> dict[str, Any]:
+        return {
+            **one,
+            **validators,
+            **period,
+            "connections": links,
+            "relayers": tuple(f"r{n}" for n in range(relayers)),
+        }
+
+    return st.builds(whole, drawn, connections, sets, periods)
 
 
 @st.composite

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from .calls import DISCONNECT
 from .errors import SpecError
 from .events import Acked, Cleaned, Frozen, HeaderAdded, Received, Recovered, Refused, Root, Row, Sent, TimedOut
 from .invariants import Packet, Settled, results, table
@@ -57,6 +58,8 @@ def x3_x4_x11_clients(log: Sequence[Row], options: Options) -> list[str]:
             wrong.append(f"X-3: {what} over a frozen connection")
         if isinstance(row, Frozen):
             client.frozen = True
+        elif isinstance(row, Sent) and row.type == DISCONNECT:
+            pass  # the zone's own decision, not a module's: it needs no active client
         elif not usable(row.remote, max(client.added), now):
             wrong.append(f"X-11: {what} with an expired client")
         elif isinstance(row, HeaderAdded):

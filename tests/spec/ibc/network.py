@@ -46,6 +46,11 @@ def unlimited(zone: Zone, remote: str) -> tuple[int | None, int | None]:
     return None, None
 
 
+def unsigned(header: Header) -> Header:
+    """Headers come without validator sets."""
+    return header
+
+
 def no_entries(zone: Zone) -> dict[bytes, bytes]:
     """Other modules keep nothing in the store."""
     return {}
@@ -59,8 +64,8 @@ class Network:
     types besides "call", or per zone. `links`: pairs that are connected; None: all. `permissions`: type -> programs
     that may send it; a type not named may be sent by all. `limits(zone, remote)`: (max_height, max_time) of
     packets to a remote whose call has none. `app_entries`: what other modules keep in the store. `valid`: valid(T, U);
-    None: the headers that the zones really made. `history`: (zone, height) -> store, without those entries. `fees`: by
-    relayer.
+    None: the headers that the zones really made. `certify`: gives a new header its validators
+    and signers. `history`: (zone, height) -> store, without those entries. `fees`: by relayer.
     """
 
     programs: Mapping[str, Mapping[int, Any]]
@@ -74,6 +79,7 @@ class Network:
     limits: Callable[[Zone, str], tuple[int | None, int | None]] = unlimited
     app_entries: Callable[[Zone], dict[bytes, bytes]] = no_entries
     valid: Valid | None = None
+    certify: Callable[[Header], Header] = unsigned
     height: int = 0
     zones: dict[str, Zone] = field(default_factory=dict)
     headers: dict[tuple[str, int], Header] = field(default_factory=dict)
@@ -106,7 +112,7 @@ class Network:
                     Queue(empty, peer, "send").init()
                     Queue(empty, peer, "receipt").init()
                 root = simple_root({**empty, **self.app_entries(self.zones[remote])})
-                registerChain(zone, remote, Header(remote, 0, 0, root))
+                registerChain(zone, remote, self.certify(Header(remote, 0, 0, root)))
         self._commit()
 
     def _peers(self, name: str) -> list[str]:
@@ -214,7 +220,7 @@ class Network:
             if self.options.app_hash_lag == 1 and self.height > 0:
                 shown = self.roots[name]
             self.roots[name] = root
-            header = Header(name, self.height, zone.time, shown)
+            header = self.certify(Header(name, self.height, zone.time, shown))
             self.headers[name, self.height] = header
             self.genuine.add(header)
             self.log += zone.log

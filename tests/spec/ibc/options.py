@@ -11,8 +11,10 @@ class Options:
     """Options.
 
     `delay`: X-11, ns between adding a header and using it. `unbonding`: X-4, ns after which a trusted header is
-    unusable; None: never. `max_data`: of a packet, at send. `app_hash_lag`, `production`, `local` are for the
-    composition (network).
+    unusable; None: never. `forget`: on: at the end of a block that has added a header, those that are unusable leave T,
+    and so do the oldest beyond `trusted_headers`, in all of the zone's clients; a proof under one of them is then a
+    MissingHeader. `max_data`: of a packet, at send. `app_hash_lag`, `production`, `local` are for the composition
+    (network).
     """
 
     app_hash_lag: Literal[0, 1] = 0
@@ -24,6 +26,8 @@ class Options:
     asynchronous: Switch = "on"
     delay: int = 0
     unbonding: int | None = None
+    forget: Switch = "off"
+    trusted_headers: int | None = None
     max_data: int = 2**20
     production: Literal["by_input", "by_program"] = "by_input"
     """Calls of a block are sent in the order of the inputs that made them, or program by program."""

@@ -1,6 +1,6 @@
 """Relay processes (3.5) that act inside a tick. A relayer reads committed states and submits calls, no more."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -45,7 +45,7 @@ class Relay(Protocol):
 
     name: str
 
-    def calls(self, view: View, zone: Zone) -> list[Submission]: ...
+    def calls(self, view: View, zone: Zone) -> Iterable[Submission]: ...
 
 
 def never(height: int, zone: str, remote: str, call: str, index: int) -> bool:

@@ -116,6 +116,9 @@ def begin_block(zone: Zone, height: int, time: int) -> None:
 def commit_block(zone: Zone, app_entries: dict[bytes, bytes] | None = None) -> bytes:
     """Commit the store, once a block; gives the root. `app_entries`: what other modules keep in the store."""
     assert not any(key.startswith(b"ibc:") for key in app_entries or {}), "the prefix is protected (G7)"
+    if zone.options.forget == "on" and any(isinstance(row, HeaderAdded) for row in zone.log):
+        for connection in zone.connections.values():
+            forget(zone, connection)
     entries = {**zone.store, **(app_entries or {})}
     root = simple_root(entries)
     zone.stores[zone.chain_id, root] = entries
@@ -171,6 +174,14 @@ def updateHeader(zone: Zone, R: str, U: Header, relayer: str = "") -> str:
         connection.added[U.height, U] = zone.time
         zone.log.append(HeaderAdded(zone.chain_id, zone.height, zone.next_tx(), R, U.height, relayer))
     return SUCCESS_
+
+
+def forget(zone: Zone, connection: Connection) -> None:
+    """Keep what can be used, and of that the newest; the very newest in any case."""
+    newest = newest_trusted(connection)
+    kept = [pair for pair in connection.T if pair[1] is newest or not is_expired_header(zone, pair[1])]
+    kept.sort(key=lambda pair: pair[0])
+    connection.T = set(kept[-(zone.options.trusted_headers or len(kept)) :])
 
 
 def newest_trusted(connection: Connection) -> Header:
