@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -194,6 +195,29 @@ def test_an_execution_that_differs_is_found(made: Path, tmp_path: Path, monkeypa
     assert isinstance(found, Different) and found.height == 4
 
 
+def test_programs_beside_a_scenario_are_found_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "shelf").mkdir()
+    (tmp_path / "shelf" / "quiet_ones.py").write_text(
+        "import causeway as cw\nclass Quiet(cw.Program):\n    def on_ingress(self, ctx, sender, method, payload): ...\n"
+    )
+    scenario = tmp_path / "shelf" / "scenario.toml"
+    scenario.write_text(
+        "[network]\nexecutor = 'in_process'\n[[chains]]\nname = 'a'\n"
+        "[[programs]]\nname = 'q'\nchain = 'a'\nprogram = 'quiet_ones:Quiet'\n"
+    )
+    with Network(load_scenario(scenario), str(tmp_path / "lake")) as net:
+        net.step(0)
+    opened = open_lake(str(tmp_path / "lake"))
+    for place in (str(tmp_path / "shelf"), str(tmp_path)):
+        while place in sys.path:
+            sys.path.remove(place)
+    loaded = sys.modules.pop("quiet_ones")
+    with pytest.raises(InvalidInput, match=r'"quiet_ones:Quiet" cannot be loaded.*: --scenario FILE'):
+        Recheck(opened)
+    assert Recheck(opened, str(scenario)).execute(0, 1) is None
+    assert sys.modules.pop("quiet_ones") is not loaded
+
+
 @pytest.mark.parametrize("stray", ["heights/notes", "manifests/.DS_Store", "manifests/abc.json", "record/x.parquet"])
 def test_stray_files_stop_nothing_and_are_listed(made: Path, tmp_path: Path, stray: str) -> None:
     for name in ("scenario.toml", "packets.csv"):
@@ -225,6 +249,7 @@ def test_the_command_says_what_is_damaged_and_until_when_the_lake_is_whole(
     code, out, err = run("check", str(lake))
     assert (code, err) == (2, "")
     assert "damaged  manifests/0000000006.json is missing" in out and "The last whole height is 5." in out
+    assert "stray" not in out, "what the manifest named is not called so"
     code, out, err = run("state", str(lake), "--height", "6")
     assert (code, out) == (2, "")
     assert err.strip().endswith("is damaged: manifests/0000000006.json is missing; the last whole height is 5")

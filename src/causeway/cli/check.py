@@ -145,7 +145,8 @@ def _show(
         whole = min(error.whole for error in damaged)
         console.print(f"The last whole height is {whole}." if whole >= 0 else "No height is whole.")
         return
-    console.print("Every file is what was written, and every height has the root in its headers.")
+    which = "every height whose state is there" if checked.freed else "every height"
+    console.print(f"Every file is what was written, and {which} has the roots in its headers.")
     if different is not None:
         names = ", ".join(different.chains)
         console.print(f"[red]Executed again, height {different.height} comes out differently[/red]: {escape(names)}")

@@ -19,6 +19,7 @@ from causeway.pipeline.lake import Manifest
 from causeway.pipeline.reading import Reader, different_chains
 from causeway.pipeline.record import brings
 from causeway.pipeline.run import tick_after
+from causeway.programs.catalogue import ProgramNotFound
 from causeway.protocols.contract import HEADERS_SCHEMA, RoundResult
 from causeway.protocols.secrets import LISTED, NONE, Secrets
 
@@ -55,7 +56,10 @@ class Recheck:
             identity = {**identity, "options": options}
         made = scenario_of(identity, scenario or opened.lake.storage.uri)
         cut = tuple((first, end) for first, end in opened.about["buckets"])
-        self._deployment = deploy(made, opened.lake.storage.uri, None, 1, cut, secrets, prepared=True).deployment
+        try:
+            self._deployment = deploy(made, opened.lake.storage.uri, None, 1, cut, secrets, prepared=True).deployment
+        except ProgramNotFound as error:
+            raise InvalidInput(f"{error}; name the scenario that it lies beside: --scenario FILE") from None
 
     def roots(self, height: int) -> None:
         """Compute the roots of all chains from the state at a height. Raises ``LakeDamaged``, ``Freed``."""

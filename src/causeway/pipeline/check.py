@@ -46,7 +46,7 @@ Progress = Callable[[int, int], None]
 @dataclass(frozen=True)
 class Checked:
     """What a check found: ``damaged`` files, ascending by the height that they hurt first; ``strays``, files that
-    nothing names; and what was looked at. ``whole``: the last height that needs nothing that is damaged."""
+    nothing names; and what was looked at."""
 
     heights: int
     files: int
@@ -55,16 +55,12 @@ class Checked:
     damaged: tuple[LakeDamaged, ...] = ()
     strays: tuple[str, ...] = ()
 
-    @property
-    def whole(self) -> int:
-        """Return the last height that needs nothing that is damaged, -1 when there is none."""
-        return min((one.whole for one in self.damaged), default=self.heights - 1)
-
 
 @dataclass
 class _Expected:
     """The files that a lake should have: ``seals``, and the first height that needs each; ``optional``: those that may
-    be gone, because a compaction replaced them or a vacuum took them."""
+    be gone, because a compaction replaced them or a vacuum took them; ``known``: small files; ``unread``: the folders
+    of heights whose manifests are damaged."""
 
     seals: dict[str, Seal] = field(default_factory=dict)
     first: dict[str, int] = field(default_factory=dict)
@@ -72,6 +68,7 @@ class _Expected:
     needed: set[str] = field(default_factory=set)
     known: set[str] = field(default_factory=set)
     last: int = -1
+    unread: set[str] = field(default_factory=set)
 
     def add(self, path: str, seal: Seal, height: int, *, optional: bool) -> bool:
         """Take a file; return whether it is sealed as it was before."""
@@ -96,21 +93,22 @@ def check(lake: Lake, progress: Progress = lambda done, of: None) -> Checked:
     taken = _vacuums(lake, damaged, expected)
     runs = _compactions(lake, last, damaged, expected)
     tick = _manifests(lake, last, runs, taken, damaged, expected)
-    done = bytes_read = 0
+    done = there = bytes_read = 0
     paths = sorted(expected.seals)
     for start in range(0, len(paths), _AT_ONCE):
         batch = paths[start : start + _AT_ONCE]
-        found = workers(os.getpid()).map(lambda path: _verified(lake, path, expected), batch)
-        damaged += [error for error in found if error is not None]
+        found = list(workers(os.getpid()).map(lambda path: _verified(lake, path, expected), batch))
+        damaged += [error for error, _ in found if error is not None]
+        there += sum(is_there for _, is_there in found)
+        bytes_read += sum(expected.seals[path][0] for path, (_, is_there) in zip(batch, found, strict=True) if is_there)
         done += len(batch)
-        bytes_read += sum(expected.seals[path][0] for path in batch)
         progress(done, len(paths))
     compacted = runs[-1].last if runs else -1
     limits = {HEIGHTS: last, MANIFESTS: last, COMPACTED: compacted, RECORD: tick}
     strays = sorted(path for path in lake.storage.walk() if not _is_known(path, expected, limits))
     damaged.sort(key=lambda error: (error.whole, error.path))
     freed = sum(any(one.frees(height) for one in taken) for height in range(last + 1))
-    return Checked(last + 1, len(paths), bytes_read, freed, tuple(damaged), tuple(strays))
+    return Checked(last + 1, there, bytes_read, freed, tuple(damaged), tuple(strays))
 
 
 def _traffic(lake: Lake, expected: _Expected) -> None:
@@ -190,6 +188,7 @@ def _manifests(
             if (error.path, error.what) not in [(other.path, other.what) for other in damaged]:
                 damaged.append(error)
             parent = None
+            to.unread.add(lake.height_folder(height))
             continue
         if parent is not None and manifest.parent != parent:
             damaged.append(lake.damaged(path, "does not follow on the manifest before it"))
@@ -218,23 +217,25 @@ def _named(manifest: Manifest, run: Compaction | None, *, freed: bool) -> Iterat
         yield path, True
 
 
-def _verified(lake: Lake, path: str, expected: _Expected) -> LakeDamaged | None:
+def _verified(lake: Lake, path: str, expected: _Expected) -> tuple[LakeDamaged | None, bool]:
+    """Return what is wrong with a file, and whether it is there."""
     first = expected.first[path]
     whole = expected.last if first == NEVER else first - 1
     try:
         with lake.reading(path, whole):
             lake.storage.verify(path, expected.seals[path])
     except Freed:
-        return lake.damaged(path, MISSING, whole) if path in expected.needed else None
+        return (lake.damaged(path, MISSING, whole) if path in expected.needed else None), False
     except LakeDamaged as error:
-        return None if error.what == MISSING and path not in expected.needed else error
-    return None
+        missing = error.what == MISSING
+        return (None if missing and path not in expected.needed else error), not missing
+    return None, True
 
 
 def _is_known(path: str, expected: _Expected, limits: Mapping[str, int]) -> bool:
     """Return whether something names a file, or may yet: beyond the ``limits`` of its folder is what was being
     made."""
-    if path in expected.seals or path in expected.known:
+    if path in expected.seals or path in expected.known or path.rpartition("/")[0] in expected.unread:
         return True
     folder, _, name = path.partition("/")
     number = _NUMBER.search(name)

@@ -26,8 +26,15 @@ PROGRAMS: dict[str, type[Program] | type[VectorProgram]] = {
 }
 
 
+class ProgramNotFound(InvalidInput):
+    """The module of a program cannot be loaded, or has no such class."""
+
+
 def program_class(name: str) -> type[Program] | type[VectorProgram]:
-    """Return the class of a program: a name of the catalogue, or ``module:Class``. Raises ``InvalidInput``."""
+    """Return the class of a program: a name of the catalogue, or ``module:Class``.
+
+    Raises ``ProgramNotFound``, ``InvalidInput``.
+    """
     if name in PROGRAMS:
         return PROGRAMS[name]
     module, separator, attribute = name.partition(":")
@@ -37,7 +44,7 @@ def program_class(name: str) -> type[Program] | type[VectorProgram]:
     try:
         found = getattr(importlib.import_module(module), attribute)
     except Exception as error:  # whatever a user's module does when it is loaded
-        raise InvalidInput(f'program "{name}" cannot be loaded: {type(error).__name__}: {error}') from error
+        raise ProgramNotFound(f'program "{name}" cannot be loaded: {type(error).__name__}: {error}') from error
     if not (isinstance(found, type) and issubclass(found, Program | VectorProgram)):
         raise InvalidInput(f'program "{name}" is not a subclass of Program or VectorProgram')
     return found
