@@ -24,17 +24,8 @@ from causeway.service.ibc.answers import OptionsAnswer
 from causeway.service.ibc.lanes import lane_view, rules_of
 from causeway.service.ibc.memory import Memory
 from causeway.service.ibc.relay_plan import RelaySettings
-from causeway.service.ibc.relayer import (
-    Direction,
-    Passed,
-    ReadHeader,
-    ReadLane,
-    ReadPackets,
-    ReadProofs,
-    Step,
-    Submit,
-    relay,
-)
+from causeway.service.ibc.relayer import Passed, relay
+from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadPackets, ReadProofs, Step, Submit
 from causeway.service.ibc.views import Views
 from causeway.service.keys import Key
 from causeway.service.node import Node, Pace, Taken
@@ -136,7 +127,7 @@ class Lakes:
                 rows: list[Any] = []
                 while len(rows) < len(step.keys):
                     rows += views.proofs(step.chain, list(step.keys)[len(rows) :], step.height)["proofs"]
-                return [row["proof"] and (bytes.fromhex(row["value"]), bytes.fromhex(row["proof"])) for row in rows]
+                return [(bytes.fromhex(row["value"] or ""), bytes.fromhex(row["proof"])) for row in rows]
             case ReadPackets():
                 place = (step.chain, step.remote, Purpose.SEND, step.first, step.count, step.height)
                 return [bytes.fromhex(row["value"]) for row in views.entries(*place)["entries"]]

@@ -19,7 +19,7 @@ from causeway.network.network import Network
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.record import FOLDER, Record
 from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
-from causeway.proofs.ics23.verify import verify_membership
+from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
 from causeway.proofs.tendermint.update import decode_header_update
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.keys import Purpose, index_key
@@ -91,7 +91,9 @@ def test_proofs_verify_under_the_signed_header(http: Http) -> None:
     key, none = index_key("right", Purpose.SEND, 6), index_key("right", Purpose.SEND, 99)
     body = {"height": height, "keys": [none.hex(), key.hex()]}
     answer = http.post("/v1/chains/left/proofs", content=json.dumps(body)).json()
-    assert answer["proofs"][0] == {"key": none.hex(), "value": None, "proof": None}
+    absent = answer["proofs"][0]
+    assert (absent["key"], absent["value"]) == (none.hex(), None)
+    verify_non_membership(TENDERMINT_SPEC, bytes.fromhex(answer["root"]), bytes.fromhex(absent["proof"]), none)
     proof, value = (bytes.fromhex(answer["proofs"][1][name]) for name in ("proof", "value"))
     verify_membership(TENDERMINT_SPEC, signed.app_hash, proof, key, value)
     entries = http.get(f"/v1/chains/left/queues/right/send?first=6&height={height}").json()["entries"]

@@ -7,7 +7,8 @@ from typing import Any
 
 from causeway.service.ibc.lanes import MOST_LISTED, Rules, lane_view
 from causeway.service.ibc.relay_plan import RelaySettings, work_between
-from causeway.service.ibc.relayer import ReadHeader, ReadProofs, State, Step
+from causeway.service.ibc.relayer import State
+from causeway.service.ibc.steps import ReadHeader, ReadProofs, Step
 from tests.service.lakes import Lakes, both
 
 ROOTS = dict.fromkeys(("root", "validators_hash", "next_validators_hash", "header_hash"), "00" * 32)

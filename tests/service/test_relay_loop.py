@@ -17,7 +17,8 @@ from causeway.protocols.contract import Tick
 from causeway.protocols.ibc.client import second_header
 from causeway.protocols.ibc.context import Context
 from causeway.service.faults import Faults, FaultSettings
-from causeway.service.ibc.relayer import ReadLane, State, Submit
+from causeway.service.ibc.relayer import State
+from causeway.service.ibc.steps import ReadLane, Submit
 from tests.service.lakes import ENDS, OTHER, Lakes, both
 
 

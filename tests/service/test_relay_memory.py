@@ -11,7 +11,8 @@ from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.contract import Tick
 from causeway.protocols.ibc.client import second_header
 from causeway.service.ibc.memory import MOST_BLOCKS, Memory
-from causeway.service.ibc.relayer import ReadHeader, State, Step, Submit
+from causeway.service.ibc.relayer import State
+from causeway.service.ibc.steps import ReadHeader, Step, Submit
 from causeway.service.ibc.transactions import RelayTransaction
 from tests.service.lakes import Lakes, both
 
@@ -158,3 +159,17 @@ def test_a_client_follows_validators_that_change_through_headers_between(tmp_pat
         lakes.until_idle()
         lakes.check(5)
         assert lakes.account("right")["wasted"] == lakes.account("left")["wasted"] == 0, "none that would be unknown"
+
+
+def test_unordered_packets_time_out_by_the_absence_of_their_receipts(tmp_path: Path) -> None:
+    options = 'order = "unordered"\ntimeouts = "on"\ntimeout_blocks = 5\nacknowledgements = "synchronous"'
+    with both(tmp_path, calls=3, options=options) as lakes:
+        for _ in range(10):
+            lakes.nodes["right"].produce()
+        late = lakes.relay("right")
+        assert (late.messages, lakes.received("right")) == (0, []), "the right would refuse all three"
+        assert lakes.relay("left").messages == 6, "three packets of the right, three absences"
+        assert lakes.account("left")["accepted"] == 6 and lakes.account("left")["wasted"] == 0
+        assert lakes.lane("left")["send"] == {"head": 3, "tail": 3, "entries": []}
+        lakes.relay("right")
+        assert lakes.lane("right")["send"]["head"] == 3 and lakes.account("right")["wasted"] == 0

@@ -16,8 +16,8 @@ from causeway.network.scenario import load_scenario
 from causeway.service.faults import Faults, FaultSettings
 from causeway.service.http_client import Refused, ServiceClient, ServiceError
 from causeway.service.ibc.client import LakeClient
-from causeway.service.ibc.relayer import Submit
 from causeway.service.ibc.relaying import directions_between
+from causeway.service.ibc.steps import Submit
 from causeway.service.relay import relay_between
 from causeway.service.signing import TRANSACTION, Signed
 from tests.service.lakes import scenario_text

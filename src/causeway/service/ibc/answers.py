@@ -118,7 +118,7 @@ class ProofAnswer(Answer):
 
     @model_validator(mode="after")
     def _both(self) -> Self:
-        if (self.value is None) != (self.proof is None):
+        if self.value is not None and self.proof is None:
             raise ValueError("a value goes with its proof")
         return self
 

@@ -50,7 +50,8 @@ class LakeClient(ServiceClient):
         return (await self.ask(HeaderAnswer, "GET", path, {"height": height}, most=MAX_ANSWER_BYTES)).signed_header
 
     async def proofs(self, chain: str, height: int, keys: tuple[bytes, ...]) -> list[tuple[bytes, bytes] | None]:
-        """Return value and proof of each key in the store of a chain at a height, None where there is nothing.
+        """Return value and proof of each key in the store of a chain at a height; where nothing lies under it, no byte
+        and the proof of that, None without one.
 
         A lake may answer for the first keys only; the others are asked for again.
         """
@@ -62,7 +63,7 @@ class LakeClient(ServiceClient):
             rows = (await self.ask(ProofsAnswer, "POST", path, body=body, most=MAX_ANSWER_BYTES, again=True)).proofs
             if [row.key for row in rows] != list(left[: len(rows)]):
                 raise ServiceError(f"{self.url}{path}: other keys than those asked for")
-            found += [None if row.value is None or row.proof is None else (row.value, row.proof) for row in rows]
+            found += [None if row.proof is None else (row.value or b"", row.proof) for row in rows]
         return found
 
     async def packets(self, chain: str, remote: str, height: int, first: int, count: int) -> list[bytes]:

@@ -91,7 +91,7 @@ def work_between(
         written = min(source.receipt.ready, target.send.tail) - target.send.head
         backlog = max(sent, 0) + max(written, 0)
     oldest = _oldest(packets, receipts)
-    time_outs = rules.timeouts and _may_have_expired(source, target, receipts)
+    time_outs = rules.timeouts and _may_have_expired(source, target, receipts, rules)
     patient = _patient(backlog, oldest, source, settings) and not (needed or time_outs)
     if patient:
         cleanup, packets, receipts = False, {}, {}
@@ -141,8 +141,16 @@ def _receipts(source: LaneView, target: LaneView, rules: Rules) -> Pushed:
     return {index: height for index, height in written.items() if index in mine}
 
 
-def _may_have_expired(source: LaneView, target: LaneView, receipts: Pushed) -> bool:
+def not_received(source: LaneView, target: LaneView) -> tuple[int, ...]:
+    """Return the target's packets that the source has not received, in any order (X-6), ascending."""
+    sent = target.send.pushed(target.send.head, target.send.tail)
+    return tuple(index for index in sent if index >= source.receipt.head and source.receipt.lacks(index))
+
+
+def _may_have_expired(source: LaneView, target: LaneView, receipts: Pushed, rules: Rules) -> bool:
     """Return whether the target has packets that the source has not received and that are next to time out (X-1)."""
+    if not rules.ordered:
+        return bool(not_received(source, target))
     settled = target.send.head + len(receipts) >= source.receipt.tail and not source.receipt.waiting
     return settled and target.send.tail > max(target.send.head + len(receipts), source.receipt.tail)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from causeway.proofs.errors import ProofError
 from causeway.proofs.ics23.proof_specs import TENDERMINT_SPEC
-from causeway.proofs.ics23.verify import verify_membership
+from causeway.proofs.ics23.verify import verify_membership, verify_non_membership
 from causeway.proofs.tendermint.errors import ClientExpired, ConnectionFrozen
 from causeway.proofs.tendermint.light_client import LightClient, Outcome, Wanted, bisection
 from causeway.proofs.tendermint.trust import TrustOptions
@@ -29,84 +29,8 @@ from causeway.protocols.ibc.keys import Key, Part, Purpose, index_key
 from causeway.protocols.ibc.values import decode_packet
 from causeway.service.ibc.lanes import LaneView, Rules
 from causeway.service.ibc.memory import Memory
-from causeway.service.ibc.relay_plan import RelaySettings, Work, proving_height, work_between
-
-
-@dataclass(frozen=True)
-class Direction:
-    """From chain ``source`` on the lake at one ``end`` ("a" or "b") to chain ``target`` on that at the other."""
-
-    end: str
-    source: str
-    target: str
-
-    @property
-    def other(self) -> str:
-        """Return the end that ``target`` is at."""
-        return "b" if self.end == "a" else "a"
-
-    def __str__(self) -> str:
-        return f"{self.source}>{self.target}"
-
-
-@dataclass(frozen=True)
-class ReadLane:
-    """Asks for the ``LaneView`` of a chain for ``remote``, at its last height.
-
-    ``packets_from``, ``receipts_from``: entries below these indices need not be in it.
-    """
-
-    end: str
-    chain: str
-    remote: str
-    packets_from: int = 0
-    receipts_from: int = 0
-
-
-@dataclass(frozen=True)
-class ReadHeader:
-    """Asks for the signed header of a chain at a height, as bytes."""
-
-    end: str
-    chain: str
-    height: int
-
-
-@dataclass(frozen=True)
-class ReadProofs:
-    """Asks for (value, proof) of each key in a chain's store at a height; None for a key with nothing under it."""
-
-    end: str
-    chain: str
-    height: int
-    keys: tuple[bytes, ...]
-
-
-@dataclass(frozen=True)
-class ReadPackets:
-    """Asks for the values of the packets that a chain has for ``remote`` from an index on, ``count`` at most."""
-
-    end: str
-    chain: str
-    remote: str
-    height: int
-    first: int
-    count: int
-
-
-@dataclass(frozen=True)
-class Submit:
-    """Hands over a transaction for a chain. The answer is not looked at; ``last``: no more come in this pass."""
-
-    end: str
-    chain: str
-    transaction: bytes
-    headers: int
-    messages: int
-    last: bool
-
-
-Step = ReadLane | ReadHeader | ReadProofs | ReadPackets | Submit
+from causeway.service.ibc.relay_plan import RelaySettings, Work, not_received, proving_height, work_between
+from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadPackets, ReadProofs, Step, Submit
 
 
 class State(Enum):
@@ -191,7 +115,7 @@ def relay(
     for update in updates:
         memory.compared(update.height, update.signed_header.header.hash)
         yield from batches.add(_update(direction, update), header=True)
-    for chunk in _chunks(_messages(direction, target, work, expired), settings.chunk):
+    for chunk in _chunks(_messages(direction, work, expired, ordered=rules.ordered), settings.chunk):
         keys = tuple(key for _, key in chunk)
         found = yield ReadProofs(direction.end, direction.source, height, tuple(dict.fromkeys(keys)))
         shown = dict(zip(dict.fromkeys(keys), found, strict=True))
@@ -200,8 +124,11 @@ def relay(
         except ProofError as error:
             return Passed(State.REFUSED, source, target, work, why=f"a proof of {direction.source} is none: {error}")
         for kind, key in chunk:
-            if shown[key] is not None:
-                yield from batches.add(_submission(direction, kind, key, shown[key], height))
+            value = shown[key]
+            absence = kind == "timeout" and not rules.ordered
+            if value is None or bool(value[0]) == absence or _comes_too_late(kind, value[0], target, rules):
+                continue
+            yield from batches.add(_submission(direction, kind, key, value, height))
     yield from batches.finish()
     for kind, indices in _indices(source, work, expired).items():
         memory.handed_over(kind, indices, target.height, ordered=rules.ordered)
@@ -213,8 +140,21 @@ def relay(
 def _verify(shown: dict[bytes, tuple[bytes, bytes] | None], root: bytes) -> None:
     """Refuse to pay for what the target would not take."""
     for key, found in shown.items():
-        if found is not None:
+        if found is not None and found[0]:
             verify_membership(TENDERMINT_SPEC, root, found[1], key, found[0])
+        elif found is not None:
+            verify_non_membership(TENDERMINT_SPEC, root, found[1], key)
+
+
+def _comes_too_late(kind: str, value: bytes, target: LaneView, rules: Rules) -> bool:
+    """Return whether the target's next block refuses a packet because it has expired: in any order, it does (X-6)."""
+    if kind != "receive" or rules.ordered or not rules.timeouts:
+        return False
+    try:
+        packet = decode_packet(value)
+    except IbcError:
+        return False
+    return bool(is_expired(packet.max_height, packet.max_time, target.height + 1, target.time, rules.expiry))
 
 
 def _indices(source: LaneView, work: Work, expired: tuple[int, ...]) -> dict[str, tuple[int, ...]]:
@@ -263,10 +203,40 @@ def _accuse(
 def _expired(
     direction: Direction, source: LaneView, target: LaneView, rules: Rules, work: Work, settings: RelaySettings
 ) -> Generator[Step, Any, tuple[int, ...]]:
-    """Return the target's packets that have expired by the source's header, and that it has not received."""
-    first = max(target.send.head + len(work.receipts), source.receipt.tail)
+    """Return the target's packets that have expired by the source's header, and that it has not received.
+
+    The first ones: those behind one that has not expired have not either.
+    """
+    if rules.ordered:
+        first = max(target.send.head + len(work.receipts), source.receipt.tail)
+        found, _ = yield from _late(direction, source, target, rules, first, settings.chunk)
+        return found
+    everything: tuple[int, ...] = ()
+    for first, count in _stretches(not_received(source, target)[: settings.chunk]):
+        found, rest = yield from _late(direction, source, target, rules, first, count)
+        everything += found
+        if rest:
+            break
+    return everything
+
+
+def _stretches(indices: tuple[int, ...]) -> list[tuple[int, int]]:
+    """Return ascending indices as stretches of neighbours: (first, count)."""
+    found: list[tuple[int, int]] = []
+    for index in indices:
+        if found and sum(found[-1]) == index:
+            found[-1] = found[-1][0], found[-1][1] + 1
+        else:
+            found.append((index, 1))
+    return found
+
+
+def _late(
+    direction: Direction, source: LaneView, target: LaneView, rules: Rules, first: int, count: int
+) -> Generator[Step, Any, tuple[tuple[int, ...], bool]]:
+    """Return which of the target's packets from ``first`` on have expired, and whether one of ``count`` has not."""
     place = (direction.other, direction.target, direction.source)
-    values = yield ReadPackets(*place, target.height, first, settings.chunk)
+    values = yield ReadPackets(*place, target.height, first, count)
     found: list[int] = []
     for index, value in enumerate(values, start=first):
         try:
@@ -276,7 +246,7 @@ def _expired(
         if not is_expired(packet.max_height, packet.max_time, source.height, source.time, rules.expiry):
             break
         found.append(index)
-    return tuple(found)
+    return tuple(found), len(found) < count
 
 
 def _headers(
@@ -312,7 +282,7 @@ def _header(client: LightClient, direction: Direction, wanted: Wanted) -> Genera
 
 
 def _messages(
-    direction: Direction, target: LaneView, work: Work, expired: tuple[int, ...]
+    direction: Direction, work: Work, expired: tuple[int, ...], *, ordered: bool
 ) -> Iterator[tuple[str, bytes]]:
     """Yield (call, key) of all that is submitted besides headers, in the order in which the target takes it."""
     mine = direction.target
@@ -322,8 +292,10 @@ def _messages(
         yield "receive", index_key(mine, Purpose.SEND, index)
     for index in work.receipts:
         yield "receipt", index_key(mine, Purpose.RECEIPT, index)
-    for _ in expired:
-        yield "timeout", Key(mine, Purpose.RECEIPT, Part.TAIL).encode()
+    for index in expired:
+        # In order, the tail proves that whatever is at the head was not received; else each index that it is absent.
+        tail = Key(mine, Purpose.RECEIPT, Part.TAIL).encode()
+        yield "timeout", tail if ordered else index_key(mine, Purpose.RECEIPT, index)
 
 
 def _chunks(messages: Iterator[tuple[str, bytes]], size: int) -> Iterator[list[tuple[str, bytes]]]:

@@ -18,18 +18,8 @@ from causeway.service.ibc.client import LakeClient
 from causeway.service.ibc.lanes import QueueView, Rules, rules_of
 from causeway.service.ibc.memory import Memory
 from causeway.service.ibc.relay_plan import RelaySettings
-from causeway.service.ibc.relayer import (
-    Direction,
-    Passed,
-    ReadHeader,
-    ReadLane,
-    ReadPackets,
-    ReadProofs,
-    State,
-    Step,
-    Submit,
-    relay,
-)
+from causeway.service.ibc.relayer import Passed, State, relay
+from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadPackets, ReadProofs, Step, Submit
 from causeway.service.journal import SILENT, Journal
 
 HOPELESS = (State.FROZEN, State.EXPIRED, State.REFUSED)

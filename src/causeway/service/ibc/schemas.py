@@ -121,7 +121,7 @@ class EntriesAnswer(Answer):
 
 
 class ProofAnswer(Answer):
-    """What lies under a key, with its ICS-23 proof; null where nothing does."""
+    """What lies under a key, with its ICS-23 proof; null where nothing does, with the proof of that."""
 
     key: Digits
     value: Digits | None

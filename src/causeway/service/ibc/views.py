@@ -208,7 +208,8 @@ class Views(LakeViews):
         return {"chain": chain, "remote": remote, "height": height, "entries": shown}
 
     def proofs(self, chain: str, keys: Sequence[bytes], height: int | None) -> dict[str, Any]:
-        """Return what lies under each key in a chain's store, with its ICS-23 proof; None where nothing does.
+        """Return what lies under each key in a chain's store, with its ICS-23 proof; where nothing does, no value and
+        the proof of that.
 
         As many of the first keys as one answer holds, one at least.
 
@@ -221,16 +222,38 @@ class Views(LakeViews):
         store = self._store(chain, height)
         places, there = store.locate(pa.array(keys, pa.binary()))
         lengths = iter(binary_lengths(store.entries_at(places[there]).values).tolist())
-        sizes = [VALUE_COPIES * next(lengths) + MAX_PATH_BYTES if found else 0 for found in there.tolist()]
+        absent = self._absences(store, keys, there.tolist())
+        sizes = [
+            VALUE_COPIES * next(lengths) + MAX_PATH_BYTES
+            if found
+            else len(absent[key])
+            if key in absent
+            else MAX_ANSWER_BYTES
+            for key, found in zip(keys, there.tolist(), strict=True)
+        ]
         keys, there = keys[: _fitting(sizes)], there[: _fitting(sizes)]
         places = places[: len(keys)]
         proofs = store.existence_proofs(places[there]).to_pylist() if there.any() else []
         present = iter([(CommitmentProof.FromString(proof).exist.value.hex(), proof.hex()) for proof in proofs])
         shown = []
         for key, found in zip(keys, there.tolist(), strict=True):
-            value, proof = next(present) if found else (None, None)
+            value, proof = next(present) if found else (None, absent[key].hex())
             shown.append({"key": key.hex(), "value": value, "proof": proof})
         return {"chain": chain, "height": height, "root": store.root.hex(), "proofs": shown}
+
+    def _absences(self, store: ZoneStore, keys: Sequence[bytes], there: Sequence[bool]) -> dict[bytes, bytes]:
+        """Return the proofs that keys are absent, of the first ones: as many as one answer holds, one at least.
+
+        Such a proof has the neighbours in it, with values as long as any.
+        """
+        found: dict[bytes, bytes] = {}
+        left = MAX_ANSWER_BYTES
+        for key in dict.fromkeys(key for key, here in zip(keys, there, strict=True) if not here):
+            if left <= 0:
+                break
+            found[key] = store.prove(key)
+            left -= DIGITS * len(found[key])
+        return found
 
     def relayers(self, chain: str, height: int | None, relayer: int | None = None) -> dict[str, Any]:
         """Return the fee accounts of relayers with a chain, by number; those of the scenario with their names.
