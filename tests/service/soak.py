@@ -29,11 +29,11 @@ from typing import Any
 
 import httpx
 
-from causeway.network.scenario import load_scenario
 from causeway.service.http_client import ServiceClient, ServiceError
 from causeway.service.ibc.views import Views
-from causeway.service.node import Node, Pace
+from causeway.service.keys import Key, write_key
 from tests.service.lakes import ENDS, OTHER, Lakes, scenario_text
+from tests.service.test_processes import opened, validators_of
 
 MEMORY = {"lake": 700 << 20, "relay": 300 << 20, "hostile": 400 << 20}
 """Resident bytes that a process of a kind may have at any time."""
@@ -103,11 +103,13 @@ class Soak:
         causeway = [sys.executable, "-m", "causeway.cli"]
         role = [sys.executable, "-m", "tests.service.soak_roles"]
         for own in ENDS:
+            write_key(folder / f"{own}.key", Key.made())
+        for own in ENDS:
             scenario = folder / f"{own}.toml"
             scenario.write_text(scenario_text(own, calls=0, tick_seconds=TICK_SECONDS))
             pace = ["--on-demand", "--block-seconds", str(TICK_SECONDS * 2)]
             place = ["--scenario", str(scenario), "--port", str(self.ports[own])]
-            self._add(own, "lake", [*causeway, "serve", str(folder / own), *place, *pace])
+            self._add(own, "lake", [*causeway, "serve", str(folder / own), *place, *pace, *validators_of(folder, own)])
         ends = [self.urls["left"], self.urls["right"]]
         for name in ("first", "second"):
             self._add(name, "relay", [*causeway, "relay", *ends, "--poll", "0.2"])
@@ -198,10 +200,7 @@ class Soak:
     def check(self) -> dict[str, int]:
         """Assert what came of everything; return how many calls each lake made."""
         lakes = Lakes.__new__(Lakes)
-        lakes.nodes = {
-            own: Node(load_scenario(self.folder / f"{own}.toml"), str(self.folder / own), Pace(0, on_demand=True))
-            for own in ENDS
-        }
+        lakes.nodes = {own: opened(self.folder, own) for own in ENDS}
         lakes.views = {own: Views(node.opened) for own, node in lakes.nodes.items()}
         try:
             calls = {own: lakes.lane(own)["send"]["tail"] for own in ENDS}

@@ -13,6 +13,7 @@ from causeway.cli.run import setting
 from causeway.cli.watch import notes, waiting
 from causeway.model.errors import InvalidInput
 from causeway.service.clock import MAX_LEAD_SECONDS, MAX_STEP_SECONDS, ClockBounds
+from causeway.service.journal import AUTOMATIC, Lines, level_of
 
 if TYPE_CHECKING:
     from causeway.network.scenario import Scenario
@@ -80,6 +81,9 @@ def command(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object with the address, then one per block.")
     ] = False,
+    log_level: Annotated[
+        str, typer.Option(help="Least level of log lines: debug, info, warning, error, none.")
+    ] = AUTOMATIC,
 ) -> int:
     """Serve a lake over HTTP, and make its blocks.
 
@@ -93,6 +97,7 @@ def command(
     from causeway.service.keys import public_key
     from causeway.service.node import Node, Pace
     from causeway.service.serving import Tls, address, bound, require_local, serve
+    from causeway.service.serving_log import ServingLog
     from causeway.service.validators import with_validators
 
     if not block_seconds and not on_demand:
@@ -102,6 +107,7 @@ def command(
         raise InvalidInput("--drawn-keys: strangers could sign as your validators; not with --public")
     tls = Tls.of(tls_cert, tls_key)
     carriers = [public_key(text, "--relayer") for text in relayer or ()]
+    log = ServingLog(Lines("serve", level_of(log_level, terminal=notes().is_terminal)))
     listening = bound(host, port)
     try:
         with waiting("Opening the lake"):
@@ -118,10 +124,12 @@ def command(
                 shell.tell(f"serving {lake} at {where}, height {node.network.height}; Ctrl-C stops")
                 if drawn_keys:
                     shell.tell("validators' keys are drawn from the seed: anybody can sign as them, a simulation only")
+            log.started(where, lake, node.network.height)
             console = notes()
             status = console.status("") if console.is_terminal and not as_json else None
 
             def committed(manifest: Manifest) -> None:
+                log.committed(manifest, len(node.pool))
                 if as_json:
                     content = {"height": manifest.height, "tick": manifest.tick, "rows": dict(manifest.rows)}
                     print(json.dumps(content), flush=True)
@@ -131,10 +139,11 @@ def command(
             if status is not None:
                 status.start()
             try:
-                serve(node, listening, committed, hosts=name or (), tls=tls)
+                serve(node, listening, committed, hosts=name or (), tls=tls, log=log)
             finally:
                 if status is not None:
                     status.stop()
+            log.stopped(node.network.height)
             if not as_json:
                 shell.tell(f"stopped at height {node.network.height}")
     finally:

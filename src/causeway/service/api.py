@@ -40,6 +40,7 @@ from causeway.service.requests import (
     answered,
 )
 from causeway.service.senders import NonceRefused
+from causeway.service.serving_log import ServingLog
 from causeway.service.signing import MAX_NONCE, MESSAGE, TRANSACTION, NotSigned, Signed
 
 LOOK = 0.02
@@ -138,15 +139,20 @@ class SenderAnswer(Answer):
     nonce: int = Field(..., description="The last nonce; the next one must be above it.")
 
 
-def application(node: Node, hosts: Collection[str] = ()) -> Starlette:
+def application(node: Node, hosts: Collection[str] = (), log: ServingLog | None = None) -> Starlette:
     """Return the ASGI application that serves a node's lake, and takes what goes into its blocks.
 
-    ``hosts``: names by which it is asked, beside ``localhost`` and addresses in digits.
+    ``hosts``: names by which it is asked, beside ``localhost`` and addresses in digits. ``log``: is told of refusals
+    and faults.
     """
     addresses = addresses_of(node)
     handlers: dict[Any, Any] = {CausewayError: _failed, HTTPException: _not_served, Exception: _unexpected}
     routes = [address.route() for address in addresses]
-    return Starlette(routes=routes, exception_handlers=handlers, middleware=[Middleware(Guard, hosts=frozenset(hosts))])
+    served = Starlette(
+        routes=routes, exception_handlers=handlers, middleware=[Middleware(Guard, hosts=frozenset(hosts))]
+    )
+    served.state.log = log or ServingLog()
+    return served
 
 
 def addresses_of(node: Node) -> list[Address]:
@@ -270,14 +276,21 @@ def _error(status: int, name: str, text: str, headers: Any = None) -> JSONRespon
 
 async def _failed(request: Request, error: CausewayError) -> Response:
     status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+    log: ServingLog = request.app.state.log
+    if status == 500:
+        log.failed(request.url.path, error)
+    else:
+        log.refused(status, error.name)
     return _error(status, error.name, str(error))
 
 
 async def _not_served(request: Request, error: HTTPException) -> Response:
+    request.app.state.log.refused(error.status_code, "NotServed")
     return _error(error.status_code, "NotServed", f"{request.url.path}: {error.detail}", error.headers)
 
 
 async def _unexpected(request: Request, error: Exception) -> Response:
     if isinstance(error, ClientDisconnect):
         return Response(status_code=499)
+    request.app.state.log.failed(request.url.path, error)
     return _error(500, type(error).__name__, "the server failed; its log says more")

@@ -21,6 +21,7 @@ from causeway.service.api import application
 from causeway.service.guard import LOCAL, is_address
 from causeway.service.keys import refuse_readable
 from causeway.service.node import Node
+from causeway.service.serving_log import ServingLog
 
 MOST_REQUESTS = 256
 """Connections and requests at a time; more are told to come again."""
@@ -116,16 +117,18 @@ def serve(
     *,
     hosts: Collection[str] = (),
     tls: Tls | None = None,
+    log: ServingLog | None = None,
 ) -> None:
     """Serve a node's lake and make its blocks until SIGINT or SIGTERM; ``committed`` is called after every block.
 
-    ``hosts``: names by which it may be asked. ``tls``: without it, what goes over the line can be read there.
+    ``hosts``: names by which it may be asked. ``tls``: without it, what goes over the line can be read there. ``log``:
+    is told of refusals and faults.
 
     Raises:
         ProductionFailed: a block could not be made.
     """
     config = uvicorn.Config(
-        application(node, hosts),
+        application(node, hosts, log),
         ssl_certfile=None if tls is None else str(tls.certificate),
         ssl_keyfile=None if tls is None else str(tls.key),
         lifespan="off",

@@ -1,0 +1,77 @@
+"""What server and relay processes say of themselves: one line an event, few lines whatever strangers send."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.model.errors import InvalidInput
+from causeway.service.api import application
+from causeway.service.journal import MAX_VALUE_CHARACTERS, Lines, level_of, value_text
+from causeway.service.serving_log import ServingLog
+from tests.service.lakes import both
+from tests.service.test_api import Http
+from tests.service.test_hostile_servers import Notes
+
+
+def test_an_event_is_one_line_whatever_a_stranger_says(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = Lines("relay", logging.INFO)
+    lines.debug("back-off", seconds=3)
+    lines.info("delivered", direction="left>right", messages=6)
+    lines.warning("lost", why='a\nb\x1b[2J\ud800 c="d" ' + "x" * 10_000)
+    told = capsys.readouterr().err.splitlines()
+    assert [line.split()[1:4] for line in told] == [["info", "relay", "delivered"], ["warning", "relay", "lost"]]
+    assert told[0].endswith(" direction=left>right messages=6")
+    assert "\x1b" not in told[1]
+    assert '\\u001b[2J\\ud800 c=\\"d\\"' in told[1]
+    assert len(told[1]) < 2 * MAX_VALUE_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(3, "3"), ("left>right", "left>right"), ("", '""'), ("a b", '"a b"'), (None, "None")]
+)
+def test_values(value: Any, text: str) -> None:
+    assert value_text(value) == text
+
+
+def test_levels(capsys: pytest.CaptureFixture[str]) -> None:
+    assert level_of("auto", terminal=False) == logging.INFO
+    assert level_of("auto", terminal=True) == logging.WARNING
+    with pytest.raises(InvalidInput, match="allowed: auto, debug, info, warning, error, none"):
+        level_of("loud", terminal=False)
+    Lines("serve", level_of("none", terminal=False)).error("fault")
+    assert capsys.readouterr().err == ""
+
+
+def test_a_thousand_refusals_are_two_lines() -> None:
+    notes = Notes()
+    log = ServingLog(notes)
+    for number in range(1_000):
+        log.refused(400, "InvalidInput" if number % 2 else f"Strange{number}")
+    log.stopped(7)
+    first, rest = notes.named("refused")
+    assert first == {"requests": "400:Strange0*1"}
+    assert "400:InvalidInput*500" in rest["requests"]
+    assert len(rest["requests"]) < 1_000
+    assert notes.named("stopped") == [{"height": 7}]
+
+
+def test_a_fault_of_the_server_is_told_with_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with both(tmp_path, calls=0) as lakes:
+        notes = Notes()
+        http = Http(application(lakes.nodes["left"], (), ServingLog(notes)))
+
+        def broken() -> Any:
+            raise RuntimeError("nobody thought of this")
+
+        monkeypatch.setattr(lakes.nodes["left"].views, "height", broken)
+        assert http.get("/v1/health").status_code == 500
+        (fault,) = notes.named("fault")
+        assert fault["error"] == "RuntimeError: nobody thought of this"
+        assert "test_log.py" in fault["where"].split(" < ")[0]
+        assert fault["path"] == "/v1/health"
+        assert http.get("/v1/nothing").status_code == 404
+        assert notes.named("refused") == [{"requests": "404:NotServed*1"}]
