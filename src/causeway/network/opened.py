@@ -197,7 +197,7 @@ class OpenedLake:
     def _compacted_rows(
         self, table: str, height: int, columns: Sequence[str], chosen: Chosen, most: int | None
     ) -> pa.Table:
-        own = np.uint64(height)
+        own = np.int64(height)
         extended = [*columns, *(["height"] if "height" not in columns else [])]
 
         def wanted(batch: pa.RecordBatch) -> Mask:

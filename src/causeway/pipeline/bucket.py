@@ -195,5 +195,5 @@ def _write_outbound(
 
 
 def _stamped(table: pa.Table, tick: Tick) -> pa.Table:
-    constants = [np.full(table.num_rows, value, dtype=np.uint64) for value in (tick.height, tick.tick)]
+    constants = [np.full(table.num_rows, value, dtype=np.int64) for value in (tick.height, tick.tick)]
     return pa.Table.from_arrays([*map(pa.array, constants), *table.columns], schema=stamped_schema(table.schema))

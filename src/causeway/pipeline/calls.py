@@ -70,15 +70,15 @@ def _count(condition: str) -> str:
     return f"sum(case when {condition} then 1 else 0 end)"
 
 
-_WORDS = ", ".join(f"{_word(name)} as {name}" for name in ("tick", "sender", "receiver", "callback", "queue_index"))
+_WORDS = ", ".join(f"{_word(name)} as {name}" for name in ("sender", "receiver", "callback", "queue_index"))
 
 _MOVES = f"""
-select {_WORDS}, cast(source as bigint) as chain, cast(kind as int) as kind, cast(code as int) as code,
+select tick, {_WORDS}, cast(source as bigint) as chain, cast(kind as int) as kind, cast(code as int) as code,
   case when {SENT_NOW} then {int(Event.SENT | Event.COMMITTED)} else {int(Event.COMMITTED)} end as events,
   {int(Via.NONE)} as via, '' as reason
 from {{outbound}}
 union all
-select {_WORDS}, cast(chain as bigint) as chain, cast(kind as int) as kind, cast(code as int) as code,
+select tick, {_WORDS}, cast(chain as bigint) as chain, cast(kind as int) as kind, cast(code as int) as code,
   cast(events as int) as events, cast(via as int) as via, cast(reason as string) as reason
 from {{events}}
 """
@@ -208,7 +208,7 @@ _REMOVED = (("one", "caller"), ("other", "callee"))
 def _join_removed(removed: Mapping[int, int]) -> str:
     if not removed:
         return ""
-    rows = ", ".join(f"({_as_word(program)}, {_as_word(tick)})" for program, tick in removed.items())
+    rows = ", ".join(f"({_as_word(program)}, {tick})" for program, tick in removed.items())
     gone = f"(select * from (values {rows}) as v(program, since))"
     return (
         f"""left join {gone} as one on one.program = c.caller left join {gone} as other on other.program = c.callee"""

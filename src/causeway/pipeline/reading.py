@@ -113,7 +113,7 @@ class Reader:
         for height in heights:
             manifest = self.before if height == self.before.height else self.lake.manifest(height)
             logged = self.lake.log_rows("headers", manifest)
-            frames += [from_table(rows.select(SEEN_HEADERS_SCHEMA.names)) for rows in logged]
+            frames += [_as_seen(rows.select(SEEN_HEADERS_SCHEMA.names)) for rows in logged]
         rows = concat(frames)
         return rows.take(stable_order(rows["chain"], rows["height"], rows["number"]))
 
@@ -169,7 +169,7 @@ class Reader:
         schema = self.deployment.kernel.logs[table]
         chain, height = over(heights["first"], heights["last"] + np.uint64(1))
         wanted = Frame({"chain": heights["chain"][chain], "height": height}, len(height))
-        found = [empty_frame(stamped_schema(schema))]
+        found = [_as_seen(stamped_schema(schema).empty_table())]
         found += [self._log_at(table, one) for one in np.unique(height).tolist()]
         rows = concat(found)
         own, asked = codes(("chain", "height"), rows, wanted)
@@ -180,7 +180,7 @@ class Reader:
         """Return what this bucket, or with it others, logged at a height."""
         schema = stamped_schema(self.deployment.kernel.logs[table])
         tables = self.lake.log_rows(table, self.lake.manifest(height), self.bucket)
-        return from_table(pa.concat_tables([schema.empty_table(), *(rows.select(schema.names) for rows in tables)]))
+        return _as_seen(pa.concat_tables([schema.empty_table(), *(rows.select(schema.names) for rows in tables)]))
 
     def past(self, asked: Frame) -> dict[int, Any]:
         """Return, by height, the states of the chains for which it is asked (``PAST_SCHEMA``)."""
@@ -204,6 +204,13 @@ def different_chains(headers: Frame, found: Frame) -> npt.NDArray[np.uint32]:
     row = order[np.minimum(np.searchsorted(found["chain"][order], headers["chain"]), len(order) - 1)]
     same = (found["chain"][row] == headers["chain"]) & (found["root"][row] == headers["root"]).all(axis=1)
     return np.unique(headers["chain"][~same])
+
+
+def _as_seen(rows: pa.Table) -> Frame:
+    """Return log rows as kernels see them: with unsigned heights and ticks, as everywhere in a round."""
+    frame = from_table(rows)
+    stamps = {name: frame[name].astype(np.uint64) for name in ("height", "tick") if name in frame}
+    return frame.with_columns(**stamps)
 
 
 def files_of(manifest: Manifest, bucket: int) -> dict[str, str]:

@@ -22,7 +22,8 @@ TOPOLOGY_SCHEMAS: Mapping[str, pa.Schema] = {
 }
 """Tables that are written once, when the lake is made."""
 
-STAMP = [pa.field("height", pa.uint64(), nullable=False), pa.field("tick", pa.uint64(), nullable=False)]
+STAMP = [pa.field("height", pa.int64(), nullable=False), pa.field("tick", pa.int64(), nullable=False)]
+"""What stands in front of every log row: numbers that every reader has a plain type for; kernels count unsigned."""
 
 
 def stamped_schema(schema: pa.Schema) -> pa.Schema:

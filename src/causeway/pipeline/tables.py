@@ -179,7 +179,9 @@ class LakeTables:
             "outcome",
             "code",
             "reason",
-            *(calls.number(name) for name in ("sent_tick", "delivered_tick", "ended_tick")),
+            "sent_tick",
+            "delivered_tick",
+            "ended_tick",
             "delivered",
             (F.col("answered") + F.col("rejected")).alias("ended"),
             F.col("routed").alias("messages"),
@@ -187,8 +189,7 @@ class LakeTables:
 
     def ended(self) -> DataFrame:
         """Return one row a call with numbers only: ``outcome``, ``code``, ``reason``, ``sent_tick``, ``ended_tick``."""
-        ticks = (calls.number(name) for name in ("sent_tick", "ended_tick"))
-        return self._calls().select("outcome", "code", "reason", *ticks)
+        return self._calls().select("outcome", "code", "reason", "sent_tick", "ended_tick")
 
     def summary(self) -> dict[str, Any]:
         """Return what became of all calls: ``calls.COUNTS``, and ``lost_because``, how many were lost by cause.
