@@ -192,6 +192,7 @@ def test_a_header_that_contradicts_a_trusted_one_freezes_and_one_that_repeats_it
     fork = second_header(header.update.header, net.names.index("A"), net.kernel.context(net.groups[0], net.tick))
     assert net.bring("B", wire.Call(update=wire.UpdateHeader(remote="A", header=fork)), user=9) == []
     assert notices(net) == [("B", "A", 2, 9, "Frozen")]
+    assert "HeaderAdded" not in net.events()["reason"].to_pylist()
 
 
 # ---- recovery

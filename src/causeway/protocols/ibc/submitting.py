@@ -232,10 +232,13 @@ class Results:
         pair = brought.chain, brought.counterparty
         before = block.clients.frozen(*pair)
         why = call(brought, block)
+        froze = block.clients.frozen(*pair) and not before
+        if froze:
+            kind = CallKind.MISBEHAVIOUR  # a header that contradicts a trusted one is not added, it is evidence
         known = brought.counterparty >= 0
         source, index = (brought.counterparty, brought.height) if known else (brought.chain, 0)
         self.fees.pay(Made(brought.chain, relayer, kind, source, RECEIPT, index, 1, why, user))
-        if block.clients.frozen(*pair) and not before:
+        if froze:
             self.notices.append(Notice(*pair, brought.height, FROZE, relayer if user is None else user))
         return why
 
