@@ -100,6 +100,8 @@ class Scenario:
     """(zone, remote, tick)."""
     skip: float = 0.0
     seed: int = 0
+    calm: int = 0
+    """So many of the last blocks bring nothing new and nothing wrong."""
 
     @property
     def relay(self) -> Mapping[str, Any]:

@@ -10,13 +10,17 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from tests.property import ibc_tally
 from tests.property.ibc_harness import Call, KernelRun, OracleRun, Scenario
 from tests.property.ibc_programs import ACTOR, ops
 from tests.property.ibc_record import KernelRecord
 from tests.property.ibc_strategies import scenarios
 from tests.spec import ibc
 from tests.spec.ibc import guarantees
+from tests.spec.ibc.clients import l1_l2_bounded
+from tests.spec.ibc.queue import Queue
 from tests.spec.ibc.record import record_of
+from tests.spec.ibc.zone import is_expired_header, newest_trusted
 
 
 def quick(examples: int) -> Callable[[Any], Any]:
@@ -44,6 +48,29 @@ def compare(scenario: Scenario, cuts: int = 1) -> None:
             assert wrong(guarantees.of_block(engine)) == [], f"at height {height}"
     for engine in (record.record(), record_of(oracle.net)):
         assert wrong(guarantees.of_history(engine)) == []
+        if scenario.calm:
+            since = len(scenario.ticks) - scenario.calm
+            assert l1_l2_bounded(engine, since, healthy(scenario, oracle, since)) == []
+    ibc_tally.count(scenario, oracle)
+
+
+def healthy(scenario: Scenario, oracle: OracleRun, since: int) -> set[tuple[str, str]]:
+    """The lanes whose two clients are active, and that relayers can have emptied since then."""
+    relay, zones = scenario.relay, oracle.net.zones
+    pace = relay.get("max_packets", 0) or 10**6
+    blocks = scenario.calm - relay.get("max_wait", 0) - 6
+
+    def active(a: str, b: str) -> bool:
+        connection = zones[a].connections[b]
+        return not connection.frozen and not is_expired_header(zones[a], newest_trusted(connection))
+
+    found = set()
+    for a, zone in zones.items():
+        for b in zone.connections:
+            waiting = len(Queue(oracle.net.history[a, since], b, "send").indices())
+            if active(a, b) and active(b, a) and 2 * waiting <= blocks * pace:
+                found.add((a, b))
+    return found
 
 
 def wrong(violations: list[str]) -> list[str]:
@@ -109,6 +136,13 @@ def test_they_agree_when_packets_expire(scenario: Scenario) -> None:
 @given(scenarios(order="unordered", timeouts="on", timeout_blocks=2, acknowledgements="synchronous", faulty=True))
 def test_they_agree_when_packets_of_unordered_queues_expire(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
+
+
+@quick(12)
+@given(scenarios(faulty=True, forks=True, calm=12))
+def test_nothing_waits_for_ever(scenario: Scenario) -> None:
+    """L1, L2: once relayers come and tell the truth, everything that can be brought is brought in a few blocks."""
+    compare(scenario)
 
 
 @quick(6)

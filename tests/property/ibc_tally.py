@@ -1,0 +1,50 @@
+"""How many networks the comparisons of the IBC kernel played, and how often what happened in them: a run shows it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tests.property.ibc_harness import OracleRun, Scenario
+from tests.spec import ibc
+
+NETWORKS: Counter[str] = Counter()
+"""Networks, by what they had."""
+HAPPENED: Counter[str] = Counter()
+"""Rows of the oracle's logs, refusals by their error."""
+
+
+def count(scenario: Scenario, oracle: OracleRun) -> None:
+    """Count a network that was played to its end."""
+    options = scenario.options
+    unordered, limited = options.get("order") == "unordered", options.get("timeouts") == "on"
+    had = {
+        "networks": True,
+        "unordered": unordered,
+        "time-outs": limited,
+        "unordered with time-outs": unordered and limited,
+        "validator sets that change": bool(options.get("rotation")),
+        "short unbonding periods": "unbonding_seconds" in options,
+        "lying relayers": bool(scenario.carriers),
+        "halts": bool(scenario.halts),
+        "forged packets": bool(scenario.forged),
+        "forks": bool(scenario.forks),
+        "recoveries": bool(scenario.recoveries),
+        "disconnects": bool(scenario.disconnects),
+    }
+    NETWORKS.update(name for name, true in had.items() if true)
+    for row in oracle.net.log:
+        if isinstance(row, ibc.Refused):
+            HAPPENED[row.error] += 1
+        elif not isinstance(row, ibc.Root):
+            HAPPENED[type(row).__name__] += 1
+
+
+def summary() -> list[str]:
+    """The counts as lines, none where nothing was played."""
+    if not NETWORKS:
+        return []
+    lines = []
+    for title, counts in (("networks", NETWORKS), ("rows", HAPPENED)):
+        parts = ", ".join(f"{name} {number}" for name, number in sorted(counts.items()))
+        lines.append(f"IBC kernel against oracle, {title}: {parts}")
+    return lines
