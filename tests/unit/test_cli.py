@@ -104,6 +104,8 @@ method = "x"
 """
 RECORDED = '[traffic]\nsource = "recorded"\nsource_chain = "c"\npath = "packets.csv"\n'
 
+SENT = ["--to", "alice", "--method", "x"]
+
 BAD: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "no scenario": (lambda at: ["run", str(at / "none.toml")], "none.toml: no such scenario file"),
     "no TOML": (lambda at: ["run", scenario(at, "[network\n")], "not valid TOML"),
@@ -144,6 +146,24 @@ BAD: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "unknown option": (lambda at: ["run", TWO, "--fast"], "No such option: --fast"),
     "missing argument": (lambda at: ["run"], "Missing argument"),
     "too few chains": (lambda at: ["demo", "--chains", "1"], "--chains"),
+    "key that is there": (lambda at: ["key", "new", str(at / "packets.csv")], "packets.csv: exists already"),
+    "no key": (lambda at: ["key", "show", str(at / "none.key")], "none.key: cannot be read"),
+    "key that others read": (lambda at: ["key", "show", str(at / "packets.csv")], "chmod 600"),
+    "amount of no call": (
+        lambda at: ["send", "http://127.0.0.1:9", *SENT, "--key", str(at / "none.key"), "--amount", "1"],
+        "--amount: only a call has one",
+    ),
+    "server for strangers": (lambda at: ["serve", str(at / "l"), "--host", "0.0.0.0"], "add --public"),
+    "drawn keys for strangers": (
+        lambda at: ["serve", str(at / "l"), "--host", "0.0.0.0", "--public", "--drawn-keys"],
+        "strangers could sign as your validators",
+    ),
+    "half of TLS": (lambda at: ["serve", str(at / "l"), "--tls-cert", "x"], "--tls-cert, --tls-key: give both"),
+    "no public key": (lambda at: ["serve", str(at / "l"), "--relayer", "abc"], "--relayer: 'abc'; allowed: a public"),
+    "served without keys": (
+        lambda at: ["serve", str(at / "l"), "--port", "0", "--scenario", str(EXAMPLES / "relay_left.toml")],
+        "left: its validators' keys would be drawn from the seed",
+    ),
 }
 
 
