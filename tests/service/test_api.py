@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from causeway.proofs.tendermint.update import decode_header_update
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.keys import Purpose, index_key
 from causeway.protocols.limits import MAX_ITEMS, MAX_TRANSACTION_BYTES
-from causeway.service import senders
+from causeway.service import requests, senders
 from causeway.service.api import application
 from causeway.service.mempool import Limits, Mempool, MempoolFull, Message, QuotaExceeded, rows_of
 from causeway.service.node import QUIET, Node
@@ -223,6 +223,26 @@ def test_a_body_that_is_not_what_it_must_be(http: Http, body: bytes, text: str) 
     answer = http.post("/v1/chains/left/proofs", content=body)
     assert (answer.status_code, answer.json()["error"]) == (400, "InvalidInput")
     assert text in answer.json()["text"]
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "LONGEST_BODY", 0.05)
+
+    async def dripping() -> AsyncIterator[bytes]:
+        while True:
+            yield b" "
+            await asyncio.sleep(0.01)
+
+    answer = http.post("/v1/chains/left/proofs", dripping())  # type: ignore[arg-type]
+    assert (answer.status_code, answer.json()["error"]) == (408, "NotServed")
+
+
+def test_another_key_with_the_number_of_a_relayer_is_refused(
+    http: Http, lakes: Lakes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(senders, "carrier_number", lambda key: carrier_number(key_of(1).public))
+    refused = http.post(TRANSACTIONS, posted(lakes, {"transaction": "0a00"}, TRANSACTIONS, 55))
+    assert (refused.status_code, refused.json()["error"]) == (409, "NumberTaken")
 
 
 def test_what_halves_of_characters_are_in_is_refused(http: Http, lakes: Lakes) -> None:

@@ -21,6 +21,7 @@ from starlette.responses import JSONResponse, Response
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.network.traffic_settings import MessageSection
 from causeway.pipeline.lake import LakeError
+from causeway.pipeline.layout import LakeDamaged
 from causeway.service.guard import Guard
 from causeway.service.mempool import MempoolFull, QuotaExceeded
 from causeway.service.metrics import lake_metrics
@@ -39,9 +40,12 @@ from causeway.service.requests import (
     Seconds,
     answered,
 )
-from causeway.service.senders import NonceRefused
+from causeway.service.senders import NonceRefused, NumberTaken
 from causeway.service.serving_log import ServingLog
 from causeway.service.signing import MAX_NONCE, MESSAGE, TRANSACTION, NotSigned, Signed
+
+MOST_WAITS = 64
+"""Requests that wait for a block at a time; further ones are answered at once."""
 
 LOOK = 0.02
 """Seconds between two looks whether there is one."""
@@ -51,11 +55,13 @@ ENVELOPE_BYTES = 4096
 
 STATUS: dict[type[CausewayError], int] = {
     NotFound: 404,
+    LakeDamaged: 503,
     LakeError: 404,
     InvalidInput: 400,
     NotSigned: 403,
     Forbidden: 403,
     NonceRefused: 409,
+    NumberTaken: 409,
     QuotaExceeded: 429,
     MempoolFull: 503,
 }
@@ -213,6 +219,7 @@ class Endpoints:
 
     def __init__(self, node: Node) -> None:
         self._node, self._views = node, node.views
+        self._waits = 0
 
     async def status(self, call: Call) -> Response:
         """Answer what the network is, and how far it has come."""
@@ -260,11 +267,17 @@ class Endpoints:
         return await answered(self._node.sender, call.path["sender"])
 
     async def _waited(self, call: Call, taken: Taken) -> Response:
-        end = asyncio.get_running_loop().time() + call.query.wait
-        # No thread waits: there are few of them, and reading needs them.
-        while taken.height is None and not self._node.ending and asyncio.get_running_loop().time() < end:
-            await asyncio.sleep(LOOK)
-            taken = self._node.find(taken.hash) or taken
+        # Who waits holds one of the connections that there are: others shall find one, too.
+        seconds = call.query.wait if self._waits < MOST_WAITS else 0
+        end = asyncio.get_running_loop().time() + seconds
+        self._waits += 1
+        try:
+            # No thread waits: there are few of them, and reading needs them.
+            while taken.height is None and not self._node.ending and asyncio.get_running_loop().time() < end:
+                await asyncio.sleep(LOOK)
+                taken = self._node.find(taken.hash) or taken
+        finally:
+            self._waits -= 1
         return JSONResponse(asdict(taken), 202 if taken.height is None else 200)
 
 

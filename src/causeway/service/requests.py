@@ -6,6 +6,7 @@ a parameter given twice, a body of another type or with other keys are refused, 
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,9 @@ JSON = "application/json"
 
 LONGEST_WAIT = 60
 """Seconds that a request waits for a block at most."""
+
+LONGEST_BODY = 30.0
+"""Seconds that a body may take to come."""
 
 EXACT = 2**53
 """Below it every whole number is exact in what JSON's readers elsewhere take numbers for."""
@@ -160,11 +164,15 @@ async def body_of(request: Request, most: int) -> bytes:
     """Return the body of a request; what is longer than ``most`` bytes is not read to its end."""
     pieces: list[bytes] = []
     size = 0
-    async for piece in request.stream():
-        size += len(piece)
-        if size > most:
-            raise HTTPException(413, f"the body has more than {most} bytes")
-        pieces.append(piece)
+    try:
+        async with asyncio.timeout(LONGEST_BODY):
+            async for piece in request.stream():
+                size += len(piece)
+                if size > most:
+                    raise HTTPException(413, f"the body has more than {most} bytes")
+                pieces.append(piece)
+    except TimeoutError:
+        raise HTTPException(408, f"the body did not come within {LONGEST_BODY:g} seconds") from None
     return b"".join(pieces)
 
 
