@@ -64,16 +64,6 @@ def valid_identifier(identifier: str) -> bool:
     return identifier.isascii() and _IDENTIFIER.fullmatch(identifier.encode()) is not None
 
 
-def ensure_chain_id(identifier: str) -> None:
-    """Refuse a text that is no chain id.
-
-    Raises:
-        IbcError: InvalidChainId.
-    """
-    if not valid_identifier(identifier):
-        raise IbcError(Refusal.InvalidChainId, f"{identifier!r}; allowed: 1 to 64 of A-Z a-z 0-9 . _ + - # [ ] < >")
-
-
 def queue_name(remote: str, purpose: Purpose) -> bytes:
     """Return the name of the queue that a chain keeps for ``remote``."""
     return PREFIX + remote.encode() + b":" + _WORDS[purpose]

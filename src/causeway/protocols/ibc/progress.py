@@ -8,18 +8,36 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
+from causeway.model.frame import Frame, concat
 from causeway.model.intervals import Intervals
+from causeway.model.joins import codes
 from causeway.model.order import U64, groups_of
 from causeway.protocols.ibc.keys import MAX_INDEX
-from causeway.protocols.ibc.state import CONNECTION, RECEIPT, SEND, State
-from causeway.protocols.messages import LANE
+from causeway.protocols.ibc.state import CONNECTION, RECEIPT, SEND, State, slot_entries
+from causeway.protocols.messages import LANE, LANE_COLUMNS
 
 Pair = tuple[int, int]
 """A connection: a zone and its counterparty."""
 
 Span = tuple[int, int]
 """Indices from the first to before the second."""
+
+
+Mask = npt.NDArray[np.bool_]
+
+
+def were_processed(state: State, own: Frame, packets: Mask) -> Mask:
+    """Return which entries of unordered queues were processed before, as ``Progress.processed`` says it of spans.
+
+    ``own``: the lane of ours that each goes to, and its ``index``; ``packets``: which of them are packets, the others
+    are receipts.
+    """
+    held = concat([state.leaves.select(LANE_COLUMNS), slot_entries(state)])
+    known, asked = codes(LANE_COLUMNS, held, own)
+    here = np.isin(asked, known)
+    return np.where(packets, here | (own["index"] < state.queues.count_of("begin", own)), ~here)
 
 
 class Progress:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from causeway.model.frame import Frame, concat, repeated
+from causeway.model.frame import Frame, repeated
 from causeway.model.joins import codes, lookup, over
 from causeway.model.order import U64, groups_of
 from causeway.model.queues import Queues
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.expiry import is_past
 from causeway.protocols.ibc.keys import Part
+from causeway.protocols.ibc.progress import were_processed
 from causeway.protocols.ibc.seen import Alteration, CallKind, Seen
-from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering, slot_entries
+from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering
 from causeway.protocols.messages import LANE, LANE_COLUMNS
 
 
@@ -36,10 +37,7 @@ def unsettled(state: State, lanes: Frame, seen: Seen, context: Context) -> Frame
     offered = runs.select(LANE).take(spread)
     sent = offered["substream"] == SEND
     own = answering(offered, np.where(sent, RECEIPT, SEND))
-    held = concat([state.leaves.select(LANE_COLUMNS), slot_entries(state)])
-    known, asked = codes(LANE_COLUMNS, held, own.with_columns(index=index))
-    here = np.isin(asked, known)
-    wanted = np.where(sent, ~here & (index >= state.queues.count_of("begin", own)), here)
+    wanted = ~were_processed(state, own.with_columns(index=index), sent)
     spread, index = spread[wanted], index[wanted]
     groups = groups_of(spread, index - np.arange(len(index), dtype=np.uint64))
     found = runs.select([*LANE, "pushed"]).take(spread[groups.starts])
