@@ -23,6 +23,7 @@ from causeway.pipeline.reading import Reader, files_of
 from causeway.pipeline.record import Outside
 from causeway.pipeline.schemas import stamped_schema
 from causeway.pipeline.sealed import Seal
+from causeway.pipeline.storage import WHOLE_BYTES
 from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, RoundResult, Tick
 from causeway.protocols.partition import part, union
 
@@ -184,7 +185,7 @@ def _write_outbound(
     schema = stamped_schema(deployment.kernel.outbound)
     table = _stamped(outbound.to_table(deployment.kernel.outbound), tick)
     groups: dict[str, int] = {}
-    with lake.storage.parquet_writer(path, schema, sync=False) as writer:
+    with lake.storage.parquet_writer(path, schema, sync=False, at_once=table.nbytes <= WHOLE_BYTES) as writer:
         for bucket, (first, end) in enumerate(deployment.buckets):
             start = int(np.searchsorted(outbound["destination"], first))
             stop = int(np.searchsorted(outbound["destination"], end))
