@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
+import numpy as np
+
 from causeway.model.ledger import Event, Kind, Via
+from causeway.protocols.ibc.seen import CallKind
 from causeway.protocols.ibc.state import RECEIPT, SEND
 from tests.property.ibc_harness import TICK_NS, KernelRun, OracleRun, View
 from tests.spec import ibc
@@ -45,6 +48,7 @@ class KernelRecord:
         for name, store in entries.items():
             self.history[name, height] = store
         self.tx = 0
+        self.brought = self._brought() if height else {}
         if height:
             self._clients(view)
             self._taken()
@@ -84,6 +88,21 @@ class KernelRecord:
 
     # ---- rows
 
+    def _brought(self) -> dict[tuple[str, str, int, int], str]:
+        """Who brought what had an effect in this block, by zone, remote, call and index: as the log says."""
+        run = self.run
+        rows = run.events()
+        rows = rows.filter((rows["kind"] == Kind.CONTROL) & (rows["events"] == np.uint16(Event.RELAYED)))
+        names = ("chain", "source", "sender", "receiver", "index", "queue_index")
+        columns = zip(*(rows[name].tolist() for name in names), rows["reason"].to_pylist(), strict=True)
+        found: dict[tuple[str, str, int, int], str] = {}
+        for chain, source, sender, call, first, count, reason in columns:
+            if reason in ("", "HeaderAdded") and source < len(run.names) and sender < len(run.scenario.relayers):
+                for index in range(first, first + count):
+                    key = run.names[chain], run.names[source], call, index
+                    found.setdefault(key, run.scenario.relayers[sender])
+        return found
+
     def _clients(self, view: View) -> None:
         """What is trusted from now on, and what froze at the begin of the block: where zones fork, relayers show that
         before all else."""
@@ -95,7 +114,8 @@ class KernelRecord:
             for remote, heights in sections["trust"].items():
                 known = {*self.trust[name][remote], recovered.get((name, remote))}
                 for added in sorted(set(heights) - known):
-                    self.log.append(ibc.HeaderAdded(name, height, self.next_tx(), remote, added, ""))
+                    who = self.brought.get((name, remote, CallKind.UPDATE, added), "")
+                    self.log.append(ibc.HeaderAdded(name, height, self.next_tx(), remote, added, who))
         frozen = [(zone, remote, at) for zone, remote, at, what in happened if what == "Frozen"]
         forks = {zone for zone, tick in self.run.scenario.forks if tick == self.run.tick.tick}
         rows = [ibc.Frozen(zone, height, self.next_tx(), remote, at, "") for zone, remote, at in sorted(frozen)]
@@ -137,8 +157,9 @@ class KernelRecord:
             receipt = None if value is None else ibc.decode_receipt(value)
             result, code = (None, None) if receipt is None else (digest(receipt.result), receipt.code)
             more = packet.type, digest(packet.data), None
+            who = self.brought.get((name, remote, CallKind.RECEIVE, index), "")
             self.log.append(
-                ibc.Received(name, height, self.next_tx(), remote, index, result, code, executed, "", *more)
+                ibc.Received(name, height, self.next_tx(), remote, index, result, code, executed, who, *more)
             )
 
     def _settled(self, timed_out: dict[str, set[tuple[str, int]]], codes: dict[tuple[str, str, int], int]) -> None:
@@ -150,8 +171,9 @@ class KernelRecord:
                 continue
             receipt = ibc.decode_receipt(self._content(remote, name, RECEIPT, index))
             code = codes.get((name, remote, index), receipt.code)
+            who = self.brought.get((name, remote, CallKind.RECEIPT, index), "")
             outcome, hashed = "commit" if code == 0 else "rollback", digest(receipt.result)
-            self.log.append(ibc.Acked(name, height, self.next_tx(), remote, index, outcome, code, "", hashed, None))
+            self.log.append(ibc.Acked(name, height, self.next_tx(), remote, index, outcome, code, who, hashed, None))
 
     def _cleaned(self) -> None:
         height = self.run.height

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -44,6 +44,7 @@ def compare(scenario: Scenario, cuts: int = 1) -> None:
         assert_equal(found, oracle.view(), height)
         assert_same_events(kernel, oracle, height)
         record.look(found)
+        assert relayed(record.log, height) == relayed(oracle.net.log, height), f"who brought it, at height {height}"
         for engine in (record.record(), record_of(oracle.net)):
             assert wrong(guarantees.of_block(engine)) == [], f"at height {height}"
     for engine in (record.record(), record_of(oracle.net)):
@@ -52,6 +53,16 @@ def compare(scenario: Scenario, cuts: int = 1) -> None:
             since = len(scenario.ticks) - scenario.calm
             assert l1_l2_bounded(engine, since, healthy(scenario, oracle, since)) == []
     ibc_tally.count(scenario, oracle)
+
+
+def relayed(log: Sequence[ibc.Row], height: int) -> list[tuple[str, ...]]:
+    """Who brought what had an effect at a height, but for what an ordered zone has taken again after a HandlerFault."""
+    found = []
+    for row in log:
+        if isinstance(row, ibc.HeaderAdded | ibc.Received | ibc.Acked) and row.height == height:
+            what = row.remote_height if isinstance(row, ibc.HeaderAdded) else row.index
+            found.append((type(row).__name__, row.chain, row.remote, str(what), row.relayer))
+    return sorted(found)
 
 
 def healthy(scenario: Scenario, oracle: OracleRun, since: int) -> set[tuple[str, str]]:
