@@ -118,13 +118,18 @@ def command(
             node = Node(network, lake, pace, drop_redundant=drop_redundant, clock=bounds, keys=keys, carriers=carriers)
         with node:
             where = address(listening, tls)
-            if as_json:
-                print(json.dumps({"url": where, "height": node.network.height}), flush=True)
-            else:
-                shell.tell(f"serving {lake} at {where}, height {node.network.height}; Ctrl-C stops")
-                if drawn_keys:
-                    shell.tell("validators' keys are drawn from the seed: anybody can sign as them, a simulation only")
-            log.started(where, lake, node.network.height)
+
+            def started() -> None:
+                if as_json:
+                    print(json.dumps({"url": where, "height": node.network.height}), flush=True)
+                else:
+                    shell.tell(f"serving {lake} at {where}, height {node.network.height}; Ctrl-C stops")
+                    if drawn_keys:
+                        shell.tell(
+                            "validators' keys are drawn from the seed: anybody can sign as them, a simulation only"
+                        )
+                log.started(where, lake, node.network.height)
+
             console = notes()
             status = console.status("") if console.is_terminal and not as_json else None
 
@@ -139,7 +144,7 @@ def command(
             if status is not None:
                 status.start()
             try:
-                serve(node, listening, committed, hosts=name or (), tls=tls, log=log)
+                serve(node, listening, committed, hosts=name or (), tls=tls, log=log, started=started)
             finally:
                 if status is not None:
                     status.stop()

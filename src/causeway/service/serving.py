@@ -118,11 +118,12 @@ def serve(
     hosts: Collection[str] = (),
     tls: Tls | None = None,
     log: ServingLog | None = None,
+    started: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve a node's lake and make its blocks until SIGINT or SIGTERM; ``committed`` is called after every block.
 
     ``hosts``: names by which it may be asked. ``tls``: without it, what goes over the line can be read there. ``log``:
-    is told of refusals and faults.
+    is told of refusals and faults. ``started`` is called once signals to end are taken.
 
     Raises:
         ProductionFailed: a block could not be made.
@@ -150,6 +151,7 @@ def serve(
             if node.failure is None or isinstance(node.failure, SystemExit):
                 raise
 
+    started()
     producer = threading.Thread(target=produce, name="blocks")
     producer.start()
     try:
