@@ -36,7 +36,7 @@ def busy() -> Network:
     for receiver in (2, 3, 4, 2, 5, 2):
         net.tell(1, *[("call", receiver, "echo", b"body", 1, None)] * 3)
         net.tell(2, ("call", 4, "echo", b"x", 0, None), ("call", 1, "echo", b"x", 0, None))
-    net.rounds(4)
+    net.rounds(5)
     return net
 
 
@@ -70,7 +70,7 @@ def changed(column: Any) -> Any:
 
 
 PARTS = [
-    *("lanes", "rejects", "runs", "misrouted", "accounts", "open_calls", "in_hand"),
+    *("lanes", "rejects", "runs", "misrouted", "accounts", "open_calls", "in_hand", "turns", "next_sources"),
     *("ingress_queues", "input_queues", "output_queues"),
 ]
 

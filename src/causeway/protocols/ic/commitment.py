@@ -102,6 +102,8 @@ def _sections(state: State, context: Context) -> Iterable[list[bytes]]:
     calls = state.open_calls.rows
     yield column_digests(calls, context.host_of(calls["originator"]).view(np.uint32), context.chains)
     yield _digests(state.in_hand, "respondent", context)
+    yield _digests(state.turns, "receiver", context)
+    yield _digests(state.next_sources, "receiver", context)
     for name, table in STATE_TABLES.items():
         if table.owner in table.chains:
             frame = state.frames()[name]

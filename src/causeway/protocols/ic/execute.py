@@ -13,7 +13,7 @@ import numpy as np
 
 from causeway.model.frame import Frame, concat
 from causeway.model.ledger import Event, Kind, Via
-from causeway.model.order import groups_of, stable_order
+from causeway.model.order import Rows, groups_of, stable_order
 from causeway.proofs.ic.messages import RejectCode
 from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.events import EventLog, event_rows
@@ -22,6 +22,7 @@ from causeway.protocols.ic.in_hand import in_hand_after
 from causeway.protocols.ic.messages import NOT_FOUND, reject_responses
 from causeway.protocols.ic.state import State
 from causeway.protocols.ic.step import Step
+from causeway.protocols.ic.turns import behind, enqueued, take
 from causeway.protocols.messages import MESSAGE_COLUMNS
 
 INPUT_COLUMNS = [*MESSAGE_COLUMNS, "index"]
@@ -32,36 +33,33 @@ class Schedule:
     """Which elements are consumed (masks over the elements of the queues), and the inputs in the order of consumption.
 
     ``inputs`` has the message columns and ``index``, the position in the queue; ``missing``: those whose canister is
-    mapped here but not installed.
+    mapped here but not installed. ``turns``, ``next_sources``: those of the state after it.
     """
 
     ingress: np.ndarray
     xnet: np.ndarray
     inputs: Frame
     missing: np.ndarray
+    turns: Frame
+    next_sources: Frame
 
 
-def schedule(state: State, context: Context) -> Schedule:
-    """Choose what every canister consumes: its ingress by index, then its input queues in passes, oldest first."""
+def schedule(state: State, induction: Sequence[Step], context: Context) -> Schedule:
+    """Choose what every canister consumes."""
     ingress, queued = state.ingress_queues.elements, state.input_queues.elements
-    limit = context.options.messages_per_canister
+    turns, next_sources = state.turns, state.next_sources
     nothing = np.zeros(0, dtype=bool)
     if len(queued) == 0 and len(ingress) == 0:
-        return Schedule(nothing, nothing, queued.select(INPUT_COLUMNS), nothing)
-    position = groups_of(queued["receiver"], queued["sender"]).ranks().astype(np.uint64)
-    if len(ingress) == 0:
-        elements = queued
-        order = stable_order(queued["receiver"], position, queued["sender"])
+        return Schedule(nothing, nothing, queued.select(INPUT_COLUMNS), nothing, turns, next_sources)
+    elements = queued if len(ingress) == 0 else concat([ingress, queued])
+    if limit := context.options.messages_per_canister:
+        turns = behind(turns, enqueued([step.arrivals for step in induction]))
+        local = context.host_of(queued["sender"]) == context.host_of(queued["receiver"])
+        taken = take(ingress, queued, turns, next_sources, local, limit)
+        order, turns = taken.order, taken.turns
+        next_sources = taken.next_sources.filter(state.installed(taken.next_sources["receiver"]))
     else:
-        elements = concat([ingress, queued])
-        from_queue = np.zeros(len(elements), dtype=np.uint8)
-        from_queue[len(ingress) :] = 1
-        passes = np.concatenate([groups_of(ingress["receiver"]).ranks().astype(np.uint64), position])
-        sender = np.where(from_queue == 1, elements["sender"], np.uint64(0))
-        order = stable_order(elements["receiver"], from_queue, passes, sender)
-    if limit:
-        receivers = elements["receiver"][order]
-        order = order[groups_of(receivers).ranks() < limit]
+        order = whole_queues(ingress, queued)
     if len(order) == len(elements):
         consumed = np.ones(len(elements), dtype=bool)
     else:
@@ -72,7 +70,21 @@ def schedule(state: State, context: Context) -> Schedule:
         inputs = inputs.take(order)
     receivers = groups_of(inputs["receiver"])
     missing = receivers.spread(~state.installed(inputs["receiver"][receivers.starts]))
-    return Schedule(consumed[: len(ingress)], consumed[len(ingress) :], inputs, missing)
+    return Schedule(consumed[: len(ingress)], consumed[len(ingress) :], inputs, missing, turns, next_sources)
+
+
+def whole_queues(ingress: Frame, queued: Frame) -> Rows:
+    """Return the order in which everything is consumed, as rows of the ingress queues' elements and behind them of the
+    input queues': a canister's ingress by index, then its input queues in passes, the oldest of each first."""
+    position = groups_of(queued["receiver"], queued["sender"]).ranks().astype(np.uint64)
+    if len(ingress) == 0:
+        return stable_order(queued["receiver"], position, queued["sender"])
+    receiver = np.concatenate([ingress["receiver"], queued["receiver"]])
+    from_queue = np.zeros(len(receiver), dtype=np.uint8)
+    from_queue[len(ingress) :] = 1
+    passes = np.concatenate([groups_of(ingress["receiver"]).ranks().astype(np.uint64), position])
+    sender = np.concatenate([np.zeros(len(ingress), dtype=np.uint64), queued["sender"]])
+    return stable_order(receiver, from_queue, passes, sender)
 
 
 def execute(state: State, induction: Sequence[Step], context: Context) -> Step:
@@ -81,7 +93,7 @@ def execute(state: State, induction: Sequence[Step], context: Context) -> Step:
     ``induction``: the steps of the induction phase, of which it is told here what was consumed in the same round.
     """
     log = EventLog()
-    plan = schedule(state, context)
+    plan = schedule(state, induction, context)
     inputs, answers = plan.inputs, None
     if plan.missing.any():
         inputs, answers = _without_missing(plan, context, log)
@@ -98,6 +110,8 @@ def execute(state: State, induction: Sequence[Step], context: Context) -> Step:
         input_queues=state.input_queues.keep(~plan.xnet),
         output_queues=state.output_queues.push(produced.with_columns(sent_tick=np.uint64(context.tick))),
         open_calls=state.open_calls.opened_by(produced.filter(produced["kind"] == Kind.REQUEST)),
+        turns=plan.turns,
+        next_sources=plan.next_sources,
         in_hand=in_hand_after(state.in_hand, inputs, outcome),
         accounts=outcome.accounts,
         programs=outcome.programs,

@@ -28,6 +28,7 @@ from causeway.protocols.ic.messages import NO_RECEIVER, NO_REJECT, NO_ROUTE, UNR
 from causeway.protocols.ic.push import push_responses
 from causeway.protocols.ic.state import State, opposite
 from causeway.protocols.ic.step import Step
+from causeway.protocols.ic.turns import behind
 from causeway.protocols.messages import OUTBOUND_SCHEMA, payload_lengths
 
 MAX_TEXT = 8 * 1024
@@ -125,14 +126,16 @@ def non_existent_canister_replies(state: State, gone: Frame, context: Context, l
         own = {name: np.where(request, gone[name], np.uint64(0)) for name in ("amount_high", "amount_low")}
         answered = gone.with_columns(**own)
     replies = reject_responses(answered, RejectCode.DestinationInvalid, NO_ROUTE)
-    return _answer(state, replies, answered["source"], log)
+    return _answer(state, replies, answered["source"], context, log)
 
 
-def _answer(state: State, replies: Frame, chains: npt.NDArray[np.uint32], log: EventLog) -> State:
+def _answer(state: State, replies: Frame, chains: npt.NDArray[np.uint32], context: Context, log: EventLog) -> State:
     """Push the rejects that routing makes; nobody consumes them before the next round."""
     state, arrivals = push_responses(state, replies, chains, Via.SYNTHETIC, log)
     at = {"chain": arrivals["chain"], "queue_index": arrivals["queue_index"], "via": Via.SYNTHETIC}
     log.add(event_rows(arrivals, Event.RECEIVED, code=arrivals["code"], **at))
+    if context.options.messages_per_canister:
+        state = replace(state, turns=behind(state.turns, arrivals))
     return state
 
 
@@ -167,7 +170,7 @@ def _refuse_oversized(state: State, requests: Frame, lengths: U64, context: Cont
     limit = context.options.limit.message_bytes
     texts = [OVERSIZED.format("Request", length, limit).encode() for length in lengths.tolist()]
     replies = reject_responses(requests, RejectCode.CanisterError, "")
-    return _answer(state, replies.with_columns(payload=pa.array(texts, pa.binary())), requests["source"], log)
+    return _answer(state, replies.with_columns(payload=pa.array(texts, pa.binary())), requests["source"], context, log)
 
 
 def _with_smaller(

@@ -107,6 +107,8 @@ def _without_ended(state: State, context: Context, log: EventLog) -> State:
         output_queues=without(state.output_queues, Kind.RESPONSE),
         open_calls=calls.without(_ended(calls.rows["originator"], context)),
         in_hand=in_hand.filter(~_ended(in_hand["respondent"], context)),
+        turns=state.turns.filter(~_ended(state.turns["receiver"], context)),
+        next_sources=state.next_sources.filter(~_ended(state.next_sources["receiver"], context)),
         accounts=accounts.filter(~_ended(accounts["program"], context)),
         programs={name: frame.filter(~_ended(frame["program"], context)) for name, frame in state.programs.items()},
     )

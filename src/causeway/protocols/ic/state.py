@@ -16,6 +16,7 @@ from causeway.protocols.contract import Shown, StateTable
 from causeway.protocols.execution import ACCOUNTS, PROGRAM_TABLE, program_frames, program_tables
 from causeway.protocols.ic.in_hand import IN_HAND_KEYS, IN_HAND_SCHEMA
 from causeway.protocols.ic.open_calls import OPEN_CALLS_KEYS, OPEN_CALLS_SCHEMA, OpenCalls
+from causeway.protocols.ic.turns import NEXT_SOURCES_SCHEMA, QUEUE, TURNS_SCHEMA
 from causeway.protocols.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS, QUEUED_SCHEMA
 
 
@@ -83,6 +84,8 @@ STATE_TABLES: Mapping[str, StateTable] = {
     "output_queues": StateTable(QUEUED_SCHEMA, "sender", (*OUTPUT_KEYS, "index"), programs=PROGRAMS),
     "open_calls": StateTable(OPEN_CALLS_SCHEMA, "originator", OPEN_CALLS_KEYS, programs=("originator", "respondent")),
     "in_hand": StateTable(IN_HAND_SCHEMA, "respondent", IN_HAND_KEYS, programs=("respondent", "originator")),
+    "turns": StateTable(TURNS_SCHEMA, "receiver", QUEUE, programs=QUEUE),
+    "next_sources": StateTable(NEXT_SOURCES_SCHEMA, "receiver", ("receiver",), programs=("receiver",)),
     "lanes": StateTable(LANES_SCHEMA, "source", LANE, chains=ENDS, shown=Shown.DESTINATION),
     "rejects": StateTable(
         REJECTS_SCHEMA,
@@ -111,7 +114,8 @@ class State:
     ``ingress_queues`` by receiver; ``input_queues`` by (receiver, sender); ``output_queues`` by (sender, receiver).
     ``streams`` by lane: the counters are the table ``lanes``, the segments the table ``runs``; the messages themselves
     lie in the lake. ``open_calls``: what canisters asked and has no answer yet; ``in_hand``: what they were asked, took
-    and have not answered. ``rejects``: the REJECT signals in streams. ``misrouted`` by (chain, receiver, sender).
+    and have not answered. ``turns``, ``next_sources``: whose turn it is, where what a canister takes in a round is
+    limited. ``rejects``: the REJECT signals in streams. ``misrouted`` by (chain, receiver, sender).
     ``programs`` maps the name of a program class to the frame of its canisters' state (first column ``program``).
     """
 
@@ -120,6 +124,8 @@ class State:
     output_queues: Queues
     open_calls: OpenCalls
     in_hand: Frame
+    turns: Frame
+    next_sources: Frame
     streams: Queues
     rejects: Frame
     misrouted: Queues
@@ -137,6 +143,8 @@ class State:
             "output_queues": self.output_queues.elements,
             "open_calls": self.open_calls.rows,
             "in_hand": self.in_hand,
+            "turns": self.turns,
+            "next_sources": self.next_sources,
             "lanes": self.streams.counters,
             "rejects": self.rejects,
             "runs": self.runs,
@@ -181,6 +189,8 @@ def state_of(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schem
         output_queues=Queues(OUTPUT_KEYS, found["output_counters"], found["output_queues"], base=base),
         open_calls=OpenCalls(found["open_calls"]),
         in_hand=found["in_hand"],
+        turns=found["turns"],
+        next_sources=found["next_sources"],
         streams=Queues(LANE, found["lanes"], _NOT_HELD, found["runs"], base, STREAM_INDICES),
         rejects=found["rejects"],
         misrouted=Queues(
