@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
+from causeway.model.queues import Queues
 from causeway.network.network import Network
+from causeway.network.stopped import Stopped, stopped_chains
 from causeway.programs import Program
 from causeway.programs.scalar import Context, Ingress
 
@@ -217,13 +220,29 @@ def test_a_move_in_a_time_without_traffic_is_not_missed(tmp_path: Path, spark: S
 
 def test_what_waits_for_a_canister_that_is_removed_is_accounted_for(tmp_path: Path, spark: SparkSession) -> None:
     removed = '\n[[moves]]\ntick = 3\nprogram = "echo"\n'
-    one_a_round = {"options.messages_per_canister": "1"}
+    one_a_round = {"options.messages_per_canister": "1", "options.vsr": "deployed"}
     calls = call("echo", count=4, amount=1) + call("echo", count=4, amount=1, caller="other")
     other = '\n[[programs]]\nname = "other"\nchain = "C"\nprogram = "caller"\nbalance = 10\n'
     net = run(tmp_path, BASE + other + calls + removed, **one_a_round)
     rows = ledger(net)
-    assert history(rows, event="dropped", detail="canister_removed")
-    assert set(outcome(rows)) == {"answered", "rejected", "pending"}
+    assert history(rows, event="rejected", detail="canister_removed")
+    assert set(outcome(rows)) == {"answered", "rejected"}, "everybody has an answer"
+
+
+def test_a_chain_that_violates_an_invariant_stops_alone(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("causeway.protocols.ic.kernel.QUIET_TICKS", 20)
+    # As if indices ended at 3: the third call from A does not fit the stream.
+    monkeypatch.setattr("causeway.protocols.ic.state.Queues", partial(Queues, limit=3))
+    other = '\n[[programs]]\nname = "other"\nchain = "C"\nprogram = "caller"\n'
+    net = run(tmp_path, BASE + other + call("echo", count=3) + call("echo", tick=5, caller="other"))
+    assert stopped_chains(net.lake, net.manifest) == (Stopped("A", 1, "IndexOverflow"),)
+    rows = ledger(net)
+    (stop,) = (row for row in rows if row["event"] == "stopped")
+    named = (stop["message_id"], stop["kind"], stop["chain"], stop["detail"], stop["sender"], stop["receiver"])
+    assert named == ("ic:A/c#1", "control", "A", "IndexOverflow", None, None)
+    assert outcome(rows) == {"answered": 1}, "the others go on"
 
 
 def test_a_network_that_can_never_go_on_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

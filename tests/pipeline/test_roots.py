@@ -12,11 +12,11 @@ from causeway.pipeline.lake import root_of
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 ROOTS = {
-    ("auction", "ic"): (36, "c93f8bd87b69f3ba76494f78a346258499babd48bc54d9d594fd44cb144ed816"),
+    ("auction", "ic"): (36, "dc72c4d9ed3f9a8cd87b68a3364d11da9c2e7a0f646eda1c49cb60291c485e7a"),
     ("auction", "ibc"): (122, "2e442c8a568893a38bd6209f6175a9c076dcab4f9c085bedd95cb44c27163df7"),
-    ("generated", "ic"): (28, "79bca671a6305d595bd3fe0f9f3be2e48311fdaa9d24d085d5f4cc9a22537712"),
+    ("generated", "ic"): (28, "3442f7247b644c59fa607d0b91ee792b11776967547badd4d4c59435f25e9a22"),
     ("generated", "ibc"): (27, "79dc7659465713a97908fb178eb71cc261c56cfc85302e26a4ded4f6c46e6c02"),
-    ("two_subnets", "ic"): (5, "ae4ba3467aa73eb3bc7c7754de47b38fbedba8c488fb203f3d2c09b55871f19d"),
+    ("two_subnets", "ic"): (5, "7e28ae6c6d7a15fa0a205a0ded12ef88b323b6c1cb4d7cf5796e07d6a51c92fe"),
     ("two_subnets", "ibc"): (4, "4a33bafe37033047706003ea3314532992248c42e1f5803cc9e4a66e41a262ad"),
     ("tokens", "ibc"): (13, "5078ff15d37a0420d2feb1c1e68bf5f318878dc3d27d65f86863f1917f2222e1"),
     ("zones", "ibc"): (26, "e4d122efa23d596daa754ece8d103f52e4805e499e67515a51dc5872c6dde98b"),

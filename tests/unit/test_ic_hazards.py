@@ -21,11 +21,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causeway.model.errors import IndexOverflow, InvariantViolation
 from causeway.model.frame import Frame, concat
+from causeway.model.ledger import Event
 from causeway.programs.scalar import Context, Program, Reject, Request
+from causeway.protocols.contract import Tick
 from causeway.protocols.ic.batch import XNetPlan
-from tests.property.ic_harness import Forgery
+from tests.property.ic_harness import Call, Forgery, KernelRun, Scenario
+from tests.property.ic_programs import ops
+from tests.property.ic_views import kernel_view
 from tests.unit.ic_network import ACTOR, Network, OracleNetwork, Played, of, rejects_of
 
 TWO = {1: (0, ACTOR), 2: (1, ACTOR)}
@@ -85,7 +88,13 @@ def test_hazard_2_one_above_and_one_below_the_expected_index(engine: Engine) -> 
         assert net.judged(0, 1, begin=1, message_begin=begin) == "UnexpectedMessages"
 
 
-def test_hazard_3_a_hole_or_a_repeated_index_stops_the_round() -> None:
+def stopped(net: Any) -> list[tuple[Any, ...]]:
+    """(chain, height, cause) of the subnets that stopped."""
+    rows = net.state.stopped
+    return list(zip(rows["chain"].tolist(), rows["height"].tolist(), rows["cause"].to_pylist(), strict=True))
+
+
+def test_hazard_3_a_hole_or_a_repeated_index_stops_who_takes_it() -> None:
     net = after_one_way()
     plan = net.plan()
     messages = net.offered(plan)
@@ -94,9 +103,13 @@ def test_hazard_3_a_hole_or_a_repeated_index_stops_the_round() -> None:
     repeated = concat([hole, messages.take(np.array([0]))])
     other = messages.with_columns(index=messages["index"] + np.uint64(1))
     for wrong in (hole, repeated, other):
-        with pytest.raises(InvariantViolation):
-            net.apply(plan, wrong)
-    net.apply(plan, messages)
+        result = net.apply(plan, wrong)
+        assert stopped(result) == [(1, 2, "InvariantViolation")]
+        expected = result.state.streams.count_of(
+            "expected", Frame({"source": u64(1), "destination": u64(0), "substream": u64(0)})
+        )
+        assert expected.tolist() == [1], "nothing of the slice is taken"
+    assert stopped(net.apply(plan, messages)) == []
 
 
 def test_hazard_4_bounds(engine: Engine) -> None:
@@ -130,14 +143,17 @@ def test_hazard_7_signals_that_cannot_be_true(engine: Engine) -> None:
     assert net.judged(1, 0, signals_end=2) == "UnexpectedSignals", "below what we know"
 
 
-def test_hazard_7_at_induction_they_stop_the_round() -> None:
+def test_hazard_7_at_induction_they_stop_who_takes_them() -> None:
     net = after_one_way({"validate_signals": "off"})
     net.rounds(1)
     rows = net.state.streams.counters
     wrong = np.where((rows["source"] == 1) & (rows["destination"] == 0), np.uint64(7), rows["expected"])
     plan = net.plan(net.shown(lanes=rows.with_columns(expected=wrong)))
-    with pytest.raises(InvariantViolation, match="outside our stream"):
-        net.apply(plan)
+    assert stopped(net.apply(plan)) == [(0, 3, "InvariantViolation")]
+    for beyond in (4, 2**64 - 1):
+        plan = net.plan(net.shown(rejects=rejects_of(0, 1, beyond)))
+        assert stopped(net.apply(plan)) == [(0, 3, "InvariantViolation")], "a reject beyond the signals"
+    assert stopped(net.apply(net.plan())) == []
 
 
 @pytest.mark.parametrize(
@@ -644,9 +660,61 @@ def test_hazard_39_indices_up_to_the_end_of_the_word(options: dict[str, Any]) ->
     judged_or_received = [*of(net.happened, 1, "received", "REQUEST"), *of(net.happened, 1, "judged", "REQUEST")]
     assert len(judged_or_received) == 2
     assert len(net.answers(1)) == 3
+    assert stopped(net) == []
     net.call(1, 2, "echo")
-    with pytest.raises(IndexOverflow):
-        net.rounds(1)
+    net.rounds(1)
+    assert [row[2] for row in stopped(net)] == ["IndexOverflow"]
+
+
+def about_to_overflow(run: KernelRun) -> None:
+    """The stream from subnet 0 to subnet 1 has no room for another message."""
+    for place, state in enumerate(run.states):
+        lanes = state.streams.counters
+        full = (lanes["source"] == 0) & (lanes["destination"] == 1)
+        ends = {name: np.where(full, np.uint64(2**64 - 1), lanes[name]) for name in ("begin", "next_index")}
+        heard = (lanes["source"] == 1) & (lanes["destination"] == 0)
+        ends |= {name: np.where(heard, np.uint64(2**64 - 1), lanes[name]) for name in ("expected", "signals_begin")}
+        run.states[place] = replace(state, streams=state.streams.with_counters(**ends))
+
+
+def test_a_subnet_that_violates_an_invariant_stops_alone() -> None:
+    canisters = {1: (0, ACTOR), 2: (1, ACTOR), 3: (2, ACTOR)}
+    ingress = {1: [(1, 2)], 5: [(1, 2), (2, 3), (3, 2)], 6: [(1, 3), (2, 1)], 7: [(2, 3)]}
+    told = {
+        tick: [Call(canisters[one][0], one, 9, "do", ops(("call", two, "echo", b"x", 5, None))) for one, two in calls]
+        for tick, calls in ingress.items()
+    }
+    scenario = Scenario((0, 1, 2), {n: (host, p, 1_000) for n, (host, p) in canisters.items()}, ingress=told)
+    runs = [KernelRun(scenario, apart=False), KernelRun(scenario, apart=True, via_tables=True)]
+    events: list[Any] = []
+    for tick in range(1, 15):
+        if tick == 5:
+            for run in runs:
+                about_to_overflow(run)
+        before = runs[0].state.frames()
+        for run in runs:
+            run.round(Tick(tick, tick))
+        assert runs[0].roots() == runs[1].roots()
+        logged = concat(runs[0].events)
+        rows = logged.filter(logged["events"] == Event.STOPPED)
+        events += [(tick, *row) for row in zip(rows["chain"].tolist(), rows["reason"].to_pylist(), strict=True)]
+        if tick >= 5:
+            for run in runs:
+                assert stopped(run) == [(0, 5, "IndexOverflow")]
+            after = runs[0].state.frames()
+            for name in ("accounts", "output_queues", "input_queues", "program_" + ACTOR):
+                owner = runs[0].kernel.tables()[name].owner
+                assert rows_of(before[name], owner, 1) == rows_of(after[name], owner, 1), "as before the round"
+    assert events == [(5, 0, "IndexOverflow")], "said once"
+    found = {n: balance for view in kernel_view(runs[0]).values() for n, (balance, _) in view["accounts"].items()}
+    assert found[2] == 995 and found[3] == 1_000, "the others go on; what was sent to the stopped one stays open"
+
+
+def rows_of(frame: Frame, owner: str, program: int) -> list[Any]:
+    mine = frame.filter(frame[owner] == program)
+    return [
+        mine[name].tolist() if isinstance(mine[name], np.ndarray) else mine[name].to_pylist() for name in mine.names
+    ]
 
 
 # ---- canisters that are removed

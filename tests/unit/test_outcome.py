@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
-from causeway.cli.outcome import Outcome, causes, verdict
+from causeway.cli.outcome import Outcome, causes, show, verdict
+from causeway.network.stopped import Stopped
 from causeway.pipeline.calls import COUNTS
 
 
@@ -54,6 +58,15 @@ def test_what_is_broken_is_named_with_how_often() -> None:
     assert said in verdict(found)
     assert causes(found) == "3 c, 1 a, 1 b"
     assert found.as_json()["lost_because"] == {"b": 1, "a": 1, "c": 3}
+
+
+def test_a_stopped_chain_breaks_a_guarantee() -> None:
+    found = replace(outcome(sent=3, answered=3), stopped=(Stopped("left", 7, "IndexOverflow"),))
+    assert not found.holds and "1 chains stopped" in verdict(found)
+    assert found.as_json()["stopped_chains"] == [{"chain": "left", "height": 7, "cause": "IndexOverflow"}]
+    said = io.StringIO()
+    show(found, Console(file=said, width=200))
+    assert "left stopped at height 7: it violated an invariant (IndexOverflow)." in said.getvalue()
 
 
 def test_open_calls_are_under_way_or_wait_for_a_program() -> None:

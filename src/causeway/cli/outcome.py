@@ -16,6 +16,7 @@ from causeway.cli.watch import Watch
 from causeway.model.text import readable
 from causeway.network.carriers import CarrierSummary, carrier_summary
 from causeway.network.failures import Failures, failures
+from causeway.network.stopped import Stopped, stopped_chains
 
 if TYPE_CHECKING:
     from causeway.network.network import Network
@@ -44,6 +45,7 @@ class Outcome:
     lost_because: Mapping[str, int] = field(default_factory=dict)
     carriers: CarrierSummary = field(default_factory=CarrierSummary)
     failures: Failures = field(default_factory=Failures)
+    stopped: tuple[Stopped, ...] = ()
 
     @property
     def broken(self) -> dict[str, int]:
@@ -58,6 +60,7 @@ class Outcome:
             "out_of_order": counts["out_of_order"],
             "lost": counts["lost"] - counts["lost_with_program"],
             "never": counts["on_the_way"] if self.finished else 0,
+            "stopped": len(self.stopped),
         }
         return {name: count for name, count in found.items() if count}
 
@@ -82,6 +85,7 @@ class Outcome:
             **self.counts,
             "lost_because": dict(self.lost_because),
             "handler_failures": {"count": self.failures.count, "first": [asdict(each) for each in self.failures.first]},
+            "stopped_chains": [asdict(each) for each in self.stopped],
             **self.carriers.content,
             "root": self.root,
             "seconds": round(self.seconds["run"], 3),
@@ -124,6 +128,7 @@ def outcome_of(
         lost_because=summary["lost_because"],
         carriers=carrier_summary(network.lake, network.manifest),
         failures=failures(network.lake, network.topology),
+        stopped=stopped_chains(network.lake, network.manifest),
     )
 
 
@@ -156,6 +161,7 @@ BROKEN = {
     "out_of_order": "calls out of order",
     "lost": "calls lost",
     "never": "calls with a message stuck in transit",
+    "stopped": "chains stopped",
 }
 """The guarantees that a run can break, as a verdict says it."""
 
@@ -170,6 +176,9 @@ def show(outcome: Outcome, console: Console) -> None:
     console.print(f"{moved(outcome)} Peak memory {size(outcome.peak_memory_bytes)}.")
     for line in outcome.carriers.lines:
         console.print(escape(line))
+    for each in outcome.stopped:
+        stop = f"{each.chain} stopped at height {each.height:,}: it violated an invariant ({each.cause})."
+        console.print(Text(readable(stop), style="red"), soft_wrap=True)
     for text in failed(outcome.failures):
         console.print(text, soft_wrap=True)
     if outcome.stalled:

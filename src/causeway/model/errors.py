@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 
 class CausewayError(Exception):
     """Root of every error Causeway raises on purpose; the message is one line fit for a user."""
@@ -21,8 +24,19 @@ class NotInQueue(CausewayError):
 
 
 class IndexOverflow(CausewayError):
-    """A queue index would pass 2**64 - 1 (IC reference 2.1)."""
+    """A queue index would pass 2**64 - 1 (IC reference 2.1). ``queues``: key columns of the queues that are full."""
+
+    def __init__(self, text: str = "", queues: Mapping[str, Any] | None = None) -> None:
+        super().__init__(text)
+        self.queues = {} if queues is None else queues
 
 
 class InvariantViolation(CausewayError):
-    """A hard invariant is false: the implementation is wrong, or a chain is malicious beyond the fault assumption."""
+    """A hard invariant is false: the implementation is wrong, or a chain is malicious beyond the fault assumption.
+
+    ``chains``: positions of the chains for which it is.
+    """
+
+    def __init__(self, text: str, chains: Any = ()) -> None:
+        super().__init__(text)
+        self.chains = chains

@@ -35,6 +35,7 @@ class Event(IntFlag):
     TIMED_OUT = 256
     DROPPED = 512
     COLLECTED = 1024
+    STOPPED = 2048
 
 
 class Via(IntEnum):

@@ -118,7 +118,8 @@ class Queues:
         if bool(full.any()):
             row = int(groups.starts[int(np.argmax(full))])
             named = ", ".join(str(values[key][row]) for key in self.keys)
-            raise IndexOverflow(f"queue ({named}) would pass index {self.limit}")
+            named_all = {key: values[key][groups.starts[full]] for key in self.keys}
+            raise IndexOverflow(f"queue ({named}) would pass index {self.limit}", named_all)
         indices = groups.spread(begin) + groups.ranks().astype(np.uint64)
         next_index = self.counters["next_index"].copy()
         next_index[rows[known]] += counts[known]

@@ -30,7 +30,8 @@ LEDGER_COLUMNS: Mapping[str, str] = {
     "index": "its index in that substream; null for events outside a lane",
     "message_id": "its stable name: `protocol:sender>receiver/class#number`, see below",
     "answers": "for a response, the `message_id` of the request that it answers",
-    "kind": "`ingress`, `request`, `response`, `refund` or `control` (a slice of a stream, the removal of a program)",
+    "kind": "`ingress`, `request`, `response`, `refund` or `control` (a slice of a stream, the removal of a program, "
+    "the stop of a chain)",
     "event": "what happened, see below",
     "chain": "name of the chain where it happened",
     "height": "the height that committed it",
@@ -88,8 +89,8 @@ def ledger(
         "time": F.col("tick").cast("double") * F.lit(seconds_per_tick),
         "sender": F.when(
             F.col("kind") == int(Kind.INGRESS), F.concat(F.lit("user/"), F.col("sender").cast("string"))
-        ).when(~_of_a_slice(), F.coalesce("sender_name", F.col("sender").cast("string"))),
-        "receiver": F.when(~_of_a_slice(), F.coalesce("receiver_name", F.col("receiver").cast("string"))),
+        ).when(_of_a_program(), F.coalesce("sender_name", F.col("sender").cast("string"))),
+        "receiver": F.when(_of_a_program(), F.coalesce("receiver_name", F.col("receiver").cast("string"))),
         **{name: F.when(F.col("kind") != int(Kind.CONTROL), F.col(name)) for name in ("payload_hash", "amount")},
         "asset": F.lit(asset),
         "detail": F.col("reason"),
@@ -190,14 +191,16 @@ def message_id(protocol: str) -> Column:
     (ingress), ``q`` (request), ``r`` (response) or ``f`` (refund). ``protocol:user>receiver/i!tick.position``: a
     message from a user that was refused, so that no queue has numbered it; the position, from 1, is among what came to
     the chain in the tick. ``protocol:source>destination/c#height``: a slice of a stream.
-    ``protocol:program/c#height``: the end of a program.
+    ``protocol:program/c#height``: the end of a program. ``protocol:chain/c#height``: the stop of a chain.
     """
     message = _named(protocol, "sender", "receiver", _choice(F.col("kind"), _NAMED_LETTERS))
     refused = F.format_string(f"{protocol}:%s>%s/i!%s.%s", *map(_digits, ("sender", "receiver", "tick", "index")))
     slice_id = F.format_string(f"{protocol}:%s>%s/c#%s", "source_name", "destination_name", _digits("height"))
     ended = F.format_string(f"{protocol}:%s/c#%s", _digits("receiver"), _digits("height"))
+    stop = F.format_string(f"{protocol}:%s/c#%s", "chain_name", _digits("height"))
     return (
         F.when(_of_a_slice(), slice_id)
+        .when(_bit(Event.STOPPED), stop)
         .when(F.col("kind") == int(Kind.CONTROL), ended)
         .when(F.expr(REFUSED_INGRESS), refused)
         .otherwise(message)
@@ -215,6 +218,11 @@ def _digits(column: str) -> Column:
 def _of_a_slice() -> Column:
     """Return whether a row is about a slice: of the control rows, those that name a lane."""
     return (F.col("kind") == int(Kind.CONTROL)) & F.col("on_lane")
+
+
+def _of_a_program() -> Column:
+    """Return whether a row is about programs: neither about a slice nor about a chain."""
+    return ~_of_a_slice() & ~_bit(Event.STOPPED)
 
 
 REFUSED_INGRESS = f"(kind = {int(Kind.INGRESS)} and via = {int(Via.INGRESS)} and (events & {int(Event.REJECTED)}) > 0)"

@@ -13,6 +13,7 @@ from causeway.model.frame import Frame, from_table
 from causeway.model.joins import codes, lookup
 from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import U64, groups_of, stable_order
+from causeway.protocols.contract import Chains
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.messages import message_sizes
 from causeway.protocols.messages import LANE, LANE_COLUMNS, blank_messages
@@ -33,6 +34,16 @@ class XNetPlan:
     signals: Frame
     segments: Frame
 
+    def without(self, chains: Chains) -> XNetPlan:
+        """Return the plan without what ``chains`` would take."""
+        slices, loopback, signals = self.slices, self.loopback, self.signals
+        return XNetPlan(
+            slices.filter(~np.isin(slices["destination"], chains)),
+            loopback.filter(~np.isin(loopback["source"], chains)),
+            signals.filter(~np.isin(signals["source"], chains)),
+            self.segments,
+        )
+
 
 @dataclass(frozen=True)
 class DecodedBatch:
@@ -40,15 +51,16 @@ class DecodedBatch:
 
     ``slices``, ``messages``: the accepted slices and their messages; ``loopback``, ``loopback_messages``: the loopback
     streams and theirs; both as they were sent, and where canisters have moved with the tick in which they were
-    ``routed``. ``signalled``: our own messages that headers reject, or whose sizes the
-    streams need, with ``reason`` (0: not rejected) and ``size``. ``ingress``: messages from users, with
-    their ``chain``.
+    ``routed``. ``signals``: the REJECT signals in the slices about messages still in our streams; ``signalled``: our
+    own messages that headers reject, or whose sizes the streams need, with ``reason`` (0: not rejected) and ``size``.
+    ``ingress``: messages from users, with their ``chain``.
     """
 
     slices: Frame
     messages: Frame
     loopback: Frame
     loopback_messages: Frame
+    signals: Frame
     signalled: Frame
     ingress: Frame
 
@@ -73,6 +85,7 @@ def decode(plan: XNetPlan, offered: Frame, own: Frame, ingress: pa.Table, subnet
         messages,
         plan.loopback,
         loopback_messages,
+        plan.signals,
         _with_reasons(own, plan.signals),
         _ingress_messages(ingress, subnets),
     )
@@ -129,12 +142,22 @@ def _routed(messages: Frame, segments: Frame) -> U64:
 
 def _ensure_complete(slices: Frame, messages: Frame) -> None:
     """Raise ``InvariantViolation`` unless the messages are exactly the ranges of the slices, each index once."""
+    if _is_complete(slices, messages):
+        return
+    chains = np.union1d(slices["destination"], messages["destination"])
+    parts = ([rows.filter(rows["destination"] == chain) for rows in (slices, messages)] for chain in chains)
+    wrong = np.array([not _is_complete(*part) for part in parts])
+    raise InvariantViolation("a slice's messages are not a run without gaps", chains[wrong])
+
+
+def _is_complete(slices: Frame, messages: Frame) -> bool:
+    """Return whether the messages are exactly the ranges of the slices, each index once."""
     counts = (slices["message_end"] - slices["message_begin"]).astype(np.int64)
     total = int(counts.sum())
     if total != len(messages):
-        raise InvariantViolation(f"the slices hold {len(messages)} messages, their headers say {total}")
+        return False
     if total == 0:
-        return
+        return True
     # What was read mostly lies lane by lane: one look-up a run of rows of one lane.
     runs = groups_of(*(messages[name] for name in LANE))
     found = lookup(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False)
@@ -146,6 +169,5 @@ def _ensure_complete(slices: Frame, messages: Frame) -> None:
             position = (np.cumsum(counts) - counts)[rows] + (messages["index"] - begin).astype(np.int64)
             seen = np.zeros(total, dtype=bool)
             seen[position] = True
-            if bool(seen.all()):
-                return
-    raise InvariantViolation("a slice's messages are not a run without gaps")
+            return bool(seen.all())
+    return False

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.errors import InvalidInput
+from causeway.model.errors import IndexOverflow, InvalidInput, InvariantViolation
 from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes
 from causeway.model.ledger import COLLECTED_SCHEMA, EVENTS_SCHEMA, FAILURES_SCHEMA
@@ -46,6 +46,7 @@ from causeway.protocols.ic.registry import Registry, registry_at, subnet_positio
 from causeway.protocols.ic.removal import remove_ended
 from causeway.protocols.ic.state import State, state_of, state_tables
 from causeway.protocols.ic.step import Step
+from causeway.protocols.ic.stopping import just_stopped, with_stopped, without
 from causeway.protocols.messages import OUTBOUND_SCHEMA
 from causeway.protocols.option_values import check_tick
 from causeway.protocols.partition import part, union
@@ -212,7 +213,7 @@ class IcKernel:
         self, state: State, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
     ) -> Plan[XNetPlan]:
         """Build the payloads of ``chains``: the slices that pass the checks, and the refusals of those that do not."""
-        running = self.carriers.running(chains, tick.tick)
+        running = self._running(state, chains, tick)
         context = self.context(running, tick)
         expected = expected_indexes(state, (), self.options.index_base)
         everything = get_streams(expected, view, context)
@@ -226,18 +227,30 @@ class IcKernel:
     ) -> RoundResult[State]:
         """Run one round of ``chains``: decode the batch, process it, commit to the result (3.1).
 
-        A halted chain keeps its state. Raises ``InvariantViolation`` when slices contradict the streams, and
-        ``IndexOverflow``.
+        A halted chain keeps its state; so does one that violates a hard invariant, from this round on: the others' is
+        run again without it (X-17).
         """
+        while True:
+            try:
+                return self._round(state, chains, plan, inputs, tick)
+            except (IndexOverflow, InvariantViolation) as error:
+                state = with_stopped(state, error, self.context(chains, tick))
+
+    def _round(
+        self, state: State, chains: Chains, plan: Plan[XNetPlan], inputs: Inputs[State], tick: Tick
+    ) -> RoundResult[State]:
+        stops = just_stopped(state, tick.height)
+        if stops.chains.size:
+            plan, inputs = without(plan, inputs, stops.chains)
         removal = remove_ended(state, self.context(chains, tick))
         state = self._with_newcomers(removal.state, chains, self.registry(tick.tick))
-        running = self.carriers.running(chains, tick.tick)
+        running = self._running(state, chains, tick)
         context = self.context(running, tick)
         removal = replace(removal, state=state)
         halted: Halted | None = None
         if len(running) < len(chains):
             halted = self._halt(removal, np.setdiff1d(chains, running), tick)
-            removal = self._running(removal, running, tick)
+            removal = self._of(removal, running, tick)
         batch = decode(plan.content, inputs.offered, inputs.own, inputs.ingress, self._subnets)
         state, logs, outbound = self.process_batch(removal, chains, batch, context)
         if halted is not None:
@@ -247,14 +260,19 @@ class IcKernel:
         return RoundResult(
             state,
             outbound,
-            _joined(plan.events, logs),
+            _joined(plan.events, [stops.log, *logs]),
             self.headers(state, chains, tick),
             wake(tick, idle=self.idle(state), planned=self.next_planned(tick.tick + 1)),
             oldest(state.runs),
             self._gives_up(tick),
         )
 
-    def _running(self, step: Step, chains: Chains, tick: Tick) -> Step:
+    def _running(self, state: State, chains: Chains, tick: Tick) -> Chains:
+        """Return the chains that run a round: neither halted by a fault nor stopped."""
+        running = self.carriers.running(chains, tick.tick)
+        return running[~np.isin(running, state.stopped["chain"])] if len(state.stopped) else running
+
+    def _of(self, step: Step, chains: Chains, tick: Tick) -> Step:
         """Return the part of a step that is about ``chains``; all its events, which are in their order."""
         return replace(
             step,
@@ -265,7 +283,7 @@ class IcKernel:
 
     def _halt(self, removal: Step, chains: Chains, tick: Tick) -> Halted:
         """Return what becomes of ``chains`` that run no round: canisters end there, too, and nothing else happens."""
-        step, log = self._running(removal, chains, tick), EventLog()
+        step, log = self._of(removal, chains, tick), EventLog()
         log.add(received_only(step.arrivals))
         state, outbound = append_onward(step.state, step.onward, self.context(chains, tick))
         return Halted(state, outbound, log)

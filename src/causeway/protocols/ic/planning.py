@@ -34,7 +34,9 @@ def make_plan(state: State, accepted: Frame, view: View, events: Frame, context:
     if len(context.registry.moved):
         segments = concat([_segments(slices, view.tables["runs"]), _segments(loopback, state.runs)])
     signals = _signals_about_ours(state, slices, view)
-    own = signals.select(LANE).with_columns(begin=signals["index"], end=signals["index"] + np.uint64(1))
+    # One about a message that we never sent is kept, for the round to see.
+    sent = signals.filter(signals["index"] < state.streams.count_of("next_index", signals))
+    own = sent.select(LANE).with_columns(begin=sent["index"], end=sent["index"] + np.uint64(1))
     if context.options.limits == "deployed":
         cut = _cut_segments(state, slices)
         own = concat([cut, _outside(own, cut)])

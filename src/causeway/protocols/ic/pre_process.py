@@ -10,9 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from causeway.model.errors import InvariantViolation
 from causeway.model.frame import Frame, concat
+from causeway.model.joins import lookup
 from causeway.model.ledger import COLLECTED_MESSAGES, COLLECTED_SIGNALS, Event, Kind, Via
 from causeway.model.order import stable_order
 from causeway.proofs.ic.messages import RejectCode
@@ -27,7 +29,7 @@ from causeway.protocols.ic.signals import collect_messages, handle_rejects
 from causeway.protocols.ic.state import REJECTS_SCHEMA, State, opposite
 from causeway.protocols.ic.step import ARRIVALS_SCHEMA, INGRESS_ARRIVALS_SCHEMA, Step
 from causeway.protocols.ic.vsr import Verdicts, lost_causes, vsr_check_ingress, vsr_check_xnet
-from causeway.protocols.messages import LANE_COLUMNS, MESSAGE_COLUMNS
+from causeway.protocols.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS
 
 
 def pre_process(state: State, batch: DecodedBatch, context: Context) -> tuple[State, list[Step]]:
@@ -110,13 +112,24 @@ def collect_from_headers(state: State, batch: DecodedBatch, context: Context) ->
     if len(slices):
         ours, end = opposite(slices), slices["signals_end"]
         begin, next_index = (state.streams.count_of(name, ours) for name in ("begin", "next_index"))
-        if bool(((end < begin) | (end > next_index)).any()):
-            raise InvariantViolation("a header signals messages outside our stream")
+        _ensure_signals(slices, (end < begin) | (end > next_index), batch.signals)
         log.collected(ours, COLLECTED_MESSAGES, begin, end)
         state = replace(state, streams=collect_messages(state.streams, ours, end, batch.signalled))
         state = _collect_signals(state, slices, log)
     state, arrivals, onward = handle_rejects(state, rejected, context, log)
     return Step(state, log, arrivals, onward=onward)
+
+
+def _ensure_signals(slices: Frame, outside: npt.NDArray[np.bool_], rejected: Frame) -> None:
+    """Raise ``InvariantViolation`` unless headers signal messages of our streams and reject what they signal (X-13)."""
+    if outside.any():
+        raise InvariantViolation("a header signals messages outside our stream", slices["destination"][outside])
+    if len(rejected) == 0:
+        return
+    row = lookup(opposite(slices), rejected, LANE, ordered=False)
+    beyond = (row < 0) | (rejected["index"] >= slices["signals_end"][row])
+    if beyond.any():
+        raise InvariantViolation("a header rejects messages beyond its signals", rejected["source"][beyond])
 
 
 def _collect_signals(state: State, slices: Frame, log: EventLog) -> State:
@@ -208,9 +221,11 @@ def _expect_next(state: State, slices: Frame) -> State:
     """Move the expected indices past the messages of the slices."""
     ours, begins = opposite(slices), slices["message_begin"]
     expected = state.streams.count_of("expected", ours)
-    if not bool((begins == expected).all()):
-        wrong = int(np.argmax(begins != expected))
-        raise InvariantViolation(f"a slice starts at {begins[wrong]}, expected is {expected[wrong]}")
+    wrong = begins != expected
+    if wrong.any():
+        first = int(np.argmax(wrong))
+        text = f"a slice starts at {begins[first]}, expected is {expected[first]}"
+        raise InvariantViolation(text, slices["destination"][wrong])
     return replace(state, streams=state.streams.set_counters(ours, expected=slices["message_end"]))
 
 

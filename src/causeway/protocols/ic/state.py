@@ -59,6 +59,15 @@ MISROUTED_SCHEMA = pa.schema([pa.field("chain", pa.uint32(), nullable=False), *I
 """A message that ``receiver_check = off`` enqueued on ``chain`` although its receiver is hosted elsewhere (D-5): it
 stays there for ever. ``index`` counts in (chain, receiver, sender)."""
 
+STOPPED_SCHEMA = pa.schema(
+    [
+        pa.field("chain", pa.uint32(), nullable=False),
+        *_numbers("height"),
+        pa.field("cause", pa.string(), nullable=False),
+    ]
+)
+"""A chain that violated a hard invariant in the round of ``height``, and has run none since; ``cause``: the error."""
+
 INGRESS_KEYS = ("receiver",)
 INPUT_KEYS = ("receiver", "sender")
 OUTPUT_KEYS = ("sender", "receiver")
@@ -99,6 +108,7 @@ STATE_TABLES: Mapping[str, StateTable] = {
     "misrouted": StateTable(
         MISROUTED_SCHEMA, "chain", (*MISROUTED_KEYS, "index"), chains=("chain",), programs=PROGRAMS
     ),
+    "stopped": StateTable(STOPPED_SCHEMA, "chain", ("chain",), chains=("chain",)),
     "accounts": ACCOUNTS,
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
@@ -116,6 +126,7 @@ class State:
     lie in the lake. ``open_calls``: what canisters asked and has no answer yet; ``in_hand``: what they were asked, took
     and have not answered. ``turns``, ``next_sources``: whose turn it is, where what a canister takes in a round is
     limited. ``rejects``: the REJECT signals in streams. ``misrouted`` by (chain, receiver, sender).
+    ``stopped``: the subnets that violated an invariant.
     ``programs`` maps the name of a program class to the frame of its canisters' state (first column ``program``).
     """
 
@@ -129,6 +140,7 @@ class State:
     streams: Queues
     rejects: Frame
     misrouted: Queues
+    stopped: Frame
     accounts: Frame
     programs: Mapping[str, Frame]
 
@@ -149,6 +161,7 @@ class State:
             "rejects": self.rejects,
             "runs": self.runs,
             "misrouted": self.misrouted.elements,
+            "stopped": self.stopped,
             "accounts": self.accounts,
             **{PROGRAM_TABLE + name: frame for name, frame in self.programs.items()},
         }
@@ -196,6 +209,7 @@ def state_of(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schem
         misrouted=Queues(
             MISROUTED_KEYS, _counters_of(found["misrouted"], MISROUTED_KEYS), found["misrouted"], base=base
         ),
+        stopped=found["stopped"],
         accounts=found["accounts"],
         programs=program_frames(found),
     )
