@@ -24,8 +24,11 @@ import pytest
 from causeway.model.frame import Frame, concat
 from causeway.model.ledger import Event
 from causeway.programs.scalar import Context, Program, Reject, Request
-from causeway.protocols.contract import Tick
+from causeway.protocols.contract import Tick, View
 from causeway.protocols.ic.batch import XNetPlan
+from causeway.protocols.ic.ids import canister_texts
+from causeway.protocols.ic.messages import NO_ROUTE, REASON_TEXTS, TIMED_OUT
+from causeway.protocols.ic.post_process import OVERSIZED
 from tests.property.ic_harness import Call, Forgery, KernelRun, Scenario
 from tests.property.ic_programs import ops
 from tests.property.ic_views import kernel_view
@@ -512,18 +515,31 @@ class Verbose(Program):
     """Rejects with a very long text."""
 
     def on_request(self, request: Request, context: Context) -> bytes:
+        if request.method == "raise":
+            raise ValueError("x" + 5000 * "ü")
         raise Reject("x" + 5000 * "ü")
 
 
-def test_hazard_25_of_a_text_too_large_the_beginning_is_left() -> None:
-    net = Network({1: (0, ACTOR), 2: (1, f"{__name__}:Verbose")}, options=SMALL_MESSAGES)
-    net.call(1, 2)
+@pytest.mark.parametrize("options", [{}, SMALL_MESSAGES, {"limits": "deployed"}])
+@pytest.mark.parametrize(("method", "code", "prefix"), [("no", 4, ""), ("raise", 5, "ValueError: ")])
+def test_hazard_25_of_a_text_too_large_the_beginning_is_left(
+    options: dict[str, Any], method: str, code: int, prefix: str
+) -> None:
+    net = Network({1: (0, ACTOR), 2: (1, f"{__name__}:Verbose")}, options=options)
+    net.call(1, 2, method)
     happened = net.rounds(2)
-    assert of(happened, 1, "rejected", "RESPONSE") == [(1, "rejected", "RESPONSE", 2, 1, 0, 1, 4, "PayloadTooLarge")]
+    assert of(happened, 1, "rejected", "RESPONSE") == []
     texts = [text for frame in net.run.outbound for text in frame.filter(frame["source"] == 1)["payload"].to_pylist()]
     net.rounds(1)
-    assert net.answers(1) == [(0, 4)]
-    assert texts == [b"x" + 4095 * "ü".encode()], "8 KiB, and no half a character"
+    assert net.answers(1) == [(0, code)]
+    assert texts == [(prefix + "x" + 5000 * "ü").encode()[:8191]], "8 KiB, and no half a character"
+
+
+def test_texts_that_routing_and_queues_make_are_short() -> None:
+    size = len(canister_texts(u64(2**64 - 1))[0])
+    most = 2**64 - 1
+    made = [*REASON_TEXTS.values(), NO_ROUTE, TIMED_OUT, OVERSIZED.format("Response", most, most)]
+    assert max(len(text.replace("{}", "c" * max(size, len(str(most))))) for text in made) < 255
 
 
 def test_hazard_28_full_input_queue_rejects_requests_and_takes_responses(engine: Engine) -> None:
@@ -599,6 +615,25 @@ def test_hazard_36_an_unseen_subnet_starts_at_the_base(engine: Engine, base: int
 def test_hazard_37_unknown_subnet(engine: Engine) -> None:
     net = after_one_way(engine=engine)
     assert net.judged(0, 1, source=7) == "UnknownSubnet"
+
+
+def test_a_slice_of_any_certified_height_is_judged_by_what_is_in_it() -> None:
+    net = after_one_way({"reject_every": 2})
+    older = net.run.headers.with_columns(height=np.uint64(net.height))
+    net.rounds(1)
+    now = net.shown()
+    seen = View(now.tables, concat([older, now.headers]))
+    (back,) = (slices.filter(slices["source"] == 1) for slices in [net.slices()])
+    assert net.errors(back, seen) == ["ACCEPTED"]
+    root = older["root"][older["chain"] == 1]
+    from_before = {"source_height": u64(1), "root": root, "end": u64(1), "signals_end": u64(1)}
+    assert net.errors(back.with_columns(**from_before), seen) == ["EmptySlice"], "as old as it is, it says nothing new"
+    cut = {**from_before, "signals_end": u64(2)}
+    assert net.errors(back.with_columns(**cut), seen) == ["ACCEPTED"], "without the reject of 2, which came later"
+    same_height = {"signals_end": u64(2)}
+    assert net.errors(back.with_columns(**same_height), seen) == ["UnexpectedSignals"], "a reject beyond its signals"
+    for wrong in ({"source_height": u64(7)}, {"root": root ^ np.uint8(1)}):
+        assert net.errors(back.with_columns(**{**cut, **wrong}), seen) == ["InvalidStream"]
 
 
 def test_hazard_37_of_none_of_ours() -> None:

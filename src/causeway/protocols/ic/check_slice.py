@@ -88,7 +88,8 @@ def _unexpected_signals(state: State, slices: Frame, signal: np.ndarray, view: V
     wrong: np.ndarray = (signals_end < signal) | (signals_end > our_end)
     given = view.tables["rejects"]
     row = lookup(slices, opposite(given), LANE, ordered=False)
-    given, row = given.filter(row >= 0), row[row >= 0]
+    seen = carries(slices, given, row, context)
+    given, row = given.filter(seen), row[seen]
     if len(given) == 0:
         return wrong
     index, end = given["index"], signals_end[row]
@@ -109,15 +110,27 @@ def _whole_stream(slices: Frame, values: np.ndarray, reduce: Any) -> np.ndarray:
 
 
 def _header_is_known(slices: Frame, view: View, context: Context) -> np.ndarray:
-    """Return whether a slice carries the height before this round, and its source's root at that height."""
+    """Return whether a slice carries a height that its source has certified, and its source's root at that height.
+
+    Any height will do, also one older than one seen before: what is in the slice is checked (3.9).
+    """
     if len(slices) == 0:
         return np.zeros(0, dtype=bool)
     headers = view.headers
     asked = Frame({"chain": slices["source"], "height": slices["source_height"]})
     row = lookup(headers, asked, ("chain", "height"))
-    known = (row >= 0) & (slices["source_height"] == np.uint64(context.height - 1))
-    same: np.ndarray = known & (slices["root"] == headers["root"][np.maximum(row, 0)]).all(axis=1)
+    same: np.ndarray = (row >= 0) & (slices["root"] == headers["root"][np.maximum(row, 0)]).all(axis=1)
     return same
+
+
+def carries(slices: Frame, rejects: Frame, row: np.ndarray, context: Context) -> np.ndarray:
+    """Return which REJECT signals, as shown now, a slice carries: ``row`` of its lane back in ``slices``, -1 for none.
+
+    One of an older height has only those below the end of its signals.
+    """
+    older = slices["source_height"] < np.uint64(context.height - 1)
+    carried: np.ndarray = (row >= 0) & ~(older[row] & (rejects["index"] >= slices["signals_end"][row]))
+    return carried
 
 
 def refusals(slices: Frame, errors: np.ndarray) -> Frame:

@@ -19,7 +19,7 @@ from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.in_hand import in_hand_after
-from causeway.protocols.ic.messages import NOT_FOUND, reject_responses
+from causeway.protocols.ic.messages import NOT_FOUND, reject_responses, with_short_texts
 from causeway.protocols.ic.state import State
 from causeway.protocols.ic.step import Step
 from causeway.protocols.ic.turns import behind, enqueued, take
@@ -103,7 +103,9 @@ def execute(state: State, induction: Sequence[Step], context: Context) -> Step:
     outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state.accounts, state.programs)
     _log_failures(inputs, outcome.failures, context, log)
     log.failures(inputs, outcome.raised, context.host_of(inputs["receiver"]))
-    produced = outcome.produced if answers is None else concat([outcome.produced, answers])
+    produced = with_short_texts(outcome.produced)
+    if answers is not None:
+        produced = concat([produced, answers])
     state = replace(
         state,
         ingress_queues=state.ingress_queues.keep(~plan.ingress),

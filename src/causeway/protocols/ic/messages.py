@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, repeated_bytes
 from causeway.model.ledger import Kind
+from causeway.model.order import Rows
 from causeway.proofs.ic.messages import RejectCode
 from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.ic.ids import canister_texts
@@ -48,6 +49,9 @@ CHAIN_HALTED = "ChainHalted"
 FORGED_FOR_NOBODY = "forged_for_nobody"
 """Reasons of events of what a byzantine subnet would have put into a stream, had it run, or had there been one."""
 
+MAX_TEXT = 8 * 1024
+"""Bytes of the text of a reject that a handler makes that are left (X-7); those that routing makes are far shorter."""
+
 MESSAGE_OVERHEAD = 256
 """Bytes counted for a message besides its payload (D-3)."""
 
@@ -72,6 +76,34 @@ def induction_rejects(requests: Frame, reason: RejectReason) -> Frame:
 def message_sizes(messages: Frame) -> np.ndarray:
     """Return the bytes that each message counts for in a stream's size (2.10)."""
     return payload_lengths(messages) + np.uint64(MESSAGE_OVERHEAD)
+
+
+def with_short_texts(messages: Frame) -> Frame:
+    """Return the messages with the texts of their rejects cut to ``MAX_TEXT`` bytes, at the end of a character."""
+    code = messages["code"]
+    if len(code) == 0 or not code.any():
+        return messages
+    long = np.flatnonzero((code != NO_REJECT) & (payload_lengths(messages) > MAX_TEXT))
+    if len(long) == 0:
+        return messages
+    texts = [_beginning(text, MAX_TEXT) for text in messages["payload"].take(pa.array(long)).to_pylist()]
+    return messages.with_columns(payload=with_payloads(messages["payload"], long, texts))
+
+
+def with_payloads(payload: pa.BinaryArray, rows: Rows, texts: list[bytes]) -> pa.BinaryArray:
+    """Return payloads with those of ``rows`` (few) replaced."""
+    # The new ones stand behind the old ones; every row takes its own.
+    position = np.arange(len(payload))
+    position[rows] = len(payload) + np.arange(len(rows))
+    return pa.concat_arrays([payload, pa.array(texts, pa.binary())]).take(pa.array(position))
+
+
+def _beginning(text: bytes, size: int) -> bytes:
+    """Return the beginning of a text, at most ``size`` bytes, that cuts no character."""
+    end = min(size, len(text))
+    while 0 < end < len(text) and text[end] & 0xC0 == 0x80:
+        end -= 1
+    return text[:end]
 
 
 def reject_responses(requests: Frame, code: RejectCode, text: str) -> Frame:

@@ -8,6 +8,7 @@ from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
 from causeway.protocols.contract import Plan, Reads, View
 from causeway.protocols.ic.batch import XNetPlan
+from causeway.protocols.ic.check_slice import carries
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.endpoint import SLICE_COLUMNS
 from causeway.protocols.ic.expected_indexes import expected_indexes
@@ -33,7 +34,7 @@ def make_plan(state: State, accepted: Frame, view: View, events: Frame, context:
     segments = _SEGMENTS
     if len(context.registry.moved):
         segments = concat([_segments(slices, view.tables["runs"]), _segments(loopback, state.runs)])
-    signals = _signals_about_ours(state, slices, view)
+    signals = _signals_about_ours(state, accepted, view, context)
     # One about a message that we never sent is kept, for the round to see.
     sent = signals.filter(signals["index"] < state.streams.count_of("next_index", signals))
     own = sent.select(LANE).with_columns(begin=sent["index"], end=sent["index"] + np.uint64(1))
@@ -66,12 +67,12 @@ def _brought(slices: Frame) -> Frame:
     return slices.select(LANE).with_columns(begin=slices["message_begin"], end=slices["message_end"])
 
 
-def _signals_about_ours(state: State, slices: Frame, view: View) -> Frame:
+def _signals_about_ours(state: State, slices: Frame, view: View, context: Context) -> Frame:
     """Return the REJECT signals in the slices about messages that are still in our streams."""
     given = view.tables["rejects"]
     if len(given) == 0 or len(slices) == 0:
         return empty_frame(REJECTS_SCHEMA)
-    signals = given.filter(lookup(slices, opposite(given), LANE, ordered=False) >= 0)
+    signals = given.filter(carries(slices, given, lookup(slices, opposite(given), LANE, ordered=False), context))
     row = state.streams.positions(signals)
     signals, row = signals.filter(row >= 0), row[row >= 0]
     return signals.filter(signals["index"] >= state.streams.counters["begin"][row])

@@ -24,15 +24,20 @@ from causeway.protocols.contract import NO_HOST
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.commitment import segments_of
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.messages import NO_RECEIVER, NO_REJECT, NO_ROUTE, UNROUTABLE, message_sizes, reject_responses
+from causeway.protocols.ic.messages import (
+    NO_RECEIVER,
+    NO_REJECT,
+    NO_ROUTE,
+    UNROUTABLE,
+    message_sizes,
+    reject_responses,
+    with_payloads,
+)
 from causeway.protocols.ic.push import push_responses
 from causeway.protocols.ic.state import State, opposite
 from causeway.protocols.ic.step import Step
 from causeway.protocols.ic.turns import behind
 from causeway.protocols.messages import OUTBOUND_SCHEMA, payload_lengths
-
-MAX_TEXT = 8 * 1024
-"""Bytes of the text of a reject whose payload is too large that are left (X-7)."""
 
 TOO_LARGE = "PayloadTooLarge"
 OVERSIZED = "{} payload of {} bytes exceeds the limit of {}"
@@ -142,12 +147,12 @@ def _answer(state: State, replies: Frame, chains: npt.NDArray[np.uint32], contex
 def reject_oversized(state: State, queued: Frame, context: Context, log: EventLog) -> tuple[State, Frame]:
     """Take out requests to other subnets whose payload is too large, and make responses smaller whose is (X-7).
 
-    Such a request is answered with a reject here; data of such a response gives way to a reject, of a text only
-    ``MAX_TEXT`` bytes are left. Returns the state with the replies pushed, and what is still queued.
+    Such a request is answered with a reject here; data of such a response gives way to a reject. Returns the state with
+    the replies pushed, and what is still queued.
     """
     limit = context.options.limit.message_bytes
     lengths = payload_lengths(queued)
-    large = lengths > np.where(queued["code"] == NO_REJECT, np.uint64(limit), np.uint64(max(limit, MAX_TEXT)))
+    large = (lengths > np.uint64(limit)) & (queued["code"] == NO_REJECT)
     if not large.any():
         return state, queued
     request = queued["kind"] == Kind.REQUEST
@@ -177,29 +182,13 @@ def _with_smaller(
     queued: Frame, rows: Rows, lengths: U64, limit: int, log: EventLog
 ) -> dict[str, npt.NDArray[np.uint8]]:
     """Return the columns ``code`` and ``payload`` of what is queued, the responses ``rows`` (few) made smaller."""
-    large = queued.take(rows)
-    code = queued["code"].copy()
-    data = large["code"] == NO_REJECT
-    code[rows[data]] = RejectCode.CanisterError
-    smaller = [
-        OVERSIZED.format("Response", length, limit).encode() if is_data else _beginning(text, MAX_TEXT)
-        for is_data, length, text in zip(data, lengths[rows].tolist(), large["payload"].to_pylist(), strict=True)
-    ]
-    # The new payloads stand behind the old ones; every row takes its own.
-    position = np.arange(len(queued))
-    position[rows] = len(queued) + np.arange(len(rows))
-    payload = pa.concat_arrays([queued["payload"], pa.array(smaller, pa.binary())]).take(pa.array(position))
+    large, code = queued.take(rows), queued["code"].copy()
+    code[rows] = RejectCode.CanisterError
+    texts = [OVERSIZED.format("Response", length, limit).encode() for length in lengths[rows].tolist()]
+    payload = with_payloads(queued["payload"], rows, texts)
     at = {"chain": large["source"], "queue_index": large["index"]}
     log.add(event_rows(large, Event.REJECTED, code=code[rows], reason=TOO_LARGE, **at))
     return {"code": code, "payload": payload}
-
-
-def _beginning(text: bytes, size: int) -> bytes:
-    """Return the beginning of a text, at most ``size`` bytes, that cuts no character."""
-    end = min(size, len(text))
-    while 0 < end < len(text) and text[end] & 0xC0 == 0x80:
-        end -= 1
-    return text[:end]
 
 
 def within_limits(state: State, queued: Frame, onward: Frame, context: Context, log: EventLog) -> tuple[State, Frame]:
