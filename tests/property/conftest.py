@@ -9,6 +9,7 @@ import pytest
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show how many networks were played, and what happened in them, where any were."""
-    tally = sys.modules.get("tests.property.ibc_tally")
-    for line in tally.summary() if tally is not None else ():
-        terminalreporter.write_line(line)
+    for name in ("tests.property.ibc_tally", "tests.property.tried"):
+        tally = sys.modules.get(name)
+        for line in tally.summary() if tally is not None else ():
+            terminalreporter.write_line(line)

@@ -22,7 +22,7 @@ View = Mapping[int, Mapping[str, Any]]
 WAYS = {"LANE": "xnet", "LOOPBACK": "loopback", "SYNTHETIC": "synthetic", "TIMEOUT": "timeout", "INGRESS": "ingress"}
 NAMES = {ledger: cause for cause, ledger in CAUSES.items() if cause != "not_hosted"}
 
-ORDER = ("included", "committed", "judged", "received", "sent", "executed")
+ORDER = ("included", "judged", "committed", "received", "sent", "executed")
 """Kinds of happenings whose order within a round a guarantee looks at; all others follow."""
 
 
@@ -77,6 +77,11 @@ def _messages(held: Mapping[int, tuple[Any, ...]]) -> dict[int, Any]:
     return {index: message_of(plain) for index, plain in held.items()}
 
 
+def holds(violations: list[str]) -> None:
+    """Fail with the sentences that say what does not hold."""
+    assert not violations, "\n".join(violations)
+
+
 class Evidence:
     """The states and the log of one run so far, and what is wrong with them. ``round`` takes what a round left."""
 
@@ -103,13 +108,13 @@ class Evidence:
         self.initial = oracle.installed_cycles
         self.registries[height] = oracle.registry
         self.events += events
-        assert accounts.check_round(before, states, events, self.registries) == []
-        assert accounts.check_accounts(states, self.events, self.registries, self.initial, self.options) == []
+        holds(accounts.check_round(before, states, events, self.registries))
+        holds(accounts.check_accounts(states, self.events, self.registries, self.initial, self.options))
 
     def check(self) -> None:
         """What holds of the whole log."""
-        assert guarantees.check_events(self.events, self.registries, self.options) == []
-        assert accounts.l2_nobody_starves(self.events, self.options) == []
+        holds(guarantees.check_events(self.events, self.registries, self.options))
+        holds(accounts.l2_nobody_starves(self.events, self.options))
 
 
 class Log:
@@ -224,8 +229,9 @@ class Log:
             via, at, index, columns["cause"] = more
             columns["cause"] = NAMES.get(columns["cause"], columns["cause"])
             columns["cycles"] = self.lost[chain, *what].pop()
-            made_here = via in ("SYNTHETIC", "TIMEOUT") or not self._was_sent(chain, sender, receiver, index, callback)
-            columns["queue_index"] = None if at or (kind == "response" and made_here and index == 0) else index
+            sent = columns["cause"] != "unroutable_response" or self._was_sent(chain, sender, receiver, index, callback)
+            in_queue = not at and via not in ("SYNTHETIC", "TIMEOUT") and sent
+            columns["queue_index"] = index if in_queue else None
         else:
             index, _, reason = more
             if reason not in NAMES:
@@ -266,9 +272,11 @@ class Log:
 
 
 def _order(item: tuple[tuple[Any, ...], int]) -> tuple[Any, ...]:
+    """Streams grow, then what is in them is judged, index by index; then other queues, then programs."""
     what, _ = item
     name = what[0]
-    rank = ORDER.index(name) if name in ORDER else len(ORDER)
     at = next((part for part in what if isinstance(part, tuple) and len(part) == 3), ())
-    index = what[-2] if name == "received" and len(what) > 4 else 0
-    return (rank, at or (), index if isinstance(index, int) else 0, repr(what))
+    judged = name in ("judged", "received", "dropped") and at
+    rank = 1 if judged else ORDER.index(name) if name in ORDER else len(ORDER)
+    index = what[-2] if name == "received" else 0
+    return (rank, at, index, repr(what))

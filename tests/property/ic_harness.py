@@ -104,9 +104,12 @@ class Scenario:
     """(tick, canister, new host)."""
     withheld: frozenset[tuple[int, int, int]] = frozenset()
     """(tick, source, destination)."""
-    carriers: Sequence[tuple[str, int | None, int | None, int, int]] = ()
+    carriers: Sequence[tuple[Any, ...]] = ()
+    """(kind, source, destination, first tick, last tick), and for ``stale`` {"age": heights}."""
     halts: Sequence[tuple[int, int, int]] = ()
     forged: Sequence[Forgery] = ()
+    worn: Sequence[tuple[int, int, int]] = ()
+    """(tick, source, destination): if that stream is at rest, its next index is the last but two from then on."""
     skip: float = 0.0
     seed: int = 0
 
@@ -159,6 +162,9 @@ def kernel_of(scenario: Scenario) -> IcKernel:
     return IcKernel(network, Programs(network), ic_options(scenario.options), scenario.seed, TICK_NS, faults(scenario))
 
 
+LAST_BUT_TWO = WORD - 3
+
+
 class KernelRun:
     """A kernel driven as the pipeline does it: ``groups`` of chains, each with its own state and its own calls."""
 
@@ -200,6 +206,9 @@ class KernelRun:
         if kernel.registry_version(before) != kernel.registry_version(tick.tick):
             whole = union(kernel, self.states)
             self.states = [part(kernel, whole, group, tick.tick) for group in self.groups]
+        for at, source, destination in self.scenario.worn:
+            if at == tick.tick:
+                self._wear(self.numbers.index(source), self.numbers.index(destination))
         self.results, self.accepted, states = [], [], []
         for group, state in zip(self.groups, self.states, strict=True):
             ingress, carried = self._ingress(tick.tick, group), CARRIED_SCHEMA.empty_table()
@@ -207,13 +216,42 @@ class KernelRun:
             offered, own = self.read(plan.reads.offered), self.read(plan.reads.own)
             result = kernel.round(state, group, plan, Inputs(ingress, carried, offered, own), tick)
             self.results.append(result)
-            self.accepted.append(plan.content.slices)
+            slices, stopped = plan.content.slices, result.state.frames()["stopped"]["chain"]
+            self.accepted.append(slices.filter(~np.isin(slices["destination"], stopped)))
             self.events.append(result.logs["events"])
             states.append(self._through_tables(result.state) if self.via_tables else result.state)
         self.states = states
         self.headers = concat([result.headers for result in self.results])
         self.outbound += [result.outbound for result in self.results]
         self._forget_collected()
+
+    def _wear(self, source: int, destination: int) -> None:
+        """Bring a stream at rest near the end of its indices, at both of its ends."""
+
+        def rows_of(state: State, own: int, remote: int) -> npt.NDArray[np.bool_]:
+            lanes = state.streams.counters
+            here: npt.NDArray[np.bool_] = (lanes["source"] == own) & (lanes["destination"] == remote)
+            return here
+
+        lanes = concat([state.streams.counters for state in self.states])
+        ours = lanes.filter((lanes["source"] == source) & (lanes["destination"] == destination))
+        theirs = lanes.filter((lanes["source"] == destination) & (lanes["destination"] == source))
+        if len(ours) != 1 or len(theirs) != 1 or source == destination:
+            return
+        marks = {int(ours[name][0]) for name in ("begin", "next_index")}
+        if len(marks | {int(theirs[name][0]) for name in ("signals_begin", "expected")}) > 1:
+            return
+        for place, state in enumerate(self.states):
+            changes: dict[str, Any] = {}
+            for names, own, remote in (
+                (("begin", "next_index"), source, destination),
+                (("signals_begin", "expected"), destination, source),
+            ):
+                here = rows_of(state, own, remote)
+                changes |= {
+                    name: np.where(here, np.uint64(LAST_BUT_TWO), state.streams.counters[name]) for name in names
+                }
+            self.states[place] = replace(state, streams=state.streams.with_counters(**changes))
 
     def _forget_collected(self) -> None:
         """Forget messages of runs that are in no state any more, as the lake may."""
@@ -284,6 +322,7 @@ class OracleRun:
         self.registry = ic.Registry(frozenset(scenario.subnets), hosts)
         self.ever = set(hosts)
         self.states = {subnet: self._genesis(subnet) for subnet in scenario.subnets}
+        self.history: list[dict[int, ic.CanonicalState]] = []
         self.behaviour = behaviour_of(scenario.programs())
         self.installed_cycles = sum(sum(state.balances.values()) for state in self.states.values())
         self.sent: dict[tuple[int, int, Any, int], Any] = {}
@@ -320,7 +359,10 @@ class OracleRun:
         for forgery in scenario.forged:
             if forgery.tick == tick:
                 forged.setdefault(forgery.chain, []).append(forgery.message())
-        self.before = self.states
+        for at, source, destination in scenario.worn:
+            if at == tick:
+                self._wear(source, destination)
+        self.history.append(self.states)
         self.states, self.events = ic.network_round(
             self.states,
             self.registry,
@@ -341,6 +383,24 @@ class OracleRun:
             if event.event == "executed" and event.kind == "response" and event.error is not None:
                 self._forget_note(event)
 
+    def _wear(self, source: int, destination: int) -> None:
+        """Bring a stream at rest near the end of its indices, at both of its ends."""
+        ours, theirs, base = self.states[source], self.states[destination], self.options.index_base
+        queue = ours.stream(destination).msgs.get((), ic.new_queue(base))
+        expected = expected_index(theirs.expected_xnet_indices, source, (), base)
+        at_rest = not queue.elements and not theirs.stream(source).signals and queue.next_index == expected
+        both = all(_has_lane(state, remote) for state, remote in ((ours, destination), (theirs, source)))
+        if source == destination or self.options.substreams != "flat" or not at_rest or not both:
+            return
+        stream = replace(ours.stream(destination), msgs={(): ic.Queue(LAST_BUT_TWO, {})})
+        others = {entry for entry in theirs.expected_xnet_indices if entry[0] != source}
+        entries = frozenset({*others, (source, ((), LAST_BUT_TWO))})
+        self.states = {
+            **self.states,
+            source: ours.with_stream(destination, stream),
+            destination: replace(theirs, expected_xnet_indices=entries),
+        }
+
     def _forget_note(self, event: ic.Event) -> None:
         """The note of a call is gone once its answer was delivered, even to a handler that raised."""
         assert event.message is not None
@@ -360,12 +420,23 @@ class OracleRun:
             words = ids.philox_4x64((height + 1, 1, 0, 0), (self.scenario.seed, destination))
             skipped = (words[order.index(source)] >> 11) * 2.0**-53 < self.scenario.skip
             result = honest if news and not skipped else None
-            for kind, from_, to, begin, end in self.scenario.carriers:
+            for kind, from_, to, begin, end, *args in self.scenario.carriers:
                 if begin <= tick <= end and from_ in (None, source) and to in (None, destination):
-                    result = None if kind == "drop" else self._altered(kind, destination, honest)
+                    if kind == "stale":
+                        result = self._stale(tick, args[0]["age"], source, destination)
+                    else:
+                        result = None if kind == "drop" else self._altered(kind, destination, honest)
             return result
 
         return carried
+
+    def _stale(self, tick: int, age: int, source: int, destination: int) -> StreamSlice | None:
+        """What the source served ``age`` heights before the last one, from the index on that is expected now."""
+        height = tick - 1 - age
+        if height < 0:
+            return None
+        expected = self.states[destination].expected_xnet_indices
+        return ic.slice_for(self.history[height][source], destination, expected, self.options)
 
     def _altered(self, kind: str, destination: int, honest: StreamSlice) -> StreamSlice:
         base, source = self.options.index_base, honest.source
@@ -389,6 +460,12 @@ class OracleRun:
             heights |= {(substream, i): heights.get((substream, i), 0) for i in range(base, end)}
         begin = frozenset((substream, base) for substream in honest.substreams)
         return replace(honest, messages=messages, heights=heights, begin=begin)
+
+
+def _has_lane(state: ic.CanonicalState, remote: int) -> bool:
+    """Whether anything was ever sent to a subnet or received from it."""
+    received = any(subnet == remote for subnet, _ in state.expected_xnet_indices)
+    return received or bool(state.stream(remote).msgs)
 
 
 def ids_in_order(subnets: Iterable[int]) -> list[int]:

@@ -15,6 +15,9 @@ import cbor2
 from causeway.programs.scalar import Context, Ingress, Program, Reject, Reply, Request
 from tests.spec import ic
 
+LONG = "x" + "é" * 5_000
+"""A text that is cut in the middle of a character if it is cut by bytes."""
+
 MANY_CYCLES = 10**30
 """More than anyone has."""
 
@@ -44,6 +47,8 @@ class Actor(Program):
             return None
         if request.method == "refuse":
             raise Reject("not today")
+        if request.method == "loud":
+            raise Reject(LONG)
         if request.method == "raise":
             context.call(request.sender, "echo", b"undone")
             raise ValueError("no")
@@ -152,6 +157,8 @@ def actor(canister: int, program: Mapping[str, Any], message: ic.Message) -> tup
         doing.program["state"]["held"].append(ref)
     elif message.method == "refuse":
         return dict(program), [ic.Reply(tuple(ref), reject=(4, "not today"))]  # type: ignore[arg-type]
+    elif message.method == "loud":
+        return dict(program), [ic.Reply(tuple(ref), reject=(4, LONG))]  # type: ignore[arg-type]
     elif message.method == "raise":
         raise ValueError("no")
     elif message.method == "take":

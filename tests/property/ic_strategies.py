@@ -10,6 +10,7 @@ import cbor2
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from causeway.model.faults import FOR_EVER
 from causeway.model.ingress_call import encode_calls
 from tests.property.ic_harness import Call, Forgery, Scenario
 from tests.property.ic_programs import ACTOR, SCALAR_CALLER, ops
@@ -20,7 +21,7 @@ SUBNET_NUMBERS = [0, 1, 2, 255, 256, 257, 65_536, 2**40]
 CANISTER_NUMBERS = [0, 1, 2, 3, 7, 300, 2**24 + 1, 2**32 + 5, 2**63, 2**64 - 1]
 PROGRAMS = [ACTOR, ACTOR, "echo", "caller", SCALAR_CALLER, "ping_pong", "scalar_echo", None]
 PAYLOADS = [b"", b"x", b"\x03\x02\x01", bytes(300)]
-METHODS = ["echo", "echo", "take", "take", "hold", "hold", "refuse", "raise", "early", "spend"]
+METHODS = ["echo", "echo", "take", "take", "hold", "hold", "refuse", "raise", "early", "spend", "loud"]
 CYCLES = [*[0] * 10, *[1, 3, 40] * 3, 2**64 - 1, 2**64, 2**70 + 5, 10**38 - 2]
 BALANCES = [0, 5, *[1_000] * 4, *[2**63, 2**64 + 7, 2**80, 2**100] * 2, *[10**38 - 1] * 3]
 
@@ -159,27 +160,106 @@ def _some(pool: list[int], size: int) -> st.SearchStrategy[list[int]]:
     return st.permutations(pool).map(lambda order: order[:size])
 
 
+Move = tuple[int, int, int | None]
+
+
+@st.composite
+def journeys(draw: st.DrawFn, rounds: int, numbers: list[int], subnets: list[int]) -> list[Move]:
+    """Canisters that move, go away and come back, end and are added again; several at the same time."""
+    moves: list[Move] = []
+    start = draw(st.integers(1, rounds))
+    for canister in draw(_some(numbers, draw(st.sampled_from([1, 2, 2, 3])))):
+        at = start if draw(st.booleans()) else draw(st.integers(1, rounds))
+        away, further = draw(st.sampled_from(subnets)), draw(st.sampled_from(subnets))
+        ways: dict[str, list[int | None]] = {
+            "away": [away],
+            "there and back": [away, further, away],
+            "end": [None],
+            "again": [None, away],
+            "tour": [away, further, None],
+        }
+        for host in ways[draw(st.sampled_from([*ways, "there and back"]))]:
+            moves.append((at, canister, host))
+            at += draw(st.sampled_from([1, 1, 2, 3]))
+    return sorted((move for move in moves if move[0] <= rounds), key=lambda move: move[0])
+
+
+def crowd(draw: st.DrawFn, canisters: dict[int, Any], home: Mapping[int, int | None]) -> list[Call]:
+    """Everybody calls one canister, which also gets a user's message."""
+    target = next(iter(canisters))
+    calls = []
+    for number, (_, program, _) in canisters.items():
+        host = home[number]
+        if host is None or program != ACTOR:
+            continue
+        many = draw(st.sampled_from([0, 1, 1, 2, 4]))
+        told = [("call", target, draw(st.sampled_from(["echo", "take", "hold"])), b"", 1, None)] * many
+        calls.append(Call(host, number, 5, "do", ops(*told)))
+    return calls
+
+
+def with_set_piece(scenario: Scenario, piece: str) -> Scenario:
+    """The same network, in which the first two canisters (actors) also do what chance rarely makes them do.
+
+    ``back``: the second moves away and back while a request of the first waits; ``sender``: the first does.
+    ``ends``: the second ends with a request in hand and another in its queue. ``answered``: somebody forges the very
+    answer that is waited for. Where they live, or who moves otherwise, may spoil it."""
+    (asking, (one, *_)), (asked, (other, *_)) = list(scenario.canisters.items())[:2]
+    if one is None or other is None or one == other:
+        return scenario
+    methods = ("hold", "hold") if piece == "ends" else ("echo",)
+    told = [("call", asked, method, b"", 1, None) for method in methods]
+    call = Call(one, asking, 5, "do", ops(*told))
+    ingress = {tick: list(calls) for tick, calls in scenario.ingress.items() if tick > 1} | {1: [call]}
+    moves = [move for move in scenario.moves if move[0] > 5 or move[1] not in (asking, asked)]
+    if piece in ("back", "sender"):
+        mover, home = (asked, other) if piece == "back" else (asking, one)
+        away = next((subnet for subnet in scenario.subnets if subnet != home), home)
+        moves += [(2, mover, away), (3, mover, home)]
+        late = {(tick, one, other) for tick in (2, 3)}
+        return replace(scenario, ingress=ingress, moves=sorted(moves, key=_tick), withheld=scenario.withheld | late)
+    if piece == "ends":
+        return replace(scenario, ingress=ingress, moves=sorted([*moves, (4, asked, None)], key=_tick))
+    forgery = Forgery(1, other, asked, asking, b"forged", answer=True, callback=0, cycles=3)
+    return replace(scenario, ingress=ingress, forged=(forgery, *scenario.forged))
+
+
+def _tick(move: Move) -> int:
+    return move[0]
+
+
 @st.composite
 def scenarios(
-    draw: st.DrawFn, /, max_rounds: int = 12, moving: bool = False, faulty: bool = False, **fixed: Any
+    draw: st.DrawFn,
+    /,
+    max_rounds: int = 12,
+    moving: bool = False,
+    faulty: bool = False,
+    crowded: bool = False,
+    settling: bool = False,
+    **fixed: Any,
 ) -> Scenario:
     """A network of up to 4 subnets and 6 canisters, and what happens to it.
 
-    ``moving``: canisters move, start and end. ``faulty``: carriers, halts and forgeries. ``fixed``: options.
+    ``moving``: canisters move, start and end, while slices are late. ``faulty``: carriers, halts and forgeries.
+    ``crowded``: many senders call one canister that takes few messages a round. ``settling``: nothing goes on for ever.
+    ``fixed``: options.
     """
+    if crowded:
+        fixed["messages_per_canister"] = draw(st.sampled_from([1, 1, 2, 3]))
     subnets = draw(st.sampled_from([1, 2, 2, 3, 3, 4, 4]).flatmap(lambda size: _some(SUBNET_NUMBERS, size)))
     numbers = draw(st.sampled_from([2, 3, 4, 5, 6]).flatmap(lambda size: _some(CANISTER_NUMBERS, size)))
     canisters = {}
     for place, number in enumerate(numbers):
         host = draw(st.sampled_from([subnets[place % len(subnets)]] * 6 + [*subnets, None]))
-        program = ACTOR if place < 2 else draw(st.sampled_from(PROGRAMS))
+        program = ACTOR if place < 2 or crowded else draw(st.sampled_from(PROGRAMS))
+        if settling and program == "ping_pong":
+            program = "caller"  # the other never comes to rest
         canisters[number] = (host, program, draw(st.sampled_from(BALANCES)))
     rounds = draw(st.sampled_from(range(4, max_rounds + 1)))
     ticks = st.sampled_from(range(1, rounds + 1))
     chain, anywhere = st.sampled_from(subnets), st.sampled_from([None, *subnets])
-    moved = st.tuples(ticks, st.sampled_from(numbers), st.sampled_from([*subnets, *subnets, None]))
-    how_many = draw(st.sampled_from([1, 2, 4])) if moving else 0
-    moves = sorted(draw(st.lists(moved, min_size=how_many, max_size=how_many)), key=lambda move: move[0])
+    moves = draw(journeys(rounds, numbers, subnets)) if moving else []
     home: dict[int, int | None] = {number: host for number, (host, _, _) in canisters.items()}
     ingress: dict[int, list[Call]] = {}
     for tick in range(1, rounds + 1):
@@ -187,27 +267,39 @@ def scenarios(
         how_many = draw(st.sampled_from([2, 3, 4] if tick == 1 else [0, 0, 1, 3]))
         calls = ingress_calls(subnets, canisters, dict(home))
         ingress[tick] = draw(st.lists(calls, min_size=how_many, max_size=how_many))
+        ingress[tick] += crowd(draw, canisters, home) if crowded and tick <= rounds // 2 else []
     spans = st.tuples(ticks, ticks).map(sorted)
     kinds = st.sampled_from(["drop", "replay", "replay", "gap", "gap", "tamper"])
     carriers = st.tuples(kinds, anywhere, anywhere, spans).map(lambda row: (*row[:3], *row[3]))
     forged = forgeries(ticks, chain, numbers, {number: host for number, (host, _, _) in canisters.items()})
-    halts = st.tuples(chain, spans).map(lambda row: (row[0], *row[1]))
+    for_ever = st.just(False) if settling else st.sampled_from([False, False, True])
+    halts = st.tuples(chain, spans, for_ever).map(lambda row: (row[0], row[1][0], FOR_EVER if row[2] else row[1][1]))
+    late = st.tuples(chain, chain, ticks, st.integers(0, 3))
 
-    def some(of: st.SearchStrategy[Any], most: int) -> tuple[Any, ...]:
-        how_many = draw(st.sampled_from(range(most + 1))) if faulty else 0
+    def some(of: st.SearchStrategy[Any], most: int, where: bool = faulty) -> tuple[Any, ...]:
+        how_many = draw(st.sampled_from(range(most + 1))) if where else 0
         return tuple(draw(st.lists(of, min_size=how_many, max_size=how_many)))
 
-    return Scenario(
+    withheld = {
+        (tick, source, destination)
+        for source, destination, first, more in some(late, 3, faulty or moving)
+        for tick in range(first, min(first + more, rounds) + 1)
+    }
+
+    pieces = [None, None, *(["back", "sender", "ends"] if moving else []), *(["answered"] if faulty else [])]
+    scenario = Scenario(
         subnets=tuple(subnets),
         canisters=canisters,
         options=draw(options().map(lambda drawn: drawn | fixed)),
         rounds=rounds,
         ingress=ingress,
         moves=tuple(moves),
-        withheld=frozenset(some(st.tuples(ticks, chain, chain), 6)),
+        withheld=frozenset(withheld),
         carriers=some(carriers, 3),
-        halts=some(halts, 1),
+        halts=some(halts, 2),
         forged=repeated(some(forged, 3), draw(st.sampled_from([1, 1, 2]))),
-        skip=draw(st.sampled_from([0.0, 0.0, 0.3])) if faulty else 0.0,
+        skip=draw(st.sampled_from([0.0, 0.0, 0.3])) if faulty and not settling else 0.0,
         seed=draw(st.sampled_from([0, 1, 2**64 - 1])),
     )
+    piece = draw(st.sampled_from(pieces))
+    return scenario if piece is None else with_set_piece(scenario, piece)

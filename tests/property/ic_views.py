@@ -94,6 +94,10 @@ def kernel_view(run: KernelRun) -> dict[int, dict[str, Any]]:
             int(misrouted[column][row]) for column in ("chain", "sender", "receiver", "index")
         )
         view[run.numbers[chain]]["stray_queues"].setdefault((sender, receiver), {})[index] = message_of(misrouted, row)
+    stopped = state.frames()["stopped"]
+    for row in range(len(stopped)):
+        found = (int(stopped["height"][row]), stopped["cause"][row].as_py())
+        view[run.numbers[int(stopped["chain"][row])]]["stopped"] = found
     _streams_of_kernel(run, state, view)
     accounts = state.accounts
     for row in range(len(accounts)):
@@ -107,6 +111,14 @@ def kernel_view(run: KernelRun) -> dict[int, dict[str, Any]]:
     ):
         assert (originator, callback) not in home(originator)["open_calls"]
         home(originator)["open_calls"][originator, callback] = tuple(asked)
+    for receiver, sender, turn in zip(
+        *(state.frames()["turns"][name].tolist() for name in ("receiver", "sender", "turn")), strict=True
+    ):
+        home(receiver)["turns"][sender, receiver] = turn
+    for receiver, source in zip(
+        *(state.frames()["next_sources"][name].tolist() for name in ("receiver", "next_source")), strict=True
+    ):
+        home(receiver)["next_source"][receiver] = source
     in_hand = state.frames()["in_hand"]
     for row in range(len(in_hand)):
         number = {name: int(in_hand[name][row]) for name in in_hand.names}
@@ -123,7 +135,8 @@ def kernel_view(run: KernelRun) -> dict[int, dict[str, Any]]:
 
 def _empty_view() -> dict[str, Any]:
     names = ("ingress_queues", "input_queues", "output_queues", "stray_queues", "lanes")
-    return {name: {} for name in (*names, "accounts", "programs", "open_calls", "in_hand", "sent_times")}
+    kept = ("accounts", "programs", "open_calls", "in_hand", "sent_times", "turns", "next_source")
+    return {name: {} for name in (*names, *kept)} | {"stopped": None}
 
 
 def _program_of_kernel(name: str, frame: Frame, row: int) -> Any:
@@ -190,9 +203,12 @@ def oracle_view(run: OracleRun) -> dict[int, dict[str, Any]]:
         for key, queue in state.stray_queues.items():
             assert queue.next_index == run.options.index_base + len(queue.elements)
             mine["stray_queues"][key] = {index: plain_message(message) for index, message in queue.elements.items()}
+        mine["stopped"] = state.stopped
         mine["sent_times"] = dict(state.sent_times)
         mine["open_calls"] = dict(state.open_calls)
         mine["in_hand"] = dict(state.in_hand)
+        mine["turns"] = dict(state.turns)
+        mine["next_source"] = dict(state.next_source)
         mine["accounts"] = {
             canister: (state.balances[canister], state.next_callbacks[canister]) for canister in state.programs
         }
@@ -293,6 +309,9 @@ def _add_event(run: KernelRun, add: Any, event: dict[str, Any]) -> None:
     code, reason, index = event["code"], event["reason"], event["queue_index"]
     if kind == Kind.CONTROL and events == Event.REJECTED:
         add(chain, "slice refused", remote, reason)
+        return
+    if kind == Kind.CONTROL and events == Event.STOPPED:
+        add(chain, "stopped", reason)
         return
     if kind == Kind.CONTROL and events == Event.DROPPED:
         add(chain, "ended", event["receiver"])
@@ -397,6 +416,8 @@ def _oracle_control(event: ic.Event) -> tuple[Any, ...] | None:
         return ("included", event.remote, tuple(sorted((_substream(name), *rest) for name, *rest in event.detail)))
     if event.event == "rejected":
         return ("slice refused", event.remote, event.error)
+    if event.event == "stopped":
+        return ("stopped", event.cause)
     if event.event == "dropped":
         return ("ended", event.receiver)
     return ("signal collected", event.remote, _substream(event.substream), event.index)

@@ -10,10 +10,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from causeway.protocols.contract import Tick
-from tests.property.ic_harness import KernelRun, OracleRun, Scenario
-from tests.property.ic_programs import SCALAR_CALLER
+from tests.property.ic_evidence import Evidence, holds
+from tests.property.ic_features import FEATURES, features
+from tests.property.ic_harness import Call, Forgery, KernelRun, OracleRun, Scenario
+from tests.property.ic_programs import ACTOR, SCALAR_CALLER, ops
 from tests.property.ic_strategies import scenarios
 from tests.property.ic_views import Happened, kernel_happened, kernel_view, oracle_happened, oracle_view, with_failures
+from tests.property.tried import TRIED, tried
+from tests.spec.ic import accounts
+
+COMPARISONS = 7
+"""How many tests of this file, by the beginning of their names, compare kernel and oracle in every run."""
 
 
 def quick(examples: int) -> Callable[[Any], Any]:
@@ -21,21 +28,36 @@ def quick(examples: int) -> Callable[[Any], Any]:
     return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
-def compare(scenario: Scenario) -> None:
-    """Play a scenario in the oracle and in two cuts of the kernel; they agree after every round."""
+def compare(scenario: Scenario, *, settling: int = 0) -> None:
+    """Play a scenario in the oracle and in two cuts of the kernel; they agree after every round, and the guarantees
+    hold of the states and the log of both. ``settling``: at most so many further rounds, until all is at rest."""
     oracle = OracleRun(scenario)
     whole = KernelRun(scenario, apart=False)
     apart = KernelRun(scenario, apart=True, via_tables=True)
-    for height in range(1, scenario.rounds + 1):
+    of_oracle, of_kernel = Evidence(oracle), Evidence(oracle)
+    for height in range(1, scenario.rounds + settling + 1):
         oracle.round(height)
         for run in (whole, apart):
             run.round(Tick(height, height))
         expected, happened = oracle_view(oracle), with_failures(oracle, oracle_happened(oracle))
-        assert_equal(kernel_view(whole), expected, height, "kernel and oracle")
-        assert_same_events(kernel_happened(whole), happened, height)
+        found, found_happened = kernel_view(whole), kernel_happened(whole)
+        assert_equal(found, expected, height, "kernel and oracle")
+        assert_same_events(found_happened, happened, height)
         assert_equal(kernel_view(apart), expected, height, "cuts")
         assert_same_events(kernel_happened(apart), happened, height)
         assert whole.roots() == apart.roots(), f"roots at height {height}"
+        of_oracle.of_oracle(oracle, height)
+        of_kernel.of_kernel(oracle, height, found, found_happened)
+        if height > scenario.rounds and not oracle.events:
+            break
+    else:
+        assert not settling, "the network does not come to rest"
+    for evidence in (of_oracle, of_kernel):
+        if not scenario.worn:  # G6: indices have no gap
+            evidence.check()
+        if settling:
+            holds(accounts.l2_all_calls_are_settled(evidence.states, evidence.events, oracle.options))
+    tried("ic", features(scenario, of_oracle.events, oracle.options))
 
 
 def assert_equal(found: dict[int, Any], expected: dict[int, Any], height: int, what: str) -> None:
@@ -92,6 +114,44 @@ def test_they_agree_on_what_nobody_executes(scenario: Scenario) -> None:
     compare(scenario)
 
 
+@quick(30)
+@given(scenarios(max_rounds=16, crowded=True, limits="none", reject_every=0))
+def test_they_agree_where_many_senders_wait(scenario: Scenario) -> None:
+    compare(scenario)
+
+
+@quick(25)
+@given(scenarios(max_rounds=8, moving=True, faulty=True, settling=True))
+def test_every_call_is_answered_once_the_network_is_at_rest(scenario: Scenario) -> None:
+    compare(scenario, settling=80)
+
+
+@pytest.mark.parametrize("limits", ["none", "deployed"])
+def test_a_subnet_whose_indices_are_used_up_stops_alone(limits: str) -> None:
+    calls: dict[int, list[Call]] = {}
+    for chain, canister, other, ticks in ((0, 1, 2, (1, 8, 9, 10, 12)), (2, 3, 1, range(2, 15, 2))):
+        for tick in ticks:
+            told = Call(chain, canister, 5, "do", ops(("call", other, "echo", b"", 1, None)))
+            calls.setdefault(tick, []).append(told)
+    scenario = Scenario(
+        subnets=(0, 1, 2),
+        canisters={1: (0, ACTOR, 100), 2: (1, ACTOR, 100), 3: (2, ACTOR, 100)},
+        options={"vsr": "deployed", "limits": limits},
+        rounds=16,
+        ingress=calls,
+        moves=[(14, 1, 2)],
+        worn=[(7, 0, 1)],
+        forged=[Forgery(13, 0, 1, 2, b"")],
+    )
+    oracle = OracleRun(scenario)
+    stopped = []
+    for height in range(1, scenario.rounds + 1):
+        oracle.round(height)
+        stopped += [(e.chain, e.height, e.cause) for e in oracle.events if e.event == "stopped"]
+    assert stopped == [(0, 10, "IndexOverflow")]
+    compare(scenario)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("moving", [False, True])
 @pytest.mark.parametrize("faulty", [False, True])
@@ -131,3 +191,11 @@ def test_both_forms_of_a_program_give_the_same(scenario: Scenario) -> None:
                 sections["programs"] = {canister: p for canister, p in sections["programs"].items() if p is not None}
         assert_equal(found, expected, height, "scalar and vector")
         assert_same_events(kernel_happened(scalar), kernel_happened(vector), height)
+
+
+def test_every_feature_occurred_in_some_network(request: pytest.FixtureRequest) -> None:
+    """The summary at the end of a run says how often. (Not of a run that left comparisons out.)"""
+    comparisons = {item.name for item in request.session.items if item.name.startswith("test_they_agree")}
+    if len(comparisons) < COMPARISONS:
+        pytest.skip("only some comparisons ran")
+    assert [feature for feature in FEATURES if not TRIED["ic"][feature]] == []

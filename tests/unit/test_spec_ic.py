@@ -6,6 +6,7 @@ robin by its seed, texts of replies, and options that only the text has.
 """
 
 import ast
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from tests.spec.ic import accounts, guarantees
 from tests.spec.ic.ids import draw, philox_4x64
 from tests.spec.ic.induction import in_order, judge_xnet
 from tests.spec.ic.judge import lists_before
-from tests.spec.ic.messages import cycles_of, kind
+from tests.spec.ic.messages import cycles_of, kind, reject_response
 from tests.spec.ic.queues import (
     MAX_NATURAL,
     by_identifier,
@@ -412,31 +413,94 @@ def test_answer_at_hand_comes_before_calls() -> None:
     assert after.balances[2] == 11
 
 
-def test_inputs_are_consumed_ingress_first_then_queues_in_passes() -> None:
-    options = ic.Options(messages_per_canister=4)
-    registry = ic.Registry(frozenset({1}), {9: 1})
-    seen: list[Any] = []
+@dataclass
+class Inputs:
+    """Canister 9 on subnet 1 and what waits for it: two messages of each sender, of which 3 and 5 live elsewhere."""
 
-    def behaviour(canister: int, program: Any, message: ic.Message) -> tuple[Any, list[ic.Effect]]:
-        seen.append(message.user if isinstance(message, ic.Ingress) else (message.src, getattr(message, "callback", 0)))
+    seen: list[Any] = field(default_factory=list)
+    registry: ic.Registry = field(
+        default_factory=lambda: ic.Registry(frozenset({1, 2}), {9: 1, 4: 1, 6: 1, 3: 2, 5: 2})
+    )
+
+    def behaviour(self, canister: int, program: Any, message: ic.Message) -> tuple[Any, list[ic.Effect]]:
+        if canister == 9:
+            by = message.user if isinstance(message, ic.Ingress) else (message.src, getattr(message, "callback", 0))
+            self.seen.append(by)
         return program, []
 
-    requests = {
-        (sender, 9): ic.push(ic.new_queue(), {i: ic.Request(9, sender, i) for i in range(2)}) for sender in (5, 3)
-    }
-    state = replace(
-        ic.genesis(1, {9: None}, {}),
-        input_queues=requests,
-        ingress_queues={9: ic.push(ic.new_queue(), {1: ic.Ingress("a", 9), 2: ic.Ingress("b", 9)})},
-    )
-    after, _ = ic.execute(state, registry, behaviour, options)
-    assert seen == ["a", "b", (3, 0), (5, 0)]
-    assert after.input_queues[3, 9] == ic.Queue(3, {2: ic.Request(9, 3, 1)})
-    ic.execute(after, registry, behaviour, options)
-    assert seen[4:] == [(3, 1), (5, 1)]
-    seen.clear()
-    ic.execute(state, registry, behaviour, ic.Options())
+    def state(self, *senders: int, turns: tuple[int, ...] = (), users: str = "ab") -> ic.CanonicalState:
+        requests = {
+            (sender, 9): ic.push(ic.new_queue(), {i: ic.Request(9, sender, i) for i in range(2)}) for sender in senders
+        }
+        ingress = ic.push(ic.new_queue(), {i: ic.Ingress(user, 9) for i, user in enumerate(users)})
+        return replace(
+            ic.genesis(1, {9: None}, {}),
+            input_queues=requests,
+            ingress_queues={9: ingress},
+            turns={(sender, 9): turn for sender, turn in zip(senders, turns, strict=True)} if turns else {},
+        )
+
+    def run(self, state: ic.CanonicalState, most: int) -> tuple[ic.CanonicalState, list[Any]]:
+        self.seen.clear()
+        after, _ = ic.execute(state, self.registry, self.behaviour, ic.Options(messages_per_canister=most))
+        return after, list(self.seen)
+
+
+def test_inputs_are_consumed_ingress_first_then_queues_in_passes() -> None:
+    inputs = Inputs()
+    after, seen = inputs.run(inputs.state(5, 3), 0)
     assert seen == ["a", "b", (3, 0), (5, 0), (3, 1), (5, 1)]
+    assert (after.turns, after.next_source) == ({}, {})
+
+
+def test_with_a_bound_inputs_are_consumed_in_round_robin() -> None:
+    inputs = Inputs()
+    state = inputs.state(3, 4, 5, 6, turns=(1, 3, 2, 0))
+    after, seen = inputs.run(state, 5)
+    assert seen == [(6, 0), "a", (3, 0), (4, 0), "b"], "local, ingress, remote, local, ..., each by its turns"
+    assert after.turns == {(5, 9): 0, (6, 9): 1, (3, 9): 2, (4, 9): 3}, "who was not served is in front"
+    assert after.next_source == {9: 2}
+    after, seen = inputs.run(after, 4)
+    assert seen == [(5, 0), (6, 1), (3, 1), (4, 1)], "a source that has nothing is passed over"
+    assert (after.turns, after.next_source) == ({(5, 9): 0}, {9: 1})
+    after, seen = inputs.run(after, 4)
+    assert seen == [(5, 1)]
+    assert (after.turns, after.next_source) == ({}, {})
+    assert inputs.run(after, 4)[0].next_source == {}, "nothing taken, nothing changed"
+    one_by_one, taken = state, []
+    for _ in range(10):
+        one_by_one, seen = inputs.run(one_by_one, 1)
+        taken += seen
+    assert taken == [(6, 0), "a", (3, 0), (4, 0), "b", (5, 0), (6, 1), (3, 1), (4, 1), (5, 1)], "however it is cut"
+
+
+def test_a_flood_starves_nobody() -> None:
+    net = Network({1: 1, 2: 1, 9: 1, 3: 2}, replace(DEPLOYED, messages_per_canister=1))
+    flood = [(9, "echo", 0)] * 3
+    net.round({1: [ic.Ingress("u", 1, "call", calls(*flood)), ic.Ingress("u", 2, "call", calls(*flood))]})
+    for _ in range(12):
+        net.round(
+            {
+                1: [ic.Ingress("u", canister, "call", calls(*flood)) for canister in (1, 2)]
+                + [ic.Ingress("u", 9, "call", calls())],
+                2: [ic.Ingress("u", 3, "call", calls((9, "echo", 0)))],
+            }
+        )
+    served = Counter(e.sender for e in net.events if e.event == "executed" and e.receiver == 9)
+    assert min(served[1], served[2], served[3], served["u"]) >= 2
+    net.check()
+
+
+def test_the_guarantee_notices_who_starves() -> None:
+    def event(name: str, sender: int, index: int, height: int) -> ic.Event:
+        return ic.Event(name, 1, height, "request", sender=sender, receiver=9, queue_index=index)
+
+    flood = [event(name, 1, h, h) for h in range(2, 40) for name in ("received", "executed")]
+    starved = [event("received", 3, 0, 1), *flood]
+    options = ic.Options(messages_per_canister=1)
+    assert len(accounts.l2_nobody_starves(starved, options)) == 1
+    assert accounts.l2_nobody_starves(flood, options) == []
+    assert accounts.l2_nobody_starves([*starved[:9], event("executed", 3, 0, 6), *starved[9:]], options) == []
 
 
 def test_ingress_for_a_canister_elsewhere_or_missing_is_refused() -> None:
@@ -1037,6 +1101,70 @@ def test_hazard_33_order_of_the_maps_does_not_matter() -> None:
     assert [e.remote for e in of(results[0][1], "received", kind="control")] == list(offered)
 
 
+# ---- a subnet that stops
+
+
+def test_a_subnet_that_violates_an_invariant_stops_alone() -> None:
+    options = replace(DEPLOYED, index_base=1, validate_signals="off")
+    net = Network({1: 1, 2: 2, 3: 3, 4: 1}, options)
+    net.call(1, (2, "echo", 5), (3, "echo", 6))
+    net.call(4, (2, "echo", 7))
+    before = net.states[1]
+
+    def lie(own: int, css: ic.StreamSlice) -> ic.StreamSlice:
+        return replace(css, signals_end=frozenset({((), 9)})) if (css.source, own) == (2, 1) else css
+
+    forged = ic.Request(2, 1, 77)
+    events = net.round({1: [ic.Ingress("u", 1, "call", calls())]}, tamper=lie, forged={1: [forged]})
+    (stopped,) = of(events, "stopped")
+    assert (stopped.chain, stopped.height, stopped.cause) == (1, 3, "InvariantViolation")
+    assert net.states[1] == replace(before, height=3, stopped=(3, "InvariantViolation"))
+    assert [(e.event, e.kind, e.cause) for e in events if e.chain == 1 and e is not stopped] == [
+        ("rejected", "ingress", "halted"),
+        ("dropped", "request", "halted"),
+    ]
+    assert of(events, "executed", chain=2), "others go on"
+    net.rounds(3)
+    assert net.states[1] == replace(before, height=6, stopped=(3, "InvariantViolation"))
+    assert of(net.events, "stopped") == [stopped]
+    net.move(4, 3)  # and canisters may leave it
+    net.round()
+    assert net.program(4).calls == 1
+    assert 4 in net.states[3].programs
+    net.check()
+
+
+def test_an_index_beyond_the_word_stops_a_subnet() -> None:
+    net = Network({1: 1, 2: 2})
+    net.round()
+    worn = ic.Stream({}, {(): ic.Queue(MAX_NATURAL - 1, {})})
+    net.states[1] = net.states[1].with_stream(2, worn)
+    net.call(1, (2, "echo", 0))
+    assert net.states[1].stopped is None
+    net.call(1, (2, "echo", 0))
+    assert net.states[1].stopped == (3, "IndexOverflow")
+
+
+def test_reject_texts_are_cut_on_a_character() -> None:
+    text = "x" + "é" * 5_000
+
+    def behaviour(canister: int, program: Any, message: ic.Message) -> tuple[Any, list[ic.Effect]]:
+        assert isinstance(message, ic.Request)
+        if message.method == "raise":
+            raise ValueError(text)
+        return program, [ic.Reply(ic.RequestKey.of(message), reject=(4, text))]
+
+    registry = ic.Registry(frozenset({1}), {1: 1, 2: 1})
+    requests = {i: ic.Request(2, 1, i, method=method) for i, method in enumerate(["refuse", "raise"])}
+    state = replace(ic.genesis(1, {2: None}, {}), input_queues={(1, 2): ic.push(ic.new_queue(), requests)})
+    after, _ = ic.execute(state, registry, behaviour, ic.Options())
+    answers = after.output_queues[2, 1].elements.values()
+    texts = [m.reject[1] for m in answers if isinstance(m, ic.Response) and m.reject]
+    assert texts == ["x" + "é" * 4_095, "ValueError: x" + "é" * 4_089]
+    made = reject_response(ic.Request(2, 1, 0), 5, "é" * 200)
+    assert made.reject == (5, "é" * 127)
+
+
 # ---- the guarantees notice
 
 
@@ -1064,6 +1192,16 @@ def test_guarantees_notice_what_is_broken() -> None:
     holed = [e for e in net.events if not (e.event == "committed" and e.index == 1)]
     assert guarantees.g6_gap_free_streams(holed, net.options)
     assert guarantees.g8_collection_is_safe([e for e in net.events if e.event != "acknowledged"])
+    unlogged = [e for e in net.events if e.event != "executed"]
+    nothing: dict[int, ic.CanonicalState] = {own: ic.genesis(own, {}, {}) for own in net.states}
+    assert accounts.g11_queues_change_as_logged(nothing, net.states, net.events, net.registries) == []
+    assert accounts.g11_queues_change_as_logged(nothing, net.states, unlogged, net.registries)
+    forgotten = {**net.states, 1: replace(net.states[1], open_calls={(1, 0): (2, 0)})}
+    assert accounts.calls_are_somewhere(forgotten, net.events, net.options)
+    assert accounts.open_calls_are_those_of_the_log(forgotten, net.events, net.registries)
+    assert accounts.l2_all_calls_are_settled(forgotten, net.events, net.options)
+    causeless = [replace(answer, event="dropped", cause="a whim", cycles=0)]
+    assert accounts.g9_no_loss(net.states, causeless, net.initial_cycles, net.options) == ["G9: lost for a whim"]
     richer = {**net.states, 1: replace(net.states[1], balances={1: 10**6})}
     assert accounts.g9_no_loss(richer, net.events, net.initial_cycles, net.options)
     assert guarantees.g10_responses_are_accepted([replace(answer, event="rejected", reason="QueueFull")])

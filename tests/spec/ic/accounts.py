@@ -243,6 +243,36 @@ def l2_nobody_starves(events: Sequence[Event], options: Options) -> list[str]:
     return violations
 
 
+def l2_all_calls_are_settled(states: States, events: Sequence[Event], options: Options) -> list[str]:
+    """In a network at rest every call has its answer, but for those that a program has in hand or that were Lost."""
+    in_hand = {
+        (sender, callback)
+        for state in states.values()
+        for held in state.in_hand.values()
+        for sender, callback, _, _ in held
+    }
+    lost = {e.message[1:] for e in events if e.event == "dropped" and e.message is not None}
+    strays = {
+        message_id(m)[1:]
+        for state in states.values()
+        for queue in state.stray_queues.values()
+        for m in queue.elements.values()
+    }
+    forever = {
+        message_id(m)[1:]
+        for state in states.values()
+        for queue in state.stream(state.own).msgs.values()
+        for m in queue.elements.values()
+        if options.loopback == "seed_literal"
+    }
+    return [
+        f"L2: call {call} has no answer in a network at rest"
+        for state in states.values()
+        for call in state.open_calls
+        if call not in in_hand | lost | strays | forever
+    ]
+
+
 def check_round(
     before: States, after: States, events: Sequence[Event], registries: Mapping[int, Registry]
 ) -> list[str]:

@@ -39,6 +39,7 @@ Events whose `kind` is "control" are about slices and signals:
 received        Included: a slice is part of the batch; `detail` = one (substream, begin, end, signals_end, first
                 message index, one past the last message index) a substream, the last two None without messages.
 dropped         A canister is in no subnet any more (`receiver`): its balance is Lost (`cause` canister_removed).
+stopped         The subnet violated a hard invariant (`cause`: its name) and runs no round from this one on.
 rejected        A slice was refused; `error` = the name of the error.
 collected       One of our signals was removed (`remote`, `substream`, `index`; `reason` when it was REJECT).
 

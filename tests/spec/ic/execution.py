@@ -8,12 +8,14 @@ from .errors import InvariantViolation
 from .events import Event, canister_event, ingress_event
 from .ids import CanisterId, canister_text
 from .messages import (
+    MAX_TEXT,
     CanisterMessage,
     Ingress,
     Message,
     RejectCode,
     Request,
     Response,
+    cut,
     reject_response,
 )
 from .options import Options
@@ -22,6 +24,10 @@ from .state import CallId, CanonicalState, InHand, QueueName, Registry
 
 MAX_CYCLES = 2**128 - 1
 """What a message carries, and what an answer may bring a balance up to. A refund may bring it beyond."""
+
+
+LOCAL_SUBNET, INGRESS = 0, 1
+"""Two of the three sources of inputs; the third is RemoteSubnet."""
 
 
 class RequestKey(NamedTuple):
@@ -81,6 +87,8 @@ def execute(
         programs=run.programs,
         open_calls=run.open_calls,
         in_hand={canister: keys for canister, keys in run.in_hand.items() if keys},
+        turns=run.turns,
+        next_source={canister: source for canister, source in run.next_source.items() if source},
         sent_times=sent_times,
     )
     return after, run.events
@@ -100,6 +108,8 @@ class Run:
         self.programs = dict(state.programs)
         self.open_calls: dict[CallId, tuple[CanisterId, int]] = dict(state.open_calls)
         self.in_hand: dict[CanisterId, dict[InHand, int]] = {name: dict(keys) for name, keys in state.in_hand.items()}
+        self.turns = dict(state.turns)
+        self.next_source = dict(state.next_source)
         self.events: list[Event] = []
         self._lengths: dict[QueueName, int] = {}
 
@@ -131,7 +141,7 @@ def schedule_and_execute(state: CanonicalState, registry: Registry, behaviour: B
     for canister in sorted(registry.subnet_assignment):
         if registry.host(canister) != state.own:
             continue
-        for index, message in schedule(state, canister, options):
+        for index, message in schedule(run, registry, canister, options):
             if isinstance(message, Ingress):
                 run.consumed_ingress_messages[canister, index] = message
             else:
@@ -143,16 +153,66 @@ def schedule_and_execute(state: CanonicalState, registry: Registry, behaviour: B
     return run
 
 
-def schedule(state: CanonicalState, canister: CanisterId, options: Options) -> list[tuple[int, Message]]:
-    """Ingress by index; then the oldest of every input queue by ascending sender, the second oldest, and so on."""
-    inputs: list[tuple[int, Message]] = []
+def schedule(run: Run, registry: Registry, canister: CanisterId, options: Options) -> list[tuple[int, Message]]:
+    """What a canister consumes in this round, in order: everything, or so many as it may in round robin."""
+    state = run.state
+    ingress: list[tuple[int, Message]] = []
     if canister in state.ingress_queues:
-        inputs += sorted(state.ingress_queues[canister].elements.items())
-    senders = sorted(sender for sender, receiver in state.input_queues if receiver == canister)
-    queues = [sorted(state.input_queues[sender, canister].elements.items()) for sender in senders]
+        ingress += sorted(state.ingress_queues[canister].elements.items())
+    queues: dict[CanisterId, list[tuple[int, Message]]] = {
+        sender: sorted(queue.elements.items())
+        for (sender, receiver), queue in sorted(state.input_queues.items())
+        if receiver == canister and queue.elements
+    }
+    if options.messages_per_canister > 0:
+        return in_round_robin(run, registry, canister, ingress, queues, options.messages_per_canister)
+    return ingress + in_passes(list(queues.values()))
+
+
+def in_passes(queues: list[list[tuple[int, Message]]]) -> list[tuple[int, Message]]:
+    """The oldest of every queue by ascending sender, the second oldest, and so on."""
+    inputs: list[tuple[int, Message]] = []
     for one_pass in range(max(map(len, queues), default=0)):
         inputs += [queue[one_pass] for queue in queues if one_pass < len(queue)]
-    return inputs if options.messages_per_canister == 0 else inputs[: options.messages_per_canister]
+    return inputs
+
+
+def in_round_robin(
+    run: Run,
+    registry: Registry,
+    canister: CanisterId,
+    ingress: list[tuple[int, Message]],
+    queues: dict[CanisterId, list[tuple[int, Message]]],
+    most: int,
+) -> list[tuple[int, Message]]:
+    """Round robin over LocalSubnet, Ingress and RemoteSubnet, FIFO of senders inside each (X-4): who was served and
+    has more goes behind all others. Where it stands after the last message is remembered."""
+    turns = {sender: run.state.turns[sender, canister] for sender in queues}
+    waiting = sorted(queues, key=lambda sender: turns[sender])
+    local = [sender for sender in waiting if registry.host(sender) == run.state.own]
+    remote = [sender for sender in waiting if sender not in local]
+    left, users = {sender: list(queue) for sender, queue in queues.items()}, list(ingress)
+    taken = dict.fromkeys(queues, 0)
+    following = run.state.next_source.get(canister, 0)
+    inputs: list[tuple[int, Message]] = []
+    while len(inputs) < most and (local or users or remote):
+        source = next(s % 3 for s in range(following, following + 3) if (local, users, remote)[s % 3])
+        if source == INGRESS:
+            inputs.append(users.pop(0))
+        else:
+            senders = local if source == LOCAL_SUBNET else remote
+            sender = senders.pop(0)
+            inputs.append(left[sender].pop(0))
+            taken[sender] += 1
+            if left[sender]:
+                senders.append(sender)
+        following = (source + 1) % 3
+    if canister in run.programs:
+        run.next_source[canister] = following
+    still = sorted((sender for sender in left if left[sender]), key=lambda sender: (taken[sender], turns[sender]))
+    run.turns = {name: turn for name, turn in run.turns.items() if name[1] != canister}
+    run.turns |= {(sender, canister): turn for turn, sender in enumerate(still)}
+    return inputs
 
 
 def consume(run: Run, canister: CanisterId, index: int, message: Message, behaviour: Behaviour) -> None:
@@ -179,7 +239,7 @@ def consume(run: Run, canister: CanisterId, index: int, message: Message, behavi
         for produced in outcome.produced:
             run.produce(produced)
     elif isinstance(message, Request):
-        run.produce(reject_response(message, RejectCode.CanisterError, outcome.error))
+        run.produce(reject_response(message, RejectCode.CanisterError, outcome.error, MAX_TEXT))
 
 
 def consume_for_missing(run: Run, canister: CanisterId, index: int, message: Message) -> None:
@@ -249,7 +309,7 @@ def run_handler(
                     callback=to.callback,
                     refund=to.cycles - effect.accepted,
                     data=effect.data,
-                    reject=effect.reject,
+                    reject=None if effect.reject is None else (effect.reject[0], cut(effect.reject[1], MAX_TEXT)),
                     deadline=to.deadline,
                 )
             )

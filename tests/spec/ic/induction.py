@@ -93,7 +93,15 @@ def push_input(state: CanonicalState, message: CanisterMessage, options: Options
     name = (message.src, message.dst)
     index = state.input_queues.get(name, new_queue(options.index_base)).next_index
     queues = push_map(state.input_queues, {(*name, 1): message}, options.index_base)
-    return replace(state, input_queues=queues), index
+    return behind_others(replace(state, input_queues=queues), name, options), index
+
+
+def behind_others(state: CanonicalState, name: QueueName, options: Options) -> CanonicalState:
+    """An input queue that became non-empty has its turn after all others of its receiver (X-4)."""
+    if options.messages_per_canister == 0 or name in state.turns:
+        return state
+    last = max((turn for (_, receiver), turn in state.turns.items() if receiver == name[1]), default=-1)
+    return replace(state, turns={**state.turns, name: last + 1})
 
 
 def answer_call(
@@ -411,6 +419,9 @@ def induct(
         input_queues=push_map(state.input_queues, to_input, base),
         stray_queues=push_map(state.stray_queues, stray, base),
     )
+    for _, (src, dst, _) in queue_order(enqueued):
+        if dst in here:
+            state = behind_others(state, (src, dst), options)
     for place, m in messages.items():
         if isinstance(m, Response) and judgements[place].dropped == LATE_RESPONSE:
             state = credit(state, m)

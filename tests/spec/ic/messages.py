@@ -11,6 +11,10 @@ MESSAGE_OVERHEAD = 256
 MAX_RESPONSE = 2 * 1024 * 1024 + MESSAGE_OVERHEAD
 """The size of the largest response, in bytes."""
 
+MAX_TEXT = 8 * 1024
+MAX_SYNTHETIC_TEXT = 255
+"""What is left of the text of a reject that a canister makes, and of one that is made in its stead (X-7), in bytes."""
+
 User = int | str | bytes
 MessageId = tuple[object, ...]
 
@@ -146,14 +150,19 @@ def reject_of(reason: Reason, request: Request) -> tuple[RejectCode, str]:
     }[reason]
 
 
-def reject_response(request: Request, code: int, text: str) -> Response:
-    """A reject made in the receiver's stead: all cycles of the request come back."""
+def cut(text: str, size: int) -> str:
+    """As many characters of the text as fit `size` bytes."""
+    return text.encode()[:size].decode(errors="ignore")
+
+
+def reject_response(request: Request, code: int, text: str, most: int = MAX_SYNTHETIC_TEXT) -> Response:
+    """A reject made in the receiver's stead: all cycles of the request come back. `most`: bytes of its text."""
     return Response(
         originator=request.sender,
         respondent=request.receiver,
         callback=request.callback,
         refund=request.cycles,
-        reject=(int(code), text),
+        reject=(int(code), cut(text, most)),
         deadline=request.deadline,
     )
 

@@ -4,7 +4,15 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .errors import InvariantViolation, SliceError, StateNotCommittedYet, StateRemoved
+from .errors import (
+    IndexOverflow,
+    InvariantViolation,
+    NotInQueue,
+    SliceError,
+    SpecError,
+    StateNotCommittedYet,
+    StateRemoved,
+)
 from .events import Event, canister_event
 from .execution import Behaviour, execute
 from .ids import CanisterId, SubnetId
@@ -157,25 +165,41 @@ def network_round(
         before[host] = install(before[host], canister, program, balance)
     after: dict[SubnetId, CanonicalState] = {}
     for own in ascending_subnets(before):
-        if own in halted:
-            after[own] = replace(before[own], height=before[own].height + 1)
-            code, cause = int(RejectCode.SysTransient), "halted"
-            for place, m in enumerate(ingress.get(own, ()), start=1):
-                log.append(refused_ingress(after[own], m, place, code, cause))
-            for forgery in (forged or {}).get(own, ()):
-                log.append(canister_event("dropped", own, after[own].height, forgery, cause=cause))
+        inputs, made_up = ingress.get(own, ()), (forged or {}).get(own, ())
+        if own in halted or before[own].stopped is not None:
+            after[own], events = no_round(before[own], inputs, made_up)
+            log += events
             continue
         offered = offered_slices(states, own, registry, options, withheld, carry)
         payload, refused = agree(before[own], registry, {sn: tamper(own, s) for sn, s in offered.items()}, options)
-        log += refused
-        batch = DecodedBatch(
-            ingress_payload=dict(enumerate(ingress.get(own, ()), start=1)), xnet_payload=payload, time_ns=time_ns
-        )
-        after[own], events = one_round(
-            before[own], registry, batch, behaviour, options, seed, (forged or {}).get(own, ())
-        )
+        batch = DecodedBatch(ingress_payload=dict(enumerate(inputs, start=1)), xnet_payload=payload, time_ns=time_ns)
+        try:
+            after[own], events = one_round(before[own], registry, batch, behaviour, options, seed, made_up)
+            log += refused
+        except (IndexOverflow, InvariantViolation, NotInQueue) as error:
+            after[own], events = stop(before[own], error, inputs, made_up)
         log += events
     return after, log
+
+
+def no_round(
+    state: CanonicalState, ingress: Sequence[Ingress], forged: Sequence[CanisterMessage]
+) -> tuple[CanonicalState, list[Event]]:
+    """What a halted subnet does: its height moves on with the network's, users are refused."""
+    state = replace(state, height=state.height + 1)
+    code, cause = int(RejectCode.SysTransient), "halted"
+    refused = [refused_ingress(state, m, place, code, cause) for place, m in enumerate(ingress, start=1)]
+    dropped = [canister_event("dropped", state.own, state.height, forgery, cause=cause) for forgery in forged]
+    return state, [*refused, *dropped]
+
+
+def stop(
+    state: CanonicalState, error: SpecError, ingress: Sequence[Ingress], forged: Sequence[CanisterMessage]
+) -> tuple[CanonicalState, list[Event]]:
+    """A round that violates a hard invariant is not made, nor is any after it (X-17); other subnets go on."""
+    after, events = no_round(state, ingress, forged)
+    stopped = Event("stopped", after.own, after.height, "control", cause=error.name)
+    return replace(after, stopped=(after.height, error.name)), [stopped, *events]
 
 
 def offered_slices(

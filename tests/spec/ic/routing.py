@@ -20,9 +20,6 @@ from .options import Options
 from .queues import Queue, QueueIndex, delete_map, flat_elements
 from .state import CanonicalState, QueueName, Registry, Stream
 
-MAX_TEXT = 8 * 1024
-"""What is left of the text of a reject whose payload is too large (X-7), in bytes."""
-
 OutputQueues = Mapping[QueueName, Queue[CanisterMessage]]
 SubnetAssignment = Mapping[CanisterId, SubnetId]
 
@@ -38,6 +35,8 @@ def post_process(
     for (_, _, k), m in unroutable.items():
         log.append(_no_route(state, m, k))
     filtered = replace(without_output(state, unroutable), output_queues=filter(state.output_queues, a))
+    for reply in replies.values():
+        filtered = answer_call(filtered, reply, options, log, via="synthetic", cause="no_route")
     filtered = reject_oversized(filtered, a, options, log)
 
     after = filtered
@@ -50,14 +49,12 @@ def post_process(
         after, place = append_to_stream(after, destination, m, options)
         log.append(canister_event("committed", state.own, state.height, m, remote=destination, at=place, queue_index=k))
 
-    for reply in replies.values():
-        after = answer_call(after, reply, options, log, via="synthetic", cause="no_route")
     return after, log
 
 
 def reject_oversized(state: CanonicalState, a: SubnetAssignment, options: Options, log: list[Event]) -> CanonicalState:
     """X-7: a request to another subnet whose payload is too large is answered here; data of such a response gives way
-    to a reject, of a text only the beginning is left. Before any limit is looked at."""
+    to a reject. Before any limit is looked at."""
     for (sender, receiver, k), m in flat_elements(state.output_queues).items():
         if isinstance(m, Request):
             if not too_large(m, options) or a[receiver] == state.own:
@@ -76,11 +73,9 @@ def reject_oversized(state: CanonicalState, a: SubnetAssignment, options: Option
 
 
 def too_large(m: CanisterMessage, options: Options) -> bool:
-    """Whether its payload is beyond the limit (X-7)."""
-    size = message_size(m) - MESSAGE_OVERHEAD
-    if isinstance(m, Response) and m.reject is not None and size <= MAX_TEXT:
-        return False
-    return options.limits == "deployed" and size > options.limit.message_bytes
+    """Whether its payload is beyond the limit (X-7). Texts of rejects were cut when they were made."""
+    size, is_reject = message_size(m) - MESSAGE_OVERHEAD, isinstance(m, Response) and m.reject is not None
+    return options.limits == "deployed" and not is_reject and size > options.limit.message_bytes
 
 
 def _too_large(m: CanisterMessage, options: Options) -> str:
@@ -92,18 +87,9 @@ def made_smaller(state: CanonicalState, m: Response, k: int, options: Options, l
     """What is sent of a response at index k of its output queue."""
     if not too_large(m, options):
         return m
-    whole = (int(RejectCode.CanisterError), _too_large(m, options))
-    reject = whole if m.reject is None else (m.reject[0], beginning(m.reject[1], MAX_TEXT))
-    smaller = replace(m, data=None, reject=reject)
+    smaller = replace(m, data=None, reject=(int(RejectCode.CanisterError), _too_large(m, options)))
     log.append(canister_event("rejected", state.own, state.height, smaller, queue_index=k, cause="too_large"))
     return smaller
-
-
-def beginning(text: str, size: int) -> str:
-    """As many characters of the text as fit `size` bytes."""
-    while len(text.encode()) > size:
-        text = text[:-1]
-    return text
 
 
 def _unroutable(queues: OutputQueues, a: SubnetAssignment) -> dict[QueueIndex, CanisterMessage]:

@@ -78,6 +78,9 @@ class CanonicalState:
     into it or the first verdict on a message from its subnet on. An installed canister has an entry in `programs`.
     `open_calls`: (respondent, deadline) of every call that its originator made and that no response was enqueued for.
     `in_hand`: the requests that a canister has executed and not answered, and how often (a forged one may come twice).
+    `turns`, `next_source`: where the round robin over inputs stands (X-4), with `messages_per_canister` only: the turn
+    of every input queue that is not empty, among those of its receiver, and the source that comes next.
+    `stopped`: the height at which a hard invariant was violated and its name; the subnet runs no round from then on.
     `stray_queues` are input queues of canisters that were hosted elsewhere when the message came, which only
     `receiver_check = off` fills (D-5): nobody executes them, and they move with nobody.
     """
@@ -91,6 +94,7 @@ class CanonicalState:
     streams: Mapping[SubnetId, Stream] = field(default_factory=dict)
     expected_xnet_indices: frozenset[tuple[SubnetId, StreamIndex]] = frozenset()
     stray_queues: Mapping[QueueName, Queue[CanisterMessage]] = field(default_factory=dict)
+    stopped: tuple[int, str] | None = None
 
     balances: Mapping[CanisterId, int] = field(default_factory=dict)
     next_callbacks: Mapping[CanisterId, int] = field(default_factory=dict)
@@ -98,6 +102,8 @@ class CanonicalState:
     open_calls: Mapping[CallId, tuple[CanisterId, int]] = field(default_factory=dict)
     in_hand: Mapping[CanisterId, Mapping[InHand, int]] = field(default_factory=dict)
     sent_times: Mapping[QueueIndex, int] = field(default_factory=dict)
+    turns: Mapping[QueueName, int] = field(default_factory=dict)
+    next_source: Mapping[CanisterId, int] = field(default_factory=dict)
 
     def stream(self, remote: SubnetId) -> Stream:
         """The stream to `remote`; an empty one where there is none yet."""
@@ -156,6 +162,8 @@ BELONGS: dict[str, Callable[[CanisterId, Any], bool]] = {
     "open_calls": lambda canister, name: bool(name[0] == canister),
     "in_hand": lambda canister, name: bool(name == canister),
     "sent_times": lambda canister, name: bool(name[0] == canister),
+    "turns": lambda canister, name: bool(name[1] == canister),
+    "next_source": lambda canister, name: bool(name == canister),
 }
 """Whose an entry of a state is."""
 
