@@ -180,7 +180,13 @@ def of_two_chains(spark: SparkSession, logs: dict[str, DataFrame]) -> DataFrame:
     named = [(0, Decimal(5), "A"), (1, Decimal(6), "B")]
     chains = spark.createDataFrame(named, "position long, number decimal(20,0), name string")
     return ledger(
-        "ic", "cycles", 1.0, chains, spark.createDataFrame([], spark_schema(TOPOLOGY_SCHEMAS["programs"])), logs
+        "ic",
+        "cycles",
+        1.0,
+        chains,
+        spark.createDataFrame([], spark_schema(TOPOLOGY_SCHEMAS["programs"])),
+        logs,
+        logs["outbound"],
     )
 
 

@@ -12,6 +12,7 @@ from causeway.network.network import Network
 from causeway.pipeline.lake import LakeError
 from causeway.pipeline.ledger import LEDGER_COLUMNS
 from causeway.pipeline.schemas import TableSchemas
+from causeway.pipeline.tables import LakeTables
 from tests.unit.test_docs import documented
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -154,3 +155,22 @@ def test_programs_beside_the_scenario_run_on_spark_workers(tmp_path: Path, spark
         assert net.state("program_auction:Bidder", chain="town-1").count() == 1
     assert found[0] == found[1]
     assert found[0][1]["sold_to"] == 2
+
+
+def test_a_question_about_some_heights_opens_few_files_and_is_answered_as_of_all(net: Network) -> None:
+    heights = range(2, 4)
+    whole = sorted(map(repr, net.ledger.where("height between 2 and 3").collect()))
+    assert sorted(map(repr, net.tables.ledger(heights).collect())) == whole != []
+    assert len(net.tables.log("events", heights).inputFiles()) < len(net.tables.log("events").inputFiles())
+    with pytest.raises(LakeError, match=r"heights: range\(0, 9, 3\)"):
+        net.tables.log("events", range(0, 9, 3))
+
+
+def test_calls_as_of_a_height_are_those_of_a_run_that_ended_there(net: Network, tmp_path: Path) -> None:
+    with Network.from_scenario(
+        net.scenario.path, {"network.executor": "in_process"}, lake=str(tmp_path / "l")
+    ) as other:
+        while other.height < 3:
+            other.step(other.next_tick() or 0)
+        then = sorted(map(repr, LakeTables(net.spark, other.lake).calls().collect()))
+    assert sorted(map(repr, net.tables.calls(as_of=3).collect())) == then != []

@@ -73,12 +73,12 @@ def _count(condition: str) -> str:
 _WORDS = ", ".join(f"{_word(name)} as {name}" for name in ("sender", "receiver", "callback", "queue_index"))
 
 _MOVES = f"""
-select tick, {_WORDS}, cast(source as bigint) as chain, cast(kind as int) as kind, cast(code as int) as code,
+select tick, {_WORDS}, cast(source as bigint) as chain, cast(kind as int) as kind, cast(code as smallint) as code,
   case when {SENT_NOW} then {int(Event.SENT | Event.COMMITTED)} else {int(Event.COMMITTED)} end as events,
   {int(Via.NONE)} as via, '' as reason
 from {{outbound}}
 union all
-select tick, {_WORDS}, cast(chain as bigint) as chain, cast(kind as int) as kind, cast(code as int) as code,
+select tick, {_WORDS}, cast(chain as bigint) as chain, cast(kind as int) as kind, cast(code as smallint) as code,
   cast(events as int) as events, cast(via as int) as via, cast(reason as string) as reason
 from {{events}}
 """

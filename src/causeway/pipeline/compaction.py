@@ -20,6 +20,9 @@ from causeway.pipeline.storage import AlreadyExists
 ROWS = 1 << 20
 """A run stops growing when a log table has this many rows: files of that size are read well as they are."""
 
+ROW_GROUP = 1 << 16
+"""Rows of a group of a compacted file: its rows ascend by height, so that who asks for one height reads few groups."""
+
 KEPT = RUN
 """So many of the last heights keep their small files when the lake is opened or closed, compacted or not: what is on
 its way is found in them without reading others' entries, and queries that were planned lately find theirs."""
@@ -74,7 +77,7 @@ def _compacted(lake: Lake, manifests: list[Manifest], before: str) -> Compaction
         name = table.replace(":", ".")
         target = f"{COMPACTED}/{name}-{height_name(first)}-{height_name(last)}.parquet"
         joined = pa.concat_tables(rows).unify_dictionaries().combine_chunks()
-        files[target] = lake.storage.write_table(target, joined)
+        files[target] = lake.storage.write_table(target, joined, statistics=["height"], row_group_size=ROW_GROUP)
         log[table] = [target]
     lake.storage.sync([COMPACTED])
     return Compaction(first, last, log, files, before)

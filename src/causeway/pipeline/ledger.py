@@ -59,12 +59,16 @@ def ledger(
     chains: DataFrame,
     programs: DataFrame,
     logs: Mapping[str, DataFrame],
+    entries: DataFrame,
 ) -> DataFrame:
-    """Return the ledger over ``logs`` (``outbound``, ``events``, ``collected``)."""
+    """Return the ledger over ``logs`` (``outbound``, ``events``, ``collected``).
+
+    ``entries``: the outbound entries in which the messages of ``logs`` are.
+    """
     outbound = logs["outbound"]
-    collected = _collected(outbound, logs["collected"], logs["events"])
+    collected = _collected(entries, logs["collected"], logs["events"])
     rows = _committed(outbound).union(_happened(logs["events"])).union(collected)
-    rows = rows.join(_content(outbound), list(_LANE), "left")
+    rows = rows.join(_content(entries), list(_LANE), "left")
     rows = rows.withColumn("event", F.explode(_event_names())).where(F.col("event").isNotNull())
     named = chains.select("position", "name")
     for column in ("source", "destination", "chain"):

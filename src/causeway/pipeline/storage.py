@@ -171,12 +171,21 @@ class Storage:
         with self.open_parquet(path, seal, whole=columns is None) as file:
             return file.read(columns=None if columns is None else [*columns], use_threads=False)
 
-    def write_table(self, path: str, table: pa.Table, *, sync: bool = True) -> Seal:
+    def write_table(
+        self,
+        path: str,
+        table: pa.Table,
+        *,
+        sync: bool = True,
+        statistics: Sequence[str] = (),
+        row_group_size: int | None = None,
+    ) -> Seal:
         """Write a Parquet file, have the disk keep it and return its seal; without ``sync`` keeping it is left to a
-        later ``sync``.
+        later ``sync``. ``statistics``: columns of which each row group states the least and the largest value.
         """
-        with self.parquet_writer(path, table.schema, sync=sync, at_once=table.nbytes <= WHOLE_BYTES) as sink:
-            sink.write_table(table)
+        at_once = table.nbytes <= WHOLE_BYTES
+        with self.parquet_writer(path, table.schema, sync=sync, at_once=at_once, statistics=statistics) as sink:
+            sink.write_table(table, row_group_size)
         return sink.seal
 
     @contextlib.contextmanager
@@ -188,12 +197,14 @@ class Storage:
         sync: bool = True,
         dictionary: Sequence[str] = (),
         at_once: bool = False,
+        statistics: Sequence[str] = (),
     ) -> Iterator[ParquetSink]:
         """Open a Parquet file for writing row group by row group; when the block ends, it is sealed and the disk keeps
         it (``sync``). Its pages carry checksums, for readers that know no seals.
 
         ``dictionary``: columns with few different values, beside those that are dictionaries already. ``at_once``: it
         is small; it is written when it is whole, in one piece and not in the 20 to 30 that the format gives.
+        ``statistics``: as of ``write_table``.
         """
         bodies = [name for name, kind in zip(schema.names, schema.types, strict=True) if pa.types.is_binary(kind)]
         texts = [name for name, kind in zip(schema.names, schema.types, strict=True) if pa.types.is_dictionary(kind)]
@@ -206,7 +217,7 @@ class Storage:
                 # Snappy passes over bodies that cannot be made smaller; lz4 beats a dictionary for numbers.
                 compression={name: "snappy" if name in bodies else "lz4" for name in schema.names} if bodies else "lz4",
                 use_dictionary=[*texts, *dictionary] or False,
-                write_statistics=False,
+                write_statistics=[*statistics] or False,
                 write_page_checksum=True,
             ) as writer:
                 sink = ParquetSink(writer)

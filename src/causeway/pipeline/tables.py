@@ -59,12 +59,24 @@ class LakeTables:
         """Return the manifest of a height, by default the last. Raises ``LakeError``."""
         return self._lake.last_manifest() if height is None else self._lake.manifest(height)
 
-    def log(self, table: str) -> DataFrame:
-        """Return a log table (``outbound``, ``events``, ``collected``, ``headers``) over all committed heights."""
+    def log(self, table: str, heights: range | None = None) -> DataFrame:
+        """Return a log table (``outbound``, ``events``, ``collected``, ``failures``, ``headers``) over all committed
+        heights, or over some that follow each other: only the files with these are opened. Raises ``LakeError``.
+        """
         schemas = self._schemas.logs
         if table not in schemas:
             raise LakeError(f"table: {_unknown(table, list(schemas))}")
-        return self._read(self._lake.log_files(table), schemas[table])
+        if heights is None:
+            return self._read(self._lake.log_files(table), schemas[table])
+        known = self._checked(heights)
+        rows = self._read(self._lake.log_files(table, known), schemas[table])
+        return rows.where(F.col("height").between(known.start, known.stop - 1))
+
+    def _checked(self, heights: range) -> range:
+        """Return the heights of a range that are committed. Raises ``LakeError`` if they do not follow each other."""
+        if heights.step != 1 or heights.start < 0:
+            raise LakeError(f"heights: {heights}; allowed: range(first, end), from 0")
+        return range(heights.start, min(heights.stop, self.manifest().height + 1))
 
     def topology(self, table: str) -> DataFrame:
         """Return ``chains``, ``programs`` or ``registry`` as they were written when the lake was made."""
@@ -146,22 +158,30 @@ class LakeTables:
         ends = np.array([end for _, end in self.about["buckets"]])
         return int(np.searchsorted(ends, position, side="right"))
 
-    def ledger(self) -> DataFrame:
-        """Return the ledger: one row a lifecycle event of one message (``docs/lake.md``)."""
+    def ledger(self, heights: range | None = None) -> DataFrame:
+        """Return the ledger: one row a lifecycle event of one message (``docs/lake.md``).
+
+        ``heights``: only what happened at these, which follow each other; of the log tables only files with these
+        heights are opened, of the messages themselves those up to them. Raises ``LakeError``.
+        """
+        until = None if heights is None else range(max(heights.stop, 0))
         return ledger(
             self.about["protocol"],
             self.about["asset"],
             float(self.about["seconds_per_tick"]),
             self.chains(),
             self.programs(),
-            {table: self.log(table) for table in ("outbound", "events", "collected")},
+            {table: self.log(table, heights) for table in ("outbound", "events", "collected")},
+            self.log("outbound", until),
         )
 
-    def calls(self) -> DataFrame:
+    def calls(self, as_of: int | None = None) -> DataFrame:
         """Return one row a call: what became of it, and when (``docs/lake.md``). Names instead of numbers, ticks of
         the scenario.
+
+        ``as_of``: as it was at this height; by default the last. Raises ``LakeError``.
         """
-        rows = self._calls()
+        rows = self._calls(as_of)
         names = self.programs().select("number", "name")
         for column in ("caller", "callee"):
             name = names.select(F.col("number").alias(column), F.col("name").alias(f"{column}_name"))
@@ -200,8 +220,9 @@ class LakeTables:
         rows = calls.query_spark(query, self.log("outbound"), self.log("events")).collect()
         return calls.summary_of(row.asDict() for row in rows)
 
-    def _calls(self) -> DataFrame:
-        return calls.query_spark(calls.CALLS, self.log("outbound"), self.log("events"))
+    def _calls(self, as_of: int | None = None) -> DataFrame:
+        heights = None if as_of is None else range(self.manifest(as_of).height + 1)
+        return calls.query_spark(calls.CALLS, self.log("outbound", heights), self.log("events", heights))
 
     def root(self) -> str:
         """Return one digest over the last roots of all chains (``lake.root_of``)."""
