@@ -214,6 +214,7 @@ def test_what_cannot_be_taken_is_told_in_one_line(
         (b'{"keys": ["00"], "height": NaN}', "NaN is no number"),
         (b'{"keys": ["\\ud800"]}', "must be a string"),
         (b'{"keys": ["00"], "keys": ["00"]}', "keys: stands twice"),
+        (b'{"keys": ["00"], "\\ud800": 1}', "half of a surrogate pair"),
         (b'{"keys": ["00"], "more": 1}', "more: unknown key"),
         (b'{"keys": ' + b"[" * 90 + b"]" * 90 + b"}", "nested more than"),
         (b"\xff", "the body is no JSON"),
@@ -223,6 +224,24 @@ def test_a_body_that_is_not_what_it_must_be(http: Http, body: bytes, text: str) 
     answer = http.post("/v1/chains/left/proofs", content=body)
     assert (answer.status_code, answer.json()["error"]) == (400, "InvalidInput")
     assert text in answer.json()["text"]
+
+
+def test_a_name_that_stands_twice_is_found_by_looking_at_each_once() -> None:
+    """Whoever compares each name with all others does so for minutes, and answers nobody meanwhile."""
+    compared = 0
+
+    class Name(str):
+        __hash__ = str.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+    names = [Name(f"{index:x}") for index in range(1_000)]
+    with pytest.raises(InvalidInput, match="3e7: stands twice"):
+        requests._once([(name, 1) for name in [*names, Name("3e7")]])
+    assert compared < 10_000
 
 
 def test_a_body_that_does_not_come_is_not_waited_for(http: Http, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -196,11 +196,15 @@ async def object_of(request: Request, most: int = MAX_JSON_BYTES) -> dict[str, A
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InvalidInput(f"{twice[:80]}: stands twice in the body")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise InvalidInput(f"{name[:80]}: stands twice in the body")
+        found[name] = value
+    try:
+        "".join(found).encode()
+    except UnicodeEncodeError:
+        raise InvalidInput("the body is no JSON: half of a surrogate pair is no name") from None
     return found
 
 
