@@ -18,6 +18,7 @@ import uvicorn
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline.lake import Manifest
 from causeway.service.api import application
+from causeway.service.connections import Connection
 from causeway.service.guard import LOCAL, is_address
 from causeway.service.keys import refuse_readable
 from causeway.service.node import Node
@@ -130,6 +131,7 @@ def serve(
     """
     config = uvicorn.Config(
         application(node, hosts, log),
+        http=Connection,
         ssl_certfile=None if tls is None else str(tls.certificate),
         ssl_keyfile=None if tls is None else str(tls.key),
         lifespan="off",
