@@ -430,6 +430,18 @@ def test_21_a_cleanup_keeps_what_is_not_acknowledged(engine: Engine) -> None:
     assert net.queue("A", "B", Purpose.SEND) == (1, 3)
 
 
+def test_28_a_halted_zone_proves_no_head(engine: Engine) -> None:
+    """What it popped before is cleaned up once it makes blocks again, as time-outs are (which need its tail)."""
+    dropped = ("drop", "A", "B", 3, 3, None)
+    net = engine({"cleanup": "on"}, halts=(("A", 3, 6),), carriers=(dropped,))
+    net.ask().next(3)
+    assert net.queue("A", "B", Purpose.SEND) == (1, 1)
+    net.next(5)
+    assert net.queue("B", "A", Purpose.RECEIPT) == (0, 1)
+    net.next()
+    assert net.queue("B", "A", Purpose.RECEIPT) == (1, 1)
+
+
 def test_20_22_a_jump_past_the_tail_leaves_an_empty_queue(engine: Engine) -> None:
     net = sent(engine, 3, LIMITED)
     net.next(3)

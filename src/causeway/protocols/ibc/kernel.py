@@ -280,10 +280,10 @@ class IbcKernel:
         # What goes to a zone of another lake is proved when a relay process asks for it.
         pending = pending_runs(after)
         proofs = store.prove_runs(pending.filter(np.isin(pending["destination"], self.zones.own)))
-        for position, lanes in asked_positions(after, plan.content.seen, everyone):
+        for position, lanes in asked_positions(after, plan.content.seen, context):
             proofs = concat([proofs, store.prove_positions(lanes, position)])
         if self.options.absence:
-            absent = asked_absences(after, plan.content.seen, everyone)
+            absent = asked_absences(after, plan.content.seen, context)
             proofs = concat([proofs, store.prove_absences(absent, after.receipts)])
         proofs = proofs.take(stable_order(*(proofs[name] for name in STATE_TABLES["proofs"].order)))
         after, logs = replace(after, proofs=proofs), log.logs()
