@@ -126,6 +126,23 @@ def test_every_call_is_answered_once_the_network_is_at_rest(scenario: Scenario) 
     compare(scenario, settling=80)
 
 
+def test_the_stray_answer_to_a_forged_call_is_not_the_answer_to_the_call() -> None:
+    """G1 without the receiver check: canister 1 moves before what answers the forgery in its name, and then makes
+    a call of its own under that callback."""
+    call = Call(1, 1, 5, "do", ops(("call", 2, "echo", b"", 0, None)))
+    compare(
+        Scenario(
+            subnets=(0, 1),
+            canisters={1: (0, ACTOR, 0), 2: (0, ACTOR, 0)},
+            options={"receiver_check": "off"},
+            rounds=7,
+            ingress={3: [call]},
+            moves=[(3, 1, 1)],
+            forged=[Forgery(1, 0, 1, 2)],
+        )
+    )
+
+
 @pytest.mark.parametrize("limits", ["none", "deployed"])
 def test_a_subnet_whose_indices_are_used_up_stops_alone(limits: str) -> None:
     calls: dict[int, list[Call]] = {}
