@@ -230,6 +230,15 @@ def test_stray_files_stop_nothing_and_are_listed(made: Path, tmp_path: Path, str
     resumed(lake)
 
 
+def test_what_is_missing_is_listed_once(made: Path, tmp_path: Path) -> None:
+    lake = copied(made, tmp_path)
+    last = max((lake / "manifests").iterdir())
+    last.unlink()
+    assert [error.path for error in check(Lake.at(str(lake))).damaged] == [f"manifests/{last.name}"]
+    (lake / "head").unlink()
+    assert [error.path for error in check(Lake.at(str(lake))).damaged].count("head") == 1
+
+
 def test_the_command_says_what_is_damaged_and_until_when_the_lake_is_whole(
     made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

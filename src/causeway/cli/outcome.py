@@ -198,7 +198,12 @@ def failed(found: Failures) -> list[Text]:
     if not found.count:
         return []
     which = "" if found.count == len(found.first) else f"; the first {len(found.first)}"
-    lines = [Text(f"Handlers of programs raised {found.count:,} times{which}:", style="yellow")]
+    lines = [
+        Text(
+            f"Handlers of programs raised {found.count:,} {'time' if found.count == 1 else 'times'}{which}:",
+            style="yellow",
+        )
+    ]
     for each in found.first:
         where = f"{each.file}:{each.line}"
         what = f"  {each.program} on {each.chain}, tick {each.tick}: {each.handler}: {each.error} ({where})"

@@ -106,6 +106,8 @@ def check(lake: Lake, progress: Progress = lambda done, of: None) -> Checked:
     compacted = runs[-1].last if runs else -1
     limits = {HEIGHTS: last, MANIFESTS: last, COMPACTED: compacted, RECORD: tick}
     strays = sorted(path for path in lake.storage.walk() if not _is_known(path, expected, limits))
+    # What says how far the lake goes meets the same damage as who looks at each height.
+    damaged = list({(error.path, error.what): error for error in damaged}.values())
     damaged.sort(key=lambda error: (error.whole, error.path))
     freed = sum(any(one.frees(height) for one in taken) for height in range(last + 1))
     return Checked(last + 1, there, bytes_read, freed, tuple(damaged), tuple(strays))
