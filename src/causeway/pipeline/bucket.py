@@ -154,8 +154,8 @@ def _write(
             stamped = _stamped(frame.to_table(schemas[name]), tick)
             seals[log[name]] = storage.write_table(log[name], stamped, sync=False)
             rows[name] = len(frame)
-            if name == "events" and (refusals := _refusals(frame)):
-                rows["refusals"] = refusals
+            if name == "events" and (of_carriers := _of_carriers(frame)):
+                rows["of_carriers"] = of_carriers
     if len(result.outbound):
         log["outbound"] = path_of("outbound")
         path = log["outbound"]
@@ -170,10 +170,10 @@ def _write(
     return Written(bucket, files, log, row_groups, result.wake, result.needs, result.gives_up, rows, seals)
 
 
-def _refusals(events: Frame) -> int:
-    """Return how many of the events are refusals of what carriers brought: nothing has changed by them."""
+def _of_carriers(events: Frame) -> int:
+    """Return how many of the events are about what carriers brought, refused or taken: no message moves by them."""
     control = events["kind"] == np.uint8(Kind.CONTROL)
-    return int((control & ((events["events"] & np.uint16(Event.REJECTED)) > 0)).sum())
+    return int((control & ((events["events"] & np.uint16(Event.REJECTED | Event.RELAYED)) > 0)).sum())
 
 
 def _write_outbound(

@@ -102,7 +102,8 @@ def assembled(tick: Tick, written: Sequence[Written], outside: Outside = Mapping
 def moved(rows: Mapping[str, int]) -> bool:
     """Return whether anything happened at a height, by its numbers of rows.
 
-    Headers do not count, nor refusals of what carriers brought, which they may bring again for ever.
+    Headers do not count, nor what carriers brought, refused or taken, which they may bring for ever: where it moved a
+    message, that has events of its own.
     """
-    others = sum(count for table, count in rows.items() if table not in ("headers", "events", "refusals"))
-    return others > 0 or rows.get("events", 0) > rows.get("refusals", 0)
+    others = sum(count for table, count in rows.items() if table not in ("headers", "events", "of_carriers"))
+    return others > 0 or rows.get("events", 0) > rows.get("of_carriers", 0)
