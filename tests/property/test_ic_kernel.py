@@ -169,6 +169,28 @@ def test_a_subnet_whose_indices_are_used_up_stops_alone(limits: str) -> None:
     compare(scenario)
 
 
+def test_a_removal_that_would_use_indices_up_stops_its_subnet_alone() -> None:
+    calls: dict[int, list[Call]] = {
+        tick: [Call(1, 2, 5, "do", ops(*[("call", 1, "hold", b"", 1, None)] * 2))] for tick in (1, 2, 3)
+    }
+    scenario = Scenario(
+        subnets=(0, 1, 2),
+        canisters={1: (0, ACTOR, 100), 2: (1, ACTOR, 100), 3: (2, ACTOR, 100)},
+        options={"vsr": "deployed"},
+        rounds=14,
+        ingress=calls,
+        moves=[(9, 1, None), (11, 3, None)],
+        worn=[(7, 0, 1)],
+    )
+    oracle = OracleRun(scenario)
+    stopped = []
+    for height in range(1, scenario.rounds + 1):
+        oracle.round(height)
+        stopped += [(e.chain, e.height, e.cause) for e in oracle.events if e.event == "stopped"]
+    assert stopped == [(0, 9, "IndexOverflow")]
+    compare(scenario)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("moving", [False, True])
 @pytest.mark.parametrize("faulty", [False, True])

@@ -159,27 +159,37 @@ def network_round(
     their height moves on with the network's.
     """
     previous = previous_registry or registry
-    before, log = end_canisters(move_canisters(states, previous, registry), previous, registry, options)
+    before = dict(move_canisters(states, previous, registry))
     for canister, (program, balance) in (installed or {}).items():
         host = registry.subnet_assignment[canister]
         before[host] = install(before[host], canister, program, balance)
     after: dict[SubnetId, CanonicalState] = {}
+    ends: dict[CanisterId, list[Event]] = {}
+    log: list[Event] = []
     for own in ascending_subnets(before):
         inputs, made_up = ingress.get(own, ()), (forged or {}).get(own, ())
-        if own in halted or before[own].stopped is not None:
-            after[own], events = no_round(before[own], inputs, made_up)
+        try:
+            ended, ends_here = end_canisters(before[own], previous, registry, options)
+        except IndexOverflow as error:
+            after[own], events = stop(before[own], error, inputs, made_up)
             log += events
             continue
+        if own in halted or before[own].stopped is not None:
+            after[own], events = no_round(ended, inputs, made_up)
+            log += events
+            ends |= ends_here
+            continue
         offered = offered_slices(states, own, registry, options, withheld, carry)
-        payload, refused = agree(before[own], registry, {sn: tamper(own, s) for sn, s in offered.items()}, options)
+        payload, refused = agree(ended, registry, {sn: tamper(own, s) for sn, s in offered.items()}, options)
         batch = DecodedBatch(ingress_payload=dict(enumerate(inputs, start=1)), xnet_payload=payload, time_ns=time_ns)
         try:
-            after[own], events = one_round(before[own], registry, batch, behaviour, options, seed, made_up)
+            after[own], events = one_round(ended, registry, batch, behaviour, options, seed, made_up)
             log += refused
+            ends |= ends_here
         except (IndexOverflow, InvariantViolation, NotInQueue) as error:
             after[own], events = stop(before[own], error, inputs, made_up)
         log += events
-    return after, log
+    return after, [*(event for canister in sorted(ends) for event in ends[canister]), *log]
 
 
 def no_round(

@@ -1,11 +1,10 @@
 """End of canisters: step 0 of "One round of one subnet" in docs/protocols/ic.md."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 from .events import Event, canister_event, ingress_event
-from .ids import CanisterId, SubnetId, canister_text
+from .ids import CanisterId, canister_text
 from .induction import answer_call, append_to_stream
 from .messages import RejectCode, Request, Response, reject_response
 from .options import Options
@@ -17,21 +16,23 @@ CAUSE = "canister_removed"
 
 
 def end_canisters(
-    states: Mapping[SubnetId, CanonicalState], old: Registry, new: Registry, options: Options
-) -> tuple[dict[SubnetId, CanonicalState], list[Event]]:
-    """Canisters that the new version maps to no subnet end on their last host, whether it runs the round or not."""
-    after = dict(states)
-    log: list[Event] = []
+    state: CanonicalState, old: Registry, new: Registry, options: Options
+) -> tuple[CanonicalState, dict[CanisterId, list[Event]]]:
+    """Canisters that the new version maps to no subnet end on their last host, whether it runs the round or not, but
+    not on one that has stopped. The events are those of each canister."""
+    logs: dict[CanisterId, list[Event]] = {}
+    if state.stopped is not None:
+        return state, logs
     for canister in sorted(old.subnet_assignment):
-        host = old.host(canister)
-        if host is None or new.host(canister) is not None:
+        if old.host(canister) != state.own or new.host(canister) is not None:
             continue
-        state = replace(after[host], height=after[host].height + 1)
+        log = logs[canister] = []
+        state = replace(state, height=state.height + 1)
         state = answer_what_waits(state, new, canister, options, log)
         state = send_its_answers(state, new, canister, options, log)
         state = lose_the_rest(state, canister, log)
-        after[host] = replace(state, height=state.height - 1)
-    return after, log
+        state = replace(state, height=state.height - 1)
+    return state, logs
 
 
 def answer_what_waits(

@@ -6,7 +6,7 @@ an answer; responses that it made are sent; all else is lost, each with an event
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from causeway.model.ledger import Event, Kind, Via
 from causeway.model.order import U64, stable_order
 from causeway.model.queues import Queues
 from causeway.proofs.ic.messages import RejectCode
-from causeway.protocols.contract import NO_HOST
+from causeway.protocols.contract import NO_HOST, Chains
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.messages import NOT_FOUND, UNROUTABLE, reject_responses
@@ -31,19 +31,19 @@ Mask = npt.NDArray[np.bool_]
 
 
 def remove_ended(state: State, context: Context) -> Step:
-    """Remove canisters on no subnet, with what they hold, from their last hosts.
+    """Remove canisters on no subnet, with what they hold, from their last hosts, but for those that have stopped.
 
     The rejects of requests are pushed or sent on to where the caller is, then what responses there are in their output
     queues is sent, canister by canister.
     """
     if not context.registry.has_ended:
         return Step(state)
-    log = EventLog()
+    log, ended = EventLog(), Ended(context, state.stopped["chain"])
     inputs, outputs, in_hand = state.input_queues.elements, state.output_queues.elements, state.in_hand
-    waiting = inputs.filter(_ended(inputs["receiver"], context) & (inputs["kind"] == Kind.REQUEST))
-    taken = _requests(in_hand.filter(_ended(in_hand["respondent"], context)))
-    made = outputs.filter(_ended(outputs["sender"], context) & (outputs["kind"] == Kind.RESPONSE))
-    state = _without_ended(state, context, log)
+    waiting = inputs.filter(ended.among(inputs["receiver"]) & (inputs["kind"] == Kind.REQUEST))
+    taken = _requests(in_hand.filter(ended.among(in_hand["respondent"])))
+    made = outputs.filter(ended.among(outputs["sender"]) & (outputs["kind"] == Kind.RESPONSE))
+    state = _without_ended(state, context, ended, log)
     requests = concat([waiting.select([*MESSAGE_COLUMNS, "index"]), taken])
     requests = requests.take(stable_order(requests["receiver"]))
     at = {"chain": _last_hosts(requests["receiver"], context), "queue_index": requests["index"]}
@@ -65,9 +65,19 @@ def remove_ended(state: State, context: Context) -> Step:
     return Step(state, log, arrivals, onward=onward.filter(routable))
 
 
-def _ended(canisters: U64, context: Context) -> Mask:
-    gone: Mask = context.host_of(canisters) == NO_HOST
-    return gone
+@dataclass(frozen=True)
+class Ended:
+    """Which canisters end: those on no subnet whose last host has not stopped, for what has stopped changes no more."""
+
+    context: Context
+    stopped: Chains
+
+    def among(self, canisters: U64) -> Mask:
+        """Return which of ``canisters`` end."""
+        gone: Mask = self.context.host_of(canisters) == NO_HOST
+        if len(self.stopped) and gone.any():
+            gone &= ~np.isin(_last_hosts(canisters, self.context), self.stopped)
+        return gone
 
 
 def _last_hosts(canisters: U64, context: Context) -> npt.NDArray[np.uint32]:
@@ -82,7 +92,7 @@ def _requests(in_hand: Frame) -> Frame:
     return blank_messages(len(rows), kind=int(Kind.REQUEST), index=np.zeros(len(rows), np.uint64), **ends, **amounts)
 
 
-def _without_ended(state: State, context: Context, log: EventLog) -> State:
+def _without_ended(state: State, context: Context, ended: Ended, log: EventLog) -> State:
     """Return the state without the canisters; what is lost of what they held leaves a DROPPED event."""
 
     def dropped(rows: Frame, canisters: U64, queue_index: U64 | int) -> None:
@@ -91,24 +101,24 @@ def _without_ended(state: State, context: Context, log: EventLog) -> State:
 
     def without(queues: Queues, kept: Kind | None) -> Queues:
         owner = queues.keys[0]
-        rows = queues.elements.filter(_ended(queues.elements[owner], context))
+        rows = queues.elements.filter(ended.among(queues.elements[owner]))
         lost = rows if kept is None else rows.filter(rows["kind"] != kept)
         dropped(lost, lost[owner], lost["index"])
-        queues = queues.keep(~_ended(queues.elements[owner], context))
-        return queues.without(_ended(queues.counters[owner], context))
+        queues = queues.keep(~ended.among(queues.elements[owner]))
+        return queues.without(ended.among(queues.counters[owner]))
 
     accounts, calls, in_hand = state.accounts, state.open_calls, state.in_hand
-    programs = accounts["program"][_ended(accounts["program"], context)]
+    programs = accounts["program"][ended.among(accounts["program"])]
     dropped(blank_messages(len(programs), kind=int(Kind.CONTROL), sender=programs, receiver=programs), programs, 0)
     return replace(
         state,
         ingress_queues=without(state.ingress_queues, None),
         input_queues=without(state.input_queues, Kind.REQUEST),
         output_queues=without(state.output_queues, Kind.RESPONSE),
-        open_calls=calls.without(_ended(calls.rows["originator"], context)),
-        in_hand=in_hand.filter(~_ended(in_hand["respondent"], context)),
-        turns=state.turns.filter(~_ended(state.turns["receiver"], context)),
-        next_sources=state.next_sources.filter(~_ended(state.next_sources["receiver"], context)),
-        accounts=accounts.filter(~_ended(accounts["program"], context)),
-        programs={name: frame.filter(~_ended(frame["program"], context)) for name, frame in state.programs.items()},
+        open_calls=calls.without(ended.among(calls.rows["originator"])),
+        in_hand=in_hand.filter(~ended.among(in_hand["respondent"])),
+        turns=state.turns.filter(~ended.among(state.turns["receiver"])),
+        next_sources=state.next_sources.filter(~ended.among(state.next_sources["receiver"])),
+        accounts=accounts.filter(~ended.among(accounts["program"])),
+        programs={name: frame.filter(~ended.among(frame["program"])) for name, frame in state.programs.items()},
     )
