@@ -23,7 +23,7 @@ PHASES: dict[str, tuple[str, ...]] = {
     "calls validated": ("causeway.protocols.ibc.submitting:submit_bulk", "causeway.protocols.ibc.submitting:_accepted"),
     "handlers": ("causeway.protocols.ibc.block:run_handlers",),
     "pushing": ("causeway.protocols.ibc.block:_outgoing", "causeway.protocols.ibc.block:push"),
-    "new entries hashed": ("causeway.protocols.ibc.pushing:entry_leaves",),
+    "new entries hashed": ("causeway.protocols.ibc.pushing:entry_digests",),
     "trees": ("causeway.protocols.ibc.kernel:commit",),
     "proofs made": ("causeway.protocols.ibc.store:Store.prove_runs",),
     "writing": ("causeway.pipeline.bucket:_write",),
