@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -15,8 +16,10 @@ from causeway.model.errors import InvalidInput
 from causeway.model.ledger import Event
 from causeway.network.network import Network
 from causeway.pipeline import bucket
+from causeway.proofs.tendermint.update import decode_misbehaviour
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.ibc.client import _signed, evidence_of, second_header
+from causeway.protocols.ibc.messages.misbehaviour import submit_misbehaviour
 from causeway.protocols.ibc.options import IbcOptions, RotationOptions
 from causeway.protocols.ibc.validator_sets import seats_at, validators_at
 from tests.unit.ibc_calls import SILENT, B, Net
@@ -182,6 +185,15 @@ def test_evidence_from_outside_is_held_against_the_rule() -> None:
     assert net.bring("C", evidence(net, fork, signed[3]), user=5) == []
     assert net.view()["B"]["frozen"] == net.view()["C"]["frozen"] == {"A"}
     assert net.bring("C", evidence(net, fork, signed[3])) == ["ConnectionFrozen"]
+
+
+def test_evidence_is_parsed_once() -> None:
+    net = Net(carriers=SILENT, blocks=20).next(2)
+    header = net.headers["certification"][net.names.index("A")].as_py()
+    fork = second_header(header, net.names.index("A"), net.kernel.context(net.groups[0], net.tick))
+    with patch(f"{submit_misbehaviour.__module__}.decode_misbehaviour", wraps=decode_misbehaviour) as parsed:
+        assert net.bring("B", evidence(net, header, fork)) == []
+    assert parsed.call_count == 1
 
 
 def test_a_header_that_contradicts_a_trusted_one_freezes_and_one_that_repeats_it_does_nothing() -> None:

@@ -6,13 +6,13 @@ Accepted is a header that is trusted from now on, or one that contradicts a trus
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from causeway.proofs.errors import ProofError
 from causeway.protocols.ibc.client import height_in
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.messages.call import Block
+from causeway.protocols.ibc.messages.client_call import Check, opening, validate
 
 
 class Offer(NamedTuple):
@@ -31,40 +31,12 @@ class Offer(NamedTuple):
             return 0
 
 
-class Check(NamedTuple):
-    """A step of the call, and the refusal where it does not hold."""
-
-    refusal: Refusal
-    section: str
-    holds: Callable[[Offer, Block], bool]
-
-
-def _is_connected(offer: Offer, block: Block) -> bool:
-    return block.progress.is_connected((offer.chain, offer.counterparty))
-
-
-def _is_open(offer: Offer, block: Block) -> bool:
-    return not block.clients.frozen(offer.chain, offer.counterparty)
-
-
 def _is_header(offer: Offer, block: Block) -> bool:
     return offer.height > 0
 
 
-CHECKS = (
-    Check(Refusal.UnregisteredSender, "3.1", _is_connected),
-    Check(Refusal.ConnectionFrozen, "3.1, X-3", _is_open),
-    Check(Refusal.InvalidHeader, "2.5", _is_header),
-)
+CHECKS = (*opening(Offer), Check(Refusal.InvalidHeader, "2.5", _is_header))
 """What must hold before the light client is asked whether the header is valid (``valid(T, U)`` of X-4)."""
-
-
-def validate(offer: Offer, block: Block) -> Refusal:
-    """Return the first check that a header fails, ``ACCEPTED`` where it is the light client's turn. Changes nothing."""
-    for check in CHECKS:
-        if not check.holds(offer, block):
-            return check.refusal
-    return Refusal.ACCEPTED
 
 
 def execute(offer: Offer, block: Block) -> Refusal:
@@ -74,5 +46,5 @@ def execute(offer: Offer, block: Block) -> Refusal:
 
 def update_header(offer: Offer, block: Block) -> Refusal:
     """Validate and execute the call."""
-    why = validate(offer, block)
+    why = validate(CHECKS, offer, block)
     return execute(offer, block) if why == Refusal.ACCEPTED else why
