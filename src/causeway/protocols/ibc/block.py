@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from causeway.model.frame import Frame, concat, repeated, repeated_bytes
+from causeway.model.intervals import Intervals
 from causeway.model.joins import lookup, over
 from causeway.model.ledger import COLLECTED_MESSAGES, Event, Kind, Via
 from causeway.model.order import groups_of, positions_in, stable_order
@@ -22,10 +23,12 @@ from causeway.protocols.ibc.disconnecting import ended, is_final
 from causeway.protocols.ibc.execute import PUSHED, Handled, as_answers, run_handlers
 from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, ingress_arrivals, with_own_identity
 from causeway.protocols.ibc.messages.send import send
+from causeway.protocols.ibc.notices import notice_rows
+from causeway.protocols.ibc.progress import Pair
 from causeway.protocols.ibc.pushing import push, with_ready, without_finished
 from causeway.protocols.ibc.recovering import recover
 from causeway.protocols.ibc.state import RECEIPT, SEND, SLOTS_SCHEMA, STATE_TABLES, State, answering, lanes_of
-from causeway.protocols.ibc.submitting import RelayPlan, take_submissions
+from causeway.protocols.ibc.submitting import RelayPlan, take_submissions, weighed
 from causeway.protocols.messages import LANE, LANE_COLUMNS, NO_QUEUE
 
 
@@ -39,17 +42,28 @@ def process_block(
     inside = inputs.offered["source"] == inputs.offered["destination"]
     local = inputs.offered.filter(inside)
     offered = in_lane_order(inputs.offered.filter(~inside))
+    ordered = context.options.order == "ordered"
     state = recover(state, plan.decisions, context, log)
-    state, accepted = take_submissions(state, plan, offered, inputs.headers, context, log)
-    entries = accepted.entries
-    packets = entries.filter(entries["substream"] == SEND)
-    state = _cleaned(_with_tails(state, packets), accepted.cleaned)
-    answers = _answers(entries.filter(entries["substream"] == RECEIPT), accepted.expired, inputs.own)
-    state = replace(state, queues=state.queues.trim(local))
     users = ingress_arrivals(inputs.ingress, inputs.carried, state, context, log)
     calls, unserved = _local_arrivals(local, state)
-    taken = run_handlers(state, packets, answers, calls, users, context, log)
-    accepted.fees.undo(taken.undone, ordered=context.options.order == "ordered")
+    evidence, raising = weighed(plan, offered, context), dict[Pair, Intervals]()
+    while True:
+        after, accepted = take_submissions(
+            state, plan, offered, inputs.headers, context, evidence=evidence, raising=raising
+        )
+        entries = accepted.entries
+        packets = entries.filter(entries["substream"] == SEND)
+        after = _cleaned(_with_tails(after, packets), accepted.cleaned)
+        answers = _answers(entries.filter(entries["substream"] == RECEIPT), accepted.expired, inputs.own)
+        after = replace(after, queues=after.queues.trim(local))
+        taken = run_handlers(after, packets, answers, calls, users, context, log)
+        if isinstance(taken, Handled):
+            break
+        # Where the program that waits for an answer raises, the call is refused (3.4), and all behind it is judged by
+        # that: the same block from the same state, which gives the same but for this.
+        _note(taken.answers, raising, ordered)
+    if accepted.notices:
+        log.add(notice_rows(accepted.notices))
     accepted.fees.log(log)
     if len(accepted.cleaned):
         taken = _without_cleaned(taken, taken.state)
@@ -59,9 +73,19 @@ def process_block(
     state, own = ended(replace(state, relayers=accepted.fees.after(state.relayers)), own)
     sent = concat([sent, unserved, own.select(sent.names)])
     state, outbound = push(state, sent, concat([taken.immediate, receipts]), context)
-    ordered = context.options.order == "ordered"
     state = with_ready(replace(state, slots=slots), ordered)
     return without_finished(_with_knowledge(state, plan, ordered)), outbound
+
+
+def _note(answers: Frame, raising: dict[Pair, Intervals], ordered: bool) -> None:
+    """Note the answers (lane, ``index``) at which handlers raised; in order the first of each lane, what is behind it
+    must not have been tried."""
+    answers = in_lane_order(answers)
+    if ordered:
+        answers = answers.take(groups_of(*(answers[name] for name in LANE)).starts)
+    columns = (answers[name].tolist() for name in ("destination", "source", "index"))
+    for chain, counterparty, index in zip(*columns, strict=True):
+        raising.setdefault((chain, counterparty), Intervals()).add(index, index + 1)
 
 
 def in_lane_order(entries: Frame) -> Frame:

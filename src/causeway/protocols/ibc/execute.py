@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from causeway.model.frame import Frame, concat, repeated, repeated_text
-from causeway.model.joins import codes
 from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
 from causeway.model.order import Rows, stable_order
 from causeway.protocols.events import EventLog, event_rows, names_column
@@ -22,7 +21,7 @@ from causeway.protocols.ibc.disconnecting import disconnected, is_final
 from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, at_home, receipt_texts
 from causeway.protocols.ibc.messages.receive import result_codes
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering
-from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
+from causeway.protocols.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS
 
 PUSHED = [*LANE, *MESSAGE_COLUMNS, "of_program"]
 """What is pushed to a queue, and whether a program made it."""
@@ -37,7 +36,7 @@ class Handled:
 
     ``state``: with the programs after. ``produced``: message columns, in the order of the arrivals that they came of.
     ``handled``: packets that programs have taken; ``immediate``: receipts (``PUSHED`` and ``index``) of the others.
-    ``settled``: answers whose packets have ended; ``undone``: those that are as if they had never come.
+    ``settled``: answers whose packets have ended.
     """
 
     state: State
@@ -45,22 +44,26 @@ class Handled:
     handled: Frame
     immediate: Frame
     settled: Frame
-    undone: Frame
+
+
+@dataclass(frozen=True)
+class Raised:
+    """Answers (lane, ``index``) at which handlers raised: they must not have come."""
+
+    answers: Frame
 
 
 def run_handlers(
     state: State, packets: Frame, answers: Frame, local: Frame, users: Frame, context: Context, log: EventLog
-) -> Handled:
+) -> Handled | Raised:
     """Run the programs over a block's packets and answers by ``sequence``, then local messages, then those of users.
 
-    A handler of an answer that raises undoes the whole call: the packet stays, and in an ordered queue what comes
-    behind it must come again. The handlers then run without those, from the same state: they are pure. The answer to a
-    packet that the zone has forged in the name of a program that it does not have ends the packet, and nobody hears it;
-    that to a final packet, too.
+    Where a handler of an answer raises, nothing else is known yet: the calls of the block have to be made again without
+    that one. The answer to a packet that the zone has forged in the name of a program that it does not have ends the
+    packet, and nobody hears it; that to a final packet, too.
     """
     codes = result_codes(packets, state, context)
     served = (codes == 0) & ~is_final(packets)
-    undone = [answers.slice(0, 0)]
     while True:
         handled = packets.filter(served).with_columns(via=np.uint8(Via.LANE))
         heard = answers.filter(at_home(answers, state, context))
@@ -72,13 +75,11 @@ def run_handlers(
         inputs = arrivals.take(order)
         outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state.accounts, state.programs)
         failed = order[outcome.failures["row"]]
-        kept = _without_faults(answers, arrivals.take(failed), context)
-        if len(kept) < len(answers):
-            undone.append(_undone(answers, kept))
-            of_answers = _remote_answers(inputs.take(outcome.raised["row"]))
-            log.failures(inputs, outcome.raised.filter(of_answers), inputs["destination"])
-            answers = kept
-            continue
+        of_answers = _remote_answers(arrivals.take(failed))
+        if of_answers.any():
+            at = _remote_answers(inputs.take(outcome.raised["row"]))
+            log.failures(inputs, outcome.raised.filter(at), inputs["destination"])
+            return Raised(arrivals.take(failed[of_answers]).select(LANE_COLUMNS))
         silent = _silent(handled, np.argsort(by_sequence)[: len(handled)], outcome, order, context)
         if silent.any():
             unanswered = np.flatnonzero(served)[silent]
@@ -93,31 +94,12 @@ def run_handlers(
     finals = packets.filter(is_final(packets) & (codes == 0))
     after = disconnected(after, finals["destination"], finals["source"])
     immediate = _immediate_receipts(packets.filter(~served), codes[~served], log)
-    return Handled(after, produced, handled, immediate, answers, concat(undone))
-
-
-def _without_faults(answers: Frame, failed: Frame, context: Context) -> Frame:
-    """Return the answers that stand when the handlers of ``failed`` arrivals raised."""
-    faults = failed.filter(_remote_answers(failed))
-    if len(faults) == 0:
-        return answers
-    lanes, of_fault = codes(LANE, answers, faults)
-    stands = np.ones(len(answers), dtype=bool)
-    for lane, index in zip(of_fault.tolist(), faults["index"].tolist(), strict=True):
-        behind = answers["index"] >= index if context.options.order == "ordered" else answers["index"] == index
-        stands &= ~((lanes == lane) & behind)
-    return answers.filter(stands)
+    return Handled(after, produced, handled, immediate, answers)
 
 
 def _remote_answers(arrivals: Frame) -> np.ndarray:
     """Return which arrivals are answers from another zone: when their handler raises, the packet stays (3.4)."""
     return np.asarray((arrivals["kind"] == Kind.RESPONSE) & (arrivals["source"] != arrivals["destination"]))
-
-
-def _undone(answers: Frame, kept: Frame) -> Frame:
-    """Return the answers that are not kept: those whose handlers raised, in order with those behind them."""
-    named = (part["sequence"] * 2**32 + part["index"].astype(np.int64) for part in (answers, kept))
-    return answers.filter(~np.isin(*named))
 
 
 def _silent(handled: Frame, rows: Rows, outcome: Execution, order: Rows, context: Context) -> np.ndarray:

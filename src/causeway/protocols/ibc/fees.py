@@ -13,7 +13,7 @@ import numpy as np
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.joins import lookup
 from causeway.model.ledger import Event, Kind, Via
-from causeway.model.order import groups_of, stable_order
+from causeway.model.order import stable_order
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import NAMES, Refusal
@@ -31,16 +31,13 @@ REDUNDANT = (Refusal.NoOp, Refusal.OutOfOrder)
 ADDED = "HeaderAdded"
 """The reason of an event: a header is trusted from now on."""
 
-NO_EFFECT = -1
-"""The ``sequence`` of calls that had none."""
-
 
 class Made(NamedTuple):
     """Like calls of one relayer that had one fate, ``why``.
 
     ``chain``: the zone called; ``source``, ``substream``: the queue of the counterparty that they were about;
     ``first``: the first entry, or the height of a header; ``many``: how many were paid for. ``user``: who brought them
-    from outside, None for a relayer of the scenario. ``sequence``: their number among the runs that took effect.
+    from outside, None for a relayer of the scenario.
     """
 
     chain: int
@@ -52,7 +49,6 @@ class Made(NamedTuple):
     many: int
     why: Refusal
     user: int | None = None
-    sequence: int = NO_EFFECT
 
     @property
     def of_header(self) -> bool:
@@ -70,28 +66,6 @@ class Fees:
     def pay(self, made: Made) -> None:
         """Note calls."""
         self.made.append(made)
-
-    def undo(self, answers: Frame, *, ordered: bool) -> None:
-        """Take back the effect of answers (``sequence``, ``index``) whose handlers raised, and of those behind them.
-
-        A run is refused with the reason of its first entry; in order, the runs behind it came too early by that.
-        """
-        if len(answers) == 0:
-            return
-        answers = answers.take(stable_order(answers["sequence"].view(np.uint64), answers["index"]))
-        index = answers["index"]
-        groups = groups_of(answers["sequence"], index - np.arange(len(index), dtype=np.uint64))
-        starts = (answers["sequence"][groups.starts].tolist(), index[groups.starts].tolist(), groups.counts.tolist())
-        fates: dict[int, list[tuple[int, int, Refusal]]] = {}
-        faulty: set[tuple[int, int]] = set()
-        lane_of = {made.sequence: (made.chain, made.source) for made in self.made}
-        for sequence, first, count in zip(*starts, strict=True):
-            lane = lane_of[sequence]
-            behind = ordered and lane in faulty
-            faulty.add(lane)
-            why = Refusal.OutOfOrder if behind else Refusal.HandlerFault
-            fates.setdefault(sequence, []).append((first, count, why))
-        self.made = [part for made in self.made for part in _split(made, fates.get(made.sequence, []))]
 
     def log(self, log: EventLog) -> None:
         """Add an event row each: ``REJECTED`` with the refusal, ``RELAYED`` what had an effect, or was known before.
@@ -168,18 +142,3 @@ class Fees:
         price = np.where(columns["of_header"], self._options.header_fee, self._options.proof_fee).astype(np.uint64)
         columns["fee"] = columns["count"] * price
         return columns
-
-
-def _split(made: Made, parts: list[tuple[int, int, Refusal]]) -> list[Made]:
-    """Return calls that took effect, cut where some of them were undone (first index, how many, why; ascending)."""
-    if not parts:
-        return [made]
-    found, at, stop = [], made.first, made.first + made.many
-    for first, count, why in parts:
-        if first > at:
-            found.append(made._replace(first=at, many=first - at))
-        found.append(made._replace(first=first, many=count, why=why, sequence=NO_EFFECT))
-        at = first + count
-    if stop > at:
-        found.append(made._replace(first=at, many=stop - at))
-    return found

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from causeway.model.intervals import Intervals
 from causeway.protocols.ibc.client import Clients
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
@@ -15,15 +16,20 @@ from causeway.protocols.ibc.expiry import Expired
 from causeway.protocols.ibc.keys import Key, Part, Purpose
 from causeway.protocols.ibc.progress import Pair, Progress, Span
 
+Raising = Mapping[Pair, Intervals]
+"""By connection the indices of our own packets whose outcome the program that waits for it cannot take now: its handler
+raises."""
+
 
 @dataclass(frozen=True)
 class Block:
-    """What calls are judged by, as the calls before them in the block left it."""
+    """What calls are judged by, as the calls before them in the block left it; ``raising``: as far as it is known."""
 
     context: Context
     clients: Clients
     progress: Progress
     expired: Expired
+    raising: Raising
 
 
 class Run(ABC):
@@ -247,6 +253,22 @@ def order(step: str, substream: int) -> tuple[Check, ...]:
         return block.progress.in_turn(run.pair, substream, span)
 
     return Check(Refusal.NoOp, "X-10", None, cut=is_new), Check(Refusal.OutOfOrder, step, None, cut=is_next)
+
+
+def handled(step: str) -> Check:
+    """Return the last check of what ends packets: that the handlers which hear of it do not raise. In order, nothing is
+    taken behind one that does."""
+
+    def does_not_raise(run: Run, span: Span, block: Block) -> list[Span]:
+        raising = block.raising.get(run.pair)
+        if raising is None:
+            return [span]
+        parts = [(first, stop) for first, stop, raises in raising.cut(*span) if not raises]
+        if block.context.options.order == "ordered":
+            return [part for part in parts[:1] if part[0] == span[0]]
+        return parts
+
+    return Check(Refusal.HandlerFault, step, None, cut=does_not_raise)
 
 
 def take(substream: int) -> Callable[[Run, Span, Block], Span]:

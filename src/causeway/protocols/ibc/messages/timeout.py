@@ -59,6 +59,7 @@ CHECKS = (
     Check(Refusal.InvalidPacket, "2.4", _has_tail, call.About.FORM),
     Check(Refusal.ReceiptExists, "X-1, 7", None, cut=_was_not_received),
     Check(Refusal.TimeoutNotReached, "X-1, 8", None, cut=_expired),
+    call.handled("X-1, 9"),
 )
 
 ABSENCE_CHECKS = (
@@ -67,6 +68,7 @@ ABSENCE_CHECKS = (
     call.of_part("X-6", Part.INDEX, Refusal.OnlyMessageProofs),
     Check(Refusal.ReceiptExists, "X-6", None, cut=_is_absent),
     Check(Refusal.TimeoutNotReached, "X-1, 8", None, cut=_waits_and_has_expired),
+    call.handled("X-1, 9"),
 )
 
 TIME_OUT = Call(_at_the_head, CHECKS, call.take(SEND))
