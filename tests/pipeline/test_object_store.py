@@ -12,6 +12,7 @@ from pathlib import Path
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
+from obstore import exceptions as store_errors
 from pyspark.sql import SparkSession
 
 from causeway.model.errors import InvalidInput
@@ -232,3 +233,16 @@ def test_spark_without_the_package_is_told_which(spark: SparkSession, tmp_path: 
         check_readable(spark, Storage(uri))
     check_readable(spark, Storage(f"file://{tmp_path}"))
     assert isinstance(place_at(uri), ObjectPlace)
+
+
+def test_a_store_without_credentials_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    place = place_at("s3://nope/lake")
+
+    class Unknown:
+        def get(self, path: str) -> None:
+            asked = "Error performing PUT http://169.254.169.254/latest/api/token in 2ms - 403 Forbidden"
+            raise store_errors.GenericError(f"Generic S3 error: {asked}")
+
+    monkeypatch.setattr(place, "_store", Unknown())
+    with pytest.raises(OSError, match=r"^no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
+        place.read("lake.json")

@@ -100,7 +100,7 @@ class Soak:
         self.users = {own: ServiceClient(self.urls[own], tries=1) for own in ENDS}
         self.confirmed = dict.fromkeys(ENDS, 0)
         self.unsure = dict.fromkeys(ENDS, 0)
-        causeway = [sys.executable, "-m", "causeway.cli"]
+        causeway = [sys.executable, "-m", "causeway"]
         role = [sys.executable, "-m", "tests.service.soak_roles"]
         for own in ENDS:
             write_key(folder / f"{own}.key", Key.made())

@@ -35,7 +35,7 @@ SECONDS = 120.0
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "causeway.cli", *arguments]
+    command = [sys.executable, "-m", "causeway", *arguments]
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 

@@ -112,6 +112,11 @@ BAD: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "unknown key": (lambda at: ["run", TWO, "--set", "network.sed=1"], "network.sed: unknown key; did you mean seed?"),
     "bad value": (lambda at: ["run", TWO, "--set", "network.seed=x"], "network.seed"),
     "bad setting": (lambda at: ["run", TWO, "--set", "seed"], "--set seed: write KEY=VALUE"),
+    "bad setting of Spark": (lambda at: ["run", TWO, "--conf", "foo=bar"], "--conf foo: must be a setting of Spark"),
+    "bad key of Spark": (
+        lambda at: ["run", TWO, "--set", "network.spark.foo=1"],
+        'network.spark.foo: "foo": must be a setting of Spark',
+    ),
     "bad option": (lambda at: ["run", TWO, "--executor", "in_process", "--set", "options.vsr=odd"], "options.vsr"),
     "bad executor": (lambda at: ["run", TWO, "--executor", "gpu"], "network.executor"),
     "bad protocol": (lambda at: ["run", TWO, "--protocol", "smtp"], "network.protocol"),
@@ -127,7 +132,7 @@ BAD: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     ),
     "unknown module": (
         lambda at: ["run", scenario(at, UNKNOWN_CANISTER.replace('"caller"', '"nope:X"').replace("alcie", "alice"))],
-        'program "nope:X" cannot be loaded',
+        'scenario.toml: programs[0].program: program "nope:X" cannot be loaded',
     ),
     "missing column": (lambda at: ["run", scenario(at, RECORDED), "--lake", str(at / "l")], 'no column "channel_id"'),
     "no recording": (
@@ -320,7 +325,7 @@ ticks = 5000
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "causeway.cli", *arguments]
+    return [sys.executable, "-m", "causeway", *arguments]
 
 
 def wait_for(path: Path, process: subprocess.Popen[Any]) -> None:

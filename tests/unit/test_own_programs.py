@@ -64,10 +64,15 @@ def test_what_is_installed_in_the_folder_is_not_packed() -> None:
         ("own_helper:Missing", "Missing"),
         ("own_helper:WORD", "is not a subclass"),
         ("nowhere:X", "No module named 'nowhere'"),
+        ("failing_module:X", r"ZeroDivisionError: division by zero \(.*/failing_module.py, line 2\)"),
+        ("own_uses:X", r"ValueError: negative dimensions .* \(.*/own_uses.py, line 3\)"),
+        ("not_loaded:X", r"SystemExit: .*\(.*/not_loaded.py, line 1\)"),
     ],
 )
 def test_what_cannot_be_loaded_is_bad_input(folder: Path, name: str, text: str) -> None:
     (folder / "broken_module.py").write_text("def f(:\n")
+    (folder / "failing_module.py").write_text("import own_helper\nX = 1 / 0\n")
+    (folder / "own_uses.py").write_text("import numpy\n\nX = numpy.zeros(-1)\n")
     with pytest.raises(InvalidInput, match=text) as error:
         program_class(name)
     assert "\n" not in str(error.value)

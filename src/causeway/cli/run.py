@@ -86,8 +86,9 @@ def command(
     for key, number in (("network.partitions", partitions), ("network.ticks", ticks)):
         if number is not None:
             overrides[key] = str(number)
-    for name, text in (setting(text, "--conf") for text in spark or ()):
-        overrides[f'network.spark."{name}"'] = quoted(text)
+    for text in spark or ():
+        name, chosen = _spark_setting(text)
+        overrides[f'network.spark."{name}"'] = quoted(chosen)
     outcome, _ = execute(scenario, overrides, lake, lambda network: None, resume=resume)
     if as_json:
         print(json.dumps(outcome.as_json()))
@@ -176,6 +177,18 @@ def setting(text: str, option: str = "--set") -> tuple[str, str]:
         example = "spark.executor.memory=4g" if option == "--conf" else "network.seed=3"
         raise InvalidInput(f"{option} {text}: write KEY=VALUE, for example {example}")
     return key.strip(), value.strip()
+
+
+def _spark_setting(text: str) -> tuple[str, str]:
+    """Return key and value of ``--conf KEY=VALUE``."""
+    from causeway.network.settings import refuse_spark_key
+
+    name, value = setting(text, "--conf")
+    try:
+        refuse_spark_key(name)
+    except ValueError as error:
+        raise InvalidInput(f"--conf {name}: {error}") from None
+    return name, value
 
 
 def end_of_traffic(network: Network) -> int | None:

@@ -18,12 +18,14 @@ from pyspark.sql import SparkSession
 from causeway.model.errors import InvalidInput
 from causeway.model.topology import Topology
 from causeway.network.scenario import Scenario
+from causeway.network.settings import NOTHING_INSTALLED
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.layout import TRAFFIC
 from causeway.pipeline.record import Record
 from causeway.pipeline.schemas import TableSchemas
 from causeway.pipeline.session import tasks_of
+from causeway.programs.catalogue import program_class
 from causeway.programs.own import give_to_workers, look_beside
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import AnyKernel
@@ -94,7 +96,8 @@ def deploy(
 
 
 def kernel_of(scenario: Scenario, topology: Topology, secrets: Secrets = NONE) -> AnyKernel:
-    """Return the kernel of a scenario's protocol; raises ``InvalidInput`` naming the option at fault."""
+    """Return the kernel of a scenario's protocol; raises ``InvalidInput`` naming the option or program at fault."""
+    _require_programs(scenario)
     made: AnyKernel = scenario.protocol.load_kernel()(
         topology=topology,
         programs=Programs(topology),
@@ -105,6 +108,17 @@ def kernel_of(scenario: Scenario, topology: Topology, secrets: Secrets = NONE) -
         **({"secrets": secrets} if secrets.seeds else {}),
     )
     return made
+
+
+def _require_programs(scenario: Scenario) -> None:
+    """Load the classes of all programs. Raises ``InvalidInput``, which names the key of one that cannot be had."""
+    for key, name in scenario.installed.items():
+        if name == NOTHING_INSTALLED:
+            continue
+        try:
+            program_class(name)
+        except InvalidInput as error:
+            raise type(error)(f"{scenario.path}: {key}: {error}") from error
 
 
 def _options(scenario: Scenario, model: type[BaseModel]) -> Any:

@@ -18,6 +18,9 @@ Key = str | int
 
 _SHOWN_CHARACTERS = 60
 
+PYDANTIC_KEY = "[key]"
+"""The step by which pydantic says that it is the key that is wrong, and not what stands under it."""
+
 
 def quoted(text: str) -> str:
     """Return ``text`` as a TOML string, for an override whose value is meant literally (a path, a Spark master)."""
@@ -103,7 +106,7 @@ def validated(model: type[Document], document: Mapping[str, Any], path: str) -> 
 
 def _line(error: dict[str, Any], document: Mapping[str, Any]) -> str:
     """Return one pydantic error as key, value and what is allowed."""
-    steps = _without_tags(error["loc"], document)
+    steps = [step for step in _without_tags(error["loc"], document) if step != PYDANTIC_KEY]
     context = error.get("ctx", {})
     kind = error["type"]
     message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")

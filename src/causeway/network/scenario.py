@@ -73,6 +73,15 @@ class Scenario:
         return self.document.network
 
     @property
+    def installed(self) -> dict[str, str]:
+        """Return which programs the file names, by their keys."""
+        traffic = self.document.traffic
+        named = {f"programs[{row}].program": section.program for row, section in enumerate(self.document.programs)}
+        if isinstance(traffic, RecordedSection | GeneratedSection):
+            named |= {"traffic.caller": traffic.caller, "traffic.echo": traffic.echo}
+        return named
+
+    @property
     def options(self) -> dict[str, Any]:
         """Return ``[options]``, which the protocol checks."""
         return self.document.options
@@ -186,10 +195,7 @@ def _document_of(name: str) -> type[ScenarioDocument]:
 def _check(scenario: Scenario, programs: Collection[str] | None) -> None:
     """Check what needs more than one key or knowledge from outside."""
     traffic = scenario.document.traffic
-    asked = {f"programs[{place}].program": section.program for place, section in enumerate(scenario.document.programs)}
-    if isinstance(traffic, RecordedSection | GeneratedSection):
-        asked |= {"traffic.caller": traffic.caller, "traffic.echo": traffic.echo}
-    for key, program in asked.items():
+    for key, program in scenario.installed.items():
         if programs is not None and ":" not in program and program not in (*programs, NOTHING_INSTALLED):
             raise InvalidInput(f"{scenario.path}: {key}: {unknown('program', program, sorted(programs))}")
     if isinstance(traffic, RecordedSection) and traffic.path is None:

@@ -61,9 +61,14 @@ ProgramName = Annotated[str, _name_check(">#")]
 JsonTable = Annotated[dict[str, Any], AfterValidator(_json_table)]
 
 
-def _spark_key(text: str) -> str:
+def refuse_spark_key(text: str) -> None:
+    """Raise ``ValueError`` for what is no setting of Spark that a scenario may have."""
     if not text.startswith("spark.") or text in ("spark.", "spark.master"):
         raise ValueError("must be a setting of Spark, spark.*; the master is network.master")
+
+
+def _spark_key(text: str) -> str:
+    refuse_spark_key(text)
     return text
 
 

@@ -31,6 +31,15 @@ SCHEMES = ("file", "s3", "s3a", "gs", "az", "adl", "abfs", "abfss")
 _RETRIES: Any = {"max_retries": 6, "retry_timeout": timedelta(seconds=60)}
 """How long a store may fail to answer; shorter than its own minutes, which look like a command that hangs."""
 
+_METADATA = "http://169.254.169.254/"
+"""Where the clients of all stores ask for credentials last, when they were given none: a machine in a cloud has some
+there."""
+
+_NO_CREDENTIALS = (
+    "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (S3), GOOGLE_APPLICATION_CREDENTIALS (Google), "
+    "AZURE_STORAGE_ACCOUNT_KEY (Azure), or run on a machine that has a role there"
+)
+
 Result = TypeVar("Result")
 
 
@@ -306,7 +315,10 @@ def _reached(call: Callable[[], Result]) -> Result:
     except FileNotFoundError:
         raise
     except store_errors.BaseError as error:
-        raise OSError(f"the store does not answer as it should: {first_line(error)}") from error
+        text = first_line(error)
+        if _METADATA in text:
+            raise OSError(_NO_CREDENTIALS) from error
+        raise OSError(f"the store does not answer as it should: {text}") from error
 
 
 def place_at(uri: str) -> LocalPlace | ObjectPlace:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
+from types import TracebackType
 
 from causeway.model.errors import InvalidInput
 from causeway.programs.caller import Caller, PingPong
@@ -43,8 +45,23 @@ def program_class(name: str) -> type[Program] | type[VectorProgram]:
         raise InvalidInput(f'program "{name}" is unknown; allowed: {known}, or "module:Class" of your own')
     try:
         found = getattr(importlib.import_module(module), attribute)
-    except Exception as error:  # whatever a user's module does when it is loaded
-        raise ProgramNotFound(f'program "{name}" cannot be loaded: {type(error).__name__}: {error}') from error
+    except (Exception, SystemExit) as error:  # whatever a user's module does when it is loaded
+        text = f"{type(error).__name__}: {error}{_place_of(error)}"
+        raise ProgramNotFound(f'program "{name}" cannot be loaded: {" ".join(text.split())}') from error
     if not (isinstance(found, type) and issubclass(found, Program | VectorProgram)):
         raise InvalidInput(f'program "{name}" is not a subclass of Program or VectorProgram')
     return found
+
+
+def _place_of(error: BaseException) -> str:
+    """Return where a module failed that was being loaded, as `` (FILE, line N)``: the innermost line in its own folder
+    and those below it. Nothing where no line of it ran, as with an error of syntax, which says it itself."""
+    lines: list[tuple[Path, int]] = []
+    trace: TracebackType | None = error.__traceback__
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        if not file.startswith("<") and file not in (__file__, importlib.__file__):
+            lines.append((Path(file), trace.tb_lineno))
+        trace = trace.tb_next
+    own = [(file, line) for file, line in lines if file.is_relative_to(lines[0][0].parent)]
+    return f" ({own[-1][0]}, line {own[-1][1]})" if own else ""

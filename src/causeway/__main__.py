@@ -1,0 +1,5 @@
+"""``python -m causeway``: the command line."""
+
+from causeway.cli import main
+
+main()

@@ -1,5 +1,0 @@
-"""``python -m causeway.cli``."""
-
-from causeway.cli import main
-
-main()
