@@ -445,6 +445,7 @@ class OracleRun:
             asynchronous="off" if options.get("acknowledgements") == "synchronous" else "on",
             max_data=options.get("max_data_bytes", 262_144),
             unbonding=round(options["unbonding_seconds"] * 10**9) if "unbonding_seconds" in options else None,
+            delay=round(options.get("delay_seconds", 0) * 10**9),
             forget="on",
             trusted_headers=options.get("trusted_headers", 100),
             **{

@@ -31,6 +31,7 @@ from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import SEEN_HEADERS_SCHEMA, Inputs, RoundResult, Shown, Tick, View
 from causeway.protocols.ibc.kernel import IbcKernel
+from causeway.protocols.ibc.keys import Part
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
 from causeway.protocols.ibc.state import RECEIPT, State
@@ -83,13 +84,18 @@ class Outbox:
         return concat(found)
 
     def forget(self, runs: Frame) -> None:
-        """Drop the frames before the first run of each lane (a state's ``runs``): nobody may ask for them."""
+        """Drop the frames before the first of ``runs`` of each lane: nobody may ask for them."""
         first: dict[tuple[int, ...], int] = {}
         for *lane, index in zip(*(runs[name].tolist() for name in (*LANE, "first")), strict=True):
-            first.setdefault(tuple(lane), index)
+            first[tuple(lane)] = min(index, first.get(tuple(lane), index))
         for key, frames in self._frames.items():
             keep = first.get(key)
             frames[:] = [] if keep is None else [frame for frame in frames if int(frame["index"][-1]) >= keep]
+
+
+def known_entries(state: State) -> Frame:
+    """Return the entries that relayers know of and may still bring, where headers have a delay."""
+    return state.known_proofs.filter(state.known_proofs["part"] == Part.INDEX)
 
 
 class Network:
@@ -190,7 +196,9 @@ class Network:
         self.past_headers[tick.height] = self.headers
         for result in self.results:
             self.outbox.add(result.outbound)
-        self.outbox.forget(concat([state.runs for state in self.states]))
+        names = [*LANE, "first"]
+        used = [rows.select(names) for state in self.states for rows in (state.runs, known_entries(state))]
+        self.outbox.forget(concat(used))
 
     # ---- look
 

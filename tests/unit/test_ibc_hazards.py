@@ -5,7 +5,7 @@ The oracle's invariants are checked after every block. Hazard ``n`` is in the te
 is more, where one engine alone can express it; the files say why:
 
 - 2, 6, 10, 12, 22, 31: ``test_spec_ibc.py`` (a queue and a registration by themselves, modules in place of programs);
-- 8, 23, 24: ``test_spec_ibc_beyond.py`` (evidence of forks, delays, validator sets as names with powers), and for the
+- 8, 23, 24: ``test_spec_ibc_beyond.py`` (evidence of forks, validator sets as names with powers), and for the
   validator sets of Tendermint headers ``test_light_client.py``;
 - 23, 24, 26, 32: ``test_ibc_hazards_kernel.py`` (clients kept fresh, bytes that are no header, waste, long methods);
 - 22: ``tests/property/test_queues.py``; 33: ``test_ics23.py``; 28, 34: ``test_spec_ibc_network.py`` (its log).
@@ -483,6 +483,48 @@ def test_23_nothing_of_a_client_that_has_expired(engine: Engine) -> None:
     assert net.queue("B", "A", Purpose.SEND) == (0, 0), "no update, no send"
     net.next()
     assert net.seen(B)[-1] == [0, 16, b"ClientExpired", 0]
+
+
+DELAYED = {"delay_seconds": 3.0, "timeouts": "on", "timeout_seconds": 99, "cleanup": "on"}
+
+
+@pytest.mark.parametrize("order", ["ordered", "unordered"])
+def test_23_a_proof_before_the_delay_of_its_header(engine: Engine, order: str) -> None:
+    net = sent(engine, 2, {**DELAYED, "order": order, "acknowledgements": "synchronous"})
+    altered = net.packet(0, height=1, proof=b"")
+    assert (
+        net.bring("B", net.update("A"), net.packet(0, height=1), altered, net.cleanup(height=1))
+        == ["DelayNotElapsed"] * 3
+    ), "whatever the proof is worth"
+    late = net.time_out(height=2) if order == "ordered" else net.missing(0, height=2)
+    assert net.bring("A", net.update("B"), net.receipt(0, height=2), late) == ["DelayNotElapsed"] * 2
+    assert net.bring("B", net.packet(0, height=1), net.packet(0, height=3)) == ["DelayNotElapsed", "MissingHeader"]
+    assert net.bring("B", net.update("A"), altered, net.packet(0, height=1)) == ["InvalidProof"], "three seconds after"
+    assert net.bring("A", net.update("B"), late) == ["TimeoutNotReached"]
+    assert net.bring("B", net.packet(1, height=4)) == ["DelayNotElapsed"], "a later header has a delay of its own"
+    assert net.bring("B", net.packet(1, height=1)) == [], "an earlier one can still be used"
+    assert net.codes("B", "A") == [0, 0]
+
+
+def test_23_a_header_comes_again_or_too_old(engine: Engine) -> None:
+    net = sent(engine, 2, {**DELAYED, "unbonding_seconds": 6.0})
+    update = net.update("A")
+    assert net.bring("B", update) == []
+    assert net.bring("B", update) == [], "it was added once"
+    assert net.next().bring("B", net.packet(0, height=1)) == []
+    net = sent(engine, 2, {**DELAYED, "unbonding_seconds": 6.0})
+    update = net.update("A")
+    assert net.next(4).bring("B", update) == []
+    assert net.bring("B", net.packet(0, height=1)) == ["DelayNotElapsed"]
+    assert net.bring("B", net.packet(0, height=1)) == ["ClientExpired"], "which comes before the delay"
+
+
+def test_23_a_header_that_a_zone_goes_on_from_has_a_delay(engine: Engine) -> None:
+    net = sent(engine, 1, DELAYED, recoveries=(("B", "A", 3),))
+    assert net.bring("B", net.update("A")) == []
+    net.next()
+    assert net.bring("B", net.packet(0, height=1), net.packet(0, height=3)) == ["MissingHeader", "DelayNotElapsed"]
+    assert net.next(2).bring("B", net.packet(0, height=3)) == []
 
 
 def test_24_a_header_of_other_validators(engine: Engine) -> None:

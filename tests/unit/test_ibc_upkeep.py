@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -191,3 +193,39 @@ def test_nothing_is_sent_to_a_zone_whose_client_has_expired(tmp_path: Path, monk
     assert refused == [20], "the first was sent while the client was fresh, the third to another zone"
     caller = net.program_state("caller")
     assert (caller["answered"], caller["rejected"]) == (1, 1)
+
+
+def test_options_of_a_delay() -> None:
+    zones: Any = {"A": {0: "echo"}, "B": {}}
+    Zones(zones, options={"delay_seconds": 3.0, "unbonding_seconds": 5.5, "trusted_headers": 5})
+    for options, text in (
+        ({"delay_seconds": 2.5, "unbonding_seconds": 5.0}, "more than two ticks and delay_seconds, here 5.0 seconds"),
+        ({"delay_seconds": 3.0, "trusted_headers": 4}, "trusted_headers: 4; with delay_seconds = 3.0, 5 or more"),
+    ):
+        with pytest.raises(InvalidInput, match=text):
+            Zones(zones, options=options)
+    wrongs: list[Any] = [-1, 1e10, "soon", float("nan")]
+    for wrong in wrongs:
+        with pytest.raises(ValidationError, match="delay_seconds"):
+            IbcOptions(delay_seconds=wrong)
+
+
+@pytest.mark.parametrize("coordination", ["none", "leader", "partition"])
+def test_relayers_share_the_headers_that_they_bring_ahead(coordination: str) -> None:
+    options = {"delay_seconds": 2.0, "relayers": ("one", "two"), "relay": {"coordination": coordination}}
+    net = Net(options, blocks=20).ask().next(12)
+    assert len(net.seen(0)) == 1
+    headers = {number: net.counts[number, "headers"] for number in (0, 1)}
+    assert headers == {"none": {0: 2, 1: 2}, "leader": {0: 2, 1: 0}, "partition": {0: 1, 1: 1}}[coordination]
+
+
+def test_what_relayers_know_is_kept_for_the_headers_within_the_delay() -> None:
+    """However many blocks bring something; and nothing of it without a delay."""
+    for delay, most in ((0.0, 0), (3.0, 4)):
+        net = Net({"delay_seconds": delay}, blocks=40)
+        for _ in range(30):
+            net.ask().next()
+            known = net.state.known_queues
+            assert len(np.unique(known["height"][known["destination"] == 1])) <= most
+        assert len(net.seen(0)) > 15
+    assert most == len(np.unique(known["height"][known["destination"] == 1]))

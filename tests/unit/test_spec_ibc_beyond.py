@@ -172,25 +172,6 @@ def test_hazard_24_a_set_replaced_at_once() -> None:
     assert outcome(chains, made[2]) == "Success"
 
 
-def test_hazard_23_expired_client_and_delay() -> None:
-    chains = Chains(options=ibc.Options(unbonding=10 * SECOND, delay=3 * SECOND))
-    chains.send()
-    chains.show("A", "B")
-    with pytest.raises(ibc.DelayNotElapsed):
-        chains.receive(0)
-    chains.commit("B", seconds=3)
-    chains.receive(0)
-    chains.send()
-    chains.show("A", "B")
-    chains.commit("B", seconds=20)
-    with pytest.raises(ibc.ClientExpired):
-        chains.receive(1)
-    with pytest.raises(ibc.ClientExpired):
-        chains.send(to="A", by="B")
-    with pytest.raises(ibc.ClientExpired):
-        ibc.updateHeader(chains["B"], "A", chains.commit("A"))
-
-
 # ----
 
 

@@ -19,6 +19,7 @@ from causeway.protocols.contract import Inputs
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ibc.answers import answers_by_slot, carried_whole, receipt_codes
 from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.delays import with_known
 from causeway.protocols.ibc.disconnecting import ended, is_final
 from causeway.protocols.ibc.execute import PUSHED, Handled, as_answers, run_handlers
 from causeway.protocols.ibc.inputs import ARRIVAL_COLUMNS, Code, ingress_arrivals, with_own_identity
@@ -74,7 +75,8 @@ def process_block(
     sent = concat([sent, unserved, own.select(sent.names)])
     state, outbound = push(state, sent, concat([taken.immediate, receipts]), context)
     state = with_ready(replace(state, slots=slots), ordered)
-    return without_finished(_with_knowledge(state, plan, ordered)), outbound
+    state = with_known(_with_knowledge(state, plan, ordered), plan.seen, context)
+    return without_finished(state), outbound
 
 
 def _note(answers: Frame, raising: dict[Pair, Intervals], ordered: bool) -> None:

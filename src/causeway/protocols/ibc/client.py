@@ -63,6 +63,7 @@ def genesis_trust(chains: Any, context: Context) -> Frame:
             "height": zero,
             "time": zero,
             "added": zero,
+            "added_time": zero,
             "root": nothing,
             "validators_hash": current[of_row],
             "next_validators_hash": following[of_row],
@@ -155,7 +156,7 @@ class Clients:
         self._options: dict[int, TrustOptions] = {}
         self._headers = TrustTable(state.trust)
         self._offered: dict[tuple[int, int, bytes], tuple[TrustedHeader, TrustedHeader | Refusal]] = {}
-        self._period = context.options.trusting_ns
+        self._period, self._delay = context.options.trusting_ns, context.options.delay_ns
 
     def root(self, chain: int, counterparty: int, height: int) -> bytes | None:
         """Return the root of a trusted header, None where none of that height is trusted."""
@@ -171,6 +172,13 @@ class Clients:
         """Return whether a trusted header is too old to be used (X-4), False where none is trusted."""
         found = self._trusted((chain, counterparty)).get(height)
         return found is not None and bool(is_over(found.time, self._period, self._context.time))
+
+    def delayed(self, chain: int, counterparty: int, height: int) -> bool:
+        """Return whether a trusted header was added too recently to be used (X-11), False where none is trusted."""
+        if not self._delay:
+            return False
+        found = self._trusted((chain, counterparty)).get(height)
+        return found is not None and self._context.time < found.added_time + self._delay
 
     def trusted_below(self, chain: int, counterparty: int, height: int) -> int | None:
         """Return the greatest trusted height below ``height``, None where there is none."""
@@ -324,6 +332,7 @@ def _rows(added: Mapping[tuple[int, int], list[TrustedHeader]]) -> Frame:
         "height": np.array([header.height for header in headers], dtype=np.uint64),
         "time": np.array([header.time for header in headers], dtype=np.uint64),
         "added": np.array([header.added_height for header in headers], dtype=np.uint64),
+        "added_time": np.array([header.added_time for header in headers], dtype=np.uint64),
         "root": _digests([header.root for header in headers]),
         "validators_hash": _digests([header.validators_hash for header in headers]),
         "next_validators_hash": _digests([header.next_validators_hash for header in headers]),

@@ -14,6 +14,7 @@ from causeway.model.joins import lookup
 from causeway.model.order import U64, groups_of
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.options import IbcOptions
+from causeway.protocols.ibc.seen import Seen
 from causeway.protocols.ibc.state import SEND, State, connection_rows
 from causeway.protocols.ibc.values import NO_LIMIT
 from causeway.protocols.messages import LANE
@@ -68,15 +69,15 @@ def is_past(runs: Frame, context: Context) -> Mask:
     return has_expired(runs["max_height"], runs["tick"], *now, context)
 
 
-def expired_until(state: State, lanes: Frame, height: int, times: dict[int, int], context: Context) -> U64:
-    """Return for each of our send queues the end of the packets that are past their limits at the remote header.
+def expired_until(state: State, lanes: Frame, seen: Seen, context: Context) -> U64:
+    """Return for each of our send queues the end of the packets that are past their limits at the remote header under
+    which relayers see the other side (``seen``).
 
-    ``height``, ``times`` (by zone): of the remote headers. Packets of one queue expire in their order. 0 where none
-    has.
+    Packets of one queue expire in their order. 0 where none has.
     """
     runs = state.runs.filter(state.runs["substream"] == SEND)
-    at = np.array([times.get(destination, 0) for destination in runs["destination"].tolist()], dtype=np.uint64)
-    late = runs.filter(has_expired(runs["max_height"], runs["tick"], np.uint64(height), at, context))
+    now = seen.headers_of(runs["source"], runs["destination"], context)
+    late = runs.filter(has_expired(runs["max_height"], runs["tick"], *now, context))
     groups = groups_of(*(late[name] for name in LANE))
     last = late.take(groups.starts + groups.counts - 1)
     row = lookup(last, lanes, LANE)

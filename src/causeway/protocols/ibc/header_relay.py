@@ -15,7 +15,7 @@ from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.messages.call import Block
 from causeway.protocols.ibc.messages.update_header import Offer
-from causeway.protocols.ibc.seen import Seen
+from causeway.protocols.ibc.seen import CallKind, Seen
 from causeway.protocols.ibc.state import State, connection_rows, is_frozen
 from causeway.protocols.ibc.validator_sets import headers_between
 
@@ -48,11 +48,18 @@ def accused(forks: Sequence[int], state: State, seen: Seen, context: Context) ->
     return tuple(sorted(found))
 
 
+def with_headers(rows: Frame, context: Context) -> Frame:
+    """Return the submissions (``SUBMISSIONS_SCHEMA``) that bring the newest header: all, but with a delay, after which
+    it can be used, those that are nothing else."""
+    return rows.filter(rows["call"] == CallKind.UPDATE) if context.options.delay_ns else rows
+
+
 def wanted_headers(rows: Frame, accused: Accused, state: State, context: Context) -> Frame:
     """Return the headers that relayers may want besides the newest, to bring that to zones: ``PAST_SCHEMA``.
 
     ``rows``: what they submit (``SUBMISSIONS_SCHEMA``).
     """
+    rows = with_headers(rows, context)
     if not context.options.rotation.every or not (len(rows) or accused):
         return empty_frame(PAST_SCHEMA)
     groups = groups_of(rows["destination"], rows["source"])

@@ -35,6 +35,7 @@ from causeway.protocols.execution import ProgramRunner
 from causeway.protocols.ibc.block import process_block
 from causeway.protocols.ibc.client import certify, genesis_trust
 from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.delays import oldest_known, usable
 from causeway.protocols.ibc.disconnecting import final_packets
 from causeway.protocols.ibc.fault_kinds import DISCONNECT, FORK, RECOVER
 from causeway.protocols.ibc.header_relay import accused, wanted_headers
@@ -98,11 +99,16 @@ class IbcKernel:
 
     def __post_init__(self) -> None:
         check_tick(self.tick_ns)
-        if self.options.unbonding_ns <= 2 * self.tick_ns:
+        shortest = (2 + self._delay_ticks) * self.tick_ns
+        if self.options.unbonding_ns <= shortest:
             # A header is a tick old when it is brought, and the one that it builds on was so the tick before.
-            seconds = 2 * self.tick_ns / NANOSECONDS
-            text = f"{self.options.unbonding_seconds}; allowed: more than two ticks, here {seconds} seconds"
-            raise InvalidInput(f"options.unbonding_seconds: {text}")
+            needed = "two ticks and delay_seconds" if self.options.delay_ns else "two ticks"
+            text = f"allowed: more than {needed}, here {shortest / NANOSECONDS} seconds"
+            raise InvalidInput(f"options.unbonding_seconds: {self.options.unbonding_seconds}; {text}")
+        if self.options.delay_ns and self.options.trusted_headers < self._delay_ticks + 2:
+            # A header may come every tick, and the one that can be used must still be there when the next one can.
+            text = f"with delay_seconds = {self.options.delay_seconds}, {self._delay_ticks + 2} or more are allowed"
+            raise InvalidInput(f"options.trusted_headers: {self.options.trusted_headers}; {text}")
         if self.topology.external and self.options.max_data_bytes > MAX_DATA_BYTES:
             text = f"{self.options.max_data_bytes}; at most {MAX_DATA_BYTES} can be carried to another lake"
             raise InvalidInput(f"options.max_data_bytes: {text}")
@@ -230,11 +236,17 @@ class IbcKernel:
         return max(1, self.options.unbonding_ns // REFRESH // self.tick_ns)
 
     def idle_limit(self) -> int:
-        """Return for how many ticks nothing may move before a packet times out."""
+        """Return for how many ticks nothing may move before a header can be used or a packet times out."""
+        delay = self._delay_ticks
         if not self.options.limited:
-            return 0
+            return delay
         ticks = -(-self.options.timeout_ns // self.tick_ns)
-        return min((limit for limit in (self.options.timeout_blocks, ticks) if limit), default=0) + ROUND_TRIP
+        return min((limit for limit in (self.options.timeout_blocks, ticks) if limit), default=0) + ROUND_TRIP + delay
+
+    @property
+    def _delay_ticks(self) -> int:
+        """Return how many ticks a header waits before it can be used."""
+        return -(-self.options.delay_ns // self.tick_ns)
 
     def plan(
         self, state: State, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
@@ -243,13 +255,14 @@ class IbcKernel:
         running = self.interference.running(self._own(chains), tick.tick)
         context = self.context(running, tick)
         seen = Seen.of(view, context)
-        rows = submissions(state, seen, self.interference, context)
-        offered, own = reads_of(rows, state, seen, context)
+        provable = usable(state, seen, context)
+        rows = submissions(state, seen, provable, self.interference, context)
+        offered, own = reads_of(rows, state, provable, context)
         brought = transactions(self._to_own(carried), context)
         if brought:
             own = merged(concat([own, own_packets_for(brought, own, state, context)]))
         against = accused(self.interference.sources(FORK, tick.tick), state, seen, context)
-        content = RelayPlan(rows, seen, against, self._decisions(seen, context), brought)
+        content = RelayPlan(rows, seen, provable, against, self._decisions(seen, context), brought)
         wanted = wanted_headers(rows, against, state, context)
         reads = Reads(offered=offered, own=located(own, state.runs), headers=wanted)
         return Plan(reads, content, EventLog().logs()["events"])
@@ -290,7 +303,9 @@ class IbcKernel:
         planned, pause = self.next_planned(tick.tick + 1), self.longest_pause()
         due = wake(tick, idle=self.idle(after), planned=planned, pause=pause)
         end = gives_up(tick, settled=self.interference.last_change, idle_limit=QUIET_TICKS + self.idle_limit())
-        return RoundResult(after, outbound, logs, headers, due, oldest(after.runs), end)
+        read = (oldest(after.runs), oldest_known(after))
+        needs = min((height for height in read if height is not None), default=None)
+        return RoundResult(after, outbound, logs, headers, due, needs, end)
 
     def _decisions(self, seen: Seen, context: Context) -> Decisions:
         """Return the recoveries that running zones decide for this block."""

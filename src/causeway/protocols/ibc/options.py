@@ -83,6 +83,7 @@ class IbcOptions(Section):
     validator_keys: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     trusted_headers: int = Field(default=100, ge=2, le=LARGEST)
     unbonding_seconds: float = Field(default=21 * 86_400.0, gt=0, le=1e9)
+    delay_seconds: float = Field(default=0.0, ge=0, le=1e9)
     relay: RelayOptions = RelayOptions()
     relayers: tuple[str, ...] = Field(default=("relayer",), min_length=1, max_length=1_000)
 
@@ -105,6 +106,11 @@ class IbcOptions(Section):
     def trusting_ns(self) -> int:
         """The age (ns) at which a trusted header is over: light clients count from that very instant."""
         return self.unbonding_ns + 1
+
+    @property
+    def delay_ns(self) -> int:
+        """How long (ns of own time) after it was added a trusted header can be used for proofs (X-11); 0: at once."""
+        return round(self.delay_seconds * NANOSECONDS)
 
     @property
     def absence(self) -> bool:

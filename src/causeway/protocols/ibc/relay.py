@@ -10,22 +10,24 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from causeway.model.faults import Fault
-from causeway.model.frame import Frame, concat, repeated
-from causeway.model.joins import codes, lookup
-from causeway.model.order import Rows, stable_order
+from causeway.model.frame import Frame, concat, empty_frame, repeated
+from causeway.model.joins import codes, lookup, over
+from causeway.model.order import Rows, groups_of, stable_order
 from causeway.protocols.contract import RANGES_SCHEMA
 from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.delays import newest_known
 from causeway.protocols.ibc.evidence import shown_proof
 from causeway.protocols.ibc.fault_kinds import FOREIGN, STALE
 from causeway.protocols.ibc.keys import Part
-from causeway.protocols.ibc.seen import Alteration, CallKind, Seen
-from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering, connection_rows, is_frozen
-from causeway.protocols.ibc.unordered import bring, unsettled
-from causeway.protocols.ibc.upkeep import absences, cleanups, refreshes, timeouts
+from causeway.protocols.ibc.seen import SUBMISSIONS_SCHEMA, Alteration, CallKind, Seen
+from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering, connection_rows, is_frozen, lanes_of
+from causeway.protocols.ibc.unordered import bring, unsettled, worth_bringing
+from causeway.protocols.ibc.upkeep import absences, cleanups, refreshes, timeouts, updates
 from causeway.protocols.interference import DROP, GAP, REPLAY, TAMPER, Interference
-from causeway.protocols.messages import LANE
+from causeway.protocols.messages import LANE, LANE_COLUMNS
 from causeway.protocols.segments import located
 
 ALTERATIONS = {TAMPER: Alteration.TAMPERED, STALE: Alteration.STALE_HEADER, FOREIGN: Alteration.FOREIGN}
@@ -35,11 +37,13 @@ RELAYER = "relayer"
 """In the arguments of a fault of carriers: the relayer whose it is; all relayers' without."""
 
 
-def submissions(state: State, seen: Seen, faults: Interference, context: Context) -> Frame:
+def submissions(state: State, shown: Seen, provable: Seen, faults: Interference, context: Context) -> Frame:
     """Return what all relayers submit in a block: rows of ``SUBMISSIONS_SCHEMA``.
 
-    In the order in which the zones process them: by zone, relayer, counterparty, call and index.
+    ``shown``: what they see of the height before; ``provable``: what of the other zones they can prove (``delays``). In
+    the order in which the zones process them: by zone, relayer, counterparty, call and index.
     """
+    seen, wanted = provable, _ahead(state, shown, context)
     everything = _with_progress(state, seen, context)
     ordered = context.options.order == "ordered"
     lanes = _pending(everything, seen, context) if ordered else everything
@@ -51,12 +55,60 @@ def submissions(state: State, seen: Seen, faults: Interference, context: Context
         else:
             mine = bring(missing, seen, relayer, context)
         pieces += [mine, *_about_positions(state, seen, mine, everything, relayer, context)]
-        pieces.append(refreshes(state, seen, relayer, context))
+        pieces += [refreshes(state, shown, relayer, context), _shared(wanted, relayer, context)]
     rows = concat(pieces)
     rows = rows.filter(~faults.skipped(rows["destination"], rows["source"], context.height))
     for fault in faults.acting(context.tick, DROP, GAP, REPLAY, *ALTERATIONS):
         rows = _with_fault(rows, everything, seen, fault, faults, context)
     return rows.take(stable_order(*(rows[name] for name in ("destination", "relayer", "source", "call", "begin"))))
+
+
+def _ahead(state: State, shown: Seen, context: Context) -> Frame:
+    """Return the zones whose headers are brought ahead (X-11): a lane of each for each zone that has a use for it.
+
+    Of those that show, now, something to relay that the newest header which relayers know of does not show.
+    """
+    if not context.options.delay_ns:
+        return empty_frame(SUBMISSIONS_SCHEMA).select(LANE)
+    known = newest_known(state, shown, context)
+    now, before = (_with_progress(state, seen, context) for seen in (shown, known))
+    if context.options.order == "ordered":
+        row = lookup(before, now, LANE)
+        until = np.append(before["stop"], np.uint64(0))[row]
+        entries = _pending(now.with_columns(expected=np.maximum(now["expected"], until)), shown, context)
+    else:
+        missing = unsettled(state, now, shown, context)
+        height, _ = known.headers_of(missing["destination"], missing["source"], context)
+        entries = worth_bringing(missing.filter(missing["pushed"] > height), context)
+    found = [entries.select(LANE)]
+    about = zip(*(_about_positions(state, seen, None, lanes, 0, context)
+                  for seen, lanes in ((shown, now), (known, before))), strict=True)  # fmt: skip
+    found += [rows.filter(~_covered(rows, known_rows)).select(LANE) for rows, known_rows in about]
+    lanes = concat(found)
+    lanes = lanes.take(stable_order(lanes["destination"], lanes["source"]))
+    first = lanes.take(groups_of(lanes["destination"], lanes["source"]).starts)
+    return lanes_of(first["source"], first["destination"], RECEIPT)
+
+
+def _covered(rows: Frame, others: Frame) -> npt.NDArray[np.bool_]:
+    """Return which ranges of lanes (``begin``, ``end``) lie in others whole."""
+    row, index = over(rows["begin"], rows["end"])
+    other, held = over(others["begin"], others["end"])
+    entries = rows.select(LANE).take(row).with_columns(index=index)
+    known, asked = codes(LANE_COLUMNS, others.select(LANE).take(other).with_columns(index=held), entries)
+    covered = np.ones(len(rows), dtype=bool)
+    covered[row[~np.isin(asked, known)]] = False
+    return covered
+
+
+def _shared(lanes: Frame, relayer: int, context: Context) -> Frame:
+    """Return the headers that a relayer brings ahead, of those that are wanted; partners share the remote zones."""
+    count, coordination = len(context.options.relayers), context.options.relay.coordination
+    if coordination == "leader" and relayer:
+        lanes = lanes.slice(0, 0)
+    elif coordination == "partition":
+        lanes = lanes.filter(lanes["source"] % np.uint32(count) == relayer)
+    return updates(lanes, relayer)
 
 
 def _with_progress(state: State, seen: Seen, context: Context) -> Frame:
@@ -140,9 +192,9 @@ def _rows(lanes: Frame, lane: Rows, begin: Any, end: Any, proof: Rows, relayer: 
 
 
 def _about_positions(
-    state: State, seen: Seen, mine: Frame, everything: Frame, relayer: int, context: Context
+    state: State, seen: Seen, mine: Frame | None, everything: Frame, relayer: int, context: Context
 ) -> list[Frame]:
-    """Return the time-outs and cleanups that a relayer submits beside ``mine`` (X-1, X-2)."""
+    """Return the time-outs and cleanups that a relayer submits beside ``mine`` (X-1, X-2); None: beside everything."""
     parts = []
     if context.options.limited and (context.options.relay.coordination != "leader" or relayer == 0):
         by_absence = context.options.absence

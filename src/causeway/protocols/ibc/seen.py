@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,9 @@ from causeway.model.frame import Frame
 from causeway.model.joins import lookup
 from causeway.model.order import U64
 from causeway.protocols.contract import View
+from causeway.protocols.ibc.client import header_times
 from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.state import connection_rows
 from causeway.protocols.messages import LANE, LANE_FIELDS
 
 
@@ -62,12 +65,14 @@ class Seen:
     """What relayers see for the zones that make a block: the rows shown to them as destinations.
 
     ``queues``: other zones' queues for them. ``proofs``: what those zones prove. ``headers``: one row a zone
-    (``HEADERS_SCHEMA``) of the height before.
+    (``HEADERS_SCHEMA``) of the height before. ``under``: the headers that queues and proofs are of, one a connection
+    at most (``chain``, ``counterparty``, ``height``, ``time``); None: those of the height before.
     """
 
     queues: Frame
     proofs: Frame
     headers: Frame
+    under: Frame | None = None
 
     @classmethod
     def of(cls, view: View, context: Context) -> Seen:
@@ -82,6 +87,19 @@ class Seen:
     def ready(self, lanes: Frame) -> U64:
         """Return where the written entries of those queues end (``QUEUES_SCHEMA``); 0 where none is shown."""
         return self._counter("ready", lanes)
+
+    def headers_of(self, chain: Any, counterparty: Any, context: Context) -> tuple[U64, U64]:
+        """Return height and time (ns) of the counterparties' headers that all is shown under, row by row; the time is 0
+        where there is none."""
+        if self.under is None:
+            times = header_times(self.headers)
+            found = np.array([times.get(zone, 0) for zone in counterparty.tolist()], dtype=np.uint64)
+            return np.full_like(found, context.height - 1), found
+        rows = connection_rows(self.under, chain, counterparty)
+        known = rows >= 0
+        heights, times_of = np.zeros(len(rows), dtype=np.uint64), np.zeros(len(rows), dtype=np.uint64)
+        heights[known], times_of[known] = (self.under[name][rows[known]] for name in ("height", "time"))
+        return heights, times_of
 
     def _counter(self, name: str, lanes: Frame) -> U64:
         rows = lookup(self.queues, lanes, LANE)

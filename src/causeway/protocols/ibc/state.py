@@ -88,6 +88,12 @@ before, or of the head where ``first`` is 0, and of the entry behind, or of the 
 The hashes of the values of both come before ``sides``."""
 
 
+_HEIGHT = [*LANE_FIELDS, _field("height", pa.uint64())]
+KNOWN_QUEUES_SCHEMA = pa.schema([*_HEIGHT, *list(QUEUES_SCHEMA)[len(LANE_FIELDS) :]])
+KNOWN_PROOFS_SCHEMA = pa.schema([*_HEIGHT, *list(PROOFS_SCHEMA)[len(LANE_FIELDS) :]])
+"""What relayers know of other zones' queues for ``destination`` and of what ``source`` proves of them, at the height of
+a header that ``destination`` trusts and that waits for its delay, or can be used since (``delays``)."""
+
 CONNECTIONS_SCHEMA = pa.schema(
     [
         _field("chain", pa.uint32()),
@@ -110,6 +116,7 @@ TRUST_SCHEMA = pa.schema(
         _field("height", pa.uint64()),
         _field("time", pa.uint64()),
         _field("added", pa.uint64()),
+        _field("added_time", pa.uint64()),
         _field("root", pa.binary(32)),
         _field("validators_hash", pa.binary(32)),
         _field("next_validators_hash", pa.binary(32)),
@@ -117,7 +124,8 @@ TRUST_SCHEMA = pa.schema(
     ]
 )
 """One row a trusted header of ``counterparty`` on ``chain``: its height, time (ns), root and validators, and our
-height when it was added. Height 0 is the root of trust: what was registered at genesis."""
+height and time (ns) when it was added. Height 0 is the root of trust: what was registered at genesis. The time of
+adding is committed only where something depends on it: where there is a delay (``IbcOptions.delay_ns``)."""
 
 RECEIPTS_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", pa.uint64()), _field("value", pa.binary(32))])
 """One row a receipt in a queue of a connection: the hash of its value, with which absences beside it are proved. Kept
@@ -163,6 +171,12 @@ STATE_TABLES: dict[str, StateTable] = {
     "connections": StateTable(CONNECTIONS_SCHEMA, "chain", CONNECTION, CONNECTION),
     "trust": StateTable(TRUST_SCHEMA, "chain", (*CONNECTION, "height"), CONNECTION),
     "receipts": StateTable(RECEIPTS_SCHEMA, "source", (*LANE, "index"), ENDS),
+    "known_queues": StateTable(
+        KNOWN_QUEUES_SCHEMA, "destination", ("destination", "source", "height", "substream"), ENDS
+    ),
+    "known_proofs": StateTable(
+        KNOWN_PROOFS_SCHEMA, "destination", ("destination", "source", "height", "substream", "part", "first"), ENDS
+    ),
     "slots": StateTable(SLOTS_SCHEMA, "destination", ("destination", "source", "index"), ENDS, ("sender", "receiver")),
     "relayers": StateTable(RELAYERS_SCHEMA, "chain", ("chain", "relayer"), ("chain",)),
     "accounts": ACCOUNTS,
@@ -186,6 +200,8 @@ class State:
     connections: Frame
     trust: Frame
     receipts: Frame
+    known_queues: Frame
+    known_proofs: Frame
     slots: Frame
     relayers: Frame
     accounts: Frame

@@ -41,6 +41,9 @@ COMMITTED = {
 SEEN = ("peer_received", "peer_done")
 """Columns of ``connections`` that are the relayers' knowledge, not the zone's."""
 
+WAITED = ("added_time",)
+"""Columns of ``trust`` on which something depends only where headers have a delay."""
+
 
 def _not_pushed(length: int) -> dict[str, U64]:
     """Return the columns of proofs that only those of entries have."""
@@ -184,6 +187,8 @@ def application_entries(state: State, context: Committing) -> list[dict[bytes, b
     """Return the entries of each zone's store that belong to no queue, keys ascending."""
     tables: dict[str, Frame] = {key: getattr(state, name) for key, name in COMMITTED.items()}
     tables["connections"] = tables["connections"].select([name for name in state.connections.names if name not in SEEN])
+    if not context.zones.options.delay_ns:
+        tables["trust"] = tables["trust"].select([name for name in state.trust.names if name not in WAITED])
     tables |= {PROGRAM_TABLE + name: frame for name, frame in state.programs.items()}
     entries: list[dict[bytes, bytes]] = [{} for _ in context.chains]
     for name in sorted(tables, key=str.encode):

@@ -22,7 +22,7 @@ from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.evidence import Evidence, weigh
 from causeway.protocols.ibc.expiry import expiry_of, is_past
 from causeway.protocols.ibc.fees import OUTSIDER, Fees, Made
-from causeway.protocols.ibc.header_relay import Certifications, bring, certifications
+from causeway.protocols.ibc.header_relay import Certifications, bring, certifications, with_headers
 from causeway.protocols.ibc.messages import receipt, receive
 from causeway.protocols.ibc.messages.call import Block, Check, Raising, unsettled
 from causeway.protocols.ibc.messages.misbehaviour import Accusation
@@ -41,13 +41,14 @@ from causeway.protocols.messages import LANE, LANE_COLUMNS
 class RelayPlan:
     """What relayers submit (``SUBMISSIONS_SCHEMA``), and what they saw.
 
-    ``accused``: zones whose second header for the height before relayers have seen: (zone, relayer, counterparty), in
-    their order. ``decisions``: what zones decide themselves (``recovering``). ``transactions``: those of relayers from
-    outside.
+    ``provable``: what they prove of what they saw now or, with a delay, before (``delays``). ``accused``: zones whose
+    second header for the height before relayers have seen: (zone, relayer, counterparty), in their order.
+    ``decisions``: what zones decide themselves (``recovering``). ``transactions``: those of relayers from outside.
     """
 
     submissions: Frame
     seen: Seen
+    provable: Seen
     accused: tuple[tuple[int, int, int], ...] = ()
     decisions: Decisions = ()
     transactions: tuple[Transaction, ...] = ()
@@ -72,7 +73,7 @@ class Accepted:
 def weighed(plan: RelayPlan, messages: Frame, context: Context) -> Evidence:
     """Return what the proofs of a block amount to; ``messages``: the entries that they cover, by lane and index."""
     leaves = entry_leaves(messages, context.zones, context.tick_ns)
-    return weigh(plan.submissions, plan.seen.proofs, messages, leaves, context)
+    return weigh(plan.submissions, plan.provable.proofs, messages, leaves, context)
 
 
 def take_submissions(
@@ -92,14 +93,14 @@ def take_submissions(
     want them (``header_relay``); ``evidence``: see ``weighed``; ``raising``: see ``Block``. Returns the state with its
     clients after, and what takes effect.
     """
-    rows, proofs = plan.submissions, plan.seen.proofs
+    rows = plan.submissions
     clients, fees = Clients(state, context), Fees(context)
     progress = Progress(state, ordered=context.options.order == "ordered")
     block, results = Block(context, clients, progress, expiry_of(state, context), raising), Results(fees)
     between = certifications(headers)
     _accuse(plan, between, results, block)
     _offer_headers(plan, between, results, block)
-    submit_bulk(rows, proofs, evidence, results, block)
+    submit_bulk(rows, plan.provable, evidence, results, block)
     for transaction in plan.transactions:
         _run(transaction, results, len(rows), block)
     trust, connections = clients.after()
@@ -108,8 +109,9 @@ def take_submissions(
 
 
 def _offer_headers(plan: RelayPlan, between: Certifications, results: Results, block: Block) -> None:
-    """Offer the header of every counterparty once a relayer that submits something of it."""
-    rows = plan.submissions
+    """Offer the header of every counterparty once a relayer that submits something of it; with a delay, that header
+    alone."""
+    rows = with_headers(plan.submissions, block.context)
     if len(rows) == 0:
         return
     names = ("destination", "relayer", "source")
@@ -140,16 +142,19 @@ def _headers(seen: Seen) -> dict[int, bytes]:
     return dict(zip(seen.headers["chain"].tolist(), seen.headers["certification"].to_pylist(), strict=True))
 
 
-def submit_bulk(rows: Frame, proofs: Frame, evidence: Evidence, results: Results, block: Block) -> None:
-    """Submit rows of ``SUBMISSIONS_SCHEMA``, which are in their order; ``proofs``: those that they refer to."""
+def submit_bulk(rows: Frame, provable: Seen, evidence: Evidence, results: Results, block: Block) -> None:
+    """Submit rows of ``SUBMISSIONS_SCHEMA``, which are in their order; ``provable``: what they refer to."""
+    proofs = provable.proofs
     value = proofs["first"] if len(proofs) else np.zeros(1, dtype=np.uint64)
     shown = value[np.maximum(rows["proof"], 0)]
     names = ("destination", "source", "call", "begin", "end", "alteration", "relayer")
-    columns = [*(rows[name].tolist() for name in names), shown.tolist(), _late(rows, proofs, block.context).tolist()]
-    chain_ids, last = block.context.zones.names, block.context.height - 1
+    under, _ = provable.headers_of(rows["destination"], rows["source"], block.context)
+    late_rows = _late(rows, proofs, block.context)
+    columns = [*(rows[name].tolist() for name in names), *(column.tolist() for column in (shown, late_rows, under))]
+    chain_ids = block.context.zones.names
     checks: dict[int, tuple[Check, ...]] = {}
     for number, row in enumerate(zip(*columns, strict=True)):
-        chain, source, kind, begin, end, alteration, relayer, at, late = row
+        chain, source, kind, begin, end, alteration, relayer, at, late, last = row
         if kind == CallKind.UPDATE:
             continue
         form, pair = form_of(kind, block.context), (chain, source)

@@ -21,7 +21,7 @@ class TrustTable:
 
     def __init__(self, trust: Frame) -> None:
         self.heights: U64 = trust["height"]
-        self._columns = [trust[name] for name in ("time", "root", *_HASHES, "added")]
+        self._columns = [trust[name] for name in ("time", "root", *_HASHES, "added_time", "added")]
         self._of_row: dict[int, TrustedHeader] = {}
         self._same: dict[tuple[Any, ...], TrustedHeader] = {}
 
@@ -29,9 +29,10 @@ class TrustTable:
         """Return the header of a row."""
         found = self._of_row.get(row)
         if found is None:
-            time, root, following, own, header, added = self._columns
+            time, root, following, own, header, added_time, added = self._columns
             hashes = following[row].tobytes(), own[row].tobytes(), header[row].tobytes()
-            values = self.heights.item(row), time.item(row), root[row].tobytes(), *hashes, 0, added.item(row)
+            times = added_time.item(row), added.item(row)
+            values = self.heights.item(row), time.item(row), root[row].tobytes(), *hashes, *times
             found = self._same.get(values)
             if found is None:
                 found = self._same[values] = TrustedHeader(*values)

@@ -10,7 +10,7 @@ import numpy as np
 
 from causeway.model.frame import Frame, repeated
 from causeway.model.joins import codes, lookup, over
-from causeway.model.order import U64, groups_of
+from causeway.model.order import U64, Groups, Rows, groups_of
 from causeway.model.queues import Queues
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.expiry import is_past
@@ -51,12 +51,9 @@ def bring(missing: Frame, seen: Seen, relayer: int, context: Context) -> Frame:
     """Return what a relayer submits of ``missing``: not too little, not too much, its share (``RelayOptions``)."""
     options, count = context.options.relay, len(context.options.relayers)
     size = (missing["end"] - missing["begin"]).astype(np.int64)
-    groups = groups_of(*(missing[name] for name in LANE))
-    total = np.add.reduceat(size, groups.starts) if len(size) else size
+    groups, total = _worth(missing, context)
     before = np.cumsum(size) - size
     before -= groups.spread(before[groups.starts])
-    waited = np.uint64(context.height - 1) - missing["pushed"][groups.starts]
-    total = np.where((total >= options.min_batch) | (waited >= np.uint64(options.max_wait)), total, 0)
     if options.max_packets:
         total = np.minimum(total, options.max_packets)
     first, stop = np.zeros_like(total), total
@@ -78,6 +75,22 @@ def bring(missing: Frame, seen: Seen, relayer: int, context: Context) -> Frame:
         alteration=repeated(np.uint8(Alteration.NONE), length),
         proof=rows["proof"],
     )
+
+
+def worth_bringing(missing: Frame, context: Context) -> Frame:
+    """Return what is missing in queues that are not too short to be served now (``min_batch``, ``max_wait``)."""
+    groups, total = _worth(missing, context)
+    return missing.filter(groups.spread(total) > 0)
+
+
+def _worth(missing: Frame, context: Context) -> tuple[Groups, Rows]:
+    """Return the rows of each queue, and how many entries are missing there; 0 where they can wait."""
+    options = context.options.relay
+    size = (missing["end"] - missing["begin"]).astype(np.int64)
+    groups = groups_of(*(missing[name] for name in LANE))
+    total = np.add.reduceat(size, groups.starts) if len(size) else size
+    waited = np.uint64(context.height - 1) - missing["pushed"][groups.starts]
+    return groups, np.where((total >= options.min_batch) | (waited >= np.uint64(options.max_wait)), total, 0)
 
 
 def present(runs: Frame, leaves: Frame) -> Frame:

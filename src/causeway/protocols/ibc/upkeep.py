@@ -12,7 +12,7 @@ from causeway.model.frame import Frame, empty_frame, repeated
 from causeway.model.joins import codes, lookup, over
 from causeway.model.order import Rows, groups_of
 from causeway.proofs.tendermint.trust import is_over
-from causeway.protocols.ibc.client import header_times, newest_times
+from causeway.protocols.ibc.client import newest_times
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.expiry import expired_until
 from causeway.protocols.ibc.keys import Part
@@ -25,20 +25,21 @@ REFRESH = 3
 """A client is brought a new header after this part of the unbonding period."""
 
 
-def timeouts(state: State, seen: Seen, mine: Frame, everything: Frame, relayer: int, context: Context) -> Frame:
+def timeouts(state: State, seen: Seen, mine: Frame | None, everything: Frame, relayer: int, context: Context) -> Frame:
     """Return the time-outs of a relayer: for packets that the remote header shows to be expired and not received.
 
     Only once all receipts that the remote zone has are submitted, too (``mine``), so that the first packet not received
-    is at the head of the queue. ``everything``: the offered queues with ``expected``.
+    is at the head of the queue; None: once they are. ``everything``: the offered queues with ``expected``.
     """
     lanes = everything.filter(everything["substream"] == RECEIPT)
-    taken = _submitted_until(mine, lanes)
-    settled = (lanes["ready"] == lanes["next_index"]) & (taken == np.maximum(lanes["ready"], lanes["expected"]))
+    settled = lanes["ready"] == lanes["next_index"]
+    if mine is not None:
+        settled &= _submitted_until(mine, lanes) == np.maximum(lanes["ready"], lanes["expected"])
     proof = _proofs_of(seen, lanes, Part.TAIL)
     lanes, proof = lanes.filter(settled & (proof >= 0)), proof[settled & (proof >= 0)]
     begin = np.maximum(lanes["expected"], lanes["next_index"])
     own = answering(lanes, SEND)
-    end = expired_until(state, own, context.height - 1, header_times(seen.headers), context)
+    end = expired_until(state, own, seen, context)
     kept = end > begin
     return _rows(lanes, np.flatnonzero(kept), CallKind.TIMEOUT, begin, end, proof, relayer)
 
@@ -49,7 +50,7 @@ def absences(state: State, seen: Seen, everything: Frame, relayer: int, context:
     shown = np.flatnonzero((seen.proofs["part"] == Part.ABSENT) & (lookup(everything, seen.proofs, LANE) >= 0))
     gaps = seen.proofs.take(shown)
     own = answering(gaps, SEND)
-    late = expired_until(state, own, context.height - 1, header_times(seen.headers), context)
+    late = expired_until(state, own, seen, context)
     end = np.maximum(np.minimum(gaps["first"] + gaps["count"], late), gaps["first"])
     ends = (own.with_columns(index=index) for index in (gaps["first"], end))
     waiting, *bounds = codes(LANE_COLUMNS, state.leaves, *ends)
@@ -138,7 +139,11 @@ def refreshes(state: State, seen: Seen, relayer: int, context: Context) -> Frame
         due &= connections["counterparty"] % np.uint32(len(options.relayers)) == relayer
     elif options.relay.coordination == "leader" and relayer:
         due[:] = False
-    rows = lanes_of(connections["counterparty"][due], connections["chain"][due], RECEIPT)
+    return updates(lanes_of(connections["counterparty"][due], connections["chain"][due], RECEIPT), relayer)
+
+
+def updates(rows: Frame, relayer: int) -> Frame:
+    """Return the headers of the sources of some lanes, as a relayer brings them alone."""
     zero = repeated(np.uint64(0), len(rows))
     none = repeated(np.int64(NO_PROOF), len(rows))
     return _rows(rows, np.arange(len(rows)), CallKind.UPDATE, zero, zero, none, relayer)

@@ -198,6 +198,10 @@ def _is_usable(run: Run, block: Block) -> bool:
     return not block.clients.expired(run.chain, run.counterparty, run.height)
 
 
+def _has_waited(run: Run, block: Block) -> bool:
+    return not block.clients.delayed(run.chain, run.counterparty, run.height)
+
+
 def proven(run: Run, span: Span, block: Block) -> list[Span]:
     """Return what of a span is proved to be there under a trusted root."""
     root = block.clients.root(run.chain, run.counterparty, run.height)
@@ -230,11 +234,12 @@ def of_part(step: str, part: Part, otherwise: Refusal) -> Check:
 
 
 def proof(header: str, path: str, shown: Cut = proven) -> tuple[Check, ...]:
-    """Return the checks that a header is trusted and usable and that the proof leads to its root (``shown``); of which
-    steps."""
+    """Return the checks that a header is trusted and usable, that its delay is over, and that the proof leads to its
+    root (``shown``); of which steps."""
     return (
         Check(Refusal.MissingHeader, header, _has_header),
         Check(Refusal.ClientExpired, "X-4", _is_usable),
+        Check(Refusal.DelayNotElapsed, "X-11", _has_waited),
         Check(Refusal.InvalidProof, path, None, cut=shown),
     )
 
