@@ -1,56 +1,258 @@
-"""Who connects and asks nothing takes nobody's place for long."""
+"""Who connects and asks nothing, or does not read, takes nobody's place for long, and no memory."""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
 
 import pytest
 import uvicorn
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from uvicorn.server import ServerState
 
-from causeway.service import connections
+from causeway.protocols.limits import MAX_ANSWER_BYTES
+from causeway.service import connections, listening, transfers
+from causeway.service.requests import object_of
+from causeway.service.transfers import Busy, Paced, Transfers
+from tests.service.certificates import certificate
 
 SECONDS = 60.0
 """After so long something hangs."""
 
 HEAD = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+LONG = b"GET /long HTTP/1.1\r\nHost: localhost\r\n\r\n"
+SHORT = b"GET /short HTTP/1.1\r\nHost: localhost\r\n\r\n"
+PROBE = b"GET /none HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+
+TEXT = "0123456789abcdef" * (MAX_ANSWER_BYTES // 16)
+"""As long as answers may be: more than the system holds for a reader with a small window."""
 
 
-async def slow(request: Request) -> PlainTextResponse:
-    """Answer long after an idle connection would have been closed."""
-    await asyncio.sleep(10 * connections.LONGEST_HEAD)
-    return PlainTextResponse("late")
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "BETWEEN_LOOKS", 0.05)
+
+
+class Server:
+    """A server with a slow answer, and a long one. ``state``: its connections; ``transfers``: what it holds."""
+
+    def __init__(self, most: int = transfers.MOST_HELD) -> None:
+        self.state = ServerState()
+        self.transfers = Transfers(most)
+        self.socket = listening.bound("127.0.0.1", 0)
+        routes = [Route(f"/{name}", answer, methods=["GET", "POST"]) for name, answer in self._answers().items()]
+        self._app = Starlette(routes=routes, middleware=[Middleware(Paced, transfers=self.transfers)])
+
+    def _answers(self) -> dict[str, Any]:
+        async def slow(request: Request) -> PlainTextResponse:
+            await asyncio.sleep(10 * connections.BETWEEN_LOOKS)
+            return PlainTextResponse("late")
+
+        async def long(request: Request) -> PlainTextResponse:
+            return PlainTextResponse(TEXT)
+
+        async def short(request: Request) -> PlainTextResponse:
+            return PlainTextResponse(TEXT[: transfers.PIECE])
+
+        async def body(request: Request) -> PlainTextResponse:
+            transfer = self.transfers.begin(request.scope)
+            try:
+                await object_of(request, MAX_ANSWER_BYTES, self.transfers, transfer)
+            except Busy:
+                return PlainTextResponse("busy", 503)
+            finally:
+                self.transfers.end(transfer)
+            return PlainTextResponse("taken")
+
+        return {"": slow, "long": long, "short": short, "body": body}
+
+    @asynccontextmanager
+    async def run(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
+        config = uvicorn.Config(self._app, http=connections.Connection, lifespan="off")
+        config.load()
+        loop = asyncio.get_running_loop()
+        made: Any = lambda: config.http_protocol_class(config, self.state, {})  # type: ignore[call-arg]  # noqa: E731
+        async with await loop.create_server(made, sock=self.socket, ssl=tls):
+            yield self
+
+    async def connected(
+        self, data: bytes = b"", tls: ssl.SSLContext | None = None, window: int = 4096
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect with a small window, and send ``data``."""
+        plain = socket.socket()
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
+        plain.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(plain, self.socket.getsockname())
+        name = None if tls is None else "localhost"
+        reader, writer = await asyncio.open_connection(sock=plain, ssl=tls, server_hostname=name, limit=4096)
+        writer.write(data)
+        return reader, writer
+
+    async def emptied(self) -> None:
+        """Wait until the server has no connections."""
+        async with asyncio.timeout(SECONDS):
+            while self.state.connections:
+                await asyncio.sleep(0.01)
 
 
 async def answer_to(data: bytes) -> bytes:
     """Return all that a server answers to ``data`` and silence, up to when it closes the connection."""
-    config = uvicorn.Config(Starlette(routes=[Route("/", slow)]), http=connections.Connection, lifespan="off")
-    config.load()
-    state = ServerState()
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: config.http_protocol_class(config, state, {}), "127.0.0.1", 0)  # type: ignore[call-arg]
-    async with server:
-        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
-        writer.write(data)
+    async with Server().run() as server:
+        reader, writer = await server.connected(data)
         answer = await asyncio.wait_for(reader.read(), SECONDS)
         writer.close()
-        await asyncio.sleep(0.01)
-        assert not state.connections
+        await server.emptied()
     return answer
 
 
 @pytest.mark.parametrize("data", [b"", b"GET / HT", HEAD + b"X: "])
-def test_a_connection_on_which_no_request_comes_is_closed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    monkeypatch.setattr(connections, "LONGEST_HEAD", 0.05)
+def test_a_connection_on_which_no_request_comes_is_closed(data: bytes) -> None:
     assert asyncio.run(answer_to(data)) == b""
 
 
-def test_a_request_is_answered_however_long_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "LONGEST_HEAD", 0.05)
+def test_a_request_is_answered_however_long_it_takes() -> None:
     assert asyncio.run(answer_to(HEAD + b"\r\n")).endswith(b"late")
     # The next one stops in the middle of its head.
     assert asyncio.run(answer_to(HEAD + b"\r\n" + HEAD)).endswith(b"late")
+
+
+@pytest.mark.parametrize("encrypted", [False, True])
+def test_who_does_not_read_an_answer_is_cut_off(tmp_path: Path, encrypted: bool) -> None:
+    own, believed = certificate(tmp_path).contexts() if encrypted else (None, None)
+
+    async def run() -> None:
+        async with Server().run(own) as server:
+            # Short answers, many of them, fill the system's buffers as well as a long one.
+            asked = [await server.connected(data, believed) for data in (LONG, LONG + LONG, SHORT * 500)]
+            await server.emptied()
+            assert server.transfers.held == 0
+            del asked
+
+    asyncio.run(run())
+
+
+def test_who_reads_slowly_gets_the_whole_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "BETWEEN_LOOKS", 0.5)
+
+    async def run() -> None:
+        async with Server().run() as server:
+            reader, writer = await server.connected(LONG, window=1 << 16)
+            assert await _long(reader, pause=0.01) >= len(TEXT)
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_takes_too_long_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfers, "LONGEST_ANSWER", 0.2)
+    monkeypatch.setattr(connections, "BETWEEN_LOOKS", SECONDS)
+
+    async def run() -> None:
+        async with Server().run() as server:
+            kept = await server.connected(LONG)
+            await server.emptied()
+            del kept
+
+    asyncio.run(run())
+
+
+def test_what_is_held_is_bounded_and_the_slowest_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "BETWEEN_LOOKS", SECONDS)
+    monkeypatch.setattr(transfers, "TIME", SECONDS)
+
+    async def run() -> None:
+        most = 3 * len(TEXT)
+        async with Server(most).run() as server:
+            idle = [await server.connected(LONG) for _ in range(3)]
+            async with asyncio.timeout(SECONDS):
+                while server.transfers.held < most:
+                    await asyncio.sleep(0.01)
+            # All is held, and none of it for long.
+            busy, writer = await server.connected(LONG)
+            assert (await busy.readline()).startswith(b"HTTP/1.1 503")
+            assert server.transfers.held == most
+            writer.close()
+            monkeypatch.setattr(transfers, "TIME", 0.0)
+            reader, writer = await server.connected(LONG, window=1 << 20)
+            assert await asyncio.wait_for(_long(reader), SECONDS) >= len(TEXT)
+            assert server.transfers.held <= most
+            writer.close()
+            del idle
+
+    asyncio.run(run())
+
+
+async def _long(reader: asyncio.StreamReader, pause: float = 0.0) -> int:
+    """Read the long answer; return how many bytes came."""
+    got = 0
+    while got < len(TEXT) and (piece := await reader.read(1 << 18)):
+        got += len(piece)
+        await asyncio.sleep(pause)
+    return got
+
+
+def test_bodies_that_do_not_come_are_held_within_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    size = 1 << 20
+    head = b"POST /body HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+
+    async def run() -> None:
+        async with Server(8 * size).run() as server:
+            slow = [await server.connected(head % size + b'{"a": "' + b"0" * (size // 2)) for _ in range(4)]
+            async with asyncio.timeout(SECONDS):
+                while server.transfers.held < 4 * size:
+                    await asyncio.sleep(0.01)
+            assert server.transfers.held <= 8 * size
+            monkeypatch.setattr(transfers, "TIME", 0.0)
+            whole = b'{"a": "' + b"0" * (size - 9) + b'"}'
+            reader, writer = await server.connected(head % size + whole)
+            assert (await asyncio.wait_for(reader.readline(), SECONDS)).startswith(b"HTTP/1.1 200")
+            writer.close()
+            del slow
+
+    asyncio.run(run())
+
+
+def test_connections_beyond_the_bound_are_closed_and_those_within_it_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "MOST_CONNECTIONS", 5)
+    monkeypatch.setattr(connections, "BETWEEN_LOOKS", 1.0)
+
+    async def run() -> None:
+        async with Server().run() as server:
+            kept = [await server.connected() for _ in range(5)]
+            for _ in range(20):
+                reader, writer = await server.connected()
+                assert await asyncio.wait_for(reader.read(), SECONDS) == b""
+                writer.close()
+            assert len(server.state.connections) == 5
+            kept[0][1].close()
+            async with asyncio.timeout(SECONDS):
+                while len(server.state.connections) == 5:
+                    await asyncio.sleep(0.01)
+            reader, writer = await server.connected(PROBE)
+            assert (await asyncio.wait_for(reader.readline(), SECONDS)).startswith(b"HTTP/1.1 404")
+            writer.close()
+
+    asyncio.run(run())
+
+
+def test_who_does_not_end_a_handshake_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "HANDSHAKE", 0.1)
+    own, _ = certificate(tmp_path).contexts()
+
+    async def run() -> None:
+        async with Server().run(own) as server:
+            reader, writer = await server.connected(b"\x16\x03\x01")
+            assert await asyncio.wait_for(reader.read(), SECONDS) == b""
+            writer.close()
+
+    with asyncio.Runner(loop_factory=listening.Loop) as runner:
+        runner.run(run())

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from causeway.model.errors import InvalidInput
 from causeway.network.network import Network
@@ -19,10 +21,10 @@ from causeway.network.scenario import Scenario, load_scenario
 from causeway.pipeline.lake import Lake
 from causeway.proofs.tendermint.update import decode_header_update
 from causeway.protocols.secrets import Secrets
-from causeway.service.keys import Key, read_key, write_key
+from causeway.service.keys import WEAK, Key, public_key, read_key, write_key
 from causeway.service.node import Node, Pace
 from causeway.service.signed_heights import SignedAlready
-from causeway.service.signing import MESSAGE, signed
+from causeway.service.signing import MESSAGE, NotSigned, Signed, signed
 from causeway.service.validators import ValidatorKeys, with_validators
 from tests.service.lakes import key_of, scenario_text
 
@@ -257,3 +259,26 @@ def test_a_lake_is_executed_again_with_its_validators_keys_and_checked_without(l
         without.execute(0, 2)
     _, keys = left.scenario()
     assert Recheck(opened, secrets=keys.secrets).execute(0, 2) is None
+
+
+@pytest.mark.parametrize("sign", [0, 1])
+@pytest.mark.parametrize("y", sorted(WEAK))
+def test_a_key_for_which_anybody_can_sign_is_none(y: int, sign: int) -> None:
+    public = (y + (sign << 255)).to_bytes(32, "little")
+    forged = bytes([1, *bytes(31)]) + bytes(32)  # the neutral element, and 0: good wherever the key falls out of it
+    sent = [Signed("lake", MESSAGE, "", public, nonce, {"to": 1}, forged) for nonce in range(200)]
+    verify = Ed25519PublicKey.from_public_bytes(public).verify
+    assert any(_passes(verify, one) for one in sent)
+    for one in sent:
+        with pytest.raises(NotSigned):
+            one.verify()
+    with pytest.raises(InvalidInput, match="small order"):
+        public_key(public.hex(), "--relayer")
+
+
+def _passes(verify: Any, message: Signed) -> bool:
+    try:
+        verify(message.signature, message.encoded)
+    except InvalidSignature:
+        return False
+    return True

@@ -95,8 +95,9 @@ def command(
     [bold]Example[/bold]: causeway serve lake --scenario my.toml --validator-key left=left.key --validators right=KEY
     """
     from causeway.service.keys import public_key
+    from causeway.service.listening import bound
     from causeway.service.node import Node, Pace
-    from causeway.service.serving import Tls, address, bound, require_local, serve
+    from causeway.service.serving import Tls, address, require_local, serve
     from causeway.service.serving_log import ServingLog
     from causeway.service.validators import with_validators
 

@@ -43,6 +43,7 @@ from causeway.service.requests import (
 from causeway.service.senders import NonceRefused, NumberTaken
 from causeway.service.serving_log import ServingLog
 from causeway.service.signing import MAX_NONCE, MESSAGE, TRANSACTION, NotSigned, Signed
+from causeway.service.transfers import Busy, Paced, Transfers
 
 MOST_WAITS = 64
 """Requests that wait for a block at a time; further ones are answered at once."""
@@ -64,6 +65,7 @@ STATUS: dict[type[CausewayError], int] = {
     NumberTaken: 409,
     QuotaExceeded: 429,
     MempoolFull: 503,
+    Busy: 503,
 }
 """The status of each error; of two that fit, the first."""
 
@@ -154,10 +156,10 @@ def application(node: Node, hosts: Collection[str] = (), log: ServingLog | None 
     addresses = addresses_of(node)
     handlers: dict[Any, Any] = {CausewayError: _failed, HTTPException: _not_served, Exception: _unexpected}
     routes = [address.route() for address in addresses]
-    served = Starlette(
-        routes=routes, exception_handlers=handlers, middleware=[Middleware(Guard, hosts=frozenset(hosts))]
-    )
-    served.state.log = log or ServingLog()
+    transfers = Transfers()
+    layers = [Middleware(Paced, transfers=transfers), Middleware(Guard, hosts=frozenset(hosts))]
+    served = Starlette(routes=routes, exception_handlers=handlers, middleware=layers)
+    served.state.log, served.state.transfers = log or ServingLog(), transfers
     return served
 
 
@@ -248,11 +250,16 @@ class Endpoints:
         return await self._take(call, MESSAGE, "")
 
     async def _take(self, call: Call, kind: str, chain: str) -> Response:
+        taken = await self._hand_over(call, kind, chain)
+        call.forget_body()
+        return await self._waited(call, taken)
+
+    async def _hand_over(self, call: Call, kind: str, chain: str) -> Taken:
         model = call.model
         sender, signature = bytes.fromhex(model.sender), bytes.fromhex(model.signature)
         # What was signed is what came, not what the declaration makes of it.
         signed = Signed(model.lake, kind, chain, sender, model.nonce, call.body["content"], signature)
-        return await self._waited(call, await run_in_threadpool(self._node.take, signed))
+        return await run_in_threadpool(self._node.take, signed)
 
     async def taken(self, call: Call) -> Response:
         """Answer what became of a message: waiting, or in the block of a height."""

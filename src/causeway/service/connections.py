@@ -1,38 +1,76 @@
-"""Connections of a served lake that ask nothing: they are closed, so that others find a place.
+"""Connections of a served lake that ask nothing, or do not read: they are closed, so that others find a place.
 
-Only so many connections are served at a time, and uvicorn waits for the head of a request as long as it takes. Whoever
-opens that many and sends half a line on each would keep everybody else out for good, at no cost.
+Only so many connections are served at a time, and uvicorn waits for the head of a request, and until an answer is read,
+as long as it takes. Whoever opens that many and sends half a line on each, or does not read, would keep everybody else
+out for good, and answers in memory, at no cost.
 """
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any, NamedTuple
 
+from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+from uvicorn.server import ServerState
 
-LONGEST_HEAD = 10.0
-"""Seconds between two looks at a connection. One on which no request has come in full, head and all, from one look to
-the next, and none is being answered, is closed."""
+BETWEEN_LOOKS = 10.0
+"""Seconds between two looks at a connection. From one look to the next a request must have come in full, head and all,
+or one is being answered; and bytes of an answer must have gone, where any wait."""
+
+CONNECTION = "connection"
+"""Under which name the state of a request has its connection."""
+
+
+class Seen(NamedTuple):
+    """How a connection was at a look.
+
+    ``cycle``: the last request and its answer. ``stuck``: of an answer of which bytes wait, how often it went on; None
+    where none wait. ``closing``: no more than what waits will be sent.
+    """
+
+    cycle: RequestResponseCycle | None
+    stuck: int | None
+    closing: bool
 
 
 class Connection(H11Protocol):
-    """A connection, which is closed when no request comes on it."""
+    """A connection, which is closed when no request comes on it, or its answer is not read."""
+
+    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], _loop: Any = None) -> None:
+        super().__init__(config, server_state, {**app_state, CONNECTION: self}, _loop)
+        self._resumed = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to look at a connection."""
         super().connection_made(transport)
         self._look()
 
-    def _look(self) -> None:
-        self._next_look = self.loop.call_later(LONGEST_HEAD, self._close_if_idle, self.cycle)
+    def resume_writing(self) -> None:
+        """Take notice that bytes have gone."""
+        self._resumed += 1
+        super().resume_writing()
 
-    def _close_if_idle(self, before: object) -> None:
-        cycle: RequestResponseCycle | None = self.cycle
-        answering = cycle is not None and not cycle.response_complete
-        if cycle is before and not answering:
+    def cut(self) -> None:
+        """End the connection now, and drop what waits to be sent: closing would wait until it is read."""
+        self.transport.abort()
+
+    def _seen(self) -> Seen:
+        return Seen(self.cycle, self._resumed if self.flow.write_paused else None, self.transport.is_closing())
+
+    def _look(self) -> None:
+        self._next_look = self.loop.call_later(BETWEEN_LOOKS, self._end_if_idle, self._seen())
+
+    def _end_if_idle(self, before: Seen) -> None:
+        now = self._seen()
+        answering = now.cycle is not None and not now.cycle.response_complete
+        unread = now.stuck is not None and now.stuck == before.stuck
+        if unread or (now.closing and before.closing):
+            self.cut()
+            return
+        if now.cycle is before.cycle and not answering:
             self.transport.close()
-        else:
-            self._look()
+        self._look()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Look no more."""

@@ -24,6 +24,12 @@ TYPE = "causeway-key"
 VERSION = 1
 ALGORITHM = "ed25519"
 
+_P = 2**255 - 19
+_Y = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+WEAK = frozenset({0, 1, _P - 1, _P, _P + 1, _Y, _P - _Y})
+"""The y coordinates, also not reduced, of the eight points of small order: under them as public keys anybody can sign
+(RFC 8032 lets them pass)."""
+
 MAX_FILE_BYTES = 4096
 """Longest key file that is read."""
 
@@ -133,4 +139,11 @@ def public_key(text: str, what: str) -> bytes:
         data = b""
     if len(data) != KEY_BYTES or len(text) != 2 * KEY_BYTES:
         raise InvalidInput(f"{what}: {text[:80]!r}; allowed: a public key, {2 * KEY_BYTES} hexadecimal digits")
+    if is_weak(data):
+        raise InvalidInput(f"{what}: {text}: a point of small order is nobody's key, anybody can sign for it")
     return data
+
+
+def is_weak(public: bytes) -> bool:
+    """Return whether a public key is a point of small order."""
+    return int.from_bytes(public, "little") % 2**255 in WEAK

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -24,6 +24,7 @@ from causeway.model.errors import CausewayError, InvalidInput
 from causeway.model.section import U64_MAX, Section
 from causeway.network.document import validated
 from causeway.protocols.limits import MAX_ITEMS, MAX_JSON_BYTES
+from causeway.service.transfers import PIECE, Transfer, Transfers
 
 JSON = "application/json"
 
@@ -38,6 +39,13 @@ EXACT = 2**53
 
 MAX_NESTING = 64
 """Deepest nesting of a body."""
+
+COPIES = 3
+"""A body is held so often: as it came, as JSON, and as what is declared."""
+
+READERS = ThreadPoolExecutor(4, "answers")
+"""Make answers from the lake: as many at a time as leave room for the next block, and for short answers. Each may be
+as long as ``MAX_ANSWER_BYTES``, a few times over while it is made."""
 
 
 class NotFound(CausewayError):
@@ -92,16 +100,23 @@ AnyText = Annotated[str, WithJsonSchema({"type": "string"})]
 Asked = TypeVar("Asked", bound="Call")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Call:
     """A request that is as its address declares. ``path``: the variable parts of the path; ``body``: as it came in
-    JSON, and ``model``: as the address declares it, where it declares one."""
+    JSON, and ``model``: as the address declares it, where it declares one. ``release``: says that it is held no more.
+    """
 
     request: Request
     path: Mapping[str, str]
     query: Any
     body: Any = None
     model: Any = None
+    release: Callable[[], None] = lambda: None
+
+    def forget_body(self) -> None:
+        """Let go of the body: who waits for a block holds no more than that."""
+        self.body = self.model = None
+        self.release()
 
 
 Handler = Callable[[Call], Awaitable[Response]]
@@ -129,12 +144,18 @@ class Address:
         """Return the route that lets in what is declared, and hands it to ``handler``."""
 
         async def answered(request: Request) -> Response:
-            query = self.query_of(request)
-            content, model = None, None
-            if self.body is not None:
-                content = await object_of(request, self.longest)
-                model = validated(self.body, content, "body")
-            return await self.handler(Call(request, request.path_params, query, content, model))
+            call = Call(request, request.path_params, self.query_of(request))
+            if self.body is None:
+                return await self.handler(call)
+            transfers: Transfers = request.app.state.transfers
+            transfer = transfers.begin(request.scope)
+            call.release = lambda: transfers.end(transfer)
+            try:
+                call.body = await object_of(request, self.longest, transfers, transfer)
+                call.model = validated(self.body, call.body, "body")
+                return await self.handler(call)
+            finally:
+                call.release()
 
         return Route(self.path, answered, methods=[self.method])
 
@@ -156,35 +177,43 @@ class Address:
 
 
 async def answered(view: Callable[..., Mapping[str, Any]], *arguments: Any) -> Response:
-    """Return what a view says as JSON; it is asked in a thread of its own."""
-    return JSONResponse(await run_in_threadpool(view, *arguments))
+    """Return what a view says as JSON; it is asked, and its answer written, in one of few threads (``READERS``)."""
+    return await asyncio.get_running_loop().run_in_executor(READERS, lambda: JSONResponse(view(*arguments)))
 
 
-async def body_of(request: Request, most: int) -> bytes:
-    """Return the body of a request; what is longer than ``most`` bytes is not read to its end."""
+async def body_of(request: Request, most: int, transfers: Transfers, transfer: Transfer) -> bytes:
+    """Return the body of a request; what is longer than ``most`` bytes is not read to its end.
+
+    ``transfer``: is told what is held. Raises ``Busy`` when there is no room for it.
+    """
     pieces: list[bytes] = []
-    size = 0
     try:
         async with asyncio.timeout(LONGEST_BODY):
             async for piece in request.stream():
-                size += len(piece)
-                if size > most:
+                transfer.moved += len(piece)
+                if transfer.moved > most:
                     raise HTTPException(413, f"the body has more than {most} bytes")
+                if transfer.ended:
+                    raise ClientDisconnect
+                if transfer.moved > PIECE:
+                    transfers.hold(transfer, COPIES * transfer.moved)
                 pieces.append(piece)
     except TimeoutError:
         raise HTTPException(408, f"the body did not come within {LONGEST_BODY:g} seconds") from None
     return b"".join(pieces)
 
 
-async def object_of(request: Request, most: int = MAX_JSON_BYTES) -> dict[str, Any]:
-    """Return the JSON object that is the body of a request. Raises ``InvalidInput`` when it is none.
+async def object_of(request: Request, most: int, transfers: Transfers, transfer: Transfer) -> dict[str, Any]:
+    """Return the JSON object that is the body of a request; arguments as of ``body_of``. Raises ``InvalidInput`` when
+    it is none.
 
     Only a body that says that it is JSON is read: a form of another site's page cannot say so.
     """
     kinds = request.headers.getlist("content-type")
     if len(kinds) != 1 or kinds[0].split(";")[0].strip().lower() != JSON:
         raise HTTPException(415, f"content-type: {', '.join(kinds)[:80] or 'missing'}; allowed: {JSON}")
-    data = await body_of(request, most)
+    data = await body_of(request, most, transfers, transfer)
+    transfer.complete = True
     try:
         content = json.loads(data, object_pairs_hook=_once, parse_constant=_no_number, parse_float=_number)
     except (ValueError, RecursionError):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import errno
+import asyncio
 import ipaddress
 import signal
 import socket
@@ -21,11 +21,13 @@ from causeway.service.api import application
 from causeway.service.connections import Connection
 from causeway.service.guard import LOCAL, is_address
 from causeway.service.keys import refuse_readable
+from causeway.service.listening import Loop
 from causeway.service.node import Node
 from causeway.service.serving_log import ServingLog
 
 MOST_REQUESTS = 256
-"""Connections and requests at a time; more are told to come again."""
+"""Connections and requests that are answered at a time; more are told to come again. So many again may be open
+(``listening``)."""
 
 GRACE = 5
 """Seconds that requests have to end when the server stops."""
@@ -86,24 +88,6 @@ def require_local(host: str, public: bool) -> None:
         raise InvalidInput(f"--host: {host} can be reached by strangers; add --public if that is wanted")
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """Return a socket that listens at an address; port 0 stands for one that is free.
-
-    Raises:
-        InvalidInput: the address cannot be had.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    found = socket.socket(family, socket.SOCK_STREAM)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        found.bind((host, port))
-    except OSError as error:
-        found.close()
-        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had: {error.strerror or error}"
-        raise InvalidInput(f"--port: {host}:{port} {why}") from None
-    return found
-
-
 def address(listening: socket.socket, tls: Tls | None = None) -> str:
     """Return the URL of a socket."""
     host, port = listening.getsockname()[:2]
@@ -157,7 +141,8 @@ def serve(
     producer = threading.Thread(target=produce, name="blocks")
     producer.start()
     try:
-        server.run(sockets=[listening])
+        with asyncio.Runner(loop_factory=Loop) as runner:
+            runner.run(server.serve(sockets=[listening]))
     finally:
         node.stop()
         producer.join()

@@ -20,7 +20,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from causeway.model.errors import CausewayError, InvalidInput
-from causeway.service.keys import Key
+from causeway.service.keys import Key, is_weak
 
 DOMAIN = b"causeway/signed/v1\0"
 
@@ -75,6 +75,8 @@ class Signed:
 
     def verify(self) -> None:
         """Raise ``NotSigned`` unless the signature is the sender's on this message."""
+        if is_weak(self.sender):
+            raise NotSigned(f"sender: {self.sender.hex()}: a point of small order is nobody's key")
         try:
             Ed25519PublicKey.from_public_bytes(self.sender).verify(self.signature, self.encoded)
         except (InvalidSignature, ValueError):  # a ValueError: the bytes are no point of the curve

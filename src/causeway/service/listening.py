@@ -1,0 +1,93 @@
+"""The socket of a served lake: so many connections are open at a time, and no more.
+
+Each costs a file descriptor, and a process has only so many. Whoever opens connections without end would take those
+with which the lake's files are opened, and no block could be made any more. What is beyond the bound is closed as soon
+as it is accepted, and half of what the process may open is kept for everything else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import resource
+import socket
+import weakref
+from typing import Any
+
+from causeway.model.errors import InvalidInput
+
+MOST_CONNECTIONS = 512
+"""Connections that are open at a time, whatever is asked on them."""
+
+WANTED_DESCRIPTORS = 4_096
+"""File descriptors that the process asks the system for."""
+
+BUFFER = 256 << 10
+"""Bytes that the system keeps of what is sent on a connection. Left to itself it keeps up to some megabytes, and says
+only after a third of them that any have gone: who reads slowly would seem not to read at all."""
+
+HANDSHAKE = 10.0
+"""Seconds that a handshake of TLS may take."""
+
+
+class Listening(socket.socket):
+    """A socket that listens. ``most``: connections that are open at a time."""
+
+    most = MOST_CONNECTIONS
+
+    def __init__(self, family: int, kind: int = socket.SOCK_STREAM) -> None:
+        super().__init__(family, kind)
+        self._accepted: weakref.WeakSet[socket.socket] = weakref.WeakSet()
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        """Return the next connection and where it comes from.
+
+        Raises:
+            BlockingIOError: there is none, or it was closed, because too many are open.
+        """
+        accepted, where = super().accept()
+        if sum(held.fileno() >= 0 for held in self._accepted) >= self.most:
+            accepted.close()
+            raise BlockingIOError(errno.EAGAIN, "too many connections are open")
+        self._accepted.add(accepted)
+        return accepted, where
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """The event loop of a server: who begins a handshake of TLS must end it."""
+
+    async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:
+        """Listen, as the base class does."""
+        if options.get("ssl") is not None:
+            options["ssl_handshake_timeout"] = HANDSHAKE
+        return await super().create_server(*arguments, **options)
+
+
+def bound(host: str, port: int) -> Listening:
+    """Return a socket that listens at an address; port 0 stands for one that is free.
+
+    Raises:
+        InvalidInput: the address cannot be had.
+    """
+    found = Listening(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    found.most = min(MOST_CONNECTIONS, _descriptors() // 2)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER)
+    try:
+        found.bind((host, port))
+    except OSError as error:
+        found.close()
+        why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had: {error.strerror or error}"
+        raise InvalidInput(f"--port: {host}:{port} {why}") from None
+    return found
+
+
+def _descriptors() -> int:
+    """Return how many files the process may have open, after it has asked for enough."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    wanted = WANTED_DESCRIPTORS if hard == unlimited else min(WANTED_DESCRIPTORS, hard)
+    if soft == unlimited or soft >= wanted:
+        return WANTED_DESCRIPTORS if soft == unlimited else soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
