@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tests.property.ibc_delays import Delays, Sight
 from tests.spec import ibc
 from tests.spec.ibc.queue import Queue
 from tests.spec.ibc.zone import expired, newest_trusted
@@ -51,6 +52,8 @@ class Relays:
         self.newest: dict[tuple[str, str], int] = {}
         """The time of the newest header that a zone trusts of another, before the block."""
         self.tick = 0
+        self.known_at: dict[int, dict[tuple[str, str], tuple[int, int]]] = {}
+        self.delays = Delays(self)
 
     def look(self, height: int, tick: int, halted: set[str]) -> None:
         """Look at what was committed before ``height``, once a block."""
@@ -67,6 +70,18 @@ class Relays:
                     received = max(received, self.received(owner, taker, height - 2))
                     done = max(done, self.queue(taker, owner, "send", height - 2).head())
                     self.known[owner, taker] = received, done
+        self.known_at[height] = dict(self.known)
+        self.delays.look(height)
+
+    def is_open(self, view: Sight, zone: str, remote: str) -> bool:
+        """Whether a zone is connected with another that is seen, and not frozen when they look."""
+        return remote in view.at and remote in self.net.zones[zone].connections and (zone, remote) not in view.frozen
+
+    def worth(self, view: ibc.View, zone: str, remote: str, call: int, indices: list[int]) -> bool:
+        """Whether entries are to be brought now: they are enough, or have waited."""
+        waited = view.height - 1 - self.pushed[remote, zone, PURPOSES[call]][indices[0]]
+        relay = self.scenario.relay
+        return bool(len(indices) >= relay.get("min_batch", 1) or waited >= relay.get("max_wait", 0))
 
     def queue(self, owner: str, taker: str, purpose: str, height: int) -> Queue:
         return Queue(self.net.history[owner, height], taker, purpose)
@@ -82,7 +97,7 @@ class Relays:
         return at
 
     def offered(self, owner: str, taker: str, purpose: str, height: int) -> list[tuple[int, int]]:
-        """The runs that ``owner`` proves to ``taker`` under the header of the height before."""
+        """The runs that ``owner`` proved to ``taker`` under the header of the height before ``height``."""
         indices = self.queue(owner, taker, purpose, height - 1).indices()
         heights = self.pushed[owner, taker, purpose]
         runs: list[tuple[int, int]] = []
@@ -91,16 +106,16 @@ class Relays:
                 runs[-1] = (runs[-1][0], index + 1)
             else:
                 runs.append((index, index + 1))
-        seen = self.known.get((owner, taker), (0, 0))[0 if purpose == "send" else 1]
+        seen = self.known_at[height].get((owner, taker), (0, 0))[0 if purpose == "send" else 1]
         return [run for run in runs if run[1] > seen]
 
     # ---- what honest relayers submit
 
-    def lanes(self, view: ibc.View, zone: str) -> Iterator[tuple[str, int, int, int]]:
+    def lanes(self, view: Sight, zone: str) -> Iterator[tuple[str, int, int, int]]:
         """(remote, call, expected, stop) for all that ``zone`` may be brought."""
         ordered = view.options.order == "ordered"
         for remote in view.order:
-            if remote not in self.net.zones[zone].connections or (zone, remote) in view.frozen:
+            if not self.is_open(view, zone, remote):
                 continue
             sent, tail = Queue(view.proven[remote], zone, "send"), Queue(view.own[zone], remote, "receipt").tail()
             yield remote, RECEIVE, tail, tail if ordered and sent.head() > tail else sent.tail()
@@ -108,11 +123,11 @@ class Relays:
             unwritten = view.unwritten.get((remote, zone), frozenset())
             yield remote, RECEIPT, head, min([*unwritten, receipts.tail()]) if ordered else receipts.tail()
 
-    def pending(self, view: ibc.View, zone: str, remote: str, call: int, expected: int, stop: int) -> list[int]:
+    def pending(self, view: Sight, zone: str, remote: str, call: int, expected: int, stop: int) -> list[int]:
         """The entries that are to be brought, first those that come first. All of ``expected`` to ``stop`` in order."""
         if view.options.order == "ordered":
             return list(range(expected, stop))
-        offered = {i for run in self.offered(remote, zone, PURPOSES[call], view.height) for i in range(*run)}
+        offered = {i for run in self.offered(remote, zone, PURPOSES[call], view.at[remote] + 1) for i in range(*run)}
         if call == RECEIPT:
             return sorted(offered & set(Queue(view.own[zone], remote, "send").indices()))
         receipts = Queue(view.own[zone], remote, "receipt")
@@ -123,7 +138,7 @@ class Relays:
             done |= {i for i, packet in packets.items() if expired(own, own.height, own.time, packet)}
         return sorted(i for i in offered - done if i >= receipts.head())
 
-    def honest(self, view: ibc.View, zone: str, relayer: int) -> list[Run]:
+    def honest(self, view: Sight, zone: str, relayer: int) -> list[Run]:
         relay, count = self.scenario.relay, len(self.scenario.relayers)
         coordination = relay.get("coordination", "none")
         if coordination == "leader" and relayer:
@@ -132,9 +147,7 @@ class Relays:
         for remote, call, expected, stop in self.lanes(view, zone):
             indices = self.pending(view, zone, remote, call, expected, stop)
             if indices:
-                oldest = self.pushed[remote, zone, PURPOSES[call]][indices[0]]
-                waited = view.height - 1 - oldest
-                if len(indices) >= relay.get("min_batch", 1) or waited >= relay.get("max_wait", 0):
+                if self.worth(view, zone, remote, call, indices):
                     indices = indices[: relay.get("max_packets", 0) or None]
                 else:
                     indices = []
@@ -142,31 +155,32 @@ class Relays:
                 cuts = [len(indices) * part // count for part in (relayer, relayer + 1)]
                 indices = indices[cuts[0] : cuts[1]]
             mine = set(indices)
-            runs += self.pieces(zone, relayer, remote, call, mine, view.height)
+            runs += self.pieces(zone, relayer, remote, call, mine, view.at[remote] + 1)
             settled = call == RECEIPT and (
                 view.options.order == "unordered" or self.settled(view, zone, remote, expected, indices)
             )
-            if settled and view.options.timeouts == "on" and remote not in self.halted.get(view.height - 1, ()):
+            makes_blocks = remote not in self.halted.get(view.at[remote], ())
+            if settled and view.options.timeouts == "on" and makes_blocks:
                 runs += self.timeouts(view, zone, remote, relayer)
-            if call == RECEIVE and view.options.cleanup == "on" and remote not in self.halted.get(view.height - 1, ()):
+            if call == RECEIVE and view.options.cleanup == "on" and makes_blocks:
                 head = Queue(view.own[zone], remote, "receipt").head()
                 popped = Queue(view.proven[remote], zone, "send").head()
                 if popped > head:
                     runs.append(Run(zone, relayer, remote, CLEANUP, head, popped))
         return runs
 
-    def settled(self, view: ibc.View, zone: str, remote: str, expected: int, indices: list[int]) -> bool:
+    def settled(self, view: Sight, zone: str, remote: str, expected: int, indices: list[int]) -> bool:
         """Whether all receipts that there are, and there may be no more, are among those that are brought now."""
         receipts = Queue(view.proven[remote], zone, "receipt")
         brought = max([expected, *(index + 1 for index in indices)])
         return not view.unwritten.get((remote, zone)) and brought == max(receipts.tail(), expected)
 
-    def timeouts(self, view: ibc.View, zone: str, remote: str, relayer: int) -> list[Run]:
+    def timeouts(self, view: Sight, zone: str, remote: str, relayer: int) -> list[Run]:
         """A time-out for each packet that the remote header shows to be expired and not received.
 
         The remote proves its tail if it had seen packets on their way.
         """
-        before = self.queue(zone, remote, "send", max(view.height - 2, 0))
+        before = self.queue(zone, remote, "send", max(view.at[remote] - 1, 0))
         if before.head() == before.tail():
             return []
         if view.options.order == "unordered":
@@ -181,7 +195,7 @@ class Relays:
             end += 1
         return [Run(zone, relayer, remote, TIMEOUT, first, end)] if end > first else []
 
-    def absences(self, view: ibc.View, zone: str, remote: str, relayer: int, before: Queue) -> list[Run]:
+    def absences(self, view: Sight, zone: str, remote: str, relayer: int, before: Queue) -> list[Run]:
         """A time-out for each packet that waits, has expired by the remote header, and has no receipt there.
 
         The remote proves gaps in which a packet lies that it had seen on its way (``before``).
@@ -223,7 +237,7 @@ class Relays:
         draws = {name: (words[place] >> 11) * 2.0**-53 for place, name in enumerate(view.order)}
         return {name for name, draw in draws.items() if draw >= self.scenario.skip}
 
-    def runs(self, view: ibc.View, zone: str, relayer: int) -> list[Run]:
+    def runs(self, view: Sight, zone: str, relayer: int) -> list[Run]:
         """What a relayer submits to a zone in this block, in the order of processing."""
         came = self.came(view, zone)
         runs = [one for one in self.honest(view, zone, relayer) if one.remote in came]
@@ -247,12 +261,12 @@ class Relays:
         place = {name: at for at, name in enumerate(view.order)}
         return sorted(runs, key=lambda one: (place[one.remote], one.call, one.begin))
 
-    def again(self, view: ibc.View, zone: str, relayer: int) -> list[Run]:
+    def again(self, view: Sight, zone: str, relayer: int) -> list[Run]:
         """What was processed and is still offered."""
         return [
             run
             for remote, call, expected, _ in self.lanes(view, zone)
-            for run in self.pieces(zone, relayer, remote, call, set(range(expected)), view.height)
+            for run in self.pieces(zone, relayer, remote, call, set(range(expected)), view.at[remote] + 1)
         ]
 
     # ---- as the oracle's calls
@@ -260,14 +274,16 @@ class Relays:
     def submissions(self, view: ibc.View, zone: str, relayer: int) -> Iterator[ibc.Submission]:
         """One after the other: what a relayer does after a header depends on what came of it."""
         name = self.scenario.relayers[relayer]
-        runs, stale = self.runs(view, zone, relayer), self.stale(view, zone, relayer)
+        sight, delay = self.delays.provable(view, zone), self.net.options.delay
+        runs = self.runs(sight, zone, relayer)
+        alone = self.stale(view, zone, relayer) | self.delays.ahead(view, zone, relayer)
         for remote in view.order:
             mine = [run for run in runs if run.remote == remote]
-            if mine or remote in stale:
+            if (mine and not delay) or remote in alone:
                 yield from self.bring(zone, remote, view.headers[remote].height, name)
             for run in mine:
                 for n in range(1 if run.call == CLEANUP else run.end - run.begin):
-                    proof = self.proof(view, run, run.begin + n)
+                    proof = self.proof(sight, run, run.begin + n)
                     yield RunSubmission(zone, CALLS[run.call], remote, proof, name, 1, run, n)
 
     def bring(self, zone: str, remote: str, height: int, name: str) -> Iterator[ibc.Submission]:
@@ -291,11 +307,7 @@ class Relays:
         coordination, count = self.scenario.relay.get("coordination", "none"), len(self.scenario.relayers)
         if period is None or view.height < 2 or (coordination == "leader" and relayer):
             return set()
-        came = self.came(view, zone)
-        for kind, source, destination, begin, end, name in self.scenario.carriers:
-            hit = kind == "drop" and begin <= self.tick <= end and destination in (None, zone)
-            if hit and name in (None, self.scenario.relayers[relayer]):
-                came -= set(view.order) if source is None else {source}
+        came = self.reached(view, zone, relayer)
         return {
             remote
             for position, remote in enumerate(view.order)
@@ -306,14 +318,23 @@ class Relays:
             and period <= 3 * (own.time - self.newest[zone, remote]) <= 3 * period
         }
 
-    def proof(self, view: ibc.View, run: Run, index: int) -> ibc.Proof:
+    def reached(self, view: ibc.View, zone: str, relayer: int) -> set[str]:
+        """The remotes whose headers a relayer can bring: not where the transport skips, and what it drops."""
+        came = self.came(view, zone)
+        for kind, source, destination, begin, end, name in self.scenario.carriers:
+            hit = kind == "drop" and begin <= self.tick <= end and destination in (None, zone)
+            if hit and name in (None, self.scenario.relayers[relayer]):
+                came -= set(view.order) if source is None else {source}
+        return came
+
+    def proof(self, view: Sight, run: Run, index: int) -> ibc.Proof:
         """The proof that comes with one entry of a run, as far as it is one."""
         place = {TIMEOUT: ibc.TAIL, CLEANUP: ibc.HEAD}.get(run.call, index)
         if view.options.order == "unordered" and run.call == TIMEOUT:
             place = index
         key = ibc.key(run.zone, PURPOSES[run.call], place)
         value = view.proven[run.remote].get(key)
-        height, chain = view.height - 1, run.remote
+        height, chain = view.at[run.remote], run.remote
         wrong = (value or b"") + b"\x00"
         covered = run.call >= TIMEOUT or (run.offered[0] <= run.begin and run.end <= run.offered[1])
         if run.alteration == "stale":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil
 from typing import Any
 
 import cbor2
@@ -28,8 +29,14 @@ ROTATING: list[dict[str, Any]] = [
 """Sets that change: a header that is skipped for so long that it cannot be trusted at once."""
 
 
-def options(zones: list[str], numbers: list[int], relayers: int) -> st.SearchStrategy[dict[str, Any]]:
-    """Every option that the kernel has and the oracle knows."""
+DELAYS = [0.0] * 8 + [1.0, 2.5]
+"""Seconds after which a header can be used."""
+
+
+def options(
+    zones: list[str], numbers: list[int], relayers: int, delays: list[float]
+) -> st.SearchStrategy[dict[str, Any]]:
+    """Every option that the kernel has and the oracle knows. ``delays``: to choose from."""
     some_zones = st.lists(st.sampled_from(zones), min_size=1, unique=True)
     modules = st.lists(st.sampled_from([f"p{number}" for number in numbers]), max_size=2, unique=True)
     kind = st.fixed_dictionaries({}, optional={"chains": some_zones, "modules": modules})
@@ -63,16 +70,19 @@ def options(zones: list[str], numbers: list[int], relayers: int) -> st.SearchStr
     sets = st.sampled_from([{"validators": 1}] * 8 + ROTATING)
     periods = st.sampled_from([{}] * 8 + [{"unbonding_seconds": seconds} for seconds in (2.5, 3.0, 4.0, 7.5)])
 
-    def whole(one: dict[str, Any], links: Any, validators: Any, period: Any) -> dict[str, Any]:
+    def whole(one: dict[str, Any], links: Any, validators: Any, period: Any, delay: float) -> dict[str, Any]:
+        # A header has to be young enough after its delay.
+        period = {name: seconds + ceil(delay) for name, seconds in period.items()}
         return {
             **one,
             **validators,
             **period,
+            **({"delay_seconds": delay} if delay else {}),
             "connections": links,
             "relayers": tuple(f"r{n}" for n in range(relayers)),
         }
 
-    return st.builds(whole, drawn, connections, sets, periods)
+    return st.builds(whole, drawn, connections, sets, periods, st.sampled_from(delays))
 
 
 @st.composite
@@ -121,7 +131,14 @@ def ingress_calls(draw: st.DrawFn, zones: dict[str, dict[int, str | None]]) -> C
 
 @st.composite
 def scenarios(
-    draw: st.DrawFn, /, max_blocks: int = 14, calm: int = 0, faulty: bool = False, forks: bool = False, **fixed: Any
+    draw: st.DrawFn,
+    /,
+    max_blocks: int = 14,
+    calm: int = 0,
+    faulty: bool = False,
+    forks: bool = False,
+    delays: list[float] = DELAYS,
+    **fixed: Any,
 ) -> Scenario:
     """A network of 2 to 4 zones and up to 7 programs, and what happens to it. ``fixed``: options."""
     names = draw(st.permutations(NAMES))[: draw(st.sampled_from([2, 2, 3, 3, 4]))]
@@ -130,7 +147,8 @@ def scenarios(
     for place, number in enumerate(numbers):
         zones[names[place % len(names)]][number] = ACTOR if place < 2 else draw(st.sampled_from(PROGRAMS))
     relayers = draw(st.sampled_from([1, 1, 2, 3]))
-    chosen = draw(options(names, numbers, relayers)) | fixed
+    chosen = draw(options(names, numbers, relayers, delays)) | fixed
+    calm += 4 * ceil(chosen.get("delay_seconds", 0)) if calm else 0
     if (chosen["order"], chosen["timeouts"]) == ("unordered", "on"):
         chosen["acknowledgements"] = "synchronous"
     blocks = draw(st.sampled_from(range(6, max_blocks + 1)))

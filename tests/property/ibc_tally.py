@@ -24,6 +24,8 @@ def count(scenario: Scenario, oracle: OracleRun) -> None:
         "unordered with time-outs": unordered and limited,
         "validator sets that change": bool(options.get("rotation")),
         "short unbonding periods": "unbonding_seconds" in options,
+        "delays": "delay_seconds" in options,
+        "delays with time-outs": limited and "delay_seconds" in options,
         "lying relayers": bool(scenario.carriers),
         "halts": bool(scenario.halts),
         "forged packets": bool(scenario.forged),

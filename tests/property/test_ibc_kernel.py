@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import ceil
 from typing import Any
 
 import pytest
@@ -69,7 +70,7 @@ def healthy(scenario: Scenario, oracle: OracleRun, since: int) -> set[tuple[str,
     """The lanes whose two clients are active, and that relayers can have emptied since then."""
     relay, zones = scenario.relay, oracle.net.zones
     pace = relay.get("max_packets", 0) or 10**6
-    blocks = scenario.calm - relay.get("max_wait", 0) - 6
+    blocks = scenario.calm - relay.get("max_wait", 0) - 6 - 3 * ceil(scenario.options.get("delay_seconds", 0))
 
     def active(a: str, b: str) -> bool:
         connection = zones[a].connections[b]
@@ -138,6 +139,21 @@ def test_they_agree_when_packets_expire(scenario: Scenario) -> None:
 @quick(15)
 @given(scenarios(order="unordered", timeouts="on", timeout_blocks=2, acknowledgements="synchronous", faulty=True))
 def test_they_agree_when_packets_of_unordered_queues_expire(scenario: Scenario) -> None:
+    compare(scenario, cuts=2)
+
+
+LATE = [1.0, 2.0, 2.5, 4.0]
+
+
+@quick(10)
+@given(scenarios(order="ordered", timeouts="on", cleanup="on", faulty=True, forks=True, max_blocks=20, delays=LATE))
+def test_they_agree_with_delays(scenario: Scenario) -> None:
+    compare(scenario, cuts=2)
+
+
+@quick(10)
+@given(scenarios(order="unordered", faulty=True, forks=True, max_blocks=20, delays=LATE))
+def test_they_agree_with_delays_on_unordered_queues(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 

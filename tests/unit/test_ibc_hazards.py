@@ -527,6 +527,19 @@ def test_23_a_header_that_a_zone_goes_on_from_has_a_delay(engine: Engine) -> Non
     assert net.next(2).bring("B", net.packet(0, height=3)) == []
 
 
+@pytest.mark.parametrize("order", ["ordered", "unordered"])
+def test_23_relayers_bring_headers_ahead_and_wait(engine: Engine, order: str) -> None:
+    """Of two packets a block apart each comes under a header of its own, and nothing is refused."""
+    net = engine({"delay_seconds": 3.0, "order": order}).ask().next().ask()
+    heights = {}
+    for height in range(2, 14):
+        assert net.next().refused() == []
+        heights[height] = len(net.codes("B", "A")), len(net.seen(A))
+    assert [heights[h] for h in (4, 5, 6, 8, 9, 10)] == [(0, 0), (1, 0), (2, 0), (2, 0), (2, 1), (2, 2)]
+    assert net.total("headers") == 4, "two to either side"
+    assert [note[2] for note in net.seen(A)] == [b"x", b"x"]
+
+
 def test_24_a_header_of_other_validators(engine: Engine) -> None:
     net, other = sent(engine), engine(seed=1, carriers=SILENT).next()
     assert net.bring("B", other.update("A")) == ["InvalidHeader"]
