@@ -41,18 +41,19 @@ def test_each_limit_holds_what_those_before_it_allow() -> None:
     assert waiting.size >= limits.MAX_BLOCK_BYTES
 
 
-def test_the_longest_packet_goes_there_and_back_and_a_byte_more_is_refused_at_sending(tmp_path: Path) -> None:
+def test_the_longest_packet_goes_there_and_back_and_a_byte_more_is_refused_at_the_door(tmp_path: Path) -> None:
     options = f"max_data_bytes = {limits.MAX_DATA_BYTES}"
     with both(tmp_path, calls=0, options=options) as lakes:
-        for length in (LONGEST, LONGEST + 1):
-            call = {"receiver": "echo-right", "method": METHOD, "text": "x" * length}
-            lakes.send("left", {"to": "caller-left", "call": call})
+        call = {"receiver": "echo-right", "method": METHOD, "text": "x" * LONGEST}
+        lakes.send("left", {"to": "caller-left", "call": call})
+        with pytest.raises(InvalidInput, match=f"at most {LONGEST} are allowed"):
+            lakes.send("left", {"to": "caller-left", "call": {**call, "text": "x" * (LONGEST + 1)}})
         lakes.settle()
         assert lakes.lane("left")["send"]["tail"] == 1
         lakes.until_idle()
         assert lakes.received("right") == lakes.answered("left") == [0]
         state = caller_state(lakes)
-        assert (state["answered"], state["rejected"]) == (1, 1)
+        assert (state["answered"], state["rejected"]) == (1, 0)
         longest = max(len(one.transaction) for one in lakes.submitted)
         assert longest <= limits.MAX_TRANSACTION_BYTES
         assert longest > limits.VALUE_COPIES * limits.MAX_DATA_BYTES

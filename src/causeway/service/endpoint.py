@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import ClassVar, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
 
 from prometheus_client.core import Metric
 
@@ -50,6 +50,14 @@ class Endpoint(Protocol):
 
         Raises:
             InvalidInput: it is none, or the number is not allowed.
+        """
+        ...
+
+    def require_possible(self, row: Mapping[str, Any]) -> None:
+        """Refuse a user's message (a row of ``INGRESS_SCHEMA``) that no block could carry out.
+
+        Raises:
+            InvalidInput: it names the field.
         """
         ...
 

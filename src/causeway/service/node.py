@@ -215,7 +215,8 @@ class Node:
             raise InvalidInput(str(error).replace("message: traffic.send[0]", "content", 1)) from None
         row = sends.to_pylist()[0]
         if row["chain"] in self.external:
-            raise InvalidInput(f"to: {section.to} lives on a chain that another lake runs; send it there")
+            raise InvalidInput(f"content: to: {section.to} is on a chain that another lake runs; send it there")
+        self.endpoint.require_possible(row)
         return Message(**{name: row[name] for name in INGRESS_SCHEMA.names}, count=section.count)
 
     def find(self, name: str) -> Taken | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from prometheus_client.core import Metric
 
 from causeway.network.opened import OpenedLake
 from causeway.protocols.ibc.kernel import IbcKernel
 from causeway.protocols.limits import MAX_TRANSACTION_BYTES
+from causeway.service.ibc.messages import require_possible
 from causeway.service.ibc.metrics import metrics_of
 from causeway.service.ibc.routes import Routes
 from causeway.service.ibc.schemas import StatusAnswer
@@ -33,6 +35,10 @@ class IbcEndpoint:
             InvalidInput: a relayer's number that is none, or not a transaction.
         """
         return RelayTransaction.read(self.views, chain, user, transaction)
+
+    def require_possible(self, row: Mapping[str, Any]) -> None:
+        """Raise ``InvalidInput`` for a user's message that no block could carry out; it names the field."""
+        require_possible(row, self._kernel, self.views.connection_rows(row["chain"]))
 
     def next_planned(self, tick: int) -> int | None:
         """Return the first tick at or after ``tick`` at which a fault acts of itself, None when none is left."""

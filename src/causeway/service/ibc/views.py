@@ -88,6 +88,12 @@ class Views(LakeViews):
         pairs = [(zones.names[one], zones.names[other]) for one, other in ends]
         return [pair for pair in pairs if pair[0] not in self.external]
 
+    def connection_rows(self, number: int) -> Frame:
+        """Return the connections of the chain with a number, as its state has them at the last height."""
+        zones = zones_of(self.opened)
+        chain = zones.names[int(zones.positions_of(np.array([number], dtype=np.uint64))[0])]
+        return self._table(chain, self.height(), "connections")
+
     def header(self, chain: str, height: int | None) -> dict[str, Any]:
         """Return the header of a chain at a height, signed from height 1 on, and what it says.
 

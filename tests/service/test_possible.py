@@ -1,0 +1,89 @@
+"""What no block could carry out is refused before it waits for one, by its field."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.model.errors import InvalidInput
+from causeway.protocols.ibc.envelope import CALL_BYTES
+from tests.service.lakes import Lakes, both
+
+MOST = 1_000
+METHOD = "greet"
+LONGEST = MOST - CALL_BYTES - len(METHOD)
+
+OPTIONS = f"""
+connections = [["left", "right"]]
+max_data_bytes = {MOST}
+[options.types.mint]
+chains = ["right"]
+[options.types.burn]
+modules = ["echo-left"]
+"""
+MORE = """
+[[chains]]
+name = "far"
+external = true
+[[programs]]
+name = "echo-far"
+chain = "far"
+program = "echo"
+[[programs]]
+name = "nobody"
+chain = "left"
+program = "none"
+[[programs]]
+name = "nowhere"
+program = "echo"
+"""
+
+
+@pytest.fixture(scope="module")
+def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lakes]:
+    with both(tmp_path_factory.mktemp("possible"), calls=0, options=OPTIONS, more=MORE) as found:
+        yield found
+
+
+def call(receiver: str | int = "echo-right", method: str = METHOD, **more: Any) -> dict[str, Any]:
+    return {"to": "caller-left", "call": {"receiver": receiver, "method": method, **more}}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (call(text="x" * (LONGEST + 1)), f"{LONGEST + 1} bytes; to another chain at most {LONGEST} are allowed"),
+        (call(hex="00" * (LONGEST + 1)), f"call.text, call.hex: {LONGEST + 1} bytes"),
+        (call("echo-far"), "call.receiver: left and far are not connected"),
+        (call("nowhere"), r"call.receiver: no program \d+ is on any chain"),
+        (call(987_654), "call.receiver: no program 987654 is on any chain"),
+        (call("nobody"), r"call.receiver: nothing is installed as program \d+"),
+        (call(method="mint"), "call.method: left has no packets of type mint"),
+        (call(method="burn"), r"call.method: program \d+ may not send packets of type burn"),
+        ({"to": "nobody", "method": "x"}, r"to: nothing is installed as program \d+"),
+        ({"to": "echo-right", "method": "x"}, "to: echo-right is on a chain that another lake runs"),
+        ({"to": "echo-left", "method": "x", "chain": "right"}, "another lake runs"),
+        ({"to": 987_654, "method": "x", "chain": "left"}, "to: no program 987654 is on left"),
+    ],
+)
+def test_what_no_block_could_carry_out_is_refused(lakes: Lakes, content: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidInput, match=f"^content: .*{text}"):
+        lakes.send("left", content)
+    assert len(lakes.nodes["left"].pool) == 0
+
+
+def test_what_a_block_can_carry_out_is_taken(tmp_path: Path) -> None:
+    with both(tmp_path, calls=0, options=OPTIONS, more=MORE) as lakes:
+        for content in (
+            call(text="x" * LONGEST),
+            call("echo-left", text="x" * (2 * MOST)),  # on its own chain nothing is a packet
+            call("caller-right", method=METHOD),
+            {"to": "caller-left", "method": "call", "hex": "00"},  # no call: the program says what it is
+            {"to": "echo-left", "method": "x"},
+        ):
+            lakes.send("left", content)
+        lakes.settle()
+        assert lakes.lane("left")["send"]["tail"] == 2
