@@ -19,7 +19,7 @@ ROOTS = {
     ("two_subnets", "ic"): (5, "7e28ae6c6d7a15fa0a205a0ded12ef88b323b6c1cb4d7cf5796e07d6a51c92fe"),
     ("two_subnets", "ibc"): (4, "4a33bafe37033047706003ea3314532992248c42e1f5803cc9e4a66e41a262ad"),
     ("tokens", "ibc"): (15, "db1cee1e52026d2b7911c4a7f48cedc552496a469c36f15b46fd7a5d4ad8c231"),
-    ("zones", "ibc"): (26, "e4d122efa23d596daa754ece8d103f52e4805e499e67515a51dc5872c6dde98b"),
+    ("zones", "ibc"): (26, "72302647bfab516d160c50129c616e14d60c6945f0a1d4f88b583b65f1ed8a31"),
     ("clients", "ibc"): (27, "01c0e39fe50effd43dee6e691444380dd0239dd1c9c15c0d5b2ac897182c7d34"),
     ("relay_left", "ibc"): (1, "78c90ffb5484704fd0c122119706b36eecacf4c1a4fadab9ebad09635cbcd48b"),
     ("relay_right", "ibc"): (1, "87b034de978ceccca5f7368658e4b3e84880438795783521d4f0f8fa14275050"),

@@ -28,11 +28,12 @@ from causeway.protocols.ibc import keys, values
 from causeway.protocols.ibc.entries import leaf_of
 from causeway.protocols.ibc.envelope import answer_column, call_column
 from causeway.protocols.ibc.expiry import time_limits
-from causeway.protocols.ibc.state import CONNECTION, DISCONNECTING, FROZEN, RECEIPT, SEND
+from causeway.protocols.ibc.state import BACKOFFS_SCHEMA, CONNECTION, DISCONNECTING, FROZEN, RECEIPT, SEND
 from causeway.protocols.ibc.store import application_entries
 from causeway.protocols.ibc.validator_sets import validators_of_zone
 from causeway.protocols.messages import LANE
 from causeway.protocols.partition import state_of
+from tests.property.ibc_backoffs import frozen_by_headers
 from tests.property.ibc_programs import SPEC_PROGRAMS
 from tests.property.ibc_relays import CALLS, CLEANUP, TIMEOUT, OneRelayer, Relays, Run, RunSubmission, Watchers
 from tests.spec import ibc
@@ -294,9 +295,15 @@ class KernelRun(Network):
         entries, roots, state = self.entries(), self.roots(), self.state
         found: View = {
             name: {"entries": entries[name], "root": roots[name], "programs": {}, "trust": {}, "frozen": set()}
-            | {"disconnecting": set(), "unwritten": set(), "balances": {}, "callbacks": {}}
+            | {"disconnecting": set(), "unwritten": set(), "balances": {}, "callbacks": {}, "backoffs": {}}
             for name in self.names
         }
+        backoffs = state.backoffs
+        columns = [backoffs[name].tolist() for name in BACKOFFS_SCHEMA.names]
+        for chain, remote, relayer, call, first, stop, *said in zip(*columns, strict=True):
+            left_alone = found[self.names[chain]]["backoffs"]
+            of = self.names[remote], self.scenario.relayers[relayer], call
+            left_alone |= {(*of, index): tuple(said) for index in range(first, stop)}
         connections = zip(*(state.connections[name].tolist() for name in (*CONNECTION, "frozen")), strict=True)
         for chain, remote, frozen in connections:
             if frozen & FROZEN:
@@ -486,7 +493,7 @@ class OracleRun:
             app_entries=lambda zone: self.application[zone.chain_id],
         )
         self.net.directory |= {number: zone for zone, here in scenario.zones.items() for number in here}
-        relays.net = self.net
+        relays.net = relays.backoffs.net = self.net
         self.relays = relays
 
     def _certify(self, header: ibc.Header) -> ibc.Header:
@@ -520,10 +527,15 @@ class OracleRun:
         self.net.outcomes.clear()
         self.net.undecided.clear()
         self.rows = self.net.block(ingress, halted=halted, tick=tick + 1)
+        for row in self.rows:
+            if isinstance(row, ibc.Recovered):
+                self.relays.backoffs.decided(row.chain, row.remote)
+        self.relays.backoffs.learn(height, set(self.scenario.relayers), frozen_by_headers(self.rows))
 
     def view(self) -> View:
         """Everything comparable, by zone."""
         found: View = {}
+        left_alone = self.relays.backoffs.view()
         for name, zone in self.net.zones.items():
             app: App = zone.app
             found[name] = {
@@ -536,6 +548,7 @@ class OracleRun:
                 "unwritten": {(remote, i) for remote, one in zone.connections.items() for i in one.unwritten},
                 "balances": dict(app.balances),
                 "callbacks": {number: app.callbacks.get(number, 0) for number in app.programs},
+                "backoffs": {key[1:]: said for key, said in left_alone.items() if key[0] == name},
             }
         return found
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tests.property.ibc_backoffs import BackOffs
 from tests.property.ibc_delays import Delays, Sight
 from tests.spec import ibc
 from tests.spec.ibc.queue import Queue
@@ -54,6 +55,7 @@ class Relays:
         self.tick = 0
         self.known_at: dict[int, dict[tuple[str, str], tuple[int, int]]] = {}
         self.delays = Delays(self)
+        self.backoffs = BackOffs(self.net)
 
     def look(self, height: int, tick: int, halted: set[str]) -> None:
         """Look at what was committed before ``height``, once a block."""
@@ -258,6 +260,8 @@ class Relays:
                 elif kind != "drop":
                     altered.append(replace(run, alteration=kind))
             runs = altered
+        name = self.scenario.relayers[relayer]
+        runs = [part for run in runs for part in self.backoffs.left(run, name, view.height)]
         place = {name: at for at, name in enumerate(view.order)}
         return sorted(runs, key=lambda one: (place[one.remote], one.call, one.begin))
 
@@ -277,6 +281,7 @@ class Relays:
         sight, delay = self.delays.provable(view, zone), self.net.options.delay
         runs = self.runs(sight, zone, relayer)
         alone = self.stale(view, zone, relayer) | self.delays.ahead(view, zone, relayer)
+        alone = {remote for remote in alone if not self.backoffs.shuns(zone, remote, name, view.height)}
         for remote in view.order:
             mine = [run for run in runs if run.remote == remote]
             if (mine and not delay) or remote in alone:

@@ -54,7 +54,7 @@ def test_a_module_that_fails_at_an_answer_keeps_the_packet_until_it_is_mended() 
     net = Network(zones)
     for _ in range(4):
         net.tell(0, "call", asking(10))
-    net.block(6)
+    net.block(5)
     assert ("A", "HandlerFault") in net.refusals()
     assert net.program_state(0)["answered"] == 1, "in order: what is behind the fault waits"
     net.tell(0, "mend")

@@ -283,13 +283,13 @@ def test_10_one_that_rejects_and_one_that_sends_on(engine: Engine) -> None:
 def test_11_a_reply_handler_that_raises_keeps_the_packet(engine: Engine) -> None:
     net = engine().ask(note="boom", cycles=8, method="take").ask().next(2)
     before = deepcopy(net.view()["A"])
-    for _ in range(3):
-        net.next()
+    for pause in (1, 2, 4):
+        net.next(pause)
         assert net.refused() == [("A", "HandlerFault")]
         assert net.queue("A", "B", Purpose.SEND) == (0, 2) and net.seen(A) == []
         now = net.view()["A"]
         assert all(now[name] == before[name] for name in ("entries", "programs", "balances", "callbacks"))
-    net.say("A", A, ("calm",)).next(2)
+    net.say("A", A, ("calm",)).next(8)
     assert net.queue("A", "B", Purpose.SEND) == (2, 2) and [row[1] for row in net.seen(A)] == [0, 0]
     assert net.balances()[A] == 996
 
@@ -780,8 +780,8 @@ def test_caller_payload_reaches_an_echo(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("kind", "names"),
     [
-        ("tamper", ["InvalidProof", "InvalidProof"]),
-        ("foreign", ["InvalidProof", "InvalidProof"]),
+        ("tamper", ["InvalidProof"]),  # and wait for a block
+        ("foreign", ["InvalidProof"]),
         ("gap", ["OutOfOrder", "OutOfOrder"]),
         ("drop", []),
     ],
@@ -813,6 +813,7 @@ def test_4_relayers_that_name_the_header_before(engine: Engine) -> None:
     net = engine(carriers=(("stale", "A", "B", 0, 99, None),)).next(3).ask().ask().next()
     assert net.ask(C).next().refused() == [("B", "MissingHeader")]
     assert net.next().refused() == [("B", "InvalidProof")], "A has changed in between"
+    assert net.next(2).refused() == [("B", "MissingHeader")], "they have waited for a block, and brought no header"
     assert net.next().refused() == [] and len(net.seen(B)) == 2, "now both headers have one root"
 
 

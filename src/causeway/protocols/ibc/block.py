@@ -18,6 +18,7 @@ from causeway.model.order import groups_of, positions_in, stable_order
 from causeway.protocols.contract import Inputs
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ibc.answers import answers_by_slot, carried_whole, receipt_codes
+from causeway.protocols.ibc.backing_off import remember
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.delays import with_known
 from causeway.protocols.ibc.disconnecting import ended, is_final
@@ -75,7 +76,7 @@ def process_block(
     sent = concat([sent, unserved, own.select(sent.names)])
     state, outbound = push(state, sent, concat([taken.immediate, receipts]), context)
     state = with_ready(replace(state, slots=slots), ordered)
-    state = with_known(_with_knowledge(state, plan, ordered), plan.seen, context)
+    state = remember(with_known(_with_knowledge(state, plan, ordered), plan.seen, context), accepted.fees.made, context)
     return without_finished(state), outbound
 
 

@@ -2,7 +2,7 @@
 
 A connection that was frozen, or whose client has expired, has one trusted header from then on: the counterparty's of
 the height before. Both forks are never followed. The queues stay as they are, and a connection that was disconnecting
-goes on disconnecting.
+goes on disconnecting. What relayers had left alone they try again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from causeway.model.joins import codes
 from causeway.model.ledger import Event
 from causeway.model.order import stable_order
 from causeway.protocols.events import EventLog
+from causeway.protocols.ibc.backing_off import forget
 from causeway.protocols.ibc.client import trust_row
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
@@ -43,6 +44,6 @@ def recover(state: State, decisions: Decisions, context: Context, log: EventLog)
         frozen[at] &= ~np.uint8(FROZEN)
         latest[at] = row["height"]
         connections = state.connections.with_columns(frozen=frozen, latest=latest)
-        state = replace(state, trust=trust, connections=connections)
+        state = forget(replace(state, trust=trust, connections=connections), chain, counterparty)
         log.add(notice_rows([Notice(chain, counterparty, int(row["height"][0]), RECOVERED)]))
     return state

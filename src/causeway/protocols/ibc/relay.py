@@ -17,6 +17,7 @@ from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.joins import codes, lookup, over
 from causeway.model.order import Rows, groups_of, stable_order
 from causeway.protocols.contract import RANGES_SCHEMA
+from causeway.protocols.ibc.backing_off import held_back
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.delays import newest_known
 from causeway.protocols.ibc.evidence import shown_proof
@@ -60,6 +61,7 @@ def submissions(state: State, shown: Seen, provable: Seen, faults: Interference,
     rows = rows.filter(~faults.skipped(rows["destination"], rows["source"], context.height))
     for fault in faults.acting(context.tick, DROP, GAP, REPLAY, *ALTERATIONS):
         rows = _with_fault(rows, everything, seen, fault, faults, context)
+    rows = held_back(rows, state, context)
     return rows.take(stable_order(*(rows[name] for name in ("destination", "relayer", "source", "call", "begin"))))
 
 

@@ -160,8 +160,26 @@ RELAYERS_SCHEMA = pa.schema(
 """One row a relayer and zone: header updates and messages it submitted there, what became of those, and the fees it
 paid, in all and for what had no effect."""
 
+BACKOFFS_SCHEMA = pa.schema(
+    [
+        _field("chain", pa.uint32()),
+        _field("source", pa.uint32()),
+        _field("relayer", pa.uint32()),
+        _field("call", pa.uint8()),
+        _field("first", pa.uint64()),
+        _field("stop", pa.uint64()),
+        _field("refusals", pa.uint64()),
+        _field("until", pa.uint64()),
+    ]
+)
+"""One row a stretch of entries ``first`` to ``stop`` - 1, of a kind of call about ``source``, that a relayer does not
+submit to ``chain`` before the height ``until``: it was refused so often in a row (``backing_off``). No store commits to
+that, it is what relayers remember."""
+
 ENDS = ("source", "destination")
 CONNECTION = ("chain", "counterparty")
+
+STRETCH = ("chain", "source", "relayer", "call")
 
 STATE_TABLES: dict[str, StateTable] = {
     "queues": StateTable(QUEUES_SCHEMA, "source", LANE, ENDS, shown=Shown.DESTINATION),
@@ -179,6 +197,7 @@ STATE_TABLES: dict[str, StateTable] = {
     ),
     "slots": StateTable(SLOTS_SCHEMA, "destination", ("destination", "source", "index"), ENDS, ("sender", "receiver")),
     "relayers": StateTable(RELAYERS_SCHEMA, "chain", ("chain", "relayer"), ("chain",)),
+    "backoffs": StateTable(BACKOFFS_SCHEMA, "chain", (*STRETCH, "first"), ("chain", "source")),
     "accounts": ACCOUNTS,
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
@@ -204,6 +223,7 @@ class State:
     known_proofs: Frame
     slots: Frame
     relayers: Frame
+    backoffs: Frame
     accounts: Frame
     programs: Mapping[str, Frame]
 

@@ -59,7 +59,7 @@ PIECE = 1 << 12
 LISTED = 8
 """Names that an error lists."""
 
-NOT_COMMITTED = ("runs", "proofs")
+NOT_COMMITTED = ("runs", "proofs", "backoffs")
 """State tables of which a store holds nothing."""
 
 

@@ -1,0 +1,197 @@
+"""How relayers leave alone for a while what was refused to them (IBC reference 3.5): nobody pays for ever.
+
+What a relayer submits and gets back for a lasting reason, it submits again after 2 blocks; refused again, after 4, and
+so on up to ``LONGEST``. What moves on by anybody's hand counts as new. This is the relayers' memory, not the zones': no
+store commits to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.model.frame import Frame, concat
+from causeway.model.joins import codes, lookup, over
+from causeway.model.order import Rows, groups_of, stable_order
+from causeway.protocols.ibc.context import Context
+from causeway.protocols.ibc.errors import Refusal
+from causeway.protocols.ibc.fees import Made
+from causeway.protocols.ibc.progress import were_processed
+from causeway.protocols.ibc.seen import CallKind
+from causeway.protocols.ibc.state import BACKOFFS_SCHEMA, RECEIPT, SEND, STRETCH, State, lanes_of
+
+DOUBLINGS = 6
+LONGEST = 2**DOUBLINGS
+"""Blocks that a relayer waits at most; and for how long afterwards it remembers what it did not submit again."""
+
+PASSING = (
+    Refusal.MissingHeader,
+    Refusal.OutOfOrder,
+    Refusal.NoOp,
+    Refusal.NeedIntermediateHeader,
+    Refusal.DelayNotElapsed,
+    Refusal.TimeoutNotReached,
+    Refusal.CleanupBackwards,
+)
+"""Reasons that change by themselves: a header or an entry has to come first, another relayer was faster, it is too
+early."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+def held_back(rows: Frame, state: State, context: Context) -> Frame:
+    """Return submissions (``SUBMISSIONS_SCHEMA``) without those that their relayers leave alone in this block.
+
+    In an ordered queue nothing is submitted behind an entry that is left alone either; and nothing at all of a zone
+    whose header is.
+    """
+    waiting = state.backoffs.filter(state.backoffs["until"] > np.uint64(context.height))
+    if len(waiting) == 0 or len(rows) == 0:
+        return rows
+    of_header = waiting["call"] == CallKind.UPDATE
+    rows = rows.filter(lookup(waiting.filter(of_header), _keys(rows), STRETCH[:3]) < 0)
+    entries = waiting.filter(~of_header)
+    singly = rows["call"] <= CallKind.TIMEOUT if context.options.order == "unordered" else np.zeros(len(rows), bool)
+    if singly.any():
+        singles, others = rows.filter(singly), rows.filter(~singly)
+        spread, index = over(singles["begin"], singles["end"])
+        free = _holding(entries, _keys(singles).take(spread).with_columns(at=index)) < 0
+        parts = _stretches(singles, spread[free], index[free], "begin", "end")
+        return concat([others, parts])
+    groups = groups_of(*(entries[name] for name in STRETCH))
+    first = entries.take(groups.starts)
+    row = lookup(first, _keys(rows), STRETCH)
+    stop = rows["end"].copy()
+    stop[row >= 0] = np.minimum(stop[row >= 0], first["first"][row[row >= 0]])
+    return rows.with_columns(end=stop).filter((stop > rows["begin"]) | (rows["call"] == CallKind.UPDATE))
+
+
+def remember(state: State, made: Sequence[Made], context: Context) -> State:
+    """Return the state with what relayers leave alone after a block in which calls were ``made``."""
+    refused = _refused(made, context)
+    if len(refused) == 0 and len(state.backoffs) == 0:
+        return state
+    held = _holding(state.backoffs, refused.with_columns(at=refused["first"]))
+    counts = np.ones(len(refused), dtype=np.uint64)
+    counts[held >= 0] += state.backoffs["refusals"][held[held >= 0]]
+    pause = np.uint64(1) << np.minimum(counts, np.uint64(DOUBLINGS))
+    refused = refused.with_columns(refusals=counts, until=np.uint64(context.height) + pause)
+    rows = _not_processed(_overlaid(state.backoffs, refused), state, made, context)
+    rows = rows.filter(rows["until"] + np.uint64(LONGEST) > np.uint64(context.height))
+    return replace(state, backoffs=_merged(rows).select(BACKOFFS_SCHEMA.names))
+
+
+def forget(state: State, chain: int, counterparty: int) -> State:
+    """Return the state without what relayers leave alone of a connection."""
+    rows = state.backoffs
+    return replace(state, backoffs=rows.filter((rows["chain"] != chain) | (rows["source"] != counterparty)))
+
+
+def _refused(made: Sequence[Made], context: Context) -> Frame:
+    """Return what relayers of the scenario were refused for a lasting reason: ``STRETCH``, ``first``, ``stop``.
+
+    Of what comes in order the first alone, all the rest is behind it; a header has the index 0.
+    """
+    one_each = context.options.order == "ordered"
+    rows = [
+        (
+            one.chain,
+            one.source,
+            one.relayer,
+            one.call,
+            0 if one.of_header else one.first,
+            1 if one_each or one.call >= CallKind.CLEANUP else one.many,
+        )
+        for one in made
+        if one.user is None and one.call != CallKind.MISBEHAVIOUR and one.why not in (Refusal.ACCEPTED, *PASSING)
+    ]
+    columns = np.array(rows, dtype=np.uint64).reshape(-1, len(STRETCH) + 2).T
+    kinds = {item.name: item.type.to_pandas_dtype() for item in BACKOFFS_SCHEMA}
+    keys = {name: columns[place].astype(kinds[name]) for place, name in enumerate(STRETCH)}
+    return Frame({**keys, "first": columns[-2], "stop": columns[-2] + columns[-1]}, len(rows))
+
+
+def _keys(rows: Frame) -> Frame:
+    """Return whose submissions rows are (``STRETCH``)."""
+    return Frame({"chain": rows["destination"], **{name: rows[name] for name in STRETCH[1:]}}, len(rows))
+
+
+def _holding(table: Frame, asked: Frame) -> Rows:
+    """Return the row of a table (``STRETCH``, ``first``, ``stop``) that holds each index ``at``, -1 where none does."""
+    if len(table) == 0 or len(asked) == 0:
+        return np.full(len(asked), -1, dtype=np.int64)
+    own, wanted = codes((*STRETCH, "at"), table.with_columns(at=table["first"]), asked)
+    row = np.searchsorted(own, wanted, side="right") - 1
+    found = np.maximum(row, 0)
+    inside = (row >= 0) & (asked["at"] < table["stop"][found])
+    for name in STRETCH:
+        inside &= table[name][found] == asked[name]
+    return np.where(inside, found, -1)
+
+
+def _overlaid(before: Frame, now: Frame) -> Frame:
+    """Return rows of ``before``, and where they hold the same indices those of ``now``, of these the highest counts."""
+    rows = concat([before, now.select(before.names)])
+    is_new = (np.arange(len(rows)) >= len(before)).astype(np.uint8)
+    ends = (rows.select(STRETCH).with_columns(at=rows[name]) for name in ("first", "stop"))
+    points, where = np.unique(np.concatenate(codes((*STRETCH, "at"), *ends)), return_inverse=True)
+    at = np.empty(len(points), dtype=np.uint64)
+    at[where] = np.concatenate([rows["first"], rows["stop"]])
+    row, piece = over(where[: len(rows)], where[len(rows) :])
+    order = stable_order(piece.view(np.uint64), is_new[row], rows["refusals"][row])
+    groups = groups_of(piece[order])
+    last = order[groups.starts + groups.counts - 1]
+    return rows.take(row[last]).with_columns(first=at[piece[last]], stop=at[piece[last] + 1])
+
+
+def _not_processed(rows: Frame, state: State, made: Sequence[Made], context: Context) -> Frame:
+    """Return rows without what has moved on: packets received, packets of ours that have ended, receipts cleaned,
+    headers taken."""
+    taken = {
+        (one.chain, one.source)
+        for one in made
+        if one.call == CallKind.UPDATE and one.why in (Refusal.ACCEPTED, Refusal.NoOp)
+    }
+    ends = np.array(sorted(taken), dtype=np.uint32).reshape(-1, 2)
+    fresh = lookup(Frame({"chain": ends[:, 0], "source": ends[:, 1]}), rows, ("chain", "source")) >= 0
+    rows = rows.filter(~fresh | (rows["call"] != CallKind.UPDATE))
+    call, ordered = rows["call"], context.options.order == "ordered"
+    ours = (call == CallKind.RECEIPT) | (call == CallKind.TIMEOUT)
+    lanes = lanes_of(rows["chain"], rows["source"], np.where(ours, np.uint64(SEND), np.uint64(RECEIPT)))
+    head, tail = (state.queues.count_of(name, lanes) for name in ("begin", "next_index"))
+    low = np.where((call == CallKind.RECEIVE) & ordered, tail, head)
+    low = np.where(call == CallKind.UPDATE, np.uint64(0), low)
+    first = np.maximum(rows["first"], low)
+    stop = np.where(ours, np.minimum(rows["stop"], tail), rows["stop"])
+    kept = stop > first
+    rows, lanes = rows.with_columns(first=first, stop=stop).filter(kept), lanes.filter(kept)
+    if ordered:
+        return rows
+    spread, index = over(rows["first"], rows["stop"])
+    call = rows["call"][spread]
+    gone = were_processed(state, lanes.take(spread).with_columns(index=index), call == CallKind.RECEIVE)
+    gone &= call <= CallKind.TIMEOUT
+    return _stretches(rows, spread[~gone], index[~gone], "first", "stop")
+
+
+def _stretches(rows: Frame, spread: Rows, index: npt.NDArray[np.uint64], begin: str, end: str) -> Frame:
+    """Return rows for the stretches of neighbouring indices that are left of each; ``spread``: the row of each index.
+    ``begin``, ``end``: the columns with the ends of a stretch."""
+    groups = groups_of(spread, index - np.arange(len(index), dtype=np.uint64))
+    first = index[groups.starts]
+    ends = {begin: first, end: first + groups.counts.astype(np.uint64)}
+    return rows.take(spread[groups.starts]).with_columns(**ends)
+
+
+def _merged(rows: Frame) -> Frame:
+    """Return rows, which ascend, with neighbours that say the same as one."""
+    if len(rows) < 2:
+        return rows
+    same: Mask = rows["first"][1:] == rows["stop"][:-1]
+    for name in (*STRETCH, "refusals", "until"):
+        same &= rows[name][1:] == rows[name][:-1]
+    starts = np.flatnonzero(np.append(True, ~same))
+    return rows.take(starts).with_columns(stop=rows["stop"][np.append(starts[1:], len(rows)) - 1])
