@@ -14,7 +14,7 @@ from causeway.model.faults import Fault
 from causeway.model.ingress_call import decode_calls
 from causeway.network.document import dotted, parse_key, quoted
 from causeway.network.reference import reference
-from causeway.network.scenario import Scenario, load_scenario
+from causeway.network.scenario import Scenario, load_scenario, scenario_of
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -315,6 +315,17 @@ def test_identity_leaves_out_where_and_how_it_runs(small: Path) -> None:
     assert load_scenario(small, same).identity() == identity
     assert load_scenario(small, {"network.seed": "4"}).identity() != identity
     assert json.loads(json.dumps(identity)) == identity
+
+
+@pytest.mark.parametrize("key", ["channels = 7", "messages = 70", "degree_skew = 0.0", "skew = { zipf = 1.5 }"])
+def test_a_lake_keeps_all_that_decides_generated_traffic(tmp_path: Path, key: str) -> None:
+    file = tmp_path / "generated.toml"
+    text = '[[chains]]\ncount = 3\n[traffic]\nsource = "generated"\n'
+    rate = "" if key.startswith("messages") else "messages_per_tick = 5\n"
+    file.write_text(text + rate + key)
+    asked = load_scenario(file)
+    kept = scenario_of(json.loads(json.dumps(asked.identity())), str(file))
+    assert kept.traffic() == asked.traffic()
 
 
 @pytest.mark.parametrize("name", ["two_subnets", "generated"])

@@ -94,6 +94,20 @@ def shown(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
 
 
+def first_difference(one: Any, other: Any, steps: tuple[Key, ...] = ()) -> tuple[str, Any, Any] | None:
+    """Return the key under which two documents differ first, in the order of names, and both values (None: absent);
+    None when they are equal."""
+    pairs: list[tuple[Key, Any, Any]]
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        pairs = [(name, one.get(name), other.get(name)) for name in sorted({*one, *other})]
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        pairs = list(zip(range(len(one)), one, other, strict=True))
+    else:
+        return None if one == other else (dotted(steps), one, other)
+    found = (first_difference(here, there, (*steps, step)) for step, here, there in pairs)
+    return next((difference for difference in found if difference is not None), None)
+
+
 def validated(model: type[Document], document: Mapping[str, Any], path: str) -> Document:
     """Return ``document`` as ``model``; ``InvalidInput`` is one line: file, key, value, what is allowed."""
     try:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from causeway.model.errors import InvalidInput
 from causeway.model.topology import Topology
 from causeway.network.deploy import Deployed, cores_of, cut, deploy
+from causeway.network.document import first_difference, shown
 from causeway.network.instances import program_state
 from causeway.network.scenario import Scenario, load_scenario
 from causeway.pipeline.claim import claim
@@ -90,8 +91,11 @@ class Network:
         about = self.lake.about()
         if not resume:
             raise LakeError(f"lake: {place} already holds a lake; continue it with --resume, or name another folder")
-        if about["scenario"] != self.scenario.identity():
-            raise LakeError(f"lake: {place} was created by a different scenario; resume it with that one")
+        different = first_difference(self.scenario.identity(), about["scenario"])
+        if different is not None:
+            key, asked, made = different
+            text = f"{key} is {shown(asked)} in {self.scenario.path}, and was {shown(made)}"
+            raise LakeError(f"lake: {place} was created by a different scenario; resume it with that one: {text}")
         return tuple((first, end) for first, end in about["buckets"])
 
     def _check_cut(self, place: str) -> None:

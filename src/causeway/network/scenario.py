@@ -130,8 +130,9 @@ class Scenario:
         keeps it to refuse another scenario.
         """
         content = self.document.model_dump(mode="json", by_alias=True)
-        for place in ("path", "channels"):
-            content["traffic"].pop(place, None)
+        if isinstance(self.document.traffic, RecordedSection):
+            for place in ("path", "channels"):  # files; of generated traffic, channels is a number
+                content["traffic"].pop(place)
         content["network"] = {
             key: value for key, value in content["network"].items() if key not in _NO_RESULT | {"ticks"}
         }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from causeway.model.ingress_call import CALL_METHOD, MAX_METHOD_BYTES
 from causeway.model.section import U64, ContentSection, ProgramReference, Section, TickNumber
@@ -31,6 +31,10 @@ def _skew(value: object) -> object:
     elif value in ("cosmoshub", "uniform"):
         return value
     raise ValueError('must be "cosmoshub", "uniform" or { zipf = exponent from 0 to 20 }')
+
+
+def _skew_as_written(skew: str | float) -> object:
+    return {"zipf": skew} if isinstance(skew, float) else skew
 
 
 def _byte_range(value: object) -> object:
@@ -192,7 +196,7 @@ class GeneratedSection(Section):
         calibration.CHANNELS,
         description="Channels that start at each chain; each has a caller here and an echo elsewhere.",
     )
-    skew: Annotated[Any, BeforeValidator(_skew)] = Field(
+    skew: Annotated[Any, BeforeValidator(_skew), PlainSerializer(_skew_as_written)] = Field(
         "cosmoshub",
         description='Shares of a chain\'s channels: `"cosmoshub"` (measured), `"uniform"` or `{ zipf = exponent }`.',
     )
