@@ -29,7 +29,7 @@ from causeway.service.api import application
 from causeway.service.mempool import Limits, Mempool, MempoolFull, Message, QuotaExceeded, rows_of
 from causeway.service.node import QUIET, Node
 from causeway.service.requests import Forbidden
-from causeway.service.senders import NonceRefused, Senders
+from causeway.service.senders import AccountsFull, NonceRefused, NumberTaken, Senders
 from causeway.service.signing import carrier_number, signed
 from tests.service.lakes import Lakes, both, key_of
 
@@ -351,8 +351,7 @@ def test_senders_are_remembered_over_snapshots_and_the_oldest_are_forgotten(
         message = Message(0, 0, b"", 0, "m", key=key_of(tick).public, nonce=10 + tick, hash=f"{tick:064x}")
         known.check(message.key, message.nonce)
         known.wait(message)
-        taken, kept = known.rows([message], tick + 1)
-        record.write(tick, taken=taken, senders=kept)
+        record.write(tick, **known.rows([message], tick + 1))
         known.taken([message], tick + 1)
     assert list(record.files("senders")) == [2, 5]
     again = Senders(record, 7)
@@ -367,6 +366,37 @@ def test_senders_are_remembered_over_snapshots_and_the_oldest_are_forgotten(
     assert again.height_of(f"{0:064x}") is None
     earlier = Senders(record, 4)
     assert (earlier.last(key_of(4).public), earlier.last(key_of(5).public)) == (14, 10)
+
+
+def test_a_carriers_number_is_never_anothers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(senders, "BETWEEN", 3)
+    monkeypatch.setattr(senders, "MOST_SENDERS", 2)
+    monkeypatch.setattr(senders, "MOST_CARRIERS", 3)
+    thief, owner = key_of(99).public, key_of(0).public
+    monkeypatch.setattr(senders, "carrier_number", lambda key: 7 if key in (thief, owner) else carrier_number(key))
+    record = Record(Lake.at(str(tmp_path)))
+    known = Senders(record, -1)
+    known.check_carrier(thief, named=False)  # as long as it is nobody's
+    # One user, who carries something, then many that make every other sender forgotten, two of them carriers.
+    for tick, carries in enumerate([False, True, False, False, True, False, False, True, False, False, False]):
+        number = 0 if tick < 2 else tick
+        to = None if carries else 0
+        message = Message(0, 0, b"", to, key=key_of(number).public, nonce=10 + tick, hash=f"{tick:064x}")
+        if carries:
+            known.check_carrier(message.key, named=False)
+        known.check(message.key, message.nonce)
+        known.wait(message)
+        record.write(tick, **known.rows([message], tick + 1))
+        known.taken([message], tick + 1)
+    for one in (known, Senders(record, 10)):
+        assert [one.last(key_of(number).public) for number in (0, 4, 7, 9, 10)] == [11, 14, 17, 19, 20]
+        assert one.last(key_of(2).public) == one.floor == 18
+        one.check_carrier(owner, named=False)
+        with pytest.raises(NumberTaken):
+            one.check_carrier(thief, named=True)
+        with pytest.raises(AccountsFull, match="accounts of 3 relayers"):
+            one.check_carrier(key_of(10).public, named=False)
+        one.check_carrier(key_of(10).public, named=True)
 
 
 def test_a_full_mempool_says_so_and_empties(tmp_path: Path) -> None:

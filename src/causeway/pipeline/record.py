@@ -2,9 +2,9 @@
 
 So a tick is a function of files alone, whoever runs it again: ``record/<tick>-ingress-<digest>.parquet`` are messages
 of users, ``record/<tick>-carried-<digest>.parquet`` wire bytes. What a server remembers of their senders lies beside
-them, and no tick reads it: ``taken``, ``senders`` (``service/senders.py``). The manifest of the height that took them
-in names them, with their seals. What no manifest names was never taken in. The digest in a name is that of the file:
-two attempts at a tick write two files, and each tells by itself whether it is what was written.
+them, and no tick reads it: ``taken``, ``senders``, ``carriers`` (``service/senders.py``). The manifest of the
+height that took them in names them, with their seals. What no manifest names was never taken in. The digest in a name
+is that of the file: two attempts at a tick write two files, and each tells by itself whether it is what was written.
 """
 
 from __future__ import annotations
@@ -43,11 +43,16 @@ SENDERS_SCHEMA = pa.schema(
 """One row a sender: its public key and last nonce, by when that was used. The first row, with an empty key, has the
 largest nonce of those that are forgotten."""
 
+CARRIERS_SCHEMA = pa.schema([pa.field("sender", pa.binary(), nullable=False)])
+"""One row a sender who has carried something: its public key. Those who did so first in this block; where ``senders``
+is written, all."""
+
 SCHEMAS = {
     "ingress": INGRESS_SCHEMA,
     "carried": CARRIED_SCHEMA,
     "taken": TAKEN_SCHEMA,
     "senders": SENDERS_SCHEMA,
+    "carriers": CARRIERS_SCHEMA,
 }
 """What is recorded, by kind."""
 
@@ -75,7 +80,7 @@ class Record:
         """Write down what goes into ``tick``, which must not have been run; return the files, for the tick.
 
         ``tables``: any of ``ingress`` (``INGRESS_SCHEMA``), ``carried`` (``CARRIED_SCHEMA``), ``taken``
-        (``TAKEN_SCHEMA``), ``senders`` (``SENDERS_SCHEMA``).
+        (``TAKEN_SCHEMA``), ``senders`` (``SENDERS_SCHEMA``), ``carriers`` (``CARRIERS_SCHEMA``).
         """
         storage, found = self.lake.storage, {}
         storage.make_folder(FOLDER)

@@ -40,7 +40,7 @@ from causeway.service.requests import (
     Seconds,
     answered,
 )
-from causeway.service.senders import NonceRefused, NumberTaken
+from causeway.service.senders import AccountsFull, NonceRefused, NumberTaken
 from causeway.service.serving_log import ServingLog
 from causeway.service.signing import MAX_NONCE, MESSAGE, TRANSACTION, NotSigned, Signed
 from causeway.service.transfers import Busy, Paced, Transfers
@@ -63,6 +63,7 @@ STATUS: dict[type[CausewayError], int] = {
     Forbidden: 403,
     NonceRefused: 409,
     NumberTaken: 409,
+    AccountsFull: 403,
     QuotaExceeded: 429,
     MempoolFull: 503,
     Busy: 503,

@@ -162,7 +162,7 @@ class Node:
             NotSigned: the signature is not the sender's.
             InvalidInput: a key, name or value of the content is not what it must be.
             NonceRefused: the sender has used this nonce, or a larger one, for something else.
-            NumberTaken: another key has the number that follows from the sender's.
+            NumberTaken, AccountsFull: the number of a relayer's account is another key's, or there are no more.
             HeaderTooFarAhead: a header in it is from beyond what the lake's clock may be moved to.
             QuotaExceeded, MempoolFull: too much waits already.
         """
@@ -180,6 +180,8 @@ class Node:
         with self._changed:
             if signed.hash not in self._waiting:
                 self.senders.check(signed.sender, signed.nonce)
+                if message.carried:
+                    self.senders.check_carrier(signed.sender, named=signed.sender in self._carriers)
                 self.pool.add(message)
                 self.senders.wait(message)
                 self._waiting.add(signed.hash)
@@ -265,7 +267,7 @@ class Node:
         noted = {}
         if messages:
             with self._changed:
-                noted["taken"], noted["senders"] = self.senders.rows(messages, self.network.height + 1)
+                noted = self.senders.rows(messages, self.network.height + 1)
         manifest = self.network.step(tick, ingress=ingress, carried=carried, noted=noted, check=self._sign)
         self._quiet = 0 if messages or moved(manifest.rows) else self._quiet + 1
         with self._changed:

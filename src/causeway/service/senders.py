@@ -7,6 +7,9 @@ last nonces of all senders are written, too (``senders``), so that a start reads
 So many senders are remembered, ``MOST_SENDERS``; of those whose last message is longest ago only the largest nonce is
 kept (``floor``), and whoever is not remembered goes on above it. A nonce may be at most ``MOST_STEP`` above the last
 one: nobody drives the floor up.
+
+Who carries has an account of fees under a number of 31 bits, which keys can be found for. So carriers are never
+forgotten (``carriers`` in the record), their numbers never another's, and there are no more than ``MOST_CARRIERS``.
 """
 
 from __future__ import annotations
@@ -18,11 +21,14 @@ from typing import Any
 import pyarrow as pa
 
 from causeway.model.errors import CausewayError
-from causeway.pipeline.record import SENDERS_SCHEMA, TAKEN_SCHEMA, Record
+from causeway.pipeline.record import CARRIERS_SCHEMA, SENDERS_SCHEMA, TAKEN_SCHEMA, Record
 from causeway.service.mempool import Message
 from causeway.service.signing import MAX_NONCE, carrier_number
 
 MOST_SENDERS = 100_000
+
+MOST_CARRIERS = 10_000
+"""Each has a row in the state of every chain that it carried to, for as long as there is one."""
 
 MOST_STEP = 2**32
 
@@ -43,6 +49,10 @@ class NumberTaken(CausewayError):
     """The number under which a sender's transactions would be accounted belongs to another key."""
 
 
+class AccountsFull(CausewayError):
+    """A lake has as many accounts of carriers as it keeps."""
+
+
 class Senders:
     """The last nonces, and the blocks of the last messages, of one lake. Not for several threads at once."""
 
@@ -51,6 +61,7 @@ class Senders:
         self._record = record
         self.floor = 0
         self._nonces: OrderedDict[bytes, int] = OrderedDict()
+        self._carriers: dict[bytes, int] = {}
         self._pending: dict[bytes, tuple[int, int]] = {}
         self._heights: OrderedDict[str, int] = OrderedDict()
         self._owners: dict[int, bytes] = {}
@@ -67,7 +78,11 @@ class Senders:
             rows = self._record.read("senders", kept[since][0])
             self._nonces.update(zip(rows["sender"].to_pylist(), rows["nonce"].to_pylist(), strict=True))
             self.floor = self._nonces.pop(b"", 0)
-            self._owners.update((carrier_number(key), key) for key in self._nonces)
+        for tick, paths in self._record.files("carriers").items():
+            if since <= tick <= last_tick:
+                for key in (key for path in paths for key in self._record.read("carriers", path)["sender"].to_pylist()):
+                    self._carriers[key] = self._nonces.pop(key, 0)
+        self._owners = {carrier_number(key): key for key in self._carriers}
         newest = sorted(taken)[-LOOKED_AT:]
         self._files = sum(tick > since for tick in taken)
         for tick in sorted({*newest, *(tick for tick in taken if tick > since)}):
@@ -91,13 +106,29 @@ class Senders:
     def last(self, key: bytes) -> int:
         """Return the last nonce of a sender, of what waits, too; the next one must be above it."""
         waiting = self._pending.get(key)
-        return waiting[0] if waiting is not None else self._nonces.get(key, self.floor)
+        return waiting[0] if waiting is not None else self._last_taken(key)
+
+    def _last_taken(self, key: bytes) -> int:
+        return self._carriers[key] if key in self._carriers else self._nonces.get(key, self.floor)
+
+    def check_carrier(self, key: bytes, *, named: bool) -> None:
+        """Refuse who may not carry. ``named``: by who serves the lake; such a one always finds a place.
+
+        Raises:
+            NumberTaken: another has its number.
+            AccountsFull: it would be one more than there may be.
+        """
+        number = carrier_number(key)
+        owner = self._owners.get(number)
+        if owner is None and not named and len(self._owners) >= MOST_CARRIERS:
+            text = f"a new relayer; this lake keeps the accounts of {MOST_CARRIERS} relayers, and has as many"
+            raise AccountsFull(f"sender: {text}; who serves it can name more (causeway serve --relayer)")
+        if owner not in (None, key):
+            text = f"number {number}, which follows from it, is another key's on this lake"
+            raise NumberTaken(f"sender: {text}; make a new key")
 
     def check(self, key: bytes, nonce: int) -> None:
-        """Raise ``NonceRefused`` unless a sender may use a nonce next, ``NumberTaken`` if another has its number."""
-        if self._owners.get(carrier_number(key), key) != key:
-            text = f"number {carrier_number(key)}, which follows from it, is another key's on this lake"
-            raise NumberTaken(f"sender: {text}; make a new key")
+        """Raise ``NonceRefused`` unless a sender may use a nonce next."""
         last = self.last(key)
         most = min(last + MOST_STEP, MAX_NONCE)
         if not last < nonce <= most:
@@ -106,28 +137,33 @@ class Senders:
     def wait(self, message: Message) -> None:
         """Take notice of a message that waits for a block."""
         _, count = self._pending.get(message.key, (0, 0))
-        self._owners[carrier_number(message.key)] = message.key
+        if message.carried:
+            self._owners[carrier_number(message.key)] = message.key
         self._pending[message.key] = message.nonce, count + 1
 
     # ---- a block
 
-    def rows(self, messages: Sequence[Message], height: int) -> tuple[pa.Table, pa.Table | None]:
-        """Return what the record keeps of a block's messages (``TAKEN_SCHEMA``), and every so often of all senders
-        (``SENDERS_SCHEMA``), as they will be once the block is made."""
+    def rows(self, messages: Sequence[Message], height: int) -> dict[str, pa.Table]:
+        """Return what the record keeps of a block's messages: ``taken`` (``TAKEN_SCHEMA``), ``carriers``
+        (``CARRIERS_SCHEMA``), and every so often of all ``senders`` (``SENDERS_SCHEMA``), as they will be once the
+        block is made."""
         rows = [
             {"hash": bytes.fromhex(message.hash), "sender": message.key, "nonce": message.nonce, "height": height}
             for message in messages
         ]
+        found = {"taken": pa.Table.from_pylist(rows, TAKEN_SCHEMA)}
+        carriers = dict.fromkeys(one.key for one in messages if one.carried and one.key not in self._carriers)
         self._files += 1
-        if self._files < BETWEEN:
-            return pa.Table.from_pylist(rows, TAKEN_SCHEMA), None
-        self._files = 0
-        nonces = OrderedDict(self._nonces)
-        for message in messages:
-            nonces[message.key] = message.nonce
-            nonces.move_to_end(message.key)
-        columns = {"sender": [b"", *nonces], "nonce": [self.floor, *nonces.values()]}
-        return pa.Table.from_pylist(rows, TAKEN_SCHEMA), pa.Table.from_pydict(columns, SENDERS_SCHEMA)
+        if self._files >= BETWEEN:
+            self._files = 0
+            nonces = OrderedDict(self._nonces | self._carriers)
+            for message in messages:
+                nonces[message.key] = message.nonce
+                nonces.move_to_end(message.key)
+            columns = {"sender": [b"", *nonces], "nonce": [self.floor, *nonces.values()]}
+            found["senders"] = pa.Table.from_pydict(columns, SENDERS_SCHEMA)
+            carriers = dict.fromkeys([*self._carriers, *carriers])
+        return {**found, "carriers": pa.Table.from_pydict({"sender": list(carriers)}, CARRIERS_SCHEMA)}
 
     def taken(self, messages: Sequence[Message], height: int) -> None:
         """Take notice of a block that has messages."""
@@ -137,6 +173,8 @@ class Senders:
                 self._pending[message.key] = last, count - 1
             else:
                 del self._pending[message.key]
+            if message.carried and message.key not in self._carriers:
+                self._carriers[message.key] = self._nonces.pop(message.key, 0)
             self._take(message.key, message.nonce)
             self._remember(message.hash, height)
 
@@ -145,13 +183,14 @@ class Senders:
         return self._heights.get(name)
 
     def _take(self, key: bytes, nonce: int) -> None:
+        if key in self._carriers:
+            self._carriers[key] = nonce
+            return
         self._nonces[key] = nonce
         self._nonces.move_to_end(key)
-        self._owners[carrier_number(key)] = key
         while len(self._nonces) > MOST_SENDERS:
-            forgotten, last = self._nonces.popitem(last=False)
+            _, last = self._nonces.popitem(last=False)
             self.floor = max(self.floor, last)
-            self._owners.pop(carrier_number(forgotten), None)
 
     def _remember(self, name: str, height: int) -> None:
         self._heights[name] = height
