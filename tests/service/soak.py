@@ -102,8 +102,8 @@ class Soak:
         self.unsure = dict.fromkeys(ENDS, 0)
         causeway = [sys.executable, "-m", "causeway"]
         role = [sys.executable, "-m", "tests.service.soak_roles"]
-        for own in ENDS:
-            write_key(folder / f"{own}.key", Key.made())
+        for name in (*ENDS, "first", "second"):
+            write_key(folder / f"{name}.key", Key.made())
         for own in ENDS:
             scenario = folder / f"{own}.toml"
             scenario.write_text(scenario_text(own, calls=0, tick_seconds=TICK_SECONDS))
@@ -112,7 +112,8 @@ class Soak:
             self._add(own, "lake", [*causeway, "serve", str(folder / own), *place, *pace, *validators_of(folder, own)])
         ends = [self.urls["left"], self.urls["right"]]
         for name in ("first", "second"):
-            self._add(name, "relay", [*causeway, "relay", *ends, "--poll", "0.2"])
+            key = ["--key", str(folder / f"{name}.key")]
+            self._add(name, "relay", [*causeway, "relay", *ends, "--poll", "0.2", *key])
         self._add("hostile-lake", "hostile", [*role, "lake", str(self.ports["hostile"]), self.urls["right"], str(seed)])
         self._add("misled", "relay", [*causeway, "relay", ends[0], self.urls["hostile"]])
         self._add("hostile-client", "hostile", [*role, "client", *ends, str(seed)])

@@ -28,6 +28,9 @@ from tests.service.hostile import Reply, Send, Server
 SEED = 7
 """Of the lakes' networks: the hostile client has the keys of the right zone's validators."""
 
+MOST_HELD = 200
+"""Connections that the hostile client keeps open at a time."""
+
 LONGEST = 3.0
 """Seconds that one drip lasts."""
 
@@ -126,7 +129,7 @@ class HostileClient:
 
     def forever(self) -> None:
         """Go on until the process ends."""
-        kinds = [self._junk, self._headers, self._mangled, self._texts, self._hold, self._questions]
+        kinds = [self._junk, self._headers, self._mangled, self._texts, self._hold, self._unread, self._questions]
         while True:
             with contextlib.suppress(httpx.HTTPError, OSError):
                 self._draws.choice(kinds)(self._draws.choice([0, 1]))
@@ -180,7 +183,23 @@ class HostileClient:
         held = socket.create_connection((str(place.hostname), place.port), timeout=2)
         held.sendall(b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n{")
         self._held.append(held)
-        while len(self._held) > 50:
+        while len(self._held) > MOST_HELD:
+            self._held.pop(0).close()
+
+    def _unread(self, side: int) -> None:
+        """Ask for long answers on many connections, and read none; open some on which nothing is asked."""
+        own, remote = ("left", "right")[side], ("right", "left")[side]
+        place = urlsplit(self._urls[side])
+        asked = f"GET /v1/chains/{own}/queues/{remote}/send?count=100 HTTP/1.1\r\nhost: localhost\r\n\r\n".encode()
+        for number in range(40):
+            held = socket.socket()
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            held.settimeout(2)
+            held.connect((str(place.hostname), place.port))
+            if number % 2:
+                held.sendall(asked * 20)
+            self._held.append(held)
+        while len(self._held) > MOST_HELD:
             self._held.pop(0).close()
 
     def _questions(self, side: int) -> None:
