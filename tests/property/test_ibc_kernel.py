@@ -204,6 +204,26 @@ def test_every_relayer_who_brings_a_reply_that_raises_is_refused_for_it() -> Non
     compare(scenario)
 
 
+def test_what_was_received_is_offered_no_more_when_what_was_sent_with_it_is_gone() -> None:
+    """Two packets of one block: one is received, the other times out. A relayer that replays finds neither."""
+    asked = ops(("call", 0, "echo", b"x", 0, None), ("call", 0, "echo", b"y", 0, None))
+    scenario = Scenario(
+        {"A": {0: ACTOR}, "B": {7: ACTOR}},
+        {
+            "order": "unordered",
+            "acknowledgements": "synchronous",
+            "timeouts": "on",
+            "timeout_blocks": 2,
+            "relay": {"min_batch": 2, "max_packets": 1, "max_wait": 2},
+            "validators": 1,
+        },
+        ingress={1: [Call("B", 7, 0, "do", asked)]},
+        carriers=(("replay", "B", "A", 3, 9, None),),
+        ticks=tuple(range(7)),
+    )
+    compare(scenario)
+
+
 def test_the_guarantees_are_checked_on_what_the_kernel_did() -> None:
     """A log or a state of the kernel that lacks something, or says something else, is found out."""
     told = Call("A", 0, 5, "do", ops(("call", 1, "take", b"x", 40, None), ("call", 0, "take", b"x", 7, None)))

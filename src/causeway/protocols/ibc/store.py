@@ -21,7 +21,7 @@ from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.protocols.execution import PROGRAM_TABLE
 from causeway.protocols.ibc.entries import hashed_positions, leaf_of, position_leaves
 from causeway.protocols.ibc.keys import HEAD_KEY, MAX_INDEX, TAIL_KEY, Part
-from causeway.protocols.ibc.state import PROOFS_SCHEMA, SEND, STATE_TABLES, State, connection_rows
+from causeway.protocols.ibc.state import PROOFS_SCHEMA, RUNS_SCHEMA, SEND, STATE_TABLES, State, connection_rows
 from causeway.protocols.ibc.unordered import present
 from causeway.protocols.ibc.zones import Zones
 from causeway.protocols.messages import LANE, LANE_COLUMNS
@@ -222,9 +222,11 @@ def pending_runs(state: State) -> Frame:
     connection = connection_rows(connections, runs["source"], runs["destination"])
     sent = runs["substream"] == SEND
     seen: U64 = np.where(sent, connections["peer_received"][connection], connections["peer_done"][connection])
-    runs = runs.filter(runs["first"] + runs["count"] > seen)
+    runs = runs.with_columns(seen=seen).filter(runs["first"] + runs["count"] > seen)
     first = np.maximum(runs["first"], state.queues.count_of("begin", runs))
-    return present(runs.with_columns(first=first, count=runs["first"] + runs["count"] - first), state.leaves)
+    runs = present(runs.with_columns(first=first, count=runs["first"] + runs["count"] - first), state.leaves)
+    # Where entries are gone, what is left of a run may end before what is wanted begins.
+    return runs.filter(runs["first"] + runs["count"] > runs["seen"]).select(RUNS_SCHEMA.names)
 
 
 __all__ = ["Committing", "Store", "application_entries", "commit", "pending_runs"]
