@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,11 +19,13 @@ from causeway.network.network import Network
 from causeway.pipeline import bucket
 from causeway.proofs.tendermint.update import decode_misbehaviour
 from causeway.proofs.wire import ibc_queue_pb2 as wire
-from causeway.protocols.ibc.client import _signed, evidence_of, second_header
+from causeway.protocols.ibc.client import _signed, certify, evidence_of, second_header
+from causeway.protocols.ibc.keys import Purpose, index_key
 from causeway.protocols.ibc.messages.misbehaviour import submit_misbehaviour
 from causeway.protocols.ibc.options import IbcOptions, RotationOptions
 from causeway.protocols.ibc.validator_sets import seats_at, validators_at
-from tests.unit.ibc_calls import SILENT, B, Net
+from causeway.protocols.ibc.values import decode_packet
+from tests.unit.ibc_calls import SILENT, A, B, Net
 from tests.unit.ibc_network import TICK_NS
 
 ROTATING: dict[str, Any] = {"validators": 10, "rotation": {"every": 1, "replace": 1}}
@@ -265,3 +268,24 @@ def test_recoveries_of_what_is_not_there_are_refused(tmp_path: Path, fault: str,
 def test_recoveries_of_what_is_not_connected_are_refused() -> None:
     with pytest.raises(InvalidInput, match="kind = 'recover': A and C are not connected"):
         Net({"connections": (("A", "B"),)}, recoveries=(("A", "C", 3),))
+
+
+@pytest.mark.parametrize("order", ["ordered", "unordered"])
+def test_after_a_recovery_a_later_packet_may_expire_before_an_earlier_one(order: str) -> None:
+    """B trusted a header of A far ahead when it sent the first, and goes on from a lower one."""
+    options = {"order": order, "timeouts": "on", "timeout_blocks": 3, "acknowledgements": "synchronous"}
+    silent = (("drop", "B", "A", 0, 10**6, None),)
+    net = Net(options, carriers=silent, recoveries=(("B", "A", 4),), blocks=40).next(2)
+    ahead = replace(net.kernel.context(np.array([0], dtype=np.uint32), net.tick), height=20)
+    header = certify(np.zeros((1, 32), dtype=np.uint8), ahead)[0].as_py()
+    net.say("B", B, ("call", A, "echo", b"first", 0, None))
+    assert net.bring("B", wire.Call(update=wire.UpdateHeader(remote="A", header=header))) == []
+    assert net.view()["B"]["trust"]["A"] == [0, 20]
+    net.next(2).say("B", B, ("call", A, "echo", b"second", 0, None)).next()
+    limits = [decode_packet(net.stores[net.height]["B"][index_key("A", Purpose.SEND, at)]).max_height for at in (0, 1)]
+    assert limits == [23, 7] and net.view()["B"]["frozen"] == set()
+    net.next(14)
+    gone = [] if order == "ordered" else [[1, 2]]
+    assert [row[:2] for row in net.seen(B)] == gone, "the first is in time until height 23"
+    net.next(7)
+    assert sorted(row[:2] for row in net.seen(B)) == [[0, 2], [1, 2]]

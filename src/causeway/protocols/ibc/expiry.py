@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.model.frame import Frame
-from causeway.model.joins import lookup
-from causeway.model.order import U64, groups_of
+from causeway.model.intervals import Intervals
+from causeway.model.joins import codes, lookup, over
+from causeway.model.order import U64, Rows, groups_of
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.seen import Seen
@@ -69,30 +70,55 @@ def is_past(runs: Frame, context: Context) -> Mask:
     return has_expired(runs["max_height"], runs["tick"], *now, context)
 
 
-def expired_until(state: State, lanes: Frame, seen: Seen, context: Context) -> U64:
-    """Return for each of our send queues the end of the packets that are past their limits at the remote header under
-    which relayers see the other side (``seen``).
+def expired_until(state: State, lanes: Frame, begin: U64, seen: Seen, context: Context) -> U64:
+    """Return for each of our send queues up to where all packets from ``begin`` on are past their limits, by the remote
+    header under which relayers see the other side (``seen``); ``begin`` itself where the first of them is not.
 
-    Packets of one queue expire in their order. 0 where none has.
+    A later packet may expire before an earlier one: limits count from what was trusted when each was sent, and a
+    recovery may lower that.
     """
-    runs = state.runs.filter(state.runs["substream"] == SEND)
+    runs = _sent_runs(state)
+    in_time = runs.filter(~_late(runs, seen, context))
+    row = lookup(lanes, in_time, LANE, ordered=False)
+    found = np.flatnonzero(row >= 0)
+    found = found[(in_time["first"] + in_time["count"])[found] > begin[row[found]]]
+    end: U64 = state.queues.count_of("next_index", lanes).copy()
+    np.minimum.at(end, row[found], in_time["first"][found])
+    return np.maximum(end, begin)
+
+
+def expired_parts(state: State, ranges: Frame, seen: Seen, context: Context) -> tuple[Rows, U64, U64]:
+    """Return what of ranges (``begin``, ``end``) of our send queues is past its limits, by the same header: the row of
+    each part's range, ascending, and its ends."""
+    runs = _sent_runs(state)
+    late = runs.filter(_late(runs, seen, context))
+    stops, begins = codes((*LANE, "at"), late.with_columns(at=late["first"] + late["count"]), _at(ranges, "begin"))
+    firsts, ends = codes((*LANE, "at"), _at(late, "first"), _at(ranges, "end"))
+    row, run = over(np.searchsorted(stops, begins, side="right"), np.searchsorted(firsts, ends))
+    begin = np.maximum(late["first"][run], ranges["begin"][row])
+    return row, begin, np.minimum((late["first"] + late["count"])[run], ranges["end"][row])
+
+
+def _sent_runs(state: State) -> Frame:
+    return state.runs.filter((state.runs["substream"] == SEND) & (state.runs["source"] != state.runs["destination"]))
+
+
+def _late(runs: Frame, seen: Seen, context: Context) -> Mask:
     now = seen.headers_of(runs["source"], runs["destination"], context)
-    late = runs.filter(has_expired(runs["max_height"], runs["tick"], *now, context))
-    groups = groups_of(*(late[name] for name in LANE))
-    last = late.take(groups.starts + groups.counts - 1)
-    row = lookup(last, lanes, LANE)
-    end: U64 = np.zeros(len(lanes), dtype=np.uint64)
-    end[row >= 0] = (last["first"] + last["count"])[row[row >= 0]]
-    return end
+    return has_expired(runs["max_height"], runs["tick"], *now, context)
 
 
-Expired = Callable[[int, int, int, int], int]
-"""(chain, counterparty, height, time) -> the end of our packets in that queue that have expired by a header of the
-counterparty with this height and time (ns)."""
+def _at(rows: Frame, name: str) -> Frame:
+    return rows.select([*LANE, name]).with_columns(at=rows[name])
+
+
+Expired = Callable[[int, int, int, int], Intervals]
+"""(chain, counterparty, height, time) -> our packets in that queue that have expired by a header of the counterparty
+with this height and time (ns)."""
 
 
 def expiry_of(state: State, context: Context) -> Expired:
-    """Return what says how far our packets in a queue have expired by a header of the counterparty."""
+    """Return what says which of our packets in a queue have expired by a header of the counterparty."""
 
     @cache
     def runs_of() -> dict[tuple[int, ...], tuple[int, int]]:
@@ -103,12 +129,15 @@ def expiry_of(state: State, context: Context) -> Expired:
         return dict(zip(lanes, spans, strict=True))
 
     @cache  # as many time-outs as one likes may be submitted under one header
-    def expired(chain: int, counterparty: int, height: int, time: int) -> int:
+    def expired(chain: int, counterparty: int, height: int, time: int) -> Intervals:
         if not context.options.limited:
-            return 0
+            return Intervals()
         runs = state.runs.slice(*runs_of().get((chain, counterparty, SEND), (0, 0)))
         now = np.uint64(height), np.uint64(time)
-        late = np.flatnonzero(has_expired(runs["max_height"], runs["tick"], *now, context))
-        return int(runs["first"][late[-1]] + runs["count"][late[-1]]) if len(late) else 0
+        late = runs.filter(has_expired(runs["max_height"], runs["tick"], *now, context))
+        first, stop = late["first"], late["first"] + late["count"]
+        apart = np.flatnonzero(first[1:] != stop[:-1])
+        starts = np.append(np.zeros(min(1, len(first)), dtype=np.int64), apart + 1)
+        return Intervals(first[starts].tolist(), np.append(stop[apart], stop[-1:]).tolist())
 
     return expired

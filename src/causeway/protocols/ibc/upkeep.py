@@ -14,7 +14,7 @@ from causeway.model.order import Rows, groups_of
 from causeway.proofs.tendermint.trust import is_over
 from causeway.protocols.ibc.client import newest_times
 from causeway.protocols.ibc.context import Context
-from causeway.protocols.ibc.expiry import expired_until
+from causeway.protocols.ibc.expiry import expired_parts, expired_until
 from causeway.protocols.ibc.keys import Part
 from causeway.protocols.ibc.seen import NO_PROOF, SUBMISSIONS_SCHEMA, Alteration, CallKind, Seen
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering, is_frozen, lanes_of
@@ -39,7 +39,7 @@ def timeouts(state: State, seen: Seen, mine: Frame | None, everything: Frame, re
     lanes, proof = lanes.filter(settled & (proof >= 0)), proof[settled & (proof >= 0)]
     begin = np.maximum(lanes["expected"], lanes["next_index"])
     own = answering(lanes, SEND)
-    end = expired_until(state, own, seen, context)
+    end = expired_until(state, own, begin, seen, context)
     kept = end > begin
     return _rows(lanes, np.flatnonzero(kept), CallKind.TIMEOUT, begin, end, proof, relayer)
 
@@ -50,12 +50,12 @@ def absences(state: State, seen: Seen, everything: Frame, relayer: int, context:
     shown = np.flatnonzero((seen.proofs["part"] == Part.ABSENT) & (lookup(everything, seen.proofs, LANE) >= 0))
     gaps = seen.proofs.take(shown)
     own = answering(gaps, SEND)
-    late = expired_until(state, own, seen, context)
-    end = np.maximum(np.minimum(gaps["first"] + gaps["count"], late), gaps["first"])
-    ends = (own.with_columns(index=index) for index in (gaps["first"], end))
-    waiting, *bounds = codes(LANE_COLUMNS, state.leaves, *ends)
-    gap, leaf = over(*(np.searchsorted(waiting, bound) for bound in bounds))
-    index = state.leaves["index"][leaf]
+    missing = own.with_columns(begin=gaps["first"], end=gaps["first"] + gaps["count"])
+    gap, *ends = expired_parts(state, missing, seen, context)
+    bounds = (own.take(gap).with_columns(index=index) for index in ends)
+    waiting, *within = codes(LANE_COLUMNS, state.leaves, *bounds)
+    part, leaf = over(*(np.searchsorted(waiting, bound) for bound in within))
+    gap, index = gap[part], state.leaves["index"][leaf]
     groups = groups_of(gap, index - np.arange(len(index), dtype=np.uint64))
     begin, of_gap = index[groups.starts], gap[groups.starts]
     stop = begin + groups.counts.astype(np.uint64)

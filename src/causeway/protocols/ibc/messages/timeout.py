@@ -29,10 +29,16 @@ def _was_not_received(run: Run, span: Span, block: Block) -> list[Span]:
     return [span] if tail is not None and tail <= span[0] else []  # D-12
 
 
-def _expired(run: Run, span: Span, block: Block) -> list[Span]:
+def _late(run: Run, span: Span, block: Block) -> list[Span]:
+    """Return the parts of a span whose packets have expired by the header."""
     time = block.clients.time(*run.pair, run.height)
-    stop = min(span[1], block.expired(*run.pair, run.height, time))
-    return [(span[0], stop)] if stop > span[0] else []
+    found = block.expired(*run.pair, run.height, time).cut(*span)
+    return [(first, stop) for first, stop, late in found if late]
+
+
+def _expired(run: Run, span: Span, block: Block) -> list[Span]:
+    """Return the same in order: behind a packet that has not expired none is at the head."""
+    return [part for part in _late(run, span, block)[:1] if part[0] == span[0]]
 
 
 def _is_absent(run: Run, span: Span, block: Block) -> list[Span]:
@@ -47,7 +53,7 @@ def _is_shown(run: Run, span: Span, block: Block) -> list[Span]:
 
 
 def _waits_and_has_expired(run: Run, span: Span, block: Block) -> list[Span]:
-    return [part for late in _expired(run, span, block) for part in block.progress.in_turn(run.pair, SEND, late)]
+    return [part for late in _late(run, span, block) for part in block.progress.in_turn(run.pair, SEND, late)]
 
 
 OPENING = call.opening("X-1", Purpose.RECEIPT, Refusal.MustBeReceipt)
