@@ -105,7 +105,7 @@ def test_a_time_out_behind_what_the_scenarios_relayers_bring() -> None:
 def test_heads_and_indices_that_no_queue_can_have() -> None:
     head = Key("B", Purpose.SEND, Part.HEAD).encode()
     for index in (MAX_INDEX + 1, 2**63, 2**64 - 1):
-        net = sent(1)
+        net = sent(1, {"cleanup": "on"})
         hostile = Hostile(net, "A", {head: encode_position(index)})
         assert net.bring("B", hostile.update, hostile.proof("cleanup", head)) == ["InvalidPacket"]
         assert net.queue("B", "A", Purpose.RECEIPT) == (0, 0)
@@ -136,9 +136,20 @@ def test_headers_for_chains_that_are_not_connected_or_frozen() -> None:
     assert net.bring("A", *nonsense)[-2:] == ["UnregisteredSender", "ConnectionFrozen"]
 
 
+@pytest.mark.parametrize("order", ["ordered", "unordered"])
+def test_what_the_network_does_not_offer_is_refused_to_strangers_too(order: str) -> None:
+    net = sent(1, {"order": order})
+    assert net.bring("B", net.update("A"), net.packet(0)) == []
+    assert net.bring("A", net.update("B"), net.receipt(0)) == []
+    late = tail_of("B", net) if order == "ordered" else net.missing(0)
+    assert net.bring("A", net.update("B"), late) == ["CallNotOffered"]
+    assert net.bring("B", net.update("A"), net.cleanup()) == ["CallNotOffered"]
+    assert net.queue("B", "A", Purpose.RECEIPT) == (0, 1) and net.codes("B", "A") == [0]
+
+
 def test_the_last_index_of_all() -> None:
     head = Key("B", Purpose.SEND, Part.HEAD).encode()
-    net = sent(1)
+    net = sent(1, {"cleanup": "on"})
     hostile = Hostile(net, "A", {head: encode_position(MAX_INDEX - 1)})
     assert net.bring("B", hostile.update, hostile.proof("cleanup", head)) == []
     last = index_key("B", Purpose.SEND, MAX_INDEX - 1)
@@ -149,19 +160,25 @@ def test_the_last_index_of_all() -> None:
 
 
 def test_refusals_name_the_queue_and_the_index() -> None:
-    net = sent(1)
+    net = sent(1, {"cleanup": "on", "timeouts": "on"})
     calls = [
         net.packet(3),
         net.receipt(2**64 - 1, zone="A", to="C"),
         wire.Call(update=wire.UpdateHeader(remote="A", header=b"\xff")),
         wire.Call(cleanup=wire.Submit(remote="nowhere")),
+        wire.Call(timeout=wire.Submit(remote="A", key=b"no key")),
     ]
+    # B's queue for A begins at 1, which no call has named.
+    net.say("B", B, ("call", A, "echo", b"x", 0, None)).next()
+    assert net.bring("A", net.update("B"), net.packet(0, zone="B", to="A")) == []
+    assert net.bring("B", net.update("A"), net.receipt(0, zone="A", to="B")) == []
     net.bring("B", *calls)
     assert control(net) == [
         (1, 0, 1, 3, 7, "OutOfOrder"),
         (1, 0, 0, 2**64 - 1, 7, "WrongChain"),
         (1, 0, 0, 0, 7, "InvalidHeader"),
         (1, 1, 1, 0, 7, "UnregisteredSender"),
+        (1, 0, 0, 0, 7, "MalformedKey"),
     ]
 
 
@@ -202,6 +219,21 @@ def trusted(net: Net, zone: str, remote: str) -> list[int]:
     mine = (trust["chain"] == names.index(zone)) & (trust["counterparty"] == names.index(remote))
     found: list[int] = trust["height"][mine].tolist()
     return found
+
+
+def test_an_expired_client_says_so_whatever_header_comes() -> None:
+    net = Net({"unbonding_seconds": 4.0}, carriers=SILENT)
+    updates = [net.next().update("B") for _ in range(3)]
+    assert net.bring("A", updates[2]) == []
+    # The genesis is still trusted, and too old to build on; the client is not.
+    stranger = wire.Call(update=wire.UpdateHeader(remote="B", header=net.next().update("C").update.header))
+    earlier = net.past_headers[2]["certification"][list(net.names).index("C")].as_py()
+    stranger_below = wire.Call(update=wire.UpdateHeader(remote="B", header=earlier))
+    assert trusted(net, "A", "B") == [0, 3]
+    assert net.bring("A", stranger, stranger_below, updates[1]) == ["InvalidHeader", "InvalidHeader", "ClientExpired"]
+    assert net.bring("A", net.update("B")) == [] and trusted(net, "A", "B") == [3, 6]
+    net.next(5)
+    assert net.bring("A", updates[0], stranger, updates[2]) == ["ClientExpired"] * 3
 
 
 def test_what_several_ask_for_is_read_once() -> None:

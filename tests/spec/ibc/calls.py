@@ -100,7 +100,7 @@ def IBCreceive(A: Zone, S: str, M: Proof, relayer: str = "") -> str:
     if A.options.order == "ordered":
         ensure(p == connection.receipt.tail(), OutOfOrder(connection.receipt.tail(), p))
     else:
-        ensure(not is_received(A, connection, p), OutOfOrder(None, p))
+        ensure(not is_received(A, connection, p) and p < A.options.indices, OutOfOrder(None, p))
     header = trusted_header(A, connection, M.height)  # 6
     packet = decode_packet(check_proof(A, header, M))  # 7, 8
     ensure(not packet.limited or A.options.timeouts == "on", InvalidPacket("a limit without timeouts"))

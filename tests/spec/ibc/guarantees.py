@@ -10,7 +10,7 @@ from .invariants import (
 )
 from .network import Network
 from .record import Record, record_of
-from .states import conserved, g5_immutable, g6_destination, g7_isolation, g8_bounds
+from .states import conserved, g5_immutable, g6_destination, g7_isolation, g8_bounds, g9_relay_neutrality
 
 
 def of_block(record: Record) -> list[str]:
@@ -31,6 +31,11 @@ def of_history(record: Record) -> list[str]:
         *x1_limits(log, record.options),
         *x3_x4_x11_clients(log, record.options),
     ]
+
+
+def of_two(one: Record, other: Record) -> list[str]:
+    """What two runs say of each other, at rest, whose relays alone differ."""
+    return g9_relay_neutrality(one, other)
 
 
 def violations(network: Network) -> list[str]:

@@ -112,6 +112,8 @@ class Network:
                     Queue(empty, peer, "send").init()
                     Queue(empty, peer, "receipt").init()
                 root = simple_root({**empty, **self.app_entries(self.zones[remote])})
+                if self.options.genesis == "vouches":
+                    root = bytes(32)
                 registerChain(zone, remote, self.certify(Header(remote, 0, 0, root)))
         self._commit()
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from .keys import MAX_U64
+
 Switch = Literal["off", "on"]
 
 
@@ -13,8 +15,9 @@ class Options:
     `delay`: X-11, ns between adding a header and using it. `unbonding`: X-4, ns after which a trusted header is
     unusable; None: never. `forget`: on: at the end of a block that has added a header, those that are unusable leave T,
     and so do the oldest beyond `trusted_headers`, in all of the zone's clients; a proof under one of them is then a
-    MissingHeader. `max_data`: of a packet, at send. `app_hash_lag`, `production`, `local` are for the composition
-    (network).
+    MissingHeader. `max_data`: of a packet, at send. `genesis`: whether the headers that zones are registered with show
+    their stores, or vouch for validators only, so that nothing is proved under them. `indices`: how many there are: no
+    packet of another index is received. `app_hash_lag`, `production`, `local` are for the composition (network).
     """
 
     app_hash_lag: Literal[0, 1] = 0
@@ -29,6 +32,8 @@ class Options:
     forget: Switch = "off"
     trusted_headers: int | None = None
     max_data: int = 2**20
+    indices: int = MAX_U64
+    genesis: Literal["shows", "vouches"] = "shows"
     production: Literal["by_input", "by_program"] = "by_input"
     """Calls of a block are sent in the order of the inputs that made them, or program by program."""
     local: Literal["by_substream", "by_production"] = "by_substream"

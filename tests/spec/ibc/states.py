@@ -118,6 +118,25 @@ def _across(record: Record, a: str, b: str, of_a: Store, of_b: Store) -> list[st
     return wrong
 
 
+def g9_relay_neutrality(one: Record, other: Record) -> list[str]:
+    """Two runs of one network at rest, between which only the relays differ: the same queues, the same executed
+    messages. (Of programs that do the same whatever comes when: latency is all that relays may change.)"""
+    wrong = []
+    for name in one.order:
+        here, there = one.stores[name], other.stores[name]
+        different = sorted(key for key in here.keys() | there.keys() if here.get(key) != there.get(key))
+        wrong += [f"G9: {key!r} of {name} differs" for key in different]
+    for packet in sorted(_executed(one) ^ _executed(other)):
+        wrong.append(f"G9: {packet[:3]} was executed in one run only, or as another message")
+    return wrong
+
+
+def _executed(record: Record) -> set[tuple[str, str, int, str, bytes]]:
+    """(source, destination, index, type, hash of the data) of every message that a handler took."""
+    rows = (row for row in record.log if isinstance(row, Received) and row.executed)
+    return {(row.remote, row.chain, row.index, row.type, row.data_hash) for row in rows}
+
+
 def conserved(record: Record) -> list[str]:
     """G4, sum rule: balances and what is under way are what there was. A packet carries its cycles until its receipt
     is written, and then the refund, until it is popped."""

@@ -157,9 +157,12 @@ def registerChain(zone: Zone, R: str, H: Header) -> None:
     zone.connections[R] = connection
 
 
-def updateHeader(zone: Zone, R: str, U: Header, relayer: str = "") -> str:
-    """Add U to T. A second valid header for a height freezes (X-3): that is no error, it is the effect."""
+def updateHeader(zone: Zone, R: str, U: Header | None, relayer: str = "") -> str:
+    """Add U to T; None: bytes that are no header. A second valid header for a height freezes (X-3): that is no error,
+    it is the effect."""
     connection = registered(zone, R)
+    if U is None:
+        raise InvalidHeader("no header")
     ensure(not connection.closed, InvalidHeader(f"connection to {R} is closed"))
     ensure_not_expired(zone, connection)
     ensure(U.chain_id == R, InvalidHeader(f"header of {U.chain_id}"))
@@ -198,9 +201,10 @@ def ensure_not_expired(zone: Zone, connection: Connection) -> None:
 def ensure_valid(zone: Zone, connection: Connection, U: Header) -> Header:
     """X-4: valid(T, U); gives the trusted header next below U, which it is held against."""
     below = [header for height, header in connection.T if height < U.height]
-    ensure(bool(below), InvalidHeader(f"no trusted header of {U.chain_id} is below {U.height}"))
+    ensure(bool(below), InvalidHeader(f"no trusted header of {connection.remote} is below {U.height}"))
     base = max(below, key=lambda header: header.height)
     ensure(not is_expired_header(zone, base), ClientExpired(f"trusted header {base.height}"))
+    ensure(U.chain_id == connection.remote, InvalidHeader(f"header of {U.chain_id}"))
     answer = zone.valid(connection.T, U)
     ensure(answer is not False, InvalidHeader(f"header {U.height} of {U.chain_id}"))
     ensure(answer is True, NeedIntermediateHeader(f"header {U.height} of {U.chain_id}"))
@@ -224,15 +228,17 @@ def freeze(zone: Zone, R: str, relayer: str = "", remote_height: int | None = No
     zone.log.append(Frozen(zone.chain_id, zone.height, zone.next_tx(), R, remote_height, relayer))
 
 
-def submitMisbehaviour(zone: Zone, R: str, one: Header, other: Header, relayer: str = "") -> str:
-    """Two valid headers that contradict each other freeze at once: of one height, or the higher one not later."""
+def submitMisbehaviour(zone: Zone, R: str, one: Header | None, other: Header | None, relayer: str = "") -> str:
+    """Two valid headers that contradict each other freeze at once: of one height, or the higher one not later. None:
+    bytes that are no header."""
     connection = registered(zone, R)
+    if one is None or other is None:
+        raise InvalidMisbehaviour("no two headers")
     ensure(not connection.closed, InvalidHeader(f"connection to {R} is closed"))
     fork = one.height == other.height and one != other
     backwards = one.height > other.height and one.time <= other.time
     ensure(fork or backwards, InvalidMisbehaviour(f"headers {one.height} and {other.height} of {R}"))
     for header in (one, other):
-        ensure(header.chain_id == R, InvalidHeader(f"header of {header.chain_id}"))
         ensure_valid(zone, connection, header)
     freeze(zone, R, relayer, one.height)
     return SUCCESS_

@@ -158,7 +158,7 @@ class Results:
         source = run.counterparty if run.counterparty >= 0 else run.chain  # an unknown one is told as the zone itself
         made = Made(run.chain, relayer, kind, source, form.substream, 0, 1, Refusal.ACCEPTED, user)
         for first, stop, why in refused:
-            index = first if user is None or run.key is None else run.key.index
+            index = first if user is None else 0 if run.key is None else run.key.index
             self.fees.pay(made._replace(first=index, many=1 if single else stop - first, why=why))
         for first, stop in effects:
             self.accepted.append((kind, number, first, stop))

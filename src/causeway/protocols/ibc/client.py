@@ -197,10 +197,13 @@ class Clients:
         """
         pair, offered = (chain, counterparty), read_header(header)
         client = LightClient(self._options_of(counterparty), self._trusted(pair), pair in self._frozen)
+        if client.status(self._context.time) is Status.EXPIRED:
+            return Refusal.ClientExpired
+        if offered.signed_header.header.chain_id != client.options.chain_id:
+            return Refusal.InvalidHeader
         trusted = self._trusted(pair).get(offered.height)
         if trusted is not None and trusted.header_hash == offered.signed_header.header.hash:
-            active = client.frozen or client.status(self._context.time) is Status.ACTIVE
-            return Refusal.NoOp if active else Refusal.ClientExpired
+            return Refusal.NoOp
         try:
             base = client.trusted_below(offered.height)
         except MissingHeader as error:

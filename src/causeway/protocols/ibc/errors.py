@@ -42,6 +42,7 @@ class Refusal(IntEnum):
     DelayNotElapsed = 29
     TimeoutElapsed = 30
     InvalidMisbehaviour = 31
+    CallNotOffered = 32
 
 
 TEXTS = {

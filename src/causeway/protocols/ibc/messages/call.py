@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from causeway.model.intervals import Intervals
 from causeway.protocols.ibc.client import Clients
@@ -207,6 +207,15 @@ def proven(run: Run, span: Span, block: Block) -> list[Span]:
     root = block.clients.root(run.chain, run.counterparty, run.height)
     stop = span[0] if root is None else run.proven_until(*span, root)
     return [(span[0], stop)] if stop > span[0] else []
+
+
+def offered(step: str, option: Literal["timeouts", "cleanup"]) -> Check:
+    """Return the check that a call which is an option is offered by the network."""
+
+    def is_on(run: Run, block: Block) -> bool:
+        return bool(getattr(block.context.options, option) == "on")
+
+    return Check(Refusal.CallNotOffered, step, is_on)
 
 
 def opening(step: str, purpose: Purpose, otherwise: Refusal) -> tuple[Check, ...]:

@@ -31,6 +31,7 @@ def _can_be(run: Run, block: Block) -> bool:
 
 
 CHECKS = (
+    call.offered("X-2", "cleanup"),
     *call.opening("X-2", Purpose.SEND, Refusal.MustBeSendQueue),
     call.of_part("X-2, 4", Part.HEAD, Refusal.NotAHeadProof),
     *call.proof("X-2, 5", "X-2, 6"),

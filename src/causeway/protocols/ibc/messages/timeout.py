@@ -56,7 +56,7 @@ def _waits_and_has_expired(run: Run, span: Span, block: Block) -> list[Span]:
     return [part for late in _late(run, span, block) for part in block.progress.in_turn(run.pair, SEND, late)]
 
 
-OPENING = call.opening("X-1", Purpose.RECEIPT, Refusal.MustBeReceipt)
+OPENING = (call.offered("X-1", "timeouts"), *call.opening("X-1", Purpose.RECEIPT, Refusal.MustBeReceipt))
 
 CHECKS = (
     *OPENING,
