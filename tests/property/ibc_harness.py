@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from causeway.model.faults import Fault, Faults
 from causeway.model.frame import Frame, concat
-from causeway.model.ledger import Event, Kind
+from causeway.model.ledger import Event, Kind, Via
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.proofs.tendermint.commit import Flag
 from causeway.proofs.tendermint.trust import TrustedHeader, TrustOptions, verify_header
@@ -28,12 +28,29 @@ from causeway.protocols.ibc import keys, values
 from causeway.protocols.ibc.entries import leaf_of
 from causeway.protocols.ibc.envelope import answer_column, call_column
 from causeway.protocols.ibc.expiry import time_limits
+from causeway.protocols.ibc.inputs import NOBODY
 from causeway.protocols.ibc.state import BACKOFFS_SCHEMA, CONNECTION, DISCONNECTING, FROZEN, RECEIPT, SEND
 from causeway.protocols.ibc.store import application_entries
 from causeway.protocols.ibc.validator_sets import validators_of_zone
 from causeway.protocols.messages import LANE
 from causeway.protocols.partition import state_of
 from tests.property.ibc_backoffs import frozen_by_headers
+from tests.property.ibc_outside import (
+    HEADER_FEE,
+    NOT_TAKEN,
+    PROOF_FEE,
+    Brought,
+    Row,
+    Strangers,
+    StrangersCall,
+    Visit,
+    Wires,
+    account_of,
+    is_refusal,
+    not_taken,
+    refused,
+    row_of,
+)
 from tests.property.ibc_programs import SPEC_PROGRAMS
 from tests.property.ibc_relays import CALLS, CLEANUP, TIMEOUT, OneRelayer, Relays, Run, RunSubmission, Watchers
 from tests.spec import ibc
@@ -48,8 +65,6 @@ TICK_NS = 1_000_000_000
 CLIENTS = ("Frozen", "Recovered")
 """Events about light clients."""
 
-HEADER_FEE, PROOF_FEE = 100, 20
-"""What relayers pay by default."""
 Certified = dict[tuple[str, int], tuple[dict[str, int], frozenset[str]]]
 """(zone, height) -> its validators' powers, and who of them signed."""
 View = dict[str, dict[str, Any]]
@@ -89,12 +104,16 @@ class Scenario:
     """By height."""
     carried: Mapping[int, Sequence[Carried]] = field(default_factory=dict)
     """By height."""
+    outside: Mapping[int, Sequence[Visit]] = field(default_factory=dict)
+    """By height: calls of strangers, behind those of the block's relayers."""
     carriers: Sequence[tuple[str, str | None, str | None, int, int, str | None]] = ()
     """(kind, source, destination, from, until, relayer)."""
     halts: Sequence[tuple[str, int, int]] = ()
     forged: Sequence[tuple[int, str, int, int, bytes]] = ()
     """(tick, zone, sender, receiver, payload)."""
     forks: Sequence[tuple[str, int]] = ()
+    doubles: Sequence[str] = ()
+    """Zones that sign two headers of every height; the second ones only strangers have seen."""
     recoveries: Sequence[tuple[str, str, int]] = ()
     """(zone, remote, tick)."""
     disconnects: Sequence[tuple[str, str, int]] = ()
@@ -171,6 +190,11 @@ class KernelRun(Network):
         self.contents: dict[tuple[int, int, int, int], tuple[bytes, bytes]] = {}
         """Lane and index -> key and value, of everything that was ever pushed."""
         self.accounts: dict[tuple[int, int], Counter[str]] = {}
+        self.wires = Wires(self)
+        self.of_strangers: list[Brought] = []
+        """What they brought to the last block."""
+        if scenario.outside:
+            self.wires.look()
 
     def _certify(self, height: int, signers: Mapping[str, frozenset[str]] | None = None) -> None:
         """Keep the validator sets of a height; at genesis nobody signs."""
@@ -182,6 +206,7 @@ class KernelRun(Network):
 
     def play(self, height: int) -> None:
         """Make one block."""
+        self.of_strangers = [self.wires.transaction(visit) for visit in self.scenario.outside.get(height, ())]
         self.height = height
         self.tick = Tick(height, self.scenario.ticks[height - 1])
         self.accounts = self._accounts()
@@ -194,12 +219,16 @@ class KernelRun(Network):
             self.tell_all(pa.table(columns, schema=INGRESS_SCHEMA))
         for brought in self.scenario.carried.get(height, ()):
             self.carry(self.scenario.number(brought.zone), brought.payload, carrier=brought.carrier)
+        for one in self.of_strangers:
+            self.carry(self.scenario.number(one.zone), one.payload, carrier=one.user)
         self._block(self.tick)
         if self.via_tables:
             self.states = [self._through_tables(state) for state in self.states]
         for result in self.results:
             self._keep(result.outbound)
         self._check_headers()
+        if self.scenario.outside:
+            self.wires.look()
 
     def _check_headers(self) -> None:
         """Every zone's header of this block says where, when and which root, and who trusts the one before takes it."""
@@ -372,6 +401,7 @@ class KernelRun(Network):
                 if now[name] > then[name]:
                     counts[self.names[chain]][relayer, name] = now[name] - then[name]
         return {
+            "outside": self._of_strangers(),
             "refused": refused,
             "clients": clients,
             "rejected": rejected,
@@ -379,6 +409,23 @@ class KernelRun(Network):
             "settled": settled,
             "counts": dict(counts),
         }
+
+    def _of_strangers(self) -> dict[str, list[Row]]:
+        """What is logged of calls from outside, and of transactions that no call was read of, by zone, in order."""
+        rows = self.events()
+        rows = rows.filter(rows["via"] == np.uint8(Via.INGRESS))
+        rows = rows.filter((rows["kind"] == np.uint8(Kind.CONTROL)) | (rows["receiver"] == np.uint64(NOBODY)))
+        names = ("chain", "sender", "receiver", "source", "index", "kind", "queue_index", "callback")
+        columns = zip(*(rows[name].tolist() for name in names), rows["reason"].to_pylist(), strict=True)
+        found: defaultdict[str, list[Row]] = defaultdict(list)
+        for chain, user, call, source, index, kind, count, fee, reason in columns:
+            name = self.names[chain]
+            if kind == Kind.CONTROL:
+                assert count == (fee > 0), "each call is paid for"
+                found[name].append((name, user, call, self.names[source], index, reason, fee))
+            else:
+                found[name].append((name, user, NOT_TAKEN, name, 0, reason, 0))
+        return dict(found)
 
 
 # ---- the oracle
@@ -393,6 +440,7 @@ class SpecNetwork(ibc.Network):
     def __post_init__(self) -> None:
         self.outcomes: list[tuple[ibc.Submission, str, int]] = []
         self.undecided: list[tuple[str, str, int, int, str]] = []
+        self.of_strangers: list[Row] = []
         super().__post_init__()
 
     def declared(self) -> set[str]:
@@ -402,9 +450,29 @@ class SpecNetwork(ibc.Network):
         zone = self.zones[submission.zone]
         purpose = "receipt" if submission.call == "IBCcleanup" else "send"
         head = Queue(zone.store, submission.remote, purpose).head() if submission.remote in zone.connections else 0
+        before = self._content(zone)
         outcome = super().submit(submission)
         self.outcomes.append((submission, outcome, head))
+        if isinstance(submission, StrangersCall):
+            after, remote = self._content(zone), submission.remote
+            assert outcome == "Success" or after == before, "what is refused changes nothing (G9)"
+            (was_frozen, trusted), (frozen, trusts) = (one[-1].get(remote, (False, 0)) for one in (before, after))
+            more = {"froze": frozen and not was_frozen, "added": trusts != trusted}
+            self.of_strangers.append(row_of(submission, outcome, head, names=self.zones, **more))
         return outcome
+
+    def _content(self, zone: ibc.Zone) -> tuple[Any, ...]:
+        """All that a call may change; of each connection, whether it is frozen and what is trusted."""
+        if not self.scenario.outside:
+            return ({},)
+        connections = zone.connections.items()
+        return (
+            dict(zone.store),
+            {remote: (one.disconnecting, set(one.unwritten)) for remote, one in connections},
+            dict(zone.app.balances),
+            (len(zone.app.calls), len(zone.app.answers), dict(zone.app.callbacks)),
+            {remote: (one.frozen, frozenset(one.T)) for remote, one in connections},
+        )
 
     def _block_of(self, zone: ibc.Zone, *rest: Any) -> None:
         for chain, remote, tick in dict.fromkeys(self.scenario.recoveries):
@@ -454,6 +522,8 @@ class OracleRun:
             unbonding=round(options["unbonding_seconds"] * 10**9) if "unbonding_seconds" in options else None,
             delay=round(options.get("delay_seconds", 0) * 10**9),
             forget="on",
+            genesis="vouches",
+            indices=keys.MAX_INDEX,
             trusted_headers=options.get("trusted_headers", 100),
             **{
                 name: options[name]
@@ -468,6 +538,7 @@ class OracleRun:
         types = options.get("types", {})
         everybody = {number: name for here in scenario.zones.values() for number, name in here.items()}
         relays = Relays(scenario, None)
+        self.strangers = Strangers(None)
         SpecNetwork.scenario = scenario
         self.net = SpecNetwork(
             {zone: programs[zone] for zone in scenario.order()},
@@ -478,6 +549,7 @@ class OracleRun:
             relayers=[
                 Watchers(relays),
                 *(OneRelayer(name, place, relays) for place, name in enumerate(scenario.relayers)),
+                self.strangers,
             ],
             links=None if options.get("connections") is None else {tuple(pair) for pair in options["connections"]},
             permissions={
@@ -493,7 +565,7 @@ class OracleRun:
             app_entries=lambda zone: self.application[zone.chain_id],
         )
         self.net.directory |= {number: zone for zone, here in scenario.zones.items() for number in here}
-        relays.net = relays.backoffs.net = self.net
+        relays.net = relays.backoffs.net = self.strangers.net = self.net
         self.relays = relays
 
     def _certify(self, header: ibc.Header) -> ibc.Header:
@@ -514,9 +586,9 @@ class OracleRun:
         known = newest_trusted(zone.connections[remote]).height
         return known + blocks if blocks else None, zone.time + round(seconds * 10**9) if seconds else None
 
-    def play(self, height: int, application: dict[str, dict[bytes, bytes]]) -> None:
-        """Make one block; ``application``: what else is in the stores after it."""
-        self.application = application
+    def play(self, height: int, application: dict[str, dict[bytes, bytes]], brought: Sequence[Brought] = ()) -> None:
+        """Make one block; ``application``: what else is in the stores after it; ``brought``: by strangers."""
+        self.application, self.strangers.brought = application, list(brought)
         tick = self.scenario.ticks[height - 1]
         halted = self.scenario.halted(tick)
         ingress: dict[str, list[ibc.Ingress]] = {}
@@ -526,11 +598,13 @@ class OracleRun:
         self.net.tick = tick
         self.net.outcomes.clear()
         self.net.undecided.clear()
+        self.net.of_strangers = [not_taken(one) for one in brought if one.zone in halted]
         self.rows = self.net.block(ingress, halted=halted, tick=tick + 1)
         for row in self.rows:
             if isinstance(row, ibc.Recovered):
                 self.relays.backoffs.decided(row.chain, row.remote)
         self.relays.backoffs.learn(height, set(self.scenario.relayers), frozen_by_headers(self.rows))
+        self.strangers.count(self.net.of_strangers)
 
     def view(self) -> View:
         """Everything comparable, by zone."""
@@ -557,9 +631,12 @@ class OracleRun:
         rows = self.rows
         counts: defaultdict[str, Counter[Any]] = defaultdict(Counter)
         for submission, outcome, _ in self.net.outcomes:
-            if submission.relayer not in self.scenario.relayers:
+            if isinstance(submission, StrangersCall):
+                relayer = account_of(submission.user)
+            elif submission.relayer in self.scenario.relayers:
+                relayer = self.scenario.relayers.index(submission.relayer)
+            else:
                 continue
-            relayer = self.scenario.relayers.index(submission.relayer)
             if submission.call in ("updateHeader", "submitMisbehaviour"):
                 counts[submission.zone][relayer, "headers"] += 1
                 counts[submission.zone][relayer, "fees"] += HEADER_FEE
@@ -567,7 +644,11 @@ class OracleRun:
             counts[submission.zone][relayer, "fees"] += PROOF_FEE
             counts[submission.zone][relayer, "submitted"] += 1
             counts[submission.zone][relayer, "accepted" if outcome == "Success" else "failed"] += 1
+        outside: defaultdict[str, list[Row]] = defaultdict(list)
+        for row in self.net.of_strangers:
+            outside[row[0]].append(row)
         return {
+            "outside": dict(outside),
             "refused": self._refused(),
             "clients": Counter(
                 (r.chain, r.remote, r.remote_height, type(r).__name__)
@@ -584,11 +665,14 @@ class OracleRun:
         """Refusals as the kernel says them: one for each stretch of a run that is refused for one reason. In order,
         what is behind a refused entry is out of order by that, and not said again."""
         found: Counter[Any] = Counter(self.net.undecided)
+        found.update(refused(row) for row in self.net.of_strangers if is_refusal(row))
         last: tuple[Run, str] | None = None
         ordered = self.net.options.order == "ordered"
         for submission, outcome, head in self.net.outcomes:
             substream = SEND if submission.call in ("IBCreceive", "IBCcleanup") else RECEIPT
-            if submission.call in ("updateHeader", "submitMisbehaviour"):
+            if isinstance(submission, StrangersCall):
+                last = None
+            elif submission.call in ("updateHeader", "submitMisbehaviour"):
                 last = None
                 if outcome != "Success":
                     one = submission.argument

@@ -14,6 +14,7 @@ from causeway.model.ledger import Event, Kind, Via
 from causeway.protocols.ibc.seen import CallKind
 from causeway.protocols.ibc.state import RECEIPT, SEND
 from tests.property.ibc_harness import TICK_NS, KernelRun, OracleRun, View
+from tests.property.ibc_outside import name_of
 from tests.spec import ibc
 from tests.spec.ibc.calls import DISCONNECT
 from tests.spec.ibc.events import digest
@@ -93,14 +94,14 @@ class KernelRecord:
         run = self.run
         rows = run.events()
         rows = rows.filter((rows["kind"] == Kind.CONTROL) & (rows["events"] == np.uint16(Event.RELAYED)))
-        names = ("chain", "source", "sender", "receiver", "index", "queue_index")
+        names = ("chain", "source", "sender", "via", "receiver", "index", "queue_index")
         columns = zip(*(rows[name].tolist() for name in names), rows["reason"].to_pylist(), strict=True)
         found: dict[tuple[str, str, int, int], str] = {}
-        for chain, source, sender, call, first, count, reason in columns:
-            if reason in ("", "HeaderAdded") and source < len(run.names) and sender < len(run.scenario.relayers):
+        for chain, source, sender, via, call, first, count, reason in columns:
+            if reason in ("", "HeaderAdded") and source < len(run.names):
+                who = name_of(sender) if via == Via.INGRESS else run.scenario.relayers[sender]
                 for index in range(first, first + count):
-                    key = run.names[chain], run.names[source], call, index
-                    found.setdefault(key, run.scenario.relayers[sender])
+                    found.setdefault((run.names[chain], run.names[source], call, index), who)
         return found
 
     def _clients(self, view: View) -> None:

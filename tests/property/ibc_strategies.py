@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tests.property.caller_payloads import caller_payload
 from tests.property.ibc_harness import Call, Scenario
+from tests.property.ibc_outside import EVIDENCE_LIES, HEADER_LIES, PROOF_LIES, Told, Visit
 from tests.property.ibc_programs import ACTOR, ops
 
 NAMES = ["A", "B", "a", "A.b", "A-2", "cosmoshub-4", "z" * 64]
@@ -129,6 +130,38 @@ def ingress_calls(draw: st.DrawFn, zones: dict[str, dict[int, str | None]]) -> C
     return Call(zone, receiver, user, draw(st.sampled_from([*["call"] * 9, "other"])), payload)
 
 
+USERS = [0, 1, 7, 2**31 + 7, 2**64 - 1]
+"""Strangers; the third and the fourth have one fee account."""
+
+
+@st.composite
+def visits(draw: st.DrawFn, zones: list[str], pairs: list[tuple[str, str]]) -> Visit:
+    """A transaction of a stranger: all that a relayer would bring, or something of it, under an older header, repeated,
+    cut or altered."""
+    zone, remote = draw(st.sampled_from(pairs)) if pairs else (zones[0], zones[1])
+    user = draw(st.sampled_from(USERS))
+    if draw(st.sampled_from([True] * 3 + [False] * 2)):
+        order = ["receive", "receive", "receipt", "receipt", "timeout", "cleanup"]
+        offsets = [0, 1, 0, 1, 0, 0]
+        chosen = draw(st.lists(st.sampled_from(range(6)), max_size=6, unique=True).map(sorted))
+        calls = [Told(order[one], remote, 0, offsets[one]) for one in chosen or range(6)]
+        return Visit(zone, user, (Told("update", remote), *calls))
+    remote = draw(st.sampled_from([remote] * 18 + [zone, "nowhere"]))
+    age = draw(st.sampled_from([0, 0, 0, 0, 1, 2, 4, -1]))
+    calls = []
+    if draw(st.sampled_from([True, True, True, False])):
+        lie = draw(st.sampled_from([""] * 7 + list(HEADER_LIES)))
+        calls.append(Told("update", remote, draw(st.sampled_from([age] * 6 + [0, 3])), 0, lie))
+    for _ in range(draw(st.sampled_from([0, 1, 2, 3]))):
+        kind = draw(st.sampled_from(["receive", "receive", "receipt", "receipt", "timeout", "cleanup"]))
+        lie = draw(st.sampled_from([""] * 4 + list(PROOF_LIES)))
+        calls.append(Told(kind, remote, age, draw(st.sampled_from([0, 0, 0, 0, 1, 1, 2, -1, 2**64])), lie))
+    if draw(st.sampled_from([False] * 5 + [True])):
+        calls.append(Told("misbehaviour", remote, age, 0, draw(st.sampled_from(["fork", "fork", *EVIDENCE_LIES]))))
+    again = draw(st.sampled_from([0, 0, 0, 1]))
+    return Visit(zone, user, (*calls, *calls[:again]), draw(st.sampled_from([False] * 19 + [True])))
+
+
 @st.composite
 def scenarios(
     draw: st.DrawFn,
@@ -138,9 +171,11 @@ def scenarios(
     faulty: bool = False,
     forks: bool = False,
     delays: list[float] = DELAYS,
+    strangers: bool = False,
     **fixed: Any,
 ) -> Scenario:
-    """A network of 2 to 4 zones and up to 7 programs, and what happens to it. ``fixed``: options."""
+    """A network of 2 to 4 zones and up to 7 programs, and what happens to it. ``strangers``: they bring things, and
+    the relayers leave them something to bring. ``fixed``: options."""
     names = draw(st.permutations(NAMES))[: draw(st.sampled_from([2, 2, 3, 3, 4]))]
     numbers = draw(st.permutations(NUMBERS))[: draw(st.sampled_from([3, 4, 5, 7]))]
     zones: dict[str, dict[int, str | None]] = {name: {} for name in names}
@@ -194,6 +229,13 @@ def scenarios(
         if one != other and (links is None or {(one, other), (other, one)} & set(links))
     ]
     decisions = st.tuples(st.sampled_from(pairs), at).map(lambda row: (*row[0], row[1])) if pairs else st.nothing()
+    outside: dict[int, list[Visit]] = {}
+    silent: tuple[Any, ...] = ()
+    if strangers:
+        for height in range(1, blocks + 1):
+            how_many = draw(st.sampled_from([0, 1, 2, 3] if pairs else [0, 0, 0, 1]))
+            outside[height] = draw(st.lists(visits(names, pairs), min_size=how_many, max_size=how_many))
+        silent = draw(st.sampled_from([(), (("drop", None, None, ticks[0], ticks[-1], None),)]))
     return Scenario(
         zones=zones,
         options=chosen,
@@ -201,9 +243,11 @@ def scenarios(
         ticks=(*ticks, *range(ticks[-1] + 1, ticks[-1] + 1 + calm)),
         calm=calm,
         ingress=ingress,
-        carriers=some(carriers, 3),
+        outside=outside,
+        carriers=(*some(carriers, 3), *silent),
         halts=some(halts, 1),
         forged=some(forgeries(), 2),
+        doubles=some(zone, 1, forks and strangers),
         forks=tuple(dict.fromkeys(some(st.tuples(zone, at), 2, forks))),
         recoveries=some(decisions, 3, forks and bool(pairs)),
         skip=draw(st.sampled_from([0.0, 0.0, 0.3])) if faulty and not calm else 0.0,

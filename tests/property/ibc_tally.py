@@ -11,6 +11,21 @@ NETWORKS: Counter[str] = Counter()
 """Networks, by what they had."""
 HAPPENED: Counter[str] = Counter()
 """Rows of the oracle's logs, refusals by their error."""
+STRANGERS: Counter[str] = Counter()
+"""Calls of strangers, by call and outcome."""
+
+MUST = {
+    "updateHeader": ("HeaderAdded", "NoOp", "UnregisteredSender", "ConnectionFrozen", "ClientExpired", "InvalidHeader",
+                     "NeedIntermediateHeader", "InvalidPacket"),
+    "submitMisbehaviour": ("taken", "InvalidMisbehaviour", "InvalidHeader"),
+    "IBCreceive": ("taken", "UnregisteredSender", "ConnectionFrozen", "MalformedKey", "OnlyMessageProofs", "OutOfOrder",
+                   "MissingHeader", "InvalidProof"),
+    "IBCreceipt": ("taken", "UnregisteredSender", "ConnectionFrozen", "MissingHeader", "InvalidProof"),
+    "IBCtimeout": ("taken", "CallNotOffered", "MissingHeader", "InvalidProof", "TimeoutNotReached"),
+    "IBCcleanup": ("taken", "CallNotOffered", "MissingHeader", "InvalidProof", "CleanupBackwards"),
+    "transaction": ("ChainHalted",),
+}  # fmt: skip
+"""What must have come of the calls of strangers in the comparisons of a run."""
 
 
 def count(scenario: Scenario, oracle: OracleRun) -> None:
@@ -32,6 +47,7 @@ def count(scenario: Scenario, oracle: OracleRun) -> None:
         "forks": bool(scenario.forks),
         "recoveries": bool(scenario.recoveries),
         "disconnects": bool(scenario.disconnects),
+        "strangers": any(scenario.outside.values()),
     }
     NETWORKS.update(name for name, true in had.items() if true)
     for row in oracle.net.log:
@@ -39,6 +55,12 @@ def count(scenario: Scenario, oracle: OracleRun) -> None:
             HAPPENED[row.error] += 1
         elif not isinstance(row, ibc.Root):
             HAPPENED[type(row).__name__] += 1
+    STRANGERS.update(oracle.strangers.did)
+
+
+def missing() -> list[str]:
+    """What strangers never did, or what never came of it."""
+    return [f"{call} {why}" for call, reasons in MUST.items() for why in reasons if not STRANGERS[f"{call} {why}"]]
 
 
 def summary() -> list[str]:
@@ -46,7 +68,7 @@ def summary() -> list[str]:
     if not NETWORKS:
         return []
     lines = []
-    for title, counts in (("networks", NETWORKS), ("rows", HAPPENED)):
+    for title, counts in (("networks", NETWORKS), ("rows", HAPPENED), ("calls of strangers", STRANGERS)):
         parts = ", ".join(f"{name} {number}" for name, number in sorted(counts.items()))
         lines.append(f"IBC kernel against oracle, {title}: {parts}")
     return lines

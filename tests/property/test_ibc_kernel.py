@@ -40,7 +40,7 @@ def compare(scenario: Scenario, cuts: int = 1) -> None:
     record = KernelRecord(kernel, oracle)
     for height in range(1, len(scenario.ticks) + 1):
         kernel.play(height)
-        oracle.play(height, kernel.application())
+        oracle.play(height, kernel.application(), kernel.of_strangers)
         found = kernel.view()
         assert_equal(found, oracle.view(), height)
         assert_same_events(kernel, oracle, height)
@@ -104,40 +104,41 @@ def assert_same_events(kernel: KernelRun, oracle: OracleRun, height: int) -> Non
     missing, extra = expected["refused"] - found["refused"], found["refused"] - expected["refused"]
     assert (missing, extra) == (Counter(), Counter()), f"refusals at height {height}: missing {missing}, extra {extra}"
     assert found["counts"] == expected["counts"], f"counts at height {height}"
+    assert found["outside"] == expected["outside"], f"calls of strangers at height {height}"
 
 
-@quick(25)
+@quick(17)
 @given(scenarios(order="ordered"))
 def test_kernel_and_oracle_agree(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(20)
-@given(scenarios(order="ordered", faulty=True, forks=True))
+@quick(15)
+@given(scenarios(order="ordered", faulty=True, forks=True, strangers=True))
 def test_they_agree_under_faults(scenario: Scenario) -> None:
     compare(scenario, cuts=4)
 
 
-@quick(15)
-@given(scenarios(order="unordered"))
+@quick(11)
+@given(scenarios(order="unordered", strangers=True))
 def test_they_agree_on_unordered_queues(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
-@quick(15)
-@given(scenarios(order="unordered", faulty=True, forks=True))
+@quick(13)
+@given(scenarios(order="unordered", faulty=True, forks=True, strangers=True))
 def test_they_agree_on_unordered_queues_under_faults(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(15)
-@given(scenarios(order="ordered", timeouts="on", timeout_blocks=1, cleanup="on", faulty=True))
+@quick(13)
+@given(scenarios(order="ordered", timeouts="on", timeout_blocks=1, cleanup="on", faulty=True, strangers=True))
 def test_they_agree_when_packets_expire(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(15)
-@given(scenarios(order="unordered", timeouts="on", timeout_blocks=2, acknowledgements="synchronous", faulty=True))
+@quick(13)
+@given(scenarios(order="unordered", timeouts="on", timeout_blocks=2, cleanup="on", faulty=True, strangers=True))
 def test_they_agree_when_packets_of_unordered_queues_expire(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
@@ -145,27 +146,27 @@ def test_they_agree_when_packets_of_unordered_queues_expire(scenario: Scenario) 
 LATE = [1.0, 2.0, 2.5, 4.0]
 
 
-@quick(10)
-@given(scenarios(order="ordered", timeouts="on", cleanup="on", faulty=True, forks=True, max_blocks=20, delays=LATE))
+@quick(8)
+@given(scenarios(order="ordered", timeouts="on", cleanup="on", faulty=True, strangers=True, max_blocks=20, delays=LATE))
 def test_they_agree_with_delays(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
-@quick(10)
-@given(scenarios(order="unordered", faulty=True, forks=True, max_blocks=20, delays=LATE))
+@quick(8)
+@given(scenarios(order="unordered", faulty=True, forks=True, strangers=True, max_blocks=20, delays=LATE))
 def test_they_agree_with_delays_on_unordered_queues(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
-@quick(12)
-@given(scenarios(faulty=True, forks=True, calm=12))
+@quick(9)
+@given(scenarios(faulty=True, forks=True, strangers=True, calm=12))
 def test_nothing_waits_for_ever(scenario: Scenario) -> None:
     """L1, L2: once relayers come and tell the truth, everything that can be brought is brought in a few blocks."""
     compare(scenario)
 
 
 @quick(6)
-@given(scenarios(faulty=True))
+@given(scenarios(faulty=True, strangers=True))
 def test_cuts_give_the_same(scenario: Scenario) -> None:
     """One call for all zones, two, and one a zone, whose states go through the lake's tables: one network."""
     runs = [KernelRun(scenario, cuts, via_tables=cuts > 1) for cuts in (1, 2, len(scenario.zones))]
@@ -184,7 +185,7 @@ def test_cuts_give_the_same(scenario: Scenario) -> None:
 @pytest.mark.parametrize("faulty", [False, True])
 def test_they_agree_for_long(order: str, faulty: bool) -> None:
     @quick(60)
-    @given(scenarios(max_blocks=40, faulty=faulty, forks=faulty, order=order))
+    @given(scenarios(max_blocks=40, faulty=faulty, forks=faulty, strangers=True, order=order))
     def run(scenario: Scenario) -> None:
         compare(scenario, cuts=1 + 3 * faulty)
 
@@ -244,4 +245,24 @@ def test_the_guarantees_are_checked_on_what_the_kernel_did() -> None:
         if not isinstance(row, ibc.Root):
             without = replace(record.record(), log=log)
             assert [*guarantees.of_history(without), *guarantees.of_block(without)] != [], row
-    assert guarantees.of_block(replace(record.record(), held=record.record().held + 1)) != []
+    whole = record.record()
+    assert guarantees.of_block(replace(whole, held=whole.held + 1)) != []
+    assert guarantees.of_two(whole, whole) == []
+    unread = [row for row in whole.log if not isinstance(row, ibc.Received)]
+    queues = {**whole.stores, "A": {**whole.stores["A"], ibc.key("B", "send", ibc.HEAD): bytes(8)}}
+    for other in (replace(whole, log=unread), replace(whole, stores=queues)):
+        assert guarantees.of_two(whole, other) != [] and guarantees.of_two(other, whole) != []
+
+
+def test_strangers_did_everything(request: pytest.FixtureRequest) -> None:
+    """In the comparisons of a run every kind of call from outside was made, with every outcome that it can have."""
+    comparisons = {
+        item.name for item in request.session.items if item.name.startswith(("test_they_agree", "test_noth"))
+    }
+    if len(comparisons) < COMPARISONS:
+        pytest.skip("only some comparisons ran")
+    assert ibc_tally.missing() == []
+
+
+COMPARISONS = 8
+"""How many tests of this file, by the beginning of their names, play strangers in every run."""

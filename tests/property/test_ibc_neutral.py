@@ -1,0 +1,72 @@
+"""Relays change latency and fees, and nothing else (G9), on the IBC kernel: one network is played twice, with relayers
+that tell the truth, and with those who lie, come late or not at all, and strangers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.property.ibc_harness import Call, KernelRun, OracleRun, Scenario
+from tests.property.ibc_programs import ACTOR, ops
+from tests.property.ibc_record import KernelRecord
+from tests.property.ibc_strategies import PAYLOADS, scenarios
+from tests.property.test_ibc_kernel import quick, wrong
+from tests.spec.ibc import guarantees
+from tests.spec.ibc.record import Record
+
+AT_ONCE = ["echo", "take", "refuse", "raise"]
+"""Methods whose answer does not depend on what came before."""
+
+
+@st.composite
+def disturbed(draw: st.DrawFn, order: str) -> Scenario:
+    """A network where all is asked in the first block, and answered at once; what its relays do wrong ends in time."""
+    scenario: Scenario = draw(
+        scenarios(max_blocks=9, calm=24, faulty=True, strangers=True, order=order, timeouts="off", types={})
+    )
+    options = {name: value for name, value in scenario.options.items() if name != "unbonding_seconds"}
+    programs = [number for here in scenario.zones.values() for number in here]
+    actors = [(zone, number) for zone, here in scenario.zones.items() for number in here if here[number] == ACTOR]
+    asked = st.tuples(
+        st.just("call"),
+        st.sampled_from(programs),
+        st.sampled_from(AT_ONCE),
+        st.sampled_from(PAYLOADS),
+        st.sampled_from([0, 1, 40]),
+        st.none(),
+    )
+    told = [Call(zone, number, 5, "do", ops(*draw(st.lists(asked, min_size=2, max_size=5)))) for zone, number in actors]
+    ticks = scenario.ticks[: -scenario.calm]
+    spans = st.tuples(st.sampled_from(ticks), st.sampled_from(ticks)).map(sorted)
+    kinds = st.sampled_from(["gap", "tamper", "stale", "foreign", "replay"])
+    who = st.sampled_from([None, *scenario.relayers])
+    lies = st.tuples(kinds, spans, who).map(lambda row: (row[0], None, None, *row[1], row[2]))
+    carriers: tuple[Any, ...] = (*scenario.carriers, *draw(st.lists(lies, min_size=1, max_size=3)))
+    return replace(scenario, options=options, ingress={1: told}, carriers=carriers, forged=(), halts=())
+
+
+def played(scenario: Scenario) -> Record:
+    """What the kernel did, when nothing is left to do."""
+    kernel = KernelRun(scenario)
+    record = KernelRecord(kernel, OracleRun(scenario, kernel.application(), kernel.certified))
+    for height in range(1, len(scenario.ticks) + 1):
+        kernel.play(height)
+        record.look(kernel.view())
+    assert all(kernel.kernel.idle(state) for state in kernel.states)
+    found = record.record()
+    assert wrong([*guarantees.of_history(found), *guarantees.of_block(found)]) == []
+    return found
+
+
+@pytest.mark.parametrize("order", ["ordered", "unordered"])
+def test_relays_change_nothing_but_latency(order: str) -> None:
+    @quick(4)
+    @given(disturbed(order))
+    def run(scenario: Scenario) -> None:
+        assert guarantees.of_two(played(replace(scenario, carriers=(), outside={})), played(scenario)) == []
+
+    run()
