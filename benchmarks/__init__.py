@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from benchmarks.cycles.bench import bench_cycles
+    from benchmarks.exchange import bench_exchange
     from benchmarks.floor import bench_floor
     from benchmarks.proofs.bench import bench_proofs
     from benchmarks.rounds import bench_rounds
@@ -14,13 +15,14 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "bench_cycles": "benchmarks.cycles.bench",
+    "bench_exchange": "benchmarks.exchange",
     "bench_floor": "benchmarks.floor",
     "bench_proofs": "benchmarks.proofs.bench",
     "bench_rounds": "benchmarks.rounds",
     "render": "benchmarks.show",
 }
 
-__all__ = ["bench_cycles", "bench_floor", "bench_proofs", "bench_rounds", "render"]
+__all__ = ["bench_cycles", "bench_exchange", "bench_floor", "bench_proofs", "bench_rounds", "render"]
 
 
 def __getattr__(name: str) -> Any:

@@ -113,6 +113,43 @@ def floor(
     return shell.OK
 
 
+@app.command("exchange", epilog=shell.EPILOG)
+def exchange(
+    buckets: Annotated[str, typer.Option(metavar="N,N", help="How many buckets the chains are cut into.")] = "4,16,64",
+    messages: Annotated[int, typer.Option(min=1, help="Messages of a tick.")] = 2_000,
+    ticks: Annotated[int, typer.Option(min=1, help="Ticks measured.")] = 4,
+    subnets: Subnets = 256,
+    canisters: Canisters = 2_560,
+    payload_bytes: Payload = 64,
+    lake: Folder = None,
+    as_json: Json = False,
+) -> int:
+    """Measure what a tick opens, reads and writes when the chains are cut into many buckets.
+
+    The buckets run one after the other in this process, each as a task of Spark does.
+
+    [bold]Example[/bold]: python -m benchmarks exchange --buckets 4,16
+    """
+    from benchmarks import bench_exchange, render
+
+    counts = [_number(text, "buckets") for text in _names(buckets)]
+    result = _watched(
+        "Measuring the exchange",
+        lambda tell: bench_exchange(
+            counts,
+            messages=messages,
+            ticks=ticks,
+            subnets=subnets,
+            canisters=canisters,
+            payload_bytes=payload_bytes,
+            lake_folder=lake,
+            progress=tell,
+        ),
+    )
+    _print(result, render, as_json)
+    return shell.OK
+
+
 @app.command("proofs", epilog=shell.EPILOG)
 def proofs(
     size: Annotated[str, typer.Option(metavar="N", help="Messages of a queue that is committed to.")] = "1e6",
@@ -232,4 +269,4 @@ def _number(text: str, option: str) -> int:
             return int(number)
     except (ValueError, OverflowError):
         pass
-    raise InvalidInput(f"{option}: {text} is not a number of messages; write for example 10000 or 1e6")
+    raise InvalidInput(f"{option}: {text} is not a whole number above 0; write for example 10000 or 1e6")

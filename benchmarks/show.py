@@ -15,8 +15,9 @@ MIB = 2**20
 
 
 def render(result: dict[str, Any]) -> RenderableType:
-    """Return what ``bench_rounds``, ``bench_floor``, ``bench_proofs`` or ``bench_cycles`` gave as what rich prints."""
-    shown = {"rounds": _rounds, "floor": _floor, "proofs": proofs, "cycles": cycles}[result["benchmark"]](result)
+    """Return what one of the ``bench_`` functions gave as what rich prints."""
+    shows = {"rounds": _rounds, "floor": _floor, "exchange": _exchange, "proofs": proofs, "cycles": cycles}
+    shown = shows[result["benchmark"]](result)
     return Group(shown, Text(_machine(result), style="dim"))
 
 
@@ -68,6 +69,24 @@ def _floor(result: dict[str, Any]) -> RenderableType:
     for name, figures in result["figures"].items():
         columns = ("median_ms", "p95_ms", "min_ms", "max_ms")
         table.add_row(names.get(name, name), *(f"{figures[column]:.1f}" for column in columns))
+    return table
+
+
+def _exchange(result: dict[str, Any]) -> RenderableType:
+    title = f"A tick with {result['workload']['messages']:,} messages, {result['workload']['subnets']:,} chains"
+    table = Table(title=title, title_justify="left")
+    columns = {
+        "opens": "files opened",
+        "looks": "looked for",
+        "files": "written",
+        "bytes": "bytes read",
+        "manifest_bytes": "bytes of manifest",
+        "median_ms": "median ms",
+    }
+    for name in ("buckets", *columns.values()):
+        table.add_column(name, justify="right")
+    for buckets, figures in result["figures"].items():
+        table.add_row(buckets, *(f"{figures[column]:,}" for column in columns))
     return table
 
 

@@ -98,7 +98,7 @@ def test_the_command_refuses_a_size_that_is_no_number(capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit) as ended:
         main(["proofs", "--size", "2.5"])
     assert ended.value.code == 2
-    assert "size: 2.5 is not a number of messages" in capsys.readouterr().err
+    assert "size: 2.5 is not a whole number above 0" in capsys.readouterr().err
 
 
 def test_what_cannot_be_measured_is_one_line() -> None:

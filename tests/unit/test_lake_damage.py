@@ -132,7 +132,8 @@ def test_no_tick_is_executed_on_what_is_damaged(made: Path, tmp_path: Path) -> N
     draw = random.Random(3)
     manifest = Lake.at(str(made)).last_manifest()
     read = sorted(
-        {path for files in manifest.state.values() for path in files.values()} | set(manifest.outside.values())
+        {path for files in manifest.state.values() for path in files.values()}
+        | {*manifest.outside.values(), *manifest.exchanged()}
     )
     for number, name in enumerate([*read, "manifests/0000000014.json", "head", "lake.json", "chains.parquet"]):
         (tmp_path / str(number)).mkdir()
@@ -165,7 +166,8 @@ def test_state_that_does_not_have_its_header_s_root_is_refused_also_when_it_is_s
         table.schema.field("balance_low"),
         pa.array([value + 1 for value in table["balance_low"].to_pylist()], pa.uint64()),
     )
-    sealed = decoded(last.content) | {"files": {**last.files, path: storage.write_table(path, altered)}}
+    sealed = decoded(last.content)
+    sealed["state"]["accounts"]["0"] = [path, *storage.write_table(path, altered)]
     sealed.pop("digest")
     (lake / "manifests" / "0000000014.json").write_bytes(encoded(sealed))
     head = decoded((lake / "head").read_bytes().rstrip(b" "))

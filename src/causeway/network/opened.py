@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,7 @@ from causeway.network.directory import unknown
 from causeway.pipeline.lake import Lake, LakeError, Manifest
 from causeway.pipeline.schemas import TableSchemas
 from causeway.pipeline.sealed import Seal
+from causeway.pipeline.storage import row_groups_with
 from causeway.protocols.option_values import NANOSECONDS
 
 TOPOLOGY = ("chains", "programs", "registry")
@@ -177,22 +178,15 @@ class OpenedLake:
         """Return the rows of a log table at a height, of the bucket of the chain at ``position``, that are ``chosen``.
 
         Read is one file: the height's own, or the one into which it was compacted; None where there is none.
-        ``destination``: of outbound entries, the position of a chain that the rows are for; only what goes to its
-        bucket is read. ``most``: as of ``select``.
+        ``destination``, ``most``: as of ``select``.
         """
         manifest = self.lake.manifest(height)
         path = manifest.log.get(table, {}).get(self.bucket(position))
         if path is None:
             return None
-        groups = None
-        if destination is not None:
-            group = manifest.row_groups[path].get(self.bucket(destination))
-            if group is None:
-                return None
-            groups = [group]
         if self.lake.replaced(manifest, [path]):
             return self._compacted_rows(table, height, columns, chosen, most)
-        return select(self.lake, path, manifest.files[path], columns, chosen, groups, most)
+        return select(self.lake, path, manifest.files[path], columns, chosen, destination, most)
 
     def _compacted_rows(
         self, table: str, height: int, columns: Sequence[str], chosen: Chosen, most: int | None
@@ -228,18 +222,21 @@ def select(
     seal: Seal,
     columns: Sequence[str] | None,
     chosen: Chosen,
-    row_groups: Collection[int] | None = None,
+    destination: int | None = None,
     most: int | None = None,
 ) -> pa.Table:
     """Return the rows of a Parquet file that are ``chosen``; the others are in memory a batch at a time.
 
+    ``destination``: of outbound entries, a chain that the rows are for; row groups with none to it are not read.
     ``most``: when so many are found, the rest is not read.
 
     Raises:
         LakeDamaged: it is missing, or not what was written.
     """
     with lake.open_parquet(path, seal) as file:
-        groups = range(file.num_row_groups) if row_groups is None else row_groups
+        groups: Sequence[int] = range(file.num_row_groups)
+        if destination is not None:
+            groups = row_groups_with(file, "destination", destination, destination + 1)
         names = file.schema_arrow.names if columns is None else list(columns)
         schema = pa.schema([file.schema_arrow.field(name) for name in names])
         kept: list[pa.RecordBatch] = []

@@ -19,12 +19,22 @@ from causeway.model.ledger import Event, Kind
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.layout import HEIGHTS
+from causeway.pipeline.offers import (
+    ENTRIES,
+    EVERYONE,
+    HEADERS,
+    Offering,
+    Offers,
+    by_taker,
+    room_of,
+    row_groups_at,
+)
 from causeway.pipeline.reading import Reader, files_of
 from causeway.pipeline.record import Outside
 from causeway.pipeline.schemas import stamped_schema
 from causeway.pipeline.sealed import Seal
 from causeway.pipeline.storage import WHOLE_BYTES
-from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, RoundResult, Tick
+from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, RoundResult, Shown, Tick
 from causeway.protocols.partition import part, union
 
 FIRST_HEIGHT = 0
@@ -33,17 +43,17 @@ FIRST_HEIGHT = 0
 
 @dataclass(frozen=True)
 class Written:
-    """What one bucket wrote for a height; all of it fits a manifest (whose columns have the same names)."""
+    """What one bucket wrote for a height: what fits a manifest (which has the same names), and what it ``offers``."""
 
     bucket: int
     state: Mapping[str, str]
     log: Mapping[str, str]
-    row_groups: Mapping[str, int]
     wake: int | None
     needs: int | None
     gives_up: int | None
     rows: Mapping[str, int]
     files: Mapping[str, Seal]
+    offers: Offers
 
 
 _STATES: dict[tuple[str, str, int], tuple[int, Mapping[str, str], Any]] = {}
@@ -133,9 +143,9 @@ def _write(
     storage.make_folder(folder)
     attempt = uuid.uuid4().hex[:8]  # keeps attempts of one task apart; it names files, it decides nothing
 
-    def path_of(table: str) -> str:
+    def path_of(table: str, ending: str = ".parquet") -> str:
         # A program of one's own is named module:Class, but Spark takes what stands before a colon for a protocol.
-        return f"{folder}/{table.replace(':', '.')}-{bucket:04d}-{attempt}.parquet"
+        return f"{folder}/{table.replace(':', '.')}-{bucket:04d}-{attempt}{ending}"
 
     tables = kernel.tables()
     files = dict(unchanged)
@@ -146,7 +156,6 @@ def _write(
             seals[files[name]] = storage.write_table(files[name], frame.to_table(tables[name].schema), sync=False)
     log: dict[str, str] = {}
     rows: dict[str, int] = {}
-    row_groups: dict[str, int] = {}
     schemas = {**kernel.logs, "headers": HEADERS_SCHEMA}
     for name, frame in {**result.logs, "headers": result.headers}.items():
         if len(frame):
@@ -156,18 +165,22 @@ def _write(
             rows[name] = len(frame)
             if name == "events" and (of_carriers := _of_carriers(frame)):
                 rows["of_carriers"] = of_carriers
+    offering = offered(deployment, bucket, result)
     if len(result.outbound):
         log["outbound"] = path_of("outbound")
-        path = log["outbound"]
-        row_groups, seals[path] = _write_outbound(deployment, lake, path, result.outbound, tick)
+        seals[log["outbound"]] = _write_outbound(deployment, lake, log["outbound"], result.outbound, tick, offering)
         rows["outbound"] = len(result.outbound)
     written = [path for path in files.values() if path not in unchanged.values()]
+    if (seal := offering.spill(storage, path_of("offers", ""))) is not None:
+        seals[path_of("offers", "")] = seal
+        written.append(path_of("offers", ""))
     storage.sync([*written, *log.values(), folder, HEIGHTS])
     stale = tick.height - 1  # older ones were moved on by another process
     for other in [key for key in _STATES if key[:2] != (storage.uri, lake.identity) or _STATES[key][0] < stale]:
         del _STATES[other]
     _STATES[(storage.uri, lake.identity, bucket)] = (tick.height, files, result.state)
-    return Written(bucket, files, log, row_groups, result.wake, result.needs, result.gives_up, rows, seals)
+    wishes = result.wake, result.needs, result.gives_up
+    return Written(bucket, files, log, *wishes, rows, seals, offering.offers())
 
 
 def _of_carriers(events: Frame) -> int:
@@ -176,23 +189,48 @@ def _of_carriers(events: Frame) -> int:
     return int((control & ((events["events"] & np.uint16(Event.REJECTED | Event.RELAYED)) > 0)).sum())
 
 
+def offered(deployment: Deployment, bucket: int, result: RoundResult[Any]) -> Offering:
+    """Return what a bucket offers the others after a round, but for outbound entries."""
+    count = len(deployment.buckets)
+    offering = Offering(room_of(count))
+    if count == 1:
+        return offering
+    offering.add(HEADERS, [(EVERYONE, result.headers.to_table(HEADERS_SCHEMA))])
+    frames = result.state.frames()
+    for name, table in deployment.kernel.tables().items():
+        if table.shown == Shown.NOBODY or not len(frames[name]):
+            continue
+        rows = frames[name].to_table(table.schema)
+        if table.shown == Shown.EVERYONE:
+            offering.add(name, [(EVERYONE, rows)])
+        else:
+            offering.add(name, by_taker(rows, deployment.buckets_of(frames[name][table.shown_to]), bucket))
+    return offering
+
+
 def _write_outbound(
-    deployment: Deployment, lake: Lake, path: str, outbound: Frame, tick: Tick
-) -> tuple[dict[str, int], Seal]:
-    """Write outbound entries (ascending by destination) with one row group a destination's bucket; return which is
-    whose, and the file's seal.
+    deployment: Deployment, lake: Lake, path: str, outbound: Frame, tick: Tick, offering: Offering
+) -> Seal:
+    """Write outbound entries (ascending by destination) and offer them; return the file's seal.
+
+    Few of them go through the driver. Of many the file has a row group a taker, which that one reads by itself.
     """
     schema = stamped_schema(deployment.kernel.outbound)
-    table = _stamped(outbound.to_table(deployment.kernel.outbound), tick)
-    groups: dict[str, int] = {}
-    with lake.storage.parquet_writer(path, schema, sync=False, at_once=table.nbytes <= WHOLE_BYTES) as writer:
-        for bucket, (first, end) in enumerate(deployment.buckets):
-            start = int(np.searchsorted(outbound["destination"], first))
-            stop = int(np.searchsorted(outbound["destination"], end))
-            if stop > start:
-                groups[str(bucket)] = len(groups)
-                writer.write_table(table.slice(start, stop - start), row_group_size=stop - start)
-    return groups, writer.seal
+    entries = outbound.to_table(deployment.kernel.outbound)
+    table, takers = _stamped(entries, tick), deployment.buckets_of(outbound["destination"])
+    apart = len(deployment.buckets) > 1 and entries.nbytes > offering.left()
+    at_once = table.nbytes <= WHOLE_BYTES and not apart
+    statistics = ["destination"]
+    with lake.storage.parquet_writer(path, schema, sync=False, at_once=at_once, statistics=statistics) as writer:
+        if not apart:
+            writer.write_table(table, row_group_size=table.num_rows)
+        for _, rows in by_taker(table, takers) if apart else ():
+            writer.write_part(rows)
+    if apart:
+        offering.refer(row_groups_at(path, np.unique(takers).tolist(), writer.cuts))
+    elif len(deployment.buckets) > 1:
+        offering.add(ENTRIES, by_taker(entries, takers))
+    return writer.seal
 
 
 def _stamped(table: pa.Table, tick: Tick) -> pa.Table:

@@ -200,9 +200,7 @@ def _manifests(
         freed = any(one.frees(height) for one in taken)
         run = covered.get(height) if height < tidying else None
         for file, needed in _named(manifest, run, freed=freed):
-            if file not in manifest.files:
-                damaged.append(lake.damaged(path, f"names {file} without a seal"))
-            elif not to.add(file, manifest.files[file], height, optional=not needed):
+            if not to.add(file, manifest.files[file], height, optional=not needed):
                 damaged.append(lake.damaged(path, f"seals {file} differently"))
     return tick
 
@@ -217,6 +215,8 @@ def _named(manifest: Manifest, run: Compaction | None, *, freed: bool) -> Iterat
             yield path, run is None or path in run.files
     for path in manifest.outside.values():
         yield path, True
+    for path in manifest.exchanged():
+        yield path, run is None
 
 
 def _verified(lake: Lake, path: str, expected: _Expected) -> tuple[LakeDamaged | None, bool]:

@@ -96,10 +96,10 @@ def tidy(lake: Lake, last: Manifest) -> None:
     first = head.tidied
     while first < until and (record := lake.compaction(first)) is not None:
         for height in range(record.first, record.last + 1):
-            for files in lake.manifest(height).log.values():
-                for path in files.values():
-                    if path not in record.files:
-                        lake.storage.remove(path)
+            manifest = lake.manifest(height)
+            small = [path for files in manifest.log.values() for path in files.values() if path not in record.files]
+            for path in [*small, *manifest.exchanged()]:
+                lake.storage.remove(path)
         first = record.last + 1
     lake.write_head(replace(head, tidied=first, tidying=until))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from causeway.pipeline.allocator import keep_memory
 from causeway.pipeline.bucket import Written
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.lake import Lake, LakeDamaged, Manifest
+from causeway.pipeline.offers import Offers, Part
 from causeway.pipeline.record import Outside
 from causeway.pipeline.sealed import seal_from
 from causeway.protocols.contract import Tick
@@ -26,7 +27,7 @@ from causeway.protocols.contract import Tick
 REQUEST = "causeway.request"
 """The local property of a Spark job that says which tick its tasks run."""
 
-TASK_SCHEMA = "bucket int, written string"
+TASK_SCHEMA = "bucket int, written string, offers binary"
 
 
 class TaskFailed(CausewayError):
@@ -92,14 +93,18 @@ class SparkExecutor:
             raise TaskFailed(f"a task failed: {_python_error(str(error))}") from None
         finally:
             self._context.setLocalProperty(REQUEST, None)  # type: ignore[arg-type]
-        written = []
-        for row in sorted(rows, key=lambda row: int(row["bucket"])):
-            content = json.loads(row["written"])
-            if "error" in content:
-                raise _error_of(content)
-            content["files"] = {path: seal_from(seal) for path, seal in content["files"].items()}
-            written.append(Written(**content))
-        return written
+        rows = sorted(rows, key=lambda row: int(row["bucket"]))
+        return [written_from(row["written"], bytes(row["offers"])) for row in rows]
+
+
+def written_from(content: str, offers: bytes) -> Written:
+    """Return what a task wrote from what ``run_task`` returned. Raises the error with which it failed."""
+    found = json.loads(content)
+    if "error" in found:
+        raise _error_of(found)
+    found["files"] = {path: seal_from(seal) for path, seal in found["files"].items()}
+    found["offers"] = Offers(tuple(Part(*part) for part in found["offers"]), offers)
+    return Written(**found)
 
 
 def _task(shared: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -112,10 +117,9 @@ def _task(shared: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Recor
         deployment, lake = _shared(shared)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                content = _run_one(deployment, lake, int(number), request)
-                yield pa.RecordBatch.from_pydict(
-                    {"bucket": pa.array([number], pa.int32()), "written": [json.dumps(content)]}
-                )
+                content, offers = run_task(deployment, lake, int(number), request)
+                columns = [pa.array([number], pa.int32()), pa.array([content]), pa.array([offers], pa.binary())]
+                yield pa.RecordBatch.from_arrays(columns, ["bucket", "written", "offers"])
 
     return run
 
@@ -136,17 +140,23 @@ def _shared(shared: Any) -> tuple[Deployment, Lake]:
     return value
 
 
-def _run_one(deployment: Deployment, lake: Lake, number: int, request: dict[str, Any]) -> dict[str, Any]:
+def run_task(deployment: Deployment, lake: Lake, number: int, request: Mapping[str, Any]) -> tuple[str, bytes]:
+    """Run one bucket as a task does; return what it wrote as JSON, or with what error it failed, and the bytes that it
+    offers the others."""
     try:
         if "genesis" in request:
-            return asdict(bucket_module.genesis(deployment, lake, number))
-        before = lake.manifest(request["before"])
-        tick = Tick(**request["tick"])
-        return asdict(bucket_module.run_bucket(deployment, lake, number, tick, before, request["outside"]))
+            written = bucket_module.genesis(deployment, lake, number)
+        else:
+            before, tick = lake.manifest(request["before"]), Tick(**request["tick"])
+            written = bucket_module.run_bucket(deployment, lake, number, tick, before, request["outside"])
     except LakeDamaged as error:
-        return {"error": error.name, "damaged": [lake.storage.uri, error.path, error.what, error.whole]}
+        return json.dumps(
+            {"error": error.name, "damaged": [lake.storage.uri, error.path, error.what, error.whole]}
+        ), b""
     except CausewayError as error:
-        return {"error": error.name, "text": str(error), "input": isinstance(error, InvalidInput)}
+        failed = {"error": error.name, "text": str(error), "input": isinstance(error, InvalidInput)}
+        return json.dumps(failed), b""
+    return json.dumps({**written.__dict__, "offers": written.offers.parts}), written.offers.content
 
 
 def _error_of(content: dict[str, Any]) -> CausewayError:

@@ -177,12 +177,10 @@ class Lake:
             with self.reading(HEAD_FILE):
                 content = self.storage.read_bytes(HEAD_FILE)
             try:
-                found = decoded(content.rstrip(b" "))
+                return Head.of(content)
             except ValueError:
-                if left:
-                    continue
-                raise self.damaged(HEAD_FILE, "is not what was written") from None
-            return Head(found["height"], found["manifest"], found["tidied"], found["tidying"])
+                if not left:
+                    raise self.damaged(HEAD_FILE, "is not what was written") from None
         raise AssertionError
 
     def last_height(self) -> int:

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from causeway.model.errors import InvalidInput
-from causeway.pipeline.manifests import encoded
+from causeway.pipeline.manifests import decoded, encoded
 from causeway.pipeline.sealed import Seal
 
-FORMAT = 3
+FORMAT = 4
 """The version of this layout; a lake of another is refused."""
 
 LAKE_FILE = "lake.json"
@@ -63,6 +63,14 @@ class Head:
     def content(self) -> bytes:
         """Return the head as its file has it."""
         return encoded(self.__dict__).ljust(_HEAD_BYTES)
+
+    @classmethod
+    def of(cls, content: bytes) -> Head:
+        """Return the head in a file. Raises ``ValueError`` when the file is not what was written."""
+        if len(content) != _HEAD_BYTES:
+            raise ValueError(f"{len(content)} bytes, not {_HEAD_BYTES}")
+        found = decoded(content.rstrip(b" "))
+        return cls(found["height"], found["manifest"], found["tidied"], found["tidying"])
 
 
 @dataclass(frozen=True)

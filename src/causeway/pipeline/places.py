@@ -7,9 +7,10 @@ Google Cloud Storage and Azure have them; so has every store that says it speaks
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta
 from functools import cache
@@ -73,6 +74,10 @@ class Place(Protocol):
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
         """Return the bytes of a file from one position to another, fewer where it ends before."""
+        ...
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+        """Return what ``read_range`` returns of several ranges, none of them empty, opening the file once."""
         ...
 
     def create(self, path: str, content: bytes) -> None:
@@ -146,12 +151,12 @@ class LocalPlace:
 
     def read_range(self, path: str, start: int, end: int) -> bytes:
         """Return the bytes of a file from one position to another, fewer where it ends before."""
+        return self.read_ranges(path, [(start, end)])[0]
+
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+        """Return the bytes of several ranges of a file, fewer where it ends before."""
         with open(self.full(path), "rb", buffering=0) as file:
-            file.seek(start)
-            found = bytearray()
-            while len(found) < end - start and (more := file.read(end - start - len(found))):
-                found += more
-            return bytes(found)
+            return [_range(file, start, end) for start, end in ranges]
 
     def create(self, path: str, content: bytes) -> None:
         """Create a file whole or not at all, and only if it is absent; raises ``AlreadyExists``."""
@@ -265,6 +270,11 @@ class ObjectPlace:
         """Return the bytes of a file from one position to another."""
         return _reached(lambda: bytes(self._store.get_range(path, start=start, end=end)))
 
+    def read_ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> Sequence[bytes]:
+        """Return the bytes of several ranges of a file, with one request where they lie close together."""
+        starts, ends = [start for start, _ in ranges], [end for _, end in ranges]
+        return _reached(lambda: [bytes(part) for part in self._store.get_ranges(path, starts=starts, ends=ends)])
+
     def create(self, path: str, content: bytes) -> None:
         """Create a file whole or not at all, and only if it is absent; raises ``AlreadyExists``."""
         _reached(lambda: self._store.put(path, content, mode="create", use_multipart=False))
@@ -349,6 +359,14 @@ def place_at(uri: str) -> LocalPlace | ObjectPlace:
 def workers(process: int) -> ThreadPoolExecutor:
     """Return the threads of this process: those of the one it was forked from are not here."""
     return ThreadPoolExecutor(WORKERS, "causeway-sync")
+
+
+def _range(file: io.RawIOBase, start: int, end: int) -> bytes:
+    file.seek(start)
+    found = bytearray()
+    while len(found) < end - start and (more := file.read(end - start - len(found))):
+        found += more
+    return bytes(found)
 
 
 def _sync(full: str) -> None:

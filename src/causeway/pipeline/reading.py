@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from causeway.model.order import groups_of, stable_order
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.layout import manifest_path
+from causeway.pipeline.offers import EVERYONE, HEADERS, Taken
 from causeway.pipeline.schemas import stamped_schema
+from causeway.pipeline.storage import row_groups_with
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
     PAST_SCHEMA,
@@ -44,6 +47,14 @@ class Reader:
     before: Manifest
     states: Mapping[int, Any] | None = None
 
+    @cached_property
+    def taken(self) -> Taken | None:
+        """What the buckets offer this one; None where there is one bucket, or their states are in memory."""
+        exchange = self.before.exchange
+        if exchange is None or self.states is not None:
+            return None
+        return Taken.of(self.lake, self.before, exchange, [EVERYONE, self.bucket])
+
     def state(self, bucket: int, *, verified: bool) -> Any:
         """Return a bucket's state at the height before. ``verified``: its roots are computed again, and compared with
         the headers of its chains.
@@ -65,9 +76,10 @@ class Reader:
     def check_roots(self, bucket: int, state: Any) -> None:
         """Compare the roots of a bucket's state with the headers of the height before. Raises ``LakeDamaged``."""
         chains, manifest = self.deployment.chains(bucket), self.before
-        frames = [empty_frame(HEADERS_SCHEMA)]
-        frames += [from_table(rows.select(HEADERS_SCHEMA.names)) for rows in self.lake.log_rows("headers", manifest)]
-        headers = concat(frames)
+        logged = self.lake.log_rows("headers", manifest, bucket)
+        headers = concat(
+            [empty_frame(HEADERS_SCHEMA), *(from_table(rows.select(HEADERS_SCHEMA.names)) for rows in logged)]
+        )
         headers = headers.filter(np.isin(headers["chain"], chains))
         found = self.deployment.kernel.roots(state, chains, Tick(manifest.height, manifest.tick))
         wrong = different_chains(headers, found)
@@ -82,19 +94,16 @@ class Reader:
         return View({name: self._shown(name, table, own[name]) for name, table in shown.items()}, self._headers())
 
     def _shown(self, name: str, table: StateTable, own: Frame) -> Frame:
-        others = sorted(int(key) for key in self.before.state.get(name, {}) if int(key) != self.bucket)
-        frames = [own, *(self._rows_of(name, bucket) for bucket in others)]
+        frames = [own]
+        if self.taken is not None:
+            frames.append(self.taken.rows(name, table.schema, self.bucket))
+        elif self.states is not None:
+            frames += [state.frames()[name] for bucket, state in sorted(self.states.items()) if bucket != self.bucket]
         rows = concat(frames)
         if table.shown == Shown.DESTINATION and len(rows):
             first, end = self.deployment.buckets[self.bucket]
             rows = rows.filter((rows[table.shown_to] >= first) & (rows[table.shown_to] < end))
         return in_order(table, rows) if len(frames) > 1 else rows
-
-    def _rows_of(self, name: str, bucket: int) -> Frame:
-        if self.states is not None:
-            frame: Frame = self.states[bucket].frames()[name]
-            return frame
-        return from_table(self.lake.table(self.before, self.before.state[name][str(bucket)]))
 
     def _headers(self) -> Frame:
         heights = self.deployment.kernel.header_heights
@@ -111,55 +120,84 @@ class Reader:
     def _headers_at(self, heights: Iterable[int]) -> Frame:
         frames = [empty_frame(SEEN_HEADERS_SCHEMA)]
         for height in heights:
-            manifest = self.before if height == self.before.height else self.lake.manifest(height)
+            manifest = self._manifest(height)
+            if (offered := self._offered_headers(manifest)) is not None:
+                frames.append(offered.with_columns(height=np.uint64(height)).select(SEEN_HEADERS_SCHEMA.names))
+                continue
             logged = self.lake.log_rows("headers", manifest)
             frames += [_as_seen(rows.select(SEEN_HEADERS_SCHEMA.names)) for rows in logged]
         rows = concat(frames)
         return rows.take(stable_order(rows["chain"], rows["height"], rows["number"]))
 
+    def _offered_headers(self, manifest: Manifest) -> Frame | None:
+        """Return the headers that all buckets offered at a height, None where they have to be read from the logs."""
+        taken = self.taken
+        if manifest.height != self.before.height:
+            exchange = manifest.exchange
+            if exchange is None or not self.lake.storage.exists(exchange.path):
+                return None
+            taken = Taken.of(self.lake, manifest, exchange, [EVERYONE])
+        return None if taken is None else taken.rows(HEADERS, HEADERS_SCHEMA)
+
+    def _manifest(self, height: int) -> Manifest:
+        if height not in self._manifests:
+            self._manifests[height] = self.lake.manifest(height)
+        return self._manifests[height]
+
+    @cached_property
+    def _manifests(self) -> dict[int, Manifest]:
+        """The manifests that were read for this tick."""
+        return {self.before.height: self.before}
+
     def entries(self, reads: Reads) -> tuple[Frame, Frame]:
         """Return the outbound entries offered to the bucket's chains, and their own, that a plan asks for."""
-        own = np.unique(self.deployment.buckets_of(reads.own["destination"])).tolist()
-        return self._ranges(reads.offered, [self.bucket]), self._ranges(reads.own, own)
+        return self._ranges(reads.offered), self._ranges(reads.own)
 
-    def _ranges(self, ranges: Frame, destinations: Sequence[int]) -> Frame:
-        """Return the entries of ``ranges`` (``RANGES_SCHEMA``), whose destinations are of those buckets.
-
-        Of each file only the row groups of these buckets are read.
-        """
+    def _ranges(self, ranges: Frame) -> Frame:
+        """Return the entries of ``ranges`` (``RANGES_SCHEMA``): what the height before offers this bucket, and the rest
+        from the files of the heights that made it."""
         found = [empty_frame(self.deployment.kernel.outbound)]
         order = np.argsort(ranges["height"], kind="stable")
         ranges = ranges.take(order)
         heights = groups_of(ranges["height"])
         for start, count in zip(heights.starts.tolist(), heights.counts.tolist(), strict=True):
             parts = ranges.slice(start, start + count)
-            manifest = self.lake.manifest(int(parts["height"][0]))
+            manifest = self._manifest(int(parts["height"][0]))
             bucket_of = self.deployment.buckets_of(parts["source"])
             for source in np.unique(bucket_of).tolist():
-                found.append(self._of_file(manifest, source, destinations, parts.filter(bucket_of == source)))
+                found.append(self._from(manifest, source, parts.filter(bucket_of == source)))
         return concat(found)
 
-    def _of_file(self, manifest: Manifest, source: int, destinations: Sequence[int], parts: Frame) -> Frame:
-        """Return the rows of ``parts`` from the outbound entries that one bucket wrote at a height."""
+    def _from(self, manifest: Manifest, source: int, parts: Frame) -> Frame:
+        """Return the rows of ``parts`` from the outbound entries that one bucket made at a height."""
+        first, end = self.deployment.buckets[self.bucket]
+        mine = bool(((parts["destination"] >= first) & (parts["destination"] < end)).all())
+        rows = None
+        if self.taken is not None and mine and manifest.height == self.before.height:
+            rows = self.taken.entries(source, self.deployment.kernel.outbound)
+        if rows is None:
+            rows = self._of_file(manifest, source, int(parts["destination"].min()), int(parts["destination"].max()) + 1)
+        if len(rows) == int((parts["end"] - parts["begin"]).sum()):
+            return rows
+        starts = parts.select(LANE).with_columns(index=parts["begin"])
+        begins, asked = codes((*LANE, "index"), starts, rows)
+        lane, own_lane = codes(LANE, parts, rows)
+        order = np.argsort(begins, kind="stable")
+        row = order[np.maximum(np.searchsorted(begins[order], asked, side="right") - 1, 0)]
+        inside = (lane[row] == own_lane) & (rows["index"] >= parts["begin"][row]) & (rows["index"] < parts["end"][row])
+        return rows.filter(inside)
+
+    def _of_file(self, manifest: Manifest, source: int, first: int, end: int) -> Frame:
+        """Return entries that one bucket made at a height, those to destinations ``first`` to ``end`` - 1 among
+        them."""
         path = manifest.log["outbound"][str(source)]
         columns = self.deployment.kernel.outbound.names
         if self.lake.replaced(manifest, [path]):
             found = self.lake.log_rows("outbound", manifest)
-            rows = concat([from_table(table.select(columns)) for table in found])
-        else:
-            groups = manifest.row_groups[path]
-            with self.lake.open_parquet(path, manifest.files[path]) as file:
-                mine = [groups[str(bucket)] for bucket in destinations if str(bucket) in groups]
-                rows = from_table(file.read_row_groups(mine, columns, use_threads=False))
-            if len(rows) == int((parts["end"] - parts["begin"]).sum()):
-                return rows
-        starts = parts.select(LANE).with_columns(index=parts["begin"])
-        first, asked = codes((*LANE, "index"), starts, rows)
-        lane, own_lane = codes(LANE, parts, rows)
-        order = np.argsort(first, kind="stable")
-        row = order[np.maximum(np.searchsorted(first[order], asked, side="right") - 1, 0)]
-        inside = (lane[row] == own_lane) & (rows["index"] >= parts["begin"][row]) & (rows["index"] < parts["end"][row])
-        return rows.filter(inside)
+            return concat([from_table(table.select(columns)) for table in found])
+        with self.lake.open_parquet(path, manifest.files[path]) as file:
+            groups = row_groups_with(file, "destination", first, end)
+            return from_table(file.read_row_groups(groups, columns, use_threads=False))
 
     def rows(self, asked: Mapping[str, Frame]) -> dict[str, Frame]:
         """Return rows of the chains' own log tables: by table the heights that are asked for (``HEIGHTS_SCHEMA``)."""
@@ -179,14 +217,14 @@ class Reader:
     def _log_at(self, table: str, height: int) -> Frame:
         """Return what this bucket, or with it others, logged at a height."""
         schema = stamped_schema(self.deployment.kernel.logs[table])
-        tables = self.lake.log_rows(table, self.lake.manifest(height), self.bucket)
+        tables = self.lake.log_rows(table, self._manifest(height), self.bucket)
         return _as_seen(pa.concat_tables([schema.empty_table(), *(rows.select(schema.names) for rows in tables)]))
 
     def past(self, asked: Frame) -> dict[int, Any]:
         """Return, by height, the states of the chains for which it is asked (``PAST_SCHEMA``)."""
         found = {}
         for height in np.unique(asked["height"]).tolist():
-            manifest = self.lake.manifest(height)
+            manifest = self._manifest(height)
             chains = np.unique(asked["chain"][asked["height"] == height])
             state = self._state_at(self.bucket, manifest)
             found[height] = part(self.deployment.kernel, state, chains, manifest.tick)

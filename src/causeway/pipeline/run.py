@@ -1,7 +1,9 @@
-"""Ticks and commits: the driver's side of a run. Bulk data never passes here, only names of files and row counts."""
+"""Ticks and commits: the driver's side of a run. Bulk data never passes here: names of files, row counts,
+and what buckets offer each other as far as it is small."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -10,13 +12,15 @@ from causeway.pipeline.bucket import FIRST_HEIGHT, Written
 from causeway.pipeline.claim import WriterClaim
 from causeway.pipeline.executors import Executor
 from causeway.pipeline.lake import Compacted, Lake, Manifest
+from causeway.pipeline.offers import write_exchange
 from causeway.pipeline.record import Outside
 from causeway.protocols.contract import Tick
 
 
 def commit_genesis(executor: Executor, lake: Lake, claim: WriterClaim | None = None) -> Manifest:
     """Write and commit height 0. ``claim``: on the lake, None for one that no other process knows."""
-    return _committed(lake, claim, assembled(Tick(FIRST_HEIGHT, 0), executor.genesis(), {}))
+    tick = Tick(FIRST_HEIGHT, 0)
+    return _committed(lake, claim, _exchanged(lake, executor.genesis(), tick, {}))
 
 
 def run_tick(
@@ -40,11 +44,22 @@ def run_tick(
     and raises if it must not be.
     """
     now = tick_after(before, tick, coming, came=came)
-    manifest = assembled(now, executor.run(now, before, outside), outside)
+    manifest = _exchanged(lake, executor.run(now, before, outside), now, outside)
     manifest = replace(manifest, parent=before.digest, compacted=compacted or before.compacted)
     if check is not None:
         check(manifest)
     return _committed(lake, claim, manifest)
+
+
+def _exchanged(lake: Lake, written: Sequence[Written], tick: Tick, outside: Outside) -> Manifest:
+    """Write what the buckets offer each other; return the manifest of what all of them wrote."""
+    manifest = assembled(tick, written, outside)
+    offers = {part.bucket: part.offers for part in written}
+    made = write_exchange(lake, lake.height_folder(tick.height), uuid.uuid4().hex[:8], offers)
+    if made is None:
+        return manifest
+    exchange, seal = made
+    return replace(manifest, exchange=exchange, files={**manifest.files, exchange.path: seal})
 
 
 def _committed(lake: Lake, claim: WriterClaim | None, manifest: Manifest) -> Manifest:
@@ -67,15 +82,14 @@ def assembled(tick: Tick, written: Sequence[Written], outside: Outside = Mapping
     """
     state: dict[str, dict[str, str]] = {}
     log: dict[str, dict[str, str]] = {}
-    row_groups: dict[str, dict[str, int]] = {}
+    spilled: dict[str, str] = {}
     rows: dict[str, int] = {}
     for part in written:
         for table, path in part.state.items():
             state.setdefault(table, {})[str(part.bucket)] = path
         for table, path in part.log.items():
             log.setdefault(table, {})[str(part.bucket)] = path
-        if "outbound" in part.log:
-            row_groups[part.log["outbound"]] = dict(part.row_groups)
+        spilled |= {str(part.bucket): path for path in part.offers.files()}
         for table, count in part.rows.items():
             rows[table] = rows.get(table, 0) + count
     files = {path: seal for part in written for path, seal in part.files.items()}
@@ -89,12 +103,12 @@ def assembled(tick: Tick, written: Sequence[Written], outside: Outside = Mapping
         tick=tick.tick,
         state=state,
         log=log,
-        row_groups=row_groups,
         wake=min(wakes, default=None),
         quiet_since=tick.quiet_since if quiet else tick.tick + 1,
         needs=min(needs, default=None),
         rows=rows,
         outside={kind: path for kind, (path, _) in outside.items()},
+        offers=spilled,
         files=files | dict(outside.values()),
     )
 

@@ -10,6 +10,7 @@ by SHA-256, so that one digest kept elsewhere pins a whole history of them.
 from __future__ import annotations
 
 import io
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import IO, Any, TypeAlias
 
@@ -42,6 +43,11 @@ def seal_of(content: bytes) -> Seal:
     sealing = Sealing()
     sealing.update(content)
     return sealing.seal()
+
+
+def digest_of(content: Any) -> str:
+    """Return the digest of a part of a file, which is verified by itself."""
+    return xxhash.xxh3_128_hexdigest(content)
 
 
 class Sealing:
@@ -105,12 +111,23 @@ def check_whole(path: str, seal: Seal, content: Any) -> None:
     check_pieces(path, seal, 0, content)
 
 
+def check_part(path: str, start: int, end: int, digest: str, content: Any) -> None:
+    """Check the bytes ``start`` to ``end`` - 1 of a file, which have a ``digest`` of their own. Raises
+    ``FileDamaged``."""
+    if len(content) != end - start:
+        raise FileDamaged(path, f"ends before byte {end} that was written")
+    if digest_of(content) != digest:
+        raise FileDamaged(path, f"has other bytes than were written, among bytes {start} to {end - 1}")
+
+
 class SealingWriter(io.RawIOBase):
     """A file that is written once from front to back, and sealed on the way."""
 
     def __init__(self, sink: IO[bytes]) -> None:
         super().__init__()
         self._sink, self._sealing = sink, Sealing()
+        self._position = self._cut = 0
+        self._part = xxhash.xxh3_128()
 
     def writable(self) -> bool:
         """Return True."""
@@ -119,25 +136,30 @@ class SealingWriter(io.RawIOBase):
     def write(self, content: Any) -> int:
         """Write bytes."""
         self._sealing.update(content)
+        self._part.update(content)
         self._sink.write(content)
-        return memoryview(content).nbytes
+        length = memoryview(content).nbytes
+        self._position += length
+        return length
+
+    def cut(self) -> tuple[int, int, str]:
+        """Return first byte, end and digest of what was written since the last cut."""
+        part = self._cut, self._position, self._part.hexdigest()
+        self._cut, self._part = self._position, xxhash.xxh3_128()
+        return part
 
     def seal(self) -> Seal:
         """Return the seal of all that was written."""
         return self._sealing.seal()
 
 
-class SealedReader(io.RawIOBase):
-    """A file of which parts are read; what is handed out was compared with its seal.
+class _Reader(io.RawIOBase):
+    """A file of a known length of which parts are read."""
 
-    ``read_range``: returns the bytes from one position to another.
-    """
-
-    def __init__(self, path: str, seal: Seal, read_range: Callable[[int, int], bytes]) -> None:
+    def __init__(self, length: int) -> None:
         super().__init__()
-        self._path, self._seal, self._read_range = path, seal, read_range
+        self._length = length
         self._position = 0
-        self._kept: tuple[int, bytes] = (0, b"")
 
     def readable(self) -> bool:
         """Return True."""
@@ -153,18 +175,54 @@ class SealedReader(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Move the position."""
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._seal[0]}[whence]
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._length}[whence]
         self._position = base + offset
         return self._position
 
     def read(self, size: int | None = -1) -> bytes:
         """Return the next bytes. Raises ``FileDamaged``."""
-        start = min(self._position, self._seal[0])
-        end = self._seal[0] if size is None or size < 0 else min(start + size, self._seal[0])
+        start = min(self._position, self._length)
+        end = self._length if size is None or size < 0 else min(start + size, self._length)
         if end <= start:
             return b""
-        first, content = self._pieces_over(start, end)
         self._position = end
+        return self._between(start, end)
+
+    @abstractmethod
+    def _between(self, start: int, end: int) -> bytes: ...
+
+
+class PartReader(_Reader):
+    """A file of which one part is at hand, and was verified.
+
+    ``start``: where the part begins.
+    """
+
+    def __init__(self, path: str, length: int, start: int, content: bytes) -> None:
+        super().__init__(length)
+        self._path, self._start, self._content = path, start, content
+
+    def _between(self, start: int, end: int) -> bytes:
+        if start < self._start or end > self._start + len(self._content):
+            raise FileDamaged(
+                self._path, f"has columns beyond bytes {self._start} to {self._start + len(self._content)}"
+            )
+        return self._content[start - self._start : end - self._start]
+
+
+class SealedReader(_Reader):
+    """A file of which parts are read; what is handed out was compared with its seal.
+
+    ``read_range``: returns the bytes from one position to another.
+    """
+
+    def __init__(self, path: str, seal: Seal, read_range: Callable[[int, int], bytes]) -> None:
+        super().__init__(seal[0])
+        self._path, self._seal, self._read_range = path, seal, read_range
+        self._kept: tuple[int, bytes] = (0, b"")
+
+    def _between(self, start: int, end: int) -> bytes:
+        first, content = self._pieces_over(start, end)
         offset = first * PIECE
         return content[start - offset : end - offset]
 

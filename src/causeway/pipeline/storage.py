@@ -32,15 +32,27 @@ _SPARK_SCHEMES = {"s3": "s3a", "az": "abfss", "adl": "abfss"}
 
 
 class ParquetSink:
-    """A Parquet file that is being written; ``seal`` is there when the block that wrote it has ended."""
+    """A Parquet file that is being written; ``seal`` is there when the block that wrote it has ended, and so are the
+    ``cuts``: first byte, end and digest of each part that was written by itself, and of what comes after the last."""
 
-    def __init__(self, writer: pq.ParquetWriter) -> None:
-        self._writer = writer
+    def __init__(self, writer: pq.ParquetWriter, sealing: SealingWriter) -> None:
+        self._writer, self._sealing = writer, sealing
         self.seal: Seal = (0, "")
+        self.cuts: list[tuple[int, int, str]] = []
 
     def write_table(self, table: pa.Table, row_group_size: int | None = None) -> None:
         """Write rows, as row groups of ``row_group_size``."""
         self._writer.write_table(table, row_group_size=row_group_size)
+
+    def write_part(self, table: pa.Table) -> None:
+        """Write rows as one row group that can be verified by itself; not in a file that is written at once."""
+        self._writer.write_table(table, row_group_size=table.num_rows)
+        self.cuts.append(self._sealing.cut())
+
+    def ended(self) -> None:
+        """Seal what was written."""
+        self.seal = self._sealing.seal()
+        self.cuts.append(self._sealing.cut())
 
 
 @dataclass(frozen=True)
@@ -220,13 +232,23 @@ class Storage:
                 write_statistics=[*statistics] or False,
                 write_page_checksum=True,
             ) as writer:
-                sink = ParquetSink(writer)
+                sink = ParquetSink(writer, sealing)
                 yield sink
             if buffer is not None:
                 sealing.write(memoryview(buffer.getvalue()).cast("B"))
-            sink.seal = sealing.seal()
+            sink.ended()
         if sync:
             self.sync([path])
+
+
+def row_groups_with(file: pq.ParquetFile, column: str, first: int, end: int) -> list[int]:
+    """Return the row groups that may hold values from ``first`` to ``end`` - 1 in a column, by its statistics."""
+    number, found = file.schema_arrow.get_field_index(column), []
+    for group in range(file.num_row_groups):
+        known = file.metadata.row_group(group).column(number).statistics
+        if known is None or not known.has_min_max or (known.max >= first and known.min < end):
+            found.append(group)
+    return found
 
 
 def _found(path: str, call: Callable[[], Any]) -> Any:
@@ -238,4 +260,4 @@ def _found(path: str, call: Callable[[], Any]) -> Any:
         raise FileDamaged(path, "is no file") from None
 
 
-__all__ = ["AlreadyExists", "FileDamaged", "ParquetSink", "Storage", "first_line"]
+__all__ = ["AlreadyExists", "FileDamaged", "ParquetSink", "Storage", "first_line", "row_groups_with"]
