@@ -299,8 +299,8 @@ def test_state_for_people(cli: Run, lake: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("--table", "nope"), "table: nope is unknown; allowed: ingress_counters"),
-        (("--table", "lanes", "--chain", "nope"), "chain: nope is unknown; allowed: left, right"),
+        (("--table", "nope"), 'table: "nope": no such table; there are '),
+        (("--table", "lanes", "--chain", "nope"), 'chain: "nope": no such chain; there are 2: left, right'),
         (("--height", "99"), "height: 99 is not committed; committed are 0 to 5"),
     ],
 )

@@ -33,12 +33,12 @@ vsr = "deployed"
 [transport]
 skip = 0.3
 [[chains]]
-count = 6
+count = 4
 prefix = "s"
 [traffic]
 source = "generated"
-messages_per_tick = 40
-ticks = 4
+messages_per_tick = 24
+ticks = 3
 """
 ZONES = """
 [network]
@@ -50,12 +50,12 @@ relayers = ["one", "two"]
 [transport]
 skip = 0.3
 [[chains]]
-count = 6
+count = 4
 prefix = "s"
 [traffic]
 source = "generated"
-messages_per_tick = 30
-ticks = 3
+messages_per_tick = 20
+ticks = 2
 """
 PROTOCOLS = pytest.mark.parametrize("text", [BUSY, ZONES], ids=["ic", "ibc"])
 ROOMS = (8 << 20, 6_000, 0)
@@ -83,15 +83,15 @@ def test_the_roots_are_the_same_wherever_offers_lie(tmp_path: Path, monkeypatch:
     for room in ROOMS:
         monkeypatch.setattr(offers, "ROOM", room)
         folder = tmp_path / str(room)
-        with network(folder, text, 4) as net:
-            net.run(ticks=4)
+        with network(folder, text, 3) as net:
+            net.run(ticks=3)
         forget_states()
-        with network(folder, text, 4, resume=True) as net:
+        with network(folder, text, 3, resume=True) as net:
             while (tick := net.next_tick()) is not None:
                 net.step(tick)
                 forget_states()
             assert roots(net.lake) == wanted, room
-            where.add((bool(net.lake.manifest(4).offers), _apart(net.lake, 4)))
+            where.add((bool(net.lake.manifest(3).offers), _apart(net.lake, 3)))
     assert where == {(False, False), (True, True)} or where == {(False, False), (False, True), (True, True)}
 
 
@@ -136,9 +136,9 @@ def next_of(net: Network) -> Tick:
 def test_a_warm_task_opens_one_file_for_all_that_others_offer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
-    with network(tmp_path / "one", text.replace("skip = 0.3", "skip = 0"), 6) as net:
+    with network(tmp_path / "one", text.replace("skip = 0.3", "skip = 0"), 4) as net:
         net.run(ticks=3)
-        for bucket in range(6):
+        for bucket in range(4):
             with monkeypatch.context() as patch:
                 counted = Counted(patch)
                 run_bucket(net.deployment, net.lake, bucket, next_of(net), net.manifest, {})
@@ -205,7 +205,7 @@ def test_every_byte_that_a_task_uses_is_verified_and_no_other(pairs: Network, mo
     for path in {path for path, _, _ in counted.parts}:
         used = [(start, end) for other, start, end in counted.parts if other == path]
         whole = (place / path).read_bytes()
-        for position in range(0, len(whole), 7):
+        for position in range(0, len(whole), 19):
             damaged = bytearray(whole)
             damaged[position] ^= 1 << position % 8
             (place / path).write_bytes(damaged)

@@ -11,6 +11,7 @@ from causeway.network.network import Network
 from causeway.pipeline import bucket
 from causeway.pipeline.bucket import Written
 from causeway.pipeline.lake import root_of
+from causeway.pipeline.offers import Offers
 from causeway.pipeline.run import assembled
 from causeway.protocols.contract import Tick
 
@@ -80,7 +81,7 @@ def test_what_comes_to_a_halted_network_after_a_long_pause_has_its_time(
 
 
 def written(bucket: int, wake: int | None, rows: dict[str, int]) -> Written:
-    return Written(bucket, {}, {}, {}, wake, None, 30, rows, {})
+    return Written(bucket, {}, {}, wake, None, 30, rows, {}, Offers())
 
 
 def test_a_bucket_that_waits_goes_on_as_long_as_another_moves() -> None:

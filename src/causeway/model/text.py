@@ -1,11 +1,22 @@
-"""Texts that others wrote, made fit for one line of a terminal."""
+"""Values and texts that others wrote, made fit for one line of an error or a terminal."""
 
 from __future__ import annotations
 
+import difflib
+import json
 import re
+from collections.abc import Collection
 
 _HEAD = 16
 _TAIL = 4
+_SHOWN_CHARACTERS = 60
+_LISTED_NAMES = 8
+_ALL_LISTED = 24
+"""Up to so many names are all listed, of more the first ones."""
+
+_MOST_COMPARED = 100_000
+"""So many names are compared with one that is not among them."""
+
 _LONG_HEX = re.compile(rf"[0-9a-f]{{{_HEAD + _TAIL + 4},}}")
 
 
@@ -18,3 +29,22 @@ def readable(text: str) -> str:
     """Return a text on one line: long digests shortened, nothing in it that a terminal would act on."""
     shortened = _LONG_HEX.sub(lambda found: short(found[0]), text)
     return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in shortened)
+
+
+def shown(value: object) -> str:
+    """Return a value as it would stand in a scenario file, cut to one short line."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError):
+        text = str(value)
+    text = " ".join(text.split())
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+def unknown(kind: str, value: object, known: Collection[str]) -> str:
+    """Return the end of an error line about a name that is not among ``known``."""
+    near = difflib.get_close_matches(str(value), known, n=1) if len(known) <= _MOST_COMPARED else []
+    if near:
+        return f"{shown(value)}: no such {kind}; did you mean {near[0]}?"
+    listed = list(known) if len(known) <= _ALL_LISTED else [*list(known)[:_LISTED_NAMES], "..."]
+    return f"{shown(value)}: no such {kind}; there are {len(known)}: {', '.join(listed) or 'none'}"

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.model.errors import InvalidInput
-from causeway.network.document import shown
+from causeway.model.text import shown
 
 U64Array = npt.NDArray[np.uint64]
 

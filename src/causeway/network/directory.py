@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from decimal import Decimal
 
 import numpy as np
@@ -13,22 +12,10 @@ import pyarrow as pa
 from causeway.model.errors import InvalidInput
 from causeway.model.faults import Fault, Faults
 from causeway.model.section import U64_MAX
+from causeway.model.text import shown, unknown
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
-from causeway.network.document import shown
 from causeway.network.settings import NOTHING_INSTALLED, ChainSection, MoveSection, ProgramSection
 from causeway.protocols.faults import FaultSection
-
-_LISTED_NAMES = 8
-
-
-def unknown(kind: str, value: object, known: Collection[str]) -> str:
-    """Return the end of an error line about a name that is not among ``known``."""
-    near = difflib.get_close_matches(str(value), known, n=1) if len(known) <= 100_000 else []
-    if near:
-        return f"{shown(value)}: no such {kind}; did you mean {near[0]}?"
-    first = ", ".join(list(known)[:_LISTED_NAMES]) or "none"
-    more = ", ..." if len(known) > _LISTED_NAMES else ""
-    return f"{shown(value)}: no such {kind}; there are {len(known)}: {first}{more}"
 
 
 class Directory:

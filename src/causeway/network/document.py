@@ -12,11 +12,10 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from causeway.model.errors import InvalidInput
+from causeway.model.text import shown
 
 Document = TypeVar("Document", bound=BaseModel)
 Key = str | int
-
-_SHOWN_CHARACTERS = 60
 
 PYDANTIC_KEY = "[key]"
 """The step by which pydantic says that it is the key that is wrong, and not what stands under it."""
@@ -82,16 +81,6 @@ def dotted(steps: list[Key] | tuple[Key, ...]) -> str:
     for step in steps:
         text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
     return text
-
-
-def shown(value: object) -> str:
-    """Return a value as it would stand in the file, cut to one short line."""
-    try:
-        text = json.dumps(value, ensure_ascii=False)
-    except (TypeError, ValueError):
-        text = str(value)
-    text = " ".join(text.split())
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
 
 
 def first_difference(one: Any, other: Any, steps: tuple[Key, ...] = ()) -> tuple[str, Any, Any] | None:

@@ -6,12 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from causeway.model.ledger import Kind
+from causeway.pipeline.layout import whole_before
 
 if TYPE_CHECKING:
     from causeway.model.topology import Topology
     from causeway.pipeline.lake import Lake
 
 SHOWN = 3
+
+FAILURES = "failures"
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,17 @@ class Failures:
 
 
 def failures(lake: Lake, topology: Topology, shown: int = SHOWN) -> Failures:
-    """Return how many handler calls raised in a lake so far, and the ``shown`` first ones by tick."""
-    count = 0
+    """Return how many handler calls raised in a lake so far, and the ``shown`` first ones by tick.
+
+    Of a long log only the first files are read: the manifest knows how many rows there are.
+    """
+    count = lake.last_manifest().totals.get(FAILURES, 0)
     first: list[dict[str, Any]] = []
-    for path, seal in lake.log_files("failures").items():
-        rows = lake.sealed_table(path, seal)
-        count += rows.num_rows
-        # A file holds heights that follow each other, so its first rows are its earliest ones.
-        first.extend(rows.slice(0, shown).to_pylist())
+    for path, seal in lake.log_files(FAILURES).items() if count else ():
+        # Files ascend by their first height, and one holds heights that follow each other.
+        if len(first) == shown and whole_before(path) >= first[-1]["height"]:
+            break
+        first.extend(lake.sealed_table(path, seal).slice(0, shown).to_pylist())
         first = sorted(first, key=lambda row: (row["tick"], row["chain"], row["program"]))[:shown]
     chains = [item["name"] for item in lake.about()["chains"]]
     return Failures(count, tuple(_failure(row, chains, topology) for row in first))

@@ -20,11 +20,11 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.ingress_call import CALL_METHOD, encode_calls
+from causeway.model.text import shown
 from causeway.model.topology import CHAINS_SCHEMA, Topology
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.network import calibration
 from causeway.network.directory import programs_table
-from causeway.network.document import shown
 from causeway.network.draws import F64Array, I64Array, U64Array, normals, poisson, split, uniforms, words
 from causeway.network.traffic_settings import GeneratedSection
 

@@ -8,8 +8,8 @@ import cbor2
 import pyarrow.compute as pc
 
 from causeway.model.errors import InvalidInput
+from causeway.model.text import unknown
 from causeway.model.topology import Topology
-from causeway.network.directory import unknown
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.programs.catalogue import program_class
 from causeway.programs.scalar import Program

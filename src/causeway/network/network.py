@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Self
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
+from causeway.model.text import shown
 from causeway.model.topology import Topology
 from causeway.network.deploy import Deployed, cores_of, cut, deploy
-from causeway.network.document import first_difference, shown
+from causeway.network.document import first_difference
 from causeway.network.instances import program_state
 from causeway.network.scenario import Scenario, load_scenario
 from causeway.pipeline.claim import claim

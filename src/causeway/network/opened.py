@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, empty_frame, from_table
+from causeway.model.text import unknown
 from causeway.model.topology import Topology
-from causeway.network.directory import unknown
 from causeway.pipeline.lake import Lake, LakeError, Manifest
 from causeway.pipeline.schemas import TableSchemas
 from causeway.pipeline.sealed import Seal

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from causeway.model.section import Section
-from causeway.network.document import shown
+from causeway.model.text import shown
 from causeway.network.settings import (
     ChainSection,
     MoveSection,

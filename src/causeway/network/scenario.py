@@ -19,8 +19,9 @@ from pydantic import Field, create_model
 from causeway.model.errors import InvalidInput
 from causeway.model.faults import Faults
 from causeway.model.section import Section
+from causeway.model.text import unknown
 from causeway.model.topology import Topology
-from causeway.network.directory import Directory, merged, own_topology, unknown
+from causeway.network.directory import Directory, merged, own_topology
 from causeway.network.document import override, parse_key, read_document, validated
 from causeway.network.settings import (
     NOTHING_INSTALLED,

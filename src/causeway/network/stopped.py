@@ -25,6 +25,6 @@ def stopped_chains(lake: Lake, manifest: Manifest) -> tuple[Stopped, ...]:
     """
     names = [item["name"] for item in lake.about()["chains"]]
     files = manifest.state.get("stopped", {}).values()
-    rows = [row for path in files for row in lake.storage.read_table(path).to_pylist()]
+    rows = [row for path in files for row in lake.table(manifest, path).to_pylist()]
     rows.sort(key=lambda row: (row["height"], row["chain"]))
     return tuple(Stopped(names[row["chain"]], int(row["height"]), row["cause"]) for row in rows)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from causeway.pipeline.claim import CLAIM_FILE
+from causeway.pipeline.compaction import bound
 from causeway.pipeline.lake import Freed, Lake, LakeDamaged, Manifest
 from causeway.pipeline.layout import (
     COMPACTED,
@@ -17,11 +18,14 @@ from causeway.pipeline.layout import (
     HEIGHTS,
     LAKE_FILE,
     MANIFESTS,
+    RUN,
     TRAFFIC,
     TRAFFIC_MANIFEST,
+    VOLUME,
     Compaction,
     compaction_path,
     manifest_path,
+    volume_path,
 )
 from causeway.pipeline.manifests import decoded
 from causeway.pipeline.places import workers
@@ -163,7 +167,30 @@ def _compactions(lake: Lake, last: int, damaged: list[LakeDamaged], expected: _E
         for path, seal in run.files.items():
             if not expected.add(path, seal, run.first, optional=False):
                 damaged.append(lake.damaged(compaction_path(run.first), f"seals {path} differently"))
+    _volume(lake, runs, damaged, expected)
     return runs
+
+
+def _volume(lake: Lake, runs: list[Compaction], damaged: list[LakeDamaged], expected: _Expected) -> None:
+    """Compare the records that were written together with each by itself."""
+    many = RUN * VOLUME
+    there = {f"{COMPACTED}/{name}" for name in lake.storage.list(COMPACTED)}
+    for until in range(many, runs[-1].last + 2 if runs else 0, many):
+        path, wanted = volume_path(until - 1), bound([run for run in runs if run.last < until])
+        # The one before is removed after it was written, which a kill may prevent; the last is written after the record
+        # that it ends with, and before the next.
+        if path not in there:
+            if until + RUN <= runs[-1].last + 1 < until + many:
+                damaged.append(lake.damaged(path, MISSING, -1))
+            continue
+        expected.known.add(path)
+        try:
+            volume = lake.volume(until - 1)
+        except LakeDamaged as error:
+            damaged.append(error)
+            continue
+        if volume is not None and volume.content() != wanted.content():
+            damaged.append(lake.damaged(path, "is not what the records of compactions say", -1))
 
 
 def _next_record(lake: Lake, first: int, last: int) -> int:
@@ -239,8 +266,9 @@ def _is_known(path: str, expected: _Expected, limits: Mapping[str, int]) -> bool
     made."""
     if path in expected.seals or path in expected.known or path.rpartition("/")[0] in expected.unread:
         return True
-    folder, _, name = path.partition("/")
-    number = _NUMBER.search(name)
+    folder, _, inside = path.partition("/")
+    name = path.rpartition("/")[2]
+    number = _NUMBER.match(name) or _NUMBER.search(inside)
     return number is not None and not name.endswith(".tmp") and int(number[0]) > limits.get(folder, int(number[0]))
 
 

@@ -8,12 +8,13 @@ compactions replaced is removed. So neither costs more after a long history than
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from causeway.pipeline.lake import Compacted, Lake, Manifest
-from causeway.pipeline.layout import COMPACTED, RUN, Compaction, compaction_path, height_name
+from causeway.pipeline.layout import COMPACTED, RUN, VOLUME, Compaction, compaction_path, height_name, volume_path
 from causeway.pipeline.sealed import Seal
 from causeway.pipeline.storage import AlreadyExists
 
@@ -50,6 +51,7 @@ def compact(lake: Lake, last: Manifest) -> Compacted:
         return done
     done = latest_compaction(lake, last)
     while done.last + RUN < last.height:
+        _bind(lake, replace(last, compacted=done))
         first = done.last + 1
         manifests = list(lake.chain(first, first + RUN - 1))
         record = _compacted(lake, manifests, done.digest)
@@ -59,7 +61,34 @@ def compact(lake: Lake, last: Manifest) -> Compacted:
         made = lake.compaction(first)
         assert made is not None
         done = Compacted(made.last, made.digest)
+    _bind(lake, replace(last, compacted=done))
     return done
+
+
+def _bind(lake: Lake, last: Manifest) -> None:
+    """Write the records of all compactions together once there are enough of them, so that who lists the files of a
+    long history reads few; the ones of before are in it, and go."""
+    many = RUN * VOLUME
+    until = (last.compacted.last + 1) // many * many
+    if not until or lake.storage.exists(volume_path(until - 1)):
+        return
+    before = lake.volume(until - many - 1)
+    runs = [run for run in lake.runs_after(before, last) if run.last < until]
+    with contextlib.suppress(AlreadyExists):  # as above
+        lake.storage.create(volume_path(until - 1), bound([*([before] if before is not None else []), *runs]).content())
+    if before is not None:
+        lake.storage.remove(volume_path(before.last))
+
+
+def bound(runs: Sequence[Compaction]) -> Compaction:
+    """Return compactions that follow each other as one: a volume."""
+    log: dict[str, list[str]] = {}
+    files: dict[str, Seal] = {}
+    for run in runs:
+        files |= run.files
+        for table, paths in run.log.items():
+            log.setdefault(table, []).extend(paths)
+    return Compaction(runs[0].first, runs[-1].last, log, files, runs[-1].digest)
 
 
 def _compacted(lake: Lake, manifests: list[Manifest], before: str) -> Compaction:

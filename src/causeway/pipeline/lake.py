@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,8 +22,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from causeway.pipeline.lake_files import LakeFiles
 from causeway.pipeline.layout import (
     COMPACTED,
     FORMAT,
@@ -34,6 +33,7 @@ from causeway.pipeline.layout import (
     MANIFESTS,
     RUN,
     TRAFFIC_MANIFEST,
+    VOLUME,
     Compaction,
     Freed,
     Head,
@@ -42,24 +42,16 @@ from causeway.pipeline.layout import (
     compaction_path,
     height_name,
     manifest_path,
-    whole_before,
+    volume_path,
 )
 from causeway.pipeline.manifests import Compacted, Manifest, decoded, encoded
-from causeway.pipeline.sealed import MISSING, FileDamaged, Seal, seal_from, seal_of
+from causeway.pipeline.sealed import MISSING, Seal, seal_from, seal_of
 from causeway.pipeline.storage import AlreadyExists, Storage, first_line
-from causeway.pipeline.vacuumed import FOLDER as VACUUMED
-from causeway.pipeline.vacuumed import freed_by
-
-_TRIES = 5
-"""How often ``head`` is read before it counts as damaged: it may just be being written."""
 
 
 @dataclass(frozen=True)
-class Lake:
-    """A lake in a storage. Picklable. ``identity``: tells lakes that were at one place one after the other apart."""
-
-    storage: Storage
-    identity: str = ""
+class Lake(LakeFiles):
+    """A lake in a storage. Picklable."""
 
     @classmethod
     def at(cls, uri: str) -> Lake:
@@ -98,90 +90,7 @@ class Lake:
         except OSError as error:
             raise LakeError(f"lake: {self.storage.uri} cannot be written: {first_line(error)}") from error
 
-    # ---- what can be wrong
-
-    def damaged(self, path: str, what: str, whole: int | None = None) -> LakeDamaged:
-        """Return the error that says so. ``whole``: the last height that does not need the file; without it what the
-        path tells."""
-        return LakeDamaged(self.storage.uri, path, what, whole_before(path) if whole is None else whole)
-
-    @contextlib.contextmanager
-    def reading(self, path: str, whole: int | None = None) -> Iterator[None]:
-        """Let what is found wrong with a file in the body of a ``with`` statement be a ``LakeDamaged``."""
-        try:
-            yield
-        except FileDamaged as error:
-            if error.what == MISSING:
-                raise self._missing(path, whole) from None
-            raise self.damaged(error.path, error.what, whole) from None
-        except FileNotFoundError:
-            raise self._missing(path, whole) from None
-        except OSError as error:
-            raise LakeError(f"lake: {self.storage.uri}: {path} cannot be read: {first_line(error)}") from error
-
-    # ---- what the network is
-
-    def about(self) -> dict[str, Any]:
-        """Return what ``create`` was given. Raises ``LakeError`` when there is no lake or it is of another version."""
-        return self._described()[0]
-
-    def _described(self) -> tuple[dict[str, Any], str]:
-        try:
-            raw = self.storage.read_bytes(LAKE_FILE)
-        except FileNotFoundError:
-            self.exists()
-            raise LakeError(f"lake: {self.storage.uri} holds no lake (no {LAKE_FILE})") from None
-        except OSError as error:
-            raise LakeError(f"lake: {self.storage.uri} cannot be read: {first_line(error)}") from error
-        try:
-            content = decoded(raw)
-        except ValueError as error:
-            self._of_another_version(raw)
-            raise self.damaged(LAKE_FILE, f"is not what was written: {first_line(error)}") from None
-        self._of_this_version(content)
-        return content, content.pop("digest")
-
-    def _of_another_version(self, raw: bytes) -> None:
-        """Refuse what is no lake of this version: those before it had no digest."""
-        with contextlib.suppress(ValueError):
-            content = json.loads(raw)
-            if not isinstance(content, dict):
-                raise LakeError(f"lake: {self.storage.uri} cannot be read: {LAKE_FILE} is no JSON object")
-            if "digest" not in content:
-                self._of_this_version(content)
-
-    def _of_this_version(self, content: Mapping[str, Any]) -> None:
-        if content.get("format") != FORMAT:
-            raise LakeError(
-                f"lake: {self.storage.uri} is of format {content.get('format')}, this Causeway reads format {FORMAT}"
-            )
-
-    def exists(self) -> bool:
-        """Return whether there is a lake. Raises ``LakeDamaged`` where there is one without what says what it is."""
-        if self.storage.exists(LAKE_FILE):
-            return True
-        if self.storage.exists(HEAD_FILE) and self.storage.exists(manifest_path(0)):
-            raise self.damaged(LAKE_FILE, MISSING)
-        return False
-
-    def topology(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
-        """Return a table that was written when the lake was made: ``chains``, ``programs`` or ``registry``."""
-        path = f"{name}.parquet"
-        return self.sealed_table(path, seal_from(self.about()["files"][path]), columns)
-
     # ---- heights
-
-    def head(self) -> Head:
-        """Return how far the lake has come, as the last commit said."""
-        for left in reversed(range(_TRIES)):
-            with self.reading(HEAD_FILE):
-                content = self.storage.read_bytes(HEAD_FILE)
-            try:
-                return Head.of(content)
-            except ValueError:
-                if not left:
-                    raise self.damaged(HEAD_FILE, "is not what was written") from None
-        raise AssertionError
 
     def last_height(self) -> int:
         """Return the last committed height, -1 when there is none. Raises ``LakeDamaged`` when it is gone."""
@@ -235,7 +144,7 @@ class Lake:
         parent = None
         for height in range(first, last + 1):
             manifest = self.manifest(height)
-            if height == 0 and manifest.parent != self._described()[1]:
+            if height == 0 and manifest.parent != self.described()[1]:
                 raise self.damaged(manifest_path(0), f"is not the first of this {LAKE_FILE}")
             if parent is not None and manifest.parent != parent:
                 raise self.damaged(manifest_path(height), "does not follow on the manifest before it")
@@ -248,7 +157,7 @@ class Lake:
         Raises ``LakeError`` when another run has committed it.
         """
         if manifest.height == 0:
-            manifest = replace(manifest, parent=self._described()[1])
+            manifest = replace(manifest, parent=self.described()[1])
         path = manifest_path(manifest.height)
         try:
             self.storage.create(path, manifest.content)
@@ -273,13 +182,6 @@ class Lake:
 
     # ---- files
 
-    def sealed_table(
-        self, path: str, seal: Seal, columns: Sequence[str] | None = None, whole: int | None = None
-    ) -> pa.Table:
-        """Return a sealed Parquet file, verified. ``whole``: as of ``damaged``. Raises ``LakeDamaged``."""
-        with self.reading(path, whole):
-            return self.storage.read_table(path, columns, seal)
-
     def table(self, manifest: Manifest, path: str, columns: Sequence[str] | None = None) -> pa.Table:
         """Return a file that a manifest names, verified. Raises ``LakeDamaged``, ``Freed``."""
         return self.sealed_table(path, manifest.files[path], columns)
@@ -288,34 +190,18 @@ class Lake:
         """Return what was recorded for the tick of a height: kind -> file and its seal."""
         return {kind: (path, manifest.files[path]) for kind, path in manifest.outside.items()}
 
-    @contextlib.contextmanager
-    def open_parquet(self, path: str, seal: Seal, whole: int | None = None) -> Iterator[pq.ParquetFile]:
-        """Open a Parquet file; what is read of it is verified. Raises ``LakeDamaged``."""
-        with self.reading(path, whole), self.storage.open_parquet(path, seal) as file:
-            yield file
-
-    def _missing(self, path: str, whole: int | None) -> LakeError:
-        """Return the error that says that a file is missing, or that a vacuum took it."""
-        folder, _, name = path.rpartition("/")
-        if folder.startswith(f"{HEIGHTS}/") and "-" in name:
-            table = name.rsplit("-", 2)[0]
-            state = {item["name"].replace(":", ".") for item in self.about()["tables"]["state"]}
-            freed = self.freed(int(folder.split("/")[1])) if table in state else None
-            if freed is not None:
-                return freed
-        return self.damaged(path, MISSING, whole)
-
-    def freed(self, height: int) -> Freed | None:
-        """Return the error that says that a height's state was freed, None when it was not."""
-        with self.reading(VACUUMED):
-            taken = freed_by(self.storage, height)
-        return None if taken is None else Freed(f"height: the state of {height} was freed by a vacuum; {taken}")
-
     # ---- log tables
 
     def compaction(self, first: int) -> Compaction | None:
         """Return the record of the compaction that begins with a height, None when there is none."""
-        path = compaction_path(first)
+        return self._compaction_in(compaction_path(first))
+
+    def volume(self, last: int) -> Compaction | None:
+        """Return the records of all compactions up to a height as one (``before``: the digest of the last of them),
+        None when there is none such."""
+        return self._compaction_in(volume_path(last)) if last >= 0 else None
+
+    def _compaction_in(self, path: str) -> Compaction | None:
         try:
             found = decoded(self.storage.read_bytes(path))
             return Compaction(
@@ -337,14 +223,26 @@ class Lake:
         last = self.last_height() if manifest is None else manifest.height
         if last < 0:
             return []
-        known = (self.manifest(last) if manifest is None else manifest).compacted
+        return self.runs_after(None, self.manifest(last) if manifest is None else manifest)
+
+    def volume_and_runs(self, manifest: Manifest) -> list[Compaction]:
+        """Return what ``compactions`` does, but the first ones of many as one, so that few files are read."""
+        done = manifest.compacted.last + 1
+        volume = self.volume(done - done % (VOLUME * RUN) - 1)
+        return [*([volume] if volume is not None else []), *self.runs_after(volume, manifest)]
+
+    def runs_after(self, after: Compaction | None, manifest: Manifest) -> list[Compaction]:
+        """Return the compactions after a volume, or all of them, as far as a manifest knows them and beyond."""
+        known = manifest.compacted
         found: list[Compaction] = []
-        digest, first = "", 0
+        digest, first = ("", 0) if after is None else (after.before, after.last + 1)
+        if after is not None and after.last == known.last and digest != known.digest:
+            raise self.damaged(volume_path(after.last), f"is not of the records that height {manifest.height} knows")
         while (record := self.compaction(first)) is not None:
             if record.before != digest or record.first != first:
                 raise self.damaged(compaction_path(first), "does not follow on the record before it")
             if record.last == known.last and record.digest != known.digest:
-                raise self.damaged(compaction_path(first), f"is not the one that height {last} knows")
+                raise self.damaged(compaction_path(first), f"is not the one that height {manifest.height} knows")
             found.append(record)
             digest, first = record.digest, record.last + 1
         if first <= known.last:
@@ -352,8 +250,8 @@ class Lake:
         return found
 
     def log_files(self, table: str, heights: Iterable[int] | None = None) -> dict[str, Seal]:
-        """Return the files of a log table over all committed heights (or ``heights``) with their seals, compacted ones
-        first."""
+        """Return the files of a log table over all committed heights (or ``heights``) with their seals, ascending by
+        height."""
         files: dict[str, Seal] = {}
         if heights is not None:
             for height in sorted(set(heights)):
@@ -362,7 +260,7 @@ class Lake:
         last = self.last_height()
         if last < 0:
             return files
-        runs = self.compactions(self.manifest(last))
+        runs = self.volume_and_runs(self.manifest(last))
         for run in runs:
             files |= {path: run.files[path] for path in run.log.get(table, [])}
         for manifest in self.chain(runs[-1].last + 1 if runs else 0, last):

@@ -23,6 +23,9 @@ TRAFFIC_MANIFEST = f"{TRAFFIC}/manifest.json"
 RUN = 32
 """How many heights are compacted together."""
 
+VOLUME = 32
+"""So many runs later, all records of compactions are written together as one."""
+
 _HEAD_BYTES = 512
 """The length of ``head``: it is written in place, which no disk tears at this size."""
 
@@ -103,6 +106,11 @@ def manifest_path(height: int) -> str:
 def compaction_path(first: int) -> str:
     """Return where the record of the compaction that begins with a height is."""
     return f"{COMPACTED}/{height_name(first)}.json"
+
+
+def volume_path(last: int) -> str:
+    """Return where the records of all compactions up to a height are together."""
+    return f"{COMPACTED}/all-{height_name(last)}.json"
 
 
 def whole_before(path: str) -> int:

@@ -67,11 +67,11 @@ class Manifest:
     ``state``: table -> bucket -> file. ``log``: log table -> bucket -> file of this height. ``wake``: the next tick at
     which something happens of itself, None when nothing will. ``quiet_since``: the first tick from which on nothing has
     moved, and after which nothing has come from outside. ``needs``: the lowest height whose outbound entries may still
-    be read. ``outside``: kind -> file of what was recorded for the tick. ``exchange``: what the buckets offer each
-    other, None where there is one. ``offers``: bucket -> file of what it offers and had no room for there. ``files``:
-    file -> its seal, for all files that are named here. ``parent``: the digest of the manifest before, of ``lake.json``
-    for the first. ``epoch``: which claim on the lake it was written under. ``compacted``: how far the log tables were
-    compacted by then.
+    be read. ``rows``: how many rows each log table got; ``totals``: how many it has by then. ``outside``: kind -> file
+    of what was recorded for the tick. ``exchange``: what the buckets offer each other, None where there is one.
+    ``offers``: bucket -> file of what it offers and had no room for there. ``files``: file -> its seal, for all files
+    that are named here. ``parent``: the digest of the manifest before, of ``lake.json`` for the first. ``epoch``: which
+    claim on the lake it was written under. ``compacted``: how far the log tables were compacted by then.
 
     In the file every name of a file has its seal behind it: [file, length, digests].
     """
@@ -84,6 +84,7 @@ class Manifest:
     quiet_since: int = 0
     needs: int | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
+    totals: Mapping[str, int] = field(default_factory=dict)
     outside: Mapping[str, str] = field(default_factory=dict)
     exchange: Exchange | None = None
     offers: Mapping[str, str] = field(default_factory=dict)

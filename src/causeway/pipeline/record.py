@@ -1,10 +1,11 @@
 """What came from outside while a lake was run: written into the lake before the tick that takes it in.
 
-So a tick is a function of files alone, whoever runs it again: ``record/<tick>-ingress-<digest>.parquet`` are messages
-of users, ``record/<tick>-carried-<digest>.parquet`` wire bytes. What a server remembers of their senders lies beside
-them, and no tick reads it: ``taken``, ``senders``, ``carriers`` (``service/senders.py``). The manifest of the
-height that took them in names them, with their seals. What no manifest names was never taken in. The digest in a name
-is that of the file: two attempts at a tick write two files, and each tells by itself whether it is what was written.
+So a tick is a function of files alone, whoever runs it again: ``record/ingress/<folder>/<tick>-<digest>.parquet`` are
+messages of users, ``record/carried/...`` wire bytes. What a server remembers of their senders lies beside them, and no
+tick reads it: ``taken``, ``senders``, ``carriers`` (``service/senders.py``). The manifest of the height that took them
+in names them, with their seals. What no manifest names was never taken in. The digest in a name is that of the file:
+two attempts at a tick write two files, and each tells by itself whether it is what was written. A folder has the files
+of ``TICKS`` ticks, so that who looks for the last ones lists few.
 """
 
 from __future__ import annotations
@@ -62,7 +63,11 @@ Outside: TypeAlias = Mapping[str, tuple[str, Seal]]
 NOTHING: Outside = MappingProxyType({})
 """What was recorded for a tick into which nothing came."""
 
-_NAME = re.compile(rf"(\d{{20}})-({'|'.join(SCHEMAS)})-([0-9a-f]{{16}})\.parquet")
+TICKS = 4096
+"""So many ticks have a folder of their own."""
+
+_FOLDER = re.compile(r"\d{17}")
+_NAME = re.compile(r"(\d{20})-([0-9a-f]{16})\.parquet")
 
 
 def brings(outside: Outside) -> bool:
@@ -83,19 +88,22 @@ class Record:
         (``TAKEN_SCHEMA``), ``senders`` (``SENDERS_SCHEMA``), ``carriers`` (``CARRIERS_SCHEMA``).
         """
         storage, found = self.lake.storage, {}
-        storage.make_folder(FOLDER)
+        folders: set[str] = set()
         for kind, schema in SCHEMAS.items():
             table = tables.get(kind)
             if table is not None and table.num_rows:
                 sink = pa.BufferOutputStream()
                 pq.write_table(table.cast(schema), sink, compression="lz4", write_page_checksum=True)
                 content = sink.getvalue().to_pybytes()
-                path = f"{FOLDER}/{tick:020d}-{kind}-{_digest(content)}.parquet"
+                folder = f"{FOLDER}/{kind}/{tick // TICKS:017d}"
+                storage.make_folder(folder)
+                folders |= {folder, f"{FOLDER}/{kind}", FOLDER, ""}
+                path = f"{folder}/{tick:020d}-{_digest(content)}.parquet"
                 with storage.place.writer(path) as file:
                     file.write(content)
                 found[kind] = path, seal_of(content)
         if found:
-            storage.sync([*(path for path, _ in found.values()), FOLDER, ""])
+            storage.sync([*(path for path, _ in found.values()), *sorted(folders)])
         return found
 
     def remove(self, old: Outside, new: Outside) -> None:
@@ -112,12 +120,13 @@ class Record:
         For the holder of the claim.
         """
         kept: dict[str, tuple[str, Seal]] = {}
-        for path, tick, kind in self._files():
-            if tick == but:
-                content = self._content(path)
-                kept[kind] = path, seal_of(content)
-            elif tick >= since:
-                self.lake.storage.remove(path)
+        for kind in SCHEMAS:
+            for tick, paths in self.newest(kind, since):
+                for path in paths:
+                    if tick == but:
+                        kept[kind] = path, seal_of(self._content(path))
+                    else:
+                        self.lake.storage.remove(path)
         return kept
 
     def rows(self, outside: Outside, kind: str, chains: npt.NDArray[np.uint64]) -> pa.Table:
@@ -128,13 +137,18 @@ class Record:
         rows = self.lake.sealed_table(path, (seal[0], seal[1])).cast(SCHEMAS[kind])
         return rows.filter(pa.array(np.isin(rows["chain"].to_numpy(), chains)))
 
-    def files(self, kind: str) -> dict[int, list[str]]:
-        """Return the files of a kind by tick, ascending: one, where no attempt at the tick failed."""
-        found: dict[int, list[str]] = {}
-        for path, tick, what in self._files():
-            if what == kind:
-                found.setdefault(tick, []).append(path)
-        return found
+    def newest(self, kind: str, since: int = 0) -> Iterator[tuple[int, list[str]]]:
+        """Yield the ticks from ``since`` on that have files of a kind, the newest first, with these: one, where no
+        attempt at the tick failed. Folders are listed as they are needed."""
+        storage = self.lake.storage
+        for folder in reversed(storage.list(f"{FOLDER}/{kind}")):
+            if not _FOLDER.fullmatch(folder) or int(folder) < since // TICKS:
+                continue
+            found: dict[int, list[str]] = {}
+            for name in reversed(storage.list(f"{FOLDER}/{kind}/{folder}")):
+                if (known := _NAME.fullmatch(name)) and int(known[1]) >= since:
+                    found.setdefault(int(known[1]), []).append(f"{FOLDER}/{kind}/{folder}/{name}")
+            yield from found.items()
 
     def read(self, kind: str, path: str) -> pa.Table:
         """Return the table in a file. Raises ``LakeDamaged``."""
@@ -146,12 +160,6 @@ class Record:
         if _digest(content) not in path:
             raise self.lake.damaged(path, "has other bytes than were written")
         return content
-
-    def _files(self) -> Iterator[tuple[str, int, str]]:
-        for name in self.lake.storage.list(FOLDER):
-            known = _NAME.fullmatch(name)
-            if known:
-                yield f"{FOLDER}/{name}", int(known[1]), known[2]
 
 
 def _digest(content: bytes) -> str:

@@ -45,7 +45,8 @@ def run_tick(
     """
     now = tick_after(before, tick, coming, came=came)
     manifest = _exchanged(lake, executor.run(now, before, outside), now, outside)
-    manifest = replace(manifest, parent=before.digest, compacted=compacted or before.compacted)
+    totals = {**before.totals, **{name: before.totals.get(name, 0) + count for name, count in manifest.rows.items()}}
+    manifest = replace(manifest, parent=before.digest, totals=totals, compacted=compacted or before.compacted)
     if check is not None:
         check(manifest)
     return _committed(lake, claim, manifest)
@@ -107,6 +108,7 @@ def assembled(tick: Tick, written: Sequence[Written], outside: Outside = Mapping
         quiet_since=tick.quiet_since if quiet else tick.tick + 1,
         needs=min(needs, default=None),
         rows=rows,
+        totals=rows,
         outside={kind: path for kind, (path, _) in outside.items()},
         offers=spilled,
         files=files | dict(outside.values()),

@@ -11,6 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from causeway.model.text import unknown
 from causeway.pipeline import calls
 from causeway.pipeline.lake import Lake, LakeError, Manifest, root_of
 from causeway.pipeline.ledger import ledger
@@ -20,7 +21,6 @@ from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, StateTable, TableSchemas
 from causeway.pipeline.sealed import Seal, seal_from
 
 _CHAINS = pa.schema([("position", pa.int64()), ("number", pa.decimal128(20, 0)), ("name", pa.string())])
-_LISTED = 8
 
 
 class LakeTables:
@@ -65,7 +65,7 @@ class LakeTables:
         """
         schemas = self._schemas.logs
         if table not in schemas:
-            raise LakeError(f"table: {_unknown(table, list(schemas))}")
+            raise LakeError(f"table: {unknown('table', table, schemas)}")
         if heights is None:
             return self._read(self._lake.log_files(table), schemas[table])
         known = self._checked(heights)
@@ -131,7 +131,7 @@ class LakeTables:
         manifest = self.manifest(height)
         declared = self._schemas.state.get(table)
         if declared is None:
-            raise LakeError(f"table: {_unknown(table, list(self._schemas.state))}")
+            raise LakeError(f"table: {unknown('table', table, self._schemas.state)}")
         if freed := self._lake.freed(manifest.height):
             raise freed
         files = dict(manifest.state.get(table, {}))
@@ -151,7 +151,7 @@ class LakeTables:
         """Return the position of the chain of that name. Raises ``LakeError``."""
         names = [item["name"] for item in self.about["chains"]]
         if chain not in names:
-            raise LakeError(f"chain: {_unknown(chain, names)}")
+            raise LakeError(f"chain: {unknown('chain', chain, names)}")
         return names.index(chain)
 
     def _bucket(self, position: int) -> int:
@@ -248,8 +248,3 @@ def summary_in_process(lake: Lake, manifest: Manifest) -> dict[str, Any]:
     query = calls.summary_query(removed_programs(lake, manifest))
     found = calls.query_arrow(query, log("outbound", calls.OUTBOUND_READ), log("events", calls.EVENTS_READ))
     return calls.summary_of(found.to_pylist())
-
-
-def _unknown(name: str, known: list[str]) -> str:
-    more = f", ... ({len(known)} in all)" if len(known) > 2 * _LISTED else ""
-    return f"{name} is unknown; allowed: {', '.join(known[: 2 * _LISTED])}{more}"

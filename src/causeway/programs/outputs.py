@@ -36,7 +36,6 @@ MESSAGE_COLUMNS = [*(name for name, _ in OUTPUT_FIELDS if name not in ("row", *A
 OUTPUT_COLUMNS = ["row", *MESSAGE_COLUMNS, *ASKED_COLUMNS]
 
 WORD = 2**64
-HANDLER_FAILED = 5
 
 NO_OUTPUTS = Frame(
     {

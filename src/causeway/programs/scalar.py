@@ -17,7 +17,6 @@ from typing import Any
 from causeway.programs.kept import ensure_kept
 
 REJECTED_BY_PROGRAM = 4
-HANDLER_FAILED = 5
 MAX_NUMBER = 2**64 - 1
 MAX_BALANCE = 2**128 - 1
 """What an answer accepts must not bring a balance beyond this, and no message carries more. A refund may: value that

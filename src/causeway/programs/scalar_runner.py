@@ -16,7 +16,7 @@ from causeway.model.order import groups_of
 from causeway.programs.accounts import BALANCE, balance_of, words_of
 from causeway.programs.failing import Raised, failure_text, raised
 from causeway.programs.kept import ensure_kept
-from causeway.programs.outputs import HANDLER_FAILED, WORD, Outcome, failures, from_records
+from causeway.programs.outputs import WORD, Outcome, failures, from_records
 from causeway.programs.scalar import (
     REJECTED_BY_PROGRAM,
     Answer,
@@ -29,6 +29,7 @@ from causeway.programs.scalar import (
     Reply,
     Request,
 )
+from causeway.protocols.execution import HANDLER_FAILED
 
 SCALAR_SCHEMA = pa.schema(
     [pa.field("program", pa.uint64(), nullable=False), pa.field("state", pa.binary(), nullable=False)]

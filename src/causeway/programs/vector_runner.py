@@ -22,7 +22,6 @@ from causeway.model.order import U64, Rows, groups_of
 from causeway.programs.accounts import settle
 from causeway.programs.failing import failure_text, raised
 from causeway.programs.outputs import (
-    HANDLER_FAILED,
     NO_FAILURES,
     Outcome,
     answer_rows,
@@ -31,6 +30,7 @@ from causeway.programs.outputs import (
     failures,
 )
 from causeway.programs.vector import Effects, VectorProgram
+from causeway.protocols.execution import HANDLER_FAILED
 
 
 class InvalidEffects(ValueError):

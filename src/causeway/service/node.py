@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from causeway.model.errors import InvalidInput
+from causeway.model.text import unknown
 from causeway.model.traffic import INGRESS_SCHEMA
-from causeway.network.directory import Directory, unknown
+from causeway.network.directory import Directory
 from causeway.network.document import validated
 from causeway.network.network import Network
 from causeway.network.opened import OpenedLake, open_lake
@@ -134,8 +135,7 @@ class Node:
         """Open the network, and finish a block that was signed before a kill, so that it comes out as it was."""
         place = Lake.at(lake)
         resume = place.exists()
-        heights = place.heights() if resume else []
-        begun = self._signed.unfinished(heights[-1] if heights else -1, newest=keys.newest)
+        begun = self._signed.unfinished(place.last_height() if resume else -1, newest=keys.newest)
         secrets = keys.secrets
         self.network = Network(scenario, lake, resume=resume, recorded=True, secrets=secrets, unfinished=begun)
         if begun is not None:

@@ -70,16 +70,20 @@ class Senders:
 
     def _read(self, last_tick: int) -> None:
         # Of a tick with several files, all but one are of attempts that failed: their heights' manifests tell which.
-        kept = {tick: paths for tick, paths in self._record.files("senders").items() if tick <= last_tick}
-        kept = {tick: paths for tick, paths in kept.items() if len(paths) == 1}
-        taken = {tick: paths for tick, paths in self._record.files("taken").items() if tick <= last_tick}
-        since = max(kept, default=-1)
-        if kept:
-            rows = self._record.read("senders", kept[since][0])
+        kept = (known for known in self._record.newest("senders") if known[0] <= last_tick and len(known[1]) == 1)
+        since, files = next(kept, (-1, []))
+        taken: dict[int, list[str]] = {}
+        for tick, paths in self._record.newest("taken"):
+            if tick <= since and len(taken) >= LOOKED_AT:
+                break
+            if tick <= last_tick:
+                taken[tick] = paths
+        if files:
+            rows = self._record.read("senders", files[0])
             self._nonces.update(zip(rows["sender"].to_pylist(), rows["nonce"].to_pylist(), strict=True))
             self.floor = self._nonces.pop(b"", 0)
-        for tick, paths in self._record.files("carriers").items():
-            if since <= tick <= last_tick:
+        for tick, paths in reversed([*self._record.newest("carriers", max(since, 0))]):
+            if tick <= last_tick:
                 for key in (key for path in paths for key in self._record.read("carriers", path)["sender"].to_pylist()):
                     self._carriers[key] = self._nonces.pop(key, 0)
         self._owners = {carrier_number(key): key for key in self._carriers}

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from causeway.model.errors import InvalidInput
-from causeway.network.directory import own_topology, unknown
+from causeway.model.text import unknown
+from causeway.network.directory import own_topology
 from causeway.network.scenario import Scenario
 from causeway.protocols.secrets import LISTED, Secrets
 from causeway.service.keys import public_key, read_key

@@ -25,7 +25,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import U64
-from causeway.network.document import shown
+from causeway.model.text import shown
 from causeway.network.opened import OpenedLake
 from causeway.pipeline.lake import LakeError, Manifest
 from causeway.proofs.hashing import binary_rows

@@ -1,0 +1,161 @@
+"""The files of a lake: what it says of itself, how far it has come, and reading what is sealed.
+
+What does not fit is a ``LakeDamaged``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from causeway.pipeline.layout import (
+    FORMAT,
+    HEAD_FILE,
+    HEIGHTS,
+    LAKE_FILE,
+    Freed,
+    Head,
+    LakeDamaged,
+    LakeError,
+    manifest_path,
+    whole_before,
+)
+from causeway.pipeline.manifests import decoded
+from causeway.pipeline.sealed import MISSING, FileDamaged, Seal, seal_from
+from causeway.pipeline.storage import Storage, first_line
+from causeway.pipeline.vacuumed import FOLDER as VACUUMED
+from causeway.pipeline.vacuumed import freed_by
+
+_TRIES = 5
+"""How often ``head`` is read before it counts as damaged: it may just be being written."""
+
+
+@dataclass(frozen=True)
+class LakeFiles:
+    """The files of a lake in a storage. Picklable. ``identity``: tells lakes that were at one place one after the other
+    apart."""
+
+    storage: Storage
+    identity: str = ""
+
+    # ---- what can be wrong
+
+    def damaged(self, path: str, what: str, whole: int | None = None) -> LakeDamaged:
+        """Return the error that says so. ``whole``: the last height that does not need the file; without it what the
+        path tells."""
+        return LakeDamaged(self.storage.uri, path, what, whole_before(path) if whole is None else whole)
+
+    @contextlib.contextmanager
+    def reading(self, path: str, whole: int | None = None) -> Iterator[None]:
+        """Let what is found wrong with a file in the body of a ``with`` statement be a ``LakeDamaged``."""
+        try:
+            yield
+        except FileDamaged as error:
+            if error.what == MISSING:
+                raise self._missing(path, whole) from None
+            raise self.damaged(error.path, error.what, whole) from None
+        except FileNotFoundError:
+            raise self._missing(path, whole) from None
+        except OSError as error:
+            raise LakeError(f"lake: {self.storage.uri}: {path} cannot be read: {first_line(error)}") from error
+
+    # ---- what the network is
+
+    def about(self) -> dict[str, Any]:
+        """Return what ``create`` was given. Raises ``LakeError`` when there is no lake or it is of another version."""
+        return self.described()[0]
+
+    def described(self) -> tuple[dict[str, Any], str]:
+        """Return what ``about`` does, and the digest of the file."""
+        try:
+            raw = self.storage.read_bytes(LAKE_FILE)
+        except FileNotFoundError:
+            self.exists()
+            raise LakeError(f"lake: {self.storage.uri} holds no lake (no {LAKE_FILE})") from None
+        except OSError as error:
+            raise LakeError(f"lake: {self.storage.uri} cannot be read: {first_line(error)}") from error
+        try:
+            content = decoded(raw)
+        except ValueError as error:
+            self._of_another_version(raw)
+            raise self.damaged(LAKE_FILE, f"is not what was written: {first_line(error)}") from None
+        self._of_this_version(content)
+        return content, content.pop("digest")
+
+    def _of_another_version(self, raw: bytes) -> None:
+        """Refuse what is no lake of this version: those before it had no digest."""
+        with contextlib.suppress(ValueError):
+            content = json.loads(raw)
+            if not isinstance(content, dict):
+                raise LakeError(f"lake: {self.storage.uri} cannot be read: {LAKE_FILE} is no JSON object")
+            if "digest" not in content:
+                self._of_this_version(content)
+
+    def _of_this_version(self, content: Mapping[str, Any]) -> None:
+        if content.get("format") != FORMAT:
+            raise LakeError(
+                f"lake: {self.storage.uri} is of format {content.get('format')}, this Causeway reads format {FORMAT}"
+            )
+
+    def exists(self) -> bool:
+        """Return whether there is a lake. Raises ``LakeDamaged`` where there is one without what says what it is."""
+        if self.storage.exists(LAKE_FILE):
+            return True
+        if self.storage.exists(HEAD_FILE) and self.storage.exists(manifest_path(0)):
+            raise self.damaged(LAKE_FILE, MISSING)
+        return False
+
+    def topology(self, name: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Return a table that was written when the lake was made: ``chains``, ``programs`` or ``registry``."""
+        path = f"{name}.parquet"
+        return self.sealed_table(path, seal_from(self.about()["files"][path]), columns)
+
+    def head(self) -> Head:
+        """Return how far the lake has come, as the last commit said."""
+        for left in reversed(range(_TRIES)):
+            with self.reading(HEAD_FILE):
+                content = self.storage.read_bytes(HEAD_FILE)
+            try:
+                return Head.of(content)
+            except ValueError:
+                if not left:
+                    raise self.damaged(HEAD_FILE, "is not what was written") from None
+        raise AssertionError
+
+    # ---- files
+
+    def sealed_table(
+        self, path: str, seal: Seal, columns: Sequence[str] | None = None, whole: int | None = None
+    ) -> pa.Table:
+        """Return a sealed Parquet file, verified. ``whole``: as of ``damaged``. Raises ``LakeDamaged``."""
+        with self.reading(path, whole):
+            return self.storage.read_table(path, columns, seal)
+
+    @contextlib.contextmanager
+    def open_parquet(self, path: str, seal: Seal, whole: int | None = None) -> Iterator[pq.ParquetFile]:
+        """Open a Parquet file; what is read of it is verified. Raises ``LakeDamaged``."""
+        with self.reading(path, whole), self.storage.open_parquet(path, seal) as file:
+            yield file
+
+    def _missing(self, path: str, whole: int | None) -> LakeError:
+        """Return the error that says that a file is missing, or that a vacuum took it."""
+        folder, _, name = path.rpartition("/")
+        if folder.startswith(f"{HEIGHTS}/") and "-" in name:
+            table = name.rsplit("-", 2)[0]
+            state = {item["name"].replace(":", ".") for item in self.about()["tables"]["state"]}
+            freed = self.freed(int(folder.split("/")[1])) if table in state else None
+            if freed is not None:
+                return freed
+        return self.damaged(path, MISSING, whole)
+
+    def freed(self, height: int) -> Freed | None:
+        """Return the error that says that a height's state was freed, None when it was not."""
+        with self.reading(VACUUMED):
+            taken = freed_by(self.storage, height)
+        return None if taken is None else Freed(f"height: the state of {height} was freed by a vacuum; {taken}")
