@@ -114,10 +114,6 @@ class TrustSet:
         here = row < len(self._headers) and self._headers[row].height == header.height
         self._headers[row : row + here] = [header]
 
-    def remove(self, height: int) -> None:
-        """Forget the header of a height."""
-        del self._headers[bisect_left(self._headers, height, key=_height)]
-
 
 class LightClient:
     """The trust set T of a remote chain. A call that raises leaves it as it was.
@@ -324,8 +320,8 @@ class LightClient:
         """Forget the headers that are too old to be built on, but never the latest; return their heights."""
         *older, _ = self.heights
         gone = [height for height in older if is_over(self.trusted(height).time, self.options.trusting_period, now)]
-        for height in gone:
-            self._trusted.remove(height)
+        if gone:
+            self._trusted = TrustSet(map(self.trusted, set(self.heights).difference(gone)))
         return tuple(gone)
 
     def _is_in_time(self, found: TrustedHeader) -> bool:

@@ -87,10 +87,6 @@ class TrustRows(TrustSet):
         found = super().above(height) if self._headers else None
         return own if found is None or (own is not None and own.height < found.height) else found
 
-    def remove(self, height: int) -> None:
-        """Refuse: rows are forgotten all at once (``Clients.after``)."""
-        raise NotImplementedError(f"header {height}: trust tables forget in bulk")
-
     def _row(self, height: int) -> int:
         """Return the first row whose height is not below ``height``."""
         if self._last <= height:  # mostly
