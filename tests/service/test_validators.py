@@ -152,8 +152,14 @@ def test_marks_that_are_lost_damaged_or_in_the_lake(left: Left) -> None:
             left.node(str(left.folder / "other"))
     marks = left.folder / "0.key.signed"
     text = marks.read_text()
-    marks.write_text("{}")
-    with pytest.raises(InvalidInput, match="is damaged"):
+    for damaged in ("{}", text.replace('"height": 1', '"height": "1"'), text.replace('"tick": 0', '"tick": null')):
+        marks.write_text(damaged)
+        with pytest.raises(InvalidInput, match="is damaged"):
+            left.node()
+    marks.write_text(json.dumps({**json.loads(text), "chains": {}}))
+    with pytest.raises(
+        InvalidInput, match=r"0\.key\.signed: says nothing of left, but .* has 1 heights .*--newest-copy"
+    ):
         left.node()
     marks.unlink()
     with pytest.raises(InvalidInput, match=r"0\.key\.signed: missing, but .* has 1 heights .*--newest-copy"):

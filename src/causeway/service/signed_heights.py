@@ -43,6 +43,10 @@ class Mark:
     tick: int
     digest: str
 
+    def is_whole(self) -> bool:
+        """Return whether all of it has the types that it must have."""
+        return type(self.height) is int and type(self.tick) is int and type(self.digest) is str
+
 
 class SignedHeights:
     """The last heights that some keys signed. Held by one process at a time.
@@ -58,7 +62,6 @@ class SignedHeights:
         """
         self._files: list[_File] = []
         self._lake = lake
-        self.missing: list[Path] = []
         try:
             for path in sorted({path for paths in keys.values() for path in paths}):
                 marks = path.with_name(path.name + ENDING)
@@ -66,8 +69,6 @@ class SignedHeights:
                     raise InvalidInput(
                         f"{path}: lies in the lake {lake}, and would be restored with it; move it elsewhere"
                     )
-                if not marks.exists():
-                    self.missing.append(marks)
                 chains = [chain for chain, paths in keys.items() if path in paths]
                 self._files.append(_File(path, marks, chains))
         except BaseException:
@@ -81,12 +82,15 @@ class SignedHeights:
 
         Raises:
             SignedAlready: later heights were signed.
-            InvalidInput: a file is missing, although the lake has heights that were signed.
+            InvalidInput: a file is missing, or what it says of a chain, although the lake has heights that were signed.
         """
-        if self.missing and height > 0 and not newest:
-            text = f"missing, but {self._lake} has {height} heights that the key signed; put it back"
+        unsaid = [(file, chain) for file in self._files for chain in file.chains if chain not in file.marks]
+        if unsaid and height > 0 and not newest:
+            file, chain = unsaid[0]
+            what = f"says nothing of {chain}" if file.path.exists() else "missing"
+            text = f"{what}, but {self._lake} has {height} heights that the key signed; put it back"
             lost = "if it is lost and no newer copy of the lake was ever served, add --newest-copy"
-            raise InvalidInput(f"{self.missing[0]}: {text}, or, {lost}")
+            raise InvalidInput(f"{file.path}: {text}, or, {lost}")
         for file in self._files:
             for chain, mark in file.marks.items():
                 if mark.height > height + 1:
@@ -154,7 +158,10 @@ class _File:
             content = json.loads(self.path.read_text())
             if (content["type"], content["version"]) != (TYPE, VERSION):
                 raise ValueError
-            return {chain: Mark(**mark) for chain, mark in content["chains"].items()}
+            marks = {chain: Mark(**mark) for chain, mark in content["chains"].items()}
+            if not all(mark.is_whole() for mark in marks.values()):
+                raise ValueError
+            return marks
         except (ValueError, KeyError, TypeError, AttributeError):
             raise InvalidInput(
                 f"{self.path}: is damaged, so it cannot be told what was signed; put back a copy of it"
