@@ -11,7 +11,7 @@ import pytest
 from causeway.model.ledger import Event
 from causeway.protocols.ibc.keys import Purpose
 from causeway.protocols.ibc.seen import CallKind
-from tests.unit.ibc_calls import SILENT, A, B, Net
+from tests.unit.ibc_calls import SILENT, A, B, C, Net
 
 PAUSES = [2, 4, 8, 16, 32]
 
@@ -72,6 +72,16 @@ def test_without_order_all_else_goes_on() -> None:
     net.say("A", A, ("calm",)).next()
     assert net.bring("A", net.update("B"), net.receipt(1)) == []
     assert len(net.state.backoffs) == 0 and len(net.seen(A)) == 4
+
+
+def test_without_order_cleanups_wait_whatever_else_is_brought() -> None:
+    lies = (("tamper", "A", "B", 3, 60, None),)
+    net = Net({"order": "unordered", "cleanup": "on"}, carriers=lies, blocks=60).ask().next(3)
+    found: list[int] = []
+    for _ in range(17):
+        net.say("C", C, ("call", A, "echo", b"x", 0, None))
+        found += tries(net, 1, "InvalidProof", CallKind.CLEANUP)
+    assert pauses(found) == PAUSES[:3] and net.queue("B", "A", Purpose.RECEIPT) == (0, 1)
 
 
 def test_headers_that_come_too_late_are_not_paid_for_for_ever() -> None:

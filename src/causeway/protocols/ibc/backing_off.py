@@ -55,12 +55,19 @@ def held_back(rows: Frame, state: State, context: Context) -> Frame:
     rows = rows.filter(lookup(waiting.filter(of_header), _keys(rows), STRETCH[:3]) < 0)
     entries = waiting.filter(~of_header)
     singly = rows["call"] <= CallKind.TIMEOUT if context.options.order == "unordered" else np.zeros(len(rows), bool)
-    if singly.any():
-        singles, others = rows.filter(singly), rows.filter(~singly)
-        spread, index = over(singles["begin"], singles["end"])
-        free = _holding(entries, _keys(singles).take(spread).with_columns(at=index)) < 0
-        parts = _stretches(singles, spread[free], index[free], "begin", "end")
-        return concat([others, parts])
+    singles, others = rows.filter(singly), rows.filter(~singly)
+    return concat([_before_the_first(others, entries), _free(singles, entries)])
+
+
+def _free(rows: Frame, entries: Frame) -> Frame:
+    """Return the parts of submissions that are not left alone."""
+    spread, index = over(rows["begin"], rows["end"])
+    free = _holding(entries, _keys(rows).take(spread).with_columns(at=index)) < 0
+    return _stretches(rows, spread[free], index[free], "begin", "end")
+
+
+def _before_the_first(rows: Frame, entries: Frame) -> Frame:
+    """Return what of submissions comes before the first entry that is left alone."""
     groups = groups_of(*(entries[name] for name in STRETCH))
     first = entries.take(groups.starts)
     row = lookup(first, _keys(rows), STRETCH)
