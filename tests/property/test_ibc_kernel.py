@@ -147,13 +147,15 @@ LATE = [1.0, 2.0, 2.5, 4.0]
 
 
 @quick(8)
-@given(scenarios(order="ordered", timeouts="on", cleanup="on", faulty=True, strangers=True, max_blocks=20, delays=LATE))
+@given(
+    scenarios(order="ordered", connections=None, cleanup="on", faulty=True, strangers=True, max_blocks=20, delays=LATE)
+)
 def test_they_agree_with_delays(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 
 
 @quick(8)
-@given(scenarios(order="unordered", faulty=True, forks=True, strangers=True, max_blocks=20, delays=LATE))
+@given(scenarios(order="unordered", connections=None, strangers=True, max_blocks=20, delays=LATE))
 def test_they_agree_with_delays_on_unordered_queues(scenario: Scenario) -> None:
     compare(scenario, cuts=2)
 

@@ -25,7 +25,7 @@ from causeway.service.ibc.lanes import lane_view, rules_of
 from causeway.service.ibc.memory import Memory
 from causeway.service.ibc.relay_plan import RelaySettings
 from causeway.service.ibc.relayer import Passed, relay
-from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadPackets, ReadProofs, Step, Submit
+from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadPackets, ReadPast, ReadProofs, Step, Submit
 from causeway.service.ibc.views import Views
 from causeway.service.keys import Key
 from causeway.service.node import Node, Pace, Taken
@@ -121,6 +121,9 @@ class Lakes:
         match step:
             case ReadLane():
                 return lane_view(views.lane(step.chain, step.remote, None, step.packets_from, step.receipts_from))
+            case ReadPast():
+                begin = step.packets_from, step.receipts_from
+                return lane_view(views.lane(step.chain, step.remote, step.height, *begin))
             case ReadHeader():
                 return bytes.fromhex(views.header(step.chain, step.height)["signed_header"])
             case ReadProofs():
@@ -143,11 +146,13 @@ class Lakes:
         submit: Callable[[Submit], None] | None = None,
         settle: bool = True,
         altered: Callable[[Step, Any], Any] | None = None,
+        past: bool = True,
         **settings: Any,
     ) -> Passed:
         """Make one pass to a chain, and the blocks that take what it submits.
 
-        ``submit``: is given transactions instead of the lake; ``altered``: returns what a lake answers instead.
+        ``submit``: is given transactions instead of the lake; ``altered``: returns what a lake answers instead;
+        ``past``: whether lakes have kept how they were.
         """
         steps = self.steps(target, **settings)
         answer: Any = None
@@ -159,6 +164,8 @@ class Lakes:
                 break
             if isinstance(step, Submit) and submit is not None:
                 submit(step)
+                answer = None
+            elif isinstance(step, ReadPast) and not past:
                 answer = None
             else:
                 answer = self.answer(step, relayer)

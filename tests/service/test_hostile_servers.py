@@ -27,7 +27,7 @@ MEMORY = 400 << 20
 """A relay process has less than this, whatever it is sent: twice what it has at rest."""
 
 ROOTS = dict.fromkeys(("root", "validators_hash", "next_validators_hash", "header_hash"), "00" * 32)
-TRUSTED: dict[str, Any] = {"height": 0, "time": 0, "added": 0, **ROOTS}
+TRUSTED: dict[str, Any] = {"height": 0, "time": 0, "added": 0, "added_time": 0, **ROOTS}
 QUEUE: dict[str, Any] = {"head": 0, "tail": 0, "entries": []}
 LANE: dict[str, Any] = {
     "chain": "left",

@@ -68,7 +68,14 @@ def test_faults_follow_from_the_seed() -> None:
 
 
 def status_of(*chains: tuple[str, bool], **options: Any) -> dict[str, Any]:
-    known = {"order": "ordered", "expiry": "strict", "timeouts": "off", "cleanup": "off", "unbonding_ns": 10}
+    known = {
+        "order": "ordered",
+        "expiry": "strict",
+        "timeouts": "off",
+        "cleanup": "off",
+        "unbonding_ns": 10,
+        "delay_ns": 0,
+    }
     named = [{"name": name, "external": external} for name, external in chains]
     pairs = [[one, other] for one, outside in chains for other, _ in chains if one != other and not outside]
     return {"chains": named, "connections": pairs, "options": {**known, **options}}

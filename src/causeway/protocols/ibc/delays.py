@@ -15,8 +15,10 @@ from causeway.model.frame import Frame, concat, repeated
 from causeway.model.joins import lookup
 from causeway.model.order import groups_of, stable_order
 from causeway.proofs.tendermint.trust import is_over
+from causeway.protocols.contract import Chains
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.keys import Part
+from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.seen import Seen
 from causeway.protocols.ibc.state import CONNECTION, STATE_TABLES, State
 
@@ -63,6 +65,18 @@ def oldest_known(state: State) -> int | None:
     """Return the lowest height at which an entry was pushed that relayers may still bring, None where there is none."""
     entries = state.known_proofs["part"] == Part.INDEX
     return int(state.known_proofs["pushed"][entries].min()) if entries.any() else None
+
+
+def next_usable(state: State, tick: int, tick_ns: int, own: Chains, options: IbcOptions) -> int | None:
+    """Return the first tick after ``tick`` at which a header of a zone of another lake can be used that waits for its
+    delay now, None where none does: until then a relay process must wait, and the clock has to go on."""
+    trust = state.trust
+    waits = (trust["height"] > 0) & ~np.isin(trust["counterparty"], own)
+    if not options.delay_ns or not waits.any():
+        return None
+    over = trust["added_time"][waits] + np.uint64(options.delay_ns)
+    ticks = (over + np.uint64(tick_ns - 1)) // np.uint64(tick_ns) - np.uint64(1)
+    return min((due for due in ticks.tolist() if due > tick), default=None)
 
 
 def _known(state: State, context: Context) -> tuple[Frame, np.ndarray]:

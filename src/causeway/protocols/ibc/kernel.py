@@ -35,7 +35,7 @@ from causeway.protocols.execution import ProgramRunner
 from causeway.protocols.ibc.block import process_block
 from causeway.protocols.ibc.client import certify, genesis_trust
 from causeway.protocols.ibc.context import Context
-from causeway.protocols.ibc.delays import oldest_known, usable
+from causeway.protocols.ibc.delays import next_usable, oldest_known, usable
 from causeway.protocols.ibc.disconnecting import final_packets
 from causeway.protocols.ibc.fault_kinds import DISCONNECT, FORK, RECOVER
 from causeway.protocols.ibc.header_relay import accused, wanted_headers
@@ -300,7 +300,9 @@ class IbcKernel:
             proofs = concat([proofs, store.prove_absences(absent, after.receipts)])
         proofs = proofs.take(stable_order(*(proofs[name] for name in STATE_TABLES["proofs"].order)))
         after, logs = replace(after, proofs=proofs), log.logs()
-        planned, pause = self.next_planned(tick.tick + 1), self.longest_pause()
+        elapsed = next_usable(after, tick.tick, self.tick_ns, self.zones.own, self.options)
+        coming = (self.next_planned(tick.tick + 1), elapsed)
+        planned, pause = min((due for due in coming if due is not None), default=None), self.longest_pause()
         due = wake(tick, idle=self.idle(after), planned=planned, pause=pause)
         end = gives_up(tick, settled=self.interference.last_change, idle_limit=QUIET_TICKS + self.idle_limit())
         read = (oldest(after.runs), oldest_known(after))

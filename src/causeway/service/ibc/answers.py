@@ -44,6 +44,7 @@ class OptionsAnswer(Answer):
     timeouts: Literal["on", "off"]
     cleanup: Literal["on", "off"]
     unbonding_ns: Annotated[Height, Field(gt=0)]
+    delay_ns: Height
 
 
 class StatusAnswer(Answer):
@@ -71,6 +72,7 @@ class TrustedAnswer(Answer):
     height: Height
     time: Height
     added: Height
+    added_time: Height
     root: Digest
     validators_hash: Digest
     next_validators_hash: Digest

@@ -6,7 +6,7 @@ import json
 
 from causeway.protocols.ibc.fees import COUNTS
 from causeway.protocols.limits import MAX_ANSWER_BYTES
-from causeway.service.http_client import ServiceClient, ServiceError, path_part
+from causeway.service.http_client import Refused, ServiceClient, ServiceError, path_part
 from causeway.service.ibc.answers import (
     AccountsAnswer,
     EntriesAnswer,
@@ -42,6 +42,20 @@ class LakeClient(ServiceClient):
         found = await self.ask(LaneAnswer, "GET", path, query)
         if (found.chain, found.remote) != (chain, remote):
             raise ServiceError(f"{self.url}{path}: another lane than that asked for")
+        return view_of(found)
+
+    async def lane_at(
+        self, chain: str, remote: str, height: int, packets_from: int = 0, receipts_from: int = 0
+    ) -> LaneView | None:
+        """Return what ``lane`` does, as it was at a height; None where the lake has not kept that."""
+        path = f"/v1/chains/{path_part(chain)}/queues/{path_part(remote)}"
+        query = {"packets_from": packets_from, "receipts_from": receipts_from, "height": height}
+        try:
+            found = await self.ask(LaneAnswer, "GET", path, query)
+        except Refused:
+            return None
+        if (found.chain, found.remote, found.height) != (chain, remote, height):
+            raise ServiceError(f"{self.url}{path}: another lane, or another height, than that asked for")
         return view_of(found)
 
     async def header(self, chain: str, height: int) -> bytes:

@@ -97,6 +97,7 @@ class Rules:
         expiry: whether a packet has expired already at its limit (``protocols.ibc.expiry.is_expired``).
         timeouts, cleanup: whether packets can expire, and receipts be cleaned up.
         unbonding_ns: how long a header is trusted.
+        delay_ns: how long it must have been trusted before anything is proved under it.
     """
 
     ordered: bool = True
@@ -104,6 +105,7 @@ class Rules:
     timeouts: bool = False
     cleanup: bool = False
     unbonding_ns: int = 21 * 86_400 * 10**9
+    delay_ns: int = 0
 
     @property
     def trusting_ns(self) -> int:
@@ -131,6 +133,7 @@ def view_of(lane: LaneAnswer) -> LaneView:
             validators_hash=item.validators_hash,
             header_hash=item.header_hash,
             added_height=item.added,
+            added_time=item.added_time,
         )
         for item in lane.client.trusted
     )
@@ -152,4 +155,5 @@ def rules_of(options: OptionsAnswer) -> Rules:
         timeouts=options.timeouts == "on",
         cleanup=options.cleanup == "on",
         unbonding_ns=options.unbonding_ns,
+        delay_ns=options.delay_ns,
     )

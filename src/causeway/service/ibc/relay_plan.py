@@ -169,6 +169,12 @@ def _patient(
     return source.height - oldest[2] < settings.max_wait
 
 
+def may_wait(packets: Pushed, receipts: Pushed, source: LaneView, settings: RelaySettings) -> bool:
+    """Return whether there is something, and all of it may wait for more (``min_batch``, ``max_wait``)."""
+    count = len(packets) + len(receipts)
+    return count > 0 and _patient(count, _oldest(packets, receipts), source, settings)
+
+
 def _first(packets: Pushed, receipts: Pushed, limit: int | None) -> tuple[Pushed, Pushed]:
     """Return the first of both, at most ``limit`` in all, each its share."""
     if limit is None or len(packets) + len(receipts) <= limit:

@@ -27,10 +27,12 @@ from causeway.protocols.ibc.errors import IbcError
 from causeway.protocols.ibc.expiry import is_expired
 from causeway.protocols.ibc.keys import Key, Part, Purpose, index_key
 from causeway.protocols.ibc.values import decode_packet
+from causeway.service.ibc.delays import look_ahead
 from causeway.service.ibc.lanes import LaneView, Rules
 from causeway.service.ibc.memory import Memory
-from causeway.service.ibc.relay_plan import RelaySettings, Work, not_received, proving_height, work_between
-from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadPackets, ReadProofs, Step, Submit
+from causeway.service.ibc.relay_plan import RelaySettings, Work, proving_height, work_between
+from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadProofs, Step, Submit
+from causeway.service.ibc.time_outs import expired_packets
 
 
 class State(Enum):
@@ -40,6 +42,8 @@ class State(Enum):
     """There was nothing to do."""
     WAITING = "waiting"
     """There is something, which waits for more (``min_batch``)."""
+    DELAYED = "waiting for the delay"
+    """There is something, under a header that the target has not trusted for long enough yet."""
     SUBMITTED = "submitted"
     FROZEN = "frozen"
     """The target's client saw two headers of one height: nothing is taken. A disconnecting one takes what comes."""
@@ -94,17 +98,25 @@ def relay(
         return Passed(State.REFUSED, source, target, why=accusation)
     if accusation is not None:
         return (yield from _accuse(direction, settings, accusation, source, target))
-    work = work_between(source, target, rules, settings, memory)
+    # With a delay all is proved as the source was at the height of a header that can be used by now.
+    ahead = (yield from look_ahead(direction, source, target, rules, settings)) if rules.delay_ns else None
+    shown = source if ahead is None else ahead.shown
+    work = work_between(shown, target, rules, settings, memory) if ahead is None else ahead.work(target, rules, memory)
     expired: tuple[int, ...] = ()
     if work.time_outs:
-        expired = yield from _expired(direction, source, target, rules, work, settings)
+        expired = yield from expired_packets(direction, shown, target, rules, work, settings)
         # In an ordered queue the call names no index: the tail proves that whatever is at the head has expired.
         expired = tuple(memory.due("timeout", dict.fromkeys(expired), target.height, ordered=rules.ordered))
     held = tuple(memory.held)
-    if not (work.packets or work.receipts or work.cleanup or work.refresh or expired):
-        state = State.HELD if held else State.WAITING if work.patient else State.IDLE
+    due = work.packets or work.receipts or work.cleanup or work.refresh or expired or (ahead and ahead.header)
+    if not due:
+        waits = State.DELAYED if ahead and ahead.waits else State.WAITING if work.patient else State.IDLE
+        state = State.HELD if held else waits
         return Passed(state, source, target, work, why="; ".join(held), held=held)
-    height, header = proving_height(source, target, work, bool(expired))
+    if ahead is None:
+        height, header = proving_height(source, target, work, bool(expired))
+    else:
+        height, header = shown.height, ahead.header or work.refresh
     updates: list[HeaderUpdate] = []
     if header:
         try:
@@ -118,19 +130,19 @@ def relay(
     for chunk in _chunks(_messages(direction, work, expired, ordered=rules.ordered), settings.chunk):
         keys = tuple(key for _, key in chunk)
         found = yield ReadProofs(direction.end, direction.source, height, tuple(dict.fromkeys(keys)))
-        shown = dict(zip(dict.fromkeys(keys), found, strict=True))
+        proofs = dict(zip(dict.fromkeys(keys), found, strict=True))
         try:
-            _verify(shown, client.trusted(height).root)
+            _verify(proofs, client.trusted(height).root)
         except ProofError as error:
             return Passed(State.REFUSED, source, target, work, why=f"a proof of {direction.source} is none: {error}")
         for kind, key in chunk:
-            value = shown[key]
+            value = proofs[key]
             absence = kind == "timeout" and not rules.ordered
             if value is None or bool(value[0]) == absence or _comes_too_late(kind, value[0], target, rules):
                 continue
             yield from batches.add(_submission(direction, kind, key, value, height))
     yield from batches.finish()
-    for kind, indices in _indices(source, work, expired).items():
+    for kind, indices in _indices(shown, work, expired).items():
         memory.handed_over(kind, indices, target.height, ordered=rules.ordered)
     counts = (batches.headers, batches.messages, batches.transactions)
     state = State.SUBMITTED if batches.transactions else State.IDLE
@@ -198,55 +210,6 @@ def _accuse(
     yield from batches.finish()
     why = f"{direction.source} has signed another header {update.height} than {direction.target} trusts"
     return Passed(State.ACCUSED, source, target, headers=1, transactions=1, why=why)
-
-
-def _expired(
-    direction: Direction, source: LaneView, target: LaneView, rules: Rules, work: Work, settings: RelaySettings
-) -> Generator[Step, Any, tuple[int, ...]]:
-    """Return the target's packets that have expired by the source's header, and that it has not received.
-
-    The first ones: those behind one that has not expired have not either.
-    """
-    if rules.ordered:
-        first = max(target.send.head + len(work.receipts), source.receipt.tail)
-        found, _ = yield from _late(direction, source, target, rules, first, settings.chunk)
-        return found
-    everything: tuple[int, ...] = ()
-    for first, count in _stretches(not_received(source, target)[: settings.chunk]):
-        found, rest = yield from _late(direction, source, target, rules, first, count)
-        everything += found
-        if rest:
-            break
-    return everything
-
-
-def _stretches(indices: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Return ascending indices as stretches of neighbours: (first, count)."""
-    found: list[tuple[int, int]] = []
-    for index in indices:
-        if found and sum(found[-1]) == index:
-            found[-1] = found[-1][0], found[-1][1] + 1
-        else:
-            found.append((index, 1))
-    return found
-
-
-def _late(
-    direction: Direction, source: LaneView, target: LaneView, rules: Rules, first: int, count: int
-) -> Generator[Step, Any, tuple[tuple[int, ...], bool]]:
-    """Return which of the target's packets from ``first`` on have expired, and whether one of ``count`` has not."""
-    place = (direction.other, direction.target, direction.source)
-    values = yield ReadPackets(*place, target.height, first, count)
-    found: list[int] = []
-    for index, value in enumerate(values, start=first):
-        try:
-            packet = decode_packet(value)
-        except IbcError:
-            break
-        if not is_expired(packet.max_height, packet.max_time, source.height, source.time, rules.expiry):
-            break
-        found.append(index)
-    return tuple(found), len(found) < count
 
 
 def _headers(

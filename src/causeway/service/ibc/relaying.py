@@ -19,7 +19,7 @@ from causeway.service.ibc.lanes import QueueView, Rules, rules_of
 from causeway.service.ibc.memory import Memory
 from causeway.service.ibc.relay_plan import RelaySettings
 from causeway.service.ibc.relayer import Passed, State, relay
-from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadPackets, ReadProofs, Step, Submit
+from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadPackets, ReadPast, ReadProofs, Step, Submit
 from causeway.service.journal import SILENT, Journal
 
 HOPELESS = (State.FROZEN, State.EXPIRED, State.REFUSED)
@@ -174,6 +174,8 @@ class Relaying:
         self._faults: dict[str, Faults[Submit]] = {str(way): Faults(made, f"{seed}/{way}") for way in directions}
         self._memories = {str(way): Memory() for way in directions}
         self._seen: dict[str, Position] = {}
+        self._waited: dict[str, int] = {}
+        """The target's clock when a direction last waited for a delay: one that stands still is waited for in vain."""
         self._random = random.Random()
         self._stopping = asyncio.Event()
 
@@ -228,10 +230,11 @@ class Relaying:
                 if progress.fruitless >= self._pacing.tries:
                     progress.given_up = True
                     self._journal.error("given-up", direction=progress.direction, why=progress.why or "nothing moves")
-            if not fruitless and (before, lost) == (self._handed_over(), self._lost_or_late()):
+            delayed = any(progress.state == State.DELAYED.value for progress in running if not progress.given_up)
+            if not (fruitless or delayed) and (before, lost) == (self._handed_over(), self._lost_or_late()):
                 return
-            if fruitless:
-                await self._pause(max(progress.fruitless for progress in fruitless))
+            if fruitless or delayed:
+                await self._pause(max((progress.fruitless for progress in fruitless), default=0))
 
     def _handed_over(self) -> int:
         return sum(progress.transactions for progress in self.progress)
@@ -326,6 +329,9 @@ class Relaying:
         match step:
             case ReadLane():
                 return client.lane(step.chain, step.remote, step.packets_from, step.receipts_from)
+            case ReadPast():
+                begin = step.packets_from, step.receipts_from
+                return client.lane_at(step.chain, step.remote, step.height, *begin)
             case ReadHeader():
                 return client.header(step.chain, step.height)
             case ReadProofs():
@@ -378,6 +384,11 @@ class Relaying:
         """Note whether the target is as it was before what the last pass handed over."""
         if passed.state is State.HELD:
             progress.stalled += 1  # and what comes next is held against what was handed over last
+            return
+        if passed.state is State.DELAYED:
+            stands = self._waited.get(str(progress.direction)) == passed.target.time
+            progress.stalled = progress.stalled + 1 if stands else 0
+            self._waited[str(progress.direction)] = passed.target.time
             return
         way, target = str(progress.direction), passed.target
         position = target.receipt, target.send, target.trusted[-1].height, target.state

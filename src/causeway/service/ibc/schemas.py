@@ -23,6 +23,7 @@ class OptionsAnswer(Answer):
     expiry: str
     cleanup: str
     unbonding_ns: int
+    delay_ns: int
     header_fee: int
     proof_fee: int
 
@@ -76,6 +77,7 @@ class TrustedAnswer(Answer):
     height: int
     time: int
     added: int
+    added_time: int
     root: Digest
     validators_hash: Digest
     next_validators_hash: Digest

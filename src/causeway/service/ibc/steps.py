@@ -37,6 +37,18 @@ class ReadLane:
 
 
 @dataclass(frozen=True)
+class ReadPast:
+    """Asks for the ``LaneView`` of a chain for ``remote`` at a height, None where the lake has not kept that."""
+
+    end: str
+    chain: str
+    remote: str
+    height: int
+    packets_from: int = 0
+    receipts_from: int = 0
+
+
+@dataclass(frozen=True)
 class ReadHeader:
     """Asks for the signed header of a chain at a height, as bytes."""
 
@@ -79,4 +91,4 @@ class Submit:
     last: bool
 
 
-Step = ReadLane | ReadHeader | ReadProofs | ReadPackets | Submit
+Step = ReadLane | ReadPast | ReadHeader | ReadProofs | ReadPackets | Submit

@@ -29,7 +29,7 @@ from causeway.protocols.ibc.values import binary_lengths
 from causeway.protocols.limits import DIGITS, MAX_ANSWER_BYTES, MAX_ITEMS, MAX_PATH_BYTES, VALUE_COPIES
 from causeway.proving.ibc.store import ZoneStore, store_at
 from causeway.proving.ibc.zones import zones_of
-from causeway.service.ibc.answers import MAX_KEY_BYTES
+from causeway.service.ibc.answers import MAX_KEY_BYTES, MAX_TRUSTED
 from causeway.service.lake_views import LakeViews
 
 KEPT_STORE_BYTES = 128 << 20
@@ -46,7 +46,8 @@ ANSWER_MARGIN, ROW_MARGIN = 4 << 10, DIGITS * MAX_KEY_BYTES + 128
 """Bytes of an answer, and of one row of it, that are neither values nor proofs."""
 
 SHOWN_TRUST = 16
-"""Trusted headers that are told of one client; the newest ones."""
+"""Trusted headers that are told of one client; the newest ones, and with a delay all from the newest on that can be
+used, as many as a relay process reads."""
 
 FAR_END = {"connections": "counterparty", "trust": "counterparty", "slots": "source"}
 """The column with the remote zone, of tables in which it is not the ``destination`` that a queue is for."""
@@ -76,6 +77,7 @@ class Views(LakeViews):
                 "expiry": options.expiry,
                 "cleanup": options.cleanup,
                 "unbonding_ns": options.unbonding_ns,
+                "delay_ns": options.delay_ns,
                 "header_fee": options.relay.header_fee,
                 "proof_fee": options.relay.proof_fee,
             },
@@ -169,8 +171,12 @@ class Views(LakeViews):
     def _client(self, chain: str, remote: str, height: int) -> dict[str, Any]:
         connection = self._of_lane("connections", chain, remote, height)
         trust = self._of_lane("trust", chain, remote, height)
-        rows = trust.slice(max(len(trust) - SHOWN_TRUST, 0), len(trust))
-        names = ("height", "time", "added")
+        first = max(len(trust) - SHOWN_TRUST, 0)
+        if self.options.delay_ns:
+            over = np.flatnonzero(trust["added_time"] + np.uint64(self.options.delay_ns) <= self.time(height))
+            first = max(min(first, *over[-1:].tolist()), len(trust) - MAX_TRUSTED) if len(over) else first
+        rows = trust.slice(first, len(trust))
+        names = ("height", "time", "added", "added_time")
         digests = ("root", "validators_hash", "next_validators_hash", "header_hash")
         trusted = [
             {
