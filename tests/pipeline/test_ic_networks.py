@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -177,6 +178,77 @@ def test_a_gap_in_a_slice_of_one_message_is_refused(tmp_path: Path) -> None:
     assert refused == [(1, "UnexpectedMessages")]
     received = [row["tick"] for row in rows(net, "events") if row["kind"] == 1 and row["events"] & Event.RECEIVED]
     assert received == [2], "the honest offer of the next tick is taken"
+
+
+def answer(callback: int, sender: str = "echo", *, text: str = "made up", more: str = "") -> str:
+    """A response that B makes up in the round in which ``echo`` answers the first call, and puts before its answer."""
+    ends = f'sender = "{sender}"\nreceiver = "caller"\ncallback = {callback}\ntext = "{text}"\n'
+    return f'[[faults]]\nkind = "forge"\ntick = 1\nchain = "B"\nmessage = "response"\n{ends}{more}'
+
+
+def test_a_forged_answer_is_taken_once_and_only_for_an_open_call(tmp_path: Path) -> None:
+    other = program("other", "B", "echo")
+    # To an open call, and again; to none; not from the one called; of another class.
+    again = [answer(0, more='code = 4\namount = "18446744073709551616"\n'), answer(0)]
+    forged = [*again, answer(7), answer(1, "other"), answer(1, more="deadline = 9\n")]
+    net = opened(tmp_path, NETWORK + other + SCRIPT + call(count=2) + "".join(forged))
+    net.run()
+    came = [row for row in rows(net, "events") if row["kind"] == 2 and row["chain"] == 0]
+    taken = [(row["index"], row["callback"], row["code"]) for row in came if row["events"] & Event.RECEIVED]
+    assert taken == [(1, 0, 4), (7, 1, 0)]
+    lost = {row["index"]: row["reason"] for row in came if row["events"] & Event.DROPPED}
+    assert lost == {**dict.fromkeys((2, 3, 4, 6), "NonMatchingResponse"), 5: "late_response"}
+    summary = net.summary()
+    counts = ("sent", "answered", "rejected", "lost", "pending", "duplicates")
+    assert [summary[name] for name in counts] == [2, 1, 1, 0, 0, 0]
+
+
+def test_the_loss_of_a_forged_answer_does_not_lose_the_call(tmp_path: Path) -> None:
+    """What C says in the name of ``echo`` is dropped; the call waits on, for a chain that halts."""
+    halt = '[[faults]]\nkind = "halt"\nchain = "B"\nfrom = 1\nuntil = 12\n'
+    net = opened(tmp_path, NETWORK + SCRIPT + call() + halt + answer(0).replace('chain = "B"', 'chain = "C"'))
+    net.run(ticks=4)
+    assert [reason for _, reason in dropped(net)] == ["sender_mismatch"]
+    summary = net.summary()
+    assert (summary["sent"], summary["pending"], summary["lost"]) == (1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ('message = "reply"\n', "message: \"reply\": must be 'request' or 'response'"),
+        ("code = 4\n", 'code = 4: a request has none; allowed with message = "response"'),
+        ('message = "response"\ncode = 7\n', "code: 7: must be less than or equal to 6"),
+        ('message = "response"\ncode = 4\nhex = "00"\n', "hex: with code = 4 it is a reject"),
+        (f'amount = "{2**128}"\n', "must be from 0 to 2**128 - 1"),
+        (f"deadline = {2**32}\n", f"deadline: {2**32}: must be less than or equal to {2**32 - 1}"),
+        ("calback = 1\n", "calback: unknown key; did you mean callback?"),
+    ],
+)
+def test_what_cannot_be_forged_is_refused(tmp_path: Path, more: str, why: str) -> None:
+    section = '[[faults]]\nkind = "forge"\ntick = 1\nchain = "C"\nsender = "echo"\nreceiver = "caller"\n' + more
+    with pytest.raises(InvalidInput, match=re.escape(why)):
+        opened(tmp_path, NETWORK + SCRIPT + call() + section)
+
+
+def test_an_older_slice_is_judged_by_its_indices(tmp_path: Path) -> None:
+    """At tick 4 what was certified two heights before brings the first two of four calls, that a drop had kept back; at
+    tick 6 one from before what was taken is refused."""
+
+    def fault(kind: str, tick: int, more: str) -> str:
+        return f'[[faults]]\nkind = "{kind}"\nsource = "A"\ndestination = "B"\n{more}\n'.replace("TICK", str(tick))
+
+    late = fault("drop", 0, "from = 0\nuntil = 3") + fault("stale", 4, "tick = TICK\nage = 2")
+    late += fault("stale", 6, "tick = TICK\nage = 5")
+    traffic = call(tick=0, count=2) + call(tick=2, count=2) + call(tick=9)
+    net = opened(tmp_path, NETWORK + SCRIPT + traffic + late)
+    net.run()
+    events = rows(net, "events")
+    taken = [(row["tick"], row["index"]) for row in events if row["kind"] == 1 and row["events"] & Event.RECEIVED]
+    assert taken == [(4, 1), (4, 2), (5, 3), (5, 4), (10, 5)]
+    assert [(row["tick"], row["reason"]) for row in events if row["kind"] == 4] == [(6, "UnexpectedMessages")]
+    kept = [manifest for manifest in map(net.lake.manifest, net.lake.heights()) if manifest.state.get("kept_slices")]
+    assert [manifest.tick for manifest in kept][-1] == 5, "nothing is kept that is not offered any more"
 
 
 def test_the_first_index_rule_of_the_seed_is_refused_before_it_can_stop_a_network(tmp_path: Path) -> None:

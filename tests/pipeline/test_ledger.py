@@ -25,6 +25,7 @@ HERE = "tests.pipeline.test_ledger"
 OUTBOUND = stamped_schema(OUTBOUND_SCHEMA)
 LOGS = {name: stamped_schema(schema) for name, schema in LEDGER_LOGS.items()}
 NO_QUEUE = 2**64 - 1
+OF_FORGER = 2**64 - 2
 NO_LANE = {"source": NO_CHAIN, "destination": NO_CHAIN}
 
 # ---- counts over rows made up for the purpose ------------------------------------------------------
@@ -96,6 +97,10 @@ CASES: dict[str, tuple[list[dict[str, Any]], dict[str, int]]] = {
     "a request forged and dropped at home, named like one under way": (
         [sent(1), row(Kind.REQUEST, Event.DROPPED, 1, NO_QUEUE)],
         {"sent": 1, **ON_THE_WAY},
+    ),
+    "a forged answer, lost, named like that to a call under way": (
+        [sent(1), row(Kind.RESPONSE, Event.COMMITTED, 1, OF_FORGER), dropped(1, "sender_mismatch")],
+        {"sent": 1, "messages": 1, **ON_THE_WAY},
     ),
     "messages from users": ([REFUSED, FAILED, REFUSED], {"ingress_refused": 2}),
     "three requests, the latest first": (

@@ -28,6 +28,8 @@ FEATURES = (
     "late best-effort answer",
     "stale request",
     "slice refused",
+    "older slice taken",
+    "older slice refused",
     "request rejected",
     "request timed out",
     "no route",
@@ -113,10 +115,23 @@ def _faults(scenario: Scenario, events: Sequence[ic.Event]) -> set[str]:
     forged = guarantees.forged_places(events)
     if any(e.kind == "response" and guarantees.origin(e) in forged for e in guarantees.received(events)):
         found.add("forged answer taken")
+    for e in events:
+        if e.kind == "control" and e.remote is not None and e.event in ("received", "rejected") and _stale(e, scenario):
+            found.add("older slice taken" if e.event == "received" else "older slice refused")
     for _, first, last in scenario.halts:
         if first <= scenario.rounds:
             found.add("halted for ever" if last >= FOR_EVER else "halted a while")
     return found
+
+
+def _stale(e: ic.Event, scenario: Scenario) -> bool:
+    """Whether the slice that an event is about was an older one: of several carriers the last brings it."""
+    acting = [
+        kind
+        for kind, source, destination, first, last, *_ in scenario.carriers
+        if first <= e.height <= last and source in (None, e.remote) and destination in (None, e.chain)
+    ]
+    return acting[-1:] == ["stale"]
 
 
 def _inputs(events: Sequence[ic.Event], options: ic.Options) -> set[str]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 from causeway.model.faults import Fault, Faults
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.ledger import Kind
+from causeway.model.order import stable_order
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.programs.runner import Programs
@@ -26,7 +27,7 @@ from causeway.protocols.contract import Inputs, RoundResult, Shown, Tick, View
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.ic.options import IcOptions, Limits
 from causeway.protocols.ic.state import State
-from causeway.protocols.interference import FORGE, HALT
+from causeway.protocols.interference import DROP, FORGE, HALT
 from causeway.protocols.messages import LANE, LANE_COLUMNS, OUTBOUND_SCHEMA
 from causeway.protocols.partition import part, state_of, union
 from tests.property.ic_programs import BEHAVIOURS, behaviour_of
@@ -150,7 +151,9 @@ def _rows(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
 def faults(scenario: Scenario) -> Faults:
     carriers = [Fault(*row) for row in scenario.carriers]
     halts = [Fault(HALT, chain, None, first, last) for chain, first, last in scenario.halts]
-    return Faults.of(*(forgery.fault() for forgery in scenario.forged), *carriers, *halts, skip=scenario.skip)
+    # Last: what is late is not offered, whatever another carrier would have made of it.
+    late = [Fault(DROP, source, taker, tick, tick) for tick, source, taker in sorted(scenario.withheld)]
+    return Faults.of(*(forgery.fault() for forgery in scenario.forged), *carriers, *halts, *late, skip=scenario.skip)
 
 
 def ic_options(options: Mapping[str, Any]) -> IcOptions:
@@ -177,27 +180,22 @@ class KernelRun:
         self.results: list[RoundResult[State]] = [self.kernel.genesis(group) for group in self.groups]
         self.states: list[State] = [result.state for result in self.results]
         self.headers = concat([result.headers for result in self.results])
+        self.known = [self.headers.with_columns(height=np.uint64(0))]
         self.via_tables = via_tables
         self.numbers = [int(name.removeprefix("s")) for name in self.kernel.chains()]
         self.outbound: list[Frame] = []
         self.accepted: list[Frame] = []
         self.events: list[Frame] = []
 
-    def view(self, tick: Tick, group: npt.NDArray[np.uint32]) -> View:
+    def view(self, group: npt.NDArray[np.uint32]) -> View:
         """What the chains of a group see of the height before."""
         shown = {}
         for name, table in self.kernel.tables().items():
             if table.shown == Shown.DESTINATION:
                 rows = concat([state.frames()[name] for state in self.states])
                 shown[name] = rows.filter(np.isin(rows[table.shown_to], group))
-        hidden = {(source, taker) for at, source, taker in self.scenario.withheld if at == tick.tick}
-        lanes = shown["lanes"]
-        seen = [
-            (self.numbers[source], self.numbers[destination]) not in hidden
-            for source, destination in zip(lanes["source"].tolist(), lanes["destination"].tolist(), strict=True)
-        ]
-        shown["lanes"] = lanes.filter(np.array(seen, dtype=bool))
-        return View(shown, self.headers.with_columns(height=np.uint64(tick.height - 1)))
+        known = concat(self.known[-self.kernel.header_heights :])
+        return View(shown, known.take(stable_order(known["chain"], known["height"])))
 
     def round(self, tick: Tick) -> None:
         """Run one round of every group."""
@@ -212,7 +210,7 @@ class KernelRun:
         self.results, self.accepted, states = [], [], []
         for group, state in zip(self.groups, self.states, strict=True):
             ingress, carried = self._ingress(tick.tick, group), CARRIED_SCHEMA.empty_table()
-            plan = kernel.plan(state, group, self.view(tick, group), ingress, carried, tick)
+            plan = kernel.plan(state, group, self.view(group), ingress, carried, tick)
             offered, own = self.read(plan.reads.offered), self.read(plan.reads.own)
             result = kernel.round(state, group, plan, Inputs(ingress, carried, offered, own), tick)
             self.results.append(result)
@@ -222,6 +220,7 @@ class KernelRun:
             states.append(self._through_tables(result.state) if self.via_tables else result.state)
         self.states = states
         self.headers = concat([result.headers for result in self.results])
+        self.known.append(self.headers.with_columns(height=np.uint64(tick.height)))
         self.outbound += [result.outbound for result in self.results]
         self._forget_collected()
 

@@ -203,7 +203,8 @@ def with_set_piece(scenario: Scenario, piece: str) -> Scenario:
 
     ``back``: the second moves away and back while a request of the first waits; ``sender``: the first does.
     ``ends``: the second ends with a request in hand and another in its queue. ``answered``: somebody forges the very
-    answer that is waited for. Where they live, or who moves otherwise, may spoil it."""
+    answer that is waited for. ``stale``: the other's subnet is offered an older slice that brings the first of three
+    calls, and later one that has nothing new. Where they live, or who moves otherwise, may spoil it."""
     (asking, (one, *_)), (asked, (other, *_)) = list(scenario.canisters.items())[:2]
     if one is None or other is None or one == other:
         return scenario
@@ -220,6 +221,11 @@ def with_set_piece(scenario: Scenario, piece: str) -> Scenario:
         return replace(scenario, ingress=ingress, moves=sorted(moves, key=_tick), withheld=scenario.withheld | late)
     if piece == "ends":
         return replace(scenario, ingress=ingress, moves=sorted([*moves, (4, asked, None)], key=_tick))
+    if piece == "stale":
+        ingress = {tick: list(calls) for tick, calls in scenario.ingress.items() if tick > 3}
+        older = [("stale", one, other, 2, 3, {"age": 1}), ("stale", one, other, 5, 5, {"age": 3})]
+        calls = {tick: [call] for tick in (1, 2, 3)}
+        return replace(scenario, ingress=ingress | calls, moves=moves, carriers=(*scenario.carriers, *older))
     forgery = Forgery(1, other, asked, asking, b"forged", answer=True, callback=0, cycles=3)
     return replace(scenario, ingress=ingress, forged=(forgery, *scenario.forged))
 
@@ -258,7 +264,7 @@ def scenarios(
         canisters[number] = (host, program, draw(st.sampled_from(BALANCES)))
     rounds = draw(st.sampled_from(range(4, max_rounds + 1)))
     ticks = st.sampled_from(range(1, rounds + 1))
-    chain, anywhere = st.sampled_from(subnets), st.sampled_from([None, *subnets])
+    chain, anywhere = st.sampled_from(subnets), st.sampled_from([None, None, *subnets])
     moves = draw(journeys(rounds, numbers, subnets)) if moving else []
     home: dict[int, int | None] = {number: host for number, (host, _, _) in canisters.items()}
     ingress: dict[int, list[Call]] = {}
@@ -269,8 +275,11 @@ def scenarios(
         ingress[tick] = draw(st.lists(calls, min_size=how_many, max_size=how_many))
         ingress[tick] += crowd(draw, canisters, home) if crowded and tick <= rounds // 2 else []
     spans = st.tuples(ticks, ticks).map(sorted)
-    kinds = st.sampled_from(["drop", "replay", "replay", "gap", "gap", "tamper"])
-    carriers = st.tuples(kinds, anywhere, anywhere, spans).map(lambda row: (*row[:3], *row[3]))
+    kinds = st.sampled_from(["drop", "replay", "replay", "gap", "gap", "tamper", *["stale"] * 3])
+    ages = st.sampled_from([1, 1, 1, 2, 3, 4])
+    carriers = st.tuples(kinds, anywhere, anywhere, spans, ages).map(
+        lambda row: (*row[:3], *row[3], *([{"age": row[4]}] if row[0] == "stale" else []))
+    )
     forged = forgeries(ticks, chain, numbers, {number: host for number, (host, _, _) in canisters.items()})
     for_ever = st.just(False) if settling else st.sampled_from([False, False, True])
     halts = st.tuples(chain, spans, for_ever).map(lambda row: (row[0], row[1][0], FOR_EVER if row[2] else row[1][1]))
@@ -286,7 +295,7 @@ def scenarios(
         for tick in range(first, min(first + more, rounds) + 1)
     }
 
-    pieces = [None, None, *(["back", "sender", "ends"] if moving else []), *(["answered"] if faulty else [])]
+    pieces = [None, None, *(["back", "sender", "ends"] if moving else []), *(["answered", "stale"] if faulty else [])]
     scenario = Scenario(
         subnets=tuple(subnets),
         canisters=canisters,

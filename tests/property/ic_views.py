@@ -13,7 +13,7 @@ from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
 from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.ic.messages import REASON_CODES
 from causeway.protocols.ic.state import State
-from causeway.protocols.messages import LANE, NO_QUEUE
+from causeway.protocols.messages import FORGED, LANE
 from tests.property.ic_harness import TICK_NS, WORD, KernelRun, OracleRun
 from tests.property.ic_programs import ACTOR, SCALAR_CALLER
 from tests.spec import ic
@@ -309,7 +309,8 @@ def _add_event(run: KernelRun, add: Any, event: dict[str, Any]) -> None:
     remote = None if NO_CHAIN in ends else run.numbers[ends[0] if chain == ends[1] else ends[1]]
     at = None if remote is None else (remote, event["substream"], event["index"])
     who = (kind.name, event["sender"], event["receiver"], event["callback"])
-    code, reason, index = event["code"], event["reason"], event["queue_index"]
+    code, reason = event["code"], event["reason"]
+    index = event["queue_index"] if event["queue_index"] < FORGED else 0
     if kind == Kind.CONTROL and events == Event.REJECTED:
         add(chain, "slice refused", remote, reason)
         return
@@ -347,8 +348,8 @@ def _add_outbound(run: KernelRun, add: Any, frame: Frame, row: int) -> None:
     who = (Kind(int(frame["kind"][row])).name, *(int(frame[name][row]) for name in ("sender", "receiver", "callback")))
     at = (run.numbers[frame["destination"][row]], int(frame["substream"][row]), int(frame["index"][row]))
     queue_index = int(frame["queue_index"][row])
-    add(chain, "committed", *who, at, None if queue_index == NO_QUEUE else queue_index)
-    if queue_index != NO_QUEUE and int(frame["sent_tick"][row]) == run.tick:
+    add(chain, "committed", *who, at, None if queue_index >= FORGED else queue_index)
+    if queue_index < FORGED and int(frame["sent_tick"][row]) == run.tick:
         add(chain, "sent", *who, queue_index)
 
 

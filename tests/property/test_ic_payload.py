@@ -273,7 +273,7 @@ def _compare_payloads(oracle: OracleRun, run: KernelRun, tick: Tick, size_limit:
     kernel, (state,) = run.kernel, run.states
     context = kernel.context(run.groups[0], tick)
     expected = expected_indexes(state, (), kernel.options.index_base)
-    view = run.view(tick, run.groups[0])
+    view = run.view(run.groups[0])
     slices = with_news(expected, get_streams(expected, view, context))
     sizes = _sizes(run)
     built, errors = get_xnet_payload(state, slices, view, context, size_limit=size_limit, sizes=sizes)

@@ -205,7 +205,7 @@ class Network(Played):
 
     def shown(self, **tables: Frame) -> View:
         """What the chains see now, with some tables replaced."""
-        view = self.run.view(self._next(), self.run.groups[0])
+        view = self.run.view(self.run.groups[0])
         return View({**view.tables, **tables}, view.headers)
 
     def plan(self, view: View | None = None) -> Plan[XNetPlan]:

@@ -571,7 +571,9 @@ def test_hazards_32_and_33_a_round_is_a_pure_function_of_sets_of_rows() -> None:
     content, reads = plan.content, plan.reads
     other = replace(
         plan,
-        content=XNetPlan(*map(turned, (content.slices, content.loopback, content.signals, content.segments))),
+        content=XNetPlan(
+            *map(turned, (content.slices, content.loopback, content.signals, content.segments, content.kept))
+        ),
         reads=replace(reads, offered=turned(reads.offered), own=turned(reads.own)),
     )
     shuffled = net.apply(other, turned(messages))

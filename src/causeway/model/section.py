@@ -6,6 +6,7 @@ Every section refuses keys it does not know. Numbers are exact: a float never st
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
@@ -13,6 +14,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSche
 from pydantic_core import PydanticCustomError
 
 U64_MAX = 2**64 - 1
+BALANCE_LIMIT = 10**38
+AMOUNT_LIMIT = 2**128
 
 
 def _name_or_number(value: object) -> int | str:
@@ -21,6 +24,23 @@ def _name_or_number(value: object) -> int | str:
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= U64_MAX:
         return value
     raise ValueError("must be the name of a program, or a program number from 0 to 2**64 - 1")
+
+
+def _amount(limit: int, limit_text: str) -> BeforeValidator:
+    """Return a validator of a whole number, given as a number or as decimal digits, from 0 up to below ``limit``."""
+
+    def parse(value: object) -> int:
+        if isinstance(value, str) and re.fullmatch(r"[0-9]{1,40}", value):
+            number = int(value)
+        elif isinstance(value, int) and not isinstance(value, bool):
+            number = value
+        else:
+            raise ValueError(f"must be a whole number or a string of decimal digits, from 0 to {limit_text}")
+        if not 0 <= number < limit:
+            raise ValueError(f"must be from 0 to {limit_text}")
+        return number
+
+    return BeforeValidator(parse)
 
 
 U64 = Annotated[int, Field(ge=0, le=U64_MAX)]
@@ -32,6 +52,8 @@ ProgramReference = Annotated[
         {"anyOf": [{"type": "integer", "minimum": 0, "maximum": U64_MAX}, {"type": "string", "minLength": 1}]}
     ),
 ]
+Balance = Annotated[int, _amount(BALANCE_LIMIT, "10**38 - 1")]
+Amount = Annotated[int, _amount(AMOUNT_LIMIT, "2**128 - 1")]
 Hex = Annotated[str, Field(pattern=r"^([0-9a-fA-F]{2})*$")]
 
 

@@ -6,33 +6,13 @@ import json
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from causeway.model.section import U64, U64_MAX, Section, TickNumber
+from causeway.model.section import U64, U64_MAX, Balance, Section, TickNumber
 from causeway.protocols.registry import DEFAULT
-
-BALANCE_LIMIT = 10**38
-AMOUNT_LIMIT = 2**128
 
 NOTHING_INSTALLED = "none"
 """The program of an instance that is mapped to a chain without anything installed there."""
-
-
-def _amount(limit: int, limit_text: str) -> BeforeValidator:
-    """Return a validator of a whole number, given as a number or as decimal digits, from 0 up to below ``limit``."""
-
-    def parse(value: object) -> int:
-        if isinstance(value, str) and re.fullmatch(r"[0-9]{1,40}", value):
-            number = int(value)
-        elif isinstance(value, int) and not isinstance(value, bool):
-            number = value
-        else:
-            raise ValueError(f"must be a whole number or a string of decimal digits, from 0 to {limit_text}")
-        if not 0 <= number < limit:
-            raise ValueError(f"must be from 0 to {limit_text}")
-        return number
-
-    return BeforeValidator(parse)
 
 
 def _name_check(forbidden: str) -> AfterValidator:
@@ -54,8 +34,6 @@ def _json_table(value: dict[str, Any]) -> dict[str, Any]:
 
 Positive = Annotated[int, Field(ge=1, le=U64_MAX)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
-Balance = Annotated[int, _amount(BALANCE_LIMIT, "10**38 - 1")]
-Amount = Annotated[int, _amount(AMOUNT_LIMIT, "2**128 - 1")]
 ChainName = Annotated[str, _name_check("/>#")]
 ProgramName = Annotated[str, _name_check(">#")]
 JsonTable = Annotated[dict[str, Any], AfterValidator(_json_table)]

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from causeway.model.ingress_call import CALL_METHOD, MAX_METHOD_BYTES
-from causeway.model.section import U64, ContentSection, ProgramReference, Section, TickNumber
+from causeway.model.section import U64, Amount, Balance, ContentSection, ProgramReference, Section, TickNumber
 from causeway.network import calibration
-from causeway.network.settings import Amount, Balance, Positive
+from causeway.network.settings import Positive
 
 MAX_PAYLOAD_BYTES = 2 * 1024 * 1024
 """The most that one message carries (IC limit of an inter-canister payload)."""

@@ -25,6 +25,9 @@ _HALF = "9223372036854775808"
 NO_QUEUE = 2**63 - 1
 """The place in an output queue that stands for none, as a word."""
 
+FORGED = 2**63 - 2
+"""The one that stands for none because the message is forged."""
+
 COUNTS = {
     "sent": "calls that programs made",
     "delivered": "calls that came into a queue of the program called",
@@ -90,17 +93,18 @@ _SENT = f"{_REQUEST} and {_bit(Event.SENT)}"
 _RECEIVED = f"{_REQUEST} and {_bit(Event.RECEIVED)}"
 _ENDED = f"{_RESPONSE} and {_bit(Event.RECEIVED)}"
 _DROPPED = _bit(Event.DROPPED)
+_FORGED = f"(queue_index = {FORGED} or {_REQUEST} and queue_index = {NO_QUEUE})"
 
 _CALLS = f"""
 select caller, callee, callback,
   {_count(_SENT)} as sent,
   {_count(f"{_RECEIVED} and via in ({int(Via.LANE)}, {int(Via.LOOPBACK)})")} as delivered,
   {_count(f"{_REQUEST} and {_bit(Event.EXECUTED)}")} as executed,
-  {_count(f"{_RESPONSE} and {_bit(Event.SENT, Event.COMMITTED)}")} as returned,
+  {_count(f"{_RESPONSE} and {_bit(Event.SENT, Event.COMMITTED)} and queue_index <> {FORGED}")} as returned,
   {_count(f"{_ENDED} and code = 0")} as answered,
   {_count(f"{_ENDED} and code > 0")} as rejected,
   {_count(_DROPPED)} as dropped,
-  {_count(f"{_REQUEST} and {_bit(Event.COMMITTED, Event.DROPPED)} and queue_index = {NO_QUEUE}")} as forged,
+  {_count(f"{_bit(Event.COMMITTED, Event.DROPPED)} and {_FORGED}")} as forged,
   {_count(_bit(Event.COMMITTED))} as routed,
   min(case when {_SENT} then tick end) as sent_tick,
   min(case when {_RECEIVED} then tick end) as delivered_tick,
@@ -123,7 +127,8 @@ group by caller, callee, callback
 
 ``sent``, ``delivered``, ``executed``, ``returned``, ``answered``, ``rejected``, ``dropped``, ``forged``, ``routed``:
 how often each thing happened to its messages (``returned``: a response was made; ``forged``: dropped with the place
-``NO_QUEUE`` by the chain that forged it, before it came into a stream, or committed with it). ``sent_tick``,
+``FORGED``, a request also with ``NO_QUEUE``, by the chain that forged it, before it came into a stream, or committed
+with it). ``sent_tick``,
 ``delivered_tick``, ``ended_tick``: when first; ``dropped_tick``: when last. ``place``: of its request in the callee's
 input queue, if the callee has executed it (what is enqueued where the callee does not live is executed by nobody, in
 queues of its own). ``from_chain``, ``to_chain``: where it was sent and delivered. ``code``: of its answer. ``reason``:

@@ -99,14 +99,17 @@ def ledger(
         "asset": F.lit(asset),
         "detail": F.col("reason"),
         "via": _choice(F.col("via"), VIA_NAMES),
-        "queue_index": F.when(F.col("queue_index") < F.expr("18446744073709551615BD"), F.col("queue_index")),
+        "queue_index": F.when(F.col("queue_index") < F.expr("18446744073709551614BD"), F.col("queue_index")),
     }
     return rows.select(*(values.get(name, F.col(name)).alias(name) for name in LEDGER_COLUMNS))
 
 
-SENT_NOW = f"(sent_tick = tick and (kind <> {int(Kind.REQUEST)} or queue_index < 18446744073709551615))"
-"""Whether a row of ``outbound`` was sent in the tick that committed it. A request with no place in an output queue was
-sent by no program: a byzantine chain forged it."""
+SENT_NOW = (
+    "(sent_tick = tick and (queue_index < 18446744073709551614 or "
+    f"(kind <> {int(Kind.REQUEST)} and queue_index = 18446744073709551615)))"
+)
+"""Whether a row of ``outbound`` was sent in the tick that committed it. What is marked as forged no program sent, nor a
+request that was in no output queue."""
 
 
 def _committed(outbound: DataFrame) -> DataFrame:

@@ -225,10 +225,13 @@ class Kernel(Protocol[State, Content]):
     """Columns of outbound entries; ``source``, ``destination``, ``substream``, ``index`` are the first."""
     logs: ClassVar[Mapping[str, pa.Schema]]
     """Log tables by name, those of the ledger among them. Each has a column ``chain``: the chain whose a row is."""
-    header_heights: ClassVar[int]
-    """Of how many heights the headers are shown to all chains."""
     past_heights: ClassVar[int]
     """How many heights back a plan may ask for a chain's own state (``Reads.past``); 0: never."""
+
+    @property
+    def header_heights(self) -> int:
+        """Return of how many heights the headers are shown to all chains."""
+        ...
 
     def chains(self) -> Sequence[str]:
         """Return the chains' names by position."""

@@ -51,6 +51,9 @@ QUEUED_SCHEMA = pa.schema(
 NO_QUEUE = 2**64 - 1
 """In a column of positions in output queues: in none."""
 
+FORGED = 2**64 - 2
+"""In the same column: in none, because a byzantine chain forged the message."""
+
 OUTBOUND_SCHEMA = pa.schema(
     [
         *LANE_FIELDS,
@@ -61,8 +64,8 @@ OUTBOUND_SCHEMA = pa.schema(
     ]
 )
 """A message in a lane from ``source`` to ``destination``; ``queue_index``: its position in its output queue,
-``NO_QUEUE`` for what came there another way: a reject that routing made, a response put back on its way, what a
-byzantine chain forged."""
+``NO_QUEUE`` for what came there another way: a reject that routing made, a response put back on its way; ``FORGED`` for
+what a byzantine chain forged."""
 
 
 def blank_messages(length: int, **columns: Any) -> Frame:

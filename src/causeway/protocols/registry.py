@@ -93,6 +93,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.ic.kernel:IcKernel",
             options="causeway.protocols.ic.options:IcOptions",
             asset="cycles",
+            kinds="causeway.protocols.ic.fault_kinds:FAULT_KINDS",
         ),
         ProtocolInfo(
             name="ibc",

@@ -26,13 +26,15 @@ class XNetPlan:
     ``slices``: the accepted slices, one row a lane (``SLICE_COLUMNS``). ``loopback``: the loopback streams that are
     inducted, one row a lane (``message_begin``, ``message_end``). ``signals``: the REJECT signals in the slices that
     are about messages still in our streams (``REJECTS_SCHEMA``). ``segments``: where canisters have moved, in which
-    round the messages of both were routed (lane, ``first``, ``tick``).
+    round the messages of both were routed (lane, ``first``, ``tick``). ``kept``: what carriers keep from now on
+    (``KEPT_SLICES_SCHEMA``).
     """
 
     slices: Frame
     loopback: Frame
     signals: Frame
     segments: Frame
+    kept: Frame
 
     def without(self, chains: Chains) -> XNetPlan:
         """Return the plan without what ``chains`` would take."""
@@ -42,6 +44,7 @@ class XNetPlan:
             loopback.filter(~np.isin(loopback["source"], chains)),
             signals.filter(~np.isin(signals["source"], chains)),
             self.segments,
+            self.kept,
         )
 
 

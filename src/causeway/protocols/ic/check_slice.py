@@ -90,6 +90,9 @@ def _unexpected_signals(state: State, slices: Frame, signal: np.ndarray, view: V
     row = lookup(slices, opposite(given), LANE, ordered=False)
     seen = carries(slices, given, row, context)
     given, row = given.filter(seen), row[seen]
+    if options.limits == "deployed" and "oldest_reject" in slices:
+        # Where carriers offer older slices: signals that their source has collected since.
+        wrong |= signals_end - slices["oldest_reject"] > np.uint64(2 * options.limit.max_signals)
     if len(given) == 0:
         return wrong
     index, end = given["index"], signals_end[row]

@@ -20,7 +20,7 @@ from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_i
 from causeway.proofs.merkle import LEAF_PREFIX, merkle_roots
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.messages import message_sizes
-from causeway.protocols.ic.state import RUNS_SCHEMA, STATE_TABLES, State
+from causeway.protocols.ic.state import NOT_COMMITTED, RUNS_SCHEMA, STATE_TABLES, State
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
 from causeway.protocols.sections import column_digests, section_digests
 
@@ -105,7 +105,7 @@ def _sections(state: State, context: Context) -> Iterable[list[bytes]]:
     yield _digests(state.turns, "receiver", context)
     yield _digests(state.next_sources, "receiver", context)
     for name, table in STATE_TABLES.items():
-        if table.owner in table.chains:
+        if table.owner in table.chains and name not in NOT_COMMITTED:
             frame = state.frames()[name]
             yield section_digests(frame, frame[table.owner], context.chains)
     yield _digests(state.accounts, "program", context)

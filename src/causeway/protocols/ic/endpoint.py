@@ -11,7 +11,7 @@ import numpy as np
 from causeway.model.frame import Frame
 from causeway.model.joins import lookup
 from causeway.model.order import groups_of, stable_order
-from causeway.protocols.contract import View
+from causeway.protocols.contract import Chains, View
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.expected_indexes import Expected
 from causeway.protocols.messages import LANE
@@ -24,13 +24,29 @@ def get_streams(expected_of: Expected, view: View, context: Context) -> Frame:
 
     One row a substream: from the expected index on, within the limits.
     """
+    return cut(certified_streams(view, context.chains, context.height - 1), expected_of, context)
+
+
+def certified_streams(view: View, chains: Chains, height: int) -> Frame:
+    """Return the headers of all streams to ``chains`` as others show them at ``height``, which certifies them."""
     lanes = view.tables["lanes"]
-    lanes = lanes.filter(np.isin(lanes["destination"], context.chains) & (lanes["source"] != lanes["destination"]))
-    height = np.uint64(context.height - 1)
-    certified = lookup(view.headers, Frame({"chain": lanes["source"]}).with_columns(height=height), ("chain", "height"))
+    lanes = lanes.filter(np.isin(lanes["destination"], chains) & (lanes["source"] != lanes["destination"]))
+    at = Frame({"chain": lanes["source"]}).with_columns(height=np.uint64(height))
+    certified = lookup(view.headers, at, ("chain", "height"))
     lanes, certified = lanes.filter(certified >= 0), certified[certified >= 0]
-    begin, end = lanes["begin"], lanes["next_index"]
-    expected, _ = expected_of.of(lanes)
+    return lanes.select(LANE).with_columns(
+        begin=lanes["begin"],
+        end=lanes["next_index"],
+        signals_end=lanes["expected"],
+        source_height=at["height"][: len(lanes)],
+        root=view.headers["root"][certified],
+    )
+
+
+def cut(streams: Frame, expected_of: Expected, context: Context) -> Frame:
+    """Return the slices of ``streams`` (``certified_streams``) from the expected index on, within the limits."""
+    begin, end = streams["begin"], streams["end"]
+    expected, _ = expected_of.of(streams)
     stop = np.maximum(end, expected)
     if context.options.limits == "deployed":
         # Differences, not sums: an index may be so near 2**64 that a sum would wrap.
@@ -39,15 +55,7 @@ def get_streams(expected_of: Expected, view: View, context: Context) -> Frame:
         stop = np.maximum(stop, expected)
         if limit.slice_messages:
             stop = expected + np.minimum(stop - expected, np.uint64(limit.slice_messages))
-    return lanes.select(LANE).with_columns(
-        begin=begin,
-        end=end,
-        signals_end=lanes["expected"],
-        message_begin=expected,
-        message_end=stop,
-        source_height=height,
-        root=view.headers["root"][certified],
-    )
+    return streams.with_columns(message_begin=expected, message_end=stop)
 
 
 def with_news(expected_of: Expected, slices: Frame) -> Frame:

@@ -1,7 +1,8 @@
 """What goes wrong on purpose between subnets: who carries slices and how, and what byzantine subnets send.
 
 An honest carrier offers the stream's newest certified slice at every tick. A slow one offers nothing at some ticks, by
-a draw that depends on seed, destination, source and height alone; the scenario's faults are applied on top. All of it
+a draw that depends on seed, destination, source and height alone; a stale one offers what was certified at an older
+height, for which it keeps the headers of streams. The scenario's faults are applied on top. All of it
 happens before a slice is checked, before the phases of a round and before routing: no rule knows of it.
 """
 
@@ -14,39 +15,78 @@ import pyarrow as pa
 
 from causeway.model.faults import Fault
 from causeway.model.frame import Frame, concat
+from causeway.model.joins import lookup
 from causeway.model.ledger import Event, Kind
+from causeway.model.order import U64, groups_of, stable_order
 from causeway.model.queues import MAX_INDEX
 from causeway.proofs.ic.messages import RejectCode
-from causeway.protocols.contract import Chains
+from causeway.protocols.contract import Chains, Tick, View
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.batch import DecodedBatch, refuse_ingress
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.endpoint import by_stream
+from causeway.protocols.ic.endpoint import by_stream, certified_streams
+from causeway.protocols.ic.fault_kinds import AGE, STALE
 from causeway.protocols.ic.messages import CHAIN_HALTED, FORGED_FOR_NOBODY
+from causeway.protocols.ic.state import KEPT_SLICES_SCHEMA, opposite
 from causeway.protocols.ic.step import ONWARD_SCHEMA
 from causeway.protocols.interference import DROP, GAP, REPLAY, TAMPER, Interference
-from causeway.protocols.messages import NO_QUEUE, blank_messages
+from causeway.protocols.messages import FORGED, LANE, blank_messages
+
+_KEPT_ORDER = ("destination", "source", "substream", "source_height")
 
 
 class Carriers(Interference):
     """The carriers of slices of one network, and its byzantine subnets."""
 
-    def carry(self, slices: Frame, everything: Frame, context: Context) -> Frame:
+    def oldest(self, tick: int) -> int:
+        """Return by how many heights what carriers offer from ``tick`` on is older than the newest; 0: by none."""
+        ages = (int(fault.args[AGE]) for fault in self._faults.rows if fault.kind == STALE and fault.last >= tick)
+        return max(ages, default=0)
+
+    def kept(self, kept: Frame, view: View, chains: Chains, tick: Tick) -> Frame:
+        """Return what carriers to ``chains`` keep after a tick, to offer it later (``KEPT_SLICES_SCHEMA``).
+
+        ``kept``: what they have; ``view``: what they see.
+        """
+        oldest = self.oldest(tick.tick + 1)
+        if oldest == 0:
+            return kept.filter(np.zeros(len(kept), dtype=bool)) if len(kept) else kept
+        new = certified_streams(view, chains, tick.height - 1)
+        new = new.with_columns(oldest_reject=_oldest_rejects(new, view)).select(KEPT_SLICES_SCHEMA.names)
+        wanted = np.zeros(len(new), dtype=bool)
+        for fault in self._faults.rows:
+            if fault.kind == STALE and fault.last > tick.tick:
+                wanted |= self.hit(fault, new["destination"], new["source"])
+        joined = concat([kept, new.filter(wanted)])
+        # The next tick offers slices of ``height`` and ``oldest`` heights below.
+        joined = joined.filter(joined["source_height"] + np.uint64(oldest) >= np.uint64(tick.height))
+        return joined.take(stable_order(*(joined[name] for name in _KEPT_ORDER)))
+
+    def carry(self, slices: Frame, everything: Frame, older: Frame, context: Context) -> Frame:
         """Return the slices that reach their destinations, in order of (destination, source, substream).
 
         ``slices``: those with news, which honest carriers offer; ``everything``: all that could be offered, which
-        others may choose from.
+        others may choose from; ``older``: what could be offered of what carriers have kept.
         """
         if len(slices):
             slices = slices.filter(~self.skipped(slices["destination"], slices["source"], context.height))
-        for fault in self.acting(context.tick, DROP, REPLAY, GAP, TAMPER):
-            slices = self._with_fault(slices, everything, fault, context)
+        if len(older):
+            # The rejects of the newest ones are in the view.
+            slices = slices.with_columns(oldest_reject=slices["signals_end"])
+            everything = everything.with_columns(oldest_reject=everything["signals_end"])
+        for fault in self.acting(context.tick, DROP, REPLAY, GAP, TAMPER, STALE):
+            slices = self._with_fault(slices, everything, older, fault, context)
         return slices
 
-    def _with_fault(self, slices: Frame, everything: Frame, fault: Fault, context: Context) -> Frame:
+    def _with_fault(self, slices: Frame, everything: Frame, older: Frame, fault: Fault, context: Context) -> Frame:
         honest = slices.filter(~self.hit(fault, slices["destination"], slices["source"]))
         if fault.kind == DROP:
             return honest
+        if fault.kind == STALE:
+            certified = older["source_height"] + np.uint64(1 + int(fault.args[AGE])) == np.uint64(context.height)
+            reached = np.isin(older["destination"], context.chains)
+            hit = certified & reached & self.hit(fault, older["destination"], older["source"])
+            return by_stream(concat([honest, older.filter(hit)])) if hit.any() else honest
         altered = everything.filter(self.hit(fault, everything["destination"], everything["source"]))
         if fault.kind == REPLAY:
             base = np.uint64(context.options.index_base)
@@ -76,11 +116,22 @@ class Carriers(Interference):
         methods = ["forged" if kind == Kind.REQUEST else "" for kind in rows["kind"].tolist()]
         given["method"] = pa.array(methods, pa.string()).dictionary_encode()
         forged = blank_messages(len(rows), **given)
-        forged = forged.with_columns(queue_index=np.uint64(NO_QUEUE), sent_tick=np.uint64(context.tick))
+        forged = forged.with_columns(queue_index=np.uint64(FORGED), sent_tick=np.uint64(context.tick))
         forged = forged.select(ONWARD_SCHEMA.names)
         halted = ~np.isin(forged["source"], context.chains)
         nobody = ~halted & (context.host_of(forged["receiver"]) < 0)
         for mask, reason in ((halted, CHAIN_HALTED), (nobody, FORGED_FOR_NOBODY)):
             dropped = forged.filter(mask)
-            log.add(event_rows(dropped, Event.DROPPED, chain=dropped["source"], reason=reason))
+            log.add(event_rows(dropped, Event.DROPPED, chain=dropped["source"], queue_index=FORGED, reason=reason))
         return forged.filter(~halted & ~nobody)
+
+
+def _oldest_rejects(streams: Frame, view: View) -> U64:
+    """Return the oldest message that each stream rejects, the end of its signals where it rejects none."""
+    oldest: U64 = streams["signals_end"].copy()
+    rejects = view.tables["rejects"]
+    lanes = groups_of(*(rejects[name] for name in ("destination", "source", "substream")))
+    first = rejects.take(lanes.starts)
+    row = lookup(streams, opposite(first), LANE, ordered=False)
+    oldest[row[row >= 0]] = first["index"][row >= 0]
+    return oldest

@@ -33,7 +33,7 @@ from causeway.protocols.ic.batch import DecodedBatch, XNetPlan, decode
 from causeway.protocols.ic.check_slice import refusals
 from causeway.protocols.ic.commitment import state_roots
 from causeway.protocols.ic.context import Context, lifetime_ticks
-from causeway.protocols.ic.endpoint import get_streams, with_news
+from causeway.protocols.ic.endpoint import cut, get_streams, with_news
 from causeway.protocols.ic.execute import execute, received_only
 from causeway.protocols.ic.expected_indexes import expected_indexes
 from causeway.protocols.ic.faults import Carriers
@@ -84,7 +84,6 @@ class IcKernel:
     name: ClassVar[str] = "ic"
     outbound: ClassVar[pa.Schema] = OUTBOUND_SCHEMA
     logs: ClassVar[Mapping[str, pa.Schema]] = LEDGER_LOGS
-    header_heights: ClassVar[int] = 1
     past_heights: ClassVar[int] = 0
 
     def __post_init__(self) -> None:
@@ -115,6 +114,11 @@ class IcKernel:
     def carriers(self) -> Carriers:
         """Return who carries slices between subnets, with the scenario's faults."""
         return Carriers(self.faults, self._subnets, self.seed)
+
+    @property
+    def header_heights(self) -> int:
+        """Return of how many heights headers are known: the newest, and older ones that carriers offer."""
+        return 1 + self.carriers.oldest(0)
 
     def context(self, chains: Chains, tick: Tick) -> Context:
         """Return the metadata of the round of ``chains`` at ``tick``."""
@@ -217,10 +221,12 @@ class IcKernel:
         context = self.context(running, tick)
         expected = expected_indexes(state, (), self.options.index_base)
         everything = get_streams(expected, view, context)
-        slices = self.carriers.carry(with_news(expected, everything), everything, context)
+        older = cut(state.kept_slices, expected, context)
+        slices = self.carriers.carry(with_news(expected, everything), everything, older, context)
         accepted, errors = get_xnet_payload(state, slices, view, context)
         local = part(self, state, running, tick.tick) if len(running) < len(chains) else state
-        return make_plan(local, accepted, view, refusals(slices, errors), context)
+        kept = self.carriers.kept(state.kept_slices, view, chains, tick)
+        return make_plan(local, accepted, kept, view, refusals(slices, errors), context)
 
     def round(
         self, state: State, chains: Chains, plan: Plan[XNetPlan], inputs: Inputs[State], tick: Tick
@@ -242,6 +248,7 @@ class IcKernel:
         stops = just_stopped(state, tick.height)
         if stops.chains.size:
             plan, inputs = without(plan, inputs, stops.chains)
+        state = replace(state, kept_slices=plan.content.kept)
         removal = remove_ended(state, self.context(chains, tick))
         state = self._with_newcomers(removal.state, chains, self.registry(tick.tick))
         running = self._running(state, chains, tick)

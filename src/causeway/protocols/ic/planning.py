@@ -19,8 +19,13 @@ from causeway.protocols.segments import located
 _SEGMENTS = empty_frame(RUNS_SCHEMA).select([*LANE, "first", "tick"])
 
 
-def make_plan(state: State, accepted: Frame, view: View, events: Frame, context: Context) -> Plan[XNetPlan]:
-    """Return what accepted slices and loopback streams bring, and which of our messages must be seen again."""
+def make_plan(
+    state: State, accepted: Frame, kept: Frame, view: View, events: Frame, context: Context
+) -> Plan[XNetPlan]:
+    """Return what accepted slices and loopback streams bring, and which of our messages must be seen again.
+
+    ``kept``: what carriers keep.
+    """
     slices = accepted.select(SLICE_COLUMNS)
     empty = slices["message_end"] <= slices["message_begin"]
     if empty.any():
@@ -45,7 +50,7 @@ def make_plan(state: State, accepted: Frame, view: View, events: Frame, context:
         offered=concat([located(_brought(slices), view.tables["runs"]), located(_brought(loopback), state.runs)]),
         own=located(own, state.runs),
     )
-    return Plan(reads, XNetPlan(slices, loopback, signals, segments), events)
+    return Plan(reads, XNetPlan(slices, loopback, signals, segments, kept), events)
 
 
 def loopback_streams(state: State, context: Context) -> Frame:

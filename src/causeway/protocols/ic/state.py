@@ -68,6 +68,17 @@ STOPPED_SCHEMA = pa.schema(
 )
 """A chain that violated a hard invariant in the round of ``height``, and has run none since; ``cause``: the error."""
 
+KEPT_SLICES_SCHEMA = pa.schema(
+    [
+        *LANE_FIELDS,
+        *_numbers("source_height", "begin", "end", "signals_end", "oldest_reject"),
+        pa.field("root", pa.binary(32), nullable=False),
+    ]
+)
+"""The header of the stream from ``source`` to ``destination`` as it was certified at ``source_height``, with the
+source's root, and the oldest message that it rejected (``signals_end``: none). A carrier keeps it to offer it later (a
+fault): it is no part of a subnet's state, and enters no root."""
+
 INGRESS_KEYS = ("receiver",)
 INPUT_KEYS = ("receiver", "sender")
 OUTPUT_KEYS = ("sender", "receiver")
@@ -109,9 +120,15 @@ STATE_TABLES: Mapping[str, StateTable] = {
         MISROUTED_SCHEMA, "chain", (*MISROUTED_KEYS, "index"), chains=("chain",), programs=PROGRAMS
     ),
     "stopped": StateTable(STOPPED_SCHEMA, "chain", ("chain",), chains=("chain",)),
+    "kept_slices": StateTable(
+        KEPT_SLICES_SCHEMA, "destination", ("destination", "source", "substream", "source_height"), chains=ENDS
+    ),
     "accounts": ACCOUNTS,
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
+
+NOT_COMMITTED = ("kept_slices",)
+"""Tables that enter no root."""
 
 DENSE_CANISTERS = 1 << 24
 """Canister numbers below this are looked up in an array, larger ones by bisection."""
@@ -126,7 +143,7 @@ class State:
     lie in the lake. ``open_calls``: what canisters asked and has no answer yet; ``in_hand``: what they were asked, took
     and have not answered. ``turns``, ``next_sources``: whose turn it is, where what a canister takes in a round is
     limited. ``rejects``: the REJECT signals in streams. ``misrouted`` by (chain, receiver, sender).
-    ``stopped``: the subnets that violated an invariant.
+    ``stopped``: the subnets that violated an invariant. ``kept_slices``: what carriers keep to offer later.
     ``programs`` maps the name of a program class to the frame of its canisters' state (first column ``program``).
     """
 
@@ -141,6 +158,7 @@ class State:
     rejects: Frame
     misrouted: Queues
     stopped: Frame
+    kept_slices: Frame
     accounts: Frame
     programs: Mapping[str, Frame]
 
@@ -162,6 +180,7 @@ class State:
             "runs": self.runs,
             "misrouted": self.misrouted.elements,
             "stopped": self.stopped,
+            "kept_slices": self.kept_slices,
             "accounts": self.accounts,
             **{PROGRAM_TABLE + name: frame for name, frame in self.programs.items()},
         }
@@ -210,6 +229,7 @@ def state_of(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schem
             MISROUTED_KEYS, _counters_of(found["misrouted"], MISROUTED_KEYS), found["misrouted"], base=base
         ),
         stopped=found["stopped"],
+        kept_slices=found["kept_slices"],
         accounts=found["accounts"],
         programs=program_frames(found),
     )

@@ -31,7 +31,7 @@ ONWARD_SCHEMA = pa.schema(
     [OUTBOUND_SCHEMA.field(name) for name in ["source", *MESSAGE_COLUMNS, "queue_index", "sent_tick"]]
 )
 """A message that routing appends to a stream of ``source`` whatever the limits say; ``queue_index``: where it was in an
-output queue, ``NO_QUEUE`` if in none."""
+output queue, ``NO_QUEUE`` or ``FORGED`` if in none."""
 
 
 @dataclass(frozen=True)
