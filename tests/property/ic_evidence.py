@@ -1,21 +1,21 @@
 """What a run of the kernel leaves, in the oracle's types, so that the same guarantees are checked of both.
 
-Logs and states come from the kernel's own tables. Only the cycles of what is Lost are the oracle's: the ledger names
-the message, not its content.
+Logs and states come from the kernel's own tables. Cycles are those of its log, with no state beside it; what else a
+message says is looked up where it is.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
 from causeway.model.ledger import Kind
-from tests.property.ic_harness import OracleRun, Scenario
-from tests.property.ic_views import CAUSES, Happened, oracle_happened
+from tests.property.ic_harness import OracleRun
+from tests.property.ic_views import CAUSES, Happened
 from tests.spec import ic
 from tests.spec.ic import accounts, guarantees
 from tests.spec.ic.state import Stream
+from tests.spec.ic.value import Value
 
 View = Mapping[int, Mapping[str, Any]]
 
@@ -86,7 +86,7 @@ class Evidence:
     """The states and the log of one run so far, and what is wrong with them. ``round`` takes what a round left."""
 
     def __init__(self, oracle: OracleRun) -> None:
-        self.options, self.initial = oracle.options, oracle.installed_cycles
+        self.options, self.value = oracle.options, Value(oracle.installed)
         self.states: Mapping[int, ic.CanonicalState] = oracle.states
         self.events: list[ic.Event] = []
         self.registries: dict[int, ic.Registry] = {}
@@ -98,18 +98,19 @@ class Evidence:
     def of_kernel(self, oracle: OracleRun, height: int, view: View, happened: Happened) -> None:
         """Take a round of the kernel."""
         states = states_of(view, self.options, height)
-        log = Log(oracle, height, self.states, states, happened)
+        log = Log(self.options, height, self.states, states, happened)
         self._round(oracle, height, states, log.events())
 
     def _round(
         self, oracle: OracleRun, height: int, states: Mapping[int, ic.CanonicalState], events: list[ic.Event]
     ) -> None:
         before, self.states = self.states, states
-        self.initial = oracle.installed_cycles
+        self.value.installed = oracle.installed
+        self.value.add(events)
         self.registries[height] = oracle.registry
         self.events += events
         holds(accounts.check_round(before, states, events, self.registries))
-        holds(accounts.check_accounts(states, self.events, self.registries, self.initial, self.options))
+        holds(accounts.check_accounts(states, self.events, self.registries, self.value, self.options))
 
     def check(self) -> None:
         """What holds of the whole log."""
@@ -122,30 +123,15 @@ class Log:
 
     def __init__(
         self,
-        oracle: OracleRun,
+        options: ic.Options,
         height: int,
         before: Mapping[int, ic.CanonicalState],
         after: Mapping[int, ic.CanonicalState],
         happened: Happened,
     ) -> None:
-        self.scenario: Scenario = oracle.scenario
-        self.flat = oracle.options.substreams == "flat"
+        self.flat = options.substreams == "flat"
         self.height, self.happened = height, happened
         self.before, self.after = before, after
-        self.lost = self._lost(oracle)
-        self.forged = Counter(
-            (forgery.chain, forgery.message()) for forgery in self.scenario.forged if forgery.tick == height
-        )
-
-    def _lost(self, oracle: OracleRun) -> dict[tuple[Any, ...], list[int]]:
-        """Cycles of what was dropped, by how it reads in the comparison."""
-        lost: dict[tuple[Any, ...], list[int]] = {}
-        for event in oracle.events:
-            if event.event == "dropped":
-                alone = type("One", (), {"states": oracle.states, "events": [event]})
-                ((what, _),) = oracle_happened(alone)[event.chain].items()  # type: ignore[arg-type]
-                lost.setdefault((event.chain, *what), []).append(event.cycles or 0)
-        return lost
 
     def events(self) -> list[ic.Event]:
         """All of them, in an order in which they may have happened."""
@@ -164,15 +150,16 @@ class Log:
             detail = tuple((self._name(number), *more) for number, *more in rest[1])
             return [ic.Event("received", chain, self.height, "control", remote=rest[0], detail=detail)]
         if name == "ended":
-            cycles = self.lost[chain, *what].pop()
-            columns: dict[str, Any] = {"receiver": rest[0], "cycles": cycles, "cause": "canister_removed"}
+            columns: dict[str, Any] = {"receiver": rest[0], "cycles": rest[1], "cause": "canister_removed"}
             return [ic.Event("dropped", chain, self.height, "control", **columns)]
         if name in ("collected", "signal collected"):
             return self._collected(chain, name, *rest)
         if name in ("slice refused", "ingress refused", "stopped"):
             return []
-        kind, sender, receiver, callback, *more = rest
-        return self._of_message(chain, name, (kind.lower(), sender, receiver, callback), more, what)
+        if name == "answered":
+            return []
+        kind, sender, receiver, callback, cycles, *more = rest
+        return self._of_message(chain, name, (kind.lower(), sender, receiver, callback, cycles), more)
 
     def _name(self, number: int) -> Any:
         return () if self.flat else number
@@ -185,7 +172,7 @@ class Log:
         message = self._in_stream(chain, remote, at)
         columns |= {"message": ic.message_id(message), "sender": message.src, "receiver": message.dst}
         kind = type(message).__name__.lower()
-        rejected = any(what[0] == "acknowledged" and what[5] == at for what in self.happened[chain] if len(what) > 5)
+        rejected = any(what[0] == "acknowledged" and what[6] == at for what in self.happened[chain])
         seen = [] if rejected else [ic.Event("acknowledged", chain, self.height, kind, **columns)]
         return [*seen, ic.Event("collected", chain, self.height, kind, **columns)]
 
@@ -199,20 +186,19 @@ class Log:
         raise AssertionError(f"nothing at {at} of the stream {source} > {destination}")
 
     def _of_message(
-        self, chain: int, name: str, who: tuple[str, int, int, int], more: list[Any], what: tuple[Any, ...]
+        self, chain: int, name: str, who: tuple[str, int, int, int, int], more: list[Any]
     ) -> list[ic.Event]:
-        kind, sender, receiver, callback = who
+        kind, sender, receiver, callback, cycles = who
         letter = {"request": "q", "response": "r", "ingress": "i"}[kind]
         caller = receiver if kind == "response" else sender
         columns: dict[str, Any] = {"sender": sender, "receiver": receiver, "message": (letter, caller, callback)}
+        columns["cycles"] = None if kind == "ingress" else cycles
         event, at, via = name, None, None
         if name == "sent":
             (columns["queue_index"],) = more
             columns["content"] = self._sent(chain, sender, receiver, more[0])
         elif name == "executed":
             (columns["queue_index"],) = more
-        elif name == "answered":
-            return []
         elif name == "received":
             via, at, columns["queue_index"], _ = more
             if kind == "ingress":
@@ -228,9 +214,7 @@ class Log:
         elif name == "dropped":
             via, at, index, columns["cause"] = more
             columns["cause"] = NAMES.get(columns["cause"], columns["cause"])
-            columns["cycles"] = self.lost[chain, *what].pop()
-            sent = columns["cause"] != "unroutable_response" or self._was_sent(chain, sender, receiver, index, callback)
-            in_queue = not at and via not in ("SYNTHETIC", "TIMEOUT") and sent
+            in_queue = not at and via not in ("SYNTHETIC", "TIMEOUT")
             columns["queue_index"] = index if in_queue else None
         else:
             index, _, reason = more
@@ -243,13 +227,11 @@ class Log:
             columns |= {"remote": remote, "substream": self._name(number), "index": index}
             ours = name in ("committed", "acknowledged")
             message = self._in_stream(chain, remote, at) if ours else self._in_stream(remote, chain, at)
-            columns |= {"content": message, "cycles": columns.get("cycles")}
-            if name == "committed" and columns["queue_index"] is None and self.forged[chain, message]:
-                self.forged[chain, message] -= 1
-                columns["via"] = "forged"
-                made = {key: columns[key] for key in ("sender", "receiver", "message", "content")}
-                cycles = message.cycles if isinstance(message, ic.Request) else message.refund
-                sent = ic.Event("sent", chain, self.height, kind, via="forged", cycles=cycles, **made)
+            columns["content"] = message
+            if columns.get("queue_index") == "forged":
+                columns |= {"via": "forged", "queue_index": None}
+                made = {key: columns[key] for key in ("sender", "receiver", "message", "content", "cycles")}
+                sent = ic.Event("sent", chain, self.height, kind, via="forged", **made)
                 return [sent, ic.Event("committed", chain, self.height, kind, **columns)]
         return [ic.Event(event, chain, self.height, kind, **columns)]
 
@@ -259,16 +241,9 @@ class Log:
         if queue is not None and index in queue.elements:
             return queue.elements[index]
         for what in self.happened[chain]:
-            if what[0] == "committed" and what[2:4] == (sender, receiver) and what[6] == index:
-                return self._in_stream(chain, what[5][0], what[5])
+            if what[0] == "committed" and what[2:4] == (sender, receiver) and what[7] == index:
+                return self._in_stream(chain, what[6][0], what[6])
         return None
-
-    def _was_sent(self, chain: int, sender: int, receiver: int, index: int, callback: int) -> bool:
-        """Whether a response was in an output queue at the beginning of the round, or was put there in it."""
-        queue = self.before[chain].output_queues.get((sender, receiver))
-        if queue is not None and index in queue.elements:
-            return True
-        return self.happened[chain]["sent", "RESPONSE", sender, receiver, callback, index] > 0
 
 
 def _order(item: tuple[tuple[Any, ...], int]) -> tuple[Any, ...]:

@@ -323,7 +323,10 @@ class OracleRun:
         self.states = {subnet: self._genesis(subnet) for subnet in scenario.subnets}
         self.history: list[dict[int, ic.CanonicalState]] = []
         self.behaviour = behaviour_of(scenario.programs())
-        self.installed_cycles = sum(sum(state.balances.values()) for state in self.states.values())
+        self.installed = {
+            number: balance for state in self.states.values() for number, balance in state.balances.items()
+        }
+        """Canisters by now, with their first balances."""
         self.sent: dict[tuple[int, int, Any, int], Any] = {}
         self.events: list[ic.Event] = []
 
@@ -349,7 +352,7 @@ class OracleRun:
             _, program, balance = scenario.canisters[canister]
             if canister not in self.ever and program is not None:
                 installed[canister] = (BEHAVIOURS[program][0], balance)
-        self.installed_cycles += sum(balance for _, balance in installed.values())
+        self.installed |= {canister: balance for canister, (_, balance) in installed.items()}
         self.ever |= {canister for at, canister, host in scenario.moves if at <= tick and host is not None}
         ingress: dict[int, list[ic.Ingress]] = {}
         for call in scenario.ingress.get(tick, ()):

@@ -203,8 +203,9 @@ def with_set_piece(scenario: Scenario, piece: str) -> Scenario:
 
     ``back``: the second moves away and back while a request of the first waits; ``sender``: the first does.
     ``ends``: the second ends with a request in hand and another in its queue. ``answered``: somebody forges the very
-    answer that is waited for. ``stale``: the other's subnet is offered an older slice that brings the first of three
-    calls, and later one that has nothing new. Where they live, or who moves otherwise, may spoil it."""
+    answer that is waited for, or (``late``) one of the other class. ``stale``: the other's subnet is offered an older
+    slice that brings the first of three calls, and later one that has nothing new. Where they live, or who moves
+    otherwise, may spoil it."""
     (asking, (one, *_)), (asked, (other, *_)) = list(scenario.canisters.items())[:2]
     if one is None or other is None or one == other:
         return scenario
@@ -226,7 +227,8 @@ def with_set_piece(scenario: Scenario, piece: str) -> Scenario:
         older = [("stale", one, other, 2, 3, {"age": 1}), ("stale", one, other, 5, 5, {"age": 3})]
         calls = {tick: [call] for tick in (1, 2, 3)}
         return replace(scenario, ingress=ingress | calls, moves=moves, carriers=(*scenario.carriers, *older))
-    forgery = Forgery(1, other, asked, asking, b"forged", answer=True, callback=0, cycles=3)
+    deadline = 7 if piece == "late" else 0
+    forgery = Forgery(1, other, asked, asking, b"forged", answer=True, callback=0, cycles=3, deadline=deadline)
     return replace(scenario, ingress=ingress, forged=(forgery, *scenario.forged))
 
 
@@ -295,7 +297,8 @@ def scenarios(
         for tick in range(first, min(first + more, rounds) + 1)
     }
 
-    pieces = [None, None, *(["back", "sender", "ends"] if moving else []), *(["answered", "stale"] if faulty else [])]
+    of_moves, of_faults = ["back", "sender", "ends"] if moving else [], ["answered", "late", "stale"] if faulty else []
+    pieces = [None, None, *of_moves, *of_faults]
     scenario = Scenario(
         subnets=tuple(subnets),
         canisters=canisters,

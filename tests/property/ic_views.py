@@ -13,11 +13,12 @@ from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
 from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.ic.messages import REASON_CODES
 from causeway.protocols.ic.state import State
-from causeway.protocols.messages import FORGED, LANE
+from causeway.protocols.messages import FORGED, LANE, NO_QUEUE
 from tests.property.ic_harness import TICK_NS, WORD, KernelRun, OracleRun
 from tests.property.ic_programs import ACTOR, SCALAR_CALLER
 from tests.spec import ic
 from tests.spec.ic.state import expected_index, stream_begin, stream_end
+from tests.spec.ic.value import NEVER_SENT
 
 # ---- whole states, side by side
 
@@ -293,9 +294,23 @@ def kernel_happened(run: KernelRun) -> Happened:
             assert chain != remote or source == destination
             for index in range(begin, end):
                 add(chain, name, run.numbers[remote], substream, index)
+    _join_balances(happened)
     for headers in run.accepted:
         _add_included(run, add, headers)
     return happened
+
+
+def _join_balances(happened: Happened) -> None:
+    """A balance past 128 bits has several rows, of which all but one are full; here it is one number."""
+    for counted in happened.values():
+        rows = [what for what in counted.elements() if what[0] == "ended"]
+        if len(rows) > len({what[1] for what in rows}):
+            totals: Counter[int] = Counter()
+            for _, canister, cycles in rows:
+                assert 0 < cycles < WORD * WORD
+                totals[canister] += cycles
+                counted.pop(("ended", canister, cycles), None)
+            counted.update(("ended", canister, cycles) for canister, cycles in totals.items())
 
 
 def _plain(column: Any, row: int) -> Any:
@@ -308,9 +323,10 @@ def _add_event(run: KernelRun, add: Any, event: dict[str, Any]) -> None:
     assert chain in ends or ends == (NO_CHAIN, NO_CHAIN), "an event of a message in a lane is at one of its ends"
     remote = None if NO_CHAIN in ends else run.numbers[ends[0] if chain == ends[1] else ends[1]]
     at = None if remote is None else (remote, event["substream"], event["index"])
-    who = (kind.name, event["sender"], event["receiver"], event["callback"])
+    cycles = event["amount_high"] * WORD + event["amount_low"]
+    who = (kind.name, event["sender"], event["receiver"], event["callback"], cycles)
     code, reason = event["code"], event["reason"]
-    index = event["queue_index"] if event["queue_index"] < FORGED else 0
+    index = {NO_QUEUE: None, FORGED: 0}.get(event["queue_index"], event["queue_index"])
     if kind == Kind.CONTROL and events == Event.REJECTED:
         add(chain, "slice refused", remote, reason)
         return
@@ -318,7 +334,7 @@ def _add_event(run: KernelRun, add: Any, event: dict[str, Any]) -> None:
         add(chain, "stopped", reason)
         return
     if kind == Kind.CONTROL and events == Event.DROPPED:
-        add(chain, "ended", event["receiver"])
+        add(chain, "ended", event["receiver"], cycles)
         return
     if Event.SENT in events:
         add(chain, "sent", *who, index)
@@ -327,7 +343,7 @@ def _add_event(run: KernelRun, add: Any, event: dict[str, Any]) -> None:
     if Event.EXECUTED in events:
         add(chain, "executed", *who, index)
     if Event.ANSWERED in events:
-        add(chain, "answered", *who, index, code)
+        add(chain, "answered", *who[:4], index, code)
     if Event.ACKNOWLEDGED in events:
         add(chain, "acknowledged", *who, at, code, reason)
     if Event.TIMED_OUT in events:
@@ -346,9 +362,10 @@ def _add_event(run: KernelRun, add: Any, event: dict[str, Any]) -> None:
 def _add_outbound(run: KernelRun, add: Any, frame: Frame, row: int) -> None:
     chain = int(frame["source"][row])
     who = (Kind(int(frame["kind"][row])).name, *(int(frame[name][row]) for name in ("sender", "receiver", "callback")))
+    who = (*who, int(frame["amount_high"][row]) * WORD + int(frame["amount_low"][row]))
     at = (run.numbers[frame["destination"][row]], int(frame["substream"][row]), int(frame["index"][row]))
     queue_index = int(frame["queue_index"][row])
-    add(chain, "committed", *who, at, None if queue_index >= FORGED else queue_index)
+    add(chain, "committed", *who, at, {NO_QUEUE: None, FORGED: "forged"}.get(queue_index, queue_index))
     if queue_index < FORGED and int(frame["sent_tick"][row]) == run.tick:
         add(chain, "sent", *who, queue_index)
 
@@ -381,7 +398,7 @@ def _oracle_event(event: ic.Event) -> tuple[Any, ...] | None:
     if event.kind == "control":
         return _oracle_control(event)
     callback = event.message[-1] if event.message is not None else None
-    who = (event.kind.upper(), event.sender, event.receiver, callback)
+    who = (event.kind.upper(), event.sender, event.receiver, callback, event.cycles or 0)
     at = None
     if event.remote is not None:
         at = (event.remote, _substream(event.substream), event.index)
@@ -390,7 +407,7 @@ def _oracle_event(event: ic.Event) -> tuple[Any, ...] | None:
     if event.event == "sent":
         return None if event.via == "forged" else ("sent", *who, index)
     if event.event == "committed":
-        return ("committed", *who, at, event.queue_index)
+        return ("committed", *who, at, "forged" if event.via == "forged" else event.queue_index)
     if event.event == "received":
         return ("received", *who, via, at, index, code)
     if event.event == "executed":
@@ -400,7 +417,9 @@ def _oracle_event(event: ic.Event) -> tuple[Any, ...] | None:
     if event.event == "timed_out":
         return ("timed out", *who, index, code)
     if event.event == "dropped":
-        return ("dropped", *who, via, at, index, CAUSES.get(event.cause or "", event.cause))
+        in_queue_or_made_here = via == "NONE" and event.cause not in NEVER_SENT
+        place = event.queue_index if in_queue_or_made_here else 0
+        return ("dropped", *who, via, at, place, CAUSES.get(event.cause or "", event.cause))
     if event.event == "collected":
         return ("collected", *(at or ()))
     if event.event == "rejected" and event.via in ("xnet", "loopback"):
@@ -408,7 +427,7 @@ def _oracle_event(event: ic.Event) -> tuple[Any, ...] | None:
     if event.event == "rejected" and event.via == "ingress":
         return ("ingress refused", *who[:3], event.index, code, CAUSES[event.cause or ""])
     if event.event == "rejected":
-        return ("rejected", *who, index, code, CAUSES[event.cause or ""])
+        return ("rejected", *who, event.queue_index, code, CAUSES[event.cause or ""])
     assert event.event == "acknowledged"
     if event.reason is None:
         return None  # an ACCEPT is told by the range collected
@@ -423,7 +442,7 @@ def _oracle_control(event: ic.Event) -> tuple[Any, ...] | None:
     if event.event == "stopped":
         return ("stopped", event.cause)
     if event.event == "dropped":
-        return ("ended", event.receiver)
+        return ("ended", event.receiver, event.cycles)
     return ("signal collected", event.remote, _substream(event.substream), event.index)
 
 
@@ -431,6 +450,7 @@ def with_failures(run: OracleRun, happened: Happened) -> Happened:
     """Add what the oracle writes into `executed`: handlers that raised on a message that has no answer."""
     for event in run.events:
         if event.event == "executed" and event.error is not None and event.kind != "request":
-            who = (event.kind.upper(), event.sender, event.receiver, (event.message or (None,))[-1])
+            callback = (event.message or (None,))[-1]
+            who = (event.kind.upper(), event.sender, event.receiver, callback, event.cycles or 0)
             happened[event.chain]["rejected", *who, event.queue_index or 0, 5, event.error] += 1
     return happened

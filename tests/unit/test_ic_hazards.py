@@ -780,8 +780,8 @@ def test_hazard_16_requests_that_a_removed_canister_leaves_are_answered(
     happened = net.rounds(1)
     rejected = of(happened, 1, "rejected", "REQUEST")
     assert [(event[3], event[4], event[6:]) for event in rejected] == [
-        (1, 2, (0, 3, "canister_removed")),
-        (3, 2, (0, 3, "canister_removed")),
+        (1, 2, (None, 3, "canister_removed")),
+        (3, 2, (None, 3, "canister_removed")),
     ]
     assert of(happened, 1, "received", "RESPONSE", 2, 3, 0, "SYNTHETIC"), "its caller is here"
     assert of(happened, 1, "committed", "RESPONSE", 2, 1, 0)

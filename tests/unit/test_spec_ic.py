@@ -36,6 +36,7 @@ from tests.spec.ic.queues import (
     successor,
 )
 from tests.spec.ic.slices import at, explicit_signals, first_message_is_expected
+from tests.spec.ic.value import Value, g9_no_loss
 
 # ---- a small network
 
@@ -108,7 +109,7 @@ class Network:
         for subnet in subnets:
             here = [canister for canister, host in self.hosts.items() if host == subnet]
             self.states[subnet] = ic.genesis(subnet, dict.fromkeys(here, Program()), dict.fromkeys(here, self.balance))
-        self.initial_cycles = self.balance * len(self.hosts)
+        self.installed = dict.fromkeys(self.hosts, self.balance)
 
     @property
     def height(self) -> int:
@@ -161,9 +162,15 @@ class Network:
     def violations(self) -> list[str]:
         return [
             *guarantees.check_events(self.events, self.registries, self.options),
-            *accounts.check_accounts(self.states, self.events, self.registries, self.initial_cycles, self.options),
+            *accounts.check_accounts(self.states, self.events, self.registries, self.value(), self.options),
             *accounts.l2_nobody_starves(self.events, self.options),
         ]
+
+    def value(self) -> Value:
+        """What the log says of cycles."""
+        value = Value(self.installed)
+        value.add(self.events)
+        return value
 
     def check(self) -> None:
         assert self.violations() == []
@@ -363,7 +370,7 @@ def test_late_and_forwarded_answers() -> None:
     net.call(1, (2, "hold", 30), (2, "forward:3", 40, b"x"))
     net.rounds(6)
     assert net.program(1).answers == ((1, None),)
-    assert accounts.cycles_in_hand(net.states) == 30
+    assert accounts.cycles_held(net.states)[2] - net.states[2].balances[2] == 30
     net.round({2: [ic.Ingress("user", 2, "flush")]})
     net.rounds(2)
     assert net.program(1).answers == ((1, None), (0, None))
@@ -573,7 +580,7 @@ def test_hazard_18_response_for_a_canister_in_no_subnet(rule: Any, answers: int)
     assert (lost.cause, lost.queue_index) == ("unroutable_response", 1)
     made = of(events, "dropped", via="synthetic")
     assert [(e.cause, e.message) for e in made] == [("NonMatchingResponse", ("r", 2, 0))] * answers, "nobody asked"
-    assert accounts.g9_no_loss(net.states, net.events, net.initial_cycles, net.options) == []
+    assert g9_no_loss(net.events, net.installed) == []
 
 
 def test_reject_every_nth_request_of_the_lane() -> None:
@@ -1200,10 +1207,15 @@ def test_guarantees_notice_what_is_broken() -> None:
     assert accounts.calls_are_somewhere(forgotten, net.events, net.options)
     assert accounts.open_calls_are_those_of_the_log(forgotten, net.events, net.registries)
     assert accounts.l2_all_calls_are_settled(forgotten, net.events, net.options)
-    causeless = [replace(answer, event="dropped", cause="a whim", cycles=0)]
-    assert accounts.g9_no_loss(net.states, causeless, net.initial_cycles, net.options) == ["G9: lost for a whim"]
+    assert g9_no_loss(net.events, net.installed) == []
+    causeless = replace(answer, event="dropped", cause="a whim", cycles=0)
+    assert "G9: lost for a whim" in g9_no_loss([*net.events, causeless], net.installed)
+    for event in ("sent", "executed", "received"):
+        (first, *_) = of(net.events, event, kind="response", cycles=answer.cycles)
+        dearer = [replace(e, cycles=10**6) if e is first else e for e in net.events]
+        assert g9_no_loss(dearer, net.installed), f"{event} with other cycles"
     richer = {**net.states, 1: replace(net.states[1], balances={1: 10**6})}
-    assert accounts.g9_no_loss(richer, net.events, net.initial_cycles, net.options)
+    assert accounts.g9_is_that_of_the_log(richer, net.value(), net.options)
     assert guarantees.g10_responses_are_accepted([replace(answer, event="rejected", reason="QueueFull")])
 
 

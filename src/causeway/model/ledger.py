@@ -65,6 +65,8 @@ EVENTS_SCHEMA = pa.schema(
         pa.field("sender", pa.uint64(), nullable=False),
         pa.field("receiver", pa.uint64(), nullable=False),
         pa.field("callback", pa.uint64(), nullable=False),
+        pa.field("amount_high", pa.uint64(), nullable=False),
+        pa.field("amount_low", pa.uint64(), nullable=False),
         pa.field("queue_index", pa.uint64(), nullable=False),
         pa.field("code", pa.uint8(), nullable=False),
         pa.field("reason", pa.dictionary(pa.int32(), pa.string()), nullable=False),
@@ -73,9 +75,11 @@ EVENTS_SCHEMA = pa.schema(
 """``chain``: where it happened. ``events``: a set of ``Event``. ``source``, ``destination``: the ends of the lane that
 the message travels in (``NO_CHAIN``: none); ``substream``, ``index``: its position there. ``sender``, ``receiver``,
 ``callback``: the message's identity with ``kind``. Ingress that was refused has its position in the chain's payload of
-that tick, from 1, as both ``index`` and ``callback``. ``queue_index``: the position in the queue named by the event
-(input queue for received and executed, output queue for sent). ``code``: the reject code or 0. ``reason``: the stable
-name of a reason, cause or error, or empty."""
+that tick, from 1, as both ``index`` and ``callback``. ``amount_high``, ``amount_low``: the value attached to the
+request or refunded by the response, so that the log alone tells where value goes and what is lost; of the end of a
+program (control, DROPPED) its balance, in several rows where it is past 128 bits. ``queue_index``: the position in the
+queue named by the event (input queue for received and executed, output queue for sent). ``code``: the reject code or 0.
+``reason``: the stable name of a reason, cause or error, or empty."""
 
 FAILURES_SCHEMA = pa.schema(
     [

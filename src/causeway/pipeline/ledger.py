@@ -19,7 +19,7 @@ _NAMED_LETTERS = {int(kind): letter for kind, letter in _LETTERS.items()}
 _LANE = ("source", "destination", "substream", "index")
 _ROW = (
     "height", "tick", "chain", "source", "destination", "on_lane", "substream", "index", "events", "kind", "via",
-    "sender", "receiver", "callback", "queue_index", "code", "reason",
+    "sender", "receiver", "callback", "amount_high", "amount_low", "queue_index", "code", "reason",
 )  # fmt: skip
 
 LEDGER_COLUMNS: Mapping[str, str] = {
@@ -40,9 +40,9 @@ LEDGER_COLUMNS: Mapping[str, str] = {
     "sender": "name of the sending program, its number where it has no name, `user/N` for a user",
     "receiver": "name of the receiving program, or its number",
     "payload_hash": "SHA-256 of the payload, hexadecimal, of a message that was in a lane",
-    "amount": "value attached to a request, or refunded by a response, of a message that was in a lane: decimal "
-    "digits, because 128 bits are more than any number of Spark holds; `cast(amount as decimal(38,0))` adds up below "
-    "10^38",
+    "amount": "value attached to a request or refunded by a response; the balance of a program that is removed: "
+    "decimal digits, because 128 bits are more than any number of Spark holds; `cast(amount as decimal(38,0))` adds up "
+    "below 10^38",
     "asset": "what `amount` counts: the unit of the protocol",
     "code": "the reject code, 0 when there is none",
     "detail": "the stable name of the reason, cause or error, empty when there is none",
@@ -95,7 +95,8 @@ def ledger(
             F.col("kind") == int(Kind.INGRESS), F.concat(F.lit("user/"), F.col("sender").cast("string"))
         ).when(_of_a_program(), F.coalesce("sender_name", F.col("sender").cast("string"))),
         "receiver": F.when(_of_a_program(), F.coalesce("receiver_name", F.col("receiver").cast("string"))),
-        **{name: F.when(F.col("kind") != int(Kind.CONTROL), F.col(name)) for name in ("payload_hash", "amount")},
+        "payload_hash": F.when(F.col("kind") != int(Kind.CONTROL), F.col("payload_hash")),
+        "amount": F.when(_carries_value(), digits("amount_high", "amount_low")),
         "asset": F.lit(asset),
         "detail": F.col("reason"),
         "via": _choice(F.col("via"), VIA_NAMES),
@@ -173,7 +174,6 @@ def _content(outbound: DataFrame) -> DataFrame:
         "substream",
         "index",
         F.sha2("payload", 256).alias("payload_hash"),
-        digits("amount_high", "amount_low").alias("amount"),
     )
 
 
@@ -225,6 +225,12 @@ def _digits(column: str) -> Column:
 def _of_a_slice() -> Column:
     """Return whether a row is about a slice: of the control rows, those that name a lane."""
     return (F.col("kind") == int(Kind.CONTROL)) & F.col("on_lane")
+
+
+def _carries_value() -> Column:
+    """Return whether a row is about value: about a request, a response or a refund, or about the end of a program."""
+    of_calls = F.col("kind").isin(int(Kind.REQUEST), int(Kind.RESPONSE), int(Kind.REFUND))
+    return of_calls | ((F.col("kind") == int(Kind.CONTROL)) & _bit(Event.DROPPED) & ~F.col("on_lane"))
 
 
 def _of_a_program() -> Column:

@@ -35,7 +35,7 @@ def event_rows(
 
     ``chain``: where it happened, a column or one value. ``on_lane``: the messages have the columns ``LANE_COLUMNS``;
     ``index`` without a lane: the position in the queue or batch that they came from. ``reason``: one text, or a
-    column of texts.
+    column of texts. A message that carries value has the columns ``amount_high`` and ``amount_low``.
     """
     length = len(messages)
 
@@ -57,6 +57,8 @@ def event_rows(
             "sender": messages["sender"],
             "receiver": messages["receiver"],
             "callback": messages["callback"],
+            "amount_high": messages.get("amount_high", column(0, np.uint64)),
+            "amount_low": messages.get("amount_low", column(0, np.uint64)),
             "queue_index": column(queue_index, np.uint64),
             "code": column(code, np.uint8),
             "reason": repeated_text(reason, length) if isinstance(reason, str) else reason,

@@ -17,7 +17,7 @@ docs/protocols/ic.md. It imports nothing of causeway, and only tests import it.
 | slices | 3.7 to 3.10 |
 | sizes | 2.9 and 2.10: lengths of encodings, count_bytes |
 | network | 3.1, 3.2, and rounds of several subnets |
-| events, guarantees, accounts | 1.1; 1.2 over the log; 1.2 and 1.3 over states and log |
+| events, guarantees, value, accounts | 1.1; 1.2 over the log; G9 over the log; 1.2 and 1.3 over states and log |
 """
 
 from .errors import (

@@ -1,4 +1,5 @@
-"""The statements of 1.2 and 1.3 that need states beside the log: what leaves streams and queues, cycles, open calls.
+"""The statements of 1.2 and 1.3 that need states beside the log: what leaves streams and queues, open calls; that
+cycles are where the log says.
 
 States are those of all subnets at one height; events are those of the round between two heights, or of all rounds.
 """
@@ -9,26 +10,13 @@ from typing import Any
 
 from .events import Event
 from .guarantees import received, strays
-from .ids import SubnetId
-from .judge import LATE_RESPONSE
+from .ids import CanisterId, SubnetId
 from .messages import ACCEPT, CanisterMessage, Request, cycles_of, message_id
 from .options import Options
 from .state import CallId, CanonicalState, Registry, expected_index
+from .value import Value
 
 States = Mapping[SubnetId, CanonicalState]
-
-LOST = {
-    "sender_mismatch",
-    "receiver_mismatch",
-    "response_induction_failed",
-    "unroutable_response",
-    "canister_removed",
-    "NonMatchingResponse",
-}
-"""The causes for which cycles may be Lost (X-11)."""
-
-NEVER_SENT = {"forged_for_nobody", "halted"}
-"""Why a forgery is dropped before it is in a stream: what it carries was never made."""
 
 
 # ---- G8, G11
@@ -130,38 +118,24 @@ def queued(states: States) -> Iterator[CanisterMessage]:
                 yield from queue.elements.values()
 
 
-def cycles_in_hand(states: States) -> int:
-    """Cycles of requests that programs have executed and not answered yet."""
-    return sum(
-        cycles * times
-        for state in states.values()
-        for held in state.in_hand.values()
-        for (_, _, cycles, _), times in held.items()
-    )
+def cycles_held(states: States) -> Counter[CanisterId]:
+    """Cycles of each canister: its balance, and of the requests that it has executed and not answered yet."""
+    held: Counter[CanisterId] = Counter()
+    for state in states.values():
+        held.update(state.balances)
+        for canister, requests in state.in_hand.items():
+            held[canister] += sum(cycles * times for (_, _, cycles, _), times in requests.items())
+    return held
 
 
-def cycles_lost(events: Sequence[Event]) -> int:
-    """Cycles of what was dropped. A late response's refund was credited, and what never was in a stream had none."""
-    return sum(e.cycles or 0 for e in events if e.event == "dropped" and e.cause not in {LATE_RESPONSE, *NEVER_SENT})
-
-
-def cycles_forged(events: Sequence[Event]) -> int:
-    """Cycles that byzantine subnets made."""
-    return sum(e.cycles or 0 for e in events if e.event == "sent" and e.via == "forged")
-
-
-def cycles_held(states: States, options: Options) -> int:
-    """Everything that holds cycles, once: balances, queues, streams, requests in hand."""
-    balances = sum(sum(state.balances.values()) for state in states.values())
-    return balances + sum(map(cycles_of, [*queued(states), *under_way(states, options)])) + cycles_in_hand(states)
-
-
-def g9_no_loss(states: States, events: Sequence[Event], initial: int, options: Options) -> list[str]:
-    """The sum of cycles is what canisters were installed with and what forgers made; what is Lost has a cause."""
-    forged, total = cycles_forged(events), cycles_held(states, options) + cycles_lost(events)
-    causes = {e.cause for e in events if e.event == "dropped"} - LOST - NEVER_SENT - {LATE_RESPONSE}
-    balanced = [] if total == initial + forged else [f"G9: {total} cycles, of {initial} and {forged} forged"]
-    return balanced + [f"G9: lost for {cause}" for cause in sorted(map(str, causes))]
+def g9_is_that_of_the_log(states: States, value: Value, options: Options) -> list[str]:
+    """Every cycle is where the log says: canisters hold what it says, and so much is in queues and streams."""
+    held = cycles_held(states)
+    wrong = [c for c in sorted({*held, *value.holders()}) if held[c] != value.held(c)]
+    found = [f"G9: {c} holds {held[c]} cycles, by the log {value.held(c)}" for c in wrong]
+    carried = sum(map(cycles_of, [*queued(states), *under_way(states, options)]))
+    logged = value.cycles_under_way()
+    return found + ([] if carried == logged else [f"G9: {carried} cycles under way, by the log {logged}"])
 
 
 # ---- L2
@@ -284,11 +258,12 @@ def check_round(
 
 
 def check_accounts(
-    states: States, events: Sequence[Event], registries: Mapping[int, Registry], initial: int, options: Options
+    states: States, events: Sequence[Event], registries: Mapping[int, Registry], value: Value, options: Options
 ) -> list[str]:
-    """What holds at every height. `events` are those of all rounds."""
+    """What holds at every height. `events` are those of all rounds, `value` what they say of cycles."""
     return [
-        *g9_no_loss(states, events, initial, options),
+        *value.violations(),
+        *g9_is_that_of_the_log(states, value, options),
         *calls_are_somewhere(states, events, options),
         *open_calls_are_those_of_the_log(states, events, registries),
     ]

@@ -27,6 +27,9 @@ from causeway.protocols.messages import MESSAGE_COLUMNS, NO_QUEUE, blank_message
 
 REMOVED = "canister_removed"
 
+MOST = 2**128 - 1
+"""The largest amount that a row of the log has."""
+
 Mask = npt.NDArray[np.bool_]
 
 
@@ -60,8 +63,8 @@ def remove_ended(state: State, context: Context) -> Step:
     onward = onward.take(stable_order(onward["sender"]))
     routable = context.host_of(onward["receiver"]) != NO_HOST
     lost = onward.filter(~routable)
-    index = np.where(lost["queue_index"] == NO_QUEUE, np.uint64(0), lost["queue_index"])
-    log.add(event_rows(lost, Event.DROPPED, chain=lost["source"], queue_index=index, reason=UNROUTABLE))
+    at = {"chain": lost["source"], "queue_index": lost["queue_index"]}
+    log.add(event_rows(lost, Event.DROPPED, reason=UNROUTABLE, **at))
     return Step(state, log, arrivals, onward=onward.filter(routable))
 
 
@@ -85,11 +88,13 @@ def _last_hosts(canisters: U64, context: Context) -> npt.NDArray[np.uint32]:
 
 
 def _requests(in_hand: Frame) -> Frame:
-    """Return requests in hand as messages, each as often as it is in hand, with ``index`` 0."""
+    """Return requests in hand as messages, each as often as it is in hand, in no queue."""
     rows = in_hand.take(np.repeat(np.arange(len(in_hand)), in_hand["count"].astype(np.int64)))
     amounts = {name: rows[name] for name in ("callback", "amount_high", "amount_low", "deadline")}
     ends = {"sender": rows["originator"], "receiver": rows["respondent"]}
-    return blank_messages(len(rows), kind=int(Kind.REQUEST), index=np.zeros(len(rows), np.uint64), **ends, **amounts)
+    return blank_messages(
+        len(rows), kind=int(Kind.REQUEST), index=np.full(len(rows), NO_QUEUE, np.uint64), **ends, **amounts
+    )
 
 
 def _without_ended(state: State, context: Context, ended: Ended, log: EventLog) -> State:
@@ -108,8 +113,8 @@ def _without_ended(state: State, context: Context, ended: Ended, log: EventLog) 
         return queues.without(ended.among(queues.counters[owner]))
 
     accounts, calls, in_hand = state.accounts, state.open_calls, state.in_hand
-    programs = accounts["program"][ended.among(accounts["program"])]
-    dropped(blank_messages(len(programs), kind=int(Kind.CONTROL), sender=programs, receiver=programs), programs, 0)
+    balances = _balances(accounts.filter(ended.among(accounts["program"])))
+    dropped(balances, balances["receiver"], 0)
     return replace(
         state,
         ingress_queues=without(state.ingress_queues, None),
@@ -122,3 +127,18 @@ def _without_ended(state: State, context: Context, ended: Ended, log: EventLog) 
         accounts=accounts.filter(~ended.among(accounts["program"])),
         programs={name: frame.filter(~ended.among(frame["program"])) for name, frame in state.programs.items()},
     )
+
+
+def _balances(accounts: Frame) -> Frame:
+    """Return control rows with the balance of each account as their amount: several where it is past 128 bits."""
+    words = (accounts["balance_over"].tolist(), accounts["balance_high"].tolist(), accounts["balance_low"].tolist())
+    rows: list[tuple[int, int]] = []
+    for program, over, high, low in zip(accounts["program"].tolist(), *words, strict=True):
+        whole, rest = divmod((over << 128) + (high << 64) + low, MOST)
+        rows += [(program, MOST)] * whole + [(program, rest)] * (rest > 0 or not whole)
+    programs = np.array([program for program, _ in rows], dtype=np.uint64)
+    amounts = {
+        "amount_high": np.array([amount >> 64 for _, amount in rows], dtype=np.uint64),
+        "amount_low": np.array([amount % 2**64 for _, amount in rows], dtype=np.uint64),
+    }
+    return blank_messages(len(rows), kind=int(Kind.CONTROL), sender=programs, receiver=programs, **amounts)

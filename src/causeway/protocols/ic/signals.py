@@ -99,7 +99,7 @@ def handle_rejects(state: State, rejected: Frame, context: Context, log: EventLo
     onward = onward.take(np.argsort(onward["row"], kind="stable"))
     hosts = context.host_of(onward["receiver"])
     lost = onward.take(np.flatnonzero(hosts < 0))
-    log.add(event_rows(lost, Event.DROPPED, chain=lost["source"], reason=UNROUTABLE))
+    log.add(event_rows(lost, Event.DROPPED, chain=lost["source"], queue_index=_NONE, reason=UNROUTABLE))
     here = onward["fresh"] & (hosts == onward["source"].view(np.int32))
     local = onward.take(np.flatnonzero(here))
     state, arrivals = push_responses(state, local, local["source"], Via.SYNTHETIC, log)
