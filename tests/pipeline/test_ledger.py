@@ -39,7 +39,7 @@ def row(kind: Kind, events: Event, callback: int, place: int = 0, code: int = 0,
     return {
         "height": 1, "tick": 1, "chain": 0, "events": int(events), "kind": int(kind), "via": int(via), "source": 1,
         "destination": 0, "substream": 0, "index": 1, "sender": ends[0], "receiver": ends[1], "callback": callback,
-        "queue_index": place, "code": code, "reason": "",
+        "amount_high": 0, "amount_low": 0, "queue_index": place, "code": code, "reason": "",
     }  # fmt: skip
 
 
