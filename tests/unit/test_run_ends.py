@@ -80,6 +80,32 @@ def test_what_comes_to_a_halted_network_after_a_long_pause_has_its_time(
     assert net.next_tick() is None
 
 
+RAISES = """
+import causeway as cw
+
+class Asks(cw.Program):
+    def on_ingress(self, message, context):
+        context.call(self.options["asked"], "echo", b"")
+
+    def on_reply(self, reply, context):
+        raise ValueError("for ever")
+"""
+
+
+def test_a_reply_whose_handler_raises_for_ever_does_not_keep_a_run_going(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relayers try it again every 64 blocks at last: that it fails again is no movement."""
+    monkeypatch.setattr("causeway.protocols.ibc.kernel.QUIET_TICKS", 66)
+    (tmp_path / "raises_for_ever.py").write_text(RAISES)
+    monkeypatch.syspath_prepend(tmp_path)
+    asks = '[[programs]]\nname = "asks"\nchain = "c0"\nprogram = "raises_for_ever:Asks"\noptions = { asked = 1 }\n'
+    send = '[[traffic.send]]\ntick = 0\nto = "asks"\nmethod = "any"\ntext = ""\n'
+    net = ended(tmp_path / "run", send, protocol="ibc", options="ticks = 150", faults=asks)
+    assert net.next_tick() is None
+    assert net.tick < 80
+
+
 def written(bucket: int, wake: int | None, rows: dict[str, int]) -> Written:
     return Written(bucket, {}, {}, wake, None, 30, rows, {}, Offers())
 

@@ -118,8 +118,9 @@ def assembled(tick: Tick, written: Sequence[Written], outside: Outside = Mapping
 def moved(rows: Mapping[str, int]) -> bool:
     """Return whether anything happened at a height, by its numbers of rows.
 
-    Headers do not count, nor what carriers brought, refused or taken, which they may bring for ever: where it moved a
-    message, that has events of its own.
+    Headers do not count, nor what carriers brought, refused or taken, nor handlers that failed, which may be tried for
+    ever: where that moved a message, it has events of its own.
     """
-    others = sum(count for table, count in rows.items() if table not in ("headers", "events", "of_carriers"))
+    still = ("headers", "events", "of_carriers", "failures")
+    others = sum(count for table, count in rows.items() if table not in still)
     return others > 0 or rows.get("events", 0) > rows.get("of_carriers", 0)
