@@ -2,7 +2,8 @@
 
 A refusal that does not pass by itself is n = 1 + what the first entry of the same stretch had before: the entries are
 brought again ``min(2**n, 64)`` blocks later. In order it is the first alone that is noted, and nothing behind it is
-brought; nothing at all where it is the header.
+brought; nothing at all where it is the header. In order it is a lasting reason, too, that something has to come first,
+in a block in which nothing of the queue was taken; and all is forgotten when something is.
 """
 
 from __future__ import annotations
@@ -75,9 +76,16 @@ class BackOffs:
 
     def learn(self, height: int, relayers: set[str], frozen: set[tuple[str, str, int]]) -> None:
         """Take in the outcomes of a block; ``frozen``: (zone, remote, height) of headers that were evidence."""
+        ordered = self.net.options.order == "ordered"
+        moved = {(one.zone, one.remote, KINDS.index(one.call)) for one, outcome, _ in self.net.outcomes
+                 if outcome == "Success" and one.call in KINDS}  # fmt: skip
+        for lane in self.lanes:
+            if ordered and lane[3] != HEADER and (*lane[:2], lane[3]) in moved:
+                self.lanes[lane].clear()
         before = {lane: dict(entries) for lane, entries in self.lanes.items()}
         last: tuple[Any, str] | None = None
         count, headers = 0, set()
+        behind: Any = None
         for submission, outcome, head in self.net.outcomes:
             if submission.call not in KINDS:
                 last = None
@@ -87,14 +95,17 @@ class BackOffs:
             taken = lane[3] == HEADER and outcome == "Success"
             if taken and (*lane[:2], submission.argument.height) not in frozen:
                 headers.add(lane[:2])
-            if outcome in PASSING or lane[2] not in relayers:
+            if ordered and run is not None and run is behind and lane[3] != HEADER:
+                continue  # in order, what is behind a refused entry has its fate
+            if outcome not in ("Success", "NoOp"):
+                behind = run
+            stuck = ordered and outcome == "OutOfOrder" and (*lane[:2], lane[3]) not in moved
+            if (outcome in PASSING and not stuck) or lane[2] not in relayers:
                 last = None
                 continue
             index = self._index(lane[3], submission, head)
             if last is None or last[0] is not run or last[1] != outcome or lane[3] == HEADER:
                 count = 1 + before.get(lane, {}).get(index, (0, 0))[0]
-            elif self.net.options.order == "ordered":
-                continue
             last = run, outcome
             noted = self.lanes[lane].get(index)
             until = height + min(2**count, 64)

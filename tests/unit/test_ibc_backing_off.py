@@ -63,6 +63,18 @@ def test_in_order_the_rest_waits_behind_it_and_what_moves_on_counts_as_new() -> 
     assert net.queue("A", "B", Purpose.SEND) == (4, 4), "nobody waits for what is new"
 
 
+def test_partners_behind_a_queue_that_does_not_move_back_off_too() -> None:
+    """What is theirs has its turn as soon as what comes first is taken."""
+    net = Net({"relayers": ("r0", "r1"), "relay": {"coordination": "partition"}}, blocks=80)
+    net.ask(note="boom").ask().ask().ask().next(2)
+    assert pauses(tries(net, 20, "OutOfOrder", CallKind.RECEIPT, relayer=1)) == PAUSES[:3]
+    net.say("A", A, ("calm",))
+    while net.queue("A", "B", Purpose.SEND)[0] == 0:
+        net.next()
+    net.next(3)
+    assert net.queue("A", "B", Purpose.SEND) == (4, 4) and len(net.state.backoffs) == 0
+
+
 def test_without_order_all_else_goes_on() -> None:
     net = Net({"order": "unordered"}, blocks=80).ask().ask(note="boom").ask().next(3)
     assert net.state.backoffs["first"].tolist() == [1] and len(net.seen(A)) == 2

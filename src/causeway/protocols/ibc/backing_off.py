@@ -37,9 +37,12 @@ PASSING = (
     Refusal.CleanupBackwards,
 )
 """Reasons that change by themselves: a header or an entry has to come first, another relayer was faster, it is too
-early."""
+early. In order, OutOfOrder does only where the queue moves on (``_lasts``)."""
 
 Mask = npt.NDArray[np.bool_]
+
+Moved = tuple[int, int, int]
+"""A zone, its counterparty, and a kind of call."""
 
 
 def held_back(rows: Frame, state: State, context: Context) -> Frame:
@@ -81,12 +84,13 @@ def remember(state: State, made: Sequence[Made], context: Context) -> State:
     refused = _refused(made, context)
     if len(refused) == 0 and len(state.backoffs) == 0:
         return state
-    held = _holding(state.backoffs, refused.with_columns(at=refused["first"]))
+    before = _without_moved(state.backoffs, made, context)
+    held = _holding(before, refused.with_columns(at=refused["first"]))
     counts = np.ones(len(refused), dtype=np.uint64)
-    counts[held >= 0] += state.backoffs["refusals"][held[held >= 0]]
+    counts[held >= 0] += before["refusals"][held[held >= 0]]
     pause = np.uint64(1) << np.minimum(counts, np.uint64(DOUBLINGS))
     refused = refused.with_columns(refusals=counts, until=np.uint64(context.height) + pause)
-    rows = _not_processed(_overlaid(state.backoffs, refused), state, made, context)
+    rows = _not_processed(_overlaid(before, refused), state, made, context)
     rows = rows.filter(rows["until"] + np.uint64(LONGEST) > np.uint64(context.height))
     return replace(state, backoffs=_merged(rows).select(BACKOFFS_SCHEMA.names))
 
@@ -103,6 +107,7 @@ def _refused(made: Sequence[Made], context: Context) -> Frame:
     Of what comes in order the first alone, all the rest is behind it; a header has the index 0.
     """
     one_each = context.options.order == "ordered"
+    moved = _moved(made)
     rows = [
         (
             one.chain,
@@ -113,12 +118,38 @@ def _refused(made: Sequence[Made], context: Context) -> Frame:
             1 if one_each or one.call >= CallKind.CLEANUP else one.many,
         )
         for one in made
-        if one.user is None and one.call != CallKind.MISBEHAVIOUR and one.why not in (Refusal.ACCEPTED, *PASSING)
+        if one.user is None and one.call != CallKind.MISBEHAVIOUR and _lasts(one, moved, context)
     ]
     columns = np.array(rows, dtype=np.uint64).reshape(-1, len(STRETCH) + 2).T
     kinds = {item.name: item.type.to_pandas_dtype() for item in BACKOFFS_SCHEMA}
     keys = {name: columns[place].astype(kinds[name]) for place, name in enumerate(STRETCH)}
     return Frame({**keys, "first": columns[-2], "stop": columns[-2] + columns[-1]}, len(rows))
+
+
+def _lasts(one: Made, moved: set[Moved], context: Context) -> bool:
+    """Return whether calls were refused for a lasting reason.
+
+    In order that is also OutOfOrder where nobody was faster: what has to come first does not come, and whose share that
+    is does not bring it.
+    """
+    if one.why == Refusal.OutOfOrder and context.options.order == "ordered":
+        return (one.chain, one.source, one.call) not in moved
+    return one.why not in (Refusal.ACCEPTED, *PASSING)
+
+
+def _moved(made: Sequence[Made]) -> set[Moved]:
+    """Return the queues of which something was taken, by the call."""
+    return {(one.chain, one.source, one.call) for one in made if one.why == Refusal.ACCEPTED}
+
+
+def _without_moved(rows: Frame, made: Sequence[Made], context: Context) -> Frame:
+    """Return rows without those of ordered queues that have moved on: what had to come first may have come."""
+    moved = np.array(sorted(_moved(made)), dtype=np.uint64).reshape(-1, 3)
+    if context.options.order != "ordered" or len(moved) == 0 or len(rows) == 0:
+        return rows
+    names = ("chain", "source", "call")
+    keys = Frame({name: moved[:, place].astype(rows[name].dtype) for place, name in enumerate(names)}, len(moved))
+    return rows.filter((lookup(keys, rows, names) < 0) | (rows["call"] == CallKind.UPDATE))
 
 
 def _keys(rows: Frame) -> Frame:
