@@ -540,6 +540,27 @@ def test_23_relayers_bring_headers_ahead_and_wait(engine: Engine, order: str) ->
     assert [note[2] for note in net.seen(A)] == [b"x", b"x"]
 
 
+def test_23_relayers_prove_under_headers_that_they_know(engine: Engine) -> None:
+    """Of a header that a stranger brought later they do not know what it shows: they go on under their own."""
+    net = engine({"delay_seconds": 3.0}, carriers=(("drop", None, None, 2, 6, None),)).ask().next().ask().next()
+    later = net.update("A")
+    assert net.next().bring("B", later) == [], "header 2, after header 1"
+    net.next(3)
+    assert net.view()["B"]["trust"]["A"] == [0, 1, 2] and net.codes("B", "A") == []
+    assert net.next().refused() == [] and net.codes("B", "A") == [0], "the packet that header 1 shows"
+    assert net.view()["B"]["trust"]["A"] == [0, 1, 2, 7], "the other one needs a header that they know"
+    assert net.next(3).refused() == [] and net.codes("B", "A") == [0, 0]
+
+
+def test_23_relayers_leave_a_header_that_has_become_too_old(engine: Engine) -> None:
+    options = {"delay_seconds": 2.0, "unbonding_seconds": 7.0}
+    net = engine(options, carriers=(("drop", None, None, 2, 7, None),)).ask().next(3)
+    later = net.update("A")
+    assert net.next().bring("B", later) == [] and net.next(3).codes("B", "A") == []
+    for height in range(9, 12):
+        assert net.next().refused() == [] and net.codes("B", "A") == [0] * (height > 10)
+
+
 def test_24_a_header_of_other_validators(engine: Engine) -> None:
     net, other = sent(engine), engine(seed=1, carriers=SILENT).next()
     assert net.bring("B", other.update("A")) == ["InvalidHeader"]

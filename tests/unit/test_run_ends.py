@@ -127,3 +127,36 @@ def test_what_a_zone_forgets_does_not_depend_on_its_neighbours_in_a_bucket(tmp_p
     together, apart = (ended(tmp_path / str(cut), calls, partitions=cut, **asked) for cut in (1, 4))
     assert together.tick > 20
     assert ticks_and_roots(together) == ticks_and_roots(apart)
+
+
+def test_a_delay_that_is_longer_than_the_patience_of_a_run_is_waited_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("causeway.protocols.ibc.kernel.QUIET_TICKS", 5)
+    options = "[options]\ndelay_seconds = 12.0"
+    net = ended(tmp_path / "run", CALL.format(0, "p-c0-0", "p-c1-0"), protocol="ibc", options=options)
+    assert net.program_state("p-c0-0")["answered"] == 1
+    assert net.tick == 26, "two headers, each a tick after what it shows, and their delays"
+
+
+def test_with_a_delay_cuts_and_pauses_change_nothing(tmp_path: Path) -> None:
+    """Relayers prove and bring what was sent, popped and answered long ago, wherever it lies and whoever goes on."""
+    calls = "".join(CALL.format(tick, f"p-c{tick % 3}-0", f"p-c{tick % 2 + 2}-0") for tick in range(9))
+    replay = '[[faults]]\nkind = "replay"\ntick = 0\nuntil = 60\n'
+    faults = replay + '[[faults]]\nkind = "drop"\nsource = "c2"\nfrom = 4\nuntil = 9\n'
+    options = (
+        "[options]\ndelay_seconds = 3.0\nunbonding_seconds = 20.0\ntimeouts = 'on'\ntimeout_blocks = 9\ncleanup = 'on'"
+    )
+    asked = {"protocol": "ibc", "options": options, "faults": faults}
+    together, apart = (ended(tmp_path / str(cut), calls, partitions=cut, **asked) for cut in (1, 4))
+    assert together.program_state("p-c0-0")["answered"] > 0
+    assert ticks_and_roots(together) == ticks_and_roots(apart)
+    (tmp_path / "pauses").mkdir()
+    path, lake = tmp_path / "pauses" / "scenario.toml", str(tmp_path / "pauses" / "lake")
+    path.write_text((tmp_path / "4" / "scenario.toml").read_text())
+    for stop in (5, 8, None):
+        bucket._STATES.clear()
+        with Network.from_scenario(path, lake=lake, resume=stop != 5) as net:
+            net.run(stop)
+            found = ticks_and_roots(net)
+    assert found == ticks_and_roots(together)
