@@ -131,7 +131,7 @@ def test_what_waits_to_be_relayed_is_told_with_its_age(tmp_path: Path, spark: Sp
     net = opened(tmp_path, BASE + CHAINS + PROGRAMS + drop + SCRIPT + calls("echo", range(3)))
     net.run(ticks=9)
     (backlog,) = backlogs(net.lake, net.manifest)
-    assert (backlog.chain, backlog.remote, backlog.queue) == ("north", "east", "send")
+    assert (backlog.chain, backlog.counterparty, backlog.queue) == ("north", "east", "send")
     assert (backlog.waiting, backlog.oldest, backlog.age) == (9, 0, 8)
     assert waiting([backlog]) == (
         "9 entries of 1 queue are waiting to be relayed; the oldest is 0 of north's send queue for east, for 8 heights."

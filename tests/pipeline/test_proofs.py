@@ -33,7 +33,7 @@ def everything(store: ZoneStore) -> list[tuple[bytes, bytes]]:
     """Return all entries of a store with their proofs, after a check of one proof of every queue."""
     for queue in store.queues():
         if len(queue.indices):
-            key = index_key(queue.remote, queue.purpose, int(queue.indices[-1]))
+            key = index_key(queue.counterparty, queue.purpose, int(queue.indices[-1]))
             value, proof = store.proved(key)
             verify_membership(PROOF_SPECS["tendermint"], store.root, proof, key, value)
     places = np.arange(len(store))

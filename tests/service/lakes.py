@@ -120,10 +120,10 @@ class Lakes:
         views = self.views[step.chain]
         match step:
             case ReadLane():
-                return lane_view(views.lane(step.chain, step.remote, None, step.packets_from, step.receipts_from))
+                return lane_view(views.lane(step.chain, step.counterparty, None, step.packets_from, step.receipts_from))
             case ReadPast():
                 begin = step.packets_from, step.receipts_from
-                return lane_view(views.lane(step.chain, step.remote, step.height, *begin))
+                return lane_view(views.lane(step.chain, step.counterparty, step.height, *begin))
             case ReadHeader():
                 return bytes.fromhex(views.header(step.chain, step.height)["signed_header"])
             case ReadProofs():
@@ -132,7 +132,7 @@ class Lakes:
                     rows += views.proofs(step.chain, list(step.keys)[len(rows) :], step.height)["proofs"]
                 return [(bytes.fromhex(row["value"] or ""), bytes.fromhex(row["proof"])) for row in rows]
             case ReadPackets():
-                place = (step.chain, step.remote, Purpose.SEND, step.first, step.count, step.height)
+                place = (step.chain, step.counterparty, Purpose.SEND, step.first, step.count, step.height)
                 return [bytes.fromhex(row["value"]) for row in views.entries(*place)["entries"]]
             case Submit():
                 self.submitted.append(step)

@@ -117,10 +117,10 @@ def test_accounts_and_metrics(http: Http) -> None:
     answer = http.get("/metrics")
     assert answer.headers["content-type"].startswith("text/plain")
     for line in (
-        'causeway_queue_length{chain="left",queue="send",remote="right"} 3.0',
-        'causeway_queue_oldest_index{chain="left",queue="send",remote="right"} 5.0',
+        'causeway_queue_length{chain="left",counterparty="right",queue="send"} 3.0',
+        'causeway_queue_oldest_index{chain="left",counterparty="right",queue="send"} 5.0',
         f'causeway_relayer_accepted_total{{chain="left",relayer="{number}"}} 10.0',
-        'causeway_client_active{chain="left",remote="right"} 1.0',
+        'causeway_client_active{chain="left",counterparty="right"} 1.0',
     ):
         assert line in answer.text
     assert re.search(r"^causeway_client_expires_seconds\{.*\} [0-9.e+]+$", answer.text, re.M)
@@ -138,7 +138,7 @@ def test_accounts_and_metrics(http: Http) -> None:
         ("/v1/chains/left/header?height=1&height=2", 400, "height: given twice"),
         ("/v1/status?height=1", 400, "height: no such parameter; allowed: none here"),
         ("/v1/chains/left/header?height=%D9%A1", 400, "height:"),
-        ("/v1/chains/left/queues/left", 400, "remote: left is not connected with left"),
+        ("/v1/chains/left/queues/left", 400, "counterparty: left is not connected with left"),
         ("/v1/chains/left/queues/right/recv", 400, "queue: recv; allowed: send, receipt"),
         (f"/v1/chains/left/queues/right/send?count={MAX_ITEMS + 1}", 400, f"must be less than or equal to {MAX_ITEMS}"),
         (f"/v1/chains/left/queues/right/send?first={2**64}", 400, 'first: "18446744073709551616": at most 2**64 - 1'),

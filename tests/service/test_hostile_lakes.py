@@ -58,7 +58,7 @@ def test_a_header_of_another_height_is_not_paid_for(tmp_path: Path) -> None:
 def test_a_lake_that_names_endless_ranges_costs_little() -> None:
     content: dict[str, Any] = {"head": 0, "tail": 2**60, "entries": [[0, 2**60, 1]]}
     client = {"state": "active", "trusted": [dict.fromkeys(("height", "time", "added", "added_time"), 5) | ROOTS]}
-    ends = {"chain": "left", "remote": "right", "height": 9, "time": 9}
+    ends = {"chain": "left", "counterparty": "right", "height": 9, "time": 9}
     source = lane_view({**ends, "send": content, "receipt": content, "client": client})
     target = lane_view({**ends, "send": content, "receipt": {"head": 0, "tail": 0, "entries": []}, "client": client})
     for rules in (Rules(), Rules(ordered=False)):

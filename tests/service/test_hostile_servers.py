@@ -31,7 +31,7 @@ TRUSTED: dict[str, Any] = {"height": 0, "time": 0, "added": 0, "added_time": 0, 
 QUEUE: dict[str, Any] = {"head": 0, "tail": 0, "entries": []}
 LANE: dict[str, Any] = {
     "chain": "left",
-    "remote": "right",
+    "counterparty": "right",
     "height": 3,
     "time": 3,
     "send": QUEUE,

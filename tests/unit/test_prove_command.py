@@ -78,7 +78,7 @@ def prove(cli: Run, lake: str) -> Run:
 
     def run(*arguments: object) -> Result:
         given = [*arguments]
-        for name, value in (("--chain", "B"), ("--remote", "A"), ("--queue", "receipt"), ("--height", HEIGHT)):
+        for name, value in (("--chain", "B"), ("--counterparty", "A"), ("--queue", "receipt"), ("--height", HEIGHT)):
             if name not in given:
                 given += [name, value]
         return cli("prove", lake, *given)
@@ -89,11 +89,11 @@ def prove(cli: Run, lake: str) -> Run:
 # ---- proofs that verify --------------------------------------------------------------------------
 
 KINDS: dict[str, tuple[list[object], str]] = {
-    "packet": (["--chain", "A", "--remote", "B", "--queue", "send", "--index", 6], "ibc:B:send/6 is stored"),
+    "packet": (["--chain", "A", "--counterparty", "B", "--queue", "send", "--index", 6], "ibc:B:send/6 is stored"),
     "receipt": (["--index", 3], "ibc:A:receipt/3 is stored"),
     "late receipt": (["--index", 0], "ibc:A:receipt/0 is stored"),
     "receipt at the end": (["--index", 12, "--height", TICKS + 4], "ibc:A:receipt/12 is stored"),
-    "head": (["--chain", "A", "--remote", "B", "--queue", "send", "--head"], "ibc:B:send/head is 4"),
+    "head": (["--chain", "A", "--counterparty", "B", "--queue", "send", "--head"], "ibc:B:send/head is 4"),
     "tail": (["--tail"], "ibc:A:receipt/tail is 16"),
     "absent after the end": (["--index", 16, "--absent"], "nothing is stored under ibc:A:receipt/16"),
     "absent in a gap": (["--index", 8, "--absent"], "nothing is stored under ibc:A:receipt/8"),
@@ -154,7 +154,7 @@ def test_a_packet_and_its_receipt_are_told_in_words(prove: Run) -> None:
     _, out, _ = prove(*KINDS["packet"][0])
     told = "packet of type ask, 50 bytes of data: caller calls ask of echo, payload of 6 bytes"
     assert told in out
-    _, out, _ = prove("--chain", "A", "--remote", "B", "--queue", "send", "--index", 4)
+    _, out, _ = prove("--chain", "A", "--counterparty", "B", "--queue", "send", "--index", 4)
     assert "calls ask of late, payload of 6 bytes, 7 units" in out
     _, out, _ = prove("--index", 3)
     assert "receipt with code 0 (success), 22 bytes of result: answer of 6 bytes" in out
@@ -164,7 +164,7 @@ def test_a_packet_and_its_receipt_are_told_in_words(prove: Run) -> None:
 
 def test_limits_of_a_packet_are_told(cli: Run, tmp_path: Path) -> None:
     place = make_lake(tmp_path, options=OPTIONS["limited"], until=2)
-    _, out, err = cli("prove", place, "--chain", "A", "--remote", "B", "--queue", "send", "--index", 0)
+    _, out, err = cli("prove", place, "--chain", "A", "--counterparty", "B", "--queue", "send", "--index", 0)
     assert "packet of type ask with limits height 3 and time 606,000,000,000 ns, 50 bytes" in out, err
 
 
@@ -279,7 +279,9 @@ def test_keys_are_those_of_the_reference(opened: OpenedLake) -> None:
     store = store_at(opened, "B")
     keys = [key for key in store.entries_at(np.arange(len(store))).keys.to_pylist() if not key.startswith(b"app/")]
     parsed = [parse_key(key) for key in keys]
-    assert {(key.remote, key.purpose) for key in parsed} == {(queue.remote, queue.purpose) for queue in store.queues()}
+    assert {(key.remote, key.purpose) for key in parsed} == {
+        (queue.counterparty, queue.purpose) for queue in store.queues()
+    }
 
 
 def test_a_run_that_no_verifier_reads_is_not_made(opened: OpenedLake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,9 +301,12 @@ WRONG: dict[str, tuple[list[object], str]] = {
     "chain": (["--chain", "E", "--tail"], 'chain: "E": no such chain; there are 4: A, B, C, D'),
     "chain of another lake": (["--chain", "D", "--tail"], 'chain: "D": is run by another lake, which has its store'),
     "near chain": (["--chain", "b", "--tail"], 'chain: "b"'),
-    "remote": (["--remote", "E", "--tail"], 'remote: "E": B keeps no queue for it; it does for A, C'),
-    "no connection": (["--remote", "D", "--tail"], 'remote: "D": B keeps no queue for it; it does for A, C'),
-    "itself": (["--remote", "B", "--tail"], 'remote: "B": B keeps no queue for it; it does for A, C'),
+    "counterparty": (["--counterparty", "E", "--tail"], 'counterparty: "E": B keeps no queue for it; it does for A, C'),
+    "no connection": (
+        ["--counterparty", "D", "--tail"],
+        'counterparty: "D": B keeps no queue for it; it does for A, C',
+    ),
+    "itself": (["--counterparty", "B", "--tail"], 'counterparty: "B": B keeps no queue for it; it does for A, C'),
     "queue": (["--queue", "post", "--tail"], "'post' is not one of 'send', 'receipt'"),
     "index": (
         ["--index", 16],
@@ -341,7 +346,7 @@ def test_only_ibc_has_such_proofs(cli: Run, tmp_path: Path) -> None:
     (tmp_path / "ic.toml").write_text('[network]\nexecutor = "in_process"\n[[chains]]\ncount = 2\nprefix = "s"\n')
     network = Network.from_scenario(tmp_path / "ic.toml", lake=str(tmp_path / "ic"))
     network.close()
-    place = ("--chain", "s0", "--remote", "s1", "--queue", "send", "--tail")
+    place = ("--chain", "s0", "--counterparty", "s1", "--queue", "send", "--tail")
     assert cli("prove", "ic", *place) == (
         2,
         "",
@@ -374,7 +379,9 @@ def test_a_lake_that_was_tampered_with_proves_nothing(cli: Run, tmp_path: Path) 
         store.prove(index_key("B", Purpose.SEND, 5))
     queues = opened.manifest(2).state["queues"][opened.bucket(0)]
     _rewritten(Path(place) / queues, lambda table: _with(table, "next_index", 9))
-    code, _, err = cli("prove", place, "--chain", "A", "--remote", "B", "--queue", "send", "--tail", "--height", 2)
+    code, _, err = cli(
+        "prove", place, "--chain", "A", "--counterparty", "B", "--queue", "send", "--tail", "--height", 2
+    )
     assert code == 2
     assert "is damaged: heights/0000000002/queues-" in err and err.count("\n") == 1
 

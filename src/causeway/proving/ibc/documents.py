@@ -38,9 +38,9 @@ def absence_document(store: ZoneStore, key: bytes) -> Document:
     return _of_store(store, "ics23", spec="tendermint", key=key.hex(), value=None, proof=proof.hex())
 
 
-def run_document(store: ZoneStore, remote: str, purpose: Purpose, begin: int, end: int) -> Document:
+def run_document(store: ZoneStore, counterparty: str, purpose: Purpose, begin: int, end: int) -> Document:
     """Return the proof (``ics23_range``) of entries ``begin`` to ``end`` - 1 of a queue; errors: ``ZoneStore.run``."""
-    entries, proof = store.run(remote, purpose, begin, end)
+    entries, proof = store.run(counterparty, purpose, begin, end)
     return _of_store(store, "ics23_range", entries=_listed(entries), proof=proof.hex())
 
 

@@ -27,14 +27,14 @@ class IbcProver:
     causeway verify accepts the proofs. Those of one entry are ICS-23 proofs of Tendermint's kind, which other verifiers
     of ICS-23 accept as well.
 
-    [bold]Example[/bold]: causeway prove my-lake --chain A --remote B --queue send --index 17 --out proof.json
+    [bold]Example[/bold]: causeway prove my-lake --chain A --counterparty B --queue send --index 17 --out proof.json
     """
     options = (
         CommandOption("chain", "The zone whose store is proved.", required=True),
-        CommandOption("remote", "The zone at the other end of the connection.", required=True),
+        CommandOption("counterparty", "The zone at the other end of the connection.", required=True),
         CommandOption(
             "queue",
-            "Packets for the remote zone, or receipts of packets from it.",
+            "Packets for the counterparty, or receipts of packets from it.",
             required=True,
             words=("send", "receipt"),
         ),
@@ -61,7 +61,7 @@ class IbcProver:
             raise InvalidInput(f"{missing[0]}: missing")
         purpose = Purpose[given["queue"].upper()]
         store = store_at(opened, given["chain"], height)
-        document, lines = _proved(store, given["remote"], purpose, _what(given))
+        document, lines = _proved(store, given["counterparty"], purpose, _what(given))
         makers = {"trust_out": trust_document, "header_out": header_document}
         beside = {name: make(store) for name, make in makers.items() if given[name] is not None}
         return Proved(document, lines, beside)
@@ -98,18 +98,18 @@ def _bounds(text: str) -> tuple[int, int]:
     return int(first), int(end)
 
 
-def _proved(store: ZoneStore, remote: str, purpose: Purpose, what: Wanted) -> tuple[Document, list[str]]:
+def _proved(store: ZoneStore, counterparty: str, purpose: Purpose, what: Wanted) -> tuple[Document, list[str]]:
     """Return the document, and what a person reads of it."""
     from causeway.protocols.ibc.keys import MAX_INDEX, Key, Part
     from causeway.proving.ibc.documents import absence_document, existence_document, run_document
     from causeway.proving.ibc.store import described
 
-    own = store.queue(remote, purpose)
+    own = store.queue(counterparty, purpose)
     kind, which = what
     where = f"{store.chain} at height {store.height}"
     if kind == "indices":
-        document = run_document(store, remote, purpose, *which)
-        lines = [f"{where}: entries {which[0]} to {which[1] - 1} of {_name(remote, purpose)} are stored"]
+        document = run_document(store, counterparty, purpose, *which)
+        lines = [f"{where}: entries {which[0]} to {which[1] - 1} of {_name(counterparty, purpose)} are stored"]
         for offset, entry in enumerate(document["entries"][:SHOWN]):
             lines += _content(store, purpose, bytes.fromhex(entry["value"]), f"{which[0] + offset:<8}")
         if len(document["entries"]) > SHOWN:
@@ -118,8 +118,8 @@ def _proved(store: ZoneStore, remote: str, purpose: Purpose, what: Wanted) -> tu
     part = {"head": Part.HEAD, "tail": Part.TAIL}.get(kind, Part.INDEX)
     if part == Part.INDEX and not 0 <= which < MAX_INDEX:
         raise InvalidInput(f"--index: {which}: allowed are 0 to {MAX_INDEX - 1}")
-    key = Key(remote, purpose, part, which or 0).encode()
-    named = f"{_name(remote, purpose)}/{kind if part != Part.INDEX else which}"
+    key = Key(counterparty, purpose, part, which or 0).encode()
+    named = f"{_name(counterparty, purpose)}/{kind if part != Part.INDEX else which}"
     there = store.locate_one(key)[1]
     if there == (kind == "absent"):
         state = "exists; remove --absent" if there else "does not exist (--absent proves that)"
@@ -136,8 +136,8 @@ def _proved(store: ZoneStore, remote: str, purpose: Purpose, what: Wanted) -> tu
     return document, [*lines, *_about(store, document, "ICS-23 proof")]
 
 
-def _name(remote: str, purpose: Purpose) -> str:
-    return f"ibc:{remote}:{purpose.name.lower()}"
+def _name(counterparty: str, purpose: Purpose) -> str:
+    return f"ibc:{counterparty}:{purpose.name.lower()}"
 
 
 def _about(store: ZoneStore, document: Document, form: str) -> list[str]:

@@ -76,12 +76,12 @@ class Queue:
     """A queue of a zone: what its store says of it.
 
     Attributes:
-        remote, purpose: whom it is kept for, and what it holds.
+        counterparty, purpose: whom it is kept for, and what it holds.
         head, tail: where it begins, and the index that comes next.
         indices: the entries that are in it, ascending; not every index from head to tail has one.
     """
 
-    remote: str
+    counterparty: str
     purpose: Purpose
     head: int
     tail: int
@@ -138,13 +138,13 @@ class ZoneStore(ProvableStore):
         """Return the zone's queues in the order of their keys."""
         return [self._queue(lane) for lane in range(len(self._lanes))]
 
-    def queue(self, remote: str, purpose: Purpose) -> Queue:
-        """Return the queue that the zone keeps for ``remote``.
+    def queue(self, counterparty: str, purpose: Purpose) -> Queue:
+        """Return the queue that the zone keeps for ``counterparty``.
 
         Raises:
             InvalidInput: there is none.
         """
-        return self._queue(self._lane(remote, purpose))
+        return self._queue(self._lane(counterparty, purpose))
 
     def _queue(self, lane: int) -> Queue:
         rows = self._lanes
@@ -156,13 +156,13 @@ class ZoneStore(ProvableStore):
             self._indices[self._first[lane] : self._first[lane] + self._counts[lane]],
         )
 
-    def _lane(self, remote: str, purpose: Purpose) -> int:
+    def _lane(self, counterparty: str, purpose: Purpose) -> int:
         known = [self.opened.names[place] for place in self._lanes["destination"][::2].tolist()]
-        if remote not in known:
+        if counterparty not in known:
             raise InvalidInput(
-                f"remote: {shown(remote)}: {self.chain} keeps no queue for it; it does for {_listed(known)}"
+                f"counterparty: {shown(counterparty)}: {self.chain} keeps no queue for it; it does for {_listed(known)}"
             )
-        return 2 * known.index(remote) + SUBSTREAMS[purpose]
+        return 2 * known.index(counterparty) + SUBSTREAMS[purpose]
 
     def header_at(self, height: int) -> HeaderUpdate | None:
         """Return the zone's signed header of another committed height; None at height 0.
@@ -190,13 +190,13 @@ class ZoneStore(ProvableStore):
         proof = self.prove_existence(key)
         return CommitmentProof.FromString(proof).exist.value, proof
 
-    def run(self, remote: str, purpose: Purpose, begin: int, end: int) -> tuple[Entries, bytes]:
+    def run(self, counterparty: str, purpose: Purpose, begin: int, end: int) -> tuple[Entries, bytes]:
         """Return entries ``begin`` to ``end`` - 1 of a queue, and the encoded RangeProof of all of them.
 
         Raises:
             InvalidInput: there is no such queue, or it does not have all of them.
         """
-        queue, lane = self.queue(remote, purpose), self._lane(remote, purpose)
+        queue, lane = self.queue(counterparty, purpose), self._lane(counterparty, purpose)
         count = end - begin
         first = int(np.searchsorted(queue.indices, np.uint64(begin))) if 0 <= begin < end <= MAX_INDEX else -1
         # Indices ascend, so these are all there if the last of as many is the one that is asked for.
@@ -338,7 +338,7 @@ def store_at(opened: OpenedLake, chain: str, height: int | None = None) -> ZoneS
 
 def described(queue: Queue) -> str:
     """Return in one line what is in a queue."""
-    name = f"{queue.purpose.name.lower()} queue for {queue.remote}"
+    name = f"{queue.purpose.name.lower()} queue for {queue.counterparty}"
     if len(queue.indices) == 0:
         return f"the {name} is empty (head {queue.head}, tail {queue.tail})"
     first, last, count = int(queue.indices[0]), int(queue.indices[-1]), len(queue.indices)

@@ -97,7 +97,7 @@ class LaneAnswer(Answer):
     """``/v1/chains/C/queues/R``."""
 
     chain: Name
-    remote: Name
+    counterparty: Name
     height: Height
     time: Height
     send: QueueAnswer

@@ -26,7 +26,7 @@ class Backlog:
     """A queue of which entries wait to be relayed: how many, the first of them, and for how many heights it waits."""
 
     chain: str
-    remote: str
+    counterparty: str
     queue: str
     waiting: int
     oldest: int
@@ -63,7 +63,7 @@ def _name(number: int, names: Sequence[str]) -> str:
 def backlogs(lake: Lake, manifest: Manifest) -> list[Backlog]:
     """Return the queues of connections that hold something to be relayed, the oldest first.
 
-    Both ends are looked at: of a send queue what the remote zone has not received, of a receipt queue what it has not
+    Both ends are looked at: of a send queue what the counterparty has not received, of a receipt queue what it has not
     processed. So it shows what waits, whoever relays.
     """
     chains = [chain["name"] for chain in lake.about()["chains"]]
@@ -84,7 +84,7 @@ def backlogs(lake: Lake, manifest: Manifest) -> list[Backlog]:
             age = manifest.height - min(heights, default=manifest.height)
             queue = "send" if substream else "receipt"
             found.append(Backlog(chains[source], chains[destination], queue, row["ready"] - seen, seen, age))
-    return sorted(found, key=lambda item: (-item.age, item.chain, item.remote, item.queue))
+    return sorted(found, key=lambda item: (-item.age, item.chain, item.counterparty, item.queue))
 
 
 def relayed(relayer: Mapping[str, Any]) -> str:
@@ -105,7 +105,7 @@ def waiting(backlogs: Sequence[Backlog]) -> str:
     return (
         f"{entries:,} {'entry' if entries == 1 else 'entries'} of {queues:,} {'queue' if queues == 1 else 'queues'} "
         f"{'is' if entries == 1 else 'are'} waiting to be relayed; the oldest is {first.oldest} of {first.chain}'s "
-        f"{first.queue} queue for {first.remote}, for {first.age:,} heights."
+        f"{first.queue} queue for {first.counterparty}, for {first.age:,} heights."
     )
 
 

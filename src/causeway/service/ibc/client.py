@@ -32,29 +32,29 @@ class LakeClient(ServiceClient):
         """Return the chains, connections and options of the network."""
         return await self.ask(StatusAnswer, "GET", "/v1/status")
 
-    async def lane(self, chain: str, remote: str, packets_from: int = 0, receipts_from: int = 0) -> LaneView:
-        """Return both queues that a chain has for ``remote``, and its client of it, at its last height.
+    async def lane(self, chain: str, counterparty: str, packets_from: int = 0, receipts_from: int = 0) -> LaneView:
+        """Return both queues that a chain has for ``counterparty``, and its client of it, at its last height.
 
         Of entries below ``packets_from`` and ``receipts_from`` nothing is told.
         """
-        path = f"/v1/chains/{path_part(chain)}/queues/{path_part(remote)}"
+        path = f"/v1/chains/{path_part(chain)}/queues/{path_part(counterparty)}"
         query = {"packets_from": packets_from, "receipts_from": receipts_from}
         found = await self.ask(LaneAnswer, "GET", path, query)
-        if (found.chain, found.remote) != (chain, remote):
+        if (found.chain, found.counterparty) != (chain, counterparty):
             raise ServiceError(f"{self.url}{path}: another lane than that asked for")
         return view_of(found)
 
     async def lane_at(
-        self, chain: str, remote: str, height: int, packets_from: int = 0, receipts_from: int = 0
+        self, chain: str, counterparty: str, height: int, packets_from: int = 0, receipts_from: int = 0
     ) -> LaneView | None:
         """Return what ``lane`` does, as it was at a height; None where the lake has not kept that."""
-        path = f"/v1/chains/{path_part(chain)}/queues/{path_part(remote)}"
+        path = f"/v1/chains/{path_part(chain)}/queues/{path_part(counterparty)}"
         query = {"packets_from": packets_from, "receipts_from": receipts_from, "height": height}
         try:
             found = await self.ask(LaneAnswer, "GET", path, query)
         except Refused:
             return None
-        if (found.chain, found.remote, found.height) != (chain, remote, height):
+        if (found.chain, found.counterparty, found.height) != (chain, counterparty, height):
             raise ServiceError(f"{self.url}{path}: another lane, or another height, than that asked for")
         return view_of(found)
 
@@ -80,9 +80,9 @@ class LakeClient(ServiceClient):
             found += [None if row.proof is None else (row.value or b"", row.proof) for row in rows]
         return found
 
-    async def packets(self, chain: str, remote: str, height: int, first: int, count: int) -> list[bytes]:
+    async def packets(self, chain: str, counterparty: str, height: int, first: int, count: int) -> list[bytes]:
         """Return the values of packets from index ``first`` on, without a gap, at most ``count``."""
-        path = f"/v1/chains/{path_part(chain)}/queues/{path_part(remote)}/send"
+        path = f"/v1/chains/{path_part(chain)}/queues/{path_part(counterparty)}/send"
         query = {"height": height, "first": first, "count": count}
         rows = (await self.ask(EntriesAnswer, "GET", path, query, most=MAX_ANSWER_BYTES)).entries[:count]
         return [row.value for position, row in enumerate(rows) if row.index == first + position]

@@ -69,17 +69,17 @@ class QueueView:
 
 @dataclass(frozen=True)
 class LaneView:
-    """What a chain keeps for ``remote`` at a height.
+    """What a chain keeps for ``counterparty`` at a height.
 
     Attributes:
         height, time: of the chain, time in nanoseconds.
         send, receipt: its queues.
-        trusted: the newest headers of ``remote`` that it trusts, ascending; one at least.
+        trusted: the newest headers of ``counterparty`` that it trusts, ascending; one at least.
         state: of its client: active, frozen or disconnecting.
     """
 
     chain: str
-    remote: str
+    counterparty: str
     height: int
     time: int
     send: QueueView
@@ -138,7 +138,7 @@ def view_of(lane: LaneAnswer) -> LaneView:
         for item in lane.client.trusted
     )
     ends = _queue_view(lane.send), _queue_view(lane.receipt)
-    return LaneView(lane.chain, lane.remote, lane.height, lane.time, *ends, trusted, lane.client.state)
+    return LaneView(lane.chain, lane.counterparty, lane.height, lane.time, *ends, trusted, lane.client.state)
 
 
 def _queue_view(queue: QueueAnswer) -> QueueView:

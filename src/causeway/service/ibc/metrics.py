@@ -10,7 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from causeway.protocols.ibc.fees import COUNTS
 from causeway.service.ibc.views import Views
 
-LANE = ("chain", "remote", "queue")
+LANE = ("chain", "counterparty", "queue")
 
 
 def metrics_of(views: Views, height: int) -> Iterable[Metric]:
@@ -30,17 +30,17 @@ def _queues(views: Views, height: int) -> Iterable[Metric]:
         "causeway_queue_last_push_height", "Height of the newest entry that is left.", labels=LANE
     )
     expires = GaugeMetricFamily(
-        "causeway_client_expires_seconds", "Block time until the client of remote expires.", labels=LANE[:2]
+        "causeway_client_expires_seconds", "Block time until the client of counterparty expires.", labels=LANE[:2]
     )
     active = GaugeMetricFamily("causeway_client_active", "1: active, 0: frozen or expired.", labels=LANE[:2])
-    for chain, remote in _connections(views):
-        lane = views.lane(chain, remote, height)
+    for chain, counterparty in _connections(views):
+        lane = views.lane(chain, counterparty, height)
         client = lane["client"]
-        expires.add_metric([chain, remote], client["expires_in"] / 1e9)
+        expires.add_metric([chain, counterparty], client["expires_in"] / 1e9)
         usable = client["state"] != "frozen" and client["expires_in"] > 0
-        active.add_metric([chain, remote], float(usable))
+        active.add_metric([chain, counterparty], float(usable))
         for name in ("send", "receipt"):
-            queue, labels = lane[name], [chain, remote, name]
+            queue, labels = lane[name], [chain, counterparty, name]
             length.add_metric(labels, queue["tail"] - queue["head"])
             if queue["entries"]:
                 index, _, pushed = queue["entries"][0]

@@ -118,8 +118,8 @@ async def directions_between(
 ) -> tuple[list[Direction], dict[str, Rules]]:
     """Return the directions in which two lakes can be relayed, and the rules at each end.
 
-    ``only``: connections as ``CHAIN/REMOTE``, either way round; without any, all. ``side``: ``both``, or what goes to
-    ``a`` or to ``b`` alone.
+    ``only``: connections as ``CHAIN/COUNTERPARTY``, either way round; without any, all. ``side``: ``both``, or what
+    goes to ``a`` or to ``b`` alone.
 
     Raises:
         InvalidInput: there is no direction, or the networks' options do not go together.
@@ -328,16 +328,16 @@ class Relaying:
         client = self._clients[step.end]
         match step:
             case ReadLane():
-                return client.lane(step.chain, step.remote, step.packets_from, step.receipts_from)
+                return client.lane(step.chain, step.counterparty, step.packets_from, step.receipts_from)
             case ReadPast():
                 begin = step.packets_from, step.receipts_from
-                return client.lane_at(step.chain, step.remote, step.height, *begin)
+                return client.lane_at(step.chain, step.counterparty, step.height, *begin)
             case ReadHeader():
                 return client.header(step.chain, step.height)
             case ReadProofs():
                 return client.proofs(step.chain, step.height, step.keys)
             case ReadPackets():
-                return client.packets(step.chain, step.remote, step.height, step.first, step.count)
+                return client.packets(step.chain, step.counterparty, step.height, step.first, step.count)
             case Submit():
                 raise AssertionError("a transaction is submitted, not asked for")
 

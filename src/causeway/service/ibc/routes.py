@@ -81,8 +81,8 @@ class Routes:
     def all(self) -> list[Address]:
         """Return all of them."""
         chain = {"chain": {"type": "string", "enum": self._views.own()}}
-        remotes = sorted({remote for _, remote in self._views.connections()})
-        lane = {**chain, "remote": {"type": "string", "enum": remotes}}
+        counterparties = sorted({counterparty for _, counterparty in self._views.connections()})
+        lane = {**chain, "counterparty": {"type": "string", "enum": counterparties}}
         entries = {**lane, "purpose": {"type": "string", "enum": list(PURPOSES)}}
         return [
             Address(
@@ -96,8 +96,8 @@ class Routes:
             ),
             Address(
                 "GET",
-                f"{CHAIN}/queues/{{remote}}",
-                "Both queues of a chain for a remote one, and its client of it.",
+                f"{CHAIN}/queues/{{counterparty}}",
+                "Both queues of a chain for a counterparty, and its client of it.",
                 self.lane,
                 LaneQuery,
                 answers={200: LaneAnswer},
@@ -105,7 +105,7 @@ class Routes:
             ),
             Address(
                 "GET",
-                f"{CHAIN}/queues/{{remote}}/{{purpose}}",
+                f"{CHAIN}/queues/{{counterparty}}/{{purpose}}",
                 "Entries of a queue with their values.",
                 self.entries,
                 EntriesQuery,
@@ -146,17 +146,19 @@ class Routes:
         return await answered(self._views.header, call.path["chain"], call.query.height)
 
     async def lane(self, call: Call) -> Response:
-        """Answer both queues of a chain for a remote one, and its client of it, at ``height``; of their entries those
+        """Answer both queues of a chain for a counterparty, and its client of it, at ``height``; of their entries those
         from ``packets_from`` and ``receipts_from`` on."""
         begin = (call.query.packets_from, call.query.receipts_from)
-        return await answered(self._views.lane, call.path["chain"], call.path["remote"], call.query.height, *begin)
+        return await answered(
+            self._views.lane, call.path["chain"], call.path["counterparty"], call.query.height, *begin
+        )
 
     async def entries(self, call: Call) -> Response:
         """Answer entries of a queue with their values: ``count`` at most from index ``first`` on, at ``height``."""
         place, query = call.path, call.query
         if place["purpose"] not in PURPOSES:
             raise InvalidInput(f"queue: {place['purpose']}; allowed: {', '.join(PURPOSES)}")
-        arguments = (place["chain"], place["remote"], PURPOSES[place["purpose"]], query.first, query.count)
+        arguments = (place["chain"], place["counterparty"], PURPOSES[place["purpose"]], query.first, query.count)
         return await answered(self._views.entries, *arguments, query.height)
 
     async def proofs(self, call: Call) -> Response:

@@ -85,7 +85,7 @@ class TrustedAnswer(Answer):
 
 
 class ClientAnswer(Answer):
-    """A client of the remote chain, with its newest trusted headers."""
+    """A client of the counterparty, with its newest trusted headers."""
 
     state: Literal["active", "frozen", "disconnecting"]
     latest: int
@@ -94,10 +94,10 @@ class ClientAnswer(Answer):
 
 
 class LaneAnswer(Answer):
-    """Both queues of a chain for a remote one, and its client of it."""
+    """Both queues of a chain for a counterparty, and its client of it."""
 
     chain: str
-    remote: str
+    counterparty: str
     height: int
     time: int
     send: SendAnswer
@@ -117,7 +117,7 @@ class EntriesAnswer(Answer):
     """Entries of a queue."""
 
     chain: str
-    remote: str
+    counterparty: str
     height: int
     entries: list[EntryAnswer]
 

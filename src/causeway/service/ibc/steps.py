@@ -24,25 +24,25 @@ class Direction:
 
 @dataclass(frozen=True)
 class ReadLane:
-    """Asks for the ``LaneView`` of a chain for ``remote``, at its last height.
+    """Asks for the ``LaneView`` of a chain for ``counterparty``, at its last height.
 
     ``packets_from``, ``receipts_from``: entries below these indices need not be in it.
     """
 
     end: str
     chain: str
-    remote: str
+    counterparty: str
     packets_from: int = 0
     receipts_from: int = 0
 
 
 @dataclass(frozen=True)
 class ReadPast:
-    """Asks for the ``LaneView`` of a chain for ``remote`` at a height, None where the lake has not kept that."""
+    """Asks for the ``LaneView`` of a chain for ``counterparty`` at a height, None where the lake has not kept that."""
 
     end: str
     chain: str
-    remote: str
+    counterparty: str
     height: int
     packets_from: int = 0
     receipts_from: int = 0
@@ -69,11 +69,11 @@ class ReadProofs:
 
 @dataclass(frozen=True)
 class ReadPackets:
-    """Asks for the values of the packets that a chain has for ``remote`` from an index on, ``count`` at most."""
+    """Asks for the values of the packets that a chain has for ``counterparty`` from an index on, ``count`` at most."""
 
     end: str
     chain: str
-    remote: str
+    counterparty: str
     height: int
     first: int
     count: int

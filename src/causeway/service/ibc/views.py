@@ -50,7 +50,7 @@ SHOWN_TRUST = 16
 used, as many as a relay process reads."""
 
 FAR_END = {"connections": "counterparty", "trust": "counterparty", "slots": "source"}
-"""The column with the remote zone, of tables in which it is not the ``destination`` that a queue is for."""
+"""The column with the counterparty, of tables in which it is not the ``destination`` that a queue is for."""
 
 CLIENT_STATES = ("active", "frozen", "disconnecting", "frozen")
 
@@ -84,7 +84,7 @@ class Views(LakeViews):
         }
 
     def connections(self) -> list[tuple[str, str]]:
-        """Return the connections of the chains that this lake runs, as pairs of it and the remote one."""
+        """Return the connections of the chains that this lake runs, as pairs of it and its counterparty."""
         zones = zones_of(self.opened)
         ends = zip(*(end.tolist() for end in zones.connections), strict=True)
         pairs = [(zones.names[one], zones.names[other]) for one, other in ends]
@@ -118,9 +118,9 @@ class Views(LakeViews):
         }
 
     def lane(
-        self, chain: str, remote: str, height: int | None, packets_from: int = 0, receipts_from: int = 0
+        self, chain: str, counterparty: str, height: int | None, packets_from: int = 0, receipts_from: int = 0
     ) -> dict[str, Any]:
-        """Return both queues that a chain keeps for ``remote`` at a height, and its client of it.
+        """Return both queues that a chain keeps for ``counterparty`` at a height, and its client of it.
 
         Of their entries, those from ``packets_from`` and ``receipts_from`` on.
 
@@ -128,23 +128,23 @@ class Views(LakeViews):
             InvalidInput: there is no such chain here, or it is not connected (``LakeError``: no such height).
         """
         height = self.known(chain, height)
-        if not len(self._of_lane("connections", chain, remote, height)):
-            raise InvalidInput(f"remote: {chain} is not connected with {remote}")
+        if not len(self._of_lane("connections", chain, counterparty, height)):
+            raise InvalidInput(f"counterparty: {chain} is not connected with {counterparty}")
         return {
             "chain": chain,
-            "remote": remote,
+            "counterparty": counterparty,
             "height": height,
             "time": self.time(height),
-            "send": self._queue(chain, remote, height, SEND, packets_from),
-            "receipt": self._queue(chain, remote, height, RECEIPT, receipts_from),
-            "client": self._client(chain, remote, height),
+            "send": self._queue(chain, counterparty, height, SEND, packets_from),
+            "receipt": self._queue(chain, counterparty, height, RECEIPT, receipts_from),
+            "client": self._client(chain, counterparty, height),
         }
 
-    def _queue(self, chain: str, remote: str, height: int, substream: int, begin: int) -> dict[str, Any]:
-        queues = self._of_lane("queues", chain, remote, height, substream)
-        held = self._of_lane("leaves", chain, remote, height, substream)["index"]
+    def _queue(self, chain: str, counterparty: str, height: int, substream: int, begin: int) -> dict[str, Any]:
+        queues = self._of_lane("queues", chain, counterparty, height, substream)
+        held = self._of_lane("leaves", chain, counterparty, height, substream)["index"]
         entries = held[int(np.searchsorted(held, np.uint64(min(begin, MAX_INDEX)))) :]
-        pushed = self._pushed(entries, self._of_lane("runs", chain, remote, height, substream))
+        pushed = self._pushed(entries, self._of_lane("runs", chain, counterparty, height, substream))
         index = np.arange(len(entries), dtype=np.uint64)
         groups = groups_of(entries - index, pushed)
         rows = zip(entries[groups.starts].tolist(), groups.counts.tolist(), pushed[groups.starts].tolist(), strict=True)
@@ -154,7 +154,7 @@ class Views(LakeViews):
             "entries": [[*row[:2], row[2] or None] for row in list(rows)[:MOST_RANGES]],
         }
         if substream == RECEIPT:
-            waiting = self._of_lane("slots", chain, remote, height)["index"]
+            waiting = self._of_lane("slots", chain, counterparty, height)["index"]
             found["ready"] = int(queues["ready"][0])
             found["missing"] = _gaps(np.sort(np.concatenate([held, waiting])), found["head"], found["tail"])
             found["waiting"] = waiting.tolist()[:MOST_RANGES]
@@ -168,9 +168,9 @@ class Views(LakeViews):
         inside = (entries >= runs["first"][row]) & (entries - runs["first"][row] < runs["count"][row])
         return np.where(inside, runs["height"][row], np.uint64(0))
 
-    def _client(self, chain: str, remote: str, height: int) -> dict[str, Any]:
-        connection = self._of_lane("connections", chain, remote, height)
-        trust = self._of_lane("trust", chain, remote, height)
+    def _client(self, chain: str, counterparty: str, height: int) -> dict[str, Any]:
+        connection = self._of_lane("connections", chain, counterparty, height)
+        trust = self._of_lane("trust", chain, counterparty, height)
         first = max(len(trust) - SHOWN_TRUST, 0)
         if self.options.delay_ns:
             over = np.flatnonzero(trust["added_time"] + np.uint64(self.options.delay_ns) <= self.time(height))
@@ -194,7 +194,7 @@ class Views(LakeViews):
         }
 
     def entries(
-        self, chain: str, remote: str, purpose: Purpose, first: int, count: int, height: int | None
+        self, chain: str, counterparty: str, purpose: Purpose, first: int, count: int, height: int | None
     ) -> dict[str, Any]:
         """Return entries of a queue from index ``first`` on, ``count`` at most, with their values.
 
@@ -208,16 +208,16 @@ class Views(LakeViews):
         if not 0 < count <= MAX_ITEMS:
             raise InvalidInput(f"count: {count}; allowed: 1 to {MAX_ITEMS}")
         store = self._store(chain, height)
-        queue = store.queue(remote, purpose)
+        queue = store.queue(counterparty, purpose)
         start = int(np.searchsorted(queue.indices, np.uint64(first)))
         indices = queue.indices[start : start + count]
-        keys = [index_key(remote, purpose, index) for index in indices.tolist()]
+        keys = [index_key(counterparty, purpose, index) for index in indices.tolist()]
         places, _ = store.locate(pa.array(keys, pa.binary()))
         values = store.entries_at(places).values.to_pylist()
         rows = list(zip(indices.tolist(), keys, values, strict=True))
         fitting = rows[: _fitting(len(value) for value in values)]
         shown = [{"index": index, "key": key.hex(), "value": value.hex()} for index, key, value in fitting]
-        return {"chain": chain, "remote": remote, "height": height, "entries": shown}
+        return {"chain": chain, "counterparty": counterparty, "height": height, "entries": shown}
 
     def proofs(self, chain: str, keys: Sequence[bytes], height: int | None) -> dict[str, Any]:
         """Return what lies under each key in a chain's store, with its ICS-23 proof; where nothing does, no value and
@@ -309,9 +309,9 @@ class Views(LakeViews):
             counts[reason] = counts.get(reason, 0) + 1
         return {"chain": chain, "height": height, "refused": counts}
 
-    def _of_lane(self, table: str, chain: str, remote: str, height: int, substream: int | None = None) -> Frame:
+    def _of_lane(self, table: str, chain: str, counterparty: str, height: int, substream: int | None = None) -> Frame:
         rows = self._table(chain, height, table)
-        mask = rows[FAR_END.get(table, "destination")] == self.opened.position(remote)
+        mask = rows[FAR_END.get(table, "destination")] == self.opened.position(counterparty)
         return rows.filter(mask if substream is None else mask & (rows["substream"] == substream))
 
     def _read_table(self, chain: str, height: int, table: str) -> Frame:
