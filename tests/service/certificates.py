@@ -5,6 +5,7 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
 
 from cryptography import x509
@@ -31,6 +32,7 @@ def certificate(folder: Path, *, name: str = "localhost", days: tuple[int, int] 
     """Return a certificate for a host, good between two days, counted from today."""
     private = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    addresses = [x509.IPAddress(ip_address("127.0.0.1"))] if name == "localhost" else []
     first, last = (datetime.now(UTC) + timedelta(days=day) for day in days)
     made = (
         x509.CertificateBuilder()
@@ -40,7 +42,7 @@ def certificate(folder: Path, *, name: str = "localhost", days: tuple[int, int] 
         .serial_number(x509.random_serial_number())
         .not_valid_before(first)
         .not_valid_after(last)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name), *addresses]), critical=False)
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         .sign(private, hashes.SHA256())
     )

@@ -21,6 +21,7 @@ from uvicorn.server import ServerState
 
 from causeway.protocols.limits import MAX_ANSWER_BYTES
 from causeway.service import connections, listening, transfers
+from causeway.service.http_client import ServiceClient, Unreachable
 from causeway.service.requests import object_of
 from causeway.service.transfers import Busy, Paced, Transfers
 from tests.service.certificates import certificate
@@ -73,7 +74,10 @@ class Server:
                 self.transfers.end(transfer)
             return PlainTextResponse("taken")
 
-        return {"": slow, "long": long, "short": short, "body": body}
+        async def status(request: Request) -> PlainTextResponse:
+            return PlainTextResponse('{"protocol": "any"}')
+
+        return {"": slow, "v1/status": status, "long": long, "short": short, "body": body}
 
     @asynccontextmanager
     async def run(self, tls: ssl.SSLContext | None = None) -> AsyncIterator[Server]:
@@ -219,6 +223,35 @@ def test_bodies_that_do_not_come_are_held_within_the_bound(monkeypatch: pytest.M
             del slow
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("shown", "believed", "error"),
+    [
+        ({}, True, None),
+        ({}, False, "self-signed certificate"),
+        ({"days": (-9, -1)}, True, "certificate has expired"),
+        ({"days": (1, 9)}, True, "certificate is not yet valid"),
+        ({"name": "other.example"}, True, "Hostname mismatch"),
+    ],
+)
+def test_a_client_believes_the_certificate_that_it_was_given_and_says_why_it_does_not(
+    tmp_path: Path, shown: dict[str, Any], believed: bool, error: str | None
+) -> None:
+    files = certificate(tmp_path, **shown)
+
+    async def run() -> str:
+        async with Server().run(files.contexts()[0]) as server:
+            port = server.socket.getsockname()[1]
+            ca = files.certificate if believed else None
+            async with ServiceClient(f"https://localhost:{port}", ca=ca, tries=1) as client:
+                return await client.protocol()
+
+    if error is None:
+        assert asyncio.run(run()) == "any"
+    else:
+        with pytest.raises(Unreachable, match=error):
+            asyncio.run(run())
 
 
 def test_connections_beyond_the_bound_are_closed_and_those_within_it_served(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import os
 import signal
@@ -12,16 +11,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from causeway.network.scenario import load_scenario
 from causeway.service.http_client import ServiceClient
@@ -29,6 +23,7 @@ from causeway.service.ibc.views import Views
 from causeway.service.keys import Key, read_key, write_key
 from causeway.service.node import Node, Pace
 from causeway.service.validators import with_validators
+from tests.service.certificates import certificate
 from tests.service.lakes import ENDS, OTHER, Lakes, scenario_text
 
 SECONDS = 120.0
@@ -213,33 +208,18 @@ def test_a_killed_server_goes_on_where_it_was(tmp_path: Path) -> None:
     check(tmp_path, 40)
 
 
-def certificate(folder: Path) -> None:
-    """Write a certificate for this machine, and its secret key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-    begin = datetime.now(UTC) - timedelta(days=1)
-    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
-    made = made.not_valid_before(begin).not_valid_after(begin + timedelta(days=9)).add_extension(here, critical=False)
-    signed = made.sign(key, hashes.SHA256())
-    form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    (folder / "cert.pem").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    (folder / "cert.key").write_bytes(key.private_bytes(*form))
-    (folder / "cert.key").chmod(0o600)
-
-
 def test_a_message_is_sent_over_tls_and_waited_for(tmp_path: Path) -> None:
-    certificate(tmp_path)
+    files = certificate(tmp_path)
     (tmp_path / "left.toml").write_text(scenario_text("left", 0))
     write_key(tmp_path / "me.key", Key.made())
     arguments = ["--scenario", str(tmp_path / "left.toml"), "--drawn-keys", "--on-demand", "--block-seconds", "0"]
-    tls = ["--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "cert.key")]
+    tls = ["--tls-cert", str(files.certificate), "--tls-key", str(files.key)]
     server = start("serve", str(tmp_path / "left"), "--json", "--port", "0", *arguments, *tls)
     try:
         url = line_of(server)["url"]
         assert url.startswith("https://127.0.0.1:")
         message = ["--key", str(tmp_path / "me.key"), "--to", "caller-left", "--method", "x"]
-        sent = start("send", url, *message, "--wait", "--json", "--ca", str(tmp_path / "cert.pem"))
+        sent = start("send", url, *message, "--wait", "--json", "--ca", str(files.certificate))
         answer = line_of(sent)
         assert (ended(sent), answer["nonce"], answer["height"]) == ((0, ""), 1, 1)
         stranger = start("send", url, *message)
