@@ -10,7 +10,9 @@ import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.protocols.ibc.envelope import CALL_BYTES
-from tests.service.lakes import Lakes, both
+from causeway.service.api import application
+from tests.service.lakes import Lakes, both, key_of
+from tests.service.test_api import Http
 
 MOST = 1_000
 METHOD = "greet"
@@ -87,3 +89,34 @@ def test_what_a_block_can_carry_out_is_taken(tmp_path: Path) -> None:
             lakes.send("left", content)
         lakes.settle()
         assert lakes.lane("left")["send"]["tail"] == 2
+
+
+def test_the_sender_is_told_what_the_block_refused_and_what_a_program_failed_on(tmp_path: Path) -> None:
+    with both(tmp_path, calls=0, options="unbonding_seconds = 5.0", echo="faulty") as lakes:
+        node = lakes.nodes["left"]
+        http = Http(application(node))
+        good, late, dear, wrong, other = (
+            call(),
+            {**call(), "count": 2},
+            call(amount=5),
+            {"to": "echo-left", "method": "x"},
+            {"to": "echo-left", "method": "y"},
+        )
+        first = lakes.send("left", good).hash
+        assert http.get(f"/v1/messages/{first}/outcome").status_code == 404
+        node.produce()
+        for _ in range(8):
+            node.produce()
+        names = [lakes.send("left", content).hash for content in (late, wrong)]
+        lakes.send("left", other, key_of(9))
+        node.produce()
+        costly = lakes.send("left", dear).hash
+        node.produce()
+        answers = [http.get(f"/v1/messages/{name}/outcome").json() for name in (first, *names, costly)]
+    assert answers[0] == {"hash": first, "height": 1, "faults": []}
+    expired = {"program": "caller-left", "what": "refused", "why": "ClientExpired", "count": 2}
+    error = "ValueError: method x with 0 bytes is no call"
+    failed = {"program": "echo-left", "what": "failed", "why": error, "count": 1}
+    assert answers[1]["faults"] == answers[2]["faults"] == [expired, failed]
+    why = "InsufficientCycles: balance 0, attached 5"
+    assert answers[3]["faults"] == [{**failed, "program": "caller-left", "why": why}]

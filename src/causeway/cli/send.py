@@ -14,6 +14,7 @@ from causeway.cli import shell
 from causeway.model.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from causeway.service.answers import FaultAnswer
     from causeway.service.http_client import ServiceClient
 
 ASKED = 20
@@ -53,8 +54,9 @@ def command(
 ) -> int:
     """Send a signed message to a program on a served lake.
 
-    Prints the message's hash, its nonce, and the height of the block that has it. With --wait, exit code 1 means that
-    no block had it in time: the same command with --nonce asks again without sending twice.
+    Prints the message's hash, its nonce, and the height of the block that has it. With --wait also what that block
+    refused of it, or its program failed on: then, and when no block had it in time, the exit code is 1. The same
+    command with --nonce asks again without sending twice.
 
     [bold]Example[/bold]: causeway send http://127.0.0.1:8421 --key me.key --to alice --call bob --method greet --wait
     """
@@ -64,22 +66,28 @@ def command(
     content = _content(to, method, call, amount, text, hexadecimal, count, chain)
     signer = read_key(key)
 
-    async def run() -> tuple[str, int, int | None]:
+    async def run() -> tuple[str, int, int | None, list[FaultAnswer]]:
         async with ServiceClient(url, key=signer, ca=ca) as client:
             client.use_nonce(nonce)
             name, height = await client.send(content, 0)
             if wait and height is None:
                 height = await _waited(client, name, deadline)
-            return name, client.nonce, height
+            faults = await client.faults(name) if wait and height is not None else []
+            return name, client.nonce, height, faults
 
     try:
-        name, used, height = asyncio.run(run())
+        name, used, height, faults = asyncio.run(run())
     except ServiceError as error:
         raise InvalidInput(str(error)) from None
     if as_json:
-        print(json.dumps({"hash": name, "nonce": used, "height": height}))
+        told = [fault.model_dump() for fault in faults]
+        print(json.dumps({"hash": name, "nonce": used, "height": height, **({"faults": told} if wait else {})}))
     else:
         print(f"{name}  nonce {used}  {'waits for a block' if height is None else f'in block {height}'}")
+        for fault in faults:
+            print(shell.printable(_in_words(fault)))
+    if faults:
+        return shell.BROKEN
     if wait and height is None:
         shell.tell(f"no block has it after {deadline:g} seconds; ask again with --nonce {used} --wait")
         return shell.BROKEN
@@ -119,6 +127,14 @@ def _content(
 def _program(text: str) -> str | int:
     """Return a program's number where digits stand for one, else its name."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else text
+
+
+def _in_words(fault: FaultAnswer) -> str:
+    """Return what a block refused, or a program failed on, as a line."""
+    times = "" if fault.count == 1 else f", {fault.count} times"
+    if fault.what == "failed":
+        return f"{fault.program} failed on it{times}: {fault.why}"
+    return f"{fault.program}'s call was refused{times}: {fault.why}"
 
 
 async def _waited(client: ServiceClient, name: str, deadline: float) -> int | None:

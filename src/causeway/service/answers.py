@@ -15,6 +15,7 @@ Model = TypeVar("Model", bound="Answer")
 
 MAX_NAME_CHARACTERS = 128
 MAX_TEXT_CHARACTERS = 10_000
+MAX_FAULTS = 10_000
 
 Height = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)]
 """A height, a tick, a count, or a time in nanoseconds."""
@@ -73,6 +74,21 @@ class TakenAnswer(Answer):
 
     hash: Annotated[str, StringConstraints(strict=True, pattern=r"\A[0-9a-f]{64}\z")]
     height: Height | None
+
+
+class FaultAnswer(Answer):
+    """What a block refused of what a sender asked for, or a program failed on."""
+
+    program: Text
+    what: Name
+    why: Text
+    count: Height
+
+
+class OutcomeAnswer(Answer):
+    """What a block refused of a message's effects."""
+
+    faults: Annotated[list[FaultAnswer], Field(max_length=MAX_FAULTS)]
 
 
 class ErrorAnswer(Answer):

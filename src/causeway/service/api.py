@@ -139,6 +139,23 @@ class TakenAnswer(Answer):
     height: int | None
 
 
+class FaultAnswer(Answer):
+    """What a block refused of what a sender asked for, or a program failed on."""
+
+    program: str
+    what: Literal["refused", "failed"]
+    why: str = Field(..., description="The refusal's name, or the program's error.")
+    count: int
+
+
+class OutcomeAnswer(Answer):
+    """What of a message's effects its block refused; whoever asked the same program in it is told the same."""
+
+    hash: Digest
+    height: int
+    faults: list[FaultAnswer]
+
+
 class SenderAnswer(Answer):
     """What a lake knows of a sender."""
 
@@ -187,6 +204,14 @@ def addresses_of(node: Node) -> list[Address]:
         ),
         Address(
             "GET", "/v1/messages/{hash}", "What became of a message.", endpoints.taken, Wait, answers=taken, parts=name
+        ),
+        Address(
+            "GET",
+            "/v1/messages/{hash}/outcome",
+            "What the block that has a message refused of it.",
+            endpoints.outcome,
+            answers={200: OutcomeAnswer},
+            parts=name,
         ),
         Address(
             "GET",
@@ -269,6 +294,10 @@ class Endpoints:
         if found is None:
             raise NotFound(f"hash: {name[:80]}: no such message waits, nor was any in a block of late")
         return await self._waited(call, found)
+
+    async def outcome(self, call: Call) -> Response:
+        """Answer what the block that has a message refused of it."""
+        return await answered(self._node.outcome, call.path["hash"])
 
     async def sender(self, call: Call) -> Response:
         """Answer the last nonce of a sender."""

@@ -21,8 +21,10 @@ from causeway.model.errors import CausewayError, InvalidInput
 from causeway.protocols.limits import MAX_SMALL_ANSWER_BYTES
 from causeway.service.answers import (
     ErrorAnswer,
+    FaultAnswer,
     IdentityAnswer,
     Model,
+    OutcomeAnswer,
     ProtocolAnswer,
     SenderAnswer,
     TakenAnswer,
@@ -183,6 +185,10 @@ class ServiceClient:
     async def height_of(self, name: str, wait: int) -> int | None:
         """Return the height of the block that has a message, None if none has after ``wait`` seconds."""
         return (await self.ask(TakenAnswer, "GET", f"/v1/messages/{name}", {"wait": wait}, seconds=wait)).height
+
+    async def faults(self, name: str) -> list[FaultAnswer]:
+        """Return what the block that has a message refused of it, or programs failed on."""
+        return (await self.ask(OutcomeAnswer, "GET", f"/v1/messages/{name}/outcome")).faults
 
     async def ask(
         self,

@@ -31,7 +31,7 @@ from causeway.service.clock import Clock, ClockBounds
 from causeway.service.endpoint import Endpoint
 from causeway.service.keys import public_key
 from causeway.service.mempool import Limits, Mempool, Message, rows_of
-from causeway.service.requests import Forbidden
+from causeway.service.requests import Forbidden, NotFound
 from causeway.service.senders import Senders
 from causeway.service.signed_heights import SignedHeights, header_rows
 from causeway.service.signing import TRANSACTION, Signed, carrier_number, sender_number
@@ -228,6 +228,19 @@ class Node:
             if height is not None:
                 return Taken(name, IN_BLOCK, height)
             return Taken(name, WAITING, None) if name in self._waiting else None
+
+    def outcome(self, name: str) -> dict[str, Any]:
+        """Return what the block that has a message, by its hash, refused of it (``LakeViews.outcome``).
+
+        Raises:
+            NotFound: no such message is in a block, as far as is remembered.
+        """
+        found = self.find(name)
+        if found is None or found.height is None:
+            raise NotFound(f"hash: {name[:80]}: no such message was in a block of late")
+        sender = self.senders.sender_of(name, found.height)
+        faults = [] if sender is None else self.views.outcome(found.height, sender_number(sender))
+        return {"hash": name, "height": found.height, "faults": faults}
 
     def sender(self, public: str) -> dict[str, Any]:
         """Return what is known of the sender with a public key (hexadecimal): its numbers, and its last nonce."""
