@@ -102,9 +102,9 @@ class Server:
         return reader, writer
 
     async def emptied(self) -> None:
-        """Wait until the server has no connections."""
+        """Wait until the server has no connections, and holds nothing."""
         async with asyncio.timeout(SECONDS):
-            while self.state.connections:
+            while self.state.connections or self.transfers.held:
                 await asyncio.sleep(0.01)
 
 
@@ -138,7 +138,6 @@ def test_who_does_not_read_an_answer_is_cut_off(tmp_path: Path, encrypted: bool)
             # Short answers, many of them, fill the system's buffers as well as a long one.
             asked = [await server.connected(data, believed) for data in (LONG, LONG + LONG, SHORT * 500)]
             await server.emptied()
-            assert server.transfers.held == 0
             del asked
 
     asyncio.run(run())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +16,8 @@ from causeway.network.directory import Directory
 from causeway.network.traffic_settings import CallSection, ScriptSection
 
 U64Array = npt.NDArray[np.uint64]
+
+Homes = Mapping[int, int | None]
 
 _MASK = 2**64 - 1
 
@@ -49,9 +52,15 @@ class ScriptedTraffic:
         return Topology(CHAINS_SCHEMA.empty_table(), PROGRAMS_SCHEMA.empty_table())
 
 
-def scripted_traffic(section: ScriptSection, own: Topology, moves: pa.Table, directory: Directory) -> ScriptedTraffic:
-    """Return the traffic of a script; ``InvalidInput`` names the send whose program or chain is unknown."""
-    homes = dict(zip(own.programs["number"].to_pylist(), own.programs["chain"].to_pylist(), strict=True))
+def homes_of(topology: Topology) -> Homes:
+    """Return on which chain each program is at genesis, by numbers; None for none."""
+    programs = topology.programs
+    return dict(zip(programs["number"].to_pylist(), programs["chain"].to_pylist(), strict=True))
+
+
+def scripted_traffic(section: ScriptSection, homes: Homes, moves: pa.Table, directory: Directory) -> ScriptedTraffic:
+    """Return the traffic of a script; ``homes``: see ``homes_of``. ``InvalidInput`` names the send whose program or
+    chain is unknown."""
     changes = moves.to_pylist()
     rows = []
     for position, send in enumerate(section.send):

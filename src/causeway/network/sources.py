@@ -18,7 +18,7 @@ from causeway.network.directory import Directory, merged
 from causeway.network.generator import generated_traffic
 from causeway.network.prepared import prepared_traffic
 from causeway.network.recorded import recorded_traffic
-from causeway.network.script import scripted_traffic
+from causeway.network.script import homes_of, scripted_traffic
 from causeway.network.settings import MoveSection
 from causeway.network.traffic_settings import GeneratedSection, RecordedSection, ScriptSection, TrafficSection
 
@@ -117,7 +117,7 @@ def open_traffic(
     """
     if isinstance(section, ScriptSection):
         directory = Directory(own, path)
-        return scripted_traffic(section, own, directory.moves(moves), directory)
+        return scripted_traffic(section, homes_of(own), directory.moves(moves), directory)
     if isinstance(section, RecordedSection):
         if folder is None:
             raise InvalidInput(

@@ -6,6 +6,7 @@ Answers are JSON; an error is ``{"error": name, "text": one line}``. Reading nev
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Collection
 from dataclasses import asdict
 from typing import Any, Literal
@@ -28,6 +29,7 @@ from causeway.service.metrics import lake_metrics
 from causeway.service.node import Node, Taken
 from causeway.service.openapi import document
 from causeway.service.requests import (
+    READERS,
     Address,
     Answer,
     Body,
@@ -264,7 +266,8 @@ class Endpoints:
 
     async def metrics(self, call: Call) -> Response:
         """Answer the lake's metrics in the text form of Prometheus."""
-        body, kind = await run_in_threadpool(lake_metrics, self._node.endpoint, self._node.pool)
+        asked = functools.partial(lake_metrics, self._node.endpoint, self._node.pool)
+        body, kind = await asyncio.get_running_loop().run_in_executor(READERS, asked)
         return Response(body, media_type=kind)
 
     async def submit(self, call: Call) -> Response:

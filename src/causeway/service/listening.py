@@ -9,12 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import resource
 import socket
 import weakref
 from typing import Any
 
 from causeway.model.errors import InvalidInput
+
+try:
+    import resource
+except ImportError:  # no such limits on this system
+    resource = None  # type: ignore[assignment]
 
 MOST_CONNECTIONS = 512
 """Connections that are open at a time, whatever is asked on them."""
@@ -84,10 +88,13 @@ def bound(host: str, port: int) -> Listening:
 
 def _descriptors() -> int:
     """Return how many files the process may have open, after it has asked for enough."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    unlimited = resource.RLIM_INFINITY
-    wanted = WANTED_DESCRIPTORS if hard == unlimited else min(WANTED_DESCRIPTORS, hard)
-    if soft == unlimited or soft >= wanted:
-        return WANTED_DESCRIPTORS if soft == unlimited else soft
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return wanted
+    if resource is not None:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        unlimited = resource.RLIM_INFINITY
+        wanted = WANTED_DESCRIPTORS if hard == unlimited else min(WANTED_DESCRIPTORS, hard)
+        if soft != unlimited and soft < wanted:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+            return wanted
+        if soft != unlimited:
+            return soft
+    return WANTED_DESCRIPTORS

@@ -20,7 +20,7 @@ from causeway.network.document import validated
 from causeway.network.network import Network
 from causeway.network.opened import OpenedLake, open_lake
 from causeway.network.scenario import Scenario
-from causeway.network.script import scripted_traffic
+from causeway.network.script import homes_of, scripted_traffic
 from causeway.network.traffic_settings import MessageSection, ScriptSection, SendSection
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.layout import LAKE_FILE
@@ -120,6 +120,7 @@ class Node:
         self.clock = Clock(self.opened.tick_ns, time.time() if made is None else made, clock)
         self.external = frozenset(self.network.topology.external)
         self._directory = Directory(self.network.topology, "message")
+        self._homes = homes_of(self.network.topology)
         numbers, names = (self.network.topology.chains[name].to_pylist() for name in ("number", "name"))
         self.chains: dict[str, int] = dict(zip(names, numbers, strict=True))
         self.pool = Mempool(limits)
@@ -209,10 +210,9 @@ class Node:
         if section.count > most:
             raise InvalidInput(f"content: count: {section.count}; at most {most} are allowed")
         send = SendSection.model_validate({**content, "tick": 0, "sender": sender_number(signed.sender)})
-        topology = self.network.topology
         script = ScriptSection(source="script", send=[send])
         try:
-            sends = scripted_traffic(script, topology, topology.moves, self._directory).sends
+            sends = scripted_traffic(script, self._homes, self.network.topology.moves, self._directory).sends
         except InvalidInput as error:
             raise InvalidInput(str(error).replace("message: traffic.send[0]", "content", 1)) from None
         row = sends.to_pylist()[0]
