@@ -521,6 +521,7 @@ class OracleRun:
             max_data=options.get("max_data_bytes", 262_144),
             unbonding=round(options["unbonding_seconds"] * 10**9) if "unbonding_seconds" in options else None,
             delay=round(options.get("delay_seconds", 0) * 10**9),
+            drift=5 * 10**9,
             forget="on",
             genesis="vouches",
             indices=keys.MAX_INDEX,

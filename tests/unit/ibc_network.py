@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -44,8 +44,9 @@ Placed = Mapping[int, str | tuple[str, Mapping[str, Any]] | None]
 """Program number -> class, or class and options, or None: known to live there, but nothing is installed."""
 
 
-def topology_of(zones: Mapping[str, Placed], balance: int = 0) -> Topology:
-    """Return the topology of zones, numbered in the order given, and the programs on them."""
+def topology_of(zones: Mapping[str, Placed], balance: int = 0, external: Sequence[str] = ()) -> Topology:
+    """Return the topology of zones, numbered in the order given, and the programs on them; ``external``: those that
+    are run elsewhere."""
     chains = {"number": pa.array(range(len(zones)), pa.uint64()), "name": list(zones)}
     rows = []
     for chain, programs in enumerate(zones.values()):
@@ -53,7 +54,9 @@ def topology_of(zones: Mapping[str, Placed], balance: int = 0) -> Topology:
             name, options = placed if isinstance(placed, tuple) else (placed, {})
             rows.append((number, f"p{number}", chain, name, json.dumps(options), Decimal(balance)))
     records = [dict(zip(PROGRAMS_SCHEMA.names, row, strict=True)) for row in rows]
-    return Topology(pa.table(chains, schema=CHAINS_SCHEMA), pa.Table.from_pylist(records, schema=PROGRAMS_SCHEMA))
+    programs = pa.Table.from_pylist(records, schema=PROGRAMS_SCHEMA)
+    outside = tuple(number for number, name in enumerate(zones) if name in external)
+    return Topology(pa.table(chains, schema=CHAINS_SCHEMA), programs, external=outside)
 
 
 class Outbox:
@@ -106,6 +109,7 @@ class Network:
         options: of the protocol, as in a scenario.
         balance: what every program starts with.
         apart: a kernel call a zone instead of one for all.
+        external: the zones that are run elsewhere.
     """
 
     def __init__(
@@ -118,8 +122,9 @@ class Network:
         tick_ns: int = TICK_NS,
         faults: Faults | None = None,
         apart: bool = False,
+        external: Sequence[str] = (),
     ) -> None:
-        topology = topology_of(zones, balance)
+        topology = topology_of(zones, balance, external)
         chosen = IbcOptions(**(options or {}))
         self.kernel = IbcKernel(topology, Programs(topology), chosen, seed, tick_ns, faults or Faults())
         everything = np.arange(len(zones), dtype=np.uint32)

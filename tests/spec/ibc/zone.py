@@ -168,8 +168,10 @@ def updateHeader(zone: Zone, R: str, U: Header | None, relayer: str = "") -> str
     ensure(U.chain_id == R, InvalidHeader(f"header of {U.chain_id}"))
     if (U.height, U) in connection.T:
         return SUCCESS_
-    below = ensure_valid(zone, connection, U)
-    ensure(U.time > below.time, InvalidHeader(f"time of header {U.height} of {R}"))
+    below, drift = base_of(zone, connection, U), zone.options.drift
+    in_time = below.time < U.time and (drift is None or U.time < zone.time + drift)
+    ensure(in_time, InvalidHeader(f"time of header {U.height} of {R}"))
+    ensure_valid(zone, connection, U)
     if contradicts(connection.T, U):
         freeze(zone, R, relayer, U.height)
     else:
@@ -198,17 +200,21 @@ def ensure_not_expired(zone: Zone, connection: Connection) -> None:
     ensure(not is_expired_header(zone, newest), ClientExpired(f"newest trusted header {newest.height}"))
 
 
-def ensure_valid(zone: Zone, connection: Connection, U: Header) -> Header:
-    """X-4: valid(T, U); gives the trusted header next below U, which it is held against."""
+def base_of(zone: Zone, connection: Connection, U: Header) -> Header:
+    """The trusted header next below U, which it is held against (X-4)."""
     below = [header for height, header in connection.T if height < U.height]
     ensure(bool(below), InvalidHeader(f"no trusted header of {connection.remote} is below {U.height}"))
     base = max(below, key=lambda header: header.height)
     ensure(not is_expired_header(zone, base), ClientExpired(f"trusted header {base.height}"))
+    return base
+
+
+def ensure_valid(zone: Zone, connection: Connection, U: Header) -> None:
+    """X-4: valid(T, U)."""
     ensure(U.chain_id == connection.remote, InvalidHeader(f"header of {U.chain_id}"))
     answer = zone.valid(connection.T, U)
     ensure(answer is not False, InvalidHeader(f"header {U.height} of {U.chain_id}"))
     ensure(answer is True, NeedIntermediateHeader(f"header {U.height} of {U.chain_id}"))
-    return base
 
 
 def contradicts(T: Trust, U: Header) -> bool:
@@ -239,6 +245,7 @@ def submitMisbehaviour(zone: Zone, R: str, one: Header | None, other: Header | N
     backwards = one.height > other.height and one.time <= other.time
     ensure(fork or backwards, InvalidMisbehaviour(f"headers {one.height} and {other.height} of {R}"))
     for header in (one, other):
+        base_of(zone, connection, header)
         ensure_valid(zone, connection, header)
     freeze(zone, R, relayer, one.height)
     return SUCCESS_
