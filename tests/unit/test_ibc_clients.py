@@ -14,7 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from causeway.model.errors import InvalidInput
-from causeway.model.ledger import Event
+from causeway.model.ledger import Event, Via
 from causeway.network.network import Network
 from causeway.pipeline import bucket
 from causeway.proofs.tendermint.update import decode_misbehaviour
@@ -30,6 +30,10 @@ from tests.unit.ibc_network import TICK_NS
 
 ROTATING: dict[str, Any] = {"validators": 10, "rotation": {"every": 1, "replace": 1}}
 """Two blocks of the ten need seven members that are in both: three heights can be skipped over, four cannot."""
+
+
+STRANGERS = (5, 9)
+"""Users who bring headers and evidence here; no relayer has these numbers."""
 
 
 def why(net: Net) -> Counter[str]:
@@ -130,6 +134,7 @@ def notices(net: Net) -> list[tuple[str, str, int, int, str]]:
     rows = net.events()
     mine = np.isin(rows["reason"].to_pylist(), ["Frozen", "Recovered"])
     rows = rows.filter(mine & (rows["events"] == Event.ACKNOWLEDGED))
+    assert rows["via"].tolist() == [Via.INGRESS if user in STRANGERS else Via.NONE for user in rows["sender"].tolist()]
     columns = (rows[name].tolist() for name in ("chain", "source", "index", "sender"))
     rows_of = zip(*columns, rows["reason"].to_pylist(), strict=True)
     return [(net.names[chain], net.names[remote], *rest) for chain, remote, *rest in rows_of]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
+from causeway.model.ledger import Via
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.evidence import Evidence
@@ -191,5 +192,6 @@ class Results:
         source, index = (brought.counterparty, brought.height) if known else (brought.chain, 0)
         self.fees.pay(Made(brought.chain, relayer, kind, source, RECEIPT, index, 1, why, user))
         if froze:
-            self.notices.append(Notice(*pair, brought.height, FROZE, relayer if user is None else user))
+            who, via = (relayer, Via.NONE) if user is None else (user, Via.INGRESS)
+            self.notices.append(Notice(*pair, brought.height, FROZE, who, via=via))
         return why

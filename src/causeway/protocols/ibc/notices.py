@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from causeway.model.frame import Frame, repeated
-from causeway.model.ledger import Event, Kind
+from causeway.model.ledger import Event, Kind, Via
 from causeway.protocols.events import event_rows, names_column
 from causeway.protocols.ibc.state import RECEIPT, lanes_of
 
@@ -18,8 +18,8 @@ RECOVERED = "Recovered"
 
 class Notice(NamedTuple):
     """What happened to a zone's client of a counterparty: its ``reason``, the remote height that it is about, and the
-    number of the relayer who brought it, 0 where the zone itself decided. ``event``: ``REJECTED`` where nothing came of
-    it."""
+    number of the relayer who brought it, 0 where the zone itself decided; with ``via`` INGRESS that of a user from
+    outside. ``event``: ``REJECTED`` where nothing came of it."""
 
     chain: int
     counterparty: int
@@ -27,11 +27,12 @@ class Notice(NamedTuple):
     reason: str
     relayer: int = 0
     event: Event = Event.ACKNOWLEDGED
+    via: Via = Via.NONE
 
 
 def notice_rows(notices: Sequence[Notice]) -> Frame:
     """Return an event row a notice, in the lane of the counterparty's receipts."""
-    chain, counterparty, height, reason, relayer, event = zip(*notices, strict=True)
+    chain, counterparty, height, reason, relayer, event, via = zip(*notices, strict=True)
     reasons = sorted(set(reason))
     zero = repeated(np.uint64(0), len(notices))
     rows = lanes_of(np.array(counterparty), np.array(chain), RECEIPT).with_columns(
@@ -43,4 +44,5 @@ def notice_rows(notices: Sequence[Notice]) -> Frame:
     )
     events = np.array([int(bit) for bit in event], dtype=np.uint16)
     why = names_column(reasons, np.array([reasons.index(text) for text in reason]))
-    return event_rows(rows, events, chain=rows["destination"], on_lane=True, reason=why)
+    ways = np.array([int(way) for way in via], dtype=np.uint8)
+    return event_rows(rows, events, chain=rows["destination"], on_lane=True, reason=why, via=ways)
