@@ -268,26 +268,44 @@ def test_two_runs_cannot_commit_the_same_height(tmp_path: Path) -> None:
 
 @pytest.mark.cluster
 @PROTOCOLS
-def test_the_same_roots_on_a_standalone_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_the_same_roots_on_a_standalone_cluster_where_buckets_stay_with_their_executors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
     uncompacted(monkeypatch)
     alone = network(tmp_path, text, "in_process", 3)
     alone.run(ticks=6)
     program = f"""
+import time
 from pathlib import Path
 from causeway.pipeline.cluster import LocalCluster
+from causeway.pipeline.executors import SparkExecutor
+from causeway.pipeline.placement import executors_of
 from tests.pipeline.test_run import network
 import causeway.network.network as module
 module.compact = lambda lake, last: last.compacted
+run = SparkExecutor.run
+def told(*arguments):
+    written = run(*arguments)
+    print("warm", *(part.warm for part in written))
+    return written
+SparkExecutor.run = told
 if __name__ == "__main__":
     with LocalCluster(workers=2, cores=1) as cluster:
-        text = {text!r}.replace("local[2]", cluster.master_url)
-        network(Path({str(tmp_path)!r}), text, "spark", 3).run(ticks=6)
+        master = f'master = "{{cluster.master_url}}"\\nspark = {{{{ "spark.locality.wait" = "200s" }}}}'
+        net = network(Path({str(tmp_path)!r}), {text!r}.replace('master = "local[2]"', master), "spark", 3)
+        while len(executors_of(net.spark)) < 2:
+            time.sleep(0.1)
+        net.run(ticks=6)
 """
     script = tmp_path / "on_cluster.py"
     script.write_text(program)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
     done = subprocess.run(
         [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=280, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
+    ticks = [line for line in done.stdout.splitlines() if line.startswith("warm")]
+    # Genesis was written by whoever was there first.
+    assert len(ticks) == 6 and ticks[1:] == ["warm True True True"] * 5
     assert roots(Lake.at(str(tmp_path / "lake-spark-3"))) == roots(alone.lake)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,7 +43,10 @@ FIRST_HEIGHT = 0
 
 @dataclass(frozen=True)
 class Written:
-    """What one bucket wrote for a height: what fits a manifest (which has the same names), and what it ``offers``."""
+    """What one bucket wrote for a height: what fits a manifest (which has the same names), and what it ``offers``.
+
+    ``warm``: whether the state that it began with was in memory.
+    """
 
     bucket: int
     state: Mapping[str, str]
@@ -54,6 +57,7 @@ class Written:
     rows: Mapping[str, int]
     files: Mapping[str, Seal]
     offers: Offers
+    warm: bool = True
 
 
 _STATES: dict[tuple[str, str, int], tuple[int, Mapping[str, str], Any]] = {}
@@ -80,12 +84,12 @@ def run_bucket(
     ``outside``: what was recorded for the tick. Raises ``LakeDamaged``.
     """
     reader = Reader(deployment, lake, bucket, before)
-    state, files = _state(reader, tick)
+    state, files, warm = _state(reader, tick)
     own = state.frames()
     result = executed(reader, state, tick, outside)
     now = result.state.frames()
     unchanged = {name: path for name, path in files.items() if own.get(name) is now.get(name)}
-    return _write(deployment, lake, bucket, tick, result, unchanged, before.files)
+    return replace(_write(deployment, lake, bucket, tick, result, unchanged, before.files), warm=warm)
 
 
 def executed(reader: Reader, state: Any, tick: Tick, outside: Outside) -> RoundResult[Any]:
@@ -111,17 +115,18 @@ def moved_state(reader: Reader, tick: Tick) -> Any:
     return union(kernel, [part(kernel, state, chains, tick.tick) for state in states])
 
 
-def _state(reader: Reader, tick: Tick) -> tuple[Any, Mapping[str, str]]:
-    """Return the state of a reader's bucket for a tick, and the files that hold it as it is."""
+def _state(reader: Reader, tick: Tick) -> tuple[Any, Mapping[str, str], bool]:
+    """Return the state of a reader's bucket for a tick, the files that hold it as it is, and whether it was in
+    memory."""
     lake, bucket, before = reader.lake, reader.bucket, reader.before
     moved = moved_state(reader, tick)
     if moved is not None:
-        return moved, {}
+        return moved, {}, True
     files = files_of(before, bucket)
     kept = _STATES.get((lake.storage.uri, lake.identity, bucket))
     if kept is not None and kept[0] == before.height and kept[1] == files:
-        return kept[2], files
-    return reader.state(bucket, verified=True), files
+        return kept[2], files, True
+    return reader.state(bucket, verified=True), files, False
 
 
 def forget_states() -> None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline import bucket as bucket_module
@@ -20,12 +20,16 @@ from causeway.pipeline.bucket import Written
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.lake import Lake, LakeDamaged, Manifest
 from causeway.pipeline.offers import Offers, Part
+from causeway.pipeline.placement import Place, executors_of, numbered
 from causeway.pipeline.record import Outside
 from causeway.pipeline.sealed import seal_from
 from causeway.protocols.contract import Tick
 
 REQUEST = "causeway.request"
 """The local property of a Spark job that says which tick its tasks run."""
+
+ASKED_EVERY = 32
+"""After so many ticks Spark is asked which executors there are; sooner where a task did not find its state."""
 
 TASK_SCHEMA = "bucket int, written string, offers binary"
 
@@ -74,8 +78,13 @@ class SparkExecutor:
     def __init__(self, session: SparkSession, deployment: Deployment, lake: Lake) -> None:
         self._context = session.sparkContext
         shared = self._context.broadcast((deployment, lake))
-        count = len(deployment.buckets)
-        self._query = session.range(0, count, 1, count).mapInArrow(_task(shared), TASK_SCHEMA)
+        self._session, self._count, self._task = session, len(deployment.buckets), _task(shared)
+        self._executors: tuple[Place, ...] = ()
+        self._query = self._planned()
+        self._since = ASKED_EVERY  # ticks since Spark was asked for its executors
+
+    def _planned(self) -> DataFrame:
+        return numbered(self._session, self._count, self._executors).mapInArrow(self._task, TASK_SCHEMA)
 
     def genesis(self) -> Sequence[Written]:
         """Write the state of all buckets at height 0."""
@@ -83,7 +92,16 @@ class SparkExecutor:
 
     def run(self, tick: Tick, before: Manifest, outside: Outside) -> Sequence[Written]:
         """Run a tick on top of the committed height ``before``; ``outside``: what was recorded for it."""
-        return self._collect({"tick": asdict(tick), "before": before.height, "outside": dict(outside)})
+        self._since += 1
+        if self._since > ASKED_EVERY:
+            self._since, before_now = 0, self._executors
+            self._executors = executors_of(self._session)
+            if self._executors != before_now:
+                self._query = self._planned()
+        written = self._collect({"tick": asdict(tick), "before": before.height, "outside": dict(outside)})
+        if not all(part.warm for part in written):
+            self._since = ASKED_EVERY
+        return written
 
     def _collect(self, request: dict[str, Any]) -> Sequence[Written]:
         self._context.setLocalProperty(REQUEST, json.dumps(request))
