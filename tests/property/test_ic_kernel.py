@@ -170,6 +170,7 @@ def test_a_subnet_whose_indices_are_used_up_stops_alone(limits: str) -> None:
 
 
 def test_a_removal_that_would_use_indices_up_stops_its_subnet_alone() -> None:
+    """Nothing has ended there, so that the canister moves like any other when it is mapped again elsewhere."""
     calls: dict[int, list[Call]] = {
         tick: [Call(1, 2, 5, "do", ops(*[("call", 1, "hold", b"", 1, None)] * 2))] for tick in (1, 2, 3)
     }
@@ -179,7 +180,7 @@ def test_a_removal_that_would_use_indices_up_stops_its_subnet_alone() -> None:
         options={"vsr": "deployed"},
         rounds=14,
         ingress=calls,
-        moves=[(9, 1, None), (11, 3, None)],
+        moves=[(9, 1, None), (11, 3, None), (12, 1, 2)],
         worn=[(7, 0, 1)],
     )
     oracle = OracleRun(scenario)

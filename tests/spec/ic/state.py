@@ -172,10 +172,11 @@ def move_canisters(
     states: Mapping[SubnetId, CanonicalState], old: Registry, new: Registry
 ) -> dict[SubnetId, CanonicalState]:
     """Apply the moves between two registry versions: all that belongs to a canister goes from its old host to its new
-    one, queues keep their indices, streams stay ("Moving a canister")."""
+    one, queues keep their indices, streams stay ("Moving a canister"). One that was mapped nowhere is where it was
+    last, if that subnet has stopped; else it has ended there, and there is nothing of it."""
     moved = dict(states)
     for canister in sorted(new.subnet_assignment):
-        source, target = old.host(canister), new.host(canister)
+        source, target = next(iter(old.trace(canister)[-1:]), None), new.host(canister)
         if source is not None and target is not None and source != target:
             moved[source], moved[target] = _move(canister, moved[source], moved[target])
     return moved
