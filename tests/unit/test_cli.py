@@ -15,13 +15,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import cbor2
 import pytest
 from pyspark.sql import SparkSession
 
 import causeway
 from causeway.cli import main
 from causeway.cli.app import build
+from causeway.cli.state import shown
 from causeway.network.network import Network
+from causeway.service.keys import Key, write_key
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 TWO = str(EXAMPLES / "two_subnets.toml")
@@ -104,6 +107,14 @@ method = "x"
 """
 RECORDED = '[traffic]\nsource = "recorded"\nsource_chain = "c"\npath = "packets.csv"\n'
 
+
+def key_in(folder: Path) -> str:
+    write_key(folder / "me.key", Key(bytes(32)))
+    return str(folder / "me.key")
+
+
+NO_ADDRESS = "no address of a served lake; write it as http://HOST:PORT"
+
 SENT = ["--to", "alice", "--method", "x"]
 
 BAD: dict[str, tuple[Callable[[Path], list[str]], str]] = {
@@ -157,6 +168,14 @@ BAD: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "amount of no call": (
         lambda at: ["send", "http://127.0.0.1:9", *SENT, "--key", str(at / "none.key"), "--amount", "1"],
         "--amount: only a call has one",
+    ),
+    "address without a host": (lambda at: ["relay", "http://", "http://127.0.0.1:9"], NO_ADDRESS),
+    "address with half a host": (lambda at: ["relay", "http://[::1", "http://127.0.0.1:9"], NO_ADDRESS),
+    "address with half a character": (lambda at: ["relay", "http://\udcff", "http://127.0.0.1:9"], NO_ADDRESS),
+    "address with no port": (lambda at: ["relay", "http://127.0.0.1:99999", "http://127.0.0.1:9"], NO_ADDRESS),
+    "nonce that cannot be": (
+        lambda at: ["send", "http://127.0.0.1:9", *SENT, "--key", key_in(at), "--nonce", str(2**63)],
+        "nonce: 9223372036854775808; allowed: 1 to 9223372036854775807",
     ),
     "server for strangers": (lambda at: ["serve", str(at / "l"), "--host", "0.0.0.0"], "add --public"),
     "drawn keys for strangers": (
@@ -378,3 +397,7 @@ def test_on_a_terminal_there_is_a_bar_and_ctrl_c_says_how_to_go_on(tmp_path: Pat
     with Network.from_scenario(tmp_path / "scenario.toml", lake=str(lake), resume=True) as net:
         assert net.height == int(last.removesuffix(".json"))
         assert net.run(ticks=net.tick + 3) == net.height
+
+
+def test_state_that_python_does_not_write_in_digits_is_shown() -> None:
+    assert shown("state", cbor2.dumps([10**5000])).startswith("81c2")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import random
 import shutil
@@ -349,3 +350,17 @@ def test_a_vacuum_that_was_killed_is_finished_by_the_next(
 def test_a_vacuum_is_told_numbers_that_make_sense(made: Path, every: int, last: int, text: str) -> None:
     with pytest.raises(InvalidInput, match=text):
         vacuum(Lake.at(str(made)), every, last)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_is_an_error_that_names_the_file(tmp_path: Path) -> None:
+    (tmp_path / "file").symlink_to("/dev/full")
+    storage = Storage(str(tmp_path))
+    writes: list[Callable[[], object]] = [
+        lambda: storage.put("file", b"head"),
+        lambda: storage.write_table("file", pa.table({"column": [1]})),
+    ]
+    for write in writes:
+        with pytest.raises(OSError, match="No space left") as caught:
+            write()
+        assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "file"))

@@ -27,7 +27,10 @@ EPILOG = (
     f"{DEBUG}=1 shows the trace of an error."
 )
 
-_PLACE_IS_BAD = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.ENOTDIR, errno.EISDIR, errno.ENOENT}
+_PLACE_IS_BAD = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT),
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+}
 
 
 class Interrupted(Exception):

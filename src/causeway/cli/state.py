@@ -156,9 +156,9 @@ def _decoded(state: bytes) -> str:
 
     try:
         content = cbor2.loads(state)
-    except (ValueError, EOFError):
+        return str(content[0] if isinstance(content, list) and content else content)
+    except (ValueError, EOFError):  # one of str is about a number with more digits than Python writes
         return state.hex()
-    return str(content[0] if isinstance(content, list) and content else content)
 
 
 def _print(console: Console, rows: Sequence[Mapping[str, Any]], limit: int | None) -> None:

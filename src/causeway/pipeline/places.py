@@ -7,6 +7,7 @@ Google Cloud Storage and Azure have them; so has every store that says it speaks
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import uuid
@@ -163,7 +164,7 @@ class LocalPlace:
         full = self.full(path)
         temporary = f"{full}.{uuid.uuid4().hex}.tmp"
         try:
-            with open(temporary, "xb") as file:
+            with _named(full), open(temporary, "xb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -178,16 +179,20 @@ class LocalPlace:
 
     def put(self, path: str, content: bytes) -> None:
         """Create a file, or replace what it holds by as many bytes: in place, so that no entry of a folder changes."""
-        descriptor = os.open(self.full(path), os.O_WRONLY | os.O_CREAT, 0o644)
+        full = self.full(path)
+        descriptor = os.open(full, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
-            os.pwrite(descriptor, content, 0)
+            with _named(full):
+                if os.pwrite(descriptor, content, 0) < len(content):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
             os.close(descriptor)
 
     @contextlib.contextmanager
     def writer(self, path: str) -> Iterator[IO[bytes]]:
         """Open a file to be written from front to back."""
-        with open(self.full(path), "wb", buffering=1 << 20) as file:
+        full = self.full(path)
+        with _named(full), open(full, "wb", buffering=1 << 20) as file:
             yield file
 
     def make_folder(self, path: str) -> None:
@@ -369,10 +374,22 @@ def _range(file: io.RawIOBase, start: int, end: int) -> bytes:
     return bytes(found)
 
 
+@contextlib.contextmanager
+def _named(full: str) -> Iterator[None]:
+    """Have an error of the system name its file: one of writing, on a full disk say, does not."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno is not None and error.filename is None:
+            error.filename = full
+        raise
+
+
 def _sync(full: str) -> None:
     descriptor = os.open(full, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with _named(full):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

@@ -31,7 +31,7 @@ from causeway.service.answers import (
     read_answer,
 )
 from causeway.service.keys import Key
-from causeway.service.signing import MESSAGE, TRANSACTION, signed
+from causeway.service.signing import MAX_NONCE, MESSAGE, TRANSACTION, signed
 
 FIRST_PAUSE = 0.2
 """Seconds before a request is tried again; twice as long each time."""
@@ -39,6 +39,8 @@ FIRST_PAUSE = 0.2
 DEADLINE = 60.0
 """Seconds that a request takes at most in all, besides those that it asks the lake to wait: the longest answer passes
 at 150 kB a second."""
+
+MAX_PORT = 2**16 - 1
 
 CLOSING = 2.0
 """Seconds that closing connections takes at most."""
@@ -91,7 +93,7 @@ class ServiceClient:
         key: Key | None = None,
         ca: Path | None = None,
     ) -> None:
-        if not url.startswith(("http://", "https://")):
+        if not _is_address(url):
             raise InvalidInput(f"{url}: no address of a served lake; write it as http://HOST:PORT")
         self.url = url.rstrip("/")
         self._seconds, self._tries, self._deadline = seconds, tries, deadline
@@ -179,7 +181,13 @@ class ServiceClient:
         return self._nonce or 0
 
     def use_nonce(self, nonce: int | None) -> None:
-        """Sign the next message with a nonce and with no other; with None, with the one that the lake says is next."""
+        """Sign the next message with a nonce and with no other; with None, with the one that the lake says is next.
+
+        Raises:
+            InvalidInput: it is no nonce.
+        """
+        if nonce is not None and not 1 <= nonce <= MAX_NONCE:
+            raise InvalidInput(f"nonce: {nonce}; allowed: 1 to {MAX_NONCE}")
         self._nonce, self._chosen = None if nonce is None else nonce - 1, nonce is not None
 
     async def height_of(self, name: str, wait: int) -> int | None:
@@ -268,6 +276,14 @@ class ServiceClient:
         if status in RETRIED:
             raise _ComeAgain(text)
         raise (NonceUsed if status == USED else Refused)(f"{self.url}{path}: {text}")
+
+
+def _is_address(url: str) -> bool:
+    try:
+        found = httpx.URL(url)
+        return found.scheme in ("http", "https") and bool(found.host) and (found.port or 1) <= MAX_PORT
+    except (httpx.InvalidURL, UnicodeError):
+        return False
 
 
 def believed(ca: Path | None) -> ssl.SSLContext:
