@@ -143,6 +143,10 @@ def test_who_does_not_read_an_answer_is_cut_off(tmp_path: Path, encrypted: bool)
     asyncio.run(run())
 
 
+def test_who_asks_before_it_has_the_answer_is_answered_once() -> None:
+    assert asyncio.run(answer_to(2 * (HEAD + b"\r\n"))).count(b"late") == 1
+
+
 def test_who_reads_slowly_gets_the_whole_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "BETWEEN_LOOKS", 0.5)
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gc
 import random
+import threading
+import time
 import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from causeway.model.kept import Kept, remembering
@@ -90,3 +93,23 @@ def test_questions_about_many_heights_are_forgotten_again() -> None:
     assert asked == list(range(100))
     view(0)
     assert asked[-1] == 0
+
+
+def test_what_several_threads_ask_for_is_made_once() -> None:
+    made: list[int] = []
+    asked = threading.Barrier(4)
+
+    def read(number: int) -> bytes:
+        made.append(number)
+        time.sleep(0.05)
+        return bytes(100)
+
+    view = remembering(read, 10_000, len)
+
+    def ask(number: int) -> bytes:
+        asked.wait()
+        return view(number)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert len(list(threads.map(ask, [1, 1, 2, 2]))) == 4
+    assert sorted(made) == [1, 2]

@@ -46,15 +46,21 @@ class Kept(Generic[Value]):
 def remembering(function: Callable[..., Value], size: int, weight: Callable[[Value], int]) -> Callable[..., Value]:
     """Return a function that remembers what ``function`` returned for its arguments (hashable), ``size`` bytes of it.
 
-    ``weight``: how many bytes a value has. What raises is not remembered.
+    ``weight``: how many bytes a value has. What raises is not remembered. Of several threads one at a time makes a
+    value, so that what many ask for is made once, and no more than one is in memory beside those that are kept.
     """
     kept: Kept[Value] = Kept(size)
+    making = threading.RLock()
 
     def remembered(*arguments: Any) -> Value:
         found = kept.get(arguments)
-        if found is None:
-            found = function(*arguments)
-            kept.put(arguments, found, weight(found))
-        return found
+        if found is not None:
+            return found
+        with making:
+            found = kept.get(arguments)
+            if found is None:
+                found = function(*arguments)
+                kept.put(arguments, found, weight(found))
+            return found
 
     return remembered

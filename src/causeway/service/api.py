@@ -41,6 +41,7 @@ from causeway.service.requests import (
     Query,
     Seconds,
     answered,
+    answered_soon,
 )
 from causeway.service.senders import AccountsFull, NonceRefused, NumberTaken
 from causeway.service.serving_log import ServingLog
@@ -253,7 +254,7 @@ class Endpoints:
 
     async def status(self, call: Call) -> Response:
         """Answer what the network is, and how far it has come."""
-        return await answered(self._views.status)
+        return await answered_soon(self._views.status)
 
     async def health(self, call: Call) -> Response:
         """Answer whether blocks are being made."""
@@ -304,7 +305,7 @@ class Endpoints:
 
     async def sender(self, call: Call) -> Response:
         """Answer the last nonce of a sender."""
-        return await answered(self._node.sender, call.path["sender"])
+        return await answered_soon(self._node.sender, call.path["sender"])
 
     async def _waited(self, call: Call, taken: Taken) -> Response:
         # Who waits holds one of the connections that there are: others shall find one, too.

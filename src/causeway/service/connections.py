@@ -46,6 +46,14 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self._look()
 
+    def data_received(self, data: bytes) -> None:
+        """Take bytes of requests. Who sends the next one before it has the answer is answered once, and then closed:
+        no client does that, and it would be asked for without end at the cost of one connection."""
+        super().data_received(data)
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete and self.conn.trailing_data[0]:
+            cycle.keep_alive = False
+
     def resume_writing(self) -> None:
         """Take notice that bytes have gone."""
         self._resumed += 1
