@@ -148,6 +148,9 @@ class Relays:
         runs: list[Run] = []
         for remote, call, expected, stop in self.lanes(view, zone):
             indices = self.pending(view, zone, remote, call, expected, stop)
+            if view.options.order == "unordered":
+                lane = zone, remote, self.scenario.relayers[relayer], call
+                indices = sorted(set(indices) - self.backoffs.waits(lane, view.height))
             if indices:
                 if self.worth(view, zone, remote, call, indices):
                     indices = indices[: relay.get("max_packets", 0) or None]

@@ -96,6 +96,12 @@ def test_without_order_cleanups_wait_whatever_else_is_brought() -> None:
     assert pauses(found) == PAUSES[:3] and net.queue("B", "A", Purpose.RECEIPT) == (0, 1)
 
 
+def test_without_order_what_waits_takes_nobodys_turn() -> None:
+    options = {"order": "unordered", "relay": {"max_packets": 1}}
+    net = Net(options, blocks=80).ask(note="boom").ask().next(6)
+    assert [row[0] for row in net.seen(A)] == [1] and net.state.backoffs["first"].tolist() == [0]
+
+
 def test_headers_that_come_too_late_are_not_paid_for_for_ever() -> None:
     """Neither is what would come with them: without a header nothing of that zone is tried."""
     drop = (("drop", "A", "B", 2, 12, None),)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from causeway.model.frame import Frame, concat
+from causeway.model.frame import Frame, concat, repeated
 from causeway.model.joins import codes, lookup, over
 from causeway.model.order import Rows, groups_of, stable_order
 from causeway.protocols.ibc.context import Context
@@ -59,14 +59,7 @@ def held_back(rows: Frame, state: State, context: Context) -> Frame:
     entries = waiting.filter(~of_header)
     singly = rows["call"] <= CallKind.TIMEOUT if context.options.order == "unordered" else np.zeros(len(rows), bool)
     singles, others = rows.filter(singly), rows.filter(~singly)
-    return concat([_before_the_first(others, entries), _free(singles, entries)])
-
-
-def _free(rows: Frame, entries: Frame) -> Frame:
-    """Return the parts of submissions that are not left alone."""
-    spread, index = over(rows["begin"], rows["end"])
-    free = _holding(entries, _keys(rows).take(spread).with_columns(at=index)) < 0
-    return _stretches(rows, spread[free], index[free], "begin", "end")
+    return concat([_before_the_first(others, entries), _without(singles, _keys(singles), entries)])
 
 
 def _before_the_first(rows: Frame, entries: Frame) -> Frame:
@@ -77,6 +70,19 @@ def _before_the_first(rows: Frame, entries: Frame) -> Frame:
     stop = rows["end"].copy()
     stop[row >= 0] = np.minimum(stop[row >= 0], first["first"][row[row >= 0]])
     return rows.with_columns(end=stop).filter((stop > rows["begin"]) | (rows["call"] == CallKind.UPDATE))
+
+
+def not_waiting(ranges: Frame, relayer: int, state: State, context: Context) -> Frame:
+    """Return ranges (lane, ``begin``, ``end``) of unordered queues without the entries that a relayer leaves alone.
+
+    Of these none counts as pending: they take no other entry's turn.
+    """
+    waiting = state.backoffs.filter(state.backoffs["until"] > np.uint64(context.height))
+    if len(waiting) == 0 or len(ranges) == 0:
+        return ranges
+    call = np.where(ranges["substream"] == SEND, CallKind.RECEIVE, CallKind.RECEIPT).astype(np.uint8)
+    asked = ranges.with_columns(relayer=repeated(np.uint32(relayer), len(ranges)), call=call)
+    return _without(ranges, _keys(asked), waiting)
 
 
 def remember(state: State, made: Sequence[Made], context: Context) -> State:
@@ -150,6 +156,13 @@ def _without_moved(rows: Frame, made: Sequence[Made], context: Context) -> Frame
     names = ("chain", "source", "call")
     keys = Frame({name: moved[:, place].astype(rows[name].dtype) for place, name in enumerate(names)}, len(moved))
     return rows.filter((lookup(keys, rows, names) < 0) | (rows["call"] == CallKind.UPDATE))
+
+
+def _without(ranges: Frame, keys: Frame, waiting: Frame) -> Frame:
+    """Return ranges (``begin``, ``end``) without the entries that rows of a table hold; ``keys``: whose they are."""
+    spread, index = over(ranges["begin"], ranges["end"])
+    free = _holding(waiting, keys.take(spread).with_columns(at=index)) < 0
+    return ranges if free.all() else _stretches(ranges, spread[free], index[free], "begin", "end")
 
 
 def _keys(rows: Frame) -> Frame:

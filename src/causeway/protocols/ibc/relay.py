@@ -17,7 +17,7 @@ from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.joins import codes, lookup, over
 from causeway.model.order import Rows, groups_of, stable_order
 from causeway.protocols.contract import RANGES_SCHEMA
-from causeway.protocols.ibc.backing_off import held_back
+from causeway.protocols.ibc.backing_off import held_back, not_waiting
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.delays import newest_known
 from causeway.protocols.ibc.evidence import shown_proof
@@ -54,7 +54,7 @@ def submissions(state: State, shown: Seen, provable: Seen, faults: Interference,
         if missing is None:
             mine = _pieces(_share(lanes, relayer, context), seen, relayer)
         else:
-            mine = bring(missing, seen, relayer, context)
+            mine = bring(not_waiting(missing, relayer, state, context), seen, relayer, context)
         pieces += [mine, *_about_positions(state, seen, mine, everything, relayer, context)]
         pieces += [refreshes(state, shown, relayer, context), _shared(wanted, relayer, context)]
     rows = concat(pieces)
