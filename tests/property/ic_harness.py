@@ -169,14 +169,17 @@ LAST_BUT_TWO = WORD - 3
 
 
 class KernelRun:
-    """A kernel driven as the pipeline does it: ``groups`` of chains, each with its own state and its own calls."""
+    """A kernel driven as the pipeline does it: ``groups`` of chains, each with its own state and its own calls.
 
-    def __init__(self, scenario: Scenario, *, apart: bool, via_tables: bool = False) -> None:
+    ``apart``: every chain is a group, or, with ``parts``, every so many-th."""
+
+    def __init__(self, scenario: Scenario, *, apart: bool, via_tables: bool = False, parts: int | None = None) -> None:
         self.scenario = scenario
         self.kernel = kernel_of(scenario)
         self.tick = 0
         everything = np.arange(len(scenario.subnets), dtype=np.uint32)
-        self.groups = [everything[place : place + 1] for place in everything] if apart else [everything]
+        number = min(parts or len(everything), len(everything)) if apart else 1
+        self.groups = [everything[first::number] for first in range(number)]
         self.results: list[RoundResult[State]] = [self.kernel.genesis(group) for group in self.groups]
         self.states: list[State] = [result.state for result in self.results]
         self.headers = concat([result.headers for result in self.results])

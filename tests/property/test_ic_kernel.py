@@ -28,12 +28,13 @@ def quick(examples: int) -> Callable[[Any], Any]:
     return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
-def compare(scenario: Scenario, *, settling: int = 0) -> None:
-    """Play a scenario in the oracle and in two cuts of the kernel; they agree after every round, and the guarantees
-    hold of the states and the log of both. ``settling``: at most so many further rounds, until all is at rest."""
+def compare(scenario: Scenario, *, settling: int = 0, parts: int = 2) -> None:
+    """Play a scenario in the oracle and in two cuts of the kernel, whole and in ``parts``; they agree after every
+    round, and the guarantees hold of the states and the log of both. ``settling``: at most so many further rounds,
+    until all is at rest."""
     oracle = OracleRun(scenario)
     whole = KernelRun(scenario, apart=False)
-    apart = KernelRun(scenario, apart=True, via_tables=True)
+    apart = KernelRun(scenario, apart=True, via_tables=True, parts=parts)
     of_oracle, of_kernel = Evidence(oracle), Evidence(oracle)
     for height in range(1, scenario.rounds + settling + 1):
         oracle.round(height)
@@ -72,55 +73,55 @@ def assert_same_events(found: Happened, expected: Happened, height: int) -> None
         assert (missing, extra) == ({}, {}), f"events of {chain} at height {height}: missing, extra"
 
 
-@quick(70)
+@quick(45)
 @given(scenarios())
 def test_kernel_and_oracle_agree(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(70)
+@quick(50)
 @given(scenarios(moving=True, vsr="deployed", migrations="on"))
 def test_they_agree_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(50)
+@quick(40)
 @given(scenarios(limits="deployed", vsr="deployed", reject_every=0, messages_per_canister=1))
 def test_they_agree_under_pressure(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(60)
+@quick(45)
 @given(scenarios(faulty=True))
 def test_they_agree_under_faults(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(60)
+@quick(55)
 @given(scenarios(moving=True, faulty=True))
 def test_they_agree_under_faults_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(40)
+@quick(35)
 @given(scenarios(moving=True, vsr="deployed", migrations="on", limits="deployed", reject_every=0))
 def test_they_agree_under_pressure_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(40)
+@quick(30)
 @given(scenarios(moving=True, vsr="accept_all", receiver_check="off", reject_every=0, loopback="stream"))
 def test_they_agree_on_what_nobody_executes(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(30)
+@quick(25)
 @given(scenarios(max_rounds=16, crowded=True, limits="none", reject_every=0))
 def test_they_agree_where_many_senders_wait(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(25)
+@quick(20)
 @given(scenarios(max_rounds=8, moving=True, faulty=True, settling=True))
 def test_every_call_is_answered_once_the_network_is_at_rest(scenario: Scenario) -> None:
     compare(scenario, settling=80)
@@ -199,7 +200,7 @@ def test_they_agree_for_long(moving: bool, faulty: bool) -> None:
     @quick(40)
     @given(scenarios(max_rounds=40, moving=moving, faulty=faulty))
     def run(scenario: Scenario) -> None:
-        compare(scenario)
+        compare(scenario, parts=len(scenario.subnets))
 
     run()
 
