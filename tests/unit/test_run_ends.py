@@ -106,6 +106,13 @@ def test_a_reply_whose_handler_raises_for_ever_does_not_keep_a_run_going(
     assert net.tick < 80
 
 
+def test_what_relayers_let_wait_for_a_batch_has_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("causeway.protocols.ibc.kernel.QUIET_TICKS", 10)
+    waits = "[options.relay]\nmin_batch = 5\nmax_wait = 30"
+    net = ended(tmp_path / "run", CALL.format(0, "p-c0-0", "p-c1-0"), protocol="ibc", options=waits)
+    assert net.program_state("p-c0-0")["answered"] == 1
+
+
 def written(bucket: int, wake: int | None, rows: dict[str, int]) -> Written:
     return Written(bucket, {}, {}, wake, None, 30, rows, {}, Offers())
 

@@ -236,12 +236,15 @@ class IbcKernel:
         return max(1, self.options.unbonding_ns // REFRESH // self.tick_ns)
 
     def idle_limit(self) -> int:
-        """Return for how many ticks nothing may move before a header can be used or a packet times out."""
-        delay = self._delay_ticks
+        """Return for how many ticks nothing may move before a small batch is brought, a header can be used, or a packet
+        times out."""
+        relay, rest = self.options.relay, self._delay_ticks
+        if relay.min_batch > 1:
+            rest += relay.max_wait
         if not self.options.limited:
-            return delay
+            return rest
         ticks = -(-self.options.timeout_ns // self.tick_ns)
-        return min((limit for limit in (self.options.timeout_blocks, ticks) if limit), default=0) + ROUND_TRIP + delay
+        return min((limit for limit in (self.options.timeout_blocks, ticks) if limit), default=0) + ROUND_TRIP + rest
 
     @property
     def _delay_ticks(self) -> int:
