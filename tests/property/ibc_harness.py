@@ -413,7 +413,8 @@ class KernelRun(Network):
     def _of_strangers(self) -> dict[str, list[Row]]:
         """What is logged of calls from outside, and of transactions that no call was read of, by zone, in order."""
         rows = self.events()
-        rows = rows.filter(rows["via"] == np.uint8(Via.INGRESS))
+        brought = rows["events"] != np.uint16(Event.ACKNOWLEDGED)  # not what froze by it
+        rows = rows.filter((rows["via"] == np.uint8(Via.INGRESS)) & brought)
         rows = rows.filter((rows["kind"] == np.uint8(Kind.CONTROL)) | (rows["receiver"] == np.uint64(NOBODY)))
         names = ("chain", "sender", "receiver", "source", "index", "kind", "queue_index", "callback")
         columns = zip(*(rows[name].tolist() for name in names), rows["reason"].to_pylist(), strict=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causeway.model.ledger import Kind, Via
+from causeway.model.ledger import Event, Kind, Via
 from causeway.proofs.ics23.simple_store import SimpleStore
 from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
 from causeway.proofs.tendermint.keys import SigningKey
@@ -183,6 +183,7 @@ class Zones(Network):
         self.spec.block({"left": told}, submitted)
         rows = self.events()
         rows = rows.filter((rows["kind"] == np.uint8(Kind.CONTROL)) & (rows["via"] == np.uint8(Via.INGRESS)))
+        rows = rows.filter(rows["events"] != np.uint16(Event.ACKNOWLEDGED))
         found = [reason or "taken" for reason in rows["reason"].to_pylist()]
         taken = {"HeaderAdded": "Success", "taken": "Success"}
         known = {place for place, (kind, *_) in enumerate(calls) if kind == "update" and found[place] == "NoOp"}
