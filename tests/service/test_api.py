@@ -339,6 +339,25 @@ def test_a_message_is_taken_once_and_known_by_its_hash_after_a_restart(tmp_path:
         assert http.post("/v1/messages", lost).json() == {"hash": name, "state": "waiting", "height": None}
 
 
+def test_the_same_message_while_a_block_takes_it_is_answered_as_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with both(tmp_path, calls=0) as lakes:
+        node = lakes.nodes["left"]
+        message = lakes.signed("left", {"to": "echo-left", "method": "x"}, key_of(0))
+        read = node._message
+
+        def slow(again: Any) -> Message:
+            found = read(again)
+            monkeypatch.setattr(node, "_message", read)
+            node.take(message)
+            node.produce()
+            return found
+
+        monkeypatch.setattr(node, "_message", slow)
+        assert node.take(message).height == 1
+
+
 def test_senders_are_remembered_over_snapshots_and_the_oldest_are_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -182,6 +182,10 @@ BAD: dict[str, tuple[Callable[[Path], list[str]], str]] = {
         lambda at: ["serve", str(at / "l"), "--host", "0.0.0.0", "--public", "--drawn-keys"],
         "strangers could sign as your validators",
     ),
+    "no name of a host": (
+        lambda at: ["serve", str(at / "l"), "--name", "a b"],
+        "--name: 'a b'; allowed: the name of a",
+    ),
     "half of TLS": (lambda at: ["serve", str(at / "l"), "--tls-cert", "x"], "--tls-cert, --tls-key: give both"),
     "no public key": (lambda at: ["serve", str(at / "l"), "--relayer", "abc"], "--relayer: 'abc'; allowed: a public"),
     "served without keys": (

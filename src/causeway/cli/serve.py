@@ -94,6 +94,7 @@ def command(
 
     [bold]Example[/bold]: causeway serve lake --scenario my.toml --validator-key left=left.key --validators right=KEY
     """
+    from causeway.service.guard import require_host_name
     from causeway.service.keys import public_key
     from causeway.service.listening import bound
     from causeway.service.node import Node, Pace
@@ -104,6 +105,8 @@ def command(
     if not block_seconds and not on_demand:
         raise InvalidInput("--block-seconds: 0 makes blocks on demand only; add --on-demand")
     require_local(host, public)
+    for host_name in name or ():
+        require_host_name(host_name)
     if public and drawn_keys:
         raise InvalidInput("--drawn-keys: strangers could sign as your validators; not with --public")
     tls = Tls.of(tls_cert, tls_key)

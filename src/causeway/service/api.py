@@ -24,6 +24,7 @@ from causeway.network.traffic_settings import MessageSection
 from causeway.pipeline.lake import LakeError
 from causeway.pipeline.layout import LakeDamaged
 from causeway.service.guard import Guard
+from causeway.service.keys import WeakKey
 from causeway.service.mempool import MempoolFull, QuotaExceeded
 from causeway.service.metrics import lake_metrics
 from causeway.service.node import Node, Taken
@@ -61,6 +62,7 @@ STATUS: dict[type[CausewayError], int] = {
     NotFound: 404,
     LakeDamaged: 503,
     LakeError: 404,
+    WeakKey: 403,
     InvalidInput: 400,
     NotSigned: 403,
     Forbidden: 403,
@@ -180,6 +182,7 @@ def application(node: Node, hosts: Collection[str] = (), log: ServingLog | None 
     transfers = Transfers()
     layers = [Middleware(Paced, transfers=transfers), Middleware(Guard, hosts=frozenset(hosts))]
     served = Starlette(routes=routes, exception_handlers=handlers, middleware=layers)
+    served.router.redirect_slashes = False  # an address has one form
     served.state.log, served.state.transfers = log or ServingLog(), transfers
     return served
 

@@ -9,13 +9,18 @@ server was not given. An address in digits is no name that anybody owns.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Collection
 
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from causeway.model.errors import InvalidInput
+
 LOCAL = "localhost"
+
+_NAME = re.compile(r"[0-9A-Za-z]([0-9A-Za-z._-]{0,251}[0-9A-Za-z])?")
 
 
 class Guard:
@@ -62,6 +67,12 @@ def host_name(host: str) -> str | None:
     if port and not (port.isascii() and port.isdigit()):
         return None
     return name.lower().rstrip(".") or None
+
+
+def require_host_name(text: str) -> None:
+    """Raise ``InvalidInput`` for what is no name of a host."""
+    if not _NAME.fullmatch(text) or host_name(text) != text.lower():
+        raise InvalidInput(f"--name: {text[:80]!r}; allowed: the name of a host, as lake.example, without a port")
 
 
 def is_address(name: str) -> bool:

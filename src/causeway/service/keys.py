@@ -34,6 +34,10 @@ MAX_FILE_BYTES = 4096
 """Longest key file that is read."""
 
 
+class WeakKey(InvalidInput):
+    """A public key for which anybody can sign."""
+
+
 @dataclass(frozen=True)
 class Key:
     """A secret key; it is never shown. ``seed``: the 32 bytes of RFC 8032."""
@@ -140,7 +144,7 @@ def public_key(text: str, what: str) -> bytes:
     if len(data) != KEY_BYTES or len(text) != 2 * KEY_BYTES:
         raise InvalidInput(f"{what}: {text[:80]!r}; allowed: a public key, {2 * KEY_BYTES} hexadecimal digits")
     if is_weak(data):
-        raise InvalidInput(f"{what}: {text}: a point of small order is nobody's key, anybody can sign for it")
+        raise WeakKey(f"{what}: {text}: a point of small order is nobody's key, anybody can sign for it")
     return data
 
 

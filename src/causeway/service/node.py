@@ -179,14 +179,16 @@ class Node:
             return Taken(signed.hash, REDUNDANT, self.network.height)
         message = replace(message, key=signed.sender, nonce=signed.nonce, hash=signed.hash)
         with self._changed:
-            if signed.hash not in self._waiting:
-                self.senders.check(signed.sender, signed.nonce)
-                if message.carried:
-                    self.senders.check_carrier(signed.sender, named=signed.sender in self._carriers)
-                self.pool.add(message)
-                self.senders.wait(message)
-                self._waiting.add(signed.hash)
-                self._changed.notify_all()
+            known = self.find(signed.hash)  # the same one may have come, and a block been made, since it was looked for
+            if known is not None:
+                return known
+            self.senders.check(signed.sender, signed.nonce)
+            if message.carried:
+                self.senders.check_carrier(signed.sender, named=signed.sender in self._carriers)
+            self.pool.add(message)
+            self.senders.wait(message)
+            self._waiting.add(signed.hash)
+            self._changed.notify_all()
         return Taken(signed.hash, WAITING, None)
 
     def _transaction(self, signed: Signed) -> Message | None:
