@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -27,9 +30,13 @@ from causeway.pipeline.lake import Lake, LakeDamaged, LakeError, root_of
 from causeway.pipeline.places import AlreadyExists, ObjectPlace, place_at
 from causeway.pipeline.reach import check_reachable, check_readable
 from causeway.pipeline.storage import Storage
+from causeway.pipeline.tables import summary_in_process
 from causeway.pipeline.vacuum import vacuum
 
 BUCKET = "lakes"
+HADOOP_AWS = "org.apache.hadoop:hadoop-aws:3.5.0"
+"""What Spark 4.3 needs for S3: of the version of its Hadoop."""
+
 RACES = 30
 SCENARIO = """
 [network]
@@ -233,6 +240,48 @@ def test_spark_without_the_package_is_told_which(spark: SparkSession, tmp_path: 
         check_readable(spark, Storage(uri))
     check_readable(spark, Storage(f"file://{tmp_path}"))
     assert isinstance(place_at(uri), ObjectPlace)
+
+
+@pytest.mark.slow
+def test_spark_runs_and_reads_a_lake_in_a_store(tmp_path: Path, store: str) -> None:
+    """Spark fetches its package by name, and reads through it what its tasks wrote through ours.
+
+    Of the package's own libraries those of S3 are enough: what it asks for by default has those of all services.
+    """
+    parts = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client", "url-connection-client")
+    settings = {
+        "spark.jars.packages": ",".join([HADOOP_AWS, *(f"software.amazon.awssdk:{part}:2.35.4" for part in parts)]),
+        "spark.jars.excludes": "software.amazon.awssdk:bundle",
+        "spark.hadoop.fs.s3a.endpoint": store,
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+    }
+    (tmp_path / "plain.toml").write_text(SCENARIO)
+    with Network(load_scenario(tmp_path / "plain.toml"), str(tmp_path / "lake")) as plain:
+        plain.run()
+        wanted = plain.root(), plain.height, summary_in_process(plain.lake, plain.manifest)
+    spark = "".join(f"{json.dumps(name)} = {json.dumps(value)}\n" for name, value in settings.items())
+    text = SCENARIO.replace('executor = "in_process"', 'master = "local[2]"') + f"[network.spark]\n{spark}"
+    (tmp_path / "spark.toml").write_text(text)
+    program = f"""
+import json
+from causeway.network.network import Network
+from causeway.network.scenario import load_scenario
+with Network(load_scenario({str(tmp_path / "spark.toml")!r}), "s3://{BUCKET}/by-spark") as net:
+    net.run()
+    found = net.root(), net.height, net.tables.summary(), net.state("lanes").count(), net.ledger.count()
+print(json.dumps(found))
+"""
+    root = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": f"{root / 'src'}{os.pathsep}{root}"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=900, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found[:3] == json.loads(json.dumps(wanted))
+    assert found[3] > 0 and found[4] > found[2]["messages"]
 
 
 def test_a_store_without_credentials_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from rich.console import Console
 from benchmarks import bench_rounds, render
 from benchmarks.comparators.common import SCHEMAS, path, write
 from benchmarks.comparing import HOSTS, differences, extract, lake_table
+from benchmarks.exchange import bench_exchange
 from benchmarks.floor import bench_floor
 from benchmarks.other import COMPARATORS, check
 from benchmarks.workload import Workload, mixed, payloads, peer_of
@@ -133,9 +134,12 @@ def test_rounds_and_floor_give_figures_that_print(spark: SparkSession, tmp_path:
     assert set(least["figures"]) == {"in_process", "spark_1", "spark_2"}
     assert not list(tmp_path.iterdir())
     console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    for item in (result, least):
+    many = bench_exchange([1, 3], messages=20, ticks=2, **small)
+    opens = {buckets: figures["opens"] for buckets, figures in many["figures"].items()}
+    assert opens["3"] == 2 * 3 + 1, "each task the manifest and the exchange, the commit the head"
+    for item in (result, least, many):
         json.dumps(item)
         console.print(render(item))
     text = console.export_text()
     assert "same result" in text
-    assert "Spark, 2 partitions" in text
+    assert "Spark, 2 partitions" in text and "bytes of manifest" in text
