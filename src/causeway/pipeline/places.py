@@ -368,10 +368,10 @@ def workers(process: int) -> ThreadPoolExecutor:
 
 def _range(file: io.RawIOBase, start: int, end: int) -> bytes:
     file.seek(start)
-    found = bytearray()
+    found = file.read(end - start) or b""
     while len(found) < end - start and (more := file.read(end - start - len(found))):
         found += more
-    return bytes(found)
+    return found
 
 
 @contextlib.contextmanager

@@ -179,8 +179,8 @@ class _Reader(io.RawIOBase):
         self._position = base + offset
         return self._position
 
-    def read(self, size: int | None = -1) -> bytes:
-        """Return the next bytes. Raises ``FileDamaged``."""
+    def read(self, size: int | None = -1) -> Any:
+        """Return the next bytes, as anything with a buffer. Raises ``FileDamaged``."""
         start = min(self._position, self._length)
         end = self._length if size is None or size < 0 else min(start + size, self._length)
         if end <= start:
@@ -189,7 +189,7 @@ class _Reader(io.RawIOBase):
         return self._between(start, end)
 
     @abstractmethod
-    def _between(self, start: int, end: int) -> bytes: ...
+    def _between(self, start: int, end: int) -> Any: ...
 
 
 class PartReader(_Reader):
@@ -200,9 +200,9 @@ class PartReader(_Reader):
 
     def __init__(self, path: str, length: int, start: int, content: bytes) -> None:
         super().__init__(length)
-        self._path, self._start, self._content = path, start, content
+        self._path, self._start, self._content = path, start, memoryview(content)
 
-    def _between(self, start: int, end: int) -> bytes:
+    def _between(self, start: int, end: int) -> memoryview:
         if start < self._start or end > self._start + len(self._content):
             raise FileDamaged(
                 self._path, f"has columns beyond bytes {self._start} to {self._start + len(self._content)}"
