@@ -37,6 +37,8 @@ class KernelRecord:
         self.log: list[ibc.Row] = []
         self.history: dict[tuple[str, int], dict[bytes, bytes]] = {}
         self.trust: dict[str, dict[str, list[int]]] = {}
+        self.order: dict[tuple[str, str, int, int], int] = {}
+        """Zone, remote, call and index of what had an effect in a block -> its place in the log."""
         self.amounts: dict[tuple[int, int, int], int] = {}
         """Of messages on the zones' own lanes."""
         self.tx = 0
@@ -97,11 +99,14 @@ class KernelRecord:
         names = ("chain", "source", "sender", "via", "receiver", "index", "queue_index")
         columns = zip(*(rows[name].tolist() for name in names), rows["reason"].to_pylist(), strict=True)
         found: dict[tuple[str, str, int, int], str] = {}
-        for chain, source, sender, via, call, first, count, reason in columns:
+        self.order = {}
+        for place, (chain, source, sender, via, call, first, count, reason) in enumerate(columns):
             if reason in ("", "HeaderAdded") and source < len(run.names):
                 who = name_of(sender) if via == Via.INGRESS else run.scenario.relayers[sender]
                 for index in range(first, first + count):
-                    found.setdefault((run.names[chain], run.names[source], call, index), who)
+                    key = run.names[chain], run.names[source], call, index
+                    found.setdefault(key, who)
+                    self.order.setdefault(key, place)
         return found
 
     def _clients(self, view: View) -> None:
@@ -129,7 +134,7 @@ class KernelRecord:
         rows = run.events()
         columns = zip(*(rows[name].tolist() for name in EVENT_COLUMNS), rows["reason"].to_pylist(), strict=True)
         timed_out, codes = defaultdict(set), {}
-        received: list[tuple[str, str, int, bool]] = []
+        received: dict[tuple[str, str, int, int], bool] = {}
         for chain, source, substream, index, kind, via, events, receiver, queue_index, code, reason in columns:
             name = run.names[chain]
             if events & Event.TIMED_OUT:
@@ -142,26 +147,27 @@ class KernelRecord:
                 self.log.append(ibc.Refused(name, height, call, remote, key, reason, "", 0))
             elif via == Via.LANE and events & Event.RECEIVED and chain != source:
                 if substream == SEND:
-                    received.append((name, run.names[source], index, bool(events & Event.EXECUTED)))
+                    received[name, run.names[source], CallKind.RECEIVE, index] = bool(events & Event.EXECUTED)
                 else:
                     codes[name, run.names[source], index] = code
-        self._received(received)
+        for entry in sorted([*received, *self._cleaned()], key=self.order.__getitem__):
+            self.log.append(self._receipt(*entry, executed=received.get(entry, False)))
         self._settled(timed_out, codes)
-        self._cleaned()
         self.log += self.newly_frozen
 
-    def _received(self, received: list[tuple[str, str, int, bool]]) -> None:
+    def _receipt(self, name: str, remote: str, call: int, index: int, executed: bool) -> ibc.Row:
+        """The row of a packet that came, or of a cleanup from an index on."""
         height = self.run.height
-        for name, remote, index, executed in sorted(received):
-            packet = self._packet(remote, name, index)
-            value = self.history[name, height].get(ibc.key(remote, "receipt", index))
-            receipt = None if value is None else ibc.decode_receipt(value)
-            result, code = (None, None) if receipt is None else (digest(receipt.result), receipt.code)
-            more = packet.type, digest(packet.data), None
-            who = self.brought.get((name, remote, CallKind.RECEIVE, index), "")
-            self.log.append(
-                ibc.Received(name, height, self.next_tx(), remote, index, result, code, executed, who, *more)
-            )
+        if call == CallKind.CLEANUP:
+            end = self.cleaned[name, remote, call, index]
+            return ibc.Cleaned(name, height, self.next_tx(), remote, index, end, "", None)
+        packet = self._packet(remote, name, index)
+        value = self.history[name, height].get(ibc.key(remote, "receipt", index))
+        receipt = None if value is None else ibc.decode_receipt(value)
+        result, code = (None, None) if receipt is None else (digest(receipt.result), receipt.code)
+        more = packet.type, digest(packet.data), None
+        who = self.brought.get((name, remote, CallKind.RECEIVE, index), "")
+        return ibc.Received(name, height, self.next_tx(), remote, index, result, code, executed, who, *more)
 
     def _settled(self, timed_out: dict[str, set[tuple[str, int]]], codes: dict[tuple[str, str, int], int]) -> None:
         height = self.run.height
@@ -176,14 +182,17 @@ class KernelRecord:
             outcome, hashed = "commit" if code == 0 else "rollback", digest(receipt.result)
             self.log.append(ibc.Acked(name, height, self.next_tx(), remote, index, outcome, code, who, hashed, None))
 
-    def _cleaned(self) -> None:
+    def _cleaned(self) -> dict[tuple[str, str, int, int], int]:
+        """Where each cleanup began, and where it ended."""
         height = self.run.height
+        self.cleaned: dict[tuple[str, str, int, int], int] = {}
         for name in self.run.names:
             for remote in self._peers(name):
-                key = ibc.key(remote, "receipt", ibc.HEAD)
-                was, now = (ibc.decode_state(self.history[name, at][key]) for at in (height - 1, height))
-                if now > was:
-                    self.log.append(ibc.Cleaned(name, height, self.next_tx(), remote, was, now, "", None))
+                now = ibc.decode_state(self.history[name, height][ibc.key(remote, "receipt", ibc.HEAD)])
+                begins = sorted(key[3] for key in self.order if key[:3] == (name, remote, CallKind.CLEANUP))
+                for begin, end in zip(begins, [*begins, now][1:], strict=True):
+                    self.cleaned[name, remote, CallKind.CLEANUP, begin] = end
+        return self.cleaned
 
     def _sent(self) -> None:
         run, height = self.run, self.run.height
