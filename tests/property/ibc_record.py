@@ -6,7 +6,7 @@ oracle's codecs from the bytes whose hashes are in the stores.
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from tests.spec.ibc.events import digest
 from tests.spec.ibc.programs import CALL, decode_envelope
 from tests.spec.ibc.record import Record
 
-EVENT_COLUMNS = ("chain", "source", "substream", "index", "kind", "via", "events", "receiver", "queue_index", "code")
+EVENT_COLUMNS = ("chain", "source", "substream", "index", "kind", "via", "events", "code")
 
 
 class KernelRecord:
@@ -133,14 +133,11 @@ class KernelRecord:
         run, height = self.run, self.run.height
         rows = run.events()
         columns = zip(*(rows[name].tolist() for name in EVENT_COLUMNS), rows["reason"].to_pylist(), strict=True)
-        timed_out, codes = defaultdict(set), {}
+        codes: dict[tuple[str, str, int], int] = {}
         received: dict[tuple[str, str, int, int], bool] = {}
-        for chain, source, substream, index, kind, via, events, receiver, queue_index, code, reason in columns:
+        for chain, source, substream, index, kind, via, events, code, reason in columns:
             name = run.names[chain]
-            if events & Event.TIMED_OUT:
-                # The event does not say over which connection: where the receiver is, or, of a final packet, any.
-                timed_out[name].add((DISCONNECT if kind == Kind.CONTROL else self.home[receiver], queue_index))
-            elif kind == Kind.CONTROL and events & Event.REJECTED:
+            if kind == Kind.CONTROL and events & Event.REJECTED:
                 call = "IBCreceive" if substream == SEND else "IBCreceipt"
                 remote = run.names[source]
                 key = ibc.key(remote, "send" if substream == SEND else "receipt", index)
@@ -152,7 +149,7 @@ class KernelRecord:
                     codes[name, run.names[source], index] = code
         for entry in sorted([*received, *self._cleaned()], key=self.order.__getitem__):
             self.log.append(self._receipt(*entry, executed=received.get(entry, False)))
-        self._settled(timed_out, codes)
+        self._settled(codes)
         self.log += self.newly_frozen
 
     def _receipt(self, name: str, remote: str, call: int, index: int, executed: bool) -> ibc.Row:
@@ -169,11 +166,10 @@ class KernelRecord:
         who = self.brought.get((name, remote, CallKind.RECEIVE, index), "")
         return ibc.Received(name, height, self.next_tx(), remote, index, result, code, executed, who, *more)
 
-    def _settled(self, timed_out: dict[str, set[tuple[str, int]]], codes: dict[tuple[str, str, int], int]) -> None:
+    def _settled(self, codes: dict[tuple[str, str, int], int]) -> None:
         height = self.run.height
         for name, remote, index in sorted(self.run.happened()["settled"]):
-            final = self._packet(name, remote, index).type == DISCONNECT
-            if (DISCONNECT if final else remote, index) in timed_out[name]:
+            if (name, remote, CallKind.TIMEOUT, index) in self.brought:
                 self.log.append(ibc.TimedOut(name, height, self.next_tx(), remote, index, "", None))
                 continue
             receipt = ibc.decode_receipt(self._content(remote, name, RECEIPT, index))
