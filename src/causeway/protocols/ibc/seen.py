@@ -92,7 +92,8 @@ class Seen:
         """Return height and time (ns) of the counterparties' headers that all is shown under, row by row; the time is 0
         where there is none."""
         if self.under is None:
-            times = header_times(self.headers)
+            asked = self.headers.filter(np.isin(self.headers["chain"], counterparty))
+            times = header_times(asked)
             found = np.array([times.get(zone, 0) for zone in counterparty.tolist()], dtype=np.uint64)
             return np.full_like(found, context.height - 1), found
         rows = connection_rows(self.under, chain, counterparty)
