@@ -97,9 +97,10 @@ class BackOffs:
                 headers.add(lane[:2])
             if ordered and run is not None and run is behind and lane[3] != HEADER:
                 continue  # in order, what is behind a refused entry has its fate
-            if outcome not in ("Success", "NoOp"):
-                behind = run
             stuck = ordered and outcome == "OutOfOrder" and (*lane[:2], lane[3]) not in moved
+            stuck = stuck and not self._done(lane, self._index(lane[3], submission, head), set())
+            if stuck or outcome not in ("Success", "NoOp", "OutOfOrder"):
+                behind = run
             if (outcome in PASSING and not stuck) or lane[2] not in relayers:
                 last = None
                 continue
