@@ -207,6 +207,19 @@ def test_every_relayer_who_brings_a_reply_that_raises_is_refused_for_it() -> Non
     compare(scenario)
 
 
+def test_every_time_out_behind_one_that_raises_is_about_the_same_packet() -> None:
+    """Two relayers bring two each; the first packet goes, and the rollback of the second raises, again and again."""
+    asked = ops(("call", 7, "echo", b"x", 0, None), ("call", 7, "echo", b"y", 0, "boom"))
+    scenario = Scenario(
+        {"A": {0: ACTOR}, "B": {7: ACTOR}},
+        {"timeouts": "on", "timeout_blocks": 2, "relayers": ("r0", "r1"), "validators": 1},
+        ingress={1: [Call("A", 0, 0, "do", asked)]},
+        carriers=(("drop", "A", "B", 0, 20, None),),
+        ticks=tuple(range(9)),
+    )
+    compare(scenario)
+
+
 def test_what_was_received_is_offered_no_more_when_what_was_sent_with_it_is_gone() -> None:
     """Two packets of one block: one is received, the other times out. A relayer that replays finds neither."""
     asked = ops(("call", 0, "echo", b"x", 0, None), ("call", 0, "echo", b"y", 0, None))

@@ -37,8 +37,13 @@ def _late(run: Run, span: Span, block: Block) -> list[Span]:
 
 
 def _expired(run: Run, span: Span, block: Block) -> list[Span]:
-    """Return the same in order: behind a packet that has not expired none is at the head."""
-    return [part for part in _late(run, span, block)[:1] if part[0] == span[0]]
+    """Return the same in order: behind a packet that has not expired none is at the head. One whose rollback raises
+    stays there, and is what all further calls are about."""
+    parts = [part for part in _late(run, span, block)[:1] if part[0] == span[0]]
+    raising = block.raising.get(run.pair)
+    if parts and raising is not None and any(raises for _, _, raises in raising.cut(*parts[0])):
+        return [span]
+    return parts
 
 
 def _is_absent(run: Run, span: Span, block: Block) -> list[Span]:
