@@ -95,13 +95,16 @@ class BackOffs:
             taken = lane[3] == HEADER and outcome == "Success"
             if taken and (*lane[:2], submission.argument.height) not in frozen:
                 headers.add(lane[:2])
+            if lane[2] not in relayers:
+                last = None
+                continue
             if ordered and run is not None and run is behind and lane[3] != HEADER:
                 continue  # in order, what is behind a refused entry has its fate
             stuck = ordered and outcome == "OutOfOrder" and (*lane[:2], lane[3]) not in moved
             stuck = stuck and not self._done(lane, self._index(lane[3], submission, head), set())
             if stuck or outcome not in ("Success", "NoOp", "OutOfOrder"):
                 behind = run
-            if (outcome in PASSING and not stuck) or lane[2] not in relayers:
+            if outcome in PASSING and not stuck:
                 last = None
                 continue
             index = self._index(lane[3], submission, head)
