@@ -43,3 +43,8 @@ def test_they_agree_on_unordered_queues(scenario: Scenario) -> None:
 @given(ending(order="ordered", timeouts="on", timeout_blocks=1, cleanup="on", faulty=True))
 def test_they_agree_when_packets_expire(scenario: Scenario) -> None:
     compare(scenario)
+
+
+def test_what_ends_twice_in_one_block_has_one_final_packet() -> None:
+    zones: dict[str, dict[int, str | None]] = {"A": {0: None}, "B": {7: None}}
+    compare(Scenario(zones, {"validators": 1}, disconnects=(("A", "B", 1), ("A", "B", 1)), ticks=tuple(range(5))))

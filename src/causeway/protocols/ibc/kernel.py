@@ -318,13 +318,14 @@ class IbcKernel:
         if not len(source):
             return ()
         signed = dict(zip(seen.headers["chain"].tolist(), seen.headers["certification"].to_pylist(), strict=True))
-        pairs = dict.fromkeys(zip(source.tolist(), destination.tolist(), strict=True))
+        pairs = zip(source.tolist(), destination.tolist(), strict=True)
         return tuple((chain, counterparty, signed.get(counterparty, b"")) for chain, counterparty in pairs)
 
     def _decided(self, kind: str, context: Context) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
         """Return the connections that running zones decide about in this block: their ends of them, and the others."""
         due = self.interference.acting(context.tick, kind)
-        numbers = np.array([(fault.source, fault.destination) for fault in due], dtype=np.uint64).reshape(-1, 2)
+        pairs = dict.fromkeys((fault.source, fault.destination) for fault in due)  # decided twice is decided
+        numbers = np.array(list(pairs), dtype=np.uint64).reshape(-1, 2)
         source, destination = (self.zones.positions_of(numbers[:, column]) for column in range(2))
         here = np.isin(source, context.chains)
         return source[here], destination[here]
