@@ -14,8 +14,9 @@ class Options:
 
     `drift`: X-4, ns by which a header's time may lie ahead; None: any. `delay`: X-11, ns between adding a header and
     using it. `unbonding`: X-4, ns after which a trusted header is unusable; None: never. `forget`: on: at the end of a
-    block that has added a header, those that are unusable leave T, and so do the oldest beyond `trusted_headers`, in
-    all of the zone's clients; a proof under one of them is then a MissingHeader. `max_data`: of a packet, at send.
+    block that has added a header, those that are unusable leave T, and so do, of those whose delay is over, the oldest
+    beyond `trusted_headers`, in all of the zone's clients; a proof under one of them is then a MissingHeader.
+    `max_data`: of a packet, at send.
     `genesis`: whether the headers that zones are registered with show their stores, or vouch for validators only, so
     that nothing is proved under them. `indices`: how many there are: no packet of another index is received.
     `app_hash_lag`, `production`, `local` are for the composition (network).

@@ -182,11 +182,12 @@ def updateHeader(zone: Zone, R: str, U: Header | None, relayer: str = "") -> str
 
 
 def forget(zone: Zone, connection: Connection) -> None:
-    """Keep what can be used, and of that the newest; the very newest in any case."""
+    """Keep what can be used, and of that the newest; the very newest in any case, and what waits for its delay."""
     newest = newest_trusted(connection)
     kept = [pair for pair in connection.T if pair[1] is newest or not is_expired_header(zone, pair[1])]
     kept.sort(key=lambda pair: pair[0])
-    connection.T = set(kept[-(zone.options.trusted_headers or len(kept)) :])
+    over = [pair for pair in kept if zone.time - connection.added[pair] >= zone.options.delay]
+    connection.T = set(kept) - set(over[: -(zone.options.trusted_headers or len(over))] if over else ())
 
 
 def newest_trusted(connection: Connection) -> Header:

@@ -285,7 +285,8 @@ class Clients:
         """Return ``trust`` and ``connections`` after the block.
 
         A chain that has come to trust a header forgets those that are too old to build on, and more than are kept, but
-        for the newest of each connection.
+        for the newest of each connection. Those that wait for their delay are not counted and stay: however many are
+        brought meanwhile, each comes to be of use (X-11).
         """
         trust, connections = self._trust, self._connections
         added = {pair: headers for pair, client in self._trusts.items() if (headers := client.added)}
@@ -293,12 +294,16 @@ class Clients:
             trust = concat([trust, _rows(added)])
             trust = trust.take(stable_order(*(trust[name] for name in (*CONNECTION, "height"))))
             lanes = groups_of(*(trust[name] for name in CONNECTION))
-            newer = lanes.spread(lanes.counts) - 1 - lanes.ranks()
+            newest = lanes.ranks() == lanes.spread(lanes.counts) - 1
             old = is_over(trust["time"], np.uint64(self._period), np.uint64(self._context.time))
-            old |= newer >= self._context.options.trusted_headers
+            options = self._context.options
+            settled = trust["added_time"] + np.uint64(options.delay_ns) <= np.uint64(self._context.time)
+            until = np.cumsum(settled)
+            newer = lanes.spread(until[lanes.starts + lanes.counts - 1]) - until
+            old |= settled & (newer >= options.trusted_headers)
             row = connection_rows(connections, *(np.array(column) for column in zip(*added, strict=True)))
             here = np.isin(trust["chain"], list({chain for chain, _ in added}))
-            trust = trust.filter((newer == 0) | ~old | ~here)
+            trust = trust.filter(newest | ~old | ~here)
             latest = connections["latest"].copy()
             highest = [max(header.height for header in headers) for headers in added.values()]
             latest[row] = np.maximum(latest[row], np.array(highest, dtype=np.uint64))

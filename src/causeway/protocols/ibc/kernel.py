@@ -105,10 +105,6 @@ class IbcKernel:
             needed = "two ticks and delay_seconds" if self.options.delay_ns else "two ticks"
             text = f"allowed: more than {needed}, here {shortest / NANOSECONDS} seconds"
             raise InvalidInput(f"options.unbonding_seconds: {self.options.unbonding_seconds}; {text}")
-        if self.options.delay_ns and self.options.trusted_headers < self._delay_ticks + 2:
-            # A header may come every tick, and the one that can be used must still be there when the next one can.
-            text = f"with delay_seconds = {self.options.delay_seconds}, {self._delay_ticks + 2} or more are allowed"
-            raise InvalidInput(f"options.trusted_headers: {self.options.trusted_headers}; {text}")
         if self.topology.external and self.options.max_data_bytes > MAX_DATA_BYTES:
             text = f"{self.options.max_data_bytes}; at most {MAX_DATA_BYTES} can be carried to another lake"
             raise InvalidInput(f"options.max_data_bytes: {text}")
