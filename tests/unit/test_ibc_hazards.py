@@ -803,7 +803,7 @@ def test_caller_payload_reaches_an_echo(engine: Engine) -> None:
     [
         ("tamper", ["InvalidProof"]),  # and wait for a block
         ("foreign", ["InvalidProof"]),
-        ("gap", ["OutOfOrder", "OutOfOrder"]),
+        ("gap", ["OutOfOrder"]),
         ("drop", []),
     ],
 )
