@@ -267,7 +267,9 @@ def test_two_runs_cannot_commit_the_same_height(tmp_path: Path) -> None:
 
 
 @pytest.mark.cluster
-@PROTOCOLS
+@pytest.mark.parametrize(
+    "text", [pytest.param(BUSY, marks=pytest.mark.slow, id="ic"), pytest.param(BUSY_ZONES + FORK, id="ibc")]
+)
 def test_the_same_roots_on_a_standalone_cluster_where_buckets_stay_with_their_executors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:

@@ -267,7 +267,8 @@ def test_the_second_session_maps_the_archive_that_the_first_left(tmp_path: Path)
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("java", ["the machine's", pytest.param("none on PATH", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("java", ["the machine's", "none on PATH"])
 def test_a_job_on_a_cluster_of_two_worker_processes(java: str, tmp_path: Path) -> None:
     changed: dict[str, str | None] = {}
     if java == "none on PATH":

@@ -94,7 +94,7 @@ def test_state_tables_have_the_declared_columns_even_when_empty(net: Network) ->
 def test_what_is_asked_for_must_exist(net: Network) -> None:
     with pytest.raises(LakeError, match=r'table: "nope": no such table; there are \d+: ingress_counters'):
         net.state("nope")
-    with pytest.raises(LakeError, match='chain: "s9": no such chain; did you mean s'):
+    with pytest.raises(LakeError, match='chain: "s9": no such chain; there are 3: s0, s1, s2'):
         net.state("lanes", chain="s9")
     with pytest.raises(LakeError, match="height: 4000 is not committed"):
         net.state("lanes", 4000)

@@ -50,7 +50,7 @@ def test_a_command_has_the_options_of_all_protocols_once(forest: None) -> None:
     shown = CliRunner().invoke(build(), ["prove", "--help"], env={"COLUMNS": "120", "TERM": "dumb"}).output
     found = re.findall(r"--[a-z-]+", "\n".join(re.findall(r"^│ .*$", shown, re.M)))
     names = [
-        *("chain", "remote", "queue", "index", "absent", "indices", "head", "tail", "leaf", "side", "deep"),
+        *("chain", "counterparty", "queue", "index", "absent", "indices", "head", "tail", "leaf", "side", "deep"),
         *("height", "out", "trust-out", "header-out", "forest-out", "json"),
     ]
     options = [option for option in dict.fromkeys(found) if option.removeprefix("--") in names]
