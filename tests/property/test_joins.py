@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.model.frame import Frame
-from causeway.model.joins import codes, lookup, over
+from causeway.model.joins import codes, lookup, over, stretches
 
 NUMBERS = st.sampled_from([0, 1, 2, 3, 2**16, 2**32 - 1, 2**32, 2**40 + 1, 2**63, 2**64 - 1])
 Row = tuple[int, int, int]
@@ -65,3 +65,15 @@ def test_a_range_that_ends_before_it_begins_is_empty_wherever_it_lies() -> None:
     end = np.array([0, 1, 3, 2**64 - 1], dtype=np.uint64)
     rows, numbers = over(begin, end)
     assert (rows.tolist(), numbers.tolist()) == ([3, 3], [2**64 - 3, 2**64 - 2])
+
+
+@QUICK
+@given(st.sets(st.tuples(st.integers(0, 2), st.sampled_from([0, 1, 2, 3, 5, 6, 2**63, 2**64 - 3, 2**64 - 2]))))
+def test_stretches_are_the_longest_ranges_and_over_spreads_them_out_again(held: set[tuple[int, int]]) -> None:
+    rows = sorted(held)
+    key, numbers = (np.array([row[at] for row in rows], dtype=np.uint64) for at in (0, 1))
+    at, begin, end = stretches(numbers, key)
+    back, spread = over(begin, end)
+    assert list(zip(key[at][back].tolist(), spread.tolist(), strict=True)) == rows
+    firsts = [row for row in rows if (row[0], row[1] - 1) not in held]
+    assert list(zip(key[at].tolist(), begin.tolist(), strict=True)) == firsts

@@ -25,7 +25,7 @@ from causeway.service.ibc.lanes import lane_view, rules_of
 from causeway.service.ibc.memory import Memory
 from causeway.service.ibc.relay_plan import RelaySettings
 from causeway.service.ibc.relayer import Passed, relay
-from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadPackets, ReadPast, ReadProofs, Step, Submit
+from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadPackets, ReadProofs, Step, Submit
 from causeway.service.ibc.views import Views
 from causeway.service.keys import Key
 from causeway.service.node import Node, Pace, Taken
@@ -120,8 +120,6 @@ class Lakes:
         views = self.views[step.chain]
         match step:
             case ReadLane():
-                return lane_view(views.lane(step.chain, step.counterparty, None, step.packets_from, step.receipts_from))
-            case ReadPast():
                 begin = step.packets_from, step.receipts_from
                 return lane_view(views.lane(step.chain, step.counterparty, step.height, *begin))
             case ReadHeader():
@@ -165,7 +163,7 @@ class Lakes:
             if isinstance(step, Submit) and submit is not None:
                 submit(step)
                 answer = None
-            elif isinstance(step, ReadPast) and not past:
+            elif isinstance(step, ReadLane) and step.height is not None and not past:
                 answer = None
             else:
                 answer = self.answer(step, relayer)

@@ -24,12 +24,11 @@ from causeway.protocols.contract import Tick
 
 BUSY = """
 [network]
-protocol = "ic"
+protocol = "{protocol}"
 executor = "in_process"
 seed = 3
 [options]
-reject_every = 5
-vsr = "deployed"
+{options}
 [transport]
 skip = 0.3
 [[chains]]
@@ -40,24 +39,10 @@ source = "generated"
 messages_per_tick = 24
 ticks = 3
 """
-ZONES = """
-[network]
-protocol = "ibc"
-executor = "in_process"
-seed = 3
-[options]
-relayers = ["one", "two"]
-[transport]
-skip = 0.3
-[[chains]]
-count = 4
-prefix = "s"
-[traffic]
-source = "generated"
-messages_per_tick = 20
-ticks = 2
-"""
-PROTOCOLS = pytest.mark.parametrize("text", [BUSY, ZONES], ids=["ic", "ibc"])
+OPTIONS = {"ic": 'reject_every = 5\nvsr = "deployed"', "ibc": 'relayers = ["one", "two"]'}
+PROTOCOLS = pytest.mark.parametrize(
+    "text", [BUSY.format(protocol=name, options=options) for name, options in OPTIONS.items()], ids=list(OPTIONS)
+)
 ROOMS = (8 << 20, 6_000, 0)
 """Everything through the driver; what is small; nothing."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-import numpy as np
-
-from causeway.model.order import U64, groups_of
+from causeway.model.joins import stretches
+from causeway.model.order import U64
 
 
 class Intervals:
@@ -20,9 +19,8 @@ class Intervals:
     @classmethod
     def of(cls, indices: U64) -> Intervals:
         """Return the set of a column of distinct ascending indices."""
-        groups = groups_of(indices - np.arange(len(indices), dtype=np.uint64))
-        starts = indices[groups.starts].tolist()
-        return cls(starts, [start + count for start, count in zip(starts, groups.counts.tolist(), strict=True)])
+        _, begin, end = stretches(indices)
+        return cls(begin.tolist(), end.tolist())
 
     def add(self, begin: int, end: int) -> None:
         """Add the indices from ``begin`` to ``end`` - 1; runs that touch become one."""

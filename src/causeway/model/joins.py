@@ -1,4 +1,4 @@
-"""Joins of frames by key columns: what a row of one frame is in another, and ranges spread out into rows."""
+"""Joins of frames by key columns: what a row of one frame is in another; ranges spread out into rows, and back."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.model.frame import Frame
-from causeway.model.order import U64, WORD_BITS, Rows, bits_of, positions_in
+from causeway.model.order import U64, WORD_BITS, Rows, bits_of, groups_of, positions_in
 
 FEW = 60
 """Rows of both frames of a ``lookup`` up to which they are faster found one by one than by codes."""
@@ -82,3 +82,14 @@ def over(begin: npt.NDArray[Any], end: npt.NDArray[Any]) -> tuple[Rows, npt.NDAr
     rows = np.repeat(np.arange(len(begin), dtype=np.int64), counts)
     offset = np.arange(int(counts.sum()), dtype=np.int64) - np.repeat(np.cumsum(counts) - counts, counts)
     return rows, begin[rows] + offset.astype(begin.dtype)
+
+
+def stretches(numbers: U64, *keys: npt.NDArray[Any]) -> tuple[Rows, U64, U64]:
+    """Return the ranges that rows of ``numbers`` make up, the inverse of ``over``: the first row of each, and its ends.
+
+    A range goes on as long as each row has the next number and equal ``keys``; the rows are in such an order that
+    neighbours are next to each other. Of a range, ``begin`` to ``end`` - 1 are in it.
+    """
+    groups = groups_of(numbers - np.arange(len(numbers), dtype=np.uint64), *keys)
+    begin = numbers[groups.starts]
+    return groups.starts, begin, begin + groups.counts.astype(np.uint64)

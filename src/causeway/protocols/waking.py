@@ -19,8 +19,12 @@ def wake(tick: Tick, *, idle: bool, planned: int | None, pause: int | None = Non
         return following
     if pause is None or (planned is None and tick.coming is None):
         return planned
-    due = max(following, tick.tick + pause)
-    return due if planned is None else min(planned, due)
+    return earliest(planned, max(following, tick.tick + pause))
+
+
+def earliest(*ticks: int | None) -> int | None:
+    """Return the earliest of ticks, or heights, of which each may be none; None where all are."""
+    return min((tick for tick in ticks if tick is not None), default=None)
 
 
 def gives_up(tick: Tick, *, settled: int, idle_limit: int = QUIET_TICKS) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.model.frame import Frame, concat, repeated
-from causeway.model.joins import codes, lookup, over
+from causeway.model.joins import codes, lookup, over, stretches
 from causeway.model.order import Rows, groups_of, stable_order
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
@@ -45,13 +45,17 @@ Moved = tuple[int, int, int]
 """A zone, its counterparty, and a kind of call."""
 
 
-def held_back(rows: Frame, state: State, context: Context) -> Frame:
-    """Return submissions (``SUBMISSIONS_SCHEMA``) without those that their relayers leave alone in this block.
+def left_alone(state: State, context: Context) -> Frame:
+    """Return what relayers leave alone in this block (``BACKOFFS_SCHEMA``)."""
+    return state.backoffs.filter(state.backoffs["until"] > np.uint64(context.height))
+
+
+def held_back(rows: Frame, waiting: Frame, context: Context) -> Frame:
+    """Return submissions (``SUBMISSIONS_SCHEMA``) without those that their relayers leave alone (``left_alone``).
 
     In an ordered queue nothing is submitted behind an entry that is left alone either; and nothing at all of a zone
     whose header is.
     """
-    waiting = state.backoffs.filter(state.backoffs["until"] > np.uint64(context.height))
     if len(waiting) == 0 or len(rows) == 0:
         return rows
     of_header = waiting["call"] == CallKind.UPDATE
@@ -72,12 +76,11 @@ def _before_the_first(rows: Frame, entries: Frame) -> Frame:
     return rows.with_columns(end=stop).filter((stop > rows["begin"]) | (rows["call"] == CallKind.UPDATE))
 
 
-def not_waiting(ranges: Frame, relayer: int, state: State, context: Context) -> Frame:
+def not_waiting(ranges: Frame, relayer: int, waiting: Frame) -> Frame:
     """Return ranges (lane, ``begin``, ``end``) of unordered queues without the entries that a relayer leaves alone.
 
-    Of these none counts as pending: they take no other entry's turn.
+    ``waiting``: what all of them do (``left_alone``). Of these none counts as pending: they take no other entry's turn.
     """
-    waiting = state.backoffs.filter(state.backoffs["until"] > np.uint64(context.height))
     if len(waiting) == 0 or len(ranges) == 0:
         return ranges
     call = np.where(ranges["substream"] == SEND, CallKind.RECEIVE, CallKind.RECEIPT).astype(np.uint8)
@@ -231,10 +234,8 @@ def _not_processed(rows: Frame, state: State, made: Sequence[Made], context: Con
 def _stretches(rows: Frame, spread: Rows, index: npt.NDArray[np.uint64], begin: str, end: str) -> Frame:
     """Return rows for the stretches of neighbouring indices that are left of each; ``spread``: the row of each index.
     ``begin``, ``end``: the columns with the ends of a stretch."""
-    groups = groups_of(spread, index - np.arange(len(index), dtype=np.uint64))
-    first = index[groups.starts]
-    ends = {begin: first, end: first + groups.counts.astype(np.uint64)}
-    return rows.take(spread[groups.starts]).with_columns(**ends)
+    at, first, stop = stretches(index, spread)
+    return rows.take(spread[at]).with_columns(**{begin: first, end: stop})
 
 
 def _merged(rows: Frame) -> Frame:

@@ -12,7 +12,7 @@ import numpy as np
 
 from causeway.model.frame import Frame, concat, repeated, repeated_bytes
 from causeway.model.intervals import Intervals
-from causeway.model.joins import lookup, over
+from causeway.model.joins import lookup, over, stretches
 from causeway.model.ledger import COLLECTED_MESSAGES, Event, Kind, Via
 from causeway.model.order import groups_of, positions_in, stable_order
 from causeway.protocols.contract import Inputs
@@ -193,11 +193,8 @@ def _log_timed_out(answers: Frame, log: EventLog) -> None:
 
 def _log_collected(packets: Frame, log: EventLog) -> None:
     rows = in_lane_order(packets)
-    index = rows["index"]
-    lanes = rows.select(LANE)
-    groups = groups_of(*(lanes[name] for name in LANE), index - np.arange(len(index), dtype=np.uint64))
-    first = index[groups.starts]
-    log.collected(lanes.take(groups.starts), COLLECTED_MESSAGES, first, first + groups.counts.astype(np.uint64))
+    at, first, end = stretches(rows["index"], *(rows[name] for name in LANE))
+    log.collected(rows.select(LANE).take(at), COLLECTED_MESSAGES, first, end)
 
 
 def _local_arrivals(local: Frame, state: State) -> tuple[Frame, Frame]:

@@ -32,7 +32,6 @@ def accused(forks: Sequence[int], state: State, seen: Seen, context: Context) ->
 
     To every zone that is connected with them and not frozen; partners share the remote zones.
     """
-    signed = dict(zip(seen.headers["chain"].tolist(), seen.headers["certification"].to_pylist(), strict=True))
     connections, options = state.connections.filter(~is_frozen(state.connections)), context.options
     watching = range(1 if options.relay.coordination == "leader" else len(options.relayers))
     found: set[tuple[int, int, int]] = set()
@@ -43,7 +42,7 @@ def accused(forks: Sequence[int], state: State, seen: Seen, context: Context) ->
             (chain, relayer, counterparty)
             for chain in chains[np.isin(chains, context.chains)].tolist()
             for relayer in watching
-            if signed.get(counterparty) and (not shared or counterparty % len(options.relayers) == relayer)
+            if seen.signed_headers.get(counterparty) and (not shared or counterparty % len(options.relayers) == relayer)
         }
     return tuple(sorted(found))
 

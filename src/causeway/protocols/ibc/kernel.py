@@ -69,7 +69,7 @@ from causeway.protocols.option_values import NANOSECONDS, check_tick
 from causeway.protocols.partition import part, union
 from causeway.protocols.secrets import NONE, Secrets
 from causeway.protocols.segments import located, oldest
-from causeway.protocols.waking import QUIET_TICKS, gives_up, wake
+from causeway.protocols.waking import QUIET_TICKS, earliest, gives_up, wake
 
 ROUND_TRIP = 3
 """Blocks from what shows that a packet has expired to its time-out, at most."""
@@ -300,12 +300,10 @@ class IbcKernel:
         proofs = proofs.take(stable_order(*(proofs[name] for name in STATE_TABLES["proofs"].order)))
         after, logs = replace(after, proofs=proofs), log.logs()
         elapsed = next_usable(after, tick.tick, self.tick_ns, self.zones.own, self.options)
-        coming = (self.next_planned(tick.tick + 1), elapsed)
-        planned, pause = min((due for due in coming if due is not None), default=None), self.longest_pause()
-        due = wake(tick, idle=self.idle(after), planned=planned, pause=pause)
+        planned = earliest(self.next_planned(tick.tick + 1), elapsed)
+        due = wake(tick, idle=self.idle(after), planned=planned, pause=self.longest_pause())
         end = gives_up(tick, settled=self.interference.last_change, idle_limit=QUIET_TICKS + self.idle_limit())
-        read = (oldest(after.runs), oldest_known(after))
-        needs = min((height for height in read if height is not None), default=None)
+        needs = earliest(oldest(after.runs), oldest_known(after))
         return RoundResult(after, outbound, logs, headers, due, needs, end)
 
     def _decisions(self, seen: Seen, context: Context) -> Decisions:
@@ -313,9 +311,8 @@ class IbcKernel:
         source, destination = self._decided(RECOVER, context)
         if not len(source):
             return ()
-        signed = dict(zip(seen.headers["chain"].tolist(), seen.headers["certification"].to_pylist(), strict=True))
         pairs = zip(source.tolist(), destination.tolist(), strict=True)
-        return tuple((chain, counterparty, signed.get(counterparty, b"")) for chain, counterparty in pairs)
+        return tuple((chain, counterparty, seen.signed_headers.get(counterparty, b"")) for chain, counterparty in pairs)
 
     def _decided(self, kind: str, context: Context) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:
         """Return the connections that running zones decide about in this block: their ends of them, and the others."""

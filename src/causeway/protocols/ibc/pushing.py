@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, empty_frame, repeated
+from causeway.model.joins import stretches
 from causeway.model.order import groups_of, stable_order
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import entry_digests
@@ -85,16 +86,14 @@ def _with_receipts(receipts: Frame, written: Frame) -> Frame:
 
 def _runs(outbound: Frame, context: Context) -> Frame:
     """Return one run (``RUNS_SCHEMA``) for each stretch of indices that a lane got now."""
-    index = outbound["index"]
-    stretch = index - np.arange(len(index), dtype=np.uint64)  # equal along consecutive indices of a lane
-    groups = groups_of(*(outbound[name] for name in LANE), stretch)
-    runs = outbound.select(LANE).take(groups.starts)
+    at, first, end = stretches(outbound["index"], *(outbound[name] for name in LANE))
+    runs = outbound.select(LANE).take(at)
     return runs.with_columns(
         height=np.uint64(context.height),
         tick=np.uint64(context.tick),
-        first=index[groups.starts],
-        count=groups.counts.astype(np.uint64),
-        max_height=outbound["max_height"][groups.starts],
+        first=first,
+        count=end - first,
+        max_height=outbound["max_height"][at],
     ).select(RUNS_SCHEMA.names)
 
 

@@ -17,7 +17,7 @@ from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.joins import codes, lookup, over
 from causeway.model.order import Rows, groups_of, stable_order
 from causeway.protocols.contract import RANGES_SCHEMA
-from causeway.protocols.ibc.backing_off import held_back, not_waiting
+from causeway.protocols.ibc.backing_off import held_back, left_alone, not_waiting
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.delays import newest_known
 from causeway.protocols.ibc.evidence import shown_proof
@@ -49,19 +49,20 @@ def submissions(state: State, shown: Seen, provable: Seen, faults: Interference,
     ordered = context.options.order == "ordered"
     lanes = _pending(everything, seen, context) if ordered else everything
     missing = None if ordered else unsettled(state, everything, seen, context)
+    waiting = left_alone(state, context)
     pieces: list[Frame] = []
     for relayer in range(len(context.options.relayers)):
         if missing is None:
             mine = _pieces(_share(lanes, relayer, context), seen, relayer)
         else:
-            mine = bring(not_waiting(missing, relayer, state, context), seen, relayer, context)
+            mine = bring(not_waiting(missing, relayer, waiting), seen, relayer, context)
         pieces += [mine, *_about_positions(state, seen, mine, everything, relayer, context)]
         pieces += [refreshes(state, shown, relayer, context), _shared(wanted, relayer, context)]
     rows = concat(pieces)
     rows = rows.filter(~faults.skipped(rows["destination"], rows["source"], context.height))
     for fault in faults.acting(context.tick, DROP, GAP, REPLAY, *ALTERATIONS):
         rows = _with_fault(rows, everything, seen, fault, faults, context)
-    rows = held_back(rows, state, context)
+    rows = held_back(rows, waiting, context)
     return rows.take(stable_order(*(rows[name] for name in ("destination", "relayer", "source", "call", "begin"))))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -79,6 +81,12 @@ class Seen:
         """Return what is shown to ``context.chains``."""
         queues, proofs = (_from_others(view.tables[name], context) for name in ("queues", "proofs"))
         return cls(queues, proofs, view.headers)
+
+    @cached_property
+    def signed_headers(self) -> Mapping[int, bytes]:
+        """Return the signed header of each zone that is seen, without a byte where it has none yet."""
+        headers = self.headers
+        return dict(zip(headers["chain"].tolist(), headers["certification"].to_pylist(), strict=True))
 
     def ends(self, lanes: Frame) -> tuple[U64, U64]:
         """Return head and tail of other zones' queues; 0 where none is shown."""

@@ -117,18 +117,16 @@ def _offer_headers(plan: RelayPlan, between: Certifications, results: Results, b
     names = ("destination", "relayer", "source")
     groups = groups_of(*(rows[name] for name in names))
     first = rows.select(names).take(groups.starts)
-    headers = _headers(plan.seen)
     for chain, relayer, counterparty in zip(*(first[name].tolist() for name in names), strict=True):
-        if header := headers.get(counterparty, b""):
+        if header := plan.seen.signed_headers.get(counterparty, b""):
             submit = partial(results.offer, block=block, relayer=relayer)
             bring(Offer(chain, counterparty, header), between, block, submit)
 
 
 def _accuse(plan: RelayPlan, between: Certifications, results: Results, block: Block) -> None:
     """Submit both headers of zones that fork, where need be after those on the way to the first."""
-    headers = _headers(plan.seen)
     for chain, relayer, counterparty in plan.accused:
-        first = headers[counterparty]
+        first = plan.seen.signed_headers[counterparty]
         second = second_header(first, counterparty, block.context)
         accusation = Accusation(chain, counterparty, evidence_of(first, second))
         if results.accuse(accusation, block, relayer) == Refusal.NeedIntermediateHeader:
@@ -136,10 +134,6 @@ def _accuse(plan: RelayPlan, between: Certifications, results: Results, block: B
             offer = Offer(chain, counterparty, first)
             if bring(offer, between, block, submit) in (Refusal.ACCEPTED, Refusal.NoOp):
                 results.accuse(accusation, block, relayer)
-
-
-def _headers(seen: Seen) -> dict[int, bytes]:
-    return dict(zip(seen.headers["chain"].tolist(), seen.headers["certification"].to_pylist(), strict=True))
 
 
 def submit_bulk(rows: Frame, provable: Seen, evidence: Evidence, results: Results, block: Block) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from causeway.model.frame import Frame, repeated
-from causeway.model.joins import codes, lookup, over
+from causeway.model.joins import codes, lookup, over, stretches
 from causeway.model.order import U64, Groups, Rows, groups_of
 from causeway.model.queues import Queues
 from causeway.protocols.ibc.context import Context
@@ -39,12 +39,10 @@ def unsettled(state: State, lanes: Frame, seen: Seen, context: Context) -> Frame
     own = answering(offered, np.where(sent, RECEIPT, SEND))
     wanted = ~were_processed(state, own.with_columns(index=index), sent)
     spread, index = spread[wanted], index[wanted]
-    groups = groups_of(spread, index - np.arange(len(index), dtype=np.uint64))
-    found = runs.select([*LANE, "pushed"]).take(spread[groups.starts])
-    begin = index[groups.starts]
-    return found.with_columns(
-        begin=begin, end=begin + groups.counts.astype(np.uint64), proof=rows[spread[groups.starts]].astype(np.int64)
-    )
+    at, begin, end = stretches(index, spread)
+    run = spread[at]
+    found = runs.select([*LANE, "pushed"]).take(run)
+    return found.with_columns(begin=begin, end=end, proof=rows[run].astype(np.int64))
 
 
 def bring(missing: Frame, seen: Seen, relayer: int, context: Context) -> Frame:
@@ -105,10 +103,8 @@ def present(runs: Frame, leaves: Frame) -> Frame:
     spread, index = over(runs["first"], ends)
     here = lookup(leaves, lanes.take(spread).with_columns(index=index), LANE_COLUMNS) >= 0
     spread, index = spread[here], index[here]
-    groups = groups_of(spread, index - np.arange(len(index), dtype=np.uint64))
-    return runs.take(spread[groups.starts]).with_columns(
-        first=index[groups.starts], count=groups.counts.astype(np.uint64)
-    )
+    at, first, stop = stretches(index, spread)
+    return runs.take(spread[at]).with_columns(first=first, count=stop - first)
 
 
 def first_missing(queues: Queues) -> U64:

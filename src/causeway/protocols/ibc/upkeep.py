@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from causeway.model.frame import Frame, empty_frame, repeated
-from causeway.model.joins import codes, lookup, over
+from causeway.model.joins import codes, lookup, over, stretches
 from causeway.model.order import Rows, groups_of
 from causeway.proofs.tendermint.trust import is_over
 from causeway.protocols.ibc.client import newest_times
@@ -56,11 +56,9 @@ def absences(state: State, seen: Seen, everything: Frame, relayer: int, context:
     waiting, *within = codes(LANE_COLUMNS, state.leaves, *bounds)
     part, leaf = over(*(np.searchsorted(waiting, bound) for bound in within))
     gap, index = gap[part], state.leaves["index"][leaf]
-    groups = groups_of(gap, index - np.arange(len(index), dtype=np.uint64))
-    begin, of_gap = index[groups.starts], gap[groups.starts]
-    stop = begin + groups.counts.astype(np.uint64)
-    each = np.arange(len(begin))
-    return _rows(gaps.take(of_gap), each, CallKind.TIMEOUT, begin, stop, shown[of_gap], relayer)
+    at, begin, end = stretches(index, gap)
+    of_gap, each = gap[at], np.arange(len(at))
+    return _rows(gaps.take(of_gap), each, CallKind.TIMEOUT, begin, end, shown[of_gap], relayer)
 
 
 def _submitted_until(mine: Frame, lanes: Frame) -> Any:

@@ -51,7 +51,7 @@ from causeway.protocols.messages import OUTBOUND_SCHEMA
 from causeway.protocols.option_values import check_tick
 from causeway.protocols.partition import part, union
 from causeway.protocols.segments import oldest
-from causeway.protocols.waking import QUIET_TICKS, gives_up, wake
+from causeway.protocols.waking import QUIET_TICKS, earliest, gives_up, wake
 
 MAX_CHAINS = 2**16
 """A pair of positions fits one word of 32 bits."""
@@ -202,9 +202,8 @@ class IcKernel:
 
     def next_planned(self, tick: int) -> int | None:
         """Return the first tick at or after ``tick`` with a move, a forgery or a false slice; None if none is left."""
-        moves = [moved for moved in self._move_ticks if moved >= tick]
-        acting = self.carriers.next_planned(tick)
-        return min([*moves[:1], *([] if acting is None else [acting])], default=None)
+        moves = (moved for moved in self._move_ticks if moved >= tick)
+        return earliest(next(moves, None), self.carriers.next_planned(tick))
 
     def _gives_up(self, tick: Tick) -> int:
         waits = lifetime_ticks(self.options, self.tick_ns) + 1 if self.options.timeouts == "on" else 0

@@ -12,7 +12,7 @@ from causeway.proofs.tendermint.trust import TrustedHeader, is_over
 from causeway.service.ibc.lanes import LaneView, Pushed, Rules
 from causeway.service.ibc.memory import Memory
 from causeway.service.ibc.relay_plan import RelaySettings, Work, may_wait, work_between
-from causeway.service.ibc.steps import Direction, ReadPast, Step
+from causeway.service.ibc.steps import Direction, ReadLane, Step
 from causeway.service.ibc.time_outs import expired_packets
 
 
@@ -93,7 +93,7 @@ def _as_of(
     if header is None or not 0 < header.height <= source.height:
         return None
     begin = target.receipt.first_lacking, target.send.head
-    found: LaneView | None = yield ReadPast(direction.end, direction.source, direction.target, header.height, *begin)
+    found: LaneView | None = yield ReadLane(direction.end, direction.source, direction.target, *begin, header.height)
     return found
 
 

@@ -19,7 +19,7 @@ from causeway.service.ibc.lanes import QueueView, Rules, rules_of
 from causeway.service.ibc.memory import Memory
 from causeway.service.ibc.relay_plan import RelaySettings
 from causeway.service.ibc.relayer import Passed, State, relay
-from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadPackets, ReadPast, ReadProofs, Step, Submit
+from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadPackets, ReadProofs, Step, Submit
 from causeway.service.journal import SILENT, Journal
 
 HOPELESS = (State.FROZEN, State.EXPIRED, State.REFUSED)
@@ -328,9 +328,9 @@ class Relaying:
         client = self._clients[step.end]
         match step:
             case ReadLane():
-                return client.lane(step.chain, step.counterparty, step.packets_from, step.receipts_from)
-            case ReadPast():
                 begin = step.packets_from, step.receipts_from
+                if step.height is None:
+                    return client.lane(step.chain, step.counterparty, *begin)
                 return client.lane_at(step.chain, step.counterparty, step.height, *begin)
             case ReadHeader():
                 return client.header(step.chain, step.height)

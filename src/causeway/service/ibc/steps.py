@@ -26,7 +26,8 @@ class Direction:
 class ReadLane:
     """Asks for the ``LaneView`` of a chain for ``counterparty``, at its last height.
 
-    ``packets_from``, ``receipts_from``: entries below these indices need not be in it.
+    ``packets_from``, ``receipts_from``: entries below these indices need not be in it. ``height``: as it was at that
+    height instead, None where the lake has not kept it.
     """
 
     end: str
@@ -34,18 +35,7 @@ class ReadLane:
     counterparty: str
     packets_from: int = 0
     receipts_from: int = 0
-
-
-@dataclass(frozen=True)
-class ReadPast:
-    """Asks for the ``LaneView`` of a chain for ``counterparty`` at a height, None where the lake has not kept that."""
-
-    end: str
-    chain: str
-    counterparty: str
-    height: int
-    packets_from: int = 0
-    receipts_from: int = 0
+    height: int | None = None
 
 
 @dataclass(frozen=True)
@@ -91,4 +81,4 @@ class Submit:
     last: bool
 
 
-Step = ReadLane | ReadPast | ReadHeader | ReadProofs | ReadPackets | Submit
+Step = ReadLane | ReadHeader | ReadProofs | ReadPackets | Submit

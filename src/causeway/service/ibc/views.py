@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
+from causeway.model.joins import stretches
 from causeway.model.kept import remembering
 from causeway.model.ledger import Event, Kind, Via
-from causeway.model.order import groups_of
 from causeway.network.opened import OpenedLake
 from causeway.pipeline.lake import Manifest
 from causeway.proofs.tendermint.trust import time_left
@@ -145,13 +145,12 @@ class Views(LakeViews):
         held = self._of_lane("leaves", chain, counterparty, height, substream)["index"]
         entries = held[int(np.searchsorted(held, np.uint64(min(begin, MAX_INDEX)))) :]
         pushed = self._pushed(entries, self._of_lane("runs", chain, counterparty, height, substream))
-        index = np.arange(len(entries), dtype=np.uint64)
-        groups = groups_of(entries - index, pushed)
-        rows = zip(entries[groups.starts].tolist(), groups.counts.tolist(), pushed[groups.starts].tolist(), strict=True)
+        at, first, end = (column[:MOST_RANGES] for column in stretches(entries, pushed))
+        rows = zip(first.tolist(), (end - first).tolist(), pushed[at].tolist(), strict=True)
         found: dict[str, Any] = {
             "head": int(queues["begin"][0]),
             "tail": int(queues["next_index"][0]),
-            "entries": [[*row[:2], row[2] or None] for row in list(rows)[:MOST_RANGES]],
+            "entries": [[index, count, height or None] for index, count, height in rows],
         }
         if substream == RECEIPT:
             waiting = self._of_lane("slots", chain, counterparty, height)["index"]
