@@ -10,9 +10,13 @@ import pytest
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.contract import Tick
 from causeway.protocols.ibc.client import second_header
+from causeway.protocols.ibc.values import Packet
+from causeway.service.ibc.lanes import LaneView, QueueView, Rules
 from causeway.service.ibc.memory import MOST_BLOCKS, Memory
+from causeway.service.ibc.relay_plan import RelaySettings, Work
 from causeway.service.ibc.relayer import State
-from causeway.service.ibc.steps import ReadHeader, Step, Submit
+from causeway.service.ibc.steps import Direction, ReadHeader, ReadPackets, Step, Submit
+from causeway.service.ibc.time_outs import expired_packets
 from causeway.service.ibc.transactions import RelayTransaction
 from tests.service.lakes import Lakes, both
 
@@ -173,3 +177,46 @@ def test_unordered_packets_time_out_by_the_absence_of_their_receipts(tmp_path: P
         assert lakes.lane("left")["send"] == {"head": 3, "tail": 3, "entries": []}
         lakes.relay("right")
         assert lakes.lane("right")["send"]["head"] == 3 and lakes.account("right")["wasted"] == 0
+
+
+LIMITS = [50] * 4 + [20, 50, 50, 20, 30, 50]
+"""The last heights of packets 0 to 9: a client was recovered, and knew a lower height, when 4 and 7 were sent."""
+
+
+def expired(height: int, memory: Memory, gone: int = 0, chunk: int = 4, **rules: Any) -> tuple[list[int], list[int]]:
+    """Return which of the target's packets, of which the first ``gone`` have left, have expired at a height of the
+    source, and which were read to find out."""
+    nothing = QueueView(0, 0, 0, ())
+    send = QueueView(gone, len(LIMITS), 0, ((gone, len(LIMITS) - gone, None),))
+    source = LaneView("s", "t", height, 0, nothing, nothing, ())
+    target = LaneView("t", "s", 5, 0, send, nothing, ())
+    settings = RelaySettings(chunk=chunk)
+    steps = expired_packets(Direction("a", "s", "t"), source, target, Rules(**rules), Work(), settings, memory)
+    read: list[int] = []
+    answer: list[bytes] | None = None
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration as end:
+            return list(end.value), read
+        assert isinstance(step, ReadPackets)
+        asked = range(step.first, min(step.first + step.count, len(LIMITS)))
+        read += asked
+        answer = [Packet("t", b"", max_height=LIMITS[index], limited=True).encode() for index in asked]
+
+
+def test_in_any_order_packets_time_out_wherever_they_are_and_are_read_once() -> None:
+    assert expired(25, Memory(), chunk=10, ordered=False) == ([4, 7], list(range(10)))
+    memory = Memory()
+    found = [expired(height, memory, ordered=False) for height in (25, 25, 25, 31)]
+    assert found == [([], [0, 1, 2, 3]), ([4, 7], [4, 5, 6, 7]), ([4, 7], [8, 9]), ([4, 7, 8], [])]
+    assert expired(51, memory, gone=8, ordered=False) == ([8, 9], [])
+    assert expired(51, Memory(), gone=4, chunk=10) == ([4, 5, 6, 7, 8, 9], [4, 5, 6, 7, 8, 9])
+
+
+def test_in_order_what_is_behind_a_packet_in_time_waits_for_it() -> None:
+    memory = Memory()
+    assert expired(25, memory) == ([], [0, 1, 2, 3])
+    assert expired(25, memory, gone=4) == ([4], [4, 5, 6, 7])
+    assert expired(25, memory, gone=7) == ([7], [8, 9])
+    assert expired(51, memory, gone=7) == ([7, 8, 9], [])

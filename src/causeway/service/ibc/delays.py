@@ -48,17 +48,17 @@ class Ahead:
 
 
 def look_ahead(
-    direction: Direction, source: LaneView, target: LaneView, rules: Rules, settings: RelaySettings
+    direction: Direction, source: LaneView, target: LaneView, rules: Rules, settings: RelaySettings, memory: Memory
 ) -> Generator[Step, Any, Ahead]:
     """Find out what can be proved to a target, and whether a header should be brought for what cannot be yet."""
     newest, ready = target.trusted[-1], _newest_usable(target, rules)
     shown = yield from _as_of(direction, source, target, ready)
     known = shown if ready is newest else (yield from _as_of(direction, source, target, newest))
     everything = replace(settings, min_batch=1, max_packets=0, proofs_per_header=0)
-    now, late = yield from _all_work(direction, source, target, rules, everything)
+    now, late = yield from _all_work(direction, source, target, rules, everything, memory)
     then, late_then = Work(), frozenset[int]()
     if known is not None:
-        then, late_then = yield from _all_work(direction, known, target, rules, everything)
+        then, late_then = yield from _all_work(direction, known, target, rules, everything, memory)
     packets, receipts = _pushed(now)
     for index in then.packets:
         packets.pop(index, None)
@@ -98,12 +98,12 @@ def _as_of(
 
 
 def _all_work(
-    direction: Direction, source: LaneView, target: LaneView, rules: Rules, settings: RelaySettings
+    direction: Direction, source: LaneView, target: LaneView, rules: Rules, settings: RelaySettings, memory: Memory
 ) -> Generator[Step, Any, tuple[Work, frozenset[int]]]:
     """Return what there is to bring, and the target's packets that have expired."""
     work, late = work_between(source, target, rules, settings), tuple[int, ...]()
     if work.time_outs:
-        late = yield from expired_packets(direction, source, target, rules, work, settings)
+        late = yield from expired_packets(direction, source, target, rules, work, settings, memory)
     return work, frozenset(late)
 
 

@@ -1,16 +1,16 @@
 """What a relay process remembers of a direction from one pass to the next (IBC reference 3.5, X-13).
 
 What there is to relay follows from both chains alone. This is about what is *not* worth doing: submitting again and
-again what the target refuses, and reading again a header that was compared. A process that is started again has lost
-nothing but its patience.
+again what the target refuses, and reading again a header that was compared or the limits of a packet. A process that
+is started again has lost nothing but its patience.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from causeway.service.ibc.lanes import Pushed
+from causeway.service.ibc.lanes import Pushed, QueueView
 
 MOST_BLOCKS = 64
 """So many blocks what was refused waits at most before it is submitted again."""
@@ -20,6 +20,9 @@ MOST_TOLD = 8
 
 MOST_COMPARED = 1_000
 """Headers of which is remembered that they were compared; the last ones."""
+
+Limits = tuple[int, int]
+"""The height and the time (ns) of the other chain up to which a packet can be received."""
 
 
 @dataclass
@@ -38,10 +41,12 @@ class Tried:
 class Memory:
     """The memory of one direction.
 
-    ``held``: of the present pass, what is not submitted though it is due, in words; the first ones.
+    ``held``: of the present pass, what is not submitted though it is due, in words; the first ones. ``limits``: of the
+    target's packets that were read, by index.
     """
 
     held: list[str] = field(default_factory=list)
+    limits: dict[int, Limits] = field(default_factory=dict)
     _tried: dict[str, dict[int, Tried]] = field(default_factory=dict)
     _compared: dict[tuple[int, bytes], None] = field(default_factory=dict)
 
@@ -82,6 +87,13 @@ class Memory:
         for index in sorted(indices)[:1] if ordered else indices:
             before = tried.get(index)
             tried[index] = Tried(height, before.refused if before is not None else 0)
+
+    def know(self, queue: QueueView, limits: Mapping[int, Limits]) -> None:
+        """Note the limits of packets that were read, and forget those of packets that have left ``queue``."""
+        here = queue.pushed(queue.head, queue.tail)
+        for index in [index for index in self.limits if index not in here]:
+            del self.limits[index]
+        self.limits.update(limits)
 
     def is_compared(self, height: int, header_hash: bytes) -> bool:
         """Return whether a header of the source is known to be its own."""

@@ -99,12 +99,12 @@ def relay(
     if accusation is not None:
         return (yield from _accuse(direction, settings, accusation, source, target))
     # With a delay all is proved as the source was at the height of a header that can be used by now.
-    ahead = (yield from look_ahead(direction, source, target, rules, settings)) if rules.delay_ns else None
+    ahead = (yield from look_ahead(direction, source, target, rules, settings, memory)) if rules.delay_ns else None
     shown = source if ahead is None else ahead.shown
     work = work_between(shown, target, rules, settings, memory) if ahead is None else ahead.work(target, rules, memory)
     expired: tuple[int, ...] = ()
     if work.time_outs:
-        expired = yield from expired_packets(direction, shown, target, rules, work, settings)
+        expired = yield from expired_packets(direction, shown, target, rules, work, settings, memory)
         # In an ordered queue the call names no index: the tail proves that whatever is at the head has expired.
         expired = tuple(memory.due("timeout", dict.fromkeys(expired), target.height, ordered=rules.ordered))
     held = tuple(memory.held)

@@ -2,61 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from itertools import takewhile
 from typing import Any
 
+import numpy as np
+
+from causeway.model.joins import stretches
 from causeway.protocols.ibc.errors import IbcError
 from causeway.protocols.ibc.expiry import is_expired
-from causeway.protocols.ibc.values import decode_packet
+from causeway.protocols.ibc.values import NO_LIMIT, decode_packet
 from causeway.service.ibc.lanes import LaneView, Rules
+from causeway.service.ibc.memory import Limits, Memory
 from causeway.service.ibc.relay_plan import RelaySettings, Work, not_received
 from causeway.service.ibc.steps import Direction, ReadPackets, Step
 
 
 def expired_packets(
-    direction: Direction, source: LaneView, target: LaneView, rules: Rules, work: Work, settings: RelaySettings
+    direction: Direction,
+    source: LaneView,
+    target: LaneView,
+    rules: Rules,
+    work: Work,
+    settings: RelaySettings,
+    memory: Memory,
 ) -> Generator[Step, Any, tuple[int, ...]]:
-    """Return the target's packets that have expired by the source's header, and that it has not received.
+    """Return the target's packets that have expired by the source's header, and that it has not received, ascending.
 
-    The first ones: those behind one that has not expired have not either.
+    In an ordered queue the first ones, up to one that has not expired: those behind it wait for it. In any order all,
+    wherever they are: once a client was recovered, later packets have earlier limits. ``memory`` has the limits that
+    were read before; of the packets that it does not know, the first ``chunk`` are read.
     """
+    waiting: Sequence[int]
     if rules.ordered:
         first = max(target.send.head + len(work.receipts), source.receipt.tail)
-        found, _ = yield from _late(direction, source, target, rules, first, settings.chunk)
-        return found
-    everything: tuple[int, ...] = ()
-    for first, count in _stretches(not_received(source, target)[: settings.chunk]):
-        found, rest = yield from _late(direction, source, target, rules, first, count)
-        everything += found
-        if rest:
-            break
-    return everything
+        waiting = range(first, min(first + settings.chunk, target.send.tail))
+    else:
+        waiting = not_received(source, target)
+    limits = memory.limits
+    unknown = [index for index in waiting if index not in limits][: settings.chunk]
+    _, begin, end = stretches(np.array(unknown, dtype=np.uint64))
+    for first, stop in zip(begin.tolist(), end.tolist(), strict=True):
+        place = (direction.other, direction.target, direction.source)
+        values = yield ReadPackets(*place, target.height, first, stop - first)
+        memory.know(target.send, {index: _limits(value) for index, value in enumerate(values, start=first)})
+
+    def has_expired(index: int) -> bool:
+        if index not in limits:
+            return False
+        return bool(is_expired(*limits[index], source.height, source.time, rules.expiry))
+
+    return tuple((takewhile if rules.ordered else filter)(has_expired, waiting))
 
 
-def _stretches(indices: tuple[int, ...]) -> list[tuple[int, int]]:
-    """Return ascending indices as stretches of neighbours: (first, count)."""
-    found: list[tuple[int, int]] = []
-    for index in indices:
-        if found and sum(found[-1]) == index:
-            found[-1] = found[-1][0], found[-1][1] + 1
-        else:
-            found.append((index, 1))
-    return found
-
-
-def _late(
-    direction: Direction, source: LaneView, target: LaneView, rules: Rules, first: int, count: int
-) -> Generator[Step, Any, tuple[tuple[int, ...], bool]]:
-    """Return which of the target's packets from ``first`` on have expired, and whether one of ``count`` has not."""
-    place = (direction.other, direction.target, direction.source)
-    values = yield ReadPackets(*place, target.height, first, count)
-    found: list[int] = []
-    for index, value in enumerate(values, start=first):
-        try:
-            packet = decode_packet(value)
-        except IbcError:
-            break
-        if not is_expired(packet.max_height, packet.max_time, source.height, source.time, rules.expiry):
-            break
-        found.append(index)
-    return tuple(found), len(found) < count
+def _limits(value: bytes) -> Limits:
+    """Return the limits of a packet; bytes that are none have no end that could be shown."""
+    try:
+        packet = decode_packet(value)
+    except IbcError:
+        return NO_LIMIT, NO_LIMIT
+    return packet.max_height, packet.max_time
