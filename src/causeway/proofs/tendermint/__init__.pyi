@@ -15,6 +15,7 @@ from .header import BlockId, Header
 from .keys import KeyType, PublicKey, SigningKey
 from .light_client import LightClient, Outcome, Status, TrustSet, Updated, Wanted, bisection
 from .rpc import signed_header_from_json, validators_from_json
+from .series import SignedSeries
 from .states import (
     ClientState,
     decode_client_state,
@@ -39,8 +40,8 @@ from .validators import Validator, ValidatorSet, decode_validator_set
 __all__ = [
     "DEPLOYED_RULE", "REFERENCE_RULE", "SECOND", "BlockId", "ClientState", "Commit", "CommitSignature", "Flag",
     "Header", "HeaderUpdate", "KeyType", "LightClient", "Misbehaviour", "Outcome", "PublicKey", "SignedHeader",
-    "SigningKey", "Status", "Threshold", "TrustOptions", "TrustRule", "TrustSet", "TrustedHeader", "Updated",
-    "Validator", "ValidatorSet", "Wanted", "bisection", "decode_client_state", "decode_consensus_state",
+    "SignedSeries", "SigningKey", "Status", "Threshold", "TrustOptions", "TrustRule", "TrustSet", "TrustedHeader",
+    "Updated", "Validator", "ValidatorSet", "Wanted", "bisection", "decode_client_state", "decode_consensus_state",
     "decode_header_update", "decode_misbehaviour", "decode_signed_header", "decode_validator_set", "deployed_rule",
     "encode_client_state", "encode_consensus_state", "errors", "is_over", "make_header", "sign_header",
     "signed_header_from_json", "validators_from_json", "validators_of", "verify_commit", "verify_finality",

@@ -121,24 +121,26 @@ class Header:
 
     def encode(self) -> bytes:
         """Return the protobuf form (``tendermint.types.Header``)."""
+        return b"".join(self.encoded_fields())
+
+    def encoded_fields(self) -> tuple[bytes, ...]:
+        """Return the 14 fields of the protobuf form, in order."""
         version, _, _, time, last_block_id, *_ = self.fields
-        return b"".join(
-            (
-                message_field(1, version),
-                bytes_field(2, self.chain_id.encode()),
-                number_field(3, self.height),
-                message_field(4, time),
-                message_field(5, last_block_id),
-                bytes_field(6, self.last_commit_hash),
-                bytes_field(7, self.data_hash),
-                bytes_field(8, self.validators_hash),
-                bytes_field(9, self.next_validators_hash),
-                bytes_field(10, self.consensus_hash),
-                bytes_field(11, self.app_hash),
-                bytes_field(12, self.last_results_hash),
-                bytes_field(13, self.evidence_hash),
-                bytes_field(14, self.proposer_address),
-            )
+        return (
+            message_field(1, version),
+            bytes_field(2, self.chain_id.encode()),
+            number_field(3, self.height),
+            message_field(4, time),
+            message_field(5, last_block_id),
+            bytes_field(6, self.last_commit_hash),
+            bytes_field(7, self.data_hash),
+            bytes_field(8, self.validators_hash),
+            bytes_field(9, self.next_validators_hash),
+            bytes_field(10, self.consensus_hash),
+            bytes_field(11, self.app_hash),
+            bytes_field(12, self.last_results_hash),
+            bytes_field(13, self.evidence_hash),
+            bytes_field(14, self.proposer_address),
         )
 
 

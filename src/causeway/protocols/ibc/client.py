@@ -20,7 +20,6 @@ from causeway.model.joins import codes
 from causeway.model.order import U64, groups_of, stable_order
 from causeway.proofs.errors import ProofRefused
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
-from causeway.proofs.tendermint.building import make_header, sign_header
 from causeway.proofs.tendermint.errors import (
     ClientExpired,
     ConnectionFrozen,
@@ -37,7 +36,7 @@ from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.kept_headers import keep_header, read_header, read_own_header, signatures_of
 from causeway.protocols.ibc.state import CONNECTION, FROZEN, TRUST_SCHEMA, State, connection_rows, is_frozen
 from causeway.protocols.ibc.trust_sets import TrustRows, TrustTable
-from causeway.protocols.ibc.validator_sets import validators_of_zone
+from causeway.protocols.ibc.validator_sets import series_of_zone, validators_of_zone
 
 NO_ROOT = bytes(DIGEST_BYTES)
 """The root of the root of trust: it vouches for validators, nothing is proved at height 0."""
@@ -85,10 +84,7 @@ def certify(roots: Digests, context: Context) -> pa.BinaryArray:
 
 
 def _signed(chain: int, height: int, time: int, root: bytes, context: Context) -> bytes:
-    own, keys = validators_of_zone(chain, height, context)
-    (before, _), (following, _) = (validators_of_zone(chain, at, context) for at in (max(height - 1, 0), height + 1))
-    signed = sign_header(make_header(context.zones.names[chain], height, time, root, own, following), own, keys)
-    return HeaderUpdate.on(max(height - 1, 0), before, signed, own).encode()
+    return series_of_zone(chain, height, context).update(height, time, root)
 
 
 def second_header(certification: bytes, chain: int, context: Context) -> bytes:

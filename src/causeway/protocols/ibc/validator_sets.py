@@ -16,6 +16,7 @@ from hashlib import sha256
 from causeway.model.errors import InvalidInput
 from causeway.proofs.tendermint.building import validators_of
 from causeway.proofs.tendermint.keys import PublicKey, SigningKey
+from causeway.proofs.tendermint.series import SignedSeries
 from causeway.proofs.tendermint.validators import Validator, ValidatorSet
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.options import IbcOptions
@@ -87,6 +88,30 @@ def validators_of_zone(chain: int, height: int, context: Context) -> Members:
     if listed is not None:
         return listed_validators(listed, context.secrets)
     return validators_at(context.seed, context.zones.names[chain], height, context.options)
+
+
+def series_of_zone(chain: int, height: int, context: Context) -> SignedSeries:
+    """Return the series of signed headers that the one of a height belongs to, for the zone at a position."""
+    name, options = context.zones.names[chain], context.options
+    if name in options.validator_keys:
+        return _listed_series(name, options.validator_keys[name], context.secrets)
+    seats = (seats_at(context.seed, name, at, options) for at in (max(height - 1, 0), height, height + 1))
+    return _series(context.seed, name, *seats)
+
+
+@lru_cache(maxsize=4096)
+def _series(
+    seed: int, chain_id: str, before: tuple[int, ...], now: tuple[int, ...], following: tuple[int, ...]
+) -> SignedSeries:
+    own, keys = _members(seed, chain_id, now)
+    trusted, after = (_members(seed, chain_id, seats)[0] for seats in (before, following))
+    return SignedSeries(chain_id, own, after, trusted, keys)
+
+
+@lru_cache(maxsize=4096)
+def _listed_series(chain_id: str, listed: tuple[str, ...], secrets: Secrets) -> SignedSeries:
+    own, keys = listed_validators(listed, secrets)
+    return SignedSeries(chain_id, own, own, own, keys)
 
 
 def needs_header_between(chain: int, trusted: int, height: int, context: Context) -> bool:
