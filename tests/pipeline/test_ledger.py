@@ -15,7 +15,9 @@ from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
 from causeway.network.network import Network
 from causeway.pipeline import calls
 from causeway.pipeline.ledger import ledger
-from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, spark_schema, stamped_schema
+from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, stamped_schema
+from causeway.pipeline.spark_types import spark_schema
+from causeway.pipeline.tables import query_spark
 from causeway.programs import Effects, Program, VectorProgram
 from causeway.programs.scalar import Context, Ingress, Request
 from causeway.protocols.events import LEDGER_LOGS
@@ -144,7 +146,7 @@ def logged(spark: SparkSession, rows: list[dict[str, Any]], schema: pa.Schema) -
 
 
 def by_spark(spark: SparkSession, query: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    found = calls.query_spark(query, logged(spark, [], OUTBOUND), logged(spark, rows, LOGS["events"]))
+    found = query_spark(query, logged(spark, [], OUTBOUND), logged(spark, rows, LOGS["events"]))
     return [row.asDict() for row in found.collect()]
 
 

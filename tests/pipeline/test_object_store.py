@@ -30,7 +30,7 @@ from causeway.pipeline.lake import Lake, LakeDamaged, LakeError, root_of
 from causeway.pipeline.places import AlreadyExists, ObjectPlace, place_at
 from causeway.pipeline.reach import check_reachable, check_readable
 from causeway.pipeline.storage import Storage
-from causeway.pipeline.tables import summary_in_process
+from causeway.pipeline.summary import summary_in_process
 from causeway.pipeline.vacuum import vacuum
 
 BUCKET = "lakes"

@@ -7,13 +7,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import psutil
 from pydantic import BaseModel, ValidationError
-from pyspark.sql import SparkSession
 
 from causeway.model.errors import InvalidInput
 from causeway.model.topology import Topology
@@ -31,6 +30,9 @@ from causeway.programs.runner import Programs
 from causeway.protocols.contract import AnyKernel
 from causeway.protocols.option_values import NANOSECONDS
 from causeway.protocols.secrets import NONE, Secrets
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 MOST_CHAINS = 65_535
 """Chains are 16-bit positions where lanes are packed into keys."""

@@ -26,11 +26,13 @@ from causeway.pipeline.reach import check_reachable, check_readable
 from causeway.pipeline.record import NOTHING, Outside, Record, brings
 from causeway.pipeline.run import commit_genesis, run_tick
 from causeway.pipeline.session import open_one, open_session
-from causeway.pipeline.tables import LakeTables, summary_in_process
+from causeway.pipeline.summary import summary_in_process
 from causeway.protocols.secrets import NONE, Secrets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+    from causeway.pipeline.tables import LakeTables
 
 Progress = Callable[[Manifest], None]
 """Called after every committed height."""
@@ -289,6 +291,8 @@ class Network:
     @property
     def tables(self) -> LakeTables:
         """Return the lake's tables as Spark DataFrames."""
+        from causeway.pipeline.tables import LakeTables
+
         return LakeTables(self.spark, self.lake)
 
     @property

@@ -11,6 +11,7 @@ fit its Java or its jars is ignored by Java itself.
 from __future__ import annotations
 
 import hashlib
+import importlib.metadata
 import json
 import os
 import subprocess
@@ -20,8 +21,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyspark
 
 from causeway.pipeline.java import Java, java_command
 
@@ -53,7 +52,12 @@ class ClassArchive:
 
     @property
     def _key(self) -> str:
-        parts = [pyspark.__version__, self.java.version, str(self.java.executable.resolve()), *self._command()]
+        parts = [
+            importlib.metadata.version("pyspark"),
+            self.java.version,
+            str(self.java.executable.resolve()),
+            *self._command(),
+        ]
         return "spark-classes-" + hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
     @property

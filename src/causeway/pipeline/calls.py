@@ -15,11 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 from datafusion import SessionContext
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 
 from causeway.model.ledger import Event, Kind, Via
-from causeway.pipeline.ledger import REFUSED_INGRESS, SENT_NOW
 
 _HALF = "9223372036854775808"
 NO_QUEUE = 2**63 - 1
@@ -44,6 +41,17 @@ COUNTS = {
 }
 """What ``counted`` counts. sent = answered + rejected + pending + lost."""
 
+SENT_NOW = (
+    "(sent_tick = tick and (queue_index < 18446744073709551614 or "
+    f"(kind <> {int(Kind.REQUEST)} and queue_index = 18446744073709551615)))"
+)
+"""Whether a row of ``outbound`` was sent in the tick that committed it. What is marked as forged no program sent, nor a
+request that was in no output queue."""
+
+REFUSED_INGRESS = f"(kind = {int(Kind.INGRESS)} and via = {int(Via.INGRESS)} and (events & {int(Event.REJECTED)}) > 0)"
+"""Whether a row is a message from a user that came into no queue. One whose handler raised is rejected too, but it had
+come in."""
+
 READ = ("tick", "kind", "sender", "receiver", "callback", "queue_index", "code")
 OUTBOUND_READ = (*READ, "source", "sent_tick")
 EVENTS_READ = (*READ, "chain", "events", "via", "reason")
@@ -60,9 +68,9 @@ def _as_word(value: int) -> int:
     return value - int(_HALF)
 
 
-def number(name: str) -> Column:
+def number(name: str) -> str:
     """Return a column that ``_word`` made as the number it was."""
-    return F.expr(f"cast({name} + cast({_HALF} as decimal(20,0)) as decimal(20,0))").alias(name)
+    return f"cast({name} + cast({_HALF} as decimal(20,0)) as decimal(20,0))"
 
 
 def _bit(*events: Event) -> str:
@@ -191,11 +199,6 @@ def summary_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         if row["lost_because"] is not None:
             causes[row["lost_because"]] = int(row["lost"])
     return {**counts, "lost_because": causes}
-
-
-def query_spark(query: str, outbound: DataFrame, events: DataFrame) -> DataFrame:
-    """Return the rows of a query of this module over the log tables of a lake, by Spark."""
-    return outbound.sparkSession.sql(query, outbound=outbound, events=events)
 
 
 def query_arrow(query: str, outbound: pa.Table, events: pa.Table) -> pa.Table:

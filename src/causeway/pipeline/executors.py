@@ -6,12 +6,9 @@ import gc
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline import bucket as bucket_module
@@ -24,6 +21,9 @@ from causeway.pipeline.placement import Place, executors_of, numbered
 from causeway.pipeline.record import Outside
 from causeway.pipeline.sealed import seal_from
 from causeway.protocols.contract import Tick
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 REQUEST = "causeway.request"
 """The local property of a Spark job that says which tick its tasks run."""
@@ -104,6 +104,8 @@ class SparkExecutor:
         return written
 
     def _collect(self, request: dict[str, Any]) -> Sequence[Written]:
+        from pyspark.errors import PySparkException
+
         self._context.setLocalProperty(REQUEST, json.dumps(request))
         try:
             rows = self._query.collect()
@@ -127,6 +129,8 @@ def written_from(content: str, offers: bytes) -> Written:
 
 def _task(shared: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
         context = TaskContext.get()
         asked = context.getLocalProperty(REQUEST) if context is not None else None
         if asked is None:

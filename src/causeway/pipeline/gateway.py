@@ -12,15 +12,15 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
-
-from py4j.clientserver import ClientServer
-from pyspark.java_gateway import launch_gateway
+from typing import IO, TYPE_CHECKING
 
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.archive import ClassArchive, class_archive
 from causeway.pipeline.java import Java, java_command
 from causeway.pipeline.said import Sorter
+
+if TYPE_CHECKING:
+    from py4j.clientserver import ClientServer
 
 _START_SECONDS = 120
 _END_SECONDS = 20
@@ -181,6 +181,8 @@ def _log_options() -> list[str]:
 
 def _connect(port: int, secret: str) -> ClientServer:
     """Let PySpark make its client for a gateway that runs already."""
+    from pyspark.java_gateway import launch_gateway
+
     # The two variables are PySpark's only way in. They are taken back, or PySpark in a child process would take our
     # gateway for its own.
     os.environ.update(zip(_HANDED_OVER, (str(port), secret), strict=True))

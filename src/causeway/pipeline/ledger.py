@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
+from causeway.pipeline.calls import REFUSED_INGRESS, SENT_NOW
 
 KIND_NAMES = {int(kind): kind.name.lower() for kind in Kind}
 VIA_NAMES = {int(via): via.name.lower() for via in Via if via}
@@ -103,14 +104,6 @@ def ledger(
         "queue_index": F.when(F.col("queue_index") < F.expr("18446744073709551614BD"), F.col("queue_index")),
     }
     return rows.select(*(values.get(name, F.col(name)).alias(name) for name in LEDGER_COLUMNS))
-
-
-SENT_NOW = (
-    "(sent_tick = tick and (queue_index < 18446744073709551614 or "
-    f"(kind <> {int(Kind.REQUEST)} and queue_index = 18446744073709551615)))"
-)
-"""Whether a row of ``outbound`` was sent in the tick that committed it. What is marked as forged no program sent, nor a
-request that was in no output queue."""
 
 
 def _committed(outbound: DataFrame) -> DataFrame:
@@ -236,11 +229,6 @@ def _carries_value() -> Column:
 def _of_a_program() -> Column:
     """Return whether a row is about programs: neither about a slice nor about a chain."""
     return ~_of_a_slice() & ~_bit(Event.STOPPED)
-
-
-REFUSED_INGRESS = f"(kind = {int(Kind.INGRESS)} and via = {int(Via.INGRESS)} and (events & {int(Event.REJECTED)}) > 0)"
-"""Whether a row is a message from a user that came into no queue. One whose handler raised is rejected too, but it had
-come in."""
 
 
 def _choice(column: Column, names: Mapping[int, str]) -> Column:

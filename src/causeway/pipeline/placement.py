@@ -11,9 +11,10 @@ preferred executor each, and the query over it keeps the preference, because not
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 _DRIVER = "driver"
 """What Spark calls the executor inside the driver's process."""
@@ -46,6 +47,8 @@ def numbered(session: SparkSession, count: int, executors: tuple[Place, ...]) ->
     ``executors`` take in turns; where they are fewer than two, whoever is free takes any."""
     if len(executors) < 2:
         return session.range(0, count, 1, count)
+    from pyspark.sql import DataFrame
+
     jvm: Any = session.sparkContext._jvm
     java: Any = session.sparkContext._jsc
     gateway: Any = session.sparkContext._gateway

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JJavaError
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING
 
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.layout import HEAD_FILE
 from causeway.pipeline.storage import Storage, first_line
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _PACKAGES = {
     "s3a": "org.apache.hadoop:hadoop-aws:{hadoop}",
@@ -32,6 +34,8 @@ def check_readable(session: SparkSession, storage: Storage) -> None:
     """Let Spark look at a lake's place. Raises ``InvalidInput``, which names what Spark lacks."""
     if storage.is_local:
         return
+    from py4j.protocol import Py4JJavaError
+
     uri = storage.absolute("")
     jvm = session.sparkContext._jvm
     java = session.sparkContext._jsc

@@ -11,15 +11,17 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import psutil
-from py4j.protocol import Py4JError
-from pyspark import SparkConf, SparkContext
-from pyspark.sql import SparkSession
 
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.gateway import Gateway
 from causeway.pipeline.java import check_memory, find_java
+
+if TYPE_CHECKING:
+    from py4j.protocol import Py4JError
+    from pyspark.sql import SparkSession
 
 _GIB = 1024
 """MiB in a GiB."""
@@ -93,6 +95,9 @@ def open_session(
                 return theirs
         elif _alive(_gateway):
             if asked == _opened_with:
+                from pyspark import SparkContext
+                from pyspark.sql import SparkSession
+
                 return SparkSession(SparkContext.getOrCreate())
             raise InvalidInput(
                 f"a Spark session on {_opened_with[0] if _opened_with else master} with other settings is open in this "
@@ -157,6 +162,10 @@ def _start_gateway(master: str, cores: int, heap: str, extra: Mapping[str, str])
 
 
 def _start_session(gateway: Gateway, master: str, extra: Mapping[str, str]) -> SparkSession:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
     try:
         # The settings are in the Java process already: they were arguments of its start.
         context = SparkContext(gateway=gateway.client, conf=SparkConf(_jvm=gateway.client.jvm))
@@ -172,6 +181,9 @@ def _start_session(gateway: Gateway, master: str, extra: Mapping[str, str]) -> S
 def _end() -> None:
     if _gateway is None:
         return
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
     _gateway.fall_silent()
     try:
         context = SparkContext._active_spark_context
@@ -183,6 +195,9 @@ def _end() -> None:
 
 def _forget() -> None:
     """End the Java process, and let PySpark forget that it had one, so that it can have another."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
     global _gateway, _opened_with
     ended, _gateway, _opened_with = _gateway, None, None
     SparkContext._gateway = None
@@ -195,10 +210,17 @@ def _forget() -> None:
 
 
 def _alive(gateway: Gateway) -> bool:
+    from pyspark import SparkContext
+
     return gateway.process.poll() is None and SparkContext._active_spark_context is not None
 
 
 def _session_of_the_caller() -> SparkSession | None:
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
     context = SparkContext._active_spark_context
     return SparkSession(context) if context is not None else None
 
@@ -207,6 +229,9 @@ def _submitted() -> SparkSession | None:
     """Return the session of a program that ``spark-submit`` has started, None where it has not."""
     if _SUBMITTED not in os.environ:
         return None
+    from py4j.protocol import Py4JError
+    from pyspark.sql import SparkSession
+
     try:
         return SparkSession.builder.getOrCreate()
     except Py4JError as error:

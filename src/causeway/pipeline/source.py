@@ -47,8 +47,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from causeway.pipeline.lake import Lake, LakeError
-from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, TableSchemas, spark_schema
+from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, TableSchemas
 from causeway.pipeline.sealed import Seal, seal_from
+from causeway.pipeline.spark_types import spark_schema
 
 FORMAT = "causeway"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,10 @@ from causeway.pipeline.lake import Lake, LakeError, Manifest, root_of
 from causeway.pipeline.ledger import ledger
 from causeway.pipeline.places import workers
 from causeway.pipeline.reach import check_readable
-from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, StateTable, TableSchemas, spark_schema
+from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, StateTable, TableSchemas
 from causeway.pipeline.sealed import Seal, seal_from
+from causeway.pipeline.spark_types import spark_schema
+from causeway.pipeline.summary import removed_programs
 
 _CHAINS = pa.schema([("position", pa.int64()), ("number", pa.decimal128(20, 0)), ("name", pa.string())])
 
@@ -185,7 +187,7 @@ class LakeTables:
         names = self.programs().select("number", "name")
         for column in ("caller", "callee"):
             name = names.select(F.col("number").alias(column), F.col("name").alias(f"{column}_name"))
-            rows = rows.withColumn(column, calls.number(column)).join(name, column, "left")
+            rows = rows.withColumn(column, F.expr(calls.number(column))).join(name, column, "left")
         chains = self.chains()
         for column in ("from_chain", "to_chain"):
             name = chains.select(F.col("position").alias(column), F.col("name").alias(f"{column}_name"))
@@ -193,7 +195,7 @@ class LakeTables:
         return rows.select(
             F.coalesce("caller_name", F.col("caller").cast("string")).alias("caller"),
             F.coalesce("callee_name", F.col("callee").cast("string")).alias("callee"),
-            calls.number("callback"),
+            F.expr(calls.number("callback")).alias("callback"),
             F.col("from_chain_name").alias("source"),
             F.col("to_chain_name").alias("destination"),
             "outcome",
@@ -217,34 +219,18 @@ class LakeTables:
         Counted from the rows of the ledger by one query.
         """
         query = calls.summary_query(removed_programs(self._lake, self.manifest()))
-        rows = calls.query_spark(query, self.log("outbound"), self.log("events")).collect()
+        rows = query_spark(query, self.log("outbound"), self.log("events")).collect()
         return calls.summary_of(row.asDict() for row in rows)
 
     def _calls(self, as_of: int | None = None) -> DataFrame:
         heights = None if as_of is None else range(self.manifest(as_of).height + 1)
-        return calls.query_spark(calls.CALLS, self.log("outbound", heights), self.log("events", heights))
+        return query_spark(calls.CALLS, self.log("outbound", heights), self.log("events", heights))
 
     def root(self) -> str:
         """Return one digest over the last roots of all chains (``lake.root_of``)."""
         return root_of(self._lake, self.manifest())
 
 
-def removed_programs(lake: Lake, manifest: Manifest) -> dict[int, int]:
-    """Return the programs that are on no chain any more at a height, with the tick since when."""
-    moves = lake.topology("registry").to_pylist()
-    gone = [move for move in moves if move["chain"] is None and move["tick"] <= manifest.tick]
-    return {move["program"]: move["tick"] for move in sorted(gone, key=lambda move: -move["tick"])}
-
-
-def summary_in_process(lake: Lake, manifest: Manifest) -> dict[str, Any]:
-    """Return what ``LakeTables.summary`` returns, counted in this process: for networks of a few messages."""
-    about = TableSchemas.decoded(lake.about()["tables"])
-
-    def log(table: str, columns: Sequence[str]) -> pa.Table:
-        schema = pa.schema([about.logs[table].field(name) for name in columns])
-        read = [lake.sealed_table(path, seal, columns).cast(schema) for path, seal in lake.log_files(table).items()]
-        return pa.concat_tables([schema.empty_table(), *read])
-
-    query = calls.summary_query(removed_programs(lake, manifest))
-    found = calls.query_arrow(query, log("outbound", calls.OUTBOUND_READ), log("events", calls.EVENTS_READ))
-    return calls.summary_of(found.to_pylist())
+def query_spark(query: str, outbound: DataFrame, events: DataFrame) -> DataFrame:
+    """Return the rows of a query of ``calls`` over the log tables of a lake, by Spark."""
+    return outbound.sparkSession.sql(query, outbound=outbound, events=events)
