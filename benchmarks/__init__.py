@@ -1,5 +1,5 @@
 """What a round costs, next to other tools that do the same round; the smallest tick; commitments and proofs;
-whole cycles."""
+whole cycles; the whole command on recorded traffic; small ticks in a row."""
 
 from __future__ import annotations
 
@@ -10,19 +10,32 @@ if TYPE_CHECKING:
     from benchmarks.exchange import bench_exchange
     from benchmarks.floor import bench_floor
     from benchmarks.proofs.bench import bench_proofs
+    from benchmarks.recorded.bench import bench_recorded
     from benchmarks.rounds import bench_rounds
     from benchmarks.show import render
+    from benchmarks.ticks.bench import bench_ticks
 
 _HOMES = {
     "bench_cycles": "benchmarks.cycles.bench",
     "bench_exchange": "benchmarks.exchange",
     "bench_floor": "benchmarks.floor",
     "bench_proofs": "benchmarks.proofs.bench",
+    "bench_recorded": "benchmarks.recorded.bench",
     "bench_rounds": "benchmarks.rounds",
+    "bench_ticks": "benchmarks.ticks.bench",
     "render": "benchmarks.show",
 }
 
-__all__ = ["bench_cycles", "bench_exchange", "bench_floor", "bench_proofs", "bench_rounds", "render"]
+__all__ = [
+    "bench_cycles",
+    "bench_exchange",
+    "bench_floor",
+    "bench_proofs",
+    "bench_recorded",
+    "bench_rounds",
+    "bench_ticks",
+    "render",
+]
 
 
 def __getattr__(name: str) -> Any:

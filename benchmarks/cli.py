@@ -32,6 +32,14 @@ Folder = Annotated[
 ]
 Subnets = Annotated[int, typer.Option(min=1, help="Chains.")]
 Canisters = Annotated[int, typer.Option(min=2, help="Programs on them.")]
+Against = Annotated[
+    str | None,
+    typer.Option(
+        metavar="REVISION",
+        help="Revision of this repository, or folder of another clone, that takes turns with this one.",
+        show_default=False,
+    ),
+]
 Payload = Annotated[int, typer.Option("--payload-bytes", min=0, help="Bytes of a message's body.")]
 
 
@@ -229,6 +237,98 @@ def cycles(
             executors=_names(executors),
             repeats=repeats,
             plain=plain,
+            master=master,
+            lake_folder=lake,
+            progress=tell,
+        ),
+    )
+    _print(result, render, as_json)
+    return shell.OK
+
+
+@app.command("recorded", epilog=shell.EPILOG)
+def recorded(
+    traffic: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Recorded packets (Parquet); by default the Hub's, in the folder that CAUSEWAY_SHARED names.",
+            show_default=False,
+        ),
+    ] = None,
+    protocol: Annotated[str, typer.Option(metavar="NAME,NAME", help="Of ic, ibc.")] = "ic,ibc",
+    executor: Annotated[str, typer.Option(metavar="NAME", help="spark, or in_process.")] = "spark",
+    repeats: Annotated[
+        int, typer.Option(min=0, help="Runs with an archive of Java's classes, after the one without.")
+    ] = 1,
+    against: Against = None,
+    ticks: Annotated[int | None, typer.Option(min=1, help="First tick not to run.", show_default=False)] = None,
+    master: Master = "local[*]",
+    lake: Folder = None,
+    as_json: Json = False,
+) -> int:
+    """Measure the whole command causeway run on recorded packets: start, ticks, summary, and the lake it leaves.
+
+    Beside it the same packets are routed by plain Python, without proofs and without a lake. Exit code 1: another
+    Causeway (--against) comes to another root.
+
+    [bold]Example[/bold]: python -m benchmarks recorded --protocol ibc --against HEAD~5
+    """
+    from benchmarks import bench_recorded, render
+
+    result = _watched(
+        "Measuring recorded traffic",
+        lambda tell: bench_recorded(
+            traffic,
+            protocols=_names(protocol),
+            executor=executor,
+            repeats=repeats,
+            against=against,
+            ticks=ticks,
+            master=master,
+            lake_folder=lake,
+            progress=tell,
+        ),
+    )
+    _print(result, render, as_json)
+    runs = [one for found in result["protocols"].values() for one in found["contestants"].values()]
+    return shell.OK if all(one.get("same_root", True) for one in runs) else shell.BROKEN
+
+
+@app.command("ticks", epilog=shell.EPILOG)
+def ticks(
+    messages: Annotated[int, typer.Option(min=1, help="Messages of a tick.")] = 100,
+    number: Annotated[int, typer.Option("--ticks", min=1, help="Ticks of a run, which share its time.")] = 200,
+    repeats: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 5,
+    protocol: Annotated[str, typer.Option(metavar="NAME,NAME", help="Of ic, ibc.")] = "ic",
+    executors: Annotated[
+        str, typer.Option("--executors", metavar="NAME,NAME", help="Who runs the ticks: in_process, spark.")
+    ] = "in_process,spark",
+    against: Against = None,
+    chains: Annotated[int, typer.Option(min=2, help="Chains.")] = 40,
+    programs: Annotated[int, typer.Option(min=2, help="Programs on them, as many on each.")] = 20_000,
+    payload_bytes: Payload = 64,
+    master: Master = "local[*]",
+    lake: Folder = None,
+    as_json: Json = False,
+) -> int:
+    """Measure small ticks as a run has them, many in a row: in process and on Spark, per tick.
+
+    [bold]Example[/bold]: python -m benchmarks ticks --protocol ic,ibc --against HEAD~5
+    """
+    from benchmarks import bench_ticks, render
+    from benchmarks.ticks.scenario import SmallTicks
+
+    work = SmallTicks(messages, chains, programs, payload_bytes)
+    result = _watched(
+        "Measuring small ticks",
+        lambda tell: bench_ticks(
+            work,
+            ticks=number,
+            repeats=repeats,
+            protocols=_names(protocol),
+            executors=_names(executors),
+            against=against,
             master=master,
             lake_folder=lake,
             progress=tell,

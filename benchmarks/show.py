@@ -10,13 +10,23 @@ from rich.text import Text
 
 from benchmarks.cycles.show import cycles
 from benchmarks.proofs.show import proofs
+from benchmarks.recorded.show import recorded
+from benchmarks.ticks.show import ticks
 
 MIB = 2**20
 
 
 def render(result: dict[str, Any]) -> RenderableType:
     """Return what one of the ``bench_`` functions gave as what rich prints."""
-    shows = {"rounds": _rounds, "floor": _floor, "exchange": _exchange, "proofs": proofs, "cycles": cycles}
+    shows = {
+        "rounds": _rounds,
+        "floor": _floor,
+        "exchange": _exchange,
+        "proofs": proofs,
+        "cycles": cycles,
+        "recorded": recorded,
+        "ticks": ticks,
+    }
     shown = shows[result["benchmark"]](result)
     return Group(shown, Text(_machine(result), style="dim"))
 
