@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 Column = Any
 """A NumPy array, or an Arrow array of text, bytes or dictionary-encoded text."""
@@ -99,26 +101,29 @@ class Frame:
 
     def take(self, rows: Rows) -> Frame:
         """Return the frame of ``rows``, in that order. ``rows`` must not be changed afterwards."""
-        if len(rows) == 0:
+        length = len(rows)
+        if length == 0:
             # Nothing of the frame is kept alive by what has nothing of it.
+            if self._length == 0:
+                return self
             return _frame({name: _emptied(column) for name, column in self._columns.items()}, 0)
         composed: dict[int, Rows] = {}
         columns: dict[str, Column] = {}
         for name, column in self._columns.items():
             if type(column) is Deferred:
-                if column.pending is None:
-                    column = column.gathered()
-                else:
-                    source, inner = column.pending
-                    if id(inner) not in composed:
-                        composed[id(inner)] = inner.take(rows)
-                    columns[name] = Deferred(source, composed[id(inner)])
+                inner = column._rows
+                if inner is not None:
+                    found = composed.get(id(inner))
+                    if found is None:
+                        found = composed[id(inner)] = inner.take(rows)
+                    columns[name] = Deferred(column._source, found)
                     continue
-            if type(column) is np.ndarray and _is_repeated(column):
-                columns[name] = repeated(column[0], len(rows))
+                column = column._value
+            if type(column) is np.ndarray and column.strides[0] == 0:
+                columns[name] = column[:length] if length <= len(column) else repeated(column[0], length)
             else:
                 columns[name] = Deferred(column, rows)
-        return _frame(columns, len(rows))
+        return _frame(columns, length)
 
     def read_only(self) -> Frame:
         """Return the frame with columns that cannot be written to."""
@@ -132,9 +137,10 @@ class Frame:
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> Frame:
         """Return the rows where ``mask`` is true, in order; the frame itself when all are."""
-        if mask.all():
+        count = np.count_nonzero(mask)
+        if count == len(mask):
             return self
-        return self.take(np.flatnonzero(mask))
+        return self.take(mask.nonzero()[0] if count else _NO_ROWS)
 
     def slice(self, start: int, stop: int) -> Frame:
         """Return rows ``start`` to ``stop`` without copying."""
@@ -180,16 +186,18 @@ def _frame(columns: dict[str, Column], length: int) -> Frame:
 def from_table(table: pa.Table) -> Frame:
     """Return the frame of an Arrow table: fixed-width columns as NumPy arrays, the others as single Arrow arrays."""
     columns: dict[str, Column] = {}
-    for item, chunked in zip(table.schema, table.columns, strict=True):
-        if pa.types.is_dictionary(item.type):
-            chunked = chunked.unify_dictionaries()
-        array = chunked.combine_chunks() if chunked.num_chunks != 1 else chunked.chunk(0)
-        if pa.types.is_integer(item.type) or pa.types.is_boolean(item.type) or pa.types.is_floating(item.type):
-            columns[item.name] = _recognised(array.to_numpy(zero_copy_only=False))
-        elif pa.types.is_fixed_size_binary(item.type):
-            columns[item.name] = _fixed_bytes(array)
+    for name, chunked in zip(table.column_names, table.columns, strict=True):
+        kind = chunked.type
+        if chunked.num_chunks == 1:
+            array = chunked.chunk(0)
         else:
-            columns[item.name] = array
+            array = (chunked.unify_dictionaries() if pa.types.is_dictionary(kind) else chunked).combine_chunks()
+        if pa.types.is_primitive(kind) and not pa.types.is_temporal(kind):
+            columns[name] = _recognised(array.to_numpy(zero_copy_only=False))
+        elif pa.types.is_fixed_size_binary(kind):
+            columns[name] = _fixed_bytes(array)
+        else:
+            columns[name] = array
     return Frame(columns, table.num_rows)
 
 
@@ -212,16 +220,16 @@ def empty_frame(schema: pa.Schema) -> Frame:
 def concat(frames: Sequence[Frame]) -> Frame:
     """Return the rows of ``frames`` one after the other; all must have the columns of the first."""
     if len(frames) > 1:
-        frames = [frame for frame in frames if len(frame)] or [frames[0]]
+        frames = [frame for frame in frames if frame._length] or [frames[0]]
     if len(frames) == 1:
         return frames[0]
-    length = sum(len(frame) for frame in frames)
+    length = sum(frame._length for frame in frames)
     composed: dict[tuple[int, ...], Rows] = {}
     columns: dict[str, Column] = {}
-    for name in frames[0].names:
-        pending = [_pending(frame.column(name)) for frame in frames]
-        source = pending[0][0] if pending[0] is not None else None
-        if source is not None and all(item is not None and item[0] is source for item in pending):
+    for name, first in frames[0]._columns.items():
+        source = first._source if type(first) is Deferred else None
+        pending = [_pending(frame._columns[name]) for frame in frames] if source is not None else []
+        if pending and all(item is not None and item[0] is source for item in pending):
             parts = [item[1] for item in pending if item is not None]
             key = tuple(map(id, parts))
             if key not in composed:
@@ -240,40 +248,82 @@ def _gather(source: Column, rows: Rows) -> Column:
     if isinstance(source, np.ndarray):
         column = source.take(rows, axis=0)
         # Frames share it, so nobody may write to it.
-        column.flags.writeable = False
+        column.setflags(write=False)
         return column
-    return source.take(pa.array(rows))
+    return _TAKE.call([source, pa.array(rows, _ROW_TYPE)], _CHECKED)
+
+
+_TAKE, _CHECKED, _ROW_TYPE = pc.get_function("array_take"), pc.TakeOptions(boundscheck=True), pa.int64()
+"""What ``Array.take`` does for an array, without looking it up every time."""
 
 
 def repeated(value: Any, length: int) -> npt.NDArray[Any]:
     """Return a column of one ``value`` repeated, without storing it more than once."""
+    if isinstance(value, _KEPT):
+        return _endless(value)[:length]
     one = np.asarray(value)
     column: npt.NDArray[Any] = np.ndarray((length, *one.shape), one.dtype, one, 0, (0, *one.strides))
-    column.flags.writeable = False
+    column.setflags(write=False)
+    return column
+
+
+_KEPT = (np.integer, np.bool_)
+"""Types of which equal values are the same in every bit."""
+
+_ENDLESS = 1 << 48
+"""Rows of a column that stores nothing but its one value: more than any frame has."""
+
+_SHORT = 1024
+"""Rows of the kept columns of one text, of which shorter ones are the beginning."""
+
+
+@lru_cache(maxsize=1024, typed=True)
+def _endless(value: Any) -> npt.NDArray[Any]:
+    one = np.asarray(value)
+    column: npt.NDArray[Any] = np.ndarray((_ENDLESS,), one.dtype, one, 0, (0,))
+    column.setflags(write=False)
     return column
 
 
 def repeated_text(text: str, length: int) -> pa.DictionaryArray:
     """Return a dictionary-encoded text column of one value repeated."""
+    return _short_text(text).slice(0, length) if length <= _SHORT else _text_column(text, length)
+
+
+@lru_cache(maxsize=256)
+def _short_text(text: str) -> pa.DictionaryArray:
+    return _text_column(text, _SHORT)
+
+
+def _text_column(text: str, length: int) -> pa.DictionaryArray:
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(length, dtype=np.int32)), pa.array([text], pa.string()))
 
 
 def repeated_bytes(value: bytes, length: int) -> pa.BinaryArray:
     """Return a bytes column of one value repeated."""
+    if length <= _SHORT and len(value) == 0:
+        return _NO_BYTES.slice(0, length)
     return pa.array([value], pa.binary()).take(pa.array(np.zeros(length, dtype=np.int32)))
 
 
+_NO_BYTES = pa.array([b""] * _SHORT, pa.binary())
+
 _NO_ROWS: Rows = np.empty(0, dtype=np.int64)
+
+_NO_VALUES: dict[pa.DataType, pa.Array] = {}
+"""Arrays without rows, by type."""
 
 
 def _emptied(column: Column) -> Column:
     """Return a column of the same type without rows, which shares no memory with it."""
     if type(column) is Deferred:
-        pending = column.pending
-        column = column.gathered() if pending is None else pending[0]
+        column = column._source if column._value is None else column._value
     if isinstance(column, np.ndarray):
         return np.empty((0, *column.shape[1:]), dtype=column.dtype)
-    return column.take(pa.array(_NO_ROWS))
+    found = _NO_VALUES.get(column.type)
+    if found is None:
+        found = _NO_VALUES[column.type] = pa.array([], column.type)
+    return found
 
 
 def _recognised(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -292,10 +342,18 @@ def _is_repeated(column: npt.NDArray[Any]) -> bool:
 def _join(columns: Sequence[Column], length: int) -> Column:
     first = columns[0]
     if isinstance(first, np.ndarray):
-        if all(_is_repeated(column) for column in columns) and all((column[0] == first[0]).all() for column in columns):
+        if (
+            _is_repeated(first)
+            and all(_is_repeated(column) for column in columns)
+            and all((column[0] == first[0]).all() for column in columns)
+        ):
             return repeated(first[0], length)
         return np.concatenate(columns)
-    if pa.types.is_dictionary(first.type):
+    if type(first) is pa.DictionaryArray:
+        if all(column.dictionary.equals(first.dictionary) for column in columns):
+            return pa.DictionaryArray.from_arrays(
+                pa.concat_arrays([column.indices for column in columns]), first.dictionary
+            )
         joined = pa.chunked_array(columns).unify_dictionaries().combine_chunks()
         return joined.chunk(0) if isinstance(joined, pa.ChunkedArray) else joined
     return pa.concat_arrays(columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,8 @@ def event_rows(
             return value.astype(kind, copy=False)
         return repeated(kind(value), length)
 
+    amounts = "amount_high" in messages
+
     return Frame(
         {
             "chain": column(chain, np.uint32),
@@ -57,8 +60,8 @@ def event_rows(
             "sender": messages["sender"],
             "receiver": messages["receiver"],
             "callback": messages["callback"],
-            "amount_high": messages.get("amount_high", column(0, np.uint64)),
-            "amount_low": messages.get("amount_low", column(0, np.uint64)),
+            "amount_high": messages["amount_high"] if amounts else column(0, np.uint64),
+            "amount_low": messages["amount_low"] if amounts else column(0, np.uint64),
             "queue_index": column(queue_index, np.uint64),
             "code": column(code, np.uint8),
             "reason": repeated_text(reason, length) if isinstance(reason, str) else reason,
@@ -104,11 +107,16 @@ class EventLog:
 
     def logs(self) -> dict[str, Frame]:
         """Return the rows of the ledger's log tables so far, by table."""
-        return {
-            "events": concat([empty_frame(EVENTS_SCHEMA), *self._events]),
-            "collected": concat([empty_frame(COLLECTED_SCHEMA), *self._collected]),
-            "failures": concat([empty_frame(FAILURES_SCHEMA), *self._failures]),
-        }
+        return joined_logs([self])
+
+
+def joined_logs(logs: Sequence[EventLog], *first: Frame) -> dict[str, Frame]:
+    """Return the rows of the ledger's log tables of several logs one after the other; events begin with ``first``."""
+    return {
+        "events": concat([empty_frame(EVENTS_SCHEMA), *first, *(rows for log in logs for rows in log._events)]),
+        "collected": concat([empty_frame(COLLECTED_SCHEMA), *(rows for log in logs for rows in log._collected)]),
+        "failures": concat([empty_frame(FAILURES_SCHEMA), *(rows for log in logs for rows in log._failures)]),
+    }
 
 
 LEDGER_LOGS = {"events": EVENTS_SCHEMA, "collected": COLLECTED_SCHEMA, "failures": FAILURES_SCHEMA}

@@ -68,13 +68,15 @@ class Interference:
 
         Columns ``source``, ``sender``, ``receiver``, ``payload``, and what a forgery need not say: ``kind`` (``Kind``;
         a request), ``callback``, ``code``, ``deadline``, ``amount_high``, ``amount_low`` (0). In the order of the
-        scenario.
+        scenario. No columns where there are none.
         """
         due = [
             (self.positions[fault.source], fault.args)
             for fault in self.acting(tick, FORGE)
             if fault.source is not None and self.positions[fault.source] in chains
         ]
+        if not due:
+            return Frame({})
         return Frame(
             {
                 "source": np.array([source for source, _ in due], dtype=np.uint32),

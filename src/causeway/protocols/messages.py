@@ -71,18 +71,15 @@ what a byzantine chain forged."""
 def blank_messages(length: int, **columns: Any) -> Frame:
     """Return ``length`` messages: of the columns of ``MESSAGE_FIELDS`` those given, as columns or as one value for all,
     and zeros, empty texts and empty bytes for the others. Given columns of other names follow them."""
-    zeros = {item.name: _zeros(item.type, length) for item in MESSAGE_FIELDS if item.name not in columns}
     given = {name: _column(name, value, length) for name, value in columns.items()}
-    names = [*MESSAGE_COLUMNS, *(name for name in columns if name not in MESSAGE_COLUMNS)]
-    return Frame({name: given[name] if name in given else zeros[name] for name in names}, length)
+    messages = {name: given.pop(name) if name in given else _zeros(name, length) for name in MESSAGE_COLUMNS}
+    return Frame({**messages, **given}, length)
 
 
-def _zeros(kind: pa.DataType, length: int) -> Any:
-    if pa.types.is_dictionary(kind):
-        return repeated_text("", length)
-    if pa.types.is_binary(kind):
-        return repeated_bytes(b"", length)
-    return repeated(kind.to_pandas_dtype()(0), length)
+def _zeros(name: str, length: int) -> Any:
+    if name in _NUMBERS:
+        return repeated(_NUMBERS[name](0), length)
+    return repeated_text("", length) if name == "method" else repeated_bytes(b"", length)
 
 
 def _column(name: str, value: Any, length: int) -> Any:

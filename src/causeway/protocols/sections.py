@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,9 +13,53 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame
 from causeway.model.joins import over
-from causeway.model.order import bits_of, groups_of
+from causeway.model.order import Rows, groups_of
 
 EMPTY_DIGEST = hashlib.sha256(b"").digest()
+
+MANY = 16
+"""Chains from which on it pays to look for those whose rows did not change."""
+
+COMPARED = 1 << 16
+"""Rows up to which a table is kept to be compared with the next: where there are more, most chains have new ones."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """The digests of one table, and what they are of, so that another table is hashed as far as it differs.
+
+    ``digests``: one a chain; ``rows``: the table by owner, None if it is too long to be compared; ``starts``,
+    ``stops``: each chain's rows of it; ``changed``: the chains (their positions in the list) whose digests are not
+    taken over.
+    """
+
+    digests: list[bytes]
+    rows: Frame | None
+    starts: Rows
+    stops: Rows
+    changed: Rows
+
+
+@dataclass(frozen=True)
+class Hashed:
+    """What the roots of a state were made of. ``owners``: what says whose rows are whose, beside the tables."""
+
+    chains: npt.NDArray[np.uint32]
+    owners: Any
+    tables: Mapping[str, Frame]
+    sections: Mapping[str, Section]
+    roots: npt.NDArray[np.uint8]
+
+    def is_of(self, chains: npt.NDArray[np.uint32], owners: Any) -> bool:
+        """Return whether the sections are of these chains, by the same owners."""
+        return self.owners is owners and np.array_equal(self.chains, chains)
+
+
+@dataclass
+class LastHashed:
+    """An index that a state carries along, derived from its tables: without it every root is the same."""
+
+    last: Hashed | None = None
 
 
 def section_digests(frame: Frame, owner: npt.NDArray[np.uint32], chains: npt.NDArray[np.uint32]) -> list[bytes]:
@@ -22,76 +68,150 @@ def section_digests(frame: Frame, owner: npt.NDArray[np.uint32], chains: npt.NDA
     Hashed are the rows as they lie, numbers little-endian and for text and bytes the length; then, where there are such
     columns, the content of each, and the number of rows.
     """
-    if len(frame) == 0:
-        return [EMPTY_DIGEST] * len(chains)
-    if not bool((owner[1:] >= owner[:-1]).all()):
+    return hashed_rows(frame, owner, chains).digests
+
+
+def hashed_rows(
+    frame: Frame, owner: npt.NDArray[np.uint32], chains: npt.NDArray[np.uint32], before: Section | None = None
+) -> Section:
+    """Return ``section_digests`` as a section. ``before``: that of the same table and chains at an earlier time."""
+    if len(frame) and not bool((owner[1:] >= owner[:-1]).all()):
         order = np.argsort(owner, kind="stable")
         frame, owner = frame.take(order), owner[order]
-    starts = np.searchsorted(owner, chains, side="left")
-    stops = np.searchsorted(owner, chains, side="right")
-    texts = [_content(frame[name]) for name in frame.names if not isinstance(frame[name], np.ndarray)]
-    packed = _packed(frame)
-    rows, width = packed.reshape(-1).data, packed.shape[1]
-    digests = []
-    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
-        if start == stop:
-            digests.append(EMPTY_DIGEST)
-            continue
+    section, hashed = _begun(frame, owner, chains, before)
+    if len(hashed) == 0:
+        return section
+    part, first, end = _part(frame, section.starts[hashed], section.stops[hashed])
+    texts = [_content(part[name]) for name in part.names if not isinstance(part[name], np.ndarray)]
+    packed = _packed(part)
+    rows, width = packed.view(np.uint8).data, packed.dtype.itemsize
+    for chain, start, stop in zip(hashed.tolist(), first.tolist(), end.tolist(), strict=True):
         accumulated = hashlib.sha256(rows[start * width : stop * width])
         for data, offsets in texts:
             accumulated.update(data[offsets[start] : offsets[stop]])
         if texts:
-            accumulated.update(int(stop - start).to_bytes(8, "big"))
-        digests.append(accumulated.digest())
-    return digests
+            accumulated.update((stop - start).to_bytes(8, "big"))
+        section.digests[chain] = accumulated.digest()
+    return section
 
 
-def column_digests(frame: Frame, owner: npt.NDArray[np.uint32], chains: npt.NDArray[np.uint32]) -> list[bytes]:
-    """Return what ``section_digests`` does, for long tables of numbers, of which much fewer bytes are hashed.
+def hashed_columns(
+    frame: Frame, owner: npt.NDArray[np.uint32], chains: npt.NDArray[np.uint32], before: Section | None = None
+) -> Section:
+    """Return what ``hashed_rows`` does, for long tables of numbers, of which much fewer bytes are hashed.
 
     Hashed are the number of rows and then the columns, each as its width in bytes (of 0, 1, 2, 4, 8 the least that
     holds the largest number) and the numbers of that width, little-endian.
     """
-    if len(frame) == 0:
-        return [EMPTY_DIGEST] * len(chains)
-    if not bool((owner[1:] >= owner[:-1]).all()):
+    if len(frame) and not bool((owner[1:] >= owner[:-1]).all()):
         runs = groups_of(owner)
         order = np.argsort(owner[runs.starts], kind="stable")
         rows = over(runs.starts[order], runs.starts[order] + runs.counts[order])[1]
         frame, owner = frame.take(rows), owner[rows]
-    starts = np.searchsorted(owner, chains, side="left").tolist()
-    stops = np.searchsorted(owner, chains, side="right").tolist()
-    columns = [frame[name] for name in frame.names]
-    digests = []
-    for start, stop in zip(starts, stops, strict=True):
-        if start == stop:
-            digests.append(EMPTY_DIGEST)
-            continue
+    section, hashed = _begun(frame, owner, chains, before)
+    if len(hashed) == 0:
+        return section
+    part, first, end = _part(frame, section.starts[hashed], section.stops[hashed])
+    columns = [(part[name], _widths(part[name], first, end)) for name in part.names]
+    for row, (chain, start, stop) in enumerate(zip(hashed.tolist(), first.tolist(), end.tolist(), strict=True)):
         accumulated = hashlib.sha256((stop - start).to_bytes(8, "big"))
-        for column in columns:
-            width = _width(column[start:stop])
-            accumulated.update(bytes([width]))
+        for column, widths in columns:
+            width = widths[row]
+            accumulated.update(_WIDTH_BYTES[width])
             if width:
-                accumulated.update(np.ascontiguousarray(column[start:stop], dtype=f"<u{width}").data)
-        digests.append(accumulated.digest())
-    return digests
+                accumulated.update(np.ascontiguousarray(column[start:stop], dtype=_OF_WIDTH[width]).data)
+        section.digests[chain] = accumulated.digest()
+    return section
 
 
-def _width(numbers: npt.NDArray[Any]) -> int:
-    """Return the bytes that the largest of some unsigned numbers takes: 0, 1, 2, 4 or 8."""
-    bits = bits_of(numbers[:1] if numbers.strides[0] == 0 else numbers)
-    return next(width for width in (0, 1, 2, 4, 8) if bits <= 8 * width)
+_OF_WIDTH = {width: np.dtype(f"<u{width}") for width in (1, 2, 4, 8)}
+_WIDTH_BYTES = {width: bytes([width]) for width in (0, 1, 2, 4, 8)}
+_BOUNDS = np.array([1 << 0, 1 << 8, 1 << 16, 1 << 32], dtype=np.uint64)
 
 
-def _packed(frame: Frame) -> npt.NDArray[np.uint8]:
-    """Return the frame's rows as a byte matrix: each number as it lies, of text and bytes the length."""
+def _widths(numbers: npt.NDArray[Any], starts: Rows, stops: Rows) -> list[int]:
+    """Return the bytes that the largest of the numbers of each run (none is empty) takes: 0, 1, 2, 4 or 8."""
+    if numbers.strides[0] == 0:
+        largest = numbers[:1].repeat(len(starts))
+    else:
+        ends = np.empty(2 * len(starts), dtype=np.int64)
+        ends[::2], ends[1::2] = starts, stops
+        largest = np.maximum.reduceat(numbers, ends[:-1] if stops[-1] == len(numbers) else ends)[::2]
+    widths: list[int] = np.array([0, 1, 2, 4, 8])[np.searchsorted(_BOUNDS, largest, side="right")].tolist()
+    return widths
+
+
+def _begun(
+    frame: Frame, owner: npt.NDArray[np.uint32], chains: npt.NDArray[np.uint32], before: Section | None
+) -> tuple[Section, Rows]:
+    """Return the section of a table by owner, its digests as far as they are known, and the chains to be hashed."""
+    starts = owner.searchsorted(chains, side="left")
+    stops = owner.searchsorted(chains, side="right")
+    kept = frame if len(frame) <= COMPARED else None
+    if before is None or before.rows is None or kept is None or len(chains) < MANY:
+        changed, digests = np.ones(len(chains), dtype=bool), [EMPTY_DIGEST] * len(chains)
+    else:
+        changed, digests = _differing(kept, starts, stops, before.rows, before), before.digests.copy()
+    filled = stops > starts
+    for chain in (changed & ~filled).nonzero()[0].tolist():
+        digests[chain] = EMPTY_DIGEST
+    section = Section(digests, kept, starts, stops, changed.nonzero()[0])
+    return section, (changed & filled).nonzero()[0]
+
+
+def _differing(now: Frame, starts: Rows, stops: Rows, then: Frame, before: Section) -> npt.NDArray[np.bool_]:
+    """Return the chains that have other rows ``now`` than ``then``."""
+    counts = stops - starts
+    changed: npt.NDArray[np.bool_] = counts != before.stops - before.starts
+    same = (~changed).nonzero()[0]
+    total = int(counts[same].sum())
+    if not total == len(now) == len(then):
+        now = now.take(over(starts[same], stops[same])[1])
+        then = then.take(over(before.starts[same], before.stops[same])[1])
+    if total == 0:
+        return changed
+    other = np.zeros(total, dtype=bool)
+    for name in now.names:
+        ours, theirs = now[name], then[name]
+        if ours is theirs:
+            continue
+        if isinstance(ours, np.ndarray):
+            unequal = ours != theirs
+            other |= unequal if unequal.ndim == 1 else unequal.any(axis=1)
+        elif not ours.equals(theirs):
+            changed[:] = True
+            return changed
+    changed[same[np.searchsorted(np.cumsum(counts[same]), other.nonzero()[0], side="right")]] = True
+    return changed
+
+
+def _part(frame: Frame, starts: Rows, stops: Rows) -> tuple[Frame, Rows, Rows]:
+    """Return some runs of a table, which ascend, as a table of its own if that is much less; and where they are in
+    it."""
+    counts = stops - starts
+    total = int(counts.sum())
+    if 2 * total > len(frame):
+        return frame, starts, stops
+    ends = np.cumsum(counts)
+    return frame.take(over(starts, stops)[1]), ends - counts, ends
+
+
+def _packed(frame: Frame) -> npt.NDArray[np.void]:
+    """Return the frame's rows as they lie: each number little-endian, of text and bytes the length."""
     columns = []
     for name in frame.names:
         column = frame[name]
         if not isinstance(column, np.ndarray):
             column = np.diff(_content(column)[1]).astype(np.uint32)
-        columns.append(np.ascontiguousarray(column).view(np.uint8).reshape(len(frame), -1))
-    return np.concatenate(columns, axis=1)
+        columns.append(column)
+    packed = np.empty(len(frame), dtype=_row_type([(column.dtype, column.shape[1:]) for column in columns]))
+    for name, column in zip(packed.dtype.names or (), columns, strict=True):
+        packed[name] = column
+    return packed
+
+
+def _row_type(types: Sequence[tuple[np.dtype[Any], tuple[int, ...]]]) -> np.dtype[np.void]:
+    return np.dtype([(f"c{number}", kind, shape) for number, (kind, shape) in enumerate(types)])
 
 
 def _content(column: Any) -> tuple[memoryview, npt.NDArray[np.int32]]:

@@ -8,21 +8,27 @@ were appended in, so a message is hashed once in its life on a chain and each ca
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.model.frame import Frame
 from causeway.model.order import groups_of
+from causeway.model.queues import Queues
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
 from causeway.proofs.merkle import LEAF_PREFIX, merkle_roots
+from causeway.protocols.contract import Chains
+from causeway.protocols.execution import PROGRAM_TABLE
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.messages import message_sizes
 from causeway.protocols.ic.state import NOT_COMMITTED, RUNS_SCHEMA, STATE_TABLES, State
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
-from causeway.protocols.sections import column_digests, section_digests
+from causeway.protocols.sections import Hashed, Section, hashed_columns, hashed_rows
 
 ROOT_DOMAIN = b"causeway-ic-state-1"
 
@@ -81,38 +87,84 @@ def segments_of(outbound: Frame, context: Context) -> Frame:
 
 
 def state_roots(state: State, context: Context) -> Digests:
-    """Return the root of each chain of ``context.chains``, shape (chains, 32)."""
-    preimages = [bytearray(ROOT_DOMAIN) for _ in context.chains]
-    for section in _sections(state, context):
-        for preimage, digest in zip(preimages, section, strict=True):
-            preimage += digest
-    joined = b"".join([hashlib.sha256(preimage).digest() for preimage in preimages])
-    return np.frombuffer(joined, dtype=np.uint8).reshape(len(preimages), DIGEST_BYTES)
+    """Return the root of each chain of ``context.chains``, shape (chains, 32).
+
+    What the state has kept of its last roots (``State.hashed``) saves hashing what is the same, and is moved on.
+    """
+    chains, known = context.chains, state.hashed.last
+    before = known if known is not None and known.is_of(chains, context.registry) else None
+    tables: dict[str, Frame] = {}
+    sections: dict[str, Section] = {}
+    changed = np.full(len(chains), before is None)
+    for name, frame, owner, hashing in _sections(state, context):
+        old = None if before is None else before.sections[name]
+        tables[name] = frame
+        if before is not None and old is not None and _is_same(frame, before.tables[name]):
+            sections[name] = old
+            continue
+        section = sections[name] = hashing(frame, owner(), chains, old)
+        changed[section.changed] = True
+    roots = np.empty((len(chains), DIGEST_BYTES), dtype=np.uint8) if before is None else before.roots.copy()
+    digests = [section.digests for section in sections.values()]
+    rows = changed.nonzero()[0]
+    made = [hashlib.sha256(b"".join([ROOT_DOMAIN, *(of[chain] for of in digests)])).digest() for chain in rows.tolist()]
+    roots[rows] = np.frombuffer(b"".join(made), dtype=np.uint8).reshape(len(made), DIGEST_BYTES)
+    roots.setflags(write=False)
+    state.hashed.last = Hashed(chains, context.registry, tables, sections, roots)
+    return roots
 
 
-def _sections(state: State, context: Context) -> Iterable[list[bytes]]:
-    ingress = state.ingress_queues.counters
-    # The key of an ingress queue enters twice, as if it were its sender too.
-    named = Frame({"receiver": ingress["receiver"], "sender": ingress["receiver"], "next_index": ingress["next_index"]})
-    yield _digests(named, "receiver", context)
-    yield _digests(state.ingress_queues.elements, "receiver", context)
-    for queues in (state.input_queues, state.output_queues):
-        yield _digests(queues.counters, queues.keys[0], context)
-        yield _digests(queues.elements, queues.keys[0], context)
+def _is_same(frame: Frame, other: Frame) -> bool:
+    return frame is other or len(frame) == len(other) == 0
+
+
+Owners = npt.NDArray[np.uint32]
+
+_Hashing = Callable[[Frame, Owners, Chains, Section | None], Section]
+
+
+_Part = tuple[str, Frame, Callable[[], Owners], _Hashing]
+
+
+def _sections(state: State, context: Context) -> Iterator[_Part]:
+    """Yield what enters a root, in order: a name, the rows, whose they are, and how they are hashed."""
+
+    def hosts(frame: Frame, canister: str) -> Callable[[], Owners]:
+        return lambda: context.host_of(frame[canister]).view(np.uint32)
+
+    def queues(
+        name: str, found: Queues, counters: _Hashing = hashed_rows
+    ) -> Iterator[tuple[str, Frame, Any, _Hashing]]:
+        owner = found.keys[0]
+        yield f"{name}_counters", found.counters, hosts(found.counters, owner), counters
+        yield f"{name}_queues", found.elements, hosts(found.elements, owner), hashed_rows
+
+    yield from queues("ingress", state.ingress_queues, _named_twice)
+    yield from queues("input", state.input_queues)
+    yield from queues("output", state.output_queues)
     calls = state.open_calls.rows
-    yield column_digests(calls, context.host_of(calls["originator"]).view(np.uint32), context.chains)
-    yield _digests(state.in_hand, "respondent", context)
-    yield _digests(state.turns, "receiver", context)
-    yield _digests(state.next_sources, "receiver", context)
-    for name, table in STATE_TABLES.items():
-        if table.owner in table.chains and name not in NOT_COMMITTED:
-            frame = state.frames()[name]
-            yield section_digests(frame, frame[table.owner], context.chains)
-    yield _digests(state.accounts, "program", context)
+    yield "open_calls", calls, hosts(calls, "originator"), hashed_columns
+    yield "in_hand", state.in_hand, hosts(state.in_hand, "respondent"), hashed_rows
+    yield "turns", state.turns, hosts(state.turns, "receiver"), hashed_rows
+    yield "next_sources", state.next_sources, hosts(state.next_sources, "receiver"), hashed_rows
+    frames = state.frames()
+    for name, owner in _OF_CHAINS.items():
+        yield name, frames[name], partial(frames[name].__getitem__, owner), hashed_rows
+    yield "accounts", state.accounts, hosts(state.accounts, "program"), hashed_rows
     for name in sorted(state.programs):
-        yield _digests(state.programs[name], "program", context)
+        yield PROGRAM_TABLE + name, state.programs[name], hosts(state.programs[name], "program"), hashed_rows
 
 
-def _digests(frame: Frame, canister: str, context: Context) -> list[bytes]:
-    """Return one digest a chain over its rows of a section, which belong to the hosts of the ``canister`` column."""
-    return section_digests(frame, context.host_of(frame[canister]).view(np.uint32), context.chains)
+_OF_CHAINS = {
+    name: table.owner
+    for name, table in STATE_TABLES.items()
+    if table.owner in table.chains and name not in NOT_COMMITTED
+}
+"""The tables of which chains own the rows, and the column that says which, in the order of their sections."""
+
+
+def _named_twice(frame: Frame, owner: Owners, chains: Chains, before: Section | None) -> Section:
+    """Hash the counters of ingress queues: their key enters twice, as if it were the sender too."""
+    receiver = frame["receiver"]
+    named = Frame({"receiver": receiver, "sender": receiver, "next_index": frame["next_index"]})
+    return hashed_rows(named, owner, chains, before)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.faults import Fault
-from causeway.model.frame import Frame, concat
+from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.ledger import Event, Kind
 from causeway.model.order import U64, groups_of, stable_order
@@ -112,6 +112,8 @@ class Carriers(Interference):
         A halted one appends nothing, and nothing is appended for a canister on no subnet: both leave an event.
         """
         rows = self.forged(chains, context.tick)
+        if len(rows) == 0:
+            return empty_frame(ONWARD_SCHEMA)
         given = {name: rows[name] for name in rows.names}
         methods = ["forged" if kind == Kind.REQUEST else "" for kind in rows["kind"].tolist()]
         given["method"] = pa.array(methods, pa.string()).dictionary_encode()

@@ -14,7 +14,6 @@ import pyarrow as pa
 from causeway.model.errors import IndexOverflow, InvalidInput, InvariantViolation
 from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes
-from causeway.model.ledger import COLLECTED_SCHEMA, EVENTS_SCHEMA, FAILURES_SCHEMA
 from causeway.model.order import U64
 from causeway.model.topology import Topology
 from causeway.protocols.contract import (
@@ -27,7 +26,7 @@ from causeway.protocols.contract import (
     Tick,
     View,
 )
-from causeway.protocols.events import LEDGER_LOGS, EventLog
+from causeway.protocols.events import LEDGER_LOGS, EventLog, joined_logs
 from causeway.protocols.execution import PROGRAM_TABLE, ProgramRunner
 from causeway.protocols.ic.batch import DecodedBatch, XNetPlan, decode
 from causeway.protocols.ic.check_slice import refusals
@@ -222,7 +221,7 @@ class IcKernel:
         everything = get_streams(expected, view, context)
         older = cut(state.kept_slices, expected, context)
         slices = self.carriers.carry(with_news(expected, everything), everything, older, context)
-        accepted, errors = get_xnet_payload(state, slices, view, context)
+        accepted, errors = get_xnet_payload(state, slices, view, context, expected=expected)
         local = part(self, state, running, tick.tick) if len(running) < len(chains) else state
         kept = self.carriers.kept(state.kept_slices, view, chains, tick)
         return make_plan(local, accepted, kept, view, refusals(slices, errors), context)
@@ -266,7 +265,7 @@ class IcKernel:
         return RoundResult(
             state,
             outbound,
-            _joined(plan.events, [stops.log, *logs]),
+            joined_logs([stops.log, *logs], plan.events),
             self.headers(state, chains, tick),
             wake(tick, idle=self.idle(state), planned=self.next_planned(tick.tick + 1)),
             oldest(state.runs),
@@ -312,7 +311,8 @@ class IcKernel:
         What byzantine subnets among ``chains`` forge is appended when routing begins.
         """
         faults = EventLog()
-        batch = self.carriers.reached(batch, context, faults)
+        if context.chains is not chains:
+            batch = self.carriers.reached(batch, context, faults)
         state, induction = pre_process(removal.state, batch, context)  # 3.4
         induction = [removal, *induction]
         execution = execute(state, induction, context)  # 3.5
@@ -321,13 +321,3 @@ class IcKernel:
         routing, outbound = post_process(execution.state, onward, context)  # 3.6
         logs = [*(step.log for step in induction), execution.log, faults, routing.log]
         return routing.state, logs, outbound
-
-
-def _joined(refused: Frame, logs: Sequence[EventLog]) -> dict[str, Frame]:
-    """Return the rows of the log tables of a round, in the order of its steps."""
-    tables = [log.logs() for log in logs]
-    return {
-        "events": concat([empty_frame(EVENTS_SCHEMA), refused, *(table["events"] for table in tables)]),
-        "collected": concat([empty_frame(COLLECTED_SCHEMA), *(table["collected"] for table in tables)]),
-        "failures": concat([empty_frame(FAILURES_SCHEMA), *(table["failures"] for table in tables)]),
-    }

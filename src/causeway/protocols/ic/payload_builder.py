@@ -18,7 +18,7 @@ from causeway.model.order import U64, groups_of
 from causeway.protocols.contract import View
 from causeway.protocols.ic.check_slice import SliceError, check_slices
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.expected_indexes import expected_indexes
+from causeway.protocols.ic.expected_indexes import Expected, expected_indexes
 from causeway.protocols.ic.sizes import count_bytes, header_lengths
 from causeway.protocols.ic.state import State
 from causeway.protocols.messages import LANE, LANE_COLUMNS
@@ -49,14 +49,17 @@ def get_xnet_payload(
     past_payloads: Sequence[Frame] = (),
     size_limit: int = 0,
     sizes: MessageSizes | None = None,
+    expected: Expected | None = None,
 ) -> tuple[Frame, np.ndarray]:
     """Return the slices that go into the payload, and the ``SliceError`` of each of ``slices``.
 
     ``past_payloads``: those agreed above the state, in order of height. ``size_limit``: bytes of a payload, 0 = any
     size; then ``sizes`` must be given. A slice that does not fit is cut, to its longest beginning that does and that
-    brings anything, or left out (``PayloadTooLarge``). ``validate_xnet_payload`` accepts the result.
+    brings anything, or left out (``PayloadTooLarge``). ``validate_xnet_payload`` accepts the result. ``expected``: what
+    state and past payloads expect, where that is known.
     """
-    expected = expected_indexes(state, past_payloads, context.options.index_base)
+    if expected is None:
+        expected = expected_indexes(state, past_payloads, context.options.index_base)
     errors = check_slices(state, slices, view, context, expected)
     accepted = slices.filter(errors == 0)
     if not size_limit or len(accepted) == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from causeway.protocols.ic.in_hand import IN_HAND_KEYS, IN_HAND_SCHEMA
 from causeway.protocols.ic.open_calls import OPEN_CALLS_KEYS, OPEN_CALLS_SCHEMA, OpenCalls
 from causeway.protocols.ic.turns import NEXT_SOURCES_SCHEMA, QUEUE, TURNS_SCHEMA
 from causeway.protocols.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS, QUEUED_SCHEMA
+from causeway.protocols.sections import LastHashed
 
 
 def _numbers(*names: str) -> list[pa.Field]:
@@ -145,6 +146,7 @@ class State:
     limited. ``rejects``: the REJECT signals in streams. ``misrouted`` by (chain, receiver, sender).
     ``stopped``: the subnets that violated an invariant. ``kept_slices``: what carriers keep to offer later.
     ``programs`` maps the name of a program class to the frame of its canisters' state (first column ``program``).
+    ``hashed`` is no table: what the last roots were made of, of this state or of one that it was made from.
     """
 
     ingress_queues: Queues
@@ -161,6 +163,7 @@ class State:
     kept_slices: Frame
     accounts: Frame
     programs: Mapping[str, Frame]
+    hashed: LastHashed = field(default_factory=LastHashed, compare=False, repr=False)
 
     def frames(self) -> dict[str, Frame]:
         """Return the rows of every table by its name. A round that does not change a table keeps the object."""

@@ -61,8 +61,10 @@ def _violators(error: IndexOverflow | InvariantViolation, context: Context) -> C
 
 def just_stopped(state: State, height: int) -> Stops:
     """Return the chains of ``state`` that stop in the round of ``height``."""
-    rows = state.stopped.filter(state.stopped["height"] == np.uint64(height))
     log = EventLog()
+    if len(state.stopped) == 0:
+        return Stops(state.stopped["chain"], log)
+    rows = state.stopped.filter(state.stopped["height"] == np.uint64(height))
     control = blank_messages(len(rows), kind=int(Kind.CONTROL))
     log.add(event_rows(control, Event.STOPPED, chain=rows["chain"], reason=rows["cause"].dictionary_encode()))
     return Stops(rows["chain"], log)
