@@ -198,6 +198,7 @@ def figures_of(measured: Measured, lake: Path) -> dict[str, Any]:
     return {
         "seconds": round(measured.seconds, 3),
         "processor_seconds": round(measured.processor_seconds(), 3),
+        "genesis_seconds": round(committed[0].time - measured.begun, 3),
         "phases": {name: round(end - begin, 3) for name, (begin, end) in spans.items()},
         "phases_processor": {name: round(measured.processor_seconds(*span), 3) for name, span in spans.items()},
         "as_printed": {name: printed[name] for name in ("setup_seconds", "seconds", "summary_seconds")},

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,13 +32,24 @@ def commits(lake: Path) -> list[Commit]:
     Raises:
         BenchmarkFailed: there is none above height 0.
     """
-    found = []
-    for file in (lake / "manifests").glob("*.json"):
-        found.append(Commit(int(json.loads(file.read_bytes())["height"]), file.stat().st_mtime))
+    found = [
+        Commit(last_height(json.loads(file.read_bytes())), file.stat().st_mtime)
+        for file in (lake / "manifests").glob("*.json")
+    ]
     found.sort()
     if not found or found[-1].height < 1:
         raise BenchmarkFailed(f"{lake}: no height was committed")
     return found
+
+
+def last_height(manifest: dict[str, Any]) -> int:
+    """Return the height that a commit reached, from a manifest of this format or of the one before, which had one
+    height each.
+    """
+    if "height" in manifest:
+        return int(manifest["height"])
+    heights = manifest["heights"]
+    return int(heights["first"]) + len(heights["tick"]) - 1
 
 
 def size(folder: Path) -> tuple[int, int]:

@@ -29,7 +29,7 @@ def recorded(result: dict[str, Any]) -> RenderableType:
     table = Table(title=title, title_justify="left")
     for name in ("", "", ""):
         table.add_column(name)
-    for name in ("all", "start", "ticks", "summary", "heights", "commits", "files", "MiB", "memory MiB"):
+    for name in ("all", "genesis", "start", "ticks", "summary", "heights", "commits", "files", "MiB", "memory MiB"):
         table.add_column(name, justify="right")
     notes: list[Text] = []
     for protocol, found in result["protocols"].items():
@@ -47,6 +47,7 @@ def _row(run: dict[str, Any]) -> list[str]:
     phases = [f"{run['phases'][name]:.1f} ({run['phases_processor'][name]:.1f})" for name in run["phases"]]
     return [
         f"{run['seconds']:.1f} ({run['processor_seconds']:.1f})",
+        f"{run['genesis_seconds']:.1f}",
         *phases,
         f"{run['heights']:,}",
         f"{run['commits']:,}",
@@ -80,6 +81,10 @@ def _notes(protocol: str, found: dict[str, Any]) -> list[str]:
         f"{protocol}: {plain['sent']:,} packets; {names[0]} takes {plain['ratio']} times as long as plain Python "
         f"(processor time: {plain['ratio_of_processor_time']}), which has no proofs and no lake"
     ]
+    for name in names:
+        first = max(run["first_height"] for run in found["contestants"][name]["runs"])
+        if first > 1:
+            lines.append(f"{protocol}: {name}: start includes the {first:,} heights of the first commit")
     for name in names[1:]:
         other = found["contestants"][name]
         compared = ", ".join(f"{meaning} {other['ratios'][key]:.2f}" for key, meaning in RATIOS.items())

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -88,19 +89,24 @@ def test_plain_python_notices_a_gap_and_knows_both_sides_of_a_channel(recording:
         lanes.take_all()
 
 
-def manifests(lake: Path, found: dict[str, tuple[int, float]]) -> Path:
+def manifests(lake: Path, found: Mapping[str, tuple[int | range, float]]) -> Path:
     folder = lake / "manifests"
     folder.mkdir(parents=True)
-    for name, (height, time) in found.items():
-        (folder / name).write_text(json.dumps({"height": height, "tick": height}))
+    for name, (heights, time) in found.items():
+        one = {"height": heights, "tick": heights}
+        many = {} if isinstance(heights, int) else {"first": heights[0], "tick": list(heights)}
+        (folder / name).write_text(json.dumps({"heights": many} if many else one))
         os.utime(folder / name, (time, time))
     return lake
 
 
 def test_commits_are_those_of_manifests_whether_of_one_height_or_of_many(tmp_path: Path) -> None:
-    found = {"0.json": (0, 50.0), "10.json": (31, 58.0), "9.json": (30, 57.0), "1.json": (10, 53.0), "2.json": (20, 54)}
-    seen = commits(manifests(tmp_path / "segments", found))
-    assert seen == [Commit(0, 50.0), Commit(10, 53.0), Commit(20, 54.0), Commit(30, 57.0), Commit(31, 58.0)]
+    seen = [Commit(0, 50.0), Commit(10, 53.0), Commit(12, 54.0), Commit(13, 57.0), Commit(31, 58.0)]
+    heights = {f"{at.height}.json": (at.height, at.time) for at in seen}
+    assert commits(manifests(tmp_path / "heights", heights)) == seen
+    groups = {"0": (0, 1), "1": (1, 11), "2": (11, 13), "3": (13, 14), "10": (14, 32)}
+    many = {f"{name}.json": (range(*group), at.time) for (name, group), at in zip(groups.items(), seen, strict=True)}
+    assert commits(manifests(tmp_path / "segments", many)) == seen
     with pytest.raises(BenchmarkFailed, match="no height was committed"):
         commits(manifests(tmp_path / "genesis", {"0.json": (0, 50.0)}))
 
@@ -168,6 +174,7 @@ def test_recorded_gives_figures_that_print(recording: Path, tmp_path: Path) -> N
         run["counts"] == dict.fromkeys(bench.COUNTS, PACKETS) == {name: found["plain"][name] for name in bench.COUNTS}
     )
     assert sum(run["phases"].values()) == pytest.approx(run["seconds"], abs=0.01)
+    assert 0 < run["genesis_seconds"] <= run["phases"]["start"] and run["first_height"] >= 1
     assert min(run["phases"].values()) >= 0 and run["files"] > 0 < run["bytes"]
     console = Console(width=200, record=True)
     console.print(render(json.loads(json.dumps(result))))
