@@ -50,7 +50,7 @@ def test_the_same_seed_gives_the_same_rows_in_another_process() -> None:
     traffic = traffic_of(3, messages=900, ticks=4, channels=5)
     rows = [traffic.rows(tick, numbers_of(traffic)).to_pylist() for tick in range(4)]
     copy = pickle.loads(pickle.dumps(traffic))
-    for cache in (generator._plan, generator._drawn, generator._totals, generator._drift_at):
+    for cache in (generator._plan, generator._block, generator._kept_window, generator._totals, generator._drift_at):
         cache.cache_clear()
     assert [copy.rows(tick, numbers_of(copy)).to_pylist() for tick in (3, 2, 1, 0)] == rows[::-1]
     other = traffic_of(3, seed=2, messages=900, ticks=4, channels=5)
@@ -83,6 +83,36 @@ def test_counts_are_those_of_the_rows_and_next_tick_finds_them() -> None:
         tick = traffic.next_tick(tick + 1)
     assert found == busy
     assert 5 < len(found) < 100
+
+
+def test_a_run_draws_each_tick_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[int, int, int]] = []
+    real = draws.words
+
+    def words(seed: int, place: int, tick: int, stream: int, count: int) -> Any:
+        drawn.append((place, tick, stream) if stream == generator._ROWS else (0, tick, stream))
+        return real(seed, place, tick, stream, count)
+
+    monkeypatch.setattr(generator, "words", words)
+    traffic = traffic_of(3, seed=99, messages_per_tick=40.0, ticks=600, channels=2)
+    tick = traffic.next_tick(0)
+    while tick is not None:
+        traffic.rows(tick, numbers_of(traffic))
+        assert traffic.next_tick(tick) == tick
+        tick = traffic.next_tick(tick + 1)
+    counts = [cell for cell in drawn if cell[2] == generator._COUNTS]
+    assert len(counts) == len(set(counts)) == 600
+    rows = [cell for cell in drawn if cell[2] == generator._ROWS]
+    assert len(rows) == len(set(rows)) == int((traffic.counts(0, 600) > 0).sum())
+
+
+def test_rows_do_not_depend_on_the_order_of_asking() -> None:
+    traffic = traffic_of(3, seed=5, messages_per_tick=900.0, ticks=30, channels=4)
+    forward = [traffic.rows(tick, numbers_of(traffic)).to_pylist() for tick in range(30)]
+    generator._kept_window.cache_clear()
+    some = numbers_of(traffic)[:1]
+    alone = [traffic.rows(tick, some).to_pylist() for tick in reversed(range(30))]
+    assert alone[::-1] == [[row for row in rows if row["chain"] == some[0]] for rows in forward]
 
 
 def test_each_message_asks_a_caller_to_call_the_echo_of_its_channel() -> None:

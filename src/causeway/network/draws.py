@@ -7,6 +7,8 @@ another release of NumPy gives the same numbers.
 from __future__ import annotations
 
 import math
+import threading
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +24,27 @@ _REACH = 12.0
 
 def words(seed: int, place: int, tick: int, stream: int, count: int) -> U64Array:
     """Return ``count`` random 64-bit words; equal arguments give equal words, a longer draw begins with the shorter."""
-    key = np.array([seed, place], dtype=np.uint64)
-    counter = np.array([0, 0, tick, stream], dtype=np.uint64)
-    drawn: U64Array = np.random.Philox(key=key, counter=counter).random_raw(count)
+    generator, state = _GENERATOR.of_thread()
+    state["state"]["key"] = np.array([seed, place], dtype=np.uint64)
+    state["state"]["counter"] = np.array([0, 0, tick, stream], dtype=np.uint64)
+    generator.state = state
+    drawn: U64Array = generator.random_raw(count)
     return drawn
+
+
+class _Generator(threading.local):
+    """One generator a thread, which is put where it is to begin: a new one would ask the system for entropy first."""
+
+    def __init__(self) -> None:
+        self._generator = np.random.Philox(key=0)
+        self._state: Any = self._generator.state
+
+    def of_thread(self) -> tuple[np.random.Philox, Any]:
+        """Return the generator, and a state of it in which no word of a key and a counter is drawn yet."""
+        return self._generator, self._state
+
+
+_GENERATOR = _Generator()
 
 
 def uniforms(drawn: U64Array) -> F64Array:

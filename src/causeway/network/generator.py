@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.model.ingress_call import CALL_METHOD, encode_calls
+from causeway.model.ingress_call import CALL_METHOD, HEADER_BYTES, encode_calls
 from causeway.model.text import shown
 from causeway.model.topology import CHAINS_SCHEMA, Topology
 from causeway.model.traffic import INGRESS_SCHEMA
@@ -32,7 +31,11 @@ _TICKS, _COUNTS, _ROWS, _TOPOLOGY, _DRIFT = 1, 2, 3, 4, 16
 """Streams of random words; from ``_DRIFT`` on, one for each part of the drift."""
 
 _SAMPLES = 16
-_BLOCK_OF_TICKS = 1024
+_BLOCK_OF_TICKS = 256
+_BLOCK_CELLS = 1 << 16
+_TOTALS_OF_TICKS = 1024
+_WINDOW_ROWS = 4096
+_WINDOW_BYTES = 16 * 1024 * 1024
 _ENCODED_BYTES = 512 * 1024 * 1024
 _USER = 0
 
@@ -55,19 +58,23 @@ class GeneratedTraffic:
         """Return the rows of ``tick`` for ``chains``, by chain."""
         if tick >= self.section.ticks:
             return INGRESS_SCHEMA.empty_table()
-        counts, bursts = _drawn(self, tick)
         known = np.array(self.chains, dtype=np.uint64)
-        places = np.flatnonzero(np.isin(known, chains) & (counts > 0))
-        tables = [self._table(part, tick, counts[part], bursts[part]) for part in self._parts(places, counts[places])]
-        return pa.concat_tables([INGRESS_SCHEMA.empty_table(), *tables])
+        places = np.flatnonzero(np.isin(known, chains))
+        first, end = self._window(tick)
+        if end - first == 1:
+            return self._rows_of(places, first, end)
+        window, starts = _kept_window(self, places.tobytes(), first, end)
+        start, stop = starts[tick - first : tick - first + 2].tolist()
+        return window.slice(start, stop - start)
 
     def next_tick(self, tick: int) -> int | None:
         """Return the first tick at or after ``tick`` with any row."""
-        for start in range(tick, self.section.ticks, _BLOCK_OF_TICKS):
-            counts = self.counts(start, min(start + _BLOCK_OF_TICKS, self.section.ticks))
-            busy = np.flatnonzero(counts.any(axis=1))
-            if len(busy):
-                return start + int(busy[0])
+        size = self._block_ticks
+        for number in range(tick // size, -(-self.section.ticks // size)):
+            busy = np.flatnonzero(_block(self, number)[0].any(axis=1)) + number * size
+            after = int(np.searchsorted(busy, tick))
+            if after < len(busy):
+                return int(busy[after])
         return None
 
     def topology(self) -> Topology:
@@ -88,19 +95,51 @@ class GeneratedTraffic:
         """Return the messages in ticks ``first <= tick < end`` of each chain, as a (ticks, chains) matrix."""
         return _counts(self, first, end)[0]
 
-    def _parts(self, places: I64Array, counts: I64Array) -> Iterator[I64Array]:
-        """Yield chains (positions) together whose payloads fit into one Arrow array."""
-        largest = self.section.payload_bytes[1] + 25 + len(self.section.method.encode())
-        cell = np.cumsum(counts * largest) // _ENCODED_BYTES
-        for number in np.unique(cell):
-            yield places[cell == number]
+    @property
+    def _block_ticks(self) -> int:
+        """Return how many ticks are drawn together: as many as memory allows, and not many more than are wanted."""
+        return max(1, min(_BLOCK_OF_TICKS, _BLOCK_CELLS // max(1, len(self.chains))))
 
-    def _table(self, places: I64Array, tick: int, counts: I64Array, bursts: I64Array) -> pa.Table:
-        """Return the rows of the chains at ``places``: ``counts`` messages each, the last ``bursts`` of one channel."""
+    @property
+    def _row_bytes(self) -> int:
+        """Return the most bytes of a payload."""
+        most: int = self.section.payload_bytes[1]
+        return most + HEADER_BYTES + len(self.section.method.encode())
+
+    def _window(self, tick: int) -> tuple[int, int]:
+        """Return the ticks ``[first, end)`` around ``tick`` whose rows are made together: they are few, or one."""
+        size = self._block_ticks
+        number, place = divmod(tick, size)
+        totals = _block(self, number)[0].sum(axis=1)
+        room = max(1, min(_WINDOW_ROWS, _WINDOW_BYTES // self._row_bytes))
+        before = np.cumsum(totals) - totals
+        cell = before // room
+        first, end = (int(np.searchsorted(cell, cell[place], side=side)) for side in ("left", "right"))
+        if totals[first:end].sum() > 2 * room:
+            return tick, tick + 1
+        return number * size + first, number * size + end
+
+    def _rows_of(self, places: I64Array, first: int, end: int) -> pa.Table:
+        """Return the rows of some chains (positions) in the ticks ``[first, end)``, by tick, then by chain."""
+        counts, bursts = (column[:, places] for column in _drawn(self, first, end))
+        busy = np.argwhere(counts > 0)
+        ticks, chains = busy[:, 0], places[busy[:, 1]]
+        counts, bursts = counts[counts > 0], bursts[busy[:, 0], busy[:, 1]]
+        # Together as far as their payloads fit into one Arrow array.
+        cell = np.cumsum(counts * self._row_bytes) // _ENCODED_BYTES
+        parts = [cell == number for number in np.unique(cell)]
+        tables = [self._table(chains[part], first + ticks[part], counts[part], bursts[part]) for part in parts]
+        return tables[0] if len(tables) == 1 else pa.concat_tables([INGRESS_SCHEMA.empty_table(), *tables])
+
+    def _table(self, places: I64Array, ticks: I64Array, counts: I64Array, bursts: I64Array) -> pa.Table:
+        """Return the rows of chains (``places``) at ``ticks``: ``counts`` messages each, the last ``bursts`` of one
+        channel.
+        """
         plan, section = _plan(self), self.section
         least, most = section.payload_bytes
         channels, sizes, bodies = [], [], []
-        for place, count, burst in zip(places.tolist(), counts.tolist(), bursts.tolist(), strict=True):
+        cells = zip(places.tolist(), ticks.tolist(), counts.tolist(), bursts.tolist(), strict=True)
+        for place, tick, count, burst in cells:
             drawn = words(self.seed, self.chains[place], tick, _ROWS, 2 * count + (count * most + 7) // 8)
             channel = np.searchsorted(plan.thresholds, drawn[:count], side="right")
             channel[count - burst :] = channel[-1]
@@ -265,10 +304,26 @@ def _counts(traffic: GeneratedTraffic, first: int, end: int) -> tuple[I64Array, 
     return counts, bursts
 
 
-@functools.lru_cache(maxsize=64)
-def _drawn(traffic: GeneratedTraffic, tick: int) -> tuple[I64Array, I64Array]:
-    counts, bursts = _counts(traffic, tick, tick + 1)
-    return counts[0], bursts[0]
+@functools.lru_cache(maxsize=4)
+def _block(traffic: GeneratedTraffic, number: int) -> tuple[I64Array, I64Array]:
+    """Return what ``_counts`` does for the ticks of a block."""
+    first = number * traffic._block_ticks
+    return _counts(traffic, first, min(first + traffic._block_ticks, traffic.section.ticks))
+
+
+def _drawn(traffic: GeneratedTraffic, first: int, end: int) -> tuple[I64Array, I64Array]:
+    """Return what ``_counts`` does for ticks of one block."""
+    number, start = divmod(first, traffic._block_ticks)
+    counts, bursts = _block(traffic, number)
+    return counts[start : start + end - first], bursts[start : start + end - first]
+
+
+@functools.lru_cache(maxsize=16)
+def _kept_window(traffic: GeneratedTraffic, places: bytes, first: int, end: int) -> tuple[pa.Table, I64Array]:
+    """Return the rows of some chains in a window of ticks, and where those of each tick begin."""
+    chains = np.frombuffer(places, dtype=np.int64)
+    counts = _drawn(traffic, first, end)[0][:, chains].sum(axis=1)
+    return traffic._rows_of(chains, first, end), np.append(0, np.cumsum(counts))
 
 
 @functools.lru_cache(maxsize=4)
@@ -276,8 +331,8 @@ def _totals(traffic: GeneratedTraffic) -> I64Array:
     """Return the messages of each tick when the total is given."""
     section = traffic.section
     weights = [
-        _rates(traffic, start, min(start + _BLOCK_OF_TICKS, section.ticks))[0].sum(axis=1)
-        for start in range(0, section.ticks, _BLOCK_OF_TICKS)
+        _rates(traffic, start, min(start + _TOTALS_OF_TICKS, section.ticks))[0].sum(axis=1)
+        for start in range(0, section.ticks, _TOTALS_OF_TICKS)
     ]
     chances = uniforms(words(traffic.seed, 0, 0, _TICKS, section.ticks))
     return split(chances, section.messages or 0, np.concatenate(weights))

@@ -61,29 +61,13 @@ class PreparedTraffic:
 
     def rows(self, tick: int, chains: U64Array) -> pa.Table:
         """Return the rows of ``tick`` for ``chains``, by chain, then in the order of the recording."""
-        wanted = np.unique(chains)
-        tables = []
-        for part, group, size in self._groups(tick, wanted):
-            read = _kept_group if size <= _KEPT_ROWS else _read_group
-            table = read(self.folder, self.token, part, group)
-            ticks = table["tick"].to_numpy()
-            first, end = (int(np.searchsorted(ticks, np.uint64(tick), side=side)) for side in ("left", "right"))
+        wanted, tables = chains.astype(np.uint64, copy=False).tobytes(), []
+        for part, group, size in self._groups(tick, np.unique(chains)):
+            read = _kept_messages if size <= _KEPT_ROWS else _messages
+            table, ticks = read(self.folder, self.token, part, group, wanted)
+            first, end = (int(ticks.searchsorted(np.uint64(tick), side=side)) for side in ("left", "right"))
             tables.append(table.slice(first, end - first))
-        if not tables:
-            return INGRESS_SCHEMA.empty_table()
-        found = pa.concat_tables(tables)
-        chain = found["chain"].to_numpy()
-        if len(chain) and not np.isin(np.unique(chain), wanted).all():
-            found = found.filter(pa.array(np.isin(chain, wanted)))
-        count = found.num_rows
-        columns = {
-            "chain": found["chain"],
-            "receiver": found["receiver"],
-            "sender": pa.array(np.full(count, _USER, dtype=np.uint64)),
-            "method": pa.repeat(pa.scalar(CALL_METHOD), count),
-            "payload": found["payload"],
-        }
-        return pa.table(columns, schema=INGRESS_SCHEMA)
+        return tables[0] if len(tables) == 1 else pa.concat_tables([INGRESS_SCHEMA.empty_table(), *tables])
 
     def next_tick(self, tick: int) -> int | None:
         """Return the first tick at or after ``tick`` with any row."""
@@ -250,13 +234,31 @@ def _read_table(folder: str, token: str, name: str) -> pa.Table:
         return Storage(folder).read_table(name, seal=_seals(folder, token)[name])
 
 
-def _read_group(folder: str, token: str, part: int, group: int) -> pa.Table:
-    """Return one row group; files stay open in the process that read them (not in one forked from it)."""
+def _messages(folder: str, token: str, part: int, group: int, chains: bytes) -> tuple[pa.Table, U64Array]:
+    """Return the messages of one row group to some chains (``INGRESS_SCHEMA``), and the tick of each.
+
+    Files stay open in the process that read them (not in one forked from it).
+    """
     with _reading(folder, part_path(part)):
-        return _open_part(folder, token, part, os.getpid()).read_row_group(group)
+        found = _open_part(folder, token, part, os.getpid()).read_row_group(group)
+    here = np.isin(found["chain"].to_numpy(), np.frombuffer(chains, dtype=np.uint64))
+    if not here.all():
+        found = found.filter(pa.array(here))
+    count = found.num_rows
+    columns = {
+        "chain": found["chain"],
+        "receiver": found["receiver"],
+        "sender": pa.array(np.full(count, _USER, dtype=np.uint64)),
+        "method": pa.repeat(pa.scalar(CALL_METHOD), count),
+        "payload": found["payload"],
+    }
+    return pa.table(columns, schema=INGRESS_SCHEMA).combine_chunks(), found["tick"].to_numpy()
 
 
-_kept_group: Callable[[str, str, int, int], pa.Table] = functools.lru_cache(maxsize=4)(_read_group)
+_kept_messages: Callable[[str, str, int, int, bytes], tuple[pa.Table, U64Array]] = functools.lru_cache(maxsize=16)(
+    _messages
+)
+"""The same for row groups of several ticks, each read once for all of them and for each of the process's buckets."""
 
 
 @functools.lru_cache(maxsize=16)
