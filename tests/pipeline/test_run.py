@@ -1,13 +1,11 @@
-"""Whole runs on the lake: the same roots however they are cut and executed, after a kill, on a cluster; and what the
-ledger shows."""
+"""Whole runs on the lake: the same roots however they are cut and executed, on a cluster; and what the ledger
+shows."""
 
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -137,36 +135,6 @@ def test_the_same_roots_at_every_height_however_the_chains_are_cut_and_executed(
     first = found["in_process", 1]
     assert len(first) > 12
     assert all(other == first for other in found.values())
-
-
-@PROTOCOLS
-def test_a_killed_run_goes_on_to_the_same_roots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    uncompacted(monkeypatch)
-    whole = network(tmp_path, text, "in_process", 2)
-    whole.run(ticks=20)
-    folder = tmp_path / "killed"
-    folder.mkdir()
-    program = f"""
-from pathlib import Path
-from tests.pipeline.test_run import network
-import causeway.network.network as module
-module.compact = lambda lake, last: last.compacted
-network(Path({str(folder)!r}), {text!r}, "in_process", 2).run(ticks=20)
-"""
-    lake = Lake.at(str(folder / "lake-in_process-2"))
-    for wanted in (3, 7):
-        resumed = program.replace("2).run(", "2, resume=True).run(") if lake.exists() else program
-        process = subprocess.Popen([sys.executable, "-c", resumed], cwd=Path(__file__).parents[2])
-        deadline = time.monotonic() + 120
-        while (not lake.exists() or not lake.heights() or lake.heights()[-1] < wanted) and time.monotonic() < deadline:
-            time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    after_kill = lake.heights()[-1]
-    (folder / "lake-in_process-2" / "heights" / f"{after_kill + 1:010d}").mkdir(exist_ok=True)
-    resumed_net = network(folder, text, "in_process", 2, resume=True)
-    resumed_net.run(ticks=20)
-    assert roots(resumed_net.lake) == roots(whole.lake)
 
 
 @pytest.mark.parametrize("text", [BUSY, BUSY_ZONES], ids=["ic", "ibc"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -23,8 +25,10 @@ from causeway.protocols.limits import MAX_ANSWER_BYTES
 from causeway.service import connections, listening, transfers
 from causeway.service.http_client import ServiceClient, Unreachable
 from causeway.service.requests import object_of
+from causeway.service.serving import serve
 from causeway.service.transfers import Busy, Paced, Transfers
 from tests.service.certificates import certificate
+from tests.service.lakes import both
 
 SECONDS = 60.0
 """After so long something hangs."""
@@ -292,3 +296,16 @@ def test_who_does_not_end_a_handshake_is_cut_off(tmp_path: Path, monkeypatch: py
 
     with asyncio.Runner(loop_factory=listening.Loop) as runner:
         runner.run(run())
+
+
+def test_the_address_can_be_connected_to_as_soon_as_it_is_told(tmp_path: Path) -> None:
+    connected: list[Any] = []
+    with both(tmp_path, calls=0) as lakes, listening.bound("127.0.0.1", 0) as own:
+
+        def started() -> None:
+            with socket.create_connection(own.getsockname(), SECONDS) as connection:
+                connected.append(connection.getpeername())
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        serve(lakes.nodes["left"], own, started=started)
+        assert connected

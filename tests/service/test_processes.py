@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -28,6 +29,9 @@ from tests.service.lakes import ENDS, OTHER, Lakes, scenario_text
 
 SECONDS = 120.0
 """After so long something hangs."""
+
+KILLED = ("right", "left")
+"""The servers that are killed, in turn."""
 
 
 def start(*arguments: str) -> subprocess.Popen[str]:
@@ -96,6 +100,14 @@ class Served:
     def lane(self, chain: str) -> dict[str, Any]:
         """Return what a chain has for the other one."""
         answer = httpx.get(f"{self.urls[chain]}/v1/chains/{chain}/queues/{OTHER[chain]}", timeout=30)
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def header(self, chain: str, height: int | None = None) -> dict[str, Any]:
+        """Return the header of a chain at a height, by default the last."""
+        query = {} if height is None else {"height": height}
+        answer = httpx.get(f"{self.urls[chain]}/v1/chains/{chain}/header", params=query, timeout=30)
+        assert answer.status_code == 200, answer.text
         found: dict[str, Any] = answer.json()
         return found
 
@@ -194,18 +206,32 @@ def test_killed_and_doubled_relay_processes_have_one_effect(tmp_path: Path) -> N
     check(tmp_path, 60)
 
 
-def test_a_killed_server_goes_on_where_it_was(tmp_path: Path) -> None:
-    with served(tmp_path, 40, "--on-demand", "--block-seconds", "0.2") as lakes:
+@pytest.mark.parametrize(("kills", "executed"), [(1, False), pytest.param(25, True, marks=pytest.mark.slow)])
+def test_killed_servers_go_on_where_they_were_and_what_they_told_stands(
+    tmp_path: Path, kills: int, executed: bool
+) -> None:
+    chosen, calls = random.Random(6), 20 + 20 * kills
+    with served(tmp_path, calls, "--on-demand", "--block-seconds", "0.2") as lakes:
         relay = lakes.relay("--max-calls", "5", "--max-packets", "5")
         line_of(relay)
-        lakes.processes["right"].kill()
-        lakes.processes["right"].communicate()
-        lakes.again("right")
-        lakes.wait_until(40)
+        for number in range(kills):
+            own = KILLED[number % 2]
+            told: dict[str, Any] = {}
+            end = time.monotonic() + chosen.uniform(0, 1)
+            while not told or time.monotonic() < end:
+                told = lakes.header(own)
+            lakes.processes[own].kill()
+            lakes.processes[own].communicate()
+            lakes.again(own)
+            assert lakes.header(own, told["height"]) == told
+        lakes.wait_until(calls)
         relay.terminate()
         assert ended(relay)[0] == 0
         lakes.stop()
-    check(tmp_path, 40)
+    check(tmp_path, calls)
+    for own in KILLED if executed else ():
+        again = start("check", str(tmp_path / own), "--execute", "--validator-key", str(tmp_path / f"{own}.key"))
+        assert ended(again)[0] == 0
 
 
 def test_a_message_is_sent_over_tls_and_waited_for(tmp_path: Path) -> None:

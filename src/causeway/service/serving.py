@@ -108,7 +108,8 @@ def serve(
     """Serve a node's lake and make its blocks until SIGINT or SIGTERM; ``committed`` is called after every block.
 
     ``hosts``: names by which it may be asked. ``tls``: without it, what goes over the line can be read there. ``log``:
-    is told of refusals and faults. ``started`` is called once signals to end are taken.
+    is told of refusals and faults. ``started`` is called once signals to end are taken and the socket takes
+    connections.
 
     Raises:
         ProductionFailed: a block could not be made.
@@ -137,6 +138,7 @@ def serve(
             if node.failure is None or isinstance(node.failure, SystemExit):
                 raise
 
+    listening.listen(config.backlog)  # whoever is told the address may connect before the loop has begun
     started()
     producer = threading.Thread(target=produce, name="blocks")
     producer.start()

@@ -1,0 +1,55 @@
+"""Whatever is killed at whatever instant, a run that is resumed comes to the same roots, ledger and summary."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from causeway.pipeline.cluster import LocalCluster
+from tests.pipeline.kills import Runs, executors, python_workers
+from tests.pipeline.test_run import BUSY, BUSY_ZONES, FORK
+
+LONG = {"ic": BUSY, "ibc": BUSY_ZONES + FORK}
+PROTOCOLS = pytest.mark.parametrize("protocol", LONG)
+KILLS = 25
+
+
+def scenario(protocol: str, ticks: int) -> str:
+    """Return a scenario of as many heights, in which messages are on their way to the end."""
+    few = LONG[protocol].replace("messages_per_tick = 120", "messages_per_tick = 30")
+    return few.replace("ticks = 12", f"ticks = {ticks}").replace("seed = 5", f"seed = 5\nticks = {ticks}")
+
+
+@PROTOCOLS
+def test_a_killed_run_goes_on_to_the_same_roots(tmp_path: Path, protocol: str) -> None:
+    runs = Runs(tmp_path, scenario(protocol, 12), "--set", 'network.executor="in_process"')
+    assert runs.kill(runs.whole(), kills=2, seed=1, check=False) == {"command": 2}
+
+
+@pytest.mark.slow
+@PROTOCOLS
+def test_kills_at_random_instants_in_process(tmp_path: Path, protocol: str) -> None:
+    options = ("--set", 'network.executor="in_process"', "--partitions", "2")
+    runs = Runs(tmp_path, scenario(protocol, 70), *options)
+    assert runs.kill(runs.whole(), kills=KILLS, seed=2) == {"command": KILLS}
+
+
+@pytest.mark.slow
+@PROTOCOLS
+def test_kills_of_commands_and_workers_on_spark(tmp_path: Path, protocol: str) -> None:
+    options = ("--master", "local[2]", "--partitions", "2")
+    runs = Runs(tmp_path, scenario(protocol, 70), *options, others=python_workers)
+    killed = runs.kill(runs.whole(), kills=KILLS, seed=3)
+    assert set(killed) == {"command", "others"}
+
+
+@pytest.mark.cluster
+@pytest.mark.slow
+@PROTOCOLS
+def test_kills_of_commands_and_two_executors(tmp_path: Path, protocol: str) -> None:
+    with LocalCluster(workers=2, cores=1) as cluster:
+        options = ("--master", cluster.master_url, "--partitions", "3")
+        runs = Runs(tmp_path, scenario(protocol, 70), *options, others=executors)
+        killed = runs.kill(runs.whole(), kills=KILLS, seed=4)
+    assert set(killed) == {"command", "others"}
