@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from rich.console import Console
 
+from causeway.cli import watch
 from causeway.cli.demo import clear
 from causeway.cli.findings import Findings, quantile
 from causeway.cli.memory import PeakMemory
 from causeway.cli.state import plain, shown
 from causeway.model.errors import InvalidInput
+from causeway.pipeline.lake import Manifest
 
 
 def test_the_demo_removes_only_its_own_lake(tmp_path: Path) -> None:
@@ -71,3 +77,22 @@ def test_values_for_people_and_for_programs() -> None:
     assert shown("index", 12345) == "12,345"
     assert shown("name", "x" * 99) == "x" * 47 + "…"
     assert plain(bytearray(b"\x01")) == "01"
+
+
+@pytest.mark.parametrize(("width", "rate"), [(80, ""), (120, ", 3,000 per second")])
+def test_a_bar_says_what_is_done_and_how_long_it_takes_on_a_narrow_terminal_too(
+    width: int, rate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    console = Console(width=width, force_terminal=True, file=io.StringIO(), record=True, get_time=lambda: now)
+    monkeypatch.setattr(watch, "notes", lambda: console)
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    seen = watch.Watch("recorded.toml", 0, 646)
+    for tick in range(0, 200, 100):
+        now += 10.0
+        line = SimpleNamespace(rows={"outbound": 30_000})
+        seen(cast(Manifest, SimpleNamespace(tick=tick + 99, rows=line.rows, lines=[line])))
+    console.print(seen._progress.get_renderable())
+    text = console.export_text()
+    for part in ("recorded.toml", "tick 199 of 645", f"60,000 messages{rate}", "0:20, 0:45 left"):
+        assert part in text, text

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 PIPE_WIDTH = 200
 """Width of a table that is written to a pipe or a file."""
+
+WIDE = 100
+"""A terminal this wide has room for the rate besides the rest."""
 
 SPAN_SECONDS = 5.0
 """The rate shown is the mean over this time."""
@@ -55,13 +58,14 @@ class Watch:
         self._first, self._end = first, end
         self._past: list[tuple[float, int]] = [(time.monotonic(), 0)]
         console = notes()
+        self._wide = console.width >= WIDE
         self._progress = Progress(
             SpinnerColumn("dots"),
             TextColumn("{task.description}"),
             BarColumn(bar_width=None),
             _Count("tick", "of"),
             TextColumn("{task.fields[routed]}"),
-            TimeElapsedColumn(),
+            _Clock(),
             console=console,
             disable=not console.is_terminal,
             transient=True,
@@ -86,12 +90,12 @@ class Watch:
         while len(self._past) > 2 and now - self._past[0][0] > SPAN_SECONDS:
             self._past.pop(0)
         seconds, moved = now - self._past[0][0], self.messages - self._past[0][1]
-        rate = f"{moved / seconds:,.0f} per second" if seconds > 0 else ""
+        rate = f", {moved / seconds:,.0f} per second" if self._wide and seconds > 0 else ""
         done = manifest.tick + 1 - self._first
         if self._end is not None:
             done = min(done, self._end - self._first)
         self._progress.update(
-            self._task, completed=done, tick=manifest.tick, routed=f"{self.messages:,} messages, {rate}"
+            self._task, completed=done, tick=manifest.tick, routed=f"{self.messages:,} messages{rate}"
         )
 
 
@@ -108,3 +112,19 @@ class _Count(ProgressColumn):
         if last is None:
             return Text(f"tick {tick:,}")
         return Text(f"tick {tick:,} of {last - 1:,}" if tick < last else f"tick {tick:,}, waiting for the last answers")
+
+
+class _Clock(ProgressColumn):
+    """The time since the first tick and, where the last one is known and the pace too, the time that is left."""
+
+    def render(self, task: Task) -> Text:
+        left = task.time_remaining
+        said = "" if left is None or task.finished else f", {_minutes(left)} left"
+        return Text(f"{_minutes(task.elapsed or 0.0)}{said}")
+
+
+def _minutes(seconds: float) -> str:
+    """Return a time as a clock has it: 0:07, 12:30, 1:02:03."""
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
