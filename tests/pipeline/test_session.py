@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.cluster import java_home_for_executors
 from causeway.pipeline.java import SPARK_FOLDER, find_java
-from causeway.pipeline.session import open_session, tasks_of
+from causeway.pipeline.masters import tasks_of
+from causeway.pipeline.session import open_session
 
 JOB = """
 import pyarrow as pa

@@ -308,13 +308,13 @@ def test_tasks_of_spark_write_the_same(tmp_path: Path, monkeypatch: pytest.Monke
     pq.write_table(packets(1_500, 3), tmp_path / "p.parquet", row_group_size=128)
     scenario = scenario_for(tmp_path, path="p.parquet", blocks_per_tick=100)
     here = scenario.traffic(tmp_path / "here")
-    there = scenario.traffic(tmp_path / "there", spark=TasksInBatches())  # type: ignore[arg-type]
+    there = scenario.traffic(tmp_path / "there", spark=TasksInBatches)  # type: ignore[arg-type]
     chains = chains_of(scenario, here)
     assert all_rows(there, chains) == all_rows(here, chains)
     bad = packets(1_500, 3).set_column(1, "sequence", pa.array([*range(400), -1, *range(401, 1499), -2]))
     pq.write_table(bad, tmp_path / "p.parquet", row_group_size=128)
     with pytest.raises(InvalidInput, match="row 401: sequence: -1 must not be negative"):
-        scenario.traffic(tmp_path / "bad", spark=TasksInBatches())  # type: ignore[arg-type]
+        scenario.traffic(tmp_path / "bad", spark=TasksInBatches)  # type: ignore[arg-type]
 
 
 def test_the_recorded_cosmos_hub_runs_whole(shared_folder: Path, tmp_path: Path) -> None:

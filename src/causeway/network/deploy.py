@@ -7,32 +7,28 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import psutil
 from pydantic import BaseModel, ValidationError
 
 from causeway.model.errors import InvalidInput
 from causeway.model.topology import Topology
 from causeway.network.scenario import Scenario
 from causeway.network.settings import NOTHING_INSTALLED
+from causeway.network.tasks import Session
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.lake import Lake
 from causeway.pipeline.layout import TRAFFIC
 from causeway.pipeline.record import Record
 from causeway.pipeline.schemas import TableSchemas
-from causeway.pipeline.session import tasks_of
 from causeway.programs.catalogue import program_class
 from causeway.programs.own import give_to_workers, look_beside
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import AnyKernel
 from causeway.protocols.option_values import NANOSECONDS
 from causeway.protocols.secrets import NONE, Secrets
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 MOST_CHAINS = 65_535
 """Chains are 16-bit positions where lanes are packed into keys."""
@@ -50,7 +46,7 @@ class Deployed:
 def deploy(
     scenario: Scenario,
     lake: str,
-    session: SparkSession | None,
+    session: Session | None,
     cores: int,
     buckets: tuple[tuple[int, int], ...] | None = None,
     secrets: Secrets = NONE,
@@ -72,7 +68,7 @@ def deploy(
     kernel = kernel_of(scenario, topology, secrets)
     installed = topology.programs["program"].drop_null().unique().to_pylist()
     if session is not None and any(":" in name for name in installed):
-        give_to_workers(session, beside)
+        give_to_workers(session(), beside)
     numbers = kernel.numbers()
     if buckets is None:
         buckets = cut(kernel.weights(), scenario.network.partitions or cores)
@@ -147,11 +143,4 @@ def cut(weights: npt.NDArray[np.float64], count: int) -> tuple[tuple[int, int], 
     return tuple((int(start), int(end)) for start, end in zip(starts, ends, strict=True) if end > start)
 
 
-def cores_of(session: SparkSession | None) -> int:
-    """Return how many tasks a tick has by default."""
-    if session is not None:
-        return tasks_of(session)
-    return psutil.cpu_count() or 1
-
-
-__all__ = ["Deployed", "cores_of", "cut", "deploy"]
+__all__ = ["Deployed", "cut", "deploy"]

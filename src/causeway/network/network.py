@@ -13,19 +13,20 @@ import pyarrow as pa
 from causeway.model.errors import InvalidInput
 from causeway.model.text import shown
 from causeway.model.topology import Topology
-from causeway.network.deploy import Deployed, cores_of, cut, deploy
+from causeway.network.deploy import Deployed, cut, deploy
 from causeway.network.document import first_difference
 from causeway.network.instances import program_state
 from causeway.network.scenario import Scenario, load_scenario
 from causeway.pipeline.claim import claim
 from causeway.pipeline.compaction import compact, latest_compaction, remove_uncommitted, tidy
 from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor
+from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor, run_task
 from causeway.pipeline.lake import Lake, LakeError, Manifest, root_of
+from causeway.pipeline.masters import cores_here
 from causeway.pipeline.reach import check_reachable, check_readable
 from causeway.pipeline.record import NOTHING, Outside, Record, brings
 from causeway.pipeline.run import commit_genesis, run_tick
-from causeway.pipeline.session import open_one, open_session
+from causeway.pipeline.session import begin_session, open_one, open_session, prepare_workers, tasks_asked
 from causeway.pipeline.summary import summary_in_process
 from causeway.protocols.secrets import NONE, Secrets
 
@@ -73,17 +74,32 @@ class Network:
         made = self._made_before(place, resume)
         self._claim = claim(self.lake, waiting)
         try:
-            session = self.spark if scenario.network.executor == "spark" else None
-            if session is not None:
-                check_readable(session, self.lake.storage)
-            cores = cores_of(session)
+            session = self._begin_spark() if scenario.network.executor == "spark" else None
+            cores = cores_here() if session is None else self._tasks()
             self._deployed: Deployed = deploy(scenario, place, session, cores, made, secrets)
             self._check_cut(place)
+            if session is not None:
+                self._prepare_workers()
             self._recorded = recorded
             self._before = self._open(resume, unfinished)
         except BaseException:
             self._let_go()
             raise
+
+    def _begin_spark(self) -> Callable[[], SparkSession]:
+        """Let Java start, and return what waits for the session."""
+        begin_session(self.scenario.network.master, extra=self.scenario.network.spark_settings)
+        if not self.lake.storage.is_local:
+            check_readable(self.spark, self.lake.storage)
+        return lambda: self.spark
+
+    def _prepare_workers(self) -> None:
+        deployment = self.deployment
+        parts = (deployment.kernel, deployment.traffic)
+        prepare_workers(len(deployment.buckets), [run_task.__module__, *(type(part).__module__ for part in parts)])
+
+    def _tasks(self) -> int:
+        return tasks_asked(self.scenario.network.master, self.scenario.network.spark_settings)
 
     def _made_before(self, place: str, resume: bool) -> tuple[tuple[int, int], ...] | None:
         """Check the lake against what is asked; return how it cuts the chains, None when it is to be made."""

@@ -14,7 +14,7 @@ import functools
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,13 +37,10 @@ from causeway.network.prepared import (
     write_part,
 )
 from causeway.network.recording import Piece, file_system, fingerprint, packets, pieces_of
-from causeway.network.tasks import run_tasks
+from causeway.network.tasks import Session, run_tasks
 from causeway.network.traffic_settings import RecordedSection
 from causeway.pipeline.sealed import Seal
 from causeway.pipeline.storage import Storage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 U64Array = npt.NDArray[np.uint64]
 
@@ -80,7 +77,7 @@ class Sorting:
 
 
 def recorded_traffic(
-    section: RecordedSection, own: Topology, folder: str, path: str, spark: SparkSession | None
+    section: RecordedSection, own: Topology, folder: str, path: str, spark: Session | None
 ) -> PreparedTraffic:
     """Return the traffic of a recording, sorted into ``folder`` unless it is already there.
 

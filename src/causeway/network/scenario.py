@@ -12,7 +12,7 @@ import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from pydantic import Field, create_model
 
@@ -33,11 +33,9 @@ from causeway.network.settings import (
     TransportSection,
 )
 from causeway.network.sources import SourcedTraffic, open_traffic
+from causeway.network.tasks import Session
 from causeway.network.traffic_settings import GeneratedSection, NoTrafficSection, RecordedSection, TrafficSection
 from causeway.protocols.registry import DEFAULT, ProtocolInfo, names, protocol
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _PATHS = (("network", "lake"), ("traffic", "path"), ("traffic", "channels", "file"))
 _NO_RESULT = {"executor", "master", "spark", "partitions", "lake"}
@@ -95,7 +93,7 @@ class Scenario:
     def traffic(
         self,
         folder: str | os.PathLike[str] | None = None,
-        spark: SparkSession | None = None,
+        spark: Session | None = None,
         *,
         prepared: bool = False,
     ) -> SourcedTraffic:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,8 @@ from causeway.network.prepared import prepared_traffic
 from causeway.network.recorded import recorded_traffic
 from causeway.network.script import homes_of, scripted_traffic
 from causeway.network.settings import MoveSection
+from causeway.network.tasks import Session
 from causeway.network.traffic_settings import GeneratedSection, RecordedSection, ScriptSection, TrafficSection
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 U64Array = npt.NDArray[np.uint64]
 
@@ -108,7 +106,7 @@ def open_traffic(
     seed: int,
     path: str,
     folder: str | os.PathLike[str] | None,
-    spark: SparkSession | None,
+    spark: Session | None,
     prepared: bool = False,
 ) -> SourcedTraffic:
     """Return the traffic that ``section`` describes, for a file that itself declares ``own`` and ``moves``.

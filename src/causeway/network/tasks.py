@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
@@ -13,11 +13,14 @@ from causeway.model.errors import CausewayError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+Session: TypeAlias = "Callable[[], SparkSession]"
+"""A Spark session that is waited for where it is asked for: Java may still be starting."""
+
 Input = TypeVar("Input")
 Output = TypeVar("Output")
 
 
-def run_tasks(task: Callable[[Input], Output], inputs: Sequence[Input], spark: SparkSession | None) -> list[Output]:
+def run_tasks(task: Callable[[Input], Output], inputs: Sequence[Input], spark: Session | None) -> list[Output]:
     """Return ``task`` of each input, in the order of the inputs.
 
     Without a session the inputs are worked off one after the other here; with one, each is a Spark task. A task may
@@ -33,7 +36,7 @@ def run_tasks(task: Callable[[Input], Output], inputs: Sequence[Input], spark: S
                 content = pickle.dumps((place, _outcome(task, inputs[place])))
                 yield pa.RecordBatch.from_pydict({"result": pa.array([content], pa.binary())})
 
-    rows = spark.range(0, len(inputs), 1, len(inputs)).mapInArrow(work, "result binary").collect()
+    rows = spark().range(0, len(inputs), 1, len(inputs)).mapInArrow(work, "result binary").collect()
     outcomes = [outcome for _, outcome in sorted((pickle.loads(row[0]) for row in rows), key=lambda pair: pair[0])]
     for outcome in outcomes:
         if isinstance(outcome, CausewayError):

@@ -20,6 +20,7 @@ from causeway.pipeline.offers import Offers, Part
 from causeway.pipeline.placement import Place, executors_of, numbered
 from causeway.pipeline.record import Outside
 from causeway.pipeline.sealed import seal_from
+from causeway.pipeline.session import workers_prepared
 from causeway.protocols.contract import Tick
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ class SparkExecutor:
         self._session, self._count, self._task = session, len(deployment.buckets), _task(shared)
         self._executors: tuple[Place, ...] = ()
         self._query = self._planned()
+        workers_prepared()
         self._since = ASKED_EVERY  # ticks since Spark was asked for its executors
 
     def _planned(self) -> DataFrame:

@@ -31,7 +31,7 @@ _HANDED_OVER = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 
 
 class Gateway:
-    """A running Java process that PySpark talks to.
+    """A Java process that PySpark talks to. It is started at once; ``connect`` waits until it listens.
 
     It ends with this process, however this process ends: Spark's gateway stops when its standard input closes.
 
@@ -43,7 +43,7 @@ class Gateway:
         environ: further environment variables of the process.
 
     Raises:
-        InvalidInput: Java does not start; the message is the first line that it said.
+        InvalidInput: there is no such program.
     """
 
     def __init__(
@@ -58,20 +58,40 @@ class Gateway:
         self._archive = class_archive(java, options)
         self._early: collections.deque[str] | None = collections.deque(maxlen=100)
         self._ending = False
-        with tempfile.TemporaryDirectory(prefix="causeway-") as folder:
-            address = Path(folder, "address")
-            self.process = self._start(java, arguments, memory, options, environ or {}, self._archive, address)
-            try:
-                assert self.process.stdout is not None
-                self._listener = threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True)
-                self._listener.start()
-                self.client = _connect(*self._await_address(address))
-            except BaseException:
-                # Without its folder it could not say where it listens, and would wait for us for ever.
-                self.process.kill()
-                self.process.wait()
-                raise
+        self._client: ClientServer | None = None
+        self._folder = tempfile.TemporaryDirectory(prefix="causeway-")
+        self._address = Path(self._folder.name, "address")
+        try:
+            self.process = self._start(java, arguments, memory, options, environ or {}, self._archive, self._address)
+        except BaseException:
+            self._folder.cleanup()
+            raise
+        assert self.process.stdout is not None
+        self._listener = threading.Thread(target=self._listen, args=(self.process.stdout,), daemon=True)
+        self._listener.start()
+
+    def connect(self) -> ClientServer:
+        """Wait until Java listens, and return PySpark's client for it.
+
+        Raises:
+            InvalidInput: Java does not start; the message is the first line that it said.
+        """
+        try:
+            self._client = _connect(*self._await_address(self._address))
+        except BaseException:
+            self.abandon()
+            raise
+        self._folder.cleanup()
         self._early = None
+        return self._client
+
+    def abandon(self) -> None:
+        """End a Java process that is still starting."""
+        # Without its folder it could not say where it listens, and would wait for us for ever.
+        self.fall_silent()
+        self.process.kill()
+        self.process.wait()
+        self._folder.cleanup()
 
     @staticmethod
     def _start(
@@ -158,7 +178,8 @@ class Gateway:
     def close(self) -> None:
         """End the Java process and wait until it is gone."""
         self.fall_silent()
-        self.client.shutdown()
+        if self._client is not None:
+            self._client.shutdown()
         assert self.process.stdin is not None
         self.process.stdin.close()
         try:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import re
-import socket
+import signal
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING
 
 import psutil
@@ -18,6 +19,8 @@ import psutil
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.gateway import Gateway
 from causeway.pipeline.java import check_memory, find_java
+from causeway.pipeline.masters import check_master, is_local, is_loopback, tasks_of, tasks_on, with_tries
+from causeway.pipeline.opening import Opening
 
 if TYPE_CHECKING:
     from py4j.protocol import Py4JError
@@ -25,9 +28,6 @@ if TYPE_CHECKING:
 
 _GIB = 1024
 """MiB in a GiB."""
-
-_ANSWER_SECONDS = 5
-"""How long a cluster's master may take to accept a connection."""
 
 _SETTINGS = MappingProxyType(
     {
@@ -49,22 +49,21 @@ _SETTINGS = MappingProxyType(
 _LOOPBACK = MappingProxyType({"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"})
 """Nothing listens to the outside, and no name of this machine has to resolve, when all of Spark is on it."""
 
-_LOCAL = re.compile(r"local(?:\[(?P<cores>\*|[1-9]\d*)(?:, *(?P<tries>[1-9]\d*))?\])?")
-_STANDALONE = re.compile(r"spark://(?P<addresses>[^/,:]+:\d+(?:,[^/,:]+:\d+)*)")
-
-TRIES = 4
-"""How often a task is tried on this machine, as on a cluster. Spark's own default for ``local`` is once, so that one
-killed worker ended a run."""
-
-CLUSTER_TASKS = 16
-"""Tasks a tick on a cluster of which the settings do not say how many cores it has: how many executors have registered
-by now is chance."""
-
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Where ``spark-submit`` says how to reach the Java process that it has started for this program."""
 
+_LATE_COMPILER = (
+    "-XX:Tier4InvocationThreshold=100000",
+    "-XX:Tier4MinInvocationThreshold=20000",
+    "-XX:Tier4CompileThreshold=300000",
+    "-XX:Tier4BackEdgeThreshold=1000000",
+)
+"""Java's optimising compiler begins twenty times later: what starts a session and runs ticks hardly repeats, and its
+compilation took a third of the processor time until the first job. A query over millions of rows passes it at once."""
+
 _lock = threading.Lock()
 _gateway: Gateway | None = None
+_opening: Opening | None = None
 _opened_with: tuple[str, str | None, dict[str, str]] | None = None
 
 
@@ -86,40 +85,61 @@ def open_session(
         InvalidInput: an argument is wrong, the master does not answer, Java does not start, or a session with other
             arguments is open.
     """
-    global _gateway, _opened_with
     with _lock:
-        asked = (master, memory, dict(extra))
-        if _gateway is None:
-            theirs = _session_of_the_caller() or _submitted()
-            if theirs is not None:
-                return theirs
-        elif _alive(_gateway):
-            if asked == _opened_with:
-                from pyspark import SparkContext
-                from pyspark.sql import SparkSession
-
-                return SparkSession(SparkContext.getOrCreate())
-            raise InvalidInput(
-                f"a Spark session on {_opened_with[0] if _opened_with else master} with other settings is open in this "
-                "process: close it before opening another"
-            )
-        else:
-            _forget()  # it died, or its session was stopped behind our back
-        cores = _check_master(master)
-        heap = check_memory(memory) if memory is not None else _default_memory(cores)
-        _gateway = _start_gateway(master, cores, heap, extra)
-        _opened_with = asked
+        if _gateway is None and (theirs := _session_of_the_caller() or _submitted()) is not None:
+            return theirs
+        opening = _begin((master, memory, dict(extra)))
         try:
-            return _start_session(_gateway, master, extra)
+            session = opening.session()
         except BaseException:
             _end()
             raise
+        return _taken(session)
+
+
+def begin_session(
+    master: str = "local[*]", *, memory: str | None = None, extra: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Start to open the session that ``open_session`` will be asked for with the same arguments; return at once.
+
+    Where a session of the calling program would be used, do nothing. ``close_session`` ends what was begun, and so does
+    the end of this process.
+
+    Raises:
+        InvalidInput: as ``open_session``, as far as it can be said without Java.
+    """
+    with _lock:
+        if _gateway is not None or (_session_of_the_caller() is None and _SUBMITTED not in os.environ):
+            _begin((master, memory, dict(extra)))
+
+
+def tasks_asked(master: str, extra: Mapping[str, str]) -> int:
+    """Return how many tasks a tick has by default in the session with these arguments: without waiting for it, where
+    it is ours and no file of settings says more. Raises ``InvalidInput``."""
+    if _opening is not None and not _opening.ended and "SPARK_CONF_DIR" not in os.environ:
+        return tasks_on(master, extra)
+    return tasks_of(open_session(master, extra=extra))
+
+
+def prepare_workers(count: int, modules: Sequence[str]) -> None:
+    """Let Python workers on this machine import what their first tasks need, while the session is still being made.
+
+    Where the session is not on this machine, or not ours, do nothing.
+    """
+    if _opening is not None and _opened_with is not None and is_local(_opened_with[0]):
+        _opening.prepare(min(count, check_master(_opened_with[0])), modules)
+
+
+def workers_prepared() -> None:
+    """Wait until the workers that are being prepared are: until then a task would get one that is not."""
+    if _opening is not None:
+        _opening.prepared()
 
 
 def open_one() -> SparkSession | None:
     """Return the Spark session that is open in this process, with whatever arguments, or None."""
     with _lock:
-        if _gateway is not None and not _alive(_gateway):
+        if _gateway is not None and _opening is not None and not (_opening.ended and _alive(_gateway, _opening)):
             return None
         return _session_of_the_caller()
 
@@ -142,40 +162,85 @@ def spark_session(
         close_session()
 
 
+def _begin(asked: tuple[str, str | None, dict[str, str]]) -> Opening:
+    """Return the session that is open or on its way with these arguments, or begin to open it. Raises
+    ``InvalidInput``."""
+    global _gateway, _opening, _opened_with
+    master, memory, extra = asked
+    if _gateway is not None and _opening is not None:
+        if _alive(_gateway, _opening):
+            if asked == _opened_with:
+                return _opening
+            raise InvalidInput(
+                f"a Spark session on {_opened_with[0] if _opened_with else master} with other settings is open in this "
+                "process: close it before opening another"
+            )
+        _forget()  # it died, or its session was stopped behind our back
+    cores = check_master(master)
+    heap = check_memory(memory) if memory is not None else _default_memory(cores)
+    _gateway = _start_gateway(master, cores, heap, extra)
+    _opened_with = asked
+    _opening = Opening(_gateway, functools.partial(_start_session, master=master, extra=extra))
+    return _opening
+
+
 def _start_gateway(master: str, cores: int, heap: str, extra: Mapping[str, str]) -> Gateway:
-    on_this_machine = _is_local(master) or _is_loopback(master)
+    on_this_machine = is_local(master) or is_loopback(master)
     settings = {
         **_SETTINGS,
         **(_LOOPBACK if on_this_machine else {}),
         "spark.driver.memory": heap,
-        **({"spark.sql.shuffle.partitions": str(2 * cores)} if _is_local(master) else {}),
+        **({"spark.sql.shuffle.partitions": str(2 * cores)} if is_local(master) else {}),
         **extra,
     }
     # Workers start the Python that PYSPARK_PYTHON names, which on this machine can only be this one.
     if on_this_machine or "PYSPARK_PYTHON" not in os.environ:
         os.environ["PYSPARK_PYTHON"] = sys.executable
     environ = {"SPARK_LOCAL_IP": "127.0.0.1"} if on_this_machine else {}
-    arguments = ["--master", _with_tries(master)]
+    arguments = ["--master", with_tries(master)]
     for name, value in settings.items():
         arguments += ["--conf", f"{name}={value}"]
-    return Gateway(find_java(), arguments, memory=heap, options=_collector(cores), environ=environ)
+    return Gateway(find_java(), arguments, memory=heap, options=_options(cores), environ=environ)
 
 
 def _start_session(gateway: Gateway, master: str, extra: Mapping[str, str]) -> SparkSession:
+    client = gateway.connect()
     from py4j.protocol import Py4JError
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     try:
         # The settings are in the Java process already: they were arguments of its start.
-        context = SparkContext(gateway=gateway.client, conf=SparkConf(_jvm=gateway.client.jvm))
+        context = SparkContext(gateway=client, conf=SparkConf(_jvm=client.jvm))
         session = SparkSession(context)
     except Py4JError as error:
         raise InvalidInput(f"Spark does not start on {master}: {_first_line(error)}") from None
-    if not _is_local(master) and "spark.sql.shuffle.partitions" not in extra:
+    if not is_local(master) and "spark.sql.shuffle.partitions" not in extra:
         # Only the cluster knows its cores, and only now.
         session.conf.set("spark.sql.shuffle.partitions", str(max(2, 2 * context.defaultParallelism)))
     return session
+
+
+def _taken(session: SparkSession) -> SparkSession:
+    """Make a session that another thread opened this thread's own: the active one, and ended by Ctrl-C."""
+    from pyspark.sql import SparkSession as Sessions
+
+    Sessions._get_j_spark_session_class(session._jvm).setActiveSession(session._jsparkSession)
+    in_main = threading.current_thread() is threading.main_thread()
+    if in_main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _interrupted)
+    return session
+
+
+def _interrupted(number: int, frame: FrameType | None) -> None:
+    """Cancel what Spark does, as PySpark's own handler does, which it installs in the main thread only."""
+    from pyspark import SparkContext
+
+    try:
+        if SparkContext._active_spark_context is not None:
+            SparkContext._active_spark_context.cancelAllJobs()
+    finally:
+        raise KeyboardInterrupt
 
 
 def _end() -> None:
@@ -185,6 +250,8 @@ def _end() -> None:
     from pyspark.sql import SparkSession
 
     _gateway.fall_silent()
+    if _opening is not None and not _opening.ended:
+        _opening.abandon()
     try:
         context = SparkContext._active_spark_context
         if context is not None and _gateway.process.poll() is None:
@@ -198,8 +265,8 @@ def _forget() -> None:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    global _gateway, _opened_with
-    ended, _gateway, _opened_with = _gateway, None, None
+    global _gateway, _opening, _opened_with
+    ended, _gateway, _opening, _opened_with = _gateway, None, None, None
     SparkContext._gateway = None
     SparkContext._jvm = None
     SparkContext._active_spark_context = None
@@ -209,10 +276,13 @@ def _forget() -> None:
         ended.close()
 
 
-def _alive(gateway: Gateway) -> bool:
+def _alive(gateway: Gateway, opening: Opening) -> bool:
+    """Return whether a session is open, or on its way."""
     from pyspark import SparkContext
 
-    return gateway.process.poll() is None and SparkContext._active_spark_context is not None
+    if gateway.process.poll() is not None:
+        return False
+    return not opening.ended or SparkContext._active_spark_context is not None
 
 
 def _session_of_the_caller() -> SparkSession | None:
@@ -238,68 +308,6 @@ def _submitted() -> SparkSession | None:
         raise InvalidInput(f"the session of spark-submit does not start: {_first_line(error)}") from None
 
 
-def tasks_of(session: SparkSession) -> int:
-    """Return how many tasks a tick has by default: the cores of this machine, or those that a cluster's settings name.
-
-    It does not depend on how many executors have registered: two runs of one scenario are cut alike.
-    """
-    settings = session.sparkContext.getConf()
-    master = session.sparkContext.master or ""
-    if _is_local(master):
-        return int(session.sparkContext.defaultParallelism)
-    parallelism = settings.get("spark.default.parallelism") or settings.get("spark.cores.max")
-    if parallelism is not None:
-        return max(1, int(parallelism))
-    executors, cores = settings.get("spark.executor.instances"), settings.get("spark.executor.cores")
-    return max(1, int(executors) * int(cores)) if executors and cores else CLUSTER_TASKS
-
-
-def _with_tries(master: str) -> str:
-    """Return a master on this machine with how often it tries a task; any other as it is."""
-    local = _LOCAL.fullmatch(master)
-    if local is None or local["tries"] is not None:
-        return master
-    return f"local[{local['cores'] or 1},{TRIES}]"
-
-
-def _check_master(master: str) -> int:
-    """Return how many cores the master gives on this machine (all of them when it is elsewhere)."""
-    here = os.cpu_count() or 1
-    if master.startswith("local"):
-        local = _LOCAL.fullmatch(master)
-        if local is None:
-            raise InvalidInput(f"master is {master!r}: a local one is written local, local[4] or local[*]")
-        cores = local["cores"]
-        return 1 if cores is None else here if cores == "*" else int(cores)
-    if master.startswith("spark://"):
-        standalone = _STANDALONE.fullmatch(master)
-        if standalone is None:
-            raise InvalidInput(f"master is {master!r}: a standalone one is written spark://host:port")
-        if not any(_answers(address) for address in standalone["addresses"].split(",")):
-            raise InvalidInput(f"no Spark master answers at {master}: is it running, and reachable from here?")
-        return here
-    if master == "yarn" or master.startswith("k8s://"):
-        return here
-    raise InvalidInput(f"master is {master!r}: give local[*], local[N], spark://host:port, yarn or k8s://...")
-
-
-def _answers(address: str) -> bool:
-    host, port = address.rsplit(":", 1)
-    try:
-        with socket.create_connection((host, int(port)), timeout=_ANSWER_SECONDS):
-            return True
-    except (OSError, OverflowError):
-        return False
-
-
-def _is_local(master: str) -> bool:
-    return master.startswith("local")
-
-
-def _is_loopback(master: str) -> bool:
-    return master.startswith(("spark://127.", "spark://localhost:"))
-
-
 def _default_memory(cores: int) -> str:
     """Half a GiB a core, at least 2 and at most 16, but never more than a quarter of the machine."""
     wanted = min(max(2 * _GIB, cores * _GIB // 2), 16 * _GIB)
@@ -307,9 +315,11 @@ def _default_memory(cores: int) -> str:
     return f"{max(512, min(wanted, machine // 4))}m"
 
 
-def _collector(cores: int) -> list[str]:
-    """Choose the garbage collector: with few cores, the parallel ones' threads take time from the workers."""
-    return ["-XX:+UseSerialGC"] if cores <= 4 else []
+def _options(cores: int) -> list[str]:
+    """Return how Java uses this machine: with few cores, its threads take time from the workers'."""
+    if cores > 4:
+        return []
+    return ["-XX:+UseSerialGC", *_LATE_COMPILER]
 
 
 def _first_line(error: Py4JError) -> str:

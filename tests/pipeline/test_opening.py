@@ -1,0 +1,108 @@
+"""A session on its way: what is refused is refused without waiting for Java, and leaves none behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from causeway.model.errors import InvalidInput
+from causeway.pipeline.masters import tasks_on
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+
+@pytest.fixture
+def java(tmp_path: Path) -> Path:
+    """Return the home of a Java that never comes up; who starts it finds its number in the file ``started``."""
+    executable = tmp_path / "home" / "bin" / "java"
+    executable.parent.mkdir(parents=True)
+    executable.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/started\nexec sleep 600\n")
+    executable.chmod(0o755)
+    (tmp_path / "home" / "release").write_text('JAVA_VERSION="17"\n')
+    return tmp_path / "home"
+
+
+def run(java: Path, *arguments: str, code: str = "from causeway.cli import main; main()") -> subprocess.Popen[str]:
+    environ = {**os.environ, "JAVA_HOME": str(java), "CAUSEWAY_CACHE": "off"}
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def started(java: Path) -> int:
+    """Wait until Java was started; return its number."""
+    file = java.parent / "started"
+    deadline = time.monotonic() + 60
+    while not (file.exists() and file.read_text().endswith("\n")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return int(file.read_text())
+
+
+def test_a_scenario_is_refused_before_java_starts(java: Path) -> None:
+    process = run(java, "run", str(EXAMPLES / "two_subnets.toml"), "--set", "network.seed=no")
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 2 and "network.seed" in said and len(said.splitlines()) == 1
+    assert not (java.parent / "started").exists()
+
+
+def test_a_recording_is_refused_while_java_starts_and_java_ends(java: Path, tmp_path: Path) -> None:
+    (tmp_path / "packets.csv").write_text("channel_id,sequence,send_height\nchannel-0,1,soon\n")
+    lake, packets = str(tmp_path / "lake"), str(tmp_path / "packets.csv")
+    process = run(java, "run", str(EXAMPLES / "recorded.toml"), "--traffic", packets, "--lake", lake)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 2 and "soon" in said and len(said.splitlines()) == 1
+    assert not psutil.pid_exists(started(java))
+
+
+def test_java_ends_with_a_process_that_ends_while_it_starts(java: Path) -> None:
+    code = (
+        "import pathlib, sys, time\n"
+        "from causeway.pipeline.session import begin_session\n"
+        "begin_session('local[1]')\n"
+        "while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)\n"
+    )
+    process = run(java, str(java.parent / "started"), code=code)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 0 and not said
+    assert not psutil.pid_exists(started(java))
+
+
+def test_another_session_is_refused_while_one_is_on_its_way(java: Path) -> None:
+    code = (
+        "from causeway.model.errors import InvalidInput\n"
+        "from causeway.pipeline.session import begin_session, close_session, open_session\n"
+        "begin_session('local[1]')\n"
+        "begin_session('local[1]')\n"
+        "try: open_session('local[2]')\n"
+        "except InvalidInput as error: print(error)\n"
+        "close_session()\n"
+    )
+    process = run(java, code=code)
+    said, complaints = process.communicate(timeout=60)
+    assert said.startswith("a Spark session on local[1] with other settings is open") and not complaints
+    assert not psutil.pid_exists(started(java))
+
+
+@pytest.mark.parametrize(
+    ("master", "settings", "tasks"),
+    [
+        ("local[3]", {}, 3),
+        ("local[3, 2]", {}, 3),
+        ("local[3]", {"spark.default.parallelism": "5"}, 5),
+        ("yarn", {}, 16),
+        ("yarn", {"spark.cores.max": "8"}, 8),
+        ("yarn", {"spark.executor.instances": "3", "spark.executor.cores": "4"}, 12),
+    ],
+)
+def test_how_many_tasks_a_tick_has_before_there_is_a_session(master: str, settings: dict[str, str], tasks: int) -> None:
+    assert tasks_on(master, settings) == tasks
+
+
+def test_a_setting_that_is_no_number_of_tasks_is_named() -> None:
+    with pytest.raises(InvalidInput, match=r"spark\.default\.parallelism is 'many': give a whole number from 1"):
+        tasks_on("local[2]", {"spark.default.parallelism": "many"})
