@@ -193,6 +193,7 @@ def figures_of(measured: Measured, lake: Path) -> dict[str, Any]:
     moments = (measured.begun, first.time, committed[-1].time, measured.ended)
     spans = dict(zip(PHASES, itertools.pairwise(moments), strict=True))
     growth = milliseconds_a_tick(committed)
+    growth_processor = milliseconds_a_tick(committed, measured.used)
     files, content = size(lake)
     printed = measured.printed
     return {
@@ -205,7 +206,8 @@ def figures_of(measured: Measured, lake: Path) -> dict[str, Any]:
         "heights": committed[-1].height,
         "commits": len(committed),
         "first_height": first.height,
-        "milliseconds_a_tick": None if growth is None else _rounded(growth),
+        "milliseconds_a_tick": _rounded(growth),
+        "processor_milliseconds_a_tick": _rounded(growth_processor),
         "files": files,
         "bytes": content,
         "peak_bytes": printed["peak_memory_bytes"],
@@ -247,5 +249,5 @@ def ratios(theirs: Sequence[dict[str, Any]], ours: Sequence[dict[str, Any]]) -> 
     }
 
 
-def _rounded(values: dict[str, float]) -> dict[str, float]:
-    return {name: round(value, 1) for name, value in values.items()}
+def _rounded(values: dict[str, float] | None) -> dict[str, float] | None:
+    return None if values is None else {name: round(value, 1) for name, value in values.items()}

@@ -42,9 +42,9 @@ class Measured:
 
     def processor_seconds(self, begin: float | None = None, end: float | None = None) -> float:
         """Return the processor time used between two times, by default from the command to its end."""
-        return self._used(self.ended if end is None else end) - self._used(self.begun if begin is None else begin)
+        return self.used(self.ended if end is None else end) - self.used(self.begun if begin is None else begin)
 
-    def _used(self, moment: float) -> float:
+    def used(self, moment: float) -> float:
         """Return the processor time used up to a moment: on the straight line between the samples around it."""
         after = bisect_left(self.samples, (moment, -1.0))
         if after == 0:

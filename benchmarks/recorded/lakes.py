@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,8 +65,12 @@ def parts(heights: int) -> dict[str, tuple[float, float]]:
     return {name: (begins[name], begins[name] + span) for name in PARTS}
 
 
-def milliseconds_a_tick(committed: Sequence[Commit]) -> dict[str, float] | None:
+def milliseconds_a_tick(
+    committed: Sequence[Commit], seconds_at: Callable[[float], float] = lambda time: time
+) -> dict[str, float] | None:
     """Return what a tick took at the beginning, in the middle and at the end of a run, None where too few commits tell.
+
+    ``seconds_at``: the seconds that were used up to a time: by the clock by default.
 
     Between two commits every height counts as the same time. A part in which no commit lies would say what the commits
     around it say, so there must be at least one for each part besides the first.
@@ -79,7 +83,7 @@ def milliseconds_a_tick(committed: Sequence[Commit]) -> dict[str, float] | None:
     found = {}
     for name, (begin, end) in parts(last - first).items():
         earlier, later = np.interp([first + begin, first + end], heights, times)
-        found[name] = float(1000 * (later - earlier) / (end - begin))
+        found[name] = 1000 * (seconds_at(float(later)) - seconds_at(float(earlier))) / (end - begin)
     return found
 
 

@@ -58,7 +58,7 @@ def _row(run: dict[str, Any]) -> list[str]:
 
 
 def _growth(result: dict[str, Any]) -> Table:
-    table = Table(title="Milliseconds a tick", title_justify="left")
+    table = Table(title="Milliseconds a tick, in brackets of the processor", title_justify="left")
     for name in ("", "", ""):
         table.add_column(name)
     for name in ("beginning", "middle", "end"):
@@ -66,8 +66,10 @@ def _growth(result: dict[str, Any]) -> Table:
     for protocol, found in result["protocols"].items():
         for name, contestant in found["contestants"].items():
             for run in contestant["runs"]:
-                took = run["milliseconds_a_tick"]
-                shown = ["too few commits"] * 3 if took is None else [f"{value:.1f}" for value in took.values()]
+                took, used = run["milliseconds_a_tick"], run["processor_milliseconds_a_tick"]
+                shown = ["too few commits"] * 3
+                if took is not None:
+                    shown = [f"{took[part]:.1f} ({used[part]:.1f})" for part in took]
                 table.add_row(protocol, name, run["kind"], *shown)
         table.add_row(protocol, "messages a tick", "", *(f"{value:.0f}" for value in found["messages_a_tick"].values()))
         table.add_section()

@@ -116,6 +116,8 @@ def test_ticks_are_timed_by_the_commits_around_them() -> None:
     assert milliseconds_a_tick(steady) == pytest.approx({"beginning": 100, "middle": 100, "end": 100})
     slowing = [Commit(0, 0.0), Commit(1, 3.0), Commit(21, 4.0), Commit(41, 6.0), Commit(61, 8.0), Commit(101, 18.0)]
     assert milliseconds_a_tick(slowing) == pytest.approx({"beginning": 50, "middle": 100, "end": 250})
+    half = milliseconds_a_tick(slowing, lambda time: time / 2)
+    assert half == pytest.approx({"beginning": 25, "middle": 50, "end": 125})
     assert milliseconds_a_tick(steady[:4]) is None
     assert average_of_parts([1] * 20 + [2] * 60 + [5] * 20) == {"beginning": 1, "middle": 2, "end": 5}
 
