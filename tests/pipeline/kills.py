@@ -21,8 +21,8 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,27 +120,31 @@ class Runs:
         shortest = wait = 2 * whole.seconds / kills
         while killed.total() < kills:
             lake, before = f"lake-{number}", self._height(f"lake-{number}")
-            command = self._start(lake, *self.options)
-            self._until_at_work(command, lake)
-            while killed.total() < kills and not ended(command, chosen.uniform(0, wait)):
-                others = self.others(command.pid)
-                if others and chosen.random() < OTHERS:
-                    with contextlib.suppress(psutil.NoSuchProcess):
-                        chosen.choice(others).kill()
-                        killed["others"] += 1
+            with self._started(lake, *self.options) as command:
+                self._until_at_work(command, lake)
+                while killed.total() < kills and not ended(command, chosen.uniform(0, wait)):
+                    killed[self._killed(command, chosen)] += 1
+                if command.returncode != -signal.SIGKILL:
+                    self._compare(command, lake, whole, check)
+                    number, wait = number + 1, shortest
                     continue
-                command.send_signal(signal.SIGKILL)
-                assert command.wait(HANGS) == -signal.SIGKILL
-                killed["command"] += 1
-            if command.returncode == -signal.SIGKILL:
-                # Whatever a run commits at once, sooner or later one gets that far.
-                wait = shortest if self._height(lake) > before else 2 * wait
-                continue
-            self._compare(command, lake, whole, check)
-            number, wait = number + 1, shortest
-        if Lake.at(str(self.folder / f"lake-{number}")).exists():
-            self._compare(self._start(f"lake-{number}", *self.options), f"lake-{number}", whole, check)
+            # Whatever a run commits at once, sooner or later one gets that far.
+            wait = shortest if self._height(lake) > before else 2 * wait
+        if (self.folder / f"lake-{number}").exists():
+            with self._started(f"lake-{number}", *self.options) as command:
+                self._compare(command, f"lake-{number}", whole, check)
         return killed
+
+    def _killed(self, command: subprocess.Popen[bytes], chosen: random.Random) -> str:
+        """Kill a command or one that works for it; return which."""
+        others = self.others(command.pid)
+        if others and chosen.random() < OTHERS:
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended just now
+                chosen.choice(others).kill()
+            return "others"
+        command.send_signal(signal.SIGKILL)
+        command.wait(HANGS)
+        return "command"
 
     def _compare(self, command: subprocess.Popen[bytes], lake: str, whole: Left, check: bool) -> None:
         code, place = command.wait(HANGS), self.folder / lake
@@ -155,13 +159,21 @@ class Runs:
             done = subprocess.run(causeway, cwd=ROOT, env=environment(), capture_output=True, check=False)
             assert done.returncode == 0, done.stdout + done.stderr
 
-    def _start(self, lake: str, *options: str) -> subprocess.Popen[bytes]:
-        """Begin a run in a lake, or go on with it."""
+    @contextmanager
+    def _started(self, lake: str, *options: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Begin a run in a lake, or go on with it; it ends with the body."""
         place = self.folder / lake
         resume = ["--resume"] if Lake.at(str(place)).exists() else []
         causeway = [sys.executable, "-m", "causeway", "run", str(self.scenario), "--lake", str(place), "--json"]
         with Path(f"{place}.out").open("wb") as out, Path(f"{place}.err").open("wb") as err:
-            return subprocess.Popen([*causeway, *resume, *options], cwd=ROOT, env=environment(), stdout=out, stderr=err)
+            command = subprocess.Popen(
+                [*causeway, *resume, *options], cwd=ROOT, env=environment(), stdout=out, stderr=err
+            )
+        try:
+            yield command
+        finally:
+            command.kill()
+            command.wait()
 
     def _left(self, code: object, printed: str, place: str) -> Left:
         """Return what a run that has ended left in a lake."""
@@ -172,11 +184,13 @@ class Runs:
     def _until_at_work(self, command: subprocess.Popen[bytes], lake: str) -> None:
         """Wait until a run has claimed its lake, and those who work for it are there."""
         claim, mine, end = self.folder / lake / CLAIM_FILE, f"process {command.pid} ".encode(), time.monotonic() + HANGS
-        while not ended(command, 0.002):
+        pause = 0.002
+        while not ended(command, pause):
             assert time.monotonic() < end, "it does not begin"
-            claimed = claim.exists() and mine in claim.read_bytes()
-            if claimed and (self.others is nobody or self.others(command.pid)):
-                return
+            if claim.exists() and mine in claim.read_bytes():
+                if self.others is nobody or self.others(command.pid):
+                    return
+                pause = 0.1  # looking for them is work
 
     def _height(self, lake: str) -> int:
         """Return how far a lake has come, -1 where there is nothing."""
