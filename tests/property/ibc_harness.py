@@ -25,12 +25,12 @@ from causeway.proofs.tendermint.trust import TrustedHeader, TrustOptions, verify
 from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.protocols.contract import Tick
 from causeway.protocols.ibc import keys, values
+from causeway.protocols.ibc.application import application_of
 from causeway.protocols.ibc.entries import leaf_of
 from causeway.protocols.ibc.envelope import answer_column, call_column
 from causeway.protocols.ibc.expiry import time_limits
 from causeway.protocols.ibc.inputs import NOBODY
 from causeway.protocols.ibc.state import BACKOFFS_SCHEMA, CONNECTION, DISCONNECTING, FROZEN, RECEIPT, SEND
-from causeway.protocols.ibc.store import application_entries
 from causeway.protocols.ibc.validator_sets import validators_of_zone
 from causeway.protocols.messages import LANE
 from causeway.protocols.partition import state_of
@@ -283,7 +283,7 @@ class KernelRun(Network):
     def application(self) -> dict[str, dict[bytes, bytes]]:
         """The entries of each zone's store that belong to no queue."""
         everyone = np.arange(len(self.names), dtype=np.uint32)
-        found = application_entries(self.state, self.kernel.context(everyone, self.tick))
+        found = application_of(self.state, self.kernel.context(everyone, self.tick)).entries()
         return dict(zip(self.names, found, strict=True))
 
     def entries(self) -> dict[str, dict[bytes, bytes]]:
@@ -301,7 +301,8 @@ class KernelRun(Network):
             for part, position in ((keys.Part.HEAD, begin), (keys.Part.TAIL, end)):
                 key = keys.Key(self.names[remote], purpose, part).encode()
                 found[self.names[chain]][key] = values.encode_position(position)
-        rows = zip(*(state.leaves[name].tolist() for name in (*LANE, "index")), state.leaves["digest"], strict=True)
+        leaves = state.leaves.frame()
+        rows = zip(*(leaves[name].tolist() for name in (*LANE, "index")), leaves["digest"], strict=True)
         for chain, remote, substream, index, digest in rows:
             key, value = self.contents[chain, remote, substream, index]
             assert leaf_of(key, value) == bytes(digest), f"leaf of {key!r}"

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from causeway.model.order import groups_of
 from causeway.proofs.errors import MalformedProof
-from causeway.proofs.forest import Forest, leaf_roots, run_roots, sides_of_each
+from causeway.proofs.forest import leaf_roots, run_roots, sides_of_each
+from tests.property.trees import built
 
 
 def root_of(leaves: list[bytes]) -> bytes:
@@ -47,7 +48,7 @@ def digests(values: list[bytes]) -> np.ndarray:
 def test_every_run_with_its_sides_amounts_to_the_root_of_its_tree(case):
     sizes, runs = case
     leaves = [[leaf(tree, place) for place in range(size)] for tree, size in enumerate(sizes)]
-    forest = Forest(digests([value for tree in leaves for value in tree]), np.array(sizes))
+    forest = built(digests([value for tree in leaves for value in tree]), np.array(sizes))
     assert [root.tobytes() for root in forest.roots()] == [root_of(tree) for tree in leaves]
 
     tree, first, count = (np.array(column) for column in zip(*runs, strict=True))

@@ -20,7 +20,7 @@ from causeway.proofs.tendermint.keys import SigningKey
 from causeway.proofs.tendermint.update import HeaderUpdate, Misbehaviour
 from causeway.proofs.wire import ibc_queue_pb2 as wire
 from causeway.protocols.contract import Tick
-from causeway.protocols.ibc.store import application_entries
+from causeway.protocols.ibc.application import application_of
 from tests.property.caller_payloads import caller_payload
 from tests.property.ibc_outside import PROOFS, columns
 from tests.property.ibc_programs import SpecCaller, SpecEcho
@@ -163,7 +163,7 @@ class Zones(Network):
         if zone.chain_id != "left":
             return {}
         tick = Tick(self.height, max(self.height - 1, 0))
-        return application_entries(self.state, self.kernel.context(np.array([0], dtype=np.uint32), tick))[0]
+        return application_of(self.state, self.kernel.context(np.array([0], dtype=np.uint32), tick)).entries()[0]
 
     def now(self) -> int:
         """The zone's time in the next block."""

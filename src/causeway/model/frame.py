@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -174,6 +174,23 @@ class Frame:
     def to_table(self, schema: pa.Schema) -> pa.Table:
         """Return the Arrow table of the schema's columns."""
         return pa.Table.from_arrays([_to_arrow(self[item.name], item.type) for item in schema], schema=schema)
+
+
+class MadeFrame(Frame):
+    """A frame of ``length`` rows that ``make`` returns, when someone reads a column of it."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, length: int, make: Callable[[], Frame]) -> None:
+        self._length = length
+        self._make: Callable[[], Frame] | None = make
+        self._made: dict[str, Column] = {}
+
+    @property
+    def _columns(self) -> dict[str, Column]:  # type: ignore[override]
+        if self._make is not None:
+            self._made, self._make = self._make()._columns, None
+        return self._made
 
 
 def _frame(columns: dict[str, Column], length: int) -> Frame:

@@ -1,4 +1,4 @@
-"""Many RFC 6962 trees at once, with all their levels: roots, and proofs of runs of neighbouring leaves.
+"""Proofs of runs of neighbouring leaves of many RFC 6962 trees at once: which digests, and what they amount to.
 
 A tree of n leaves is built from below: neighbours pair up, an odd last node moves up unchanged. So node i of level k
 stands over the leaves from i * 2**k on, and the siblings that a run of leaves needs, its *sides*, follow from the run's
@@ -66,47 +66,6 @@ def side_positions(first: Rows, count: Rows, size: Rows) -> SidePositions:
         np.concatenate([nodes for _, _, nodes, _ in parts])[order],
         np.concatenate([np.full(len(rows), right) for rows, *_, right in parts])[order],
     )
-
-
-class Forest:
-    """Trees over groups of neighbouring leaves. A group may be empty: its root is not asked for."""
-
-    def __init__(self, leaves: Digests, counts: Rows) -> None:
-        self.sizes: Rows = np.asarray(counts, dtype=np.int64)
-        self._levels = [(leaves, _starts(self.sizes))]
-        nodes, counts = leaves, self.sizes
-        while len(counts) and int(counts.max()) > 1:
-            nodes, counts = level_up(nodes, counts)
-            self._levels.append((nodes, _starts(counts)))
-
-    def roots(self) -> Digests:
-        """Return the root of each tree, shape (trees, 32); none of them is empty."""
-        nodes, starts = self._levels[-1]
-        return nodes[starts]
-
-    def levels(self, tree: int) -> list[Digests]:
-        """Return the levels of one tree, the leaves first, its root last; none of an empty one."""
-        levels: list[Digests] = []
-        count = int(self.sizes[tree])
-        for nodes, starts in self._levels:
-            if count == 0 or (levels and len(levels[-1]) == 1):
-                break
-            start = int(starts[tree])
-            levels.append(nodes[start : start + count])
-            count = (count + 1) // 2
-        return levels
-
-    def sides(self, tree: Rows, first: Rows, count: Rows) -> tuple[Digests, Rows]:
-        """Return the sides' digests of runs, joined, and how many each run has.
-
-        ``tree``, ``first``, ``count``: of each run its tree, the position of its first leaf there, and its length.
-        """
-        positions = side_positions(first, count, self.sizes[tree])
-        digests = np.empty((len(positions.run), DIGEST_BYTES), dtype=np.uint8)
-        for level, (nodes, starts) in enumerate(self._levels):
-            rows = np.flatnonzero(positions.level == level)
-            digests[rows] = nodes[starts[tree[positions.run[rows]]] + positions.node[rows]]
-        return digests, positions.counts(len(tree))
 
 
 def run_roots(leaves: Digests, groups: Groups, first: Rows, size: Rows, sides: Digests, side_counts: Rows) -> Digests:
@@ -261,4 +220,4 @@ def _starts(counts: Rows) -> Rows:
     return np.cumsum(counts) - counts
 
 
-__all__ = ["Forest", "LevelSides", "SidePositions", "leaf_roots", "run_roots", "side_positions", "sides_of_each"]
+__all__ = ["LevelSides", "SidePositions", "leaf_roots", "run_roots", "side_positions", "sides_of_each"]

@@ -6,9 +6,14 @@ PAYLOAD_BITS = 7
 MORE = 0x80
 """Bit of every byte but the last."""
 
+_SHORT = [bytes([value]) for value in range(MORE)]
+"""The numbers of one byte, which most are."""
+
 
 def uvarint(value: int) -> bytes:
     """Return ``value`` (0 or more) in its shortest form."""
+    if 0 <= value < MORE:
+        return _SHORT[value]
     encoded = bytearray()
     while value >= MORE:
         encoded.append(value & (MORE - 1) | MORE)

@@ -44,7 +44,7 @@ def process_block(
     inside = inputs.offered["source"] == inputs.offered["destination"]
     local = inputs.offered.filter(inside)
     offered = in_lane_order(inputs.offered.filter(~inside))
-    ordered = context.options.order == "ordered"
+    ordered, before = context.options.order == "ordered", state
     state = recover(state, plan.decisions, context, log)
     users = ingress_arrivals(inputs.ingress, inputs.carried, state, context, log)
     calls, unserved = _local_arrivals(local, state)
@@ -57,7 +57,7 @@ def process_block(
         packets = entries.filter(entries["substream"] == SEND)
         after = _cleaned(_with_tails(after, packets), accepted.cleaned)
         answers = _answers(entries.filter(entries["substream"] == RECEIPT), accepted.expired, inputs.own)
-        after = replace(after, queues=after.queues.trim(local))
+        after = after.trimmed(local)
         taken = run_handlers(after, packets, answers, calls, users, context, log)
         if isinstance(taken, Handled):
             break
@@ -75,7 +75,7 @@ def process_block(
     state, own = ended(replace(state, relayers=accepted.fees.after(state.relayers)), own)
     sent = concat([sent, unserved, own.select(sent.names)])
     state, outbound = push(state, sent, concat([taken.immediate, receipts]), context)
-    state = with_ready(replace(state, slots=slots), ordered)
+    state = with_ready(replace(state, slots=slots), before, ordered)
     state = remember(with_known(_with_knowledge(state, plan, ordered), plan.seen, context), accepted.fees.made, context)
     return without_finished(state), outbound
 
@@ -115,7 +115,8 @@ def _cleaned(state: State, cleaned: Frame) -> State:
     cleaned = cleaned.take(stable_order(*(cleaned[name] for name in (*LANE, "end"))))
     groups = groups_of(*(cleaned[name] for name in LANE))
     last = cleaned.take(groups.starts + groups.counts - 1)
-    state = replace(state, queues=state.queues.advance(answering(last, RECEIPT), last["end"]))
+    lanes, to = answering(last, RECEIPT), last["end"]
+    state = replace(state, queues=state.queues.advance(lanes, to), leaves=state.leaves.advance(lanes, to))
     return replace(state, slots=_not_below_head(state.slots, state), receipts=_held(state.receipts, state))
 
 
@@ -175,7 +176,7 @@ def _popped(state: State, answers: Frame, log: EventLog) -> State:
         return state
     packets = answering(answers, SEND).with_columns(index=answers["index"])
     _log_collected(packets, log)
-    return replace(state, queues=state.queues.delete(packets).trim(packets))
+    return replace(state, leaves=state.leaves.delete(packets)).trimmed(packets)
 
 
 def _log_timed_out(answers: Frame, log: EventLog) -> None:

@@ -34,6 +34,7 @@ from causeway.protocols.events import LEDGER_LOGS, EventLog
 from causeway.protocols.execution import ProgramRunner
 from causeway.protocols.ibc.block import process_block
 from causeway.protocols.ibc.client import certify, genesis_trust
+from causeway.protocols.ibc.committing import commit
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.delays import next_usable, oldest_known, usable
 from causeway.protocols.ibc.disconnecting import final_packets
@@ -56,7 +57,7 @@ from causeway.protocols.ibc.state import (
     state_of_frames,
     state_tables,
 )
-from causeway.protocols.ibc.store import commit, pending_runs
+from causeway.protocols.ibc.store import pending_runs
 from causeway.protocols.ibc.submitting import RelayPlan
 from causeway.protocols.ibc.transactions import own_packets_for, transactions
 from causeway.protocols.ibc.upkeep import REFRESH, asked_absences, asked_positions
@@ -186,7 +187,8 @@ class IbcKernel:
         )
         headers = empty_frame(HEADERS_SCHEMA)
         if len(chains):
-            roots = commit(state, context).roots()
+            store = commit(state, context)
+            state, roots = replace(state, kept=store), store.roots()
             headers = _headers(chains, 0, roots, repeated_bytes(b"", len(chains)))
         first = self.next_planned(0)
         if first is not None or coming is not None:
@@ -277,14 +279,14 @@ class IbcKernel:
             return RoundResult(state, empty_frame(ENTRIES_SCHEMA), log.logs(), empty_frame(HEADERS_SCHEMA))
         running = self.interference.running(chains, tick.tick)
         context = self.context(running, tick)
-        halted = None
+        halted, kept = None, state.kept
         if len(running) < len(chains):
             halted = part(self, state, np.setdiff1d(chains, running), tick.tick)
             state = part(self, state, running, tick.tick)
         own = concat([self._forged(context), final_packets(*self._decided(DISCONNECT, context))])
         after, outbound = process_block(state, plan.content, inputs, own, context, log)
         if halted is not None:
-            after = union(self, [after, halted])
+            after = replace(union(self, [after, halted]), kept=kept)
         everyone = replace(context, chains=chains)
         store = commit(after, everyone)
         roots = store.roots()
@@ -298,7 +300,7 @@ class IbcKernel:
             absent = asked_absences(after, plan.content.seen, context)
             proofs = concat([proofs, store.prove_absences(absent, after.receipts)])
         proofs = proofs.take(stable_order(*(proofs[name] for name in STATE_TABLES["proofs"].order)))
-        after, logs = replace(after, proofs=proofs), log.logs()
+        after, logs = replace(after, proofs=proofs, kept=store), log.logs()
         elapsed = next_usable(after, tick.tick, self.tick_ns, self.zones.own, self.options)
         planned = earliest(self.next_planned(tick.tick + 1), elapsed)
         due = wake(tick, idle=self.idle(after), planned=planned, pause=self.longest_pause())
@@ -326,21 +328,32 @@ class IbcKernel:
     def _forged(self, context: Context) -> Frame:
         """Return the packets that byzantine zones put into their send queues in this block."""
         rows = self.interference.forged(context.chains, context.tick)
+        if len(rows) == 0:
+            return _NOTHING_FORGED
         hosts = self.zones.host_of(rows["receiver"])
         here = connection_exists(rows["source"], hosts, self.zones)
-        rows, length = rows.filter(here), int(here.sum())
-        return blank_messages(
-            length,
-            kind=Kind.REQUEST,
-            source=rows["source"],
-            destination=hosts[here].astype(np.uint32),
-            substream=repeated(np.uint64(SEND), length),
-            sender=rows["sender"],
-            receiver=rows["receiver"],
-            method="forged",
-            payload=rows["payload"],
-            of_program=np.bool_(False),
-        )
+        ends = {"source": rows["source"], "destination": np.maximum(hosts, 0).astype(np.uint32)}
+        return _forged(**ends, **{name: rows[name] for name in ("sender", "receiver", "payload")}).filter(here)
+
+
+def _forged(source: Chains, destination: Chains, sender: U64, receiver: U64, payload: pa.BinaryArray) -> Frame:
+    """Return packets as a byzantine zone makes them."""
+    return blank_messages(
+        len(source),
+        kind=Kind.REQUEST,
+        source=source,
+        destination=destination,
+        substream=repeated(np.uint64(SEND), len(source)),
+        sender=sender,
+        receiver=receiver,
+        method="forged",
+        payload=payload,
+        of_program=np.bool_(False),
+    )
+
+
+_NO_CHAINS, _NO_PROGRAMS = np.empty(0, dtype=np.uint32), np.empty(0, dtype=np.uint64)
+_NOTHING_FORGED = _forged(_NO_CHAINS, _NO_CHAINS, _NO_PROGRAMS, _NO_PROGRAMS, pa.array([], pa.binary()))
 
 
 def connection_exists(chain: npt.NDArray[Any], counterparty: Hosts, zones: Zones) -> npt.NDArray[np.bool_]:

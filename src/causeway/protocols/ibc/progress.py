@@ -5,18 +5,17 @@ What says whether an entry was received already, or a packet answered, stands he
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import numpy.typing as npt
 
-from causeway.model.frame import Frame, concat
+from causeway.model.frame import Frame
 from causeway.model.intervals import Intervals
-from causeway.model.joins import codes
-from causeway.model.order import U64, groups_of
+from causeway.model.joins import lookup
+from causeway.model.order import U64
 from causeway.protocols.ibc.keys import MAX_INDEX
-from causeway.protocols.ibc.state import CONNECTION, RECEIPT, SEND, State, slot_entries
-from causeway.protocols.messages import LANE, LANE_COLUMNS
+from causeway.protocols.ibc.leaves import lane_key, lane_keys, row_of
+from causeway.protocols.ibc.state import RECEIPT, SEND, State, connection_key, connection_keys, slot_entries
+from causeway.protocols.messages import LANE_COLUMNS
 
 Pair = tuple[int, int]
 """A connection: a zone and its counterparty."""
@@ -34,9 +33,9 @@ def were_processed(state: State, own: Frame, packets: Mask) -> Mask:
     ``own``: the lane of ours that each goes to, and its ``index``; ``packets``: which of them are packets, the others
     are receipts.
     """
-    held = concat([state.leaves.select(LANE_COLUMNS), slot_entries(state)])
-    known, asked = codes(LANE_COLUMNS, held, own)
-    here = np.isin(asked, known)
+    here = state.leaves.holds(own, own["index"])
+    if len(state.slots):
+        here |= lookup(slot_entries(state), own, LANE_COLUMNS, ordered=False) >= 0
     return np.where(packets, here | (own["index"] < state.queues.count_of("begin", own)), ~here)
 
 
@@ -51,14 +50,13 @@ class Progress:
         self._processed: dict[tuple[Pair, int], Intervals] = {}
         self._heads: dict[Pair, int] = {}
         counters = state.queues.counters
-        named = (counters[name].tolist() for name in LANE)
-        self._rows = {queue: row for row, queue in enumerate(zip(*named, strict=True))}
-        self._counters: dict[str, U64] = {name: counters[name] for name in ("begin", "next_index")}
-        self._connected = set(zip(*(state.connections[name].tolist() for name in CONNECTION), strict=True))
+        self._lanes = lane_keys(counters)
+        self._counters: dict[str, U64] = {name: counters[name] for name in ("begin", "next_index", "ready")}
+        self._connections = connection_keys(state.connections)
 
     def is_connected(self, pair: Pair) -> bool:
         """Return whether a connection is registered."""
-        return pair in self._connected
+        return pair[1] >= 0 and row_of(self._connections, connection_key(*pair)) >= 0
 
     def expected(self, pair: Pair, substream: int) -> int:
         """Return the index that comes next: the tail of a receipt queue, the head of a send queue."""
@@ -108,37 +106,27 @@ class Progress:
         self._next[pair, RECEIPT] = max(self.expected(pair, RECEIPT), head)
 
     def _counter(self, pair: Pair, substream: int, name: str) -> int:
-        row = self._rows.get((*pair, substream))
-        return 0 if row is None else int(self._counters[name].item(row))
+        row = row_of(self._lanes, lane_key(*pair, substream)) if pair[1] >= 0 else -1
+        return 0 if row < 0 else int(self._counters[name].item(row))
 
     def _done(self, pair: Pair, substream: int) -> Intervals:
         """Return the indices of an unordered queue that were processed: received, or answered."""
         found = self._processed.get((pair, substream))
         if found is None:
-            head, tail = (self._counter(pair, substream, name) for name in ("begin", "next_index"))
-            held = Intervals.of(self._held(pair, substream))
             if substream == RECEIPT:
-                held.add(0, head)
-                found = held
+                # All below the first that is missing were written, or are gone.
+                found = Intervals.of(self._held(pair, substream, self._counter(pair, RECEIPT, "ready")))
+                found.add(0, max(self._counter(pair, RECEIPT, name) for name in ("begin", "ready")))
             else:
-                found = held.without(0, tail)
+                found = Intervals.of(self._held(pair, substream)).without(0, self._counter(pair, SEND, "next_index"))
             self._processed[pair, substream] = found
         return found
 
-    def _held(self, pair: Pair, substream: int) -> U64:
-        """Return the indices that a queue holds entries or unanswered places of, ascending."""
-        leaves, slots = self._state.leaves, self._state.slots
-        own: U64 = leaves["index"][slice(*self._spans_of_leaves.get((*pair, substream), (0, 0)))]
+    def _held(self, pair: Pair, substream: int, first: int = 0) -> U64:
+        """Return the indices from ``first`` on that a queue holds entries or unanswered places of, ascending."""
+        held, slots = self._state.leaves.get(lane_key(*pair, substream)), self._state.slots
+        own: U64 = np.empty(0, dtype=np.uint64) if held is None else held.index_from(first)
         if substream == RECEIPT and len(slots):
             mine = (slots["destination"] == pair[0]) & (slots["source"] == pair[1])
             own = np.sort(np.concatenate([own, slots["index"][mine]]))
         return own
-
-    @cached_property
-    def _spans_of_leaves(self) -> dict[tuple[int, int, int], Span]:
-        """Return from where to where the entries of each queue lie in ``leaves``."""
-        names = [self._state.leaves[name] for name in LANE]
-        groups = groups_of(*names)
-        lanes = zip(*(column[groups.starts].tolist() for column in names), strict=True)
-        spans = zip(groups.starts.tolist(), (groups.starts + groups.counts).tolist(), strict=True)
-        return dict(zip(lanes, spans, strict=True))

@@ -13,8 +13,8 @@ from causeway.model.order import groups_of, stable_order
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.entries import entry_digests
 from causeway.protocols.ibc.expiry import height_limits
+from causeway.protocols.ibc.leaves import LEAVES_SCHEMA
 from causeway.protocols.ibc.state import (
-    LEAVES_SCHEMA,
     RECEIPT,
     RECEIPTS_SCHEMA,
     RUNS_SCHEMA,
@@ -59,8 +59,9 @@ def push(state: State, sent: Frame, receipts: Frame, context: Context) -> tuple[
     order = stable_order(*(outbound[name] for name in ("destination", "source", "substream", "index")))
     outbound = outbound.take(order).select(ENTRIES_SCHEMA.names)
     leaves, written = _leaves(outbound, context)
-    queues = queues.merge(leaves).add_segments(_runs(outbound, context))
-    return replace(state, queues=queues, receipts=_with_receipts(state.receipts, written)), outbound
+    queues = queues.add_segments(_runs(outbound, context))
+    receipts = _with_receipts(state.receipts, written)
+    return replace(state, queues=queues, leaves=state.leaves.merge(leaves), receipts=receipts), outbound
 
 
 def _leaves(outbound: Frame, context: Context) -> tuple[Frame, Frame]:
@@ -108,15 +109,11 @@ def without_finished(state: State) -> State:
     return replace(state, queues=state.queues.forget(done))
 
 
-def with_ready(state: State, ordered: bool) -> State:
+def with_ready(state: State, before: State, ordered: bool) -> State:
     """Return the state with ``ready`` of each queue: where its written entries end, in unordered queues where their
-    first stretch without a gap does."""
+    first stretch without a gap does; ``before``: the state that the block began with."""
     queues = state.queues
-    ready = queues.counters["next_index"]
-    if not ordered:
-        receipts = queues.counters["substream"] == RECEIPT
-        receipts &= queues.counters["source"] != queues.counters["destination"]
-        ready = np.where(receipts, first_missing(queues), ready)
+    ready = queues.counters["next_index"] if ordered else first_missing(state, before)
     unwritten = slot_entries(state)
     if len(unwritten):
         ready = ready.copy()

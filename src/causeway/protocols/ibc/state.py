@@ -17,11 +17,12 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.joins import lookup
-from causeway.model.order import Rows
+from causeway.model.order import U64, Rows
 from causeway.model.queues import Queues
 from causeway.protocols.contract import Shown, StateTable
 from causeway.protocols.execution import ACCOUNTS, PROGRAM_TABLE, program_frames, program_tables
 from causeway.protocols.ibc.keys import MAX_INDEX
+from causeway.protocols.ibc.leaves import LEAVES_SCHEMA, Leaves
 from causeway.protocols.messages import LANE, LANE_FIELDS
 
 RECEIPT = 0
@@ -46,10 +47,6 @@ QUEUES_SCHEMA = pa.schema(
 )
 """One row a queue: its head (``begin``) and tail (``next_index``). Entries below ``ready`` are written; in a receipt
 queue slots from there on may still wait for an answer that comes later."""
-
-LEAVES_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", pa.uint64()), _field("digest", pa.binary(32))])
-"""One row an entry of a queue of a connection: the hash of its leaf in the zone's store. The entry itself is the row of
-``outbound`` with the same lane and index."""
 
 RUNS_SCHEMA = pa.schema(
     [
@@ -209,12 +206,14 @@ _OF_QUEUES = ("queues", "leaves", "runs")
 class State:
     """The states of a set of zones at one height.
 
-    ``queues``: all lanes, with the leaves of entries as their elements and the runs in which entries lie as their
-    segments. The other frames are those of ``STATE_TABLES``, in the order of each. ``programs`` maps the name of a
-    program class to the frame of its instances' state (first column ``program``).
+    ``queues``: all lanes, with the runs in which entries lie as their segments; ``leaves``: the leaves of entries,
+    which are their elements. The other frames are those of ``STATE_TABLES``, in the order of each. ``programs`` maps
+    the name of a program class to the frame of its instances' state (first column ``program``). ``kept``: a derived
+    index, the zones' stores as they were committed last; None where they are to be built.
     """
 
     queues: Queues
+    leaves: Leaves
     proofs: Frame
     connections: Frame
     trust: Frame
@@ -226,11 +225,7 @@ class State:
     backoffs: Frame
     accounts: Frame
     programs: Mapping[str, Frame]
-
-    @property
-    def leaves(self) -> Frame:
-        """Return the hashes of the entries in the queues (``LEAVES_SCHEMA``)."""
-        return self.queues.elements
+    kept: object = None
 
     @property
     def runs(self) -> Frame:
@@ -241,8 +236,16 @@ class State:
     def frames(self) -> dict[str, Frame]:
         """Return the rows of every table by its name. A round that does not change a table keeps the object."""
         own = {name: getattr(self, name) for name in STATE_TABLES if name not in _OF_QUEUES}
-        of_queues = {"queues": self.queues.counters, "leaves": self.leaves, "runs": self.runs}
+        of_queues = {"queues": self.queues.counters, "leaves": self.leaves.frame(), "runs": self.runs}
         return of_queues | own | {PROGRAM_TABLE + name: frame for name, frame in self.programs.items()}
+
+    def trimmed(self, lanes: Frame) -> State:
+        """Move the head of each queue asked for (any number of times) to its first entry, to its tail without any."""
+        if len(lanes) == 0:
+            return self
+        rows, heads = self.queues.positions(lanes), self.queues.counters["begin"].copy()
+        heads[rows] = self.leaves.first(lanes, self.queues.counters["next_index"][rows])
+        return replace(self, queues=self.queues.with_counters(begin=heads))
 
     def with_programs(self, accounts: Frame, programs: Mapping[str, Frame]) -> State:
         """Return the state with what execution left."""
@@ -259,9 +262,9 @@ def state_of_frames(frames: Mapping[str, Frame], program_schemas: Mapping[str, p
     own = {name: frames.get(name, empty_frame(table.schema)) for name, table in STATE_TABLES.items()}
     counters, leaves, runs = (own.pop(name) for name in _OF_QUEUES)
     # An index stays below ``MAX_INDEX``, so that the key of the tail comes after it in a store.
-    queues = Queues(LANE, counters, leaves, runs, base=0, limit=MAX_INDEX - 1)
+    queues = Queues(LANE, counters, empty_frame(LEAVES_SCHEMA), runs, base=0, limit=MAX_INDEX - 1)
     programs = {name: empty_frame(schema) for name, schema in program_schemas.items()}
-    return State(queues, **own, programs=programs | program_frames(frames))
+    return State(queues, Leaves.of(leaves), **own, programs=programs | program_frames(frames), kept=None)
 
 
 def is_frozen(connections: Frame) -> npt.NDArray[np.bool_]:
@@ -286,6 +289,18 @@ def slot_entries(state: State) -> Frame:
     """Return the entries of receipt queues that are still to be written (``LANE_COLUMNS``), in the order of slots."""
     slots = state.slots
     return answering(slots, RECEIPT).with_columns(index=slots["index"])
+
+
+def connection_key(chain: int, counterparty: int) -> int:
+    """Return a number for a connection: they order like the rows of ``connections``."""
+    return chain << 16 | counterparty
+
+
+def connection_keys(rows: Frame) -> U64:
+    """Return the number of each row's connection."""
+    chain, counterparty = (rows[name].astype(np.uint64) for name in CONNECTION)
+    found: U64 = chain << np.uint64(16) | counterparty
+    return found
 
 
 def connection_rows(table: Frame, chain: npt.NDArray[Any], counterparty: npt.NDArray[Any]) -> Rows:

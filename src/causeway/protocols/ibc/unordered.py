@@ -9,16 +9,16 @@ from __future__ import annotations
 import numpy as np
 
 from causeway.model.frame import Frame, repeated
-from causeway.model.joins import codes, lookup, over, stretches
+from causeway.model.joins import lookup, over, stretches
 from causeway.model.order import U64, Groups, Rows, groups_of
-from causeway.model.queues import Queues
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.expiry import is_past
 from causeway.protocols.ibc.keys import Part
+from causeway.protocols.ibc.leaves import Leaves, lane_keys, row_of
 from causeway.protocols.ibc.progress import were_processed
 from causeway.protocols.ibc.seen import Alteration, CallKind, Seen
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering
-from causeway.protocols.messages import LANE, LANE_COLUMNS
+from causeway.protocols.messages import LANE
 
 
 def unsettled(state: State, lanes: Frame, seen: Seen, context: Context) -> Frame:
@@ -91,29 +91,30 @@ def _worth(missing: Frame, context: Context) -> tuple[Groups, Rows]:
     return groups, np.where((total >= options.min_batch) | (waited >= np.uint64(options.max_wait)), total, 0)
 
 
-def present(runs: Frame, leaves: Frame) -> Frame:
+def present(runs: Frame, leaves: Leaves) -> Frame:
     """Return runs of entries (``first``, ``count``) without the entries that are gone: cut in pieces where need be."""
     lanes, ends = runs.select(LANE), runs["first"] + runs["count"]
-    own, first, last = codes(
-        LANE_COLUMNS, leaves, lanes.with_columns(index=runs["first"]), lanes.with_columns(index=ends - np.uint64(1))
-    )
-    held = np.searchsorted(own, last, side="right") - np.searchsorted(own, first)
+    held = leaves.ranks(lanes, ends) - leaves.ranks(lanes, runs["first"])
     if np.array_equal(held, runs["count"].astype(np.int64)):
         return runs
     spread, index = over(runs["first"], ends)
-    here = lookup(leaves, lanes.take(spread).with_columns(index=index), LANE_COLUMNS) >= 0
+    here = leaves.holds(lanes.take(spread), index)
     spread, index = spread[here], index[here]
     at, first, stop = stretches(index, spread)
     return runs.take(spread[at]).with_columns(first=first, count=stop - first)
 
 
-def first_missing(queues: Queues) -> U64:
-    """Return for each queue the first index from its head on that it has no entry of."""
-    own, keys = codes(LANE, queues.counters, queues.elements)
-    row = np.searchsorted(own, keys)
-    rank = np.arange(len(keys)) - np.searchsorted(keys, keys)
-    # From the first that is missing on, every index is ahead of its rank.
-    begin = queues.counters["begin"]
-    unbroken = queues.elements["index"] == begin[row] + rank.astype(np.uint64)
-    found: U64 = begin + np.bincount(row[unbroken], minlength=len(begin)).astype(np.uint64)
+def first_missing(state: State, before: State) -> U64:
+    """Return ``ready`` of each queue: of receipt queues the first index from the head on that they have no entry of.
+
+    ``before``: the state that the block began with. Where nothing has come or gone since, nothing is looked for.
+    """
+    counters, numbers = state.queues.counters, lane_keys(state.queues.counters)
+    receipts = (counters["substream"] == RECEIPT) & (counters["source"] != counters["destination"])
+    first: U64 = np.maximum(counters["ready"], counters["begin"])
+    found: U64 = np.where(receipts, first, counters["next_index"])
+    for lane in state.leaves.changed(before.leaves):
+        row, held = row_of(numbers, lane), state.leaves.get(lane)
+        if receipts[row] and held is not None:
+            found[row] = held.first_missing(int(found[row]))
     return found

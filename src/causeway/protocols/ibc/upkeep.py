@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from causeway.model.frame import Frame, empty_frame, repeated
-from causeway.model.joins import codes, lookup, over, stretches
+from causeway.model.joins import lookup, over, stretches
 from causeway.model.order import Rows, groups_of
 from causeway.proofs.tendermint.trust import is_over
 from causeway.protocols.ibc.client import newest_times
@@ -19,7 +19,7 @@ from causeway.protocols.ibc.keys import Part
 from causeway.protocols.ibc.seen import NO_PROOF, SUBMISSIONS_SCHEMA, Alteration, CallKind, Seen
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, answering, is_frozen, lanes_of
 from causeway.protocols.ibc.values import binary_lengths
-from causeway.protocols.messages import LANE, LANE_COLUMNS
+from causeway.protocols.messages import LANE
 
 REFRESH = 3
 """A client is brought a new header after this part of the unbonding period."""
@@ -52,10 +52,9 @@ def absences(state: State, seen: Seen, everything: Frame, relayer: int, context:
     own = answering(gaps, SEND)
     missing = own.with_columns(begin=gaps["first"], end=gaps["first"] + gaps["count"])
     gap, *ends = expired_parts(state, missing, seen, context)
-    bounds = (own.take(gap).with_columns(index=index) for index in ends)
-    waiting, *within = codes(LANE_COLUMNS, state.leaves, *bounds)
-    part, leaf = over(*(np.searchsorted(waiting, bound) for bound in within))
-    gap, index = gap[part], state.leaves["index"][leaf]
+    lanes = own.take(gap)
+    part, rank = over(*(state.leaves.ranks(lanes, index) for index in ends))
+    gap, index = gap[part], state.leaves.at(lanes.take(part), rank)
     at, begin, end = stretches(index, gap)
     of_gap, each = gap[at], np.arange(len(at))
     return _rows(gaps.take(of_gap), each, CallKind.TIMEOUT, begin, end, shown[of_gap], relayer)

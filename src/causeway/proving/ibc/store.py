@@ -39,10 +39,10 @@ from causeway.proofs.ics23.store_proofs import ProvableStore
 from causeway.proofs.limits import MAX_PROOF_BYTES
 from causeway.proofs.tendermint.update import HeaderUpdate, decode_header_update
 from causeway.proofs.wire.ics23_pb2 import CommitmentProof
+from causeway.protocols.ibc.committing import commit
 from causeway.protocols.ibc.entries import values_of
 from causeway.protocols.ibc.keys import HEAD_KEY, INDEX_BYTES, MAX_INDEX, TAIL_KEY, Purpose, queue_name
 from causeway.protocols.ibc.state import RECEIPT, SEND, State, state_of_frames
-from causeway.protocols.ibc.store import application_entries, commit
 from causeway.protocols.ibc.values import encode_position
 from causeway.protocols.ibc.zones import Zones
 from causeway.proving.ibc.pushed import PushedEntries
@@ -101,11 +101,12 @@ class ZoneStore(ProvableStore):
         zone = OneZone(np.array([position], dtype=np.uint32), zones_of(opened))
         state = _state(opened, position, manifest)
         committed = commit(state, zone)
-        self.tree = Levels(committed.forest.levels(0))
-        self._application = list(application_entries(state, zone)[0].items())
+        self.tree = Levels(committed.forest.nodes_of(0))
+        self._application = list(committed.application.entries()[0].items())
         self._lanes, self._heads = committed.lanes, np.asarray(committed.heads, dtype=np.int64)
-        self._first, self._counts = committed.first_entry, committed.counts
-        self._indices: U64 = committed.entries["index"]
+        self._counts = committed.counts
+        self._first = np.cumsum(self._counts) - self._counts
+        self._indices: U64 = state.leaves.frame()["index"]
         self._names = [
             queue_name(opened.names[destination], PURPOSES[substream])
             for destination, substream in zip(

@@ -1,0 +1,302 @@
+"""The leaves of queues' entries, queue by queue: what comes and goes costs what it is, however much there is.
+
+The table ``leaves`` is one frame of all of them. A block would have to write it anew for every entry that it adds; so a
+state has them by queue, in buffers with room at the end, and the frame is made when somebody asks for it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.errors import NotInQueue
+from causeway.model.frame import Frame, MadeFrame, empty_frame
+from causeway.model.order import U64, Rows, groups_of, positions_in, stable_order
+from causeway.proofs.hashing import DIGEST_BYTES, Digests
+from causeway.protocols.messages import LANE, LANE_FIELDS
+
+LEAVES_SCHEMA = pa.schema(
+    [
+        *LANE_FIELDS,
+        pa.field("index", pa.uint64(), nullable=False),
+        pa.field("digest", pa.binary(32), nullable=False),
+    ]
+)
+"""One row an entry of a queue of a connection: the hash of its leaf in the zone's store. The entry itself is the row of
+``outbound`` with the same lane and index."""
+
+ROOM = 32
+"""Entries that a queue can have more, at least, before its buffers are copied."""
+
+Mask = npt.NDArray[np.bool_]
+
+
+class _Buffer:
+    """Room for the entries of a queue. What is written stays, so that several states may share it."""
+
+    __slots__ = ("digests", "index", "used")
+
+    def __init__(self, room: int) -> None:
+        self.index: U64 = np.empty(room, dtype=np.uint64)
+        self.digests: Digests = np.empty((room, DIGEST_BYTES), dtype=np.uint8)
+        self.used = 0
+
+
+class Held:
+    """The entries of one queue: their indices, ascending, and the hashes of their leaves. Immutable."""
+
+    __slots__ = ("_buffer", "_start", "_stop")
+
+    def __init__(self, buffer: _Buffer, start: int, stop: int) -> None:
+        self._buffer, self._start, self._stop = buffer, start, stop
+
+    @classmethod
+    def of(cls, index: U64, digests: Digests) -> Held:
+        """Return entries, of which there is one at least."""
+        count = len(index)
+        buffer = _Buffer(2 * count + ROOM)
+        buffer.index[:count], buffer.digests[:count], buffer.used = index, digests, count
+        return cls(buffer, 0, count)
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    @property
+    def index(self) -> U64:
+        """Return the indices."""
+        return self._buffer.index[self._start : self._stop]
+
+    @property
+    def digests(self) -> Digests:
+        """Return the hashes of the leaves, shape (n, 32)."""
+        return self._buffer.digests[self._start : self._stop]
+
+    def index_from(self, first: int) -> U64:
+        """Return the indices that are not below ``first``."""
+        return self.index[int(np.searchsorted(self.index, np.uint64(first))) :]
+
+    def has(self, index: U64) -> Mask:
+        """Return which indices are those of entries."""
+        entries = self.index
+        found: Mask = entries[np.minimum(np.searchsorted(entries, index), len(entries) - 1)] == index
+        return found
+
+    def with_more(self, index: U64, digests: Digests) -> Held:
+        """Return these entries and others, which ascend, too."""
+        buffer, stop = self._buffer, self._stop + len(index)
+        inside = index[0] < buffer.index[self._stop - 1]
+        if inside or buffer.used != self._stop or stop > len(buffer.index):
+            joined, beside = np.concatenate([self.index, index]), np.concatenate([self.digests, digests])
+            order = np.argsort(joined, kind="stable") if inside else slice(None)
+            return Held.of(joined[order], beside[order])
+        added = slice(self._stop, stop)
+        buffer.index[added], buffer.digests[added], buffer.used = index, digests, stop
+        return Held(buffer, self._start, stop)
+
+    def without(self, index: U64) -> Held | None:
+        """Return the entries without some, which ascend and are all there; None where none is left."""
+        count = len(index)
+        if count == len(self):
+            return None
+        if self.index[count - 1] == index[-1]:
+            return Held(self._buffer, self._start + count, self._stop)
+        kept = np.ones(len(self), dtype=bool)
+        kept[np.searchsorted(self.index, index)] = False
+        return Held.of(self.index[kept], self.digests[kept])
+
+    def without_below(self, limit: np.uint64) -> Held | None:
+        """Return the entries from an index on; None where none is left."""
+        count = int(np.searchsorted(self.index, limit))
+        return Held(self._buffer, self._start + count, self._stop) if count < len(self) else None
+
+    def same_first(self, before: Held) -> int:
+        """Return how many of the first entries are those of ``before``."""
+        count = min(len(self), len(before))
+        if self._buffer is before._buffer and self._start == before._start:
+            return count  # nothing is written twice
+        if count == 0 or self.index[0] != before.index[0]:
+            return 0
+        same = self.index[:count] == before.index[:count]
+        same &= (self.digests[:count] == before.digests[:count]).all(axis=1)
+        return count if same.all() else int(np.argmin(same))
+
+    def first_missing(self, index: int) -> int:
+        """Return the first index from ``index`` on that is not there."""
+        entries = self.index
+        start = int(np.searchsorted(entries, np.uint64(index)))
+        # From the first that is missing on, every index is ahead of its rank.
+        return index + bisect_left(range(len(entries) - start), 1, key=lambda n: int(entries[start + n]) > index + n)
+
+
+class Leaves:
+    """The entries of many queues of connections. Immutable.
+
+    ``merge``, ``delete`` and ``advance`` are the words of the queue algebra (``model.queues``).
+    """
+
+    __slots__ = ("_frame", "_lanes")
+
+    def __init__(self, lanes: dict[int, Held]) -> None:
+        self._lanes = lanes
+        self._frame: Frame | None = None
+
+    @classmethod
+    def of(cls, frame: Frame) -> Leaves:
+        """Return the leaves that a table (``LEAVES_SCHEMA``) has, in its order."""
+        index, digests = frame["index"], frame["digest"]
+        found = cls({key: Held.of(index[rows], digests[rows]) for key, rows in _by_lane(lane_keys(frame))})
+        found._frame = frame
+        return found
+
+    def __len__(self) -> int:
+        return sum(map(len, self._lanes.values()))
+
+    def frame(self) -> Frame:
+        """Return the table; it is made when a column is read."""
+        if self._frame is None:
+            self._frame = MadeFrame(len(self), self._joined)
+        return self._frame
+
+    def get(self, lane: int) -> Held | None:
+        """Return the entries of the queue with a number (``lane_keys``), None where it has none."""
+        return self._lanes.get(lane)
+
+    def changed(self, before: Leaves) -> set[int]:
+        """Return the numbers of the queues whose entries are not those of ``before``."""
+        own, others = self._lanes, before._lanes
+        if own is others:
+            return set()
+        return {key for key, held in own.items() if others.get(key) is not held} | (others.keys() - own.keys())
+
+    def counts(self, lanes: U64) -> Rows:
+        """Return how many entries each queue has; ``lanes``: their numbers, ascending."""
+        found = np.zeros(len(lanes), dtype=np.int64)
+        keys = np.fromiter(self._lanes, np.uint64, len(self._lanes))
+        counts = np.fromiter(map(len, self._lanes.values()), np.int64, len(self._lanes))
+        rows = positions_in(lanes, keys)
+        found[rows[rows >= 0]] = counts[rows >= 0]
+        return found
+
+    def merge(self, numbered: Frame) -> Leaves:
+        """Add entries (``LEAVES_SCHEMA``)."""
+        if len(numbered) == 0:
+            return self
+        lanes, keys = dict(self._lanes), lane_keys(numbered)
+        order = stable_order(keys, numbered["index"])
+        index, digests = numbered["index"][order], numbered["digest"][order]
+        for key, rows in _by_lane(keys[order]):
+            held = lanes.get(key)
+            added = index[rows], digests[rows]
+            lanes[key] = Held.of(*added) if held is None else held.with_more(*added)
+        return Leaves(lanes)
+
+    def delete(self, values: Frame) -> Leaves:
+        """Remove the entries that ``values`` names by lane and index. Raises ``NotInQueue``."""
+        if len(values) == 0:
+            return self
+        lanes, keys = dict(self._lanes), lane_keys(values)
+        order = stable_order(keys, values["index"])
+        index = values["index"][order]
+        for key, rows in _by_lane(keys[order]):
+            held, gone = lanes.pop(key, None), index[rows]
+            if held is None or not held.has(gone).all():
+                raise NotInQueue(f"queue {key} has not all of the entries {gone.tolist()[:8]}")
+            left = held.without(gone)
+            if left is not None:
+                lanes[key] = left
+        return Leaves(lanes)
+
+    def advance(self, asked: Frame, to: U64) -> Leaves:
+        """Remove all below index ``to`` from each queue asked for."""
+        lanes = dict(self._lanes)
+        for key, limit in zip(lane_keys(asked).tolist(), to, strict=True):
+            held = lanes.pop(key, None)
+            left = None if held is None else held.without_below(limit)
+            if left is not None:
+                lanes[key] = left
+        return Leaves(lanes)
+
+    def first(self, lanes: Frame, without: U64) -> U64:
+        """Return the lowest index in each queue; ``without``: what it is where there is none."""
+        found = [self._lanes.get(key) for key in lane_keys(lanes).tolist()]
+        firsts = (default if held is None else held.index[0] for held, default in zip(found, without, strict=True))
+        return np.fromiter(firsts, np.uint64, len(found))
+
+    def ranks(self, lanes: Frame, index: U64, *, right: bool = False) -> Rows:
+        """Return how many entries of its queue lie below an index, or with ``right`` not above it, row by row."""
+        found = np.zeros(len(lanes), dtype=np.int64)
+        for held, rows in self._of_lanes(lanes):
+            found[rows] = np.searchsorted(held.index, index[rows], side="right" if right else "left")
+        return found
+
+    def holds(self, lanes: Frame, index: U64) -> Mask:
+        """Return which indices their queues have entries of."""
+        found = np.zeros(len(lanes), dtype=bool)
+        for held, rows in self._of_lanes(lanes):
+            found[rows] = held.has(index[rows])
+        return found
+
+    def at(self, lanes: Frame, rank: Rows) -> U64:
+        """Return the indices of the entries with these ranks, which there are."""
+        found = np.zeros(len(lanes), dtype=np.uint64)
+        for held, rows in self._of_lanes(lanes):
+            found[rows] = held.index[rank[rows]]
+        return found
+
+    def _of_lanes(self, lanes: Frame) -> Iterator[tuple[Held, Any]]:
+        """Yield the entries of each queue asked for, and the rows that ask for it."""
+        keys = lane_keys(lanes)
+        order = None if bool((keys[1:] >= keys[:-1]).all()) else np.argsort(keys, kind="stable")
+        for key, rows in _by_lane(keys if order is None else keys[order]):
+            held = self._lanes.get(key)
+            if held is not None:
+                yield held, rows if order is None else order[rows]
+
+    def _joined(self) -> Frame:
+        keys = sorted(self._lanes)
+        held = [self._lanes[key] for key in keys]
+        if not held:
+            return empty_frame(LEAVES_SCHEMA)
+        counts = [len(one) for one in held]
+        columns: dict[str, Any] = {name: column.repeat(counts) for name, column in _lanes(keys).items()}
+        columns["index"] = np.concatenate([one.index for one in held])
+        columns["digest"] = np.concatenate([one.digests for one in held])
+        return Frame(columns)
+
+
+def lane_key(source: int, destination: int, substream: int) -> int:
+    """Return the number of a lane."""
+    return source << 17 | destination << 1 | substream
+
+
+def lane_keys(rows: Frame) -> U64:
+    """Return one number for each row's lane: they order like lanes. Positions of zones have 16 bits."""
+    source, destination, substream = (rows[name].astype(np.uint64) for name in LANE)
+    found: U64 = source << np.uint64(17) | destination << np.uint64(1) | substream
+    return found
+
+
+def row_of(keys: U64, key: int) -> int:
+    """Return the row of a number among numbers, which ascend; -1 where it is not."""
+    row = int(np.searchsorted(keys, np.uint64(key)))
+    return row if row < len(keys) and int(keys[row]) == key else -1
+
+
+def _lanes(keys: list[int]) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of lanes (``LANE``) by their numbers."""
+    numbers = np.array(keys, dtype=np.uint64)
+    source, destination = ((numbers >> np.uint64(shift) & np.uint64(0xFFFF)).astype(np.uint32) for shift in (17, 1))
+    return dict(zip(LANE, (source, destination, numbers & np.uint64(1)), strict=True))
+
+
+def _by_lane(keys: U64) -> Iterator[tuple[int, slice]]:
+    """Yield each number and its rows; the numbers ascend."""
+    groups = groups_of(keys)
+    stops = (groups.starts + groups.counts).tolist()
+    for key, start, stop in zip(keys[groups.starts].tolist(), groups.starts.tolist(), stops, strict=True):
+        yield key, slice(start, stop)
