@@ -84,7 +84,7 @@ def command(
             secrets = _secrets(validator_keys or ())
             again = Recheck(opened, None if scenario is None else str(scenario), secrets)
         with _bar("roots") as progress:
-            found = list(_wrong_roots(opened, again, checked.heights, progress))
+            found = list(_wrong_roots(opened, again, progress))
         if execute and not found:
             executed = (first or 0, checked.heights - 1 if last is None else last)
             with _bar("heights") as progress:
@@ -105,18 +105,17 @@ def _secrets(files: Sequence[Path]) -> Secrets:
     return Secrets({key.public: key.seed for key in map(read_key, files)})
 
 
-def _wrong_roots(
-    opened: OpenedLake, again: Recheck, heights: int, progress: Callable[[int, int], None]
-) -> Iterator[LakeDamaged]:
+def _wrong_roots(opened: OpenedLake, again: Recheck, progress: Callable[[int, int], None]) -> Iterator[LakeDamaged]:
     from causeway.pipeline.lake import LakeDamaged
 
-    for height in range(heights):
-        if opened.lake.freed(height) is None:
+    count = opened.manifest().number + 1
+    for number in range(count):
+        if opened.lake.freed(opened.lake.numbered(number).last) is None:
             try:
-                again.roots(height)
+                again.roots(number)
             except LakeDamaged as error:
                 yield error
-        progress(height + 1, heights)
+        progress(number + 1, count)
 
 
 def _show(

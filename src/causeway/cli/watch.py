@@ -82,9 +82,9 @@ class Watch:
         self._progress.stop()
 
     def __call__(self, manifest: Manifest) -> None:
-        """Take notice of a committed height."""
-        self.heights += 1
-        self.messages += manifest.rows.get("outbound", 0)
+        """Take notice of a commit."""
+        self.heights += len(manifest.lines)
+        self.messages += sum(line.rows.get("outbound", 0) for line in manifest.lines)
         now = time.monotonic()
         self._past.append((now, self.messages))
         while len(self._past) > 2 and now - self._past[0][0] > SPAN_SECONDS:

@@ -21,11 +21,13 @@ from causeway.pipeline.claim import claim
 from causeway.pipeline.compaction import compact, latest_compaction, remove_uncommitted, tidy
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.executors import Executor, InProcessExecutor, SparkExecutor, run_task
+from causeway.pipeline.group import EACH_HEIGHT, CommitEvery, Group
+from causeway.pipeline.heights import next_tick, tick_after
 from causeway.pipeline.lake import Lake, LakeError, Manifest, root_of
 from causeway.pipeline.masters import cores_here
 from causeway.pipeline.reach import check_reachable, check_readable
-from causeway.pipeline.record import NOTHING, Outside, Record, brings
-from causeway.pipeline.run import commit_genesis, run_tick
+from causeway.pipeline.record import NOTHING, Outside, Record
+from causeway.pipeline.run import commit_genesis, run_group
 from causeway.pipeline.session import begin_session, open_one, open_session, prepare_workers, tasks_asked
 from causeway.pipeline.summary import summary_in_process
 from causeway.protocols.secrets import NONE, Secrets
@@ -36,7 +38,7 @@ if TYPE_CHECKING:
     from causeway.pipeline.tables import LakeTables
 
 Progress = Callable[[Manifest], None]
-"""Called after every committed height."""
+"""Called after every commit, with its manifest: one height, or many that follow each other."""
 
 
 class Network:
@@ -174,7 +176,7 @@ class Network:
 
     def _checked(self, before: Manifest) -> Manifest:
         """Return the last manifest, when it follows on the one before it and its files are what they were."""
-        for _ in self.lake.chain(max(0, before.height - 1), before.height):
+        for _ in self.lake.chain(max(0, before.number - 1), before.number):
             pass
         for path, seal in before.files.items():
             with self.lake.reading(path):
@@ -211,20 +213,19 @@ class Network:
         """Return the tick that would run next, None when nothing is left to do: idle ticks without traffic are
         skipped.
         """
-        following = self._before.tick + (1 if self._before.height else 0)
-        due = [self._before.wake, self._deployed.deployment.traffic.next_tick(following)]
-        return min((max(tick, following) for tick in due if tick is not None), default=None)
+        return next_tick(self._before.line, self._deployed.deployment.traffic)
 
     def run(self, ticks: int | None = None, progress: Progress | None = None) -> int:
         """Run until nothing is left to do, at most to tick ``ticks`` (exclusive; default: the scenario's). Returns the
         height.
 
-        Ticks in which nothing could happen are skipped and cost nothing. ``progress`` is called after every height. A
+        Ticks in which nothing could happen are skipped and cost nothing. ``progress`` is called after every commit. A
         network may end with messages left: a chain is halted for good, or a carrier drops everything.
         """
         limit = ticks if ticks is not None else self.scenario.network.ticks
         while (tick := self.next_tick()) is not None and (limit is None or tick < limit):
-            self.step(tick)
+            outside = self._begun.pop(tick, NOTHING)
+            self._commit(tick, outside, EACH_HEIGHT if outside else self.scenario.network.commits, limit)
             if progress is not None:
                 progress(self._before)
         return self._before.height
@@ -250,28 +251,33 @@ class Network:
         is ``recorded``; without either, what was recorded comes in where it was begun (``unfinished``). ``check``:
         is given the manifest before it is committed, and raises if it must not be.
         """
-        traffic, outside = self._deployed.deployment.traffic, self._begun.pop(tick, NOTHING)
+        outside = self._begun.pop(tick, NOTHING)
         if ingress is not None or carried is not None:
             if not self._recorded:
                 raise InvalidInput("record: this network takes only the traffic of its scenario")
             outside = Record(self.lake).write(tick, ingress=ingress, carried=carried, **noted)
             Record(self.lake).remove(self._attempt, outside)
             self._attempt = outside
-        self._before = run_tick(
-            self._executor,
-            self.lake,
-            self._before,
-            tick,
-            traffic.next_tick(tick + 1),
-            claim=self._claim,
-            compacted=self._compacted,
-            came=brings(outside) or traffic.next_tick(tick) == tick,
-            outside=outside,
-            check=check,
+        self._commit(tick, outside, EACH_HEIGHT, None, check)
+        return self._before
+
+    def _commit(
+        self,
+        tick: int,
+        outside: Outside,
+        every: CommitEvery,
+        until: int | None,
+        check: Callable[[Manifest], None] | None = None,
+    ) -> None:
+        """Run the group of ticks that begins with ``tick`` and commit it."""
+        first = tick_after(self._before.line, tick, self._deployed.deployment.traffic, outside)
+        group = Group(first, outside, until, every)
+        compacted = self._compacted
+        self._before = run_group(
+            self._executor, self.lake, self._before, group, claim=self._claim, compacted=compacted, check=check
         )
         self._attempt = NOTHING
         self._compacted = compact(self.lake, self._before)
-        return self._before
 
     @property
     def deployment(self) -> Deployment:

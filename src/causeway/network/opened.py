@@ -198,7 +198,7 @@ class OpenedLake:
             mask: Mask = batch["height"].to_numpy() == own
             return mask & chosen(batch) if mask.any() else mask
 
-        files = self.lake.log_files(table, [height])
+        files = self.lake.log_files(table, range(height, height + 1))
         found = [select(self.lake, path, seal, extended, wanted, most=most) for path, seal in files.items()]
         return pa.concat_tables(found).select(columns)
 

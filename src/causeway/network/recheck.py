@@ -3,22 +3,22 @@ again from what it holds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.network.deploy import deploy
 from causeway.network.opened import OpenedLake
 from causeway.network.scenario import scenario_of
-from causeway.pipeline.bucket import FIRST_HEIGHT, begun, executed, moved_state
-from causeway.pipeline.lake import Manifest
-from causeway.pipeline.reading import Reader, different_chains
-from causeway.pipeline.record import brings
-from causeway.pipeline.run import tick_after
+from causeway.pipeline.heights import FIRST_HEIGHT
+from causeway.pipeline.lake import Manifest, at_height
+from causeway.pipeline.reading import different_chains
+from causeway.pipeline.rounds import Rounds, begun, replay, replayed, states_of
 from causeway.programs.catalogue import ProgramNotFound
 from causeway.protocols.contract import HEADERS_SCHEMA, RoundResult
 from causeway.protocols.secrets import LISTED, NONE, Secrets
@@ -49,6 +49,7 @@ class Recheck:
         Raises ``InvalidInput`` when a program of the network, or one of several keys, is not found.
         """
         self._opened, self._lake = opened, opened.lake
+        self._read: tuple[int, list[pa.Table]] = (-1, [])
         identity = opened.about["scenario"]
         self._keyless = LISTED in identity["options"] and not secrets.seeds
         if self._keyless:
@@ -61,11 +62,29 @@ class Recheck:
         except ProgramNotFound as error:
             raise InvalidInput(f"{error}; name the scenario that it lies beside: --scenario FILE") from None
 
-    def roots(self, height: int) -> None:
-        """Compute the roots of all chains from the state at a height. Raises ``LakeDamaged``, ``Freed``."""
+    def roots(self, number: int) -> None:
+        """Compute the roots of all chains from the state that the manifest of a number has, which is that of its last
+        height. Raises ``LakeDamaged``, ``Freed``."""
+        states_of(self._deployment, self._lake, self._lake.numbered(number))
+
+    def states(self, height: int) -> dict[int, Any]:
+        """Return the states of all buckets at a height. Raises ``LakeDamaged``, ``Freed``; ``InvalidInput`` where keys
+        are missing."""
         manifest = self._lake.manifest(height)
-        for bucket in range(len(self._deployment.buckets)):
-            self._reader(bucket, manifest).state(bucket, verified=True)
+        if manifest.height < manifest.last:
+            self._need_keys()
+        return replayed(self._deployment, self._lake, manifest)
+
+    def tables(self, height: int) -> dict[str, list[pa.Table]]:
+        """Return the rows of every state table at a height, a table a bucket; raises as ``states`` does."""
+        states = self.states(height)
+        tables = self._deployment.kernel.tables()
+        frames = {name: [state.frames()[name] for _, state in sorted(states.items())] for name in tables}
+        return {name: [frame.to_table(tables[name].schema) for frame in of] for name, of in frames.items()}
+
+    def _need_keys(self) -> None:
+        if self._keyless:
+            raise InvalidInput("--validator-key: missing; the validators of this lake sign with keys in files")
 
     def execute(self, first: int, last: int, progress: Progress = lambda done, of: None) -> Different | None:
         """Execute heights again, each on top of what the one before it gave; return the first that differs.
@@ -74,49 +93,30 @@ class Recheck:
         ``Freed`` when the state before ``first`` is; ``InvalidInput`` when there are no such heights, or keys are
         missing.
         """
-        if self._keyless:
-            raise InvalidInput("--validator-key: missing; the validators of this lake sign with keys in files")
+        self._need_keys()
         newest = self._opened.last_height()
         if not FIRST_HEIGHT <= first <= last <= newest:
             raise InvalidInput(f"--from {first}, --to {last}: allowed are heights from 0 to {newest}, in this order")
-        buckets = range(len(self._deployment.buckets))
         if first == FIRST_HEIGHT:
+            buckets = range(len(self._deployment.buckets))
             results = [begun(self._deployment, bucket) for bucket in buckets]
-            found = self._compared(self._lake.manifest(first), results)
+            before = self._lake.manifest(first)
+            found = self._compared(before, results)
             states: dict[int, Any] = {bucket: result.state for bucket, result in zip(buckets, results, strict=True)}
             progress(1, last - first + 1)
             if found is not None:
                 return found
         else:
             before = self._lake.manifest(first - 1)
-            states = {bucket: self._reader(bucket, before).state(bucket, verified=True) for bucket in buckets}
-        for height in range(max(first, FIRST_HEIGHT + 1), last + 1):
-            manifest = self._lake.manifest(height)
-            results = self._executed(manifest, states)
+            states = self.states(first - 1)
+        for manifest, results in replay(Rounds(self._deployment, self._lake, before, states), last):
             if (found := self._compared(manifest, results)) is not None:
                 return found
-            states = {bucket: result.state for bucket, result in zip(buckets, results, strict=True)}
-            progress(height - first + 1, last - first + 1)
+            progress(manifest.height - first + 1, last - first + 1)
         return None
 
-    def _reader(self, bucket: int, before: Manifest, states: dict[int, Any] | None = None) -> Reader:
-        return Reader(self._deployment, self._lake, bucket, before, states)
-
-    def _executed(self, manifest: Manifest, states: dict[int, Any]) -> list[RoundResult[Any]]:
-        before, traffic = self._lake.manifest(manifest.height - 1), self._deployment.traffic
-        outside = self._lake.outside(manifest)
-        came = brings(outside) or traffic.next_tick(manifest.tick) == manifest.tick
-        tick = tick_after(before, manifest.tick, traffic.next_tick(manifest.tick + 1), came=came)
-        results = []
-        for bucket in range(len(self._deployment.buckets)):
-            reader = self._reader(bucket, before, states)
-            moved = moved_state(reader, tick)
-            results.append(executed(reader, states[bucket] if moved is None else moved, tick, outside))
-        return results
-
-    def _compared(self, manifest: Manifest, results: list[RoundResult[Any]]) -> Different | None:
-        rows = [from_table(table.select(HEADERS_SCHEMA.names)) for table in self._lake.log_rows("headers", manifest)]
-        committed = concat([empty_frame(HEADERS_SCHEMA), *rows])
+    def _compared(self, manifest: Manifest, results: Sequence[RoundResult[Any]]) -> Different | None:
+        committed = concat([empty_frame(HEADERS_SCHEMA), *self._headers(manifest)])
         again = concat([empty_frame(HEADERS_SCHEMA), *(result.headers for result in results)])
         chains = different_chains(committed, again)
         chains = np.union1d(chains, np.setdiff1d(again["chain"], committed["chain"]))
@@ -125,8 +125,15 @@ class Recheck:
         names = self._deployment.kernel.chains()
         return Different(manifest.height, tuple(names[chain] for chain in chains.tolist())) if len(chains) else None
 
+    def _headers(self, manifest: Manifest) -> list[Frame]:
+        """Return the headers at a height; those of its whole commit are read at once."""
+        if self._read[0] != manifest.number:
+            self._read = manifest.number, self._lake.commit_rows("headers", manifest)
+        rows = [at_height(table, manifest.height) for table in self._read[1]]
+        return [from_table(table.select(HEADERS_SCHEMA.names)) for table in rows]
 
-def _rows(results: list[RoundResult[Any]]) -> dict[str, int]:
+
+def _rows(results: Sequence[RoundResult[Any]]) -> dict[str, int]:
     found: dict[str, int] = {}
     for result in results:
         frames: dict[str, Frame] = {**result.logs, "headers": result.headers, "outbound": result.outbound}

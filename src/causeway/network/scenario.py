@@ -38,7 +38,7 @@ from causeway.network.traffic_settings import GeneratedSection, NoTrafficSection
 from causeway.protocols.registry import DEFAULT, ProtocolInfo, names, protocol
 
 _PATHS = (("network", "lake"), ("traffic", "path"), ("traffic", "channels", "file"))
-_NO_RESULT = {"executor", "master", "spark", "partitions", "lake"}
+_NO_RESULT = {"commit_every", "executor", "master", "spark", "partitions", "lake"}
 
 
 class ScenarioDocument(Section):

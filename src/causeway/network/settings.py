@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from causeway.model.section import U64, U64_MAX, Balance, Section, TickNumber
+from causeway.pipeline.group import MOST_HEIGHTS, CommitEvery
 from causeway.protocols.registry import DEFAULT
+
+MOST_MEGABYTES = 1024
+"""A commit has at most so many megabytes of rows: it is in memory."""
 
 NOTHING_INSTALLED = "none"
 """The program of an instance that is mapped to a chain without anything installed there."""
@@ -53,6 +58,32 @@ def _spark_key(text: str) -> str:
 SparkKey = Annotated[str, AfterValidator(_spark_key)]
 
 
+AUTO = "auto"
+_COMMIT = re.compile(r"([1-9]\d{0,8}) ?(s|MB)")
+
+
+def commit_every(text: str) -> CommitEvery:
+    """Return when a commit is full from a text: ``auto``, seconds (``5 s``) or bytes (``64 MB``).
+
+    Raises ``ValueError``.
+    """
+    if text == AUTO:
+        return CommitEvery()
+    found = _COMMIT.fullmatch(text)
+    if found is None or (found[2] == "MB" and int(found[1]) > MOST_MEGABYTES):
+        known = f'"{AUTO}", heights as a whole number from 1 to {MOST_HEIGHTS}, seconds as "5 s"'
+        raise ValueError(f'must be {known}, or megabytes of rows as "64 MB", up to "{MOST_MEGABYTES} MB"')
+    amount = int(found[1])
+    if found[2] == "s":
+        return CommitEvery(seconds=amount)
+    return CommitEvery(bytes=amount * 1_000_000, seconds=math.inf)
+
+
+def _commit_check(text: str) -> str:
+    commit_every(text)
+    return text
+
+
 class NetworkSection(Section):
     """``[network]``: which protocol runs, for how long, and where."""
 
@@ -75,7 +106,19 @@ class NetworkSection(Section):
     partitions: Annotated[int, Field(ge=0, le=100_000)] = Field(
         0, description="Tasks per tick; 0 = chosen from cores and chains. Never changes a result."
     )
+    commit_every: Annotated[int, Field(ge=1, le=MOST_HEIGHTS)] | Annotated[str, AfterValidator(_commit_check)] = Field(
+        AUTO,
+        description='How much of a run is committed at once: so many heights, or `"5 s"` of running, or `"64 MB"` of '
+        'rows; `"auto"`: two seconds or 64 MB. Never changes a result.',
+    )
     lake: str | None = Field(None, min_length=1, description="Folder or URI of the lake.")
+
+    @property
+    def commits(self) -> CommitEvery:
+        """Return when a commit is full."""
+        if isinstance(self.commit_every, int):
+            return CommitEvery(heights=self.commit_every, seconds=math.inf)
+        return commit_every(self.commit_every)
 
     @property
     def spark_settings(self) -> dict[str, str]:

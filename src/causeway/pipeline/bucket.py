@@ -1,24 +1,29 @@
-"""One bucket of chains through one tick: read state and entries from the lake, run the kernel, write what comes of it.
+"""One bucket of chains through its ticks: read state and entries from the lake, run the kernel, write what comes of it.
 
 This is the body of a Spark task, and of the in-process executor. It is a function of committed files alone, so it
 may be run again at any time: what it writes counts only once a manifest names it.
+
+A bucket among several runs one tick, since the next one needs what the others offer. One that is alone runs a whole
+group of them, and writes what all of them logged, and the state after the last.
 """
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.frame import Frame
-from causeway.model.ledger import Event, Kind
+from causeway.model.frame import Frame, concat
 from causeway.pipeline.deployment import Deployment
+from causeway.pipeline.group import Group
+from causeway.pipeline.heights import GENESIS, Said, next_tick, tick_after
 from causeway.pipeline.lake import Lake, Manifest
-from causeway.pipeline.layout import HEIGHTS
+from causeway.pipeline.layout import HEIGHTS, height_folder
 from causeway.pipeline.offers import (
     ENTRIES,
     EVERYONE,
@@ -29,21 +34,22 @@ from causeway.pipeline.offers import (
     room_of,
     row_groups_at,
 )
-from causeway.pipeline.reading import Reader, files_of
-from causeway.pipeline.record import Outside
+from causeway.pipeline.reading import Made, Reader, files_of
+from causeway.pipeline.record import NOTHING
+from causeway.pipeline.rounds import Rounds, begun, executed, moved_state, said_of
 from causeway.pipeline.schemas import stamped_schema
 from causeway.pipeline.sealed import Seal
 from causeway.pipeline.storage import WHOLE_BYTES
-from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, RoundResult, Shown, Tick
-from causeway.protocols.partition import part, union
+from causeway.protocols.contract import HEADERS_SCHEMA, RoundResult, Shown, Tick
 
-FIRST_HEIGHT = 0
-"""The height of genesis."""
+ROW_GROUP = 1 << 16
+"""Rows of a group of a log file: its rows ascend by height, so that who asks for one height reads few groups."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What one bucket wrote for a height: what fits a manifest (which has the same names), and what it ``offers``.
+    """What one bucket wrote in a commit: what fits a manifest (which has the same names), what it ``said`` of each
+    height, with its tick, and what it ``offers`` at the last.
 
     ``warm``: whether the state that it began with was in memory.
     """
@@ -51,82 +57,114 @@ class Written:
     bucket: int
     state: Mapping[str, str]
     log: Mapping[str, str]
-    wake: int | None
-    needs: int | None
-    gives_up: int | None
-    rows: Mapping[str, int]
+    said: Sequence[tuple[Tick, Said]]
     files: Mapping[str, Seal]
     offers: Offers
     warm: bool = True
 
 
-_STATES: dict[tuple[str, str, int], tuple[int, Mapping[str, str], Any]] = {}
-"""State that this process wrote last for (URI, lake, bucket), with its height and files: valid when the manifest
-names just those files. Holds one lake at a time."""
+@dataclass(frozen=True)
+class _Kept:
+    """What this process keeps of a bucket that it ran: its state at a ``height``, the files that hold it, and, of one
+    that is alone, the rounds that it made."""
+
+    height: int
+    files: Mapping[str, str]
+    state: Any
+    rounds: Rounds | None = None
+
+
+_STATES: dict[tuple[str, str, int], _Kept] = {}
+"""What this process wrote last for (URI, lake, bucket): valid when the manifest names just those files. Holds one lake
+at a time."""
 
 
 def genesis(deployment: Deployment, lake: Lake, bucket: int) -> Written:
     """Write a bucket's state at height 0."""
-    result = begun(deployment, bucket)
-    return _write(deployment, lake, bucket, Tick(FIRST_HEIGHT, 0), result, {}, {})
+    return _written(deployment, lake, bucket, GENESIS, begun(deployment, bucket), {}, {})
 
 
-def begun(deployment: Deployment, bucket: int) -> RoundResult[Any]:
-    """Return what a bucket's chains are at height 0."""
-    return deployment.kernel.genesis(deployment.chains(bucket), deployment.traffic.next_tick(0))
+def run_bucket(deployment: Deployment, lake: Lake, bucket: int, before: Manifest, group: Group) -> Written:
+    """Run ticks of a bucket's chains on top of the committed height ``before``; write what comes of it.
 
-
-def run_bucket(
-    deployment: Deployment, lake: Lake, bucket: int, tick: Tick, before: Manifest, outside: Outside
-) -> Written:
-    """Run one tick of a bucket's chains on top of the committed height ``before``; write what comes of it.
-
-    ``outside``: what was recorded for the tick. Raises ``LakeDamaged``.
+    Raises ``LakeDamaged``.
     """
     reader = Reader(deployment, lake, bucket, before)
+    if len(deployment.buckets) == 1:
+        return _run_group(reader, group)
+    tick, outside = group.first, group.outside
     state, files, warm = _state(reader, tick)
-    own = state.frames()
     result = executed(reader, state, tick, outside)
-    now = result.state.frames()
-    unchanged = {name: path for name, path in files.items() if own.get(name) is now.get(name)}
-    return replace(_write(deployment, lake, bucket, tick, result, unchanged, before.files), warm=warm)
+    unchanged = _unchanged(files, state, result.state)
+    return replace(_written(deployment, lake, bucket, tick, result, unchanged, before.files), warm=warm)
 
 
-def executed(reader: Reader, state: Any, tick: Tick, outside: Outside) -> RoundResult[Any]:
-    """Return what one tick makes of the state of a reader's bucket; nothing is written."""
-    deployment = reader.deployment
-    kernel, chains = deployment.kernel, deployment.chains(reader.bucket)
-    ingress, carried = deployment.ingress(tick.tick, outside, chains), deployment.carried(outside, chains)
-    plan = kernel.plan(state, chains, reader.view(state.frames()), ingress, carried, tick)
-    offered, again = reader.entries(plan.reads)
-    rows, past = reader.rows(plan.reads.rows), reader.past(plan.reads.past)
-    headers = reader.headers(plan.reads.headers)
-    return kernel.round(state, chains, plan, Inputs(ingress, carried, offered, again, rows, past, headers), tick)
+def _run_group(reader: Reader, group: Group) -> Written:
+    """Run ticks of the only bucket, as many as the group has."""
+    deployment, lake, before = reader.deployment, reader.lake, reader.before
+    kept, files = _kept(reader), files_of(before, reader.bucket)
+    warm = kept is not None
+    rounds = kept.rounds if kept is not None and kept.rounds is not None else None
+    if rounds is None:
+        state = reader.state(reader.bucket, verified=True) if kept is None else kept.state
+        rounds = Rounds(deployment, lake, before, {reader.bucket: state})
+    rounds.before = before
+    began, held, started = rounds.states[reader.bucket], rounds.held, time.monotonic()
+    said: list[tuple[Tick, Said]] = []
+    tick, outside = group.first, group.outside
+    while True:
+        (result,) = rounds.run(tick, outside)
+        said.append((tick, said_of(result)))
+        following = next_tick(rounds.line, deployment.traffic)
+        if following is None or (group.until is not None and following >= group.until):
+            break
+        if group.every.full(len(said), rounds.held - held, time.monotonic() - started):
+            break
+        tick, outside = tick_after(rounds.line, following, deployment.traffic), NOTHING
+    made = [rounds.made[tick.height] for tick, _ in said]
+    writer = _Writer(deployment, lake, reader.bucket, made)
+    unchanged = _unchanged(files, began, rounds.states[reader.bucket])
+    written = writer.write(rounds.states[reader.bucket], said, unchanged, before.files, None)
+    rounds.forget(rounds.line.height)
+    _keep(lake, reader.bucket, _Kept(rounds.line.height, written.state, rounds.states[reader.bucket], rounds))
+    return replace(written, warm=kept is not None)
 
 
-def moved_state(reader: Reader, tick: Tick) -> Any:
-    """Return a bucket's state for a tick, None where it is what it was: programs that change chains may bring what is
-    its own now out of any bucket."""
-    kernel, bucket = reader.deployment.kernel, reader.bucket
-    if kernel.registry_version(reader.before.tick) == kernel.registry_version(tick.tick):
-        return None
-    chains = reader.deployment.chains(bucket)
-    states = [reader.state(other, verified=other == bucket) for other in range(len(reader.deployment.buckets))]
-    return union(kernel, [part(kernel, state, chains, tick.tick) for state in states])
+def _unchanged(files: Mapping[str, str], before: Any, now: Any) -> dict[str, str]:
+    """Return the files of the tables that are what they were."""
+    own, frames = before.frames(), now.frames()
+    return {name: path for name, path in files.items() if own.get(name) is frames.get(name)}
+
+
+def _kept(reader: Reader) -> _Kept | None:
+    """Return what is in memory of a reader's bucket, None where that is not what the lake has."""
+    lake, before = reader.lake, reader.before
+    kept = _STATES.get((lake.storage.uri, lake.identity, reader.bucket))
+    return (
+        kept
+        if kept is not None and (kept.height, kept.files) == (before.height, files_of(before, reader.bucket))
+        else None
+    )
+
+
+def _keep(lake: Lake, bucket: int, kept: _Kept) -> None:
+    stale = kept.height - 1  # older ones were moved on by another process
+    uri, identity = lake.storage.uri, lake.identity
+    for other in [key for key in _STATES if key[:2] != (uri, identity) or _STATES[key].height < stale]:
+        del _STATES[other]
+    _STATES[(uri, identity, bucket)] = kept
 
 
 def _state(reader: Reader, tick: Tick) -> tuple[Any, Mapping[str, str], bool]:
     """Return the state of a reader's bucket for a tick, the files that hold it as it is, and whether it was in
     memory."""
-    lake, bucket, before = reader.lake, reader.bucket, reader.before
     moved = moved_state(reader, tick)
     if moved is not None:
         return moved, {}, True
-    files = files_of(before, bucket)
-    kept = _STATES.get((lake.storage.uri, lake.identity, bucket))
-    if kept is not None and kept[0] == before.height and kept[1] == files:
-        return kept[2], files, True
-    return reader.state(bucket, verified=True), files, False
+    files, kept = files_of(reader.before, reader.bucket), _kept(reader)
+    if kept is not None:
+        return kept.state, files, True
+    return reader.state(reader.bucket, verified=True), files, False
 
 
 def forget_states() -> None:
@@ -134,7 +172,7 @@ def forget_states() -> None:
     _STATES.clear()
 
 
-def _write(
+def _written(
     deployment: Deployment,
     lake: Lake,
     bucket: int,
@@ -143,63 +181,121 @@ def _write(
     unchanged: Mapping[str, str],
     known: Mapping[str, Seal],
 ) -> Written:
-    kernel, storage = deployment.kernel, lake.storage
-    folder = lake.height_folder(tick.height)
-    storage.make_folder(folder)
-    attempt = uuid.uuid4().hex[:8]  # keeps attempts of one task apart; it names files, it decides nothing
-
-    def path_of(table: str, ending: str = ".parquet") -> str:
-        # A program of one's own is named module:Class, but Spark takes what stands before a colon for a protocol.
-        return f"{folder}/{table.replace(':', '.')}-{bucket:04d}-{attempt}{ending}"
-
-    tables = kernel.tables()
-    files = dict(unchanged)
-    seals = {path: known[path] for path in unchanged.values()}
-    for name, frame in result.state.frames().items():
-        if name not in files and len(frame):
-            files[name] = path_of(name)
-            seals[files[name]] = storage.write_table(files[name], frame.to_table(tables[name].schema), sync=False)
-    log: dict[str, str] = {}
-    rows: dict[str, int] = {}
-    schemas = {**kernel.logs, "headers": HEADERS_SCHEMA}
-    for name, frame in {**result.logs, "headers": result.headers}.items():
-        if len(frame):
-            log[name] = path_of(name)
-            stamped = _stamped(frame.to_table(schemas[name]), tick)
-            seals[log[name]] = storage.write_table(log[name], stamped, sync=False)
-            rows[name] = len(frame)
-            if name == "events" and (of_carriers := _of_carriers(frame)):
-                rows["of_carriers"] = of_carriers
+    """Write what one tick gave a bucket."""
+    writer = _Writer(deployment, lake, bucket, [Made.of(tick, [result])])
     offering = offered(deployment, bucket, result)
-    if len(result.outbound):
-        log["outbound"] = path_of("outbound")
-        seals[log["outbound"]] = _write_outbound(deployment, lake, log["outbound"], result.outbound, tick, offering)
-        rows["outbound"] = len(result.outbound)
-    written = [path for path in files.values() if path not in unchanged.values()]
-    if (seal := offering.spill(storage, path_of("offers", ""))) is not None:
-        seals[path_of("offers", "")] = seal
-        written.append(path_of("offers", ""))
-    storage.sync([*written, *log.values(), folder, HEIGHTS])
-    stale = tick.height - 1  # older ones were moved on by another process
-    for other in [key for key in _STATES if key[:2] != (storage.uri, lake.identity) or _STATES[key][0] < stale]:
-        del _STATES[other]
-    _STATES[(storage.uri, lake.identity, bucket)] = (tick.height, files, result.state)
-    wishes = result.wake, result.needs, result.gives_up
-    return Written(bucket, files, log, *wishes, rows, seals, offering.offers())
+    written = writer.write(result.state, [(tick, said_of(result))], unchanged, known, offering)
+    _keep(lake, bucket, _Kept(tick.height, written.state, result.state))
+    return written
 
 
-def _of_carriers(events: Frame) -> int:
-    """Return how many of the events are about what carriers brought, refused or taken: no message moves by them."""
-    control = events["kind"] == np.uint8(Kind.CONTROL)
-    return int((control & ((events["events"] & np.uint16(Event.REJECTED | Event.RELAYED)) > 0)).sum())
+class _Writer:
+    """Writes what a bucket made at heights that follow each other."""
+
+    def __init__(self, deployment: Deployment, lake: Lake, bucket: int, made: Sequence[Made]) -> None:
+        self._deployment, self._storage, self._bucket, self._made = deployment, lake.storage, bucket, made
+        self._folder = height_folder(made[0].tick.height)
+        self._attempt = uuid.uuid4().hex[:8]  # keeps attempts of one task apart; it names files, it decides nothing
+        self._seals: dict[str, Seal] = {}
+
+    def write(
+        self,
+        state: Any,
+        said: Sequence[tuple[Tick, Said]],
+        unchanged: Mapping[str, str],
+        known: Mapping[str, Seal],
+        offering: Offering | None,
+    ) -> Written:
+        """Write the state after the last height, but for tables whose files are ``unchanged`` (their seals are
+        ``known``), and the logs. ``offering``: what is offered to the others, where there are others."""
+        self._storage.make_folder(self._folder)
+        files = dict(unchanged)
+        for name, table in self._deployment.kernel.tables().items():
+            frame = state.frames()[name]
+            if name not in files and len(frame):
+                files[name] = self._path(name)
+                rows = frame.to_table(table.schema)
+                self._seals[files[name]] = self._storage.write_table(files[name], rows, sync=False)
+        log = self._write_logs(offering)
+        written = [*self._seals]
+        if offering is not None and (seal := offering.spill(self._storage, self._path("offers", ""))) is not None:
+            self._seals[self._path("offers", "")] = seal
+            written.append(self._path("offers", ""))
+        self._storage.sync([*written, self._folder, HEIGHTS])
+        seals = {**{path: known[path] for path in unchanged.values()}, **self._seals}
+        offers = Offers() if offering is None else offering.offers()
+        return Written(self._bucket, files, log, said, seals, offers)
+
+    def _write_logs(self, offering: Offering | None) -> dict[str, str]:
+        kernel = self._deployment.kernel
+        schemas = {**kernel.logs, "headers": HEADERS_SCHEMA}
+        log: dict[str, str] = {}
+        for name, schema in schemas.items():
+            frames = [made.headers if name == "headers" else made.logs[name] for made in self._made]
+            if any(map(len, frames)):
+                log[name] = path = self._path(name)
+                rows = self._stamped(frames, schema)
+                self._seals[path] = self._write_rows(path, rows, ["height"])
+        entries = [made.outbound for made in self._made]
+        if any(map(len, entries)):
+            log["outbound"] = path = self._path("outbound")
+            if offering is None:
+                rows = self._stamped(entries, kernel.outbound)
+                self._seals[path] = self._write_rows(path, rows, ["height", "destination"])
+            else:
+                self._seals[path] = self._write_outbound(path, entries[0], offering)
+        return log
+
+    def _write_rows(self, path: str, rows: pa.Table, statistics: Sequence[str]) -> Seal:
+        size = ROW_GROUP if len(self._made) > 1 else None
+        return self._storage.write_table(path, rows, sync=False, statistics=statistics, row_group_size=size)
+
+    def _path(self, table: str, ending: str = ".parquet") -> str:
+        # A program of one's own is named module:Class, but Spark takes what stands before a colon for a protocol.
+        return f"{self._folder}/{table.replace(':', '.')}-{self._bucket:04d}-{self._attempt}{ending}"
+
+    def _stamped(self, frames: Sequence[Frame], schema: pa.Schema) -> pa.Table:
+        """Return the rows that were made at each height, with height and tick."""
+        counts = [len(frame) for frame in frames]
+        ticks = [made.tick for made in self._made]
+        stamps = [np.repeat(np.array(of, dtype=np.int64), counts) for of in zip(*((t.height, t.tick) for t in ticks))]
+        rows = concat(frames).to_table(schema)
+        return pa.Table.from_arrays([*map(pa.array, stamps), *rows.columns], schema=stamped_schema(schema))
+
+    def _write_outbound(self, path: str, outbound: Frame, offering: Offering) -> Seal:
+        """Write outbound entries (ascending by destination) and offer them; return the file's seal.
+
+        Few of them go through the driver. Of many the file has a row group a taker, which that one reads by itself.
+        """
+        deployment = self._deployment
+        entries = outbound.to_table(deployment.kernel.outbound)
+        table, takers = (
+            self._stamped([outbound], deployment.kernel.outbound),
+            deployment.buckets_of(outbound["destination"]),
+        )
+        apart = entries.nbytes > offering.left()
+        at_once = table.nbytes <= WHOLE_BYTES and not apart
+        statistics = ["height", "destination"]
+        with self._storage.parquet_writer(
+            path, table.schema, sync=False, at_once=at_once, statistics=statistics
+        ) as writer:
+            if not apart:
+                writer.write_table(table, row_group_size=table.num_rows)
+            for _, rows in by_taker(table, takers) if apart else ():
+                writer.write_part(rows)
+        if apart:
+            offering.refer(row_groups_at(path, np.unique(takers).tolist(), writer.cuts))
+        else:
+            offering.add(ENTRIES, by_taker(entries, takers))
+        return writer.seal
 
 
-def offered(deployment: Deployment, bucket: int, result: RoundResult[Any]) -> Offering:
-    """Return what a bucket offers the others after a round, but for outbound entries."""
+def offered(deployment: Deployment, bucket: int, result: RoundResult[Any]) -> Offering | None:
+    """Return what a bucket offers the others after a round, but for outbound entries; None where it is alone."""
     count = len(deployment.buckets)
-    offering = Offering(room_of(count))
     if count == 1:
-        return offering
+        return None
+    offering = Offering(room_of(count))
     offering.add(HEADERS, [(EVERYONE, result.headers.to_table(HEADERS_SCHEMA))])
     frames = result.state.frames()
     for name, table in deployment.kernel.tables().items():
@@ -211,33 +307,3 @@ def offered(deployment: Deployment, bucket: int, result: RoundResult[Any]) -> Of
         else:
             offering.add(name, by_taker(rows, deployment.buckets_of(frames[name][table.shown_to]), bucket))
     return offering
-
-
-def _write_outbound(
-    deployment: Deployment, lake: Lake, path: str, outbound: Frame, tick: Tick, offering: Offering
-) -> Seal:
-    """Write outbound entries (ascending by destination) and offer them; return the file's seal.
-
-    Few of them go through the driver. Of many the file has a row group a taker, which that one reads by itself.
-    """
-    schema = stamped_schema(deployment.kernel.outbound)
-    entries = outbound.to_table(deployment.kernel.outbound)
-    table, takers = _stamped(entries, tick), deployment.buckets_of(outbound["destination"])
-    apart = len(deployment.buckets) > 1 and entries.nbytes > offering.left()
-    at_once = table.nbytes <= WHOLE_BYTES and not apart
-    statistics = ["destination"]
-    with lake.storage.parquet_writer(path, schema, sync=False, at_once=at_once, statistics=statistics) as writer:
-        if not apart:
-            writer.write_table(table, row_group_size=table.num_rows)
-        for _, rows in by_taker(table, takers) if apart else ():
-            writer.write_part(rows)
-    if apart:
-        offering.refer(row_groups_at(path, np.unique(takers).tolist(), writer.cuts))
-    elif len(deployment.buckets) > 1:
-        offering.add(ENTRIES, by_taker(entries, takers))
-    return writer.seal
-
-
-def _stamped(table: pa.Table, tick: Tick) -> pa.Table:
-    constants = [np.full(table.num_rows, value, dtype=np.int64) for value in (tick.height, tick.tick)]
-    return pa.Table.from_arrays([*map(pa.array, constants), *table.columns], schema=stamped_schema(table.schema))

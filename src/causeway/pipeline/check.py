@@ -24,6 +24,7 @@ from causeway.pipeline.layout import (
     VOLUME,
     Compaction,
     compaction_path,
+    height_folder,
     manifest_path,
     volume_path,
 )
@@ -93,10 +94,10 @@ def check(lake: Lake, progress: Progress = lambda done, of: None) -> Checked:
         expected.add(path, seal_from(seal), NEVER if path == TRAFFIC_MANIFEST else 0, optional=False)
     _traffic(lake, expected)
     last = _last(lake, damaged)
-    expected.last = last
     taken = _vacuums(lake, damaged, expected)
     runs = _compactions(lake, last, damaged, expected)
-    tick = _manifests(lake, last, runs, taken, damaged, expected)
+    height, tick = _manifests(lake, last, runs, taken, damaged, expected)
+    expected.last = height
     done = there = bytes_read = 0
     paths = sorted(expected.seals)
     for start in range(0, len(paths), _AT_ONCE):
@@ -108,13 +109,13 @@ def check(lake: Lake, progress: Progress = lambda done, of: None) -> Checked:
         done += len(batch)
         progress(done, len(paths))
     compacted = runs[-1].last if runs else -1
-    limits = {HEIGHTS: last, MANIFESTS: last, COMPACTED: compacted, RECORD: tick}
+    limits = {HEIGHTS: height, MANIFESTS: last, COMPACTED: compacted, RECORD: tick}
     strays = sorted(path for path in lake.storage.walk() if not _is_known(path, expected, limits))
     # What says how far the lake goes meets the same damage as who looks at each height.
     damaged = list({(error.path, error.what): error for error in damaged}.values())
     damaged.sort(key=lambda error: (error.whole, error.path))
-    freed = sum(any(one.frees(height) for one in taken) for height in range(last + 1))
-    return Checked(last + 1, there, bytes_read, freed, tuple(damaged), tuple(strays))
+    freed = sum(any(one.frees(number) for one in taken) for number in range(height + 1))
+    return Checked(height + 1, there, bytes_read, freed, tuple(damaged), tuple(strays))
 
 
 def _traffic(lake: Lake, expected: _Expected) -> None:
@@ -125,12 +126,9 @@ def _traffic(lake: Lake, expected: _Expected) -> None:
 
 
 def _last(lake: Lake, damaged: list[LakeDamaged]) -> int:
-    """Return the last height that there is, by ``head`` or, where that is damaged, by the manifests."""
+    """Return the number of the last manifest, by ``head`` or, where that is damaged, by the manifests there are."""
     try:
-        last = lake.last_height()
-        if last >= 0:
-            lake.last_manifest()
-        return last
+        return lake.last_manifest().number if lake.last_height() >= 0 else -1
     except LakeDamaged as error:
         damaged.append(error)
     names = [name.removesuffix(".json") for name in lake.storage.list(MANIFESTS) if name.endswith(".json")]
@@ -165,7 +163,7 @@ def _compactions(lake: Lake, last: int, damaged: list[LakeDamaged], expected: _E
     for run in runs:
         expected.known.add(compaction_path(run.first))
         for path, seal in run.files.items():
-            if not expected.add(path, seal, run.first, optional=False):
+            if not expected.add(path, seal, run.height, optional=False):
                 damaged.append(lake.damaged(compaction_path(run.first), f"seals {path} differently"))
     _volume(lake, runs, damaged, expected)
     return runs
@@ -201,35 +199,37 @@ def _next_record(lake: Lake, first: int, last: int) -> int:
 
 def _manifests(
     lake: Lake, last: int, runs: list[Compaction], taken: list[Vacuumed], damaged: list[LakeDamaged], to: _Expected
-) -> int:
-    covered = {height: run for run in runs for height in range(run.first, run.last + 1)}
-    parent: str | None = None
-    epoch, tick = 0, -1
+) -> tuple[int, int]:
+    """Expect what the manifests name; return the last height and the last tick that they have."""
+    covered = {number: run for run in runs for number in range(run.first, run.last + 1)}
+    before: Manifest | None = None
+    epoch, height, tick = 0, -1, -1
     with contextlib.suppress(LakeDamaged):
         tidying = last + 1
         tidying = lake.head().tidying
-    for height in range(last + 1):
-        path = manifest_path(height)
+    for number in range(last + 1):
+        path = manifest_path(number)
         to.known.add(path)
         try:
-            *_, manifest = lake.chain(height, height)
+            *_, manifest = lake.chain(number, number)
         except LakeDamaged as error:
             if (error.path, error.what) not in [(other.path, other.what) for other in damaged]:
                 damaged.append(error)
-            parent = None
-            to.unread.add(lake.height_folder(height))
+            before = None
+            to.unread.add(height_folder(error.whole + 1))
             continue
-        if parent is not None and manifest.parent != parent:
-            damaged.append(lake.damaged(path, "does not follow on the manifest before it"))
+        if before is not None and (manifest.parent, manifest.first) != (before.digest, before.last + 1):
+            damaged.append(lake.damaged(path, "does not follow on the manifest before it", before.last))
         if manifest.epoch < epoch:
-            damaged.append(lake.damaged(path, f"is of epoch {manifest.epoch}, after one of epoch {epoch}"))
-        parent, epoch, tick = manifest.digest, max(epoch, manifest.epoch), manifest.tick
-        freed = any(one.frees(height) for one in taken)
-        run = covered.get(height) if height < tidying else None
+            text = f"is of epoch {manifest.epoch}, after one of epoch {epoch}"
+            damaged.append(lake.damaged(path, text, manifest.first - 1))
+        before, epoch, height, tick = manifest, max(epoch, manifest.epoch), manifest.last, manifest.tick
+        freed = any(one.frees(manifest.last) for one in taken)
+        run = covered.get(number) if number < tidying else None
         for file, needed in _named(manifest, run, freed=freed):
-            if not to.add(file, manifest.files[file], height, optional=not needed):
-                damaged.append(lake.damaged(path, f"seals {file} differently"))
-    return tick
+            if not to.add(file, manifest.files[file], manifest.first, optional=not needed):
+                damaged.append(lake.damaged(path, f"seals {file} differently", manifest.first - 1))
+    return height, tick
 
 
 def _named(manifest: Manifest, run: Compaction | None, *, freed: bool) -> Iterator[tuple[str, bool]]:

@@ -1,4 +1,4 @@
-"""Compaction: the log tables of many small heights become one file a table, so that reading a long history stays
+"""Compaction: the log tables of many small commits become one file a table, so that reading a long history stays
 fast; and the removal of what counts no more.
 
 Both go on where they stopped: the last manifest says how far the log tables are compacted, ``head`` how far what
@@ -14,7 +14,16 @@ from dataclasses import replace
 import pyarrow as pa
 
 from causeway.pipeline.lake import Compacted, Lake, Manifest
-from causeway.pipeline.layout import COMPACTED, RUN, VOLUME, Compaction, compaction_path, height_name, volume_path
+from causeway.pipeline.layout import (
+    COMPACTED,
+    RUN,
+    VOLUME,
+    Compaction,
+    compaction_path,
+    height_folder,
+    height_name,
+    volume_path,
+)
 from causeway.pipeline.sealed import Seal
 from causeway.pipeline.storage import AlreadyExists
 
@@ -25,7 +34,7 @@ ROW_GROUP = 1 << 16
 """Rows of a group of a compacted file: its rows ascend by height, so that who asks for one height reads few groups."""
 
 KEPT = RUN
-"""So many of the last heights keep their small files when the lake is opened or closed, compacted or not: what is on
+"""So many of the last commits keep their small files when the lake is opened or closed, compacted or not: what is on
 its way is found in them without reading others' entries, and queries that were planned lately find theirs."""
 
 
@@ -40,17 +49,17 @@ def latest_compaction(lake: Lake, last: Manifest) -> Compacted:
 
 
 def compact(lake: Lake, last: Manifest) -> Compacted:
-    """Compact the next runs of heights, if there are any; return how far the log tables are compacted now.
+    """Compact the next runs of commits, if there are any; return how far the log tables are compacted now.
 
     The merged files are written first, then the record that names them, so a reader finds every row once, whenever it
     looks. The small files stay for queries planned before; ``tidy`` removes them. Entries that are still on their way
     are compacted as well: whoever takes them then finds them in the compacted file.
     """
     done = last.compacted
-    if last.height % RUN:
+    if last.number % RUN:
         return done
     done = latest_compaction(lake, last)
-    while done.last + RUN < last.height:
+    while done.last + RUN < last.number:
         _bind(lake, replace(last, compacted=done))
         first = done.last + 1
         manifests = list(lake.chain(first, first + RUN - 1))
@@ -88,44 +97,44 @@ def bound(runs: Sequence[Compaction]) -> Compaction:
         files |= run.files
         for table, paths in run.log.items():
             log.setdefault(table, []).extend(paths)
-    return Compaction(runs[0].first, runs[-1].last, log, files, runs[-1].digest)
+    return Compaction(runs[0].first, runs[-1].last, runs[0].height, log, files, runs[-1].digest)
 
 
 def _compacted(lake: Lake, manifests: list[Manifest], before: str) -> Compaction:
-    first, last = manifests[0].height, manifests[-1].height
+    first, last = manifests[0], manifests[-1]
     seals = {path: seal for manifest in manifests for path, seal in manifest.files.items()}
     log: dict[str, list[str]] = {}
     files: dict[str, Seal] = {}
     for table in sorted({table for manifest in manifests for table in manifest.log}):
         paths = [(manifest, path) for manifest in manifests for path in manifest.log.get(table, {}).values()]
-        if sum(manifest.rows.get(table, 0) for manifest in manifests) > ROWS or len(paths) < 2:
+        if sum(line.rows.get(table, 0) for manifest in manifests for line in manifest.lines) > ROWS or len(paths) < 2:
             log[table] = [path for _, path in paths]
             files |= {path: seals[path] for _, path in paths}
             continue
         rows = [lake.table(manifest, path) for manifest, path in paths]
         name = table.replace(":", ".")
-        target = f"{COMPACTED}/{name}-{height_name(first)}-{height_name(last)}.parquet"
+        target = f"{COMPACTED}/{name}-{height_name(first.first)}-{height_name(last.last)}.parquet"
         joined = pa.concat_tables(rows).unify_dictionaries().combine_chunks()
         files[target] = lake.storage.write_table(target, joined, statistics=["height"], row_group_size=ROW_GROUP)
         log[table] = [target]
     lake.storage.sync([COMPACTED])
-    return Compaction(first, last, log, files, before)
+    return Compaction(first.number, last.number, first.first, log, files, before)
 
 
 def tidy(lake: Lake, last: Manifest) -> None:
-    """Remove the small files that compactions have replaced, but for those of the last heights.
+    """Remove the small files that compactions have replaced, but for those of the last commits.
 
     For the holder of the claim. Queries of other processes that were planned before may miss the small files.
     """
     head, done = lake.head(), latest_compaction(lake, last)
-    until = min(done.last + 1, (last.height - KEPT + 1) // RUN * RUN)
+    until = min(done.last + 1, (last.number - KEPT + 1) // RUN * RUN)
     if until <= head.tidied:
         return
     lake.write_head(replace(head, tidying=until))
     first = head.tidied
     while first < until and (record := lake.compaction(first)) is not None:
-        for height in range(record.first, record.last + 1):
-            manifest = lake.manifest(height)
+        for number in range(record.first, record.last + 1):
+            manifest = lake.numbered(number)
             small = [path for files in manifest.log.values() for path in files.values() if path not in record.files]
             for path in [*small, *manifest.exchanged()]:
                 lake.storage.remove(path)
@@ -134,6 +143,7 @@ def tidy(lake: Lake, last: Manifest) -> None:
 
 
 def remove_uncommitted(lake: Lake, last: int) -> None:
-    """Remove what was written for the height after ``last``, which was never committed. For the holder of the claim."""
-    if lake.storage.list(lake.height_folder(last + 1)):
-        lake.storage.remove_folder(lake.height_folder(last + 1))
+    """Remove what was written for the heights after ``last``, which were never committed. For the holder of the
+    claim."""
+    if lake.storage.list(height_folder(last + 1)):
+        lake.storage.remove_folder(height_folder(last + 1))

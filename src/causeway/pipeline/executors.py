@@ -15,10 +15,11 @@ from causeway.pipeline import bucket as bucket_module
 from causeway.pipeline.allocator import keep_memory
 from causeway.pipeline.bucket import Written
 from causeway.pipeline.deployment import Deployment
+from causeway.pipeline.group import CommitEvery, Group
+from causeway.pipeline.heights import Said
 from causeway.pipeline.lake import Lake, LakeDamaged, Manifest
 from causeway.pipeline.offers import Offers, Part
 from causeway.pipeline.placement import Place, executors_of, numbered
-from causeway.pipeline.record import Outside
 from causeway.pipeline.sealed import seal_from
 from causeway.pipeline.session import workers_prepared
 from causeway.protocols.contract import Tick
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 REQUEST = "causeway.request"
-"""The local property of a Spark job that says which tick its tasks run."""
+"""The local property of a Spark job that says which ticks its tasks run."""
 
 ASKED_EVERY = 32
-"""After so many ticks Spark is asked which executors there are; sooner where a task did not find its state."""
+"""After so many jobs Spark is asked which executors there are; sooner where a task did not find its state."""
 
 TASK_SCHEMA = "bucket int, written string, offers binary"
 
@@ -46,8 +47,8 @@ class Executor(Protocol):
         """Write the state of all buckets at height 0."""
         ...
 
-    def run(self, tick: Tick, before: Manifest, outside: Outside) -> Sequence[Written]:
-        """Run a tick on top of the committed height ``before``; ``outside``: what was recorded for it."""
+    def run(self, before: Manifest, group: Group) -> Sequence[Written]:
+        """Run a group of ticks on top of the committed height ``before``."""
         ...
 
 
@@ -62,15 +63,15 @@ class InProcessExecutor:
         buckets = range(len(self._deployment.buckets))
         return [bucket_module.genesis(self._deployment, self._lake, bucket) for bucket in buckets]
 
-    def run(self, tick: Tick, before: Manifest, outside: Outside) -> Sequence[Written]:
-        """Run a tick on top of the committed height ``before``; ``outside``: what was recorded for it."""
-        buckets = range(len(self._deployment.buckets))
+    def run(self, before: Manifest, group: Group) -> Sequence[Written]:
+        """Run a group of ticks on top of the committed height ``before``."""
         deployment, lake = self._deployment, self._lake
-        return [bucket_module.run_bucket(deployment, lake, bucket, tick, before, outside) for bucket in buckets]
+        buckets = range(len(deployment.buckets))
+        return [bucket_module.run_bucket(deployment, lake, bucket, before, group) for bucket in buckets]
 
 
 class SparkExecutor:
-    """Runs every bucket as a Spark task. The query is planned once; a job's local property says which tick it is.
+    """Runs every bucket as a Spark task. The query is planned once; a job's local property says which ticks to run.
 
     What goes from bucket to bucket lies in the lake, not in the driver: a task reads what others wrote for it at
     earlier heights.
@@ -83,7 +84,7 @@ class SparkExecutor:
         self._executors: tuple[Place, ...] = ()
         self._query = self._planned()
         workers_prepared()
-        self._since = ASKED_EVERY  # ticks since Spark was asked for its executors
+        self._since = ASKED_EVERY  # jobs since Spark was asked for its executors
 
     def _planned(self) -> DataFrame:
         return numbered(self._session, self._count, self._executors).mapInArrow(self._task, TASK_SCHEMA)
@@ -92,15 +93,16 @@ class SparkExecutor:
         """Write the state of all buckets at height 0."""
         return self._collect({"genesis": True})
 
-    def run(self, tick: Tick, before: Manifest, outside: Outside) -> Sequence[Written]:
-        """Run a tick on top of the committed height ``before``; ``outside``: what was recorded for it."""
+    def run(self, before: Manifest, group: Group) -> Sequence[Written]:
+        """Run a group of ticks on top of the committed height ``before``."""
         self._since += 1
         if self._since > ASKED_EVERY:
             self._since, before_now = 0, self._executors
             self._executors = executors_of(self._session)
             if self._executors != before_now:
                 self._query = self._planned()
-        written = self._collect({"tick": asdict(tick), "before": before.height, "outside": dict(outside)})
+        asked = {"first": asdict(group.first), "until": group.until, "every": asdict(group.every)}
+        written = self._collect({"before": before.number, "group": {**asked, "outside": dict(group.outside)}})
         if not all(part.warm for part in written):
             self._since = ASKED_EVERY
         return written
@@ -124,6 +126,7 @@ def written_from(content: str, offers: bytes) -> Written:
     found = json.loads(content)
     if "error" in found:
         raise _error_of(found)
+    found["said"] = [(Tick(**tick), Said(*said)) for tick, said in found["said"]]
     found["files"] = {path: seal_from(seal) for path, seal in found["files"].items()}
     found["offers"] = Offers(tuple(Part(*part) for part in found["offers"]), offers)
     return Written(**found)
@@ -171,8 +174,8 @@ def run_task(deployment: Deployment, lake: Lake, number: int, request: Mapping[s
         if "genesis" in request:
             written = bucket_module.genesis(deployment, lake, number)
         else:
-            before, tick = lake.manifest(request["before"]), Tick(**request["tick"])
-            written = bucket_module.run_bucket(deployment, lake, number, tick, before, request["outside"])
+            before, group = lake.numbered(request["before"]), _group_of(request["group"])
+            written = bucket_module.run_bucket(deployment, lake, number, before, group)
     except LakeDamaged as error:
         return json.dumps(
             {"error": error.name, "damaged": [lake.storage.uri, error.path, error.what, error.whole]}
@@ -180,7 +183,12 @@ def run_task(deployment: Deployment, lake: Lake, number: int, request: Mapping[s
     except CausewayError as error:
         failed = {"error": error.name, "text": str(error), "input": isinstance(error, InvalidInput)}
         return json.dumps(failed), b""
-    return json.dumps({**written.__dict__, "offers": written.offers.parts}), written.offers.content
+    said = [(asdict(tick), said) for tick, said in written.said]
+    return json.dumps({**written.__dict__, "said": said, "offers": written.offers.parts}), written.offers.content
+
+
+def _group_of(asked: Mapping[str, Any]) -> Group:
+    return Group(**{**asked, "first": Tick(**asked["first"]), "every": CommitEvery(**asked["every"])})
 
 
 def _error_of(content: dict[str, Any]) -> CausewayError:

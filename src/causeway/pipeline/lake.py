@@ -1,10 +1,11 @@
-"""The lake: tables of Parquet files, and one manifest a height that says which of them count.
+"""The lake: tables of Parquet files, and manifests that say which of them count, one a commit.
 
-A height is committed when its manifest exists; the manifest is created last and only if absent, so a height is there
-whole or not at all, whoever was killed when. Readers see committed heights only. State tables are named in every
-manifest, by the file that holds them (an unchanged table keeps the file of an earlier height), so that state can be
-read at any height. Log tables (``outbound``, ``headers``, ``events``, ``collected``, and those of the protocol) hold
-the rows of one height each, or of a run of heights once compacted.
+A commit is one height, or many that follow each other. A height is committed when the manifest that has it exists; the
+manifest is created last and only if absent, so its heights are there whole or not at all, whoever was killed when.
+Readers see committed heights only. State tables are named in every manifest as they are at its last height, by the file
+that holds them (an unchanged table keeps the file of an earlier commit); at the heights between, state is what
+replaying from there gives (``replay``). Log tables (``outbound``, ``headers``, ``events``, ``collected``, and those of
+the protocol) hold the rows of the heights of one commit, or of a run of commits once compacted.
 
 Nothing is taken on trust: every file is sealed in what names it, every manifest carries the digest of the one before,
 and ``head`` says how far the chain went. What does not fit is a ``LakeDamaged``.
@@ -14,14 +15,15 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from causeway.pipeline.lake_files import LakeFiles
 from causeway.pipeline.layout import (
@@ -40,13 +42,16 @@ from causeway.pipeline.layout import (
     LakeDamaged,
     LakeError,
     compaction_path,
-    height_name,
     manifest_path,
     volume_path,
 )
 from causeway.pipeline.manifests import Compacted, Manifest, decoded, encoded
 from causeway.pipeline.sealed import MISSING, Seal, seal_from, seal_of
 from causeway.pipeline.storage import AlreadyExists, Storage, first_line
+
+_MOST_SPANS = 1 << 16
+_SPANS: dict[tuple[str, str], dict[int, tuple[int, int]]] = {}
+"""What ``Lake._spans`` returns, by URI and lake. Holds one lake at a time."""
 
 
 @dataclass(frozen=True)
@@ -90,21 +95,22 @@ class Lake(LakeFiles):
         except OSError as error:
             raise LakeError(f"lake: {self.storage.uri} cannot be written: {first_line(error)}") from error
 
-    # ---- heights
+    # ---- commits and their heights
 
     def last_height(self) -> int:
         """Return the last committed height, -1 when there is none. Raises ``LakeDamaged`` when it is gone."""
-        return self._last()[0]
+        head, number = self._last()
+        return head.height if number == head.number else self.numbered(number).last
 
-    def _last(self) -> tuple[int, str]:
-        """Return the last height, and the digest of its manifest as far as ``head`` knows it."""
+    def _last(self) -> tuple[Head, int]:
+        """Return ``head``, and the number of the last manifest."""
         head = self.head()
-        last = head.height
+        last = head.number
         while self.storage.exists(manifest_path(last + 1)):  # committed, and killed before that was written down
             last += 1
-        if last == head.height >= 0 and not self.storage.exists(manifest_path(last)):
-            raise self.damaged(manifest_path(last), MISSING)
-        return last, head.manifest if last == head.height else ""
+        if last == head.number >= 0 and not self.storage.exists(manifest_path(last)):
+            raise self._damaged_manifest(last, MISSING)
+        return head, last
 
     def heights(self) -> list[int]:
         """Return the committed heights, ascending: all from 0 to the last."""
@@ -112,73 +118,123 @@ class Lake(LakeFiles):
 
     def last_manifest(self) -> Manifest:
         """Return the manifest of the last committed height. Raises ``LakeError`` when there is none yet."""
-        last, digest = self._last()
+        head, last = self._last()
         if last < 0:
             raise LakeError(f"lake: {self.storage.uri} has no committed height yet")
-        manifest = self.manifest(last)
-        if digest and manifest.digest != digest:
-            raise self.damaged(manifest_path(last), "is not the one that was committed")
+        manifest = self.numbered(last)
+        if last == head.number and manifest.digest != head.manifest:
+            raise self._damaged_manifest(last, "is not the one that was committed")
         return manifest
 
     def manifest(self, height: int) -> Manifest:
-        """Return the manifest of a height. Raises ``LakeError`` when it is not committed, ``LakeDamaged``."""
-        path = manifest_path(height)
-        try:
-            with self.reading(path):
-                manifest = Manifest.of(self.storage.read_bytes(path))
-        except LakeDamaged:
-            last = self.head().height
-            if 0 <= height <= last:
-                raise
+        """Return the manifest that has a height, looked at from it. Raises ``LakeError`` when the height is not
+        committed, ``LakeDamaged``."""
+        head = self.head()
+        if height > head.height or height < 0:
             last = self.last_height()
-            known = f"0 to {last}" if last >= 0 else "none"
-            raise LakeError(f"height: {height} is not committed; committed are {known}") from None
+            if not 0 <= height <= last:
+                known = f"0 to {last}" if last >= 0 else "none"
+                raise LakeError(f"height: {height} is not committed; committed are {known}")
+            number = head.number + 1
+            while (manifest := self.numbered(number)).last < height:
+                number += 1
+            return manifest.at(height)
+        return self._found(height, head)
+
+    def _found(self, height: int, head: Head) -> Manifest:
+        """Return the manifest that has a height up to that of ``head``: by its share of the heights between those that
+        are known to lie around it, and by halves where that does not do."""
+        low, first, high, last = 0, 0, head.number, head.height
+        known = self._spans()
+        for halves in itertools.count():
+            share = high - low if height == last else (height - first) * (high - low) // max(last - first, 1)
+            number = low + ((high - low) // 2 if halves % 2 else share)
+            span = known.get(number)
+            if span is None or span[0] <= height <= span[1]:
+                manifest = self.numbered(number)
+                span = known[number] = manifest.first, manifest.last
+                if span[0] <= height <= span[1]:
+                    return manifest.at(height)
+            if height < span[0]:
+                high, last = number - 1, span[0] - 1
+            else:
+                low, first = number + 1, span[1] + 1
+            if low > high or not first <= height <= last:
+                raise self._damaged_manifest(number, f"does not fit its neighbours at height {height}")
+        raise AssertionError
+
+    def _spans(self) -> dict[int, tuple[int, int]]:
+        """Return the first and last heights of manifests, by number, that this process has read: they never change."""
+        if not self.identity:
+            return {}
+        if (self.storage.uri, self.identity) not in _SPANS:
+            _SPANS.clear()
+        known = _SPANS.setdefault((self.storage.uri, self.identity), {})
+        if len(known) > _MOST_SPANS:
+            known.clear()
+        return known
+
+    def numbered(self, number: int) -> Manifest:
+        """Return the manifest of that number. Raises ``LakeDamaged`` where it is missing or not what was written."""
+        path = manifest_path(number)
+        try:
+            manifest = Manifest.of(self.storage.read_bytes(path))
+        except FileNotFoundError:
+            raise self._damaged_manifest(number, MISSING) from None
+        except OSError as error:
+            raise LakeError(f"lake: {self.storage.uri}: {path} cannot be read: {first_line(error)}") from error
         except (ValueError, TypeError, KeyError) as error:
-            raise self.damaged(path, f"is not what was written: {first_line(error)}") from None
-        if manifest.height != height:
-            raise self.damaged(path, f"is the manifest of height {manifest.height}")
+            raise self._damaged_manifest(number, f"is not what was written: {first_line(error)}") from None
+        if manifest.number != number:
+            raise self._damaged_manifest(number, f"is the manifest number {manifest.number}")
         return manifest
 
+    def _damaged_manifest(self, number: int, what: str) -> LakeDamaged:
+        """Return the error that says what is wrong with a manifest: the last whole height is that of the one before."""
+        whole = -1
+        for before in range(number - 1, -1, -1):
+            with contextlib.suppress(FileNotFoundError, ValueError, TypeError, KeyError):
+                whole = Manifest.of(self.storage.read_bytes(manifest_path(before))).last
+                break
+        return self.damaged(manifest_path(number), what, whole)
+
     def chain(self, first: int, last: int) -> Iterator[Manifest]:
-        """Yield the manifests of heights, each compared with the digest that the next one has of it."""
-        parent = None
-        for height in range(first, last + 1):
-            manifest = self.manifest(height)
-            if height == 0 and manifest.parent != self.described()[1]:
+        """Yield the manifests of those numbers, each compared with what the next one has of it."""
+        before: Manifest | None = None
+        for number in range(first, last + 1):
+            manifest = self.numbered(number)
+            if number == 0 and manifest.parent != self.described()[1]:
                 raise self.damaged(manifest_path(0), f"is not the first of this {LAKE_FILE}")
-            if parent is not None and manifest.parent != parent:
-                raise self.damaged(manifest_path(height), "does not follow on the manifest before it")
-            parent = manifest.digest
+            if before is not None and (manifest.parent, manifest.first) != (before.digest, before.last + 1):
+                raise self.damaged(manifest_path(number), "does not follow on the manifest before it", before.last)
+            before = manifest
             yield manifest
 
     def commit(self, manifest: Manifest) -> Manifest:
-        """Commit a height: from now on it exists. Return the manifest as it was written.
+        """Commit heights: from now on they exist. Return the manifest as it was written.
 
-        Raises ``LakeError`` when another run has committed it.
+        Raises ``LakeError`` when another run has committed them.
         """
-        if manifest.height == 0:
+        if manifest.number == 0:
             manifest = replace(manifest, parent=self.described()[1])
-        path = manifest_path(manifest.height)
+        path = manifest_path(manifest.number)
         try:
             self.storage.create(path, manifest.content)
         except AlreadyExists:
             # An object store may have taken it and lost its answer: then it holds just this.
-            if self.manifest(manifest.height).digest != manifest.digest:
+            if self.numbered(manifest.number).digest != manifest.digest:
                 raise LakeError(
-                    f"lake: height {manifest.height} of {self.storage.uri} was committed by another run"
+                    f"lake: height {manifest.first} of {self.storage.uri} was committed by another run"
                 ) from None
         head = self.head()
-        if manifest.height > head.height:
-            self.write_head(replace(head, height=manifest.height, manifest=manifest.digest))
+        if manifest.number > head.number:
+            reached = {"height": manifest.last, "number": manifest.number, "manifest": manifest.digest}
+            self.write_head(replace(head, **reached))
         return manifest
 
     def write_head(self, head: Head) -> None:
         """Write down how far the lake has come, for the holder of the claim."""
         self.storage.put(HEAD_FILE, head.content())
-
-    def height_folder(self, height: int) -> str:
-        """Return the folder of a height's files."""
-        return f"{HEIGHTS}/{height_name(height)}"
 
     # ---- files
 
@@ -193,12 +249,12 @@ class Lake(LakeFiles):
     # ---- log tables
 
     def compaction(self, first: int) -> Compaction | None:
-        """Return the record of the compaction that begins with a height, None when there is none."""
+        """Return the record of the compaction that begins with the manifest of a number, None when there is none."""
         return self._compaction_in(compaction_path(first))
 
     def volume(self, last: int) -> Compaction | None:
-        """Return the records of all compactions up to a height as one (``before``: the digest of the last of them),
-        None when there is none such."""
+        """Return the records of all compactions up to the manifest of a number as one (``before``: the digest of the
+        last of them), None when there is none such."""
         return self._compaction_in(volume_path(last)) if last >= 0 else None
 
     def _compaction_in(self, path: str) -> Compaction | None:
@@ -207,6 +263,7 @@ class Lake(LakeFiles):
             return Compaction(
                 found["first"],
                 found["last"],
+                found["height"],
                 found["log"],
                 {name: seal_from(seal) for name, seal in found["files"].items()},
                 found["before"],
@@ -215,15 +272,22 @@ class Lake(LakeFiles):
         except FileNotFoundError:
             return None
         except (ValueError, KeyError) as error:
-            raise self.damaged(path, f"is not what was written: {first_line(error)}") from None
+            number = int(path[-len("0000000000.json") :].removesuffix(".json"))
+            raise self._damaged_record(path, number, f"is not what was written: {first_line(error)}") from None
+
+    def _damaged_record(self, path: str, number: int, what: str) -> LakeDamaged:
+        """Return the error that says what is wrong with a record: heights before the manifest ``number`` do without."""
+        whole = -1
+        with contextlib.suppress(LakeDamaged):
+            whole = self.numbered(number).first - 1 if "/all-" not in path else -1
+        return self.damaged(path, what, whole)
 
     def compactions(self, manifest: Manifest | None = None) -> list[Compaction]:
-        """Return the runs of heights whose log tables were compacted, ascending, without a gap. ``manifest``: of the
-        last height, where it is known."""
-        last = self.last_height() if manifest is None else manifest.height
-        if last < 0:
+        """Return the runs of commits whose log tables were compacted, ascending, without a gap. ``manifest``: the last
+        one, where it is known."""
+        if manifest is None and self._last()[1] < 0:
             return []
-        return self.runs_after(None, self.manifest(last) if manifest is None else manifest)
+        return self.runs_after(None, self.last_manifest() if manifest is None else manifest)
 
     def volume_and_runs(self, manifest: Manifest) -> list[Compaction]:
         """Return what ``compactions`` does, but the first ones of many as one, so that few files are read."""
@@ -240,56 +304,74 @@ class Lake(LakeFiles):
             raise self.damaged(volume_path(after.last), f"is not of the records that height {manifest.height} knows")
         while (record := self.compaction(first)) is not None:
             if record.before != digest or record.first != first:
-                raise self.damaged(compaction_path(first), "does not follow on the record before it")
+                raise self._damaged_record(compaction_path(first), first, "does not follow on the record before it")
             if record.last == known.last and record.digest != known.digest:
-                raise self.damaged(compaction_path(first), f"is not the one that height {manifest.height} knows")
+                text = f"is not the one that height {manifest.height} knows"
+                raise self._damaged_record(compaction_path(first), first, text)
             found.append(record)
             digest, first = record.digest, record.last + 1
         if first <= known.last:
-            raise self.damaged(compaction_path(first), "is missing")
+            raise self._damaged_record(compaction_path(first), first, "is missing")
         return found
 
-    def log_files(self, table: str, heights: Iterable[int] | None = None) -> dict[str, Seal]:
-        """Return the files of a log table over all committed heights (or ``heights``) with their seals, ascending by
-        height."""
+    def log_files(self, table: str, heights: range | None = None) -> dict[str, Seal]:
+        """Return the files of a log table over all committed heights (or those that have some of ``heights``) with
+        their seals, ascending by height."""
         files: dict[str, Seal] = {}
         if heights is not None:
-            for height in sorted(set(heights)):
-                files |= self._log_files_at(table, self.manifest(height))
-            return files
-        last = self.last_height()
+            if not len(heights):
+                return files
+            found, last = self.manifest(heights[0]), heights[-1]
+            while True:
+                files |= self._log_files_of(table, found)
+                if found.last >= last:
+                    return files
+                found = self.numbered(found.number + 1)
+        last = self._last()[1]
         if last < 0:
             return files
-        runs = self.volume_and_runs(self.manifest(last))
+        runs = self.volume_and_runs(self.numbered(last))
         for run in runs:
             files |= {path: run.files[path] for path in run.log.get(table, [])}
         for manifest in self.chain(runs[-1].last + 1 if runs else 0, last):
             files |= {path: manifest.files[path] for path in manifest.log.get(table, {}).values()}
         return files
 
-    def _log_files_at(self, table: str, manifest: Manifest) -> dict[str, Seal]:
-        run = self.compaction(manifest.height - manifest.height % RUN)
+    def _log_files_of(self, table: str, manifest: Manifest) -> dict[str, Seal]:
+        run = self.compaction(manifest.number - manifest.number % RUN)
         if run is not None:
             return {path: run.files[path] for path in run.log.get(table, [])}
         return {path: manifest.files[path] for path in manifest.log.get(table, {}).values()}
 
     def log_rows(self, table: str, manifest: Manifest, bucket: int | None = None) -> list[pa.Table]:
-        """Return the rows of a log table at a height, compacted or not: all, or some that hold those of ``bucket``."""
+        """Return the rows of a log table at the height that a manifest is looked at from, compacted or not: all, or
+        some that hold those of ``bucket``."""
+        return [at_height(rows, manifest.height) for rows in self.commit_rows(table, manifest, bucket)]
+
+    def commit_rows(self, table: str, manifest: Manifest, bucket: int | None = None) -> list[pa.Table]:
+        """Return the rows of a log table at all heights of a commit, and perhaps at others: of all buckets, or some
+        that hold those of ``bucket``."""
         paths = manifest.log.get(table, {})
         mine = list(paths.values()) if bucket is None else [paths[str(bucket)]] if str(bucket) in paths else []
         if not self.replaced(manifest, mine):
             return [self.table(manifest, path) for path in mine]
-        found = [
-            self.sealed_table(path, seal, whole=manifest.height - 1)
-            for path, seal in self._log_files_at(table, manifest).items()
-        ]
-        return [rows.filter(pc.equal(rows["height"], manifest.height)) for rows in found]
+        files = self._log_files_of(table, manifest)
+        return [self.sealed_table(path, seal, whole=manifest.first - 1) for path, seal in files.items()]
 
     def replaced(self, manifest: Manifest, paths: Sequence[str]) -> bool:
-        """Return whether log files of a height are gone because a compaction replaced them."""
+        """Return whether log files of a commit are gone because a compaction replaced them."""
         if all(self.storage.exists(path) for path in paths):
             return False
-        return self.compaction(manifest.height - manifest.height % RUN) is not None
+        return self.compaction(manifest.number - manifest.number % RUN) is not None
+
+
+def at_height(rows: pa.Table, height: int) -> pa.Table:
+    """Return the rows of a height of log rows, which ascend by height in every file."""
+    heights = rows["height"].to_numpy()
+    if not len(heights) or heights[0] == heights[-1] == height:
+        return rows
+    start, end = np.searchsorted(heights, [height, height + 1])
+    return rows.slice(start, end - start)
 
 
 def root_of(lake: Lake, manifest: Manifest) -> str:
@@ -301,4 +383,4 @@ def root_of(lake: Lake, manifest: Manifest) -> str:
     return hashlib.sha256(b"".join(root for _, root in rows)).hexdigest()
 
 
-__all__ = ["Compacted", "Freed", "Lake", "LakeDamaged", "LakeError", "Manifest", "root_of"]
+__all__ = ["Compacted", "Freed", "Lake", "LakeDamaged", "LakeError", "Manifest", "at_height", "root_of"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,7 +10,7 @@ from causeway.model.errors import InvalidInput
 from causeway.pipeline.manifests import decoded, encoded
 from causeway.pipeline.sealed import Seal
 
-FORMAT = 4
+FORMAT = 5
 """The version of this layout; a lake of another is refused."""
 
 LAKE_FILE = "lake.json"
@@ -21,13 +22,16 @@ TRAFFIC = "traffic"
 TRAFFIC_MANIFEST = f"{TRAFFIC}/manifest.json"
 
 RUN = 32
-"""How many heights are compacted together."""
+"""How many commits are compacted together."""
 
 VOLUME = 32
 """So many runs later, all records of compactions are written together as one."""
 
 _HEAD_BYTES = 512
 """The length of ``head``: it is written in place, which no disk tears at this size."""
+
+
+_FIRST_HEIGHT = re.compile(rf"{HEIGHTS}/(\d{{10}})/|{COMPACTED}/.*-(\d{{10}})-\d{{10}}\.parquet$")
 
 
 class LakeError(InvalidInput):
@@ -53,12 +57,14 @@ class Freed(LakeError):
 
 @dataclass(frozen=True)
 class Head:
-    """How far a lake has come: the last ``height`` with the digest of its ``manifest``, -1 before the first.
+    """How far a lake has come: the last ``height`` and the ``number`` of the manifest that has it, with the digest of
+    that ``manifest``; -1 before the first.
 
-    ``tidied``: the height below which what compactions replaced has been removed; below ``tidying`` it may be.
+    ``tidied``: the number below which what compactions replaced has been removed; below ``tidying`` it may be.
     """
 
     height: int = -1
+    number: int = -1
     manifest: str = ""
     tidied: int = 0
     tidying: int = 0
@@ -73,16 +79,18 @@ class Head:
         if len(content) != _HEAD_BYTES:
             raise ValueError(f"{len(content)} bytes, not {_HEAD_BYTES}")
         found = decoded(content.rstrip(b" "))
-        return cls(found["height"], found["manifest"], found["tidied"], found["tidying"])
+        return cls(found["height"], found["number"], found["manifest"], found["tidied"], found["tidying"])
 
 
 @dataclass(frozen=True)
 class Compaction:
-    """One run of heights whose log tables were compacted: ``first`` to ``last``. ``log``: table -> its files.
-    ``files``: their seals. ``before``: the digest of the record of the run before; ``digest``: of this one."""
+    """One run of commits whose log tables were compacted: the manifests number ``first`` to ``last``, which have the
+    heights from ``height`` on. ``log``: table -> its files. ``files``: their seals. ``before``: the digest of the
+    record of the run before; ``digest``: of this one."""
 
     first: int
     last: int
+    height: int
     log: Mapping[str, Sequence[str]]
     files: Mapping[str, Seal]
     before: str
@@ -98,26 +106,28 @@ def height_name(height: int) -> str:
     return f"{height:010d}"
 
 
-def manifest_path(height: int) -> str:
-    """Return where the manifest of a height is."""
-    return f"{MANIFESTS}/{height_name(height)}.json"
+def height_folder(height: int) -> str:
+    """Return the folder of the files of a commit that begins with a height."""
+    return f"{HEIGHTS}/{height_name(height)}"
+
+
+def manifest_path(number: int) -> str:
+    """Return where the manifest of that number is."""
+    return f"{MANIFESTS}/{height_name(number)}.json"
 
 
 def compaction_path(first: int) -> str:
-    """Return where the record of the compaction that begins with a height is."""
+    """Return where the record of the compaction is that begins with the manifest of a number."""
     return f"{COMPACTED}/{height_name(first)}.json"
 
 
 def volume_path(last: int) -> str:
-    """Return where the records of all compactions up to a height are together."""
+    """Return where the records of all compactions up to the manifest of a number are together."""
     return f"{COMPACTED}/all-{height_name(last)}.json"
 
 
 def whole_before(path: str) -> int:
-    """Return the last height that does not need a file, as its path tells: -1 for what all heights need."""
-    name = path.split("/")[1] if "/" in path else ""
-    digits = "".join(part for part in name.split(".")[0].split("-") if part.isdigit() and len(part) == 10)[:10]
-    folder = path.split("/")[0]
-    if folder not in (HEIGHTS, MANIFESTS, COMPACTED) or not digits:
-        return -1
-    return int(digits) - 1
+    """Return the last height that does not need a file with rows of heights, as its path tells: -1 for what all
+    heights need, or what does not tell."""
+    found = _FIRST_HEIGHT.match(path)
+    return int(found[1] or found[2]) - 1 if found is not None else -1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -38,7 +38,7 @@ def decoded(content: bytes) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Compacted:
-    """How far the log tables are compacted: to the height ``last``, by a record of that ``digest``."""
+    """How far the log tables are compacted: to the manifest number ``last``, by a record of that ``digest``."""
 
     last: int = -1
     digest: str = ""
@@ -61,29 +61,42 @@ class Exchange(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Manifest:
-    """What one committed height consists of.
+class Line:
+    """What is known of one committed height.
 
-    ``state``: table -> bucket -> file. ``log``: log table -> bucket -> file of this height. ``wake``: the next tick at
-    which something happens of itself, None when nothing will. ``quiet_since``: the first tick from which on nothing has
-    moved, and after which nothing has come from outside. ``needs``: the lowest height whose outbound entries may still
-    be read. ``rows``: how many rows each log table got; ``totals``: how many it has by then. ``outside``: kind -> file
-    of what was recorded for the tick. ``exchange``: what the buckets offer each other, None where there is one.
-    ``offers``: bucket -> file of what it offers and had no room for there. ``files``: file -> its seal, for all files
-    that are named here. ``parent``: the digest of the manifest before, of ``lake.json`` for the first. ``epoch``: which
-    claim on the lake it was written under. ``compacted``: how far the log tables were compacted by then.
-
-    In the file every name of a file has its seal behind it: [file, length, digests].
+    ``wake``: the next tick at which something happens of itself, None when nothing will. ``quiet_since``: the first
+    tick from which on nothing has moved, and after which nothing has come from outside. ``needs``: the lowest height
+    whose outbound entries may still be read. ``rows``: how many rows each log table got.
     """
 
     height: int
     tick: int
-    state: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    log: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     wake: int | None = None
     quiet_since: int = 0
     needs: int | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What one commit consists of: one height, or many that follow each other. It is looked at from one of them
+    (``at``), by default the last.
+
+    ``number``: counts the commits of a lake. ``lines``: its heights. ``state``: table -> bucket -> file, at the last of
+    them. ``log``: log table -> bucket -> file with the rows of all of them. ``totals``: how many rows each log table
+    has by the last. ``outside``: kind -> file of what was recorded for the tick, of a commit of one height.
+    ``exchange``: what the buckets offer each other, None where there is one. ``offers``: bucket -> file of what it
+    offers and had no room for there. ``files``: file -> its seal, for all files that are named here. ``parent``: the
+    digest of the manifest before, of ``lake.json`` for the first. ``epoch``: which claim on the lake it was written
+    under. ``compacted``: how far the log tables were compacted by then. ``seen``: which of its heights is looked at.
+
+    In the file every name of a file has its seal behind it: [file, length, digests].
+    """
+
+    number: int
+    lines: tuple[Line, ...]
+    state: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    log: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
     outside: Mapping[str, str] = field(default_factory=dict)
     exchange: Exchange | None = None
@@ -92,11 +105,50 @@ class Manifest:
     parent: str = ""
     epoch: int = 0
     compacted: Compacted = field(default_factory=Compacted)
+    seen: int = -1
+
+    @property
+    def line(self) -> Line:
+        """Return what is known of the height that is looked at."""
+        return self.lines[self.seen]
+
+    @property
+    def height(self) -> int:
+        """Return the height that is looked at."""
+        return self.line.height
+
+    @property
+    def tick(self) -> int:
+        """Return its tick."""
+        return self.line.tick
+
+    @property
+    def rows(self) -> Mapping[str, int]:
+        """Return how many rows each log table got at it."""
+        return self.line.rows
+
+    @property
+    def first(self) -> int:
+        """Return the first height of the commit."""
+        return self.lines[0].height
+
+    @property
+    def last(self) -> int:
+        """Return the last height of the commit, of which it has the state."""
+        return self.lines[-1].height
+
+    def at(self, height: int) -> Manifest:
+        """Return the same commit, looked at from another of its heights."""
+        other = replace(self, seen=height - self.last - 1)
+        other.__dict__.update({name: self.__dict__[name] for name in ("content", "digest") if name in self.__dict__})
+        return other
 
     @cached_property
     def content(self) -> bytes:
         """Return the manifest as its file has it: JSON."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "files"}
+        left_out = ("files", "lines", "seen")
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in left_out}
+        fields["heights"] = _columns(self.lines)
         fields["compacted"] = [self.compacted.last, self.compacted.digest]
         for name in ("state", "log"):
             fields[name] = {table: self._sealed(files) for table, files in fields[name].items()}
@@ -124,7 +176,7 @@ class Manifest:
     def of(cls, content: bytes) -> Manifest:
         """Return the manifest in a file. Raises ``ValueError`` when the file is not what was written."""
         found = decoded(content)
-        found.pop("digest")
+        digest = found.pop("digest")
         files: dict[str, Seal] = {}
 
         def named(sealed: Mapping[str, Sequence[Any]]) -> dict[str, str]:
@@ -138,10 +190,30 @@ class Manifest:
         if (exchange := found["exchange"]) is not None:
             found["exchange"] = Exchange(named({"": exchange["file"]})[""], _sections(exchange["sections"]))
         found["files"] = files
+        found["lines"] = _lines(found.pop("heights"))
         found["compacted"] = Compacted(*found["compacted"])
         manifest = cls(**found)
-        manifest.__dict__["content"] = content  # as it was written, not as it would be written
+        # As it was written, not as it would be written.
+        manifest.__dict__.update(content=content, digest=digest)
         return manifest
+
+
+def _columns(lines: Sequence[Line]) -> dict[str, Any]:
+    """Return what is known of heights that follow each other as columns."""
+    tables = sorted({table for line in lines for table in line.rows})
+    named = ("tick", "wake", "quiet_since", "needs")
+    columns: dict[str, Any] = {name: [getattr(line, name) for line in lines] for name in named}
+    rows = {table: [line.rows.get(table, 0) for line in lines] for table in tables}
+    return {"first": lines[0].height, **columns, "rows": rows}
+
+
+def _lines(columns: Mapping[str, Any]) -> tuple[Line, ...]:
+    rows: Mapping[str, Sequence[int]] = columns["rows"]
+    each = zip(columns["tick"], columns["wake"], columns["quiet_since"], columns["needs"], strict=True)
+    return tuple(
+        Line(columns["first"] + place, *values, {table: of[place] for table, of in rows.items() if of[place]})
+        for place, values in enumerate(each)
+    )
 
 
 def _sections(ends: Sequence[Sequence[Any]]) -> tuple[Section, ...]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.model.joins import codes, over
 from causeway.model.order import groups_of, stable_order
 from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.lake import Lake, Manifest
+from causeway.pipeline.lake import Lake, Manifest, at_height
 from causeway.pipeline.layout import manifest_path
 from causeway.pipeline.offers import EVERYONE, HEADERS, Taken
 from causeway.pipeline.schemas import stamped_schema
@@ -25,6 +26,7 @@ from causeway.protocols.contract import (
     PAST_SCHEMA,
     SEEN_HEADERS_SCHEMA,
     Reads,
+    RoundResult,
     Shown,
     StateTable,
     Tick,
@@ -35,10 +37,33 @@ from causeway.protocols.partition import in_order, part, state_of
 
 
 @dataclass(frozen=True)
-class Reader:
-    """Reads for one bucket at the tick after the committed height ``before``; all that it reads is verified.
+class Made:
+    """What all buckets made at a height: headers, outbound entries, rows of log tables. ``held``: its bytes in
+    memory."""
 
-    ``states``: the states of all buckets at that height, where they are in memory; else they are read.
+    tick: Tick
+    headers: Frame
+    outbound: Frame
+    logs: Mapping[str, Frame]
+    held: int
+
+    @classmethod
+    def of(cls, tick: Tick, results: Sequence[RoundResult[Any]]) -> Made:
+        """Return what the buckets gave for a tick."""
+        logs = {name: concat([result.logs[name] for result in results]) for name in results[0].logs}
+        headers, outbound = (concat([getattr(result, name) for result in results]) for name in ("headers", "outbound"))
+        frames = (headers, outbound, *logs.values())
+        held = sum(frame[name].nbytes for frame in frames if len(frame) for name in frame.names)
+        return cls(tick, headers, outbound, logs, held)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads for one bucket at the tick after the height ``before``; all that it reads from the lake is verified.
+
+    ``states``: the states of all buckets at that height, where they are in memory; else they are read. ``made``: what
+    was made at heights, where it is in memory. ``replayed``: returns the states of all buckets at a height of which no
+    manifest has it.
     """
 
     deployment: Deployment
@@ -46,6 +71,8 @@ class Reader:
     bucket: int
     before: Manifest
     states: Mapping[int, Any] | None = None
+    made: Mapping[int, Made] = MappingProxyType({})
+    replayed: Callable[[Manifest], Mapping[int, Any]] | None = None
 
     @cached_property
     def taken(self) -> Taken | None:
@@ -86,7 +113,7 @@ class Reader:
         if len(wrong):
             name = self.deployment.kernel.chains()[int(wrong[0])]
             what = f"gives the state of {name} at height {manifest.height} another root than its header has"
-            raise self.lake.damaged(manifest_path(manifest.height), what, manifest.height - 1)
+            raise self.lake.damaged(manifest_path(manifest.number), what, manifest.first - 1)
 
     def view(self, own: Mapping[str, Frame]) -> View:
         """Return what the bucket's chains see of the height before; ``own``: the frames of their state."""
@@ -120,6 +147,9 @@ class Reader:
     def _headers_at(self, heights: Iterable[int]) -> Frame:
         frames = [empty_frame(SEEN_HEADERS_SCHEMA)]
         for height in heights:
+            if (made := self.made.get(height)) is not None:
+                frames.append(made.headers.with_columns(height=np.uint64(height)).select(SEEN_HEADERS_SCHEMA.names))
+                continue
             manifest = self._manifest(height)
             if (offered := self._offered_headers(manifest)) is not None:
                 frames.append(offered.with_columns(height=np.uint64(height)).select(SEEN_HEADERS_SCHEMA.names))
@@ -162,7 +192,11 @@ class Reader:
         heights = groups_of(ranges["height"])
         for start, count in zip(heights.starts.tolist(), heights.counts.tolist(), strict=True):
             parts = ranges.slice(start, start + count)
-            manifest = self._manifest(int(parts["height"][0]))
+            height = int(parts["height"][0])
+            if height in self.made:
+                found.append(_within(self.made[height].outbound, parts))
+                continue
+            manifest = self._manifest(height)
             bucket_of = self.deployment.buckets_of(parts["source"])
             for source in np.unique(bucket_of).tolist():
                 found.append(self._from(manifest, source, parts.filter(bucket_of == source)))
@@ -177,15 +211,7 @@ class Reader:
             rows = self.taken.entries(source, self.deployment.kernel.outbound)
         if rows is None:
             rows = self._of_file(manifest, source, int(parts["destination"].min()), int(parts["destination"].max()) + 1)
-        if len(rows) == int((parts["end"] - parts["begin"]).sum()):
-            return rows
-        starts = parts.select(LANE).with_columns(index=parts["begin"])
-        begins, asked = codes((*LANE, "index"), starts, rows)
-        lane, own_lane = codes(LANE, parts, rows)
-        order = np.argsort(begins, kind="stable")
-        row = order[np.maximum(np.searchsorted(begins[order], asked, side="right") - 1, 0)]
-        inside = (lane[row] == own_lane) & (rows["index"] >= parts["begin"][row]) & (rows["index"] < parts["end"][row])
-        return rows.filter(inside)
+        return _within(rows, parts)
 
     def _of_file(self, manifest: Manifest, source: int, first: int, end: int) -> Frame:
         """Return entries that one bucket made at a height, those to destinations ``first`` to ``end`` - 1 among
@@ -196,6 +222,10 @@ class Reader:
             found = self.lake.log_rows("outbound", manifest)
             return concat([from_table(table.select(columns)) for table in found])
         with self.lake.open_parquet(path, manifest.files[path]) as file:
+            if manifest.first < manifest.last:
+                groups = row_groups_with(file, "height", manifest.height, manifest.height + 1)
+                rows = file.read_row_groups(groups, ["height", *columns], use_threads=False)
+                return from_table(at_height(rows, manifest.height).select(columns))
             groups = row_groups_with(file, "destination", first, end)
             return from_table(file.read_row_groups(groups, columns, use_threads=False))
 
@@ -217,6 +247,9 @@ class Reader:
     def _log_at(self, table: str, height: int) -> Frame:
         """Return what this bucket, or with it others, logged at a height."""
         schema = stamped_schema(self.deployment.kernel.logs[table])
+        if (made := self.made.get(height)) is not None:
+            stamps = {"height": np.uint64(height), "tick": np.uint64(made.tick.tick)}
+            return made.logs[table].with_columns(**stamps).select(schema.names)
         tables = self.lake.log_rows(table, self._manifest(height), self.bucket)
         return _as_seen(pa.concat_tables([schema.empty_table(), *(rows.select(schema.names) for rows in tables)]))
 
@@ -226,9 +259,25 @@ class Reader:
         for height in np.unique(asked["height"]).tolist():
             manifest = self._manifest(height)
             chains = np.unique(asked["chain"][asked["height"] == height])
-            state = self._state_at(self.bucket, manifest)
+            if manifest.height < manifest.last and self.replayed is not None:
+                state = self.replayed(manifest)[self.bucket]
+            else:
+                state = self._state_at(self.bucket, manifest)
             found[height] = part(self.deployment.kernel, state, chains, manifest.tick)
         return found
+
+
+def _within(rows: Frame, parts: Frame) -> Frame:
+    """Return the outbound entries that lie in ranges, of one height."""
+    if len(rows) == int((parts["end"] - parts["begin"]).sum()):
+        return rows
+    starts = parts.select(LANE).with_columns(index=parts["begin"])
+    begins, asked = codes((*LANE, "index"), starts, rows)
+    lane, own_lane = codes(LANE, parts, rows)
+    order = np.argsort(begins, kind="stable")
+    row = order[np.maximum(np.searchsorted(begins[order], asked, side="right") - 1, 0)]
+    inside = (lane[row] == own_lane) & (rows["index"] >= parts["begin"][row]) & (rows["index"] < parts["end"][row])
+    return rows.filter(inside)
 
 
 def different_chains(headers: Frame, found: Frame) -> npt.NDArray[np.uint32]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.lake import Lake
+from causeway.pipeline.layout import whole_before
 from causeway.pipeline.storage import AlreadyExists
 from causeway.pipeline.vacuumed import Vacuumed, finished, record, vacuums
 
@@ -70,17 +71,28 @@ def vacuum(lake: Lake, keep_every: int, keep_last: int, progress: Progress = lam
 
 
 def _superseded(lake: Lake, first: int, last: int, taken: list[Vacuumed]) -> Iterator[tuple[int, str, int]]:
-    """Yield the state files that no height that is kept names: the height that is looked at, the file, its length.
+    """Yield the state files that no height that is kept needs: the height that is looked at, the file, its length.
 
-    A file is named by the heights from that of its folder to the last one before it was replaced, without a gap.
+    A commit's state files are of its last height. Every height needs those of the last commit that ends with it or
+    before it; a file is in the commits from that of its folder to the last one before it was replaced, without a gap.
     """
     named: dict[str, int] = {}
-    for manifest in lake.chain(first, last + 1):
+    since: dict[str, int] = {}
+    begin = lake.manifest(first).number
+    for manifest in lake.chain(begin, lake.manifest(last + 1).number):
         now = {path: manifest.files[path][0] for files in manifest.state.values() for path in files.values()}
         for path, size in named.items():
-            if path not in now and _all_freed(int(path.split("/")[1]), manifest.height - 1, taken):
-                yield manifest.height - 1, path, size
-        named = now
+            if path not in now and _all_freed(since[path], manifest.last - 1, taken):
+                yield manifest.last - 1, path, size
+        ends = {
+            path: since.get(path, manifest.last if manifest.number > begin else _first_of(lake, path)) for path in now
+        }
+        named, since = now, ends
+
+
+def _first_of(lake: Lake, path: str) -> int:
+    """Return the first height that needs a state file: the last one of the commit that wrote it."""
+    return lake.manifest(whole_before(path) + 1).last
 
 
 def _all_freed(first: int, last: int, taken: list[Vacuumed]) -> bool:

@@ -22,10 +22,10 @@ from causeway.network.opened import OpenedLake, open_lake
 from causeway.network.scenario import Scenario
 from causeway.network.script import homes_of, scripted_traffic
 from causeway.network.traffic_settings import MessageSection, ScriptSection, SendSection
+from causeway.pipeline.heights import moved
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.layout import LAKE_FILE
 from causeway.pipeline.record import Record
-from causeway.pipeline.run import moved
 from causeway.protocols import registry
 from causeway.service.clock import Clock, ClockBounds
 from causeway.service.endpoint import Endpoint

@@ -1,0 +1,166 @@
+"""Heights of a network in memory, each on top of what the one before it gave; nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from causeway.model.frame import Frame
+from causeway.model.ledger import Event, Kind
+from causeway.pipeline.deployment import Deployment
+from causeway.pipeline.heights import Said, line_of, tick_after
+from causeway.pipeline.lake import Lake
+from causeway.pipeline.manifests import Line, Manifest
+from causeway.pipeline.reading import Made, Reader
+from causeway.pipeline.record import Outside
+from causeway.protocols.contract import Inputs, RoundResult, Tick
+from causeway.protocols.partition import part, union
+
+
+def begun(deployment: Deployment, bucket: int) -> RoundResult[Any]:
+    """Return what a bucket's chains are at height 0."""
+    return deployment.kernel.genesis(deployment.chains(bucket), deployment.traffic.next_tick(0))
+
+
+def executed(reader: Reader, state: Any, tick: Tick, outside: Outside) -> RoundResult[Any]:
+    """Return what one tick makes of the state of a reader's bucket; nothing is written."""
+    deployment = reader.deployment
+    kernel, chains = deployment.kernel, deployment.chains(reader.bucket)
+    ingress, carried = deployment.ingress(tick.tick, outside, chains), deployment.carried(outside, chains)
+    plan = kernel.plan(state, chains, reader.view(state.frames()), ingress, carried, tick)
+    offered, again = reader.entries(plan.reads)
+    rows, past = reader.rows(plan.reads.rows), reader.past(plan.reads.past)
+    headers = reader.headers(plan.reads.headers)
+    return kernel.round(state, chains, plan, Inputs(ingress, carried, offered, again, rows, past, headers), tick)
+
+
+def moved_state(reader: Reader, tick: Tick) -> Any:
+    """Return a bucket's state for a tick, None where it is what it was: programs that change chains may bring what is
+    its own now out of any bucket."""
+    kernel, bucket = reader.deployment.kernel, reader.bucket
+    if kernel.registry_version(reader.before.tick) == kernel.registry_version(tick.tick):
+        return None
+    chains = reader.deployment.chains(bucket)
+    states = [reader.state(other, verified=other == bucket) for other in range(len(reader.deployment.buckets))]
+    return union(kernel, [part(kernel, state, chains, tick.tick) for state in states])
+
+
+def said_of(result: RoundResult[Any]) -> Said:
+    """Return what a bucket says of the height that it made."""
+    frames: dict[str, Frame] = {**result.logs, "headers": result.headers, "outbound": result.outbound}
+    rows = {name: len(frame) for name, frame in frames.items() if len(frame)}
+    if "events" in rows and (of_carriers := _of_carriers(result.logs["events"])):
+        rows["of_carriers"] = of_carriers
+    return Said(result.wake, result.needs, result.gives_up, rows)
+
+
+def _of_carriers(events: Frame) -> int:
+    """Return how many of the events are about what carriers brought, refused or taken: no message moves by them."""
+    control = events["kind"] == np.uint8(Kind.CONTROL)
+    return int((control & ((events["events"] & np.uint16(Event.REJECTED | Event.RELAYED)) > 0)).sum())
+
+
+HELD = 64 << 20
+"""So many bytes of what was made at committed heights are kept in memory, and no more."""
+
+
+@dataclass
+class Rounds:
+    """The heights of all buckets after ``before``, made one by one in memory.
+
+    ``states``: of all buckets at the last height. ``made``: what was made at heights that may be asked for again; what
+    is not there is read from the lake. ``past``: earlier states that may be asked for.
+    """
+
+    deployment: Deployment
+    lake: Lake
+    before: Manifest
+    states: dict[int, Any]
+    made: dict[int, Made] = field(default_factory=dict)
+    past: dict[int, dict[int, Any]] = field(default_factory=dict)
+    held: int = 0
+
+    @property
+    def line(self) -> Line:
+        """Return what is known of the last height."""
+        return self.before.line
+
+    def run(self, tick: Tick, outside: Outside) -> Sequence[RoundResult[Any]]:
+        """Make the next height; return what each bucket gave."""
+        results = []
+        for bucket in range(len(self.deployment.buckets)):
+            reader = self._reader(bucket)
+            moved = moved_state(reader, tick)
+            results.append(executed(reader, self.states[bucket] if moved is None else moved, tick, outside))
+        self._take(tick, results)
+        return results
+
+    def _reader(self, bucket: int) -> Reader:
+        return Reader(self.deployment, self.lake, bucket, self.before, self.states, self.made, self._state_at)
+
+    def _state_at(self, manifest: Manifest) -> dict[int, Any]:
+        found = self.past.get(manifest.height)
+        return replayed(self.deployment, self.lake, manifest) if found is None else found
+
+    def _take(self, tick: Tick, results: Sequence[RoundResult[Any]]) -> None:
+        back = self.deployment.kernel.past_heights
+        if back:
+            self.past[self.line.height] = self.states
+            self.past = {height: states for height, states in self.past.items() if height + back >= tick.height}
+        self.states = {bucket: result.state for bucket, result in enumerate(results)}
+        made = self.made[tick.height] = Made.of(tick, results)
+        self.held += made.held
+        # No manifest need name it yet: all of it is in memory.
+        self.before = Manifest(-1, (line_of(tick, [said_of(result) for result in results]),))
+
+    def forget(self, committed: int) -> None:
+        """Forget of the heights up to ``committed`` what nobody will ask for, and what is too much: the lake has it."""
+        line, shown = self.line, self.deployment.kernel.header_heights
+        needed = min(line.height - shown + 1, line.height if line.needs is None else line.needs)
+        for height in sorted(self.made):
+            if height > committed or (height >= needed and self.held <= HELD):
+                return
+            self.held -= self.made.pop(height).held
+
+
+def replay(rounds: Rounds, last: int) -> Iterator[tuple[Manifest, Sequence[RoundResult[Any]]]]:
+    """Make committed heights again, up to ``last``; yield each manifest, and what the buckets gave.
+
+    Raises ``LakeDamaged``.
+    """
+    lake, traffic = rounds.lake, rounds.deployment.traffic
+    commit = rounds.before
+    while rounds.line.height < last:
+        height = rounds.line.height + 1
+        commit = commit.at(height) if height <= commit.last else lake.numbered(commit.number + 1).at(height)
+        outside = lake.outside(commit)
+        yield commit, rounds.run(tick_after(rounds.line, commit.tick, traffic, outside), outside)
+        rounds.forget(height)
+
+
+def states_of(deployment: Deployment, lake: Lake, manifest: Manifest) -> dict[int, Any]:
+    """Return the states of all buckets at the last height of a commit, verified by their roots.
+
+    Raises ``LakeDamaged``, ``Freed``.
+    """
+    at_end = manifest.at(manifest.last)
+    readers = [Reader(deployment, lake, bucket, at_end) for bucket in range(len(deployment.buckets))]
+    return {reader.bucket: reader.state(reader.bucket, verified=True) for reader in readers}
+
+
+def replayed(deployment: Deployment, lake: Lake, manifest: Manifest) -> dict[int, Any]:
+    """Return the states of all buckets at the height that a manifest is looked at from: what its commit, or the one
+    before it with the heights between, gives.
+
+    Raises ``LakeDamaged``, ``Freed``.
+    """
+    if manifest.height == manifest.last:
+        return states_of(deployment, lake, manifest)
+    before = lake.numbered(manifest.number - 1)
+    rounds = Rounds(deployment, lake, before, states_of(deployment, lake, before))
+    for _ in replay(rounds, manifest.height):
+        pass
+    return rounds.states
