@@ -8,7 +8,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from typing import Any
 from unittest.mock import patch
 
@@ -18,12 +17,11 @@ from benchmarks.workload import Workload
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.bucket import Written
 from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.executors import run_task, written_from
+from causeway.pipeline.executors import request_of, run_task, written_from
+from causeway.pipeline.group import Group
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.places import LocalPlace
-from causeway.pipeline.record import Outside
 from causeway.pipeline.run import commit_genesis
-from causeway.protocols.contract import Tick
 
 WARM_UP = 6
 """Ticks before the measured ones, after which every tick carries as many messages."""
@@ -39,9 +37,9 @@ class Tasks:
         """Write the state of all buckets at height 0."""
         return self._run({"genesis": True})
 
-    def run(self, tick: Tick, before: Manifest, outside: Outside) -> Sequence[Written]:
-        """Run a tick on top of the committed height ``before``."""
-        return self._run({"tick": asdict(tick), "before": before.height, "outside": dict(outside)})
+    def run(self, before: Manifest, group: Group) -> Sequence[Written]:
+        """Run a group of ticks on top of the committed height ``before``."""
+        return self._run(request_of(before, group))
 
     def _run(self, request: dict[str, Any]) -> Sequence[Written]:
         buckets = range(len(self._deployment.buckets))

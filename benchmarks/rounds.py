@@ -22,8 +22,10 @@ from benchmarks.workload import Workload
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.executors import Executor, SparkExecutor
+from causeway.pipeline.group import Group
+from causeway.pipeline.heights import tick_after
 from causeway.pipeline.lake import Lake, Manifest
-from causeway.pipeline.run import commit_genesis, run_tick
+from causeway.pipeline.run import commit_genesis, run_group
 
 Progress = Callable[[str], None]
 
@@ -173,7 +175,7 @@ def warm_java(session: Any, folder: str, cores: int, ticks: int = JAVA_WARM_UP) 
 def next_tick(deployment: Deployment, executor: Executor, lake: Lake, before: Manifest) -> Manifest:
     """Run and commit the tick after a height."""
     tick = before.tick + 1 if before.height else 0
-    return run_tick(executor, lake, before, tick, deployment.traffic.next_tick(tick + 1))
+    return run_group(executor, lake, before, Group(tick_after(before.line, tick, deployment.traffic)))
 
 
 def _figures(measured: list[tuple[float, float]], workload: Workload) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def roots(lake: Lake) -> list[list[Any]]:
     """The headers of every height, ascending by chain and number."""
     found = []
     for height in lake.heights():
-        tables = [lake.storage.read_table(path) for path in lake.manifest(height).log["headers"].values()]
+        tables = lake.log_rows("headers", lake.manifest(height))
         rows = pa.concat_tables(tables).select(["chain", "number", "hash", "root"]).to_pylist()
         found.append(sorted(tuple(row.values()) for row in rows))
     return found

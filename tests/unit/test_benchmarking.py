@@ -23,8 +23,10 @@ from benchmarks.workload import Workload, mixed, payloads, peer_of
 from causeway.model.errors import InvalidInput
 from causeway.model.ingress_call import decode_calls
 from causeway.pipeline.executors import InProcessExecutor
+from causeway.pipeline.group import Group
+from causeway.pipeline.heights import tick_after
 from causeway.pipeline.lake import Lake
-from causeway.pipeline.run import commit_genesis, run_tick
+from causeway.pipeline.run import commit_genesis, run_group
 
 SMALL = Workload(messages=2_000, subnets=5, canisters=300, payload_bytes=20)
 HEIGHT = 6
@@ -39,7 +41,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     executor = InProcessExecutor(deployment, lake)
     before = commit_genesis(executor, lake)
     for tick in range(HEIGHT + 1):
-        before = run_tick(executor, lake, before, tick, deployment.traffic.next_tick(tick + 1))
+        before = run_group(executor, lake, before, Group(tick_after(before.line, tick, deployment.traffic)))
     return lake
 
 

@@ -16,7 +16,9 @@ from causeway.network.network import Network
 from causeway.network.scenario import load_scenario
 from causeway.pipeline import offers
 from causeway.pipeline.bucket import forget_states, run_bucket
+from causeway.pipeline.group import Group
 from causeway.pipeline.lake import Lake, LakeDamaged, root_of
+from causeway.pipeline.layout import height_folder
 from causeway.pipeline.offers import EVERYONE, Taken
 from causeway.pipeline.places import LocalPlace
 from causeway.pipeline.reading import Reader
@@ -126,10 +128,10 @@ def test_a_warm_task_opens_one_file_for_all_that_others_offer(
         for bucket in range(4):
             with monkeypatch.context() as patch:
                 counted = Counted(patch)
-                run_bucket(net.deployment, net.lake, bucket, next_of(net), net.manifest, {})
+                run_bucket(net.deployment, net.lake, bucket, net.manifest, Group(next_of(net)))
             assert net.manifest.exchange is not None
             # What was rejected is read again from where its sender put it, at an earlier height.
-            own = [path for path in counted.opens if not path.startswith(net.lake.height_folder(net.height))]
+            own = [path for path in counted.opens if not path.startswith(height_folder(net.height))]
             assert counted.opens == {net.manifest.exchange.path: 1, **dict.fromkeys(own, 1)}
 
 
@@ -168,7 +170,7 @@ def test_a_task_opens_no_file_of_a_bucket_that_has_nothing_for_it(
     for bucket, partner in ((0, 1), (1, 0), (2, 3), (3, 2)):
         with monkeypatch.context() as patch:
             counted = Counted(patch)
-            run_bucket(pairs.deployment, pairs.lake, bucket, next_of(pairs), manifest, {})
+            run_bucket(pairs.deployment, pairs.lake, bucket, manifest, Group(next_of(pairs)))
         theirs = {manifest.exchange.path, manifest.offers[str(partner)], manifest.log["outbound"][str(partner)]}
         assert counted.opens == dict.fromkeys(theirs, 1), bucket
 

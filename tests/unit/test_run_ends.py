@@ -9,10 +9,8 @@ import pytest
 
 from causeway.network.network import Network
 from causeway.pipeline import bucket
-from causeway.pipeline.bucket import Written
+from causeway.pipeline.heights import Said, line_of
 from causeway.pipeline.lake import root_of
-from causeway.pipeline.offers import Offers
-from causeway.pipeline.run import assembled
 from causeway.protocols.contract import Tick
 
 SCENARIO = """
@@ -113,17 +111,13 @@ def test_what_relayers_let_wait_for_a_batch_has_its_time(tmp_path: Path, monkeyp
     assert net.program_state("p-c0-0")["answered"] == 1
 
 
-def written(bucket: int, wake: int | None, rows: dict[str, int]) -> Written:
-    return Written(bucket, {}, {}, wake, None, 30, rows, {}, Offers())
-
-
 def test_a_bucket_that_waits_goes_on_as_long_as_another_moves() -> None:
-    waiting, moving, done = written(0, 41, {}), written(1, None, {"events": 1}), written(1, None, {})
-    assert assembled(Tick(9, 40, None, 11), [waiting, moving]).wake == 41
-    assert assembled(Tick(9, 40, None, 11), [waiting, moving]).quiet_since == 41
-    assert assembled(Tick(9, 40, None, 11), [waiting, done]).wake is None
-    assert assembled(Tick(9, 40, 77, 11), [waiting, done]).wake == 41, "something is to come"
-    assert assembled(Tick(9, 29, None, 11), [waiting, done]).wake == 41, "too early to give up"
+    waiting, moving, done = Said(41, None, 30, {}), Said(None, None, 30, {"events": 1}), Said(None, None, 30, {})
+    assert line_of(Tick(9, 40, None, 11), [waiting, moving]).wake == 41
+    assert line_of(Tick(9, 40, None, 11), [waiting, moving]).quiet_since == 41
+    assert line_of(Tick(9, 40, None, 11), [waiting, done]).wake is None
+    assert line_of(Tick(9, 40, 77, 11), [waiting, done]).wake == 41, "something is to come"
+    assert line_of(Tick(9, 29, None, 11), [waiting, done]).wake == 41, "too early to give up"
 
 
 def test_what_a_zone_forgets_does_not_depend_on_its_neighbours_in_a_bucket(tmp_path: Path) -> None:

@@ -99,10 +99,10 @@ class Recheck:
             raise InvalidInput(f"--from {first}, --to {last}: allowed are heights from 0 to {newest}, in this order")
         if first == FIRST_HEIGHT:
             buckets = range(len(self._deployment.buckets))
-            results = [begun(self._deployment, bucket) for bucket in buckets]
+            made = [begun(self._deployment, bucket) for bucket in buckets]
             before = self._lake.manifest(first)
-            found = self._compared(before, results)
-            states: dict[int, Any] = {bucket: result.state for bucket, result in zip(buckets, results, strict=True)}
+            found = self._compared(before, made)
+            states: dict[int, Any] = {bucket: result.state for bucket, result in zip(buckets, made, strict=True)}
             progress(1, last - first + 1)
             if found is not None:
                 return found

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.frame import Frame, concat
+from causeway.model.frame import Frame, concat, empty_frame
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.group import Group
 from causeway.pipeline.heights import GENESIS, Said, next_tick, tick_after
@@ -102,8 +102,7 @@ def run_bucket(deployment: Deployment, lake: Lake, bucket: int, before: Manifest
 def _run_group(reader: Reader, group: Group) -> Written:
     """Run ticks of the only bucket, as many as the group has."""
     deployment, lake, before = reader.deployment, reader.lake, reader.before
-    kept, files = _kept(reader), files_of(before, reader.bucket)
-    warm = kept is not None
+    kept, files = _kept(reader, taken=True), files_of(before, reader.bucket)
     rounds = kept.rounds if kept is not None and kept.rounds is not None else None
     if rounds is None:
         state = reader.state(reader.bucket, verified=True) if kept is None else kept.state
@@ -136,15 +135,14 @@ def _unchanged(files: Mapping[str, str], before: Any, now: Any) -> dict[str, str
     return {name: path for name, path in files.items() if own.get(name) is frames.get(name)}
 
 
-def _kept(reader: Reader) -> _Kept | None:
-    """Return what is in memory of a reader's bucket, None where that is not what the lake has."""
+def _kept(reader: Reader, *, taken: bool = False) -> _Kept | None:
+    """Return what is in memory of a reader's bucket, None where that is not what the lake has. ``taken``: it is going
+    to be changed, and is not there any more should that fail half-way."""
     lake, before = reader.lake, reader.before
-    kept = _STATES.get((lake.storage.uri, lake.identity, reader.bucket))
-    return (
-        kept
-        if kept is not None and (kept.height, kept.files) == (before.height, files_of(before, reader.bucket))
-        else None
-    )
+    key = lake.storage.uri, lake.identity, reader.bucket
+    kept = _STATES.pop(key, None) if taken else _STATES.get(key)
+    there = before.height, files_of(before, reader.bucket)
+    return kept if kept is not None and (kept.height, kept.files) == there else None
 
 
 def _keep(lake: Lake, bucket: int, kept: _Kept) -> None:
@@ -231,7 +229,8 @@ class _Writer:
         schemas = {**kernel.logs, "headers": HEADERS_SCHEMA}
         log: dict[str, str] = {}
         for name, schema in schemas.items():
-            frames = [made.headers if name == "headers" else made.logs[name] for made in self._made]
+            none = empty_frame(schema)
+            frames = [made.headers if name == "headers" else made.logs.get(name, none) for made in self._made]
             if any(map(len, frames)):
                 log[name] = path = self._path(name)
                 rows = self._stamped(frames, schema)
@@ -257,8 +256,10 @@ class _Writer:
     def _stamped(self, frames: Sequence[Frame], schema: pa.Schema) -> pa.Table:
         """Return the rows that were made at each height, with height and tick."""
         counts = [len(frame) for frame in frames]
-        ticks = [made.tick for made in self._made]
-        stamps = [np.repeat(np.array(of, dtype=np.int64), counts) for of in zip(*((t.height, t.tick) for t in ticks))]
+        stamps = [
+            np.repeat(np.array([getattr(made.tick, name) for made in self._made], dtype=np.int64), counts)
+            for name in ("height", "tick")
+        ]
         rows = concat(frames).to_table(schema)
         return pa.Table.from_arrays([*map(pa.array, stamps), *rows.columns], schema=stamped_schema(schema))
 

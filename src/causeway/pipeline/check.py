@@ -234,7 +234,7 @@ def _manifests(
 
 def _named(manifest: Manifest, run: Compaction | None, *, freed: bool) -> Iterator[tuple[str, bool]]:
     """Yield the files that a manifest names, and whether they have to be there."""
-    for files in manifest.state.values():
+    for files in manifest.last_state.values():
         for path in files.values():
             yield path, not freed
     for files in manifest.log.values():

@@ -101,8 +101,7 @@ class SparkExecutor:
             self._executors = executors_of(self._session)
             if self._executors != before_now:
                 self._query = self._planned()
-        asked = {"first": asdict(group.first), "until": group.until, "every": asdict(group.every)}
-        written = self._collect({"before": before.number, "group": {**asked, "outside": dict(group.outside)}})
+        written = self._collect(request_of(before, group))
         if not all(part.warm for part in written):
             self._since = ASKED_EVERY
         return written
@@ -119,6 +118,12 @@ class SparkExecutor:
             self._context.setLocalProperty(REQUEST, None)  # type: ignore[arg-type]
         rows = sorted(rows, key=lambda row: int(row["bucket"]))
         return [written_from(row["written"], bytes(row["offers"])) for row in rows]
+
+
+def request_of(before: Manifest, group: Group) -> dict[str, Any]:
+    """Return what ``run_task`` is asked for a group of ticks, as a JSON object."""
+    asked = {"first": asdict(group.first), "until": group.until, "every": asdict(group.every)}
+    return {"before": before.number, "group": {**asked, "outside": dict(group.outside)}}
 
 
 def written_from(content: str, offers: bytes) -> Written:

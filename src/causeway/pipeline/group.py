@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from causeway.pipeline.record import NOTHING, Outside
 from causeway.protocols.contract import Tick
@@ -37,6 +37,6 @@ class Group:
     due, below the tick ``until``, as far as ``every`` allows."""
 
     first: Tick
-    outside: Outside = NOTHING
+    outside: Outside = field(default_factory=lambda: NOTHING)
     until: int | None = None
     every: CommitEvery = EACH_HEIGHT

@@ -228,8 +228,8 @@ class Lake(LakeFiles):
                 ) from None
         head = self.head()
         if manifest.number > head.number:
-            reached = {"height": manifest.last, "number": manifest.number, "manifest": manifest.digest}
-            self.write_head(replace(head, **reached))
+            number, digest = manifest.number, manifest.digest
+            self.write_head(replace(head, height=manifest.last, number=number, manifest=digest))
         return manifest
 
     def write_head(self, head: Head) -> None:

@@ -82,7 +82,7 @@ class Manifest:
     """What one commit consists of: one height, or many that follow each other. It is looked at from one of them
     (``at``), by default the last.
 
-    ``number``: counts the commits of a lake. ``lines``: its heights. ``state``: table -> bucket -> file, at the last of
+    ``number``: counts the commits of a lake. ``lines``: its heights. ``last_state``: table -> bucket -> file, at the last of
     them. ``log``: log table -> bucket -> file with the rows of all of them. ``totals``: how many rows each log table
     has by the last. ``outside``: kind -> file of what was recorded for the tick, of a commit of one height.
     ``exchange``: what the buckets offer each other, None where there is one. ``offers``: bucket -> file of what it
@@ -95,7 +95,7 @@ class Manifest:
 
     number: int
     lines: tuple[Line, ...]
-    state: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    last_state: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     log: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     totals: Mapping[str, int] = field(default_factory=dict)
     outside: Mapping[str, str] = field(default_factory=dict)
@@ -128,6 +128,13 @@ class Manifest:
         return self.line.rows
 
     @property
+    def state(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the files of the state at the height that is looked at, which must be the last of the commit."""
+        if self.height < self.last:
+            raise AssertionError(f"the state at height {self.height} is in no file: it is made by a replay")
+        return self.last_state
+
+    @property
     def first(self) -> int:
         """Return the first height of the commit."""
         return self.lines[0].height
@@ -148,7 +155,7 @@ class Manifest:
         """Return the manifest as its file has it: JSON."""
         left_out = ("files", "lines", "seen")
         fields = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in left_out}
-        fields["heights"] = _columns(self.lines)
+        fields["heights"], fields["state"] = _columns(self.lines), fields.pop("last_state")
         fields["compacted"] = [self.compacted.last, self.compacted.digest]
         for name in ("state", "log"):
             fields[name] = {table: self._sealed(files) for table, files in fields[name].items()}
@@ -189,7 +196,7 @@ class Manifest:
             found[name] = named(found[name])
         if (exchange := found["exchange"]) is not None:
             found["exchange"] = Exchange(named({"": exchange["file"]})[""], _sections(exchange["sections"]))
-        found["files"] = files
+        found["files"], found["last_state"] = files, found.pop("state")
         found["lines"] = _lines(found.pop("heights"))
         found["compacted"] = Compacted(*found["compacted"])
         manifest = cls(**found)

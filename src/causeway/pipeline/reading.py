@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -50,7 +49,8 @@ class Made:
     @classmethod
     def of(cls, tick: Tick, results: Sequence[RoundResult[Any]]) -> Made:
         """Return what the buckets gave for a tick."""
-        logs = {name: concat([result.logs[name] for result in results]) for name in results[0].logs}
+        names = sorted({name for result in results for name in result.logs})
+        logs = {name: concat([result.logs[name] for result in results if name in result.logs]) for name in names}
         headers, outbound = (concat([getattr(result, name) for result in results]) for name in ("headers", "outbound"))
         frames = (headers, outbound, *logs.values())
         held = sum(frame[name].nbytes for frame in frames if len(frame) for name in frame.names)
@@ -62,8 +62,8 @@ class Reader:
     """Reads for one bucket at the tick after the height ``before``; all that it reads from the lake is verified.
 
     ``states``: the states of all buckets at that height, where they are in memory; else they are read. ``made``: what
-    was made at heights, where it is in memory. ``replayed``: returns the states of all buckets at a height of which no
-    manifest has it.
+    was made at heights, where it is in memory. ``earlier``: returns the tick of an earlier height and the states of all
+    buckets at it; without it they are read.
     """
 
     deployment: Deployment
@@ -71,8 +71,8 @@ class Reader:
     bucket: int
     before: Manifest
     states: Mapping[int, Any] | None = None
-    made: Mapping[int, Made] = MappingProxyType({})
-    replayed: Callable[[Manifest], Mapping[int, Any]] | None = None
+    made: Mapping[int, Made] = field(default_factory=dict)
+    earlier: Callable[[int], tuple[int, Mapping[int, Any]]] | None = None
 
     @cached_property
     def taken(self) -> Taken | None:
@@ -248,8 +248,9 @@ class Reader:
         """Return what this bucket, or with it others, logged at a height."""
         schema = stamped_schema(self.deployment.kernel.logs[table])
         if (made := self.made.get(height)) is not None:
+            rows = made.logs.get(table, empty_frame(self.deployment.kernel.logs[table]))
             stamps = {"height": np.uint64(height), "tick": np.uint64(made.tick.tick)}
-            return made.logs[table].with_columns(**stamps).select(schema.names)
+            return rows.with_columns(**stamps).select(schema.names)
         tables = self.lake.log_rows(table, self._manifest(height), self.bucket)
         return _as_seen(pa.concat_tables([schema.empty_table(), *(rows.select(schema.names) for rows in tables)]))
 
@@ -257,13 +258,13 @@ class Reader:
         """Return, by height, the states of the chains for which it is asked (``PAST_SCHEMA``)."""
         found = {}
         for height in np.unique(asked["height"]).tolist():
-            manifest = self._manifest(height)
             chains = np.unique(asked["chain"][asked["height"] == height])
-            if manifest.height < manifest.last and self.replayed is not None:
-                state = self.replayed(manifest)[self.bucket]
+            if self.earlier is not None:
+                tick, states = self.earlier(height)
+                state = states[self.bucket]
             else:
-                state = self._state_at(self.bucket, manifest)
-            found[height] = part(self.deployment.kernel, state, chains, manifest.tick)
+                tick, state = self._manifest(height).tick, self._state_at(self.bucket, self._manifest(height))
+            found[height] = part(self.deployment.kernel, state, chains, tick)
         return found
 
 

@@ -72,7 +72,8 @@ class Rounds:
     """The heights of all buckets after ``before``, made one by one in memory.
 
     ``states``: of all buckets at the last height. ``made``: what was made at heights that may be asked for again; what
-    is not there is read from the lake. ``past``: earlier states that may be asked for.
+    is not there is read from the lake. ``past``: ticks and
+    states of earlier heights that may be asked for.
     """
 
     deployment: Deployment
@@ -80,7 +81,7 @@ class Rounds:
     before: Manifest
     states: dict[int, Any]
     made: dict[int, Made] = field(default_factory=dict)
-    past: dict[int, dict[int, Any]] = field(default_factory=dict)
+    past: dict[int, tuple[int, dict[int, Any]]] = field(default_factory=dict)
     held: int = 0
 
     @property
@@ -99,17 +100,22 @@ class Rounds:
         return results
 
     def _reader(self, bucket: int) -> Reader:
-        return Reader(self.deployment, self.lake, bucket, self.before, self.states, self.made, self._state_at)
+        return Reader(self.deployment, self.lake, bucket, self.before, self.states, self.made, self._earlier)
 
-    def _state_at(self, manifest: Manifest) -> dict[int, Any]:
-        found = self.past.get(manifest.height)
-        return replayed(self.deployment, self.lake, manifest) if found is None else found
+    def _earlier(self, height: int) -> tuple[int, dict[int, Any]]:
+        """Return the tick of an earlier height, and the states at it."""
+        if height == self.line.height:
+            return self.line.tick, self.states
+        if height not in self.past:
+            manifest = self.lake.manifest(height)
+            self.past[height] = manifest.tick, replayed(self.deployment, self.lake, manifest)
+        return self.past[height]
 
     def _take(self, tick: Tick, results: Sequence[RoundResult[Any]]) -> None:
         back = self.deployment.kernel.past_heights
         if back:
-            self.past[self.line.height] = self.states
-            self.past = {height: states for height, states in self.past.items() if height + back >= tick.height}
+            self.past[self.line.height] = self.line.tick, self.states
+            self.past = {height: found for height, found in self.past.items() if height + back >= tick.height}
         self.states = {bucket: result.state for bucket, result in enumerate(results)}
         made = self.made[tick.height] = Made.of(tick, results)
         self.held += made.held

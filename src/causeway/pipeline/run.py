@@ -86,7 +86,7 @@ def assembled(number: int, written: Sequence[Written], outside: Outside = NOTHIN
     return Manifest(
         number,
         tuple(line_of(of_height[0][0], [said for _, said in of_height]) for of_height in heights),
-        state=state,
+        last_state=state,
         log=log,
         outside={kind: path for kind, (path, _) in outside.items()},
         offers=spilled,

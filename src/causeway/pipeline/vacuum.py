@@ -80,14 +80,15 @@ def _superseded(lake: Lake, first: int, last: int, taken: list[Vacuumed]) -> Ite
     since: dict[str, int] = {}
     begin = lake.manifest(first).number
     for manifest in lake.chain(begin, lake.manifest(last + 1).number):
-        now = {path: manifest.files[path][0] for files in manifest.state.values() for path in files.values()}
+        now = {path: manifest.files[path][0] for files in manifest.last_state.values() for path in files.values()}
         for path, size in named.items():
             if path not in now and _all_freed(since[path], manifest.last - 1, taken):
                 yield manifest.last - 1, path, size
-        ends = {
-            path: since.get(path, manifest.last if manifest.number > begin else _first_of(lake, path)) for path in now
+        since = {
+            path: since[path] if path in since else manifest.last if manifest.number > begin else _first_of(lake, path)
+            for path in now
         }
-        named, since = now, ends
+        named = now
 
 
 def _first_of(lake: Lake, path: str) -> int:
