@@ -153,7 +153,7 @@ def run_cycles(
         before = commit_genesis(running, lake)
         seconds: list[float] = []
         used = processor_seconds()
-        while before.height < work.ticks or before.wake is not None:
+        while before.height < work.ticks or before.line.wake is not None:
             begun = time.perf_counter()
             before = next_tick(deployment, running, lake, before)
             compact(lake, before)

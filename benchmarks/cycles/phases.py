@@ -26,7 +26,7 @@ PHASES: dict[str, tuple[str, ...]] = {
     "new entries hashed": ("causeway.protocols.ibc.pushing:entry_digests",),
     "trees": ("causeway.protocols.ibc.kernel:commit",),
     "proofs made": ("causeway.protocols.ibc.store:Store.prove_runs",),
-    "writing": ("causeway.pipeline.bucket:_write",),
+    "writing": ("causeway.pipeline.bucket:_Writer.write",),
 }
 """The functions of each phase. What a phase calls that is a phase itself is not counted twice."""
 

@@ -108,8 +108,7 @@ def network(folder: Path, text: str, executor: str, partitions: int, **more: Any
 def roots(lake: Lake) -> list[bytes]:
     found = []
     for height in lake.heights():
-        files = lake.manifest(height).log.get("headers", {}).values()
-        tables = [lake.storage.read_table(path, ["chain", "root"]) for path in files]
+        tables = lake.log_rows("headers", lake.manifest(height))
         rows = sorted(
             row for table in tables for row in zip(table["chain"].to_pylist(), table["root"].to_pylist(), strict=True)
         )

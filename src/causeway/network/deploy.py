@@ -71,7 +71,7 @@ def deploy(
         give_to_workers(session(), beside)
     numbers = kernel.numbers()
     if buckets is None:
-        buckets = cut(kernel.weights(), scenario.network.partitions or cores)
+        buckets = cut(kernel.weights(), scenario.network.partitions or buckets_for(traffic.rows_a_tick(), cores))
     about = {
         "protocol": scenario.network.protocol,
         "asset": scenario.protocol.asset,
@@ -143,4 +143,14 @@ def cut(weights: npt.NDArray[np.float64], count: int) -> tuple[tuple[int, int], 
     return tuple((int(start), int(end)) for start, end in zip(starts, ends, strict=True) if end > start)
 
 
-__all__ = ["Deployed", "cut", "deploy"]
+ROWS_A_BUCKET = 10_000
+"""Fewer messages from users a tick are routed faster in one bucket: with several, every tick has a job and a commit of
+its own."""
+
+
+def buckets_for(rows_a_tick: float, cores: int) -> int:
+    """Return how many buckets are worth while for so many messages from users a tick, at most one a core."""
+    return max(1, min(cores, int(rows_a_tick // ROWS_A_BUCKET)))
+
+
+__all__ = ["Deployed", "buckets_for", "cut", "deploy"]

@@ -91,6 +91,10 @@ class GeneratedTraffic:
         balances = [self.section.balance] * len(callers) + [0] * len(echoes)
         return Topology(CHAINS_SCHEMA.empty_table(), programs_table(numbers, callers + echoes, homes, kinds, balances))
 
+    def rows_a_tick(self) -> float:
+        """Return how many rows a tick with any has on average."""
+        return _mean(self.section)
+
     def counts(self, first: int, end: int) -> I64Array:
         """Return the messages in ticks ``first <= tick < end`` of each chain, as a (ticks, chains) matrix."""
         return _counts(self, first, end)[0]

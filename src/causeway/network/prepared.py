@@ -80,6 +80,11 @@ class PreparedTraffic:
         chains = _read_table(self.folder, self.token, "chains.parquet").cast(CHAINS_SCHEMA)
         return Topology(chains, _read_table(self.folder, self.token, "programs.parquet").cast(PROGRAMS_SCHEMA))
 
+    def rows_a_tick(self) -> float:
+        """Return how many rows a tick with any has on average."""
+        index, ticks = _index(self.folder, self.token)
+        return float(index["rows"].sum()) / max(len(ticks), 1)
+
     def _groups(self, tick: int, chains: U64Array) -> list[tuple[int, int, int]]:
         """Return part, number and size of the row groups that may hold rows of ``tick`` for ``chains`` (ascending)."""
         index = _index(self.folder, self.token)[0]

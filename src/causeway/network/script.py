@@ -51,6 +51,11 @@ class ScriptedTraffic:
         """Return no chains and no programs: a script uses those of the file."""
         return Topology(CHAINS_SCHEMA.empty_table(), PROGRAMS_SCHEMA.empty_table())
 
+    def rows_a_tick(self) -> float:
+        """Return how many rows a tick with any has on average."""
+        ticks = len(np.unique(self.sends["tick"].to_numpy()))
+        return float(self.sends["count"].to_numpy().sum()) / max(ticks, 1)
+
 
 def homes_of(topology: Topology) -> Homes:
     """Return on which chain each program is at genesis, by numbers; None for none."""

@@ -104,7 +104,7 @@ class NetworkSection(Section):
         description='Settings of Spark, such as `"spark.executor.pyspark.memory" = "2g"` (memory of Python workers).',
     )
     partitions: Annotated[int, Field(ge=0, le=100_000)] = Field(
-        0, description="Tasks per tick; 0 = chosen from cores and chains. Never changes a result."
+        0, description="Tasks per tick; 0 = chosen from messages per tick, cores and chains. Never changes a result."
     )
     commit_every: Annotated[int, Field(ge=1, le=MOST_HEIGHTS)] | Annotated[str, AfterValidator(_commit_check)] = Field(
         AUTO,

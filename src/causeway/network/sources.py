@@ -33,6 +33,10 @@ class SourcedTraffic(Traffic, Protocol):
         """Return the chains and programs that the traffic adds to those of the scenario file."""
         ...
 
+    def rows_a_tick(self) -> float:
+        """Return how many rows a tick with any has on average."""
+        ...
+
 
 @dataclass(frozen=True)
 class NoTraffic:
@@ -49,6 +53,10 @@ class NoTraffic:
     def topology(self) -> Topology:
         """Return no chains and no programs."""
         return no_topology()
+
+    def rows_a_tick(self) -> float:
+        """Return how many rows a tick with any has on average."""
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -92,6 +100,10 @@ class MovedTraffic:
     def topology(self) -> Topology:
         """Return what the traffic itself brings."""
         return self.inner.topology()
+
+    def rows_a_tick(self) -> float:
+        """Return how many rows a tick with any has on average."""
+        return self.inner.rows_a_tick()
 
 
 def no_topology() -> Topology:
