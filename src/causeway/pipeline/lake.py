@@ -151,7 +151,8 @@ class Lake(LakeFiles):
             number = low + ((high - low) // 2 if halves % 2 else share)
             span = known.get(number)
             if span is None or span[0] <= height <= span[1]:
-                manifest = self.numbered(number)
+                manifest = self._readable(number, height, high)
+                number = manifest.number
                 span = known[number] = manifest.first, manifest.last
                 if span[0] <= height <= span[1]:
                     return manifest.at(height)
@@ -162,6 +163,20 @@ class Lake(LakeFiles):
             if low > high or not first <= height <= last:
                 raise self._damaged_manifest(number, f"does not fit its neighbours at height {height}")
         raise AssertionError
+
+    def _readable(self, number: int, height: int, high: int) -> Manifest:
+        """Return the manifest of that number; where it is damaged, and does not have the height, one beside it."""
+        try:
+            return self.numbered(number)
+        except LakeDamaged as error:
+            beside = range(number - 1, -1, -1) if height <= error.whole else range(number + 1, high + 1)
+            for other in beside:
+                with contextlib.suppress(LakeDamaged):
+                    manifest = self.numbered(other)
+                    if height < manifest.first and height > error.whole:
+                        break
+                    return manifest
+            raise
 
     def _spans(self) -> dict[int, tuple[int, int]]:
         """Return the first and last heights of manifests, by number, that this process has read: they never change."""

@@ -149,7 +149,9 @@ class LakeFiles:
         if folder.startswith(f"{HEIGHTS}/") and "-" in name:
             table = name.rsplit("-", 2)[0]
             state = {item["name"].replace(":", ".") for item in self.about()["tables"]["state"]}
-            freed = self.freed(int(folder.split("/")[1])) if table in state else None
+            # A commit's state is of its last height; of two heights in a row, a vacuum keeps at most one for its number.
+            first = int(folder.split("/")[1])
+            freed = (self.freed(first) or self.freed(first + 1)) if table in state else None
             if freed is not None:
                 return freed
         return self.damaged(path, MISSING, whole)

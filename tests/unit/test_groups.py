@@ -1,0 +1,191 @@
+"""Many heights in one commit: the same heights as one by one, whole or not at all, found without reading them all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.model.errors import InvalidInput
+from causeway.network.network import Network
+from causeway.network.scenario import load_scenario
+from causeway.network.settings import commit_every
+from causeway.pipeline import rounds
+from causeway.pipeline.bucket import forget_states
+from causeway.pipeline.check import check
+from causeway.pipeline.group import CommitEvery
+from causeway.pipeline.lake import _SPANS, Lake, LakeDamaged, LakeError
+from causeway.pipeline.layout import manifest_path
+from causeway.pipeline.storage import Storage
+
+SCENARIO = """
+[network]
+protocol = "{protocol}"
+executor = "in_process"
+seed = 5
+commit_every = {every}
+[[chains]]
+count = 3
+prefix = "c"
+[[faults]]
+kind = "drop"
+source = "c0"
+destination = "c1"
+from = 3
+until = 9
+[transport]
+skip = 0.2
+[traffic]
+source = "generated"
+messages_per_tick = 5
+ticks = 12
+"""
+
+PROTOCOLS = pytest.mark.parametrize("protocol", ["ic", "ibc"])
+
+
+def network(folder: Path, name: str, protocol: str, every: object = '"auto"', *, resume: bool = False) -> Network:
+    path = folder / f"{name}.toml"
+    path.write_text(SCENARIO.format(protocol=protocol, every=every))
+    return Network(load_scenario(path), str(folder / name), resume=resume)
+
+
+def told(lake: Lake) -> list[Any]:
+    """What a lake says of its heights, and the rows of its logs by height."""
+    manifests = [lake.manifest(height) for height in lake.heights()]
+    tables = sorted({table for manifest in manifests for table in manifest.rows} - {"of_carriers"})
+    found: list[Any] = []
+    for manifest in manifests:
+        rows = [sorted(map(repr, part.to_pylist())) for name in tables for part in lake.log_rows(name, manifest)]
+        found.append((manifest.line, [part for part in rows if part]))
+    return [*found, dict(manifests[-1].totals)]
+
+
+@PROTOCOLS
+def test_heights_are_the_same_however_many_a_commit_has(tmp_path: Path, protocol: str) -> None:
+    with network(tmp_path, "single", protocol, 1) as net:
+        net.run()
+        wanted = told(net.lake)
+        assert net.manifest.number == net.height
+    for name, every, commits in (("auto", '"auto"', 1), ("three", 3, -(-net.height // 3))):
+        with network(tmp_path, name, protocol, every) as other:
+            seen: list[int] = []
+            other.run(progress=lambda manifest, seen=seen: seen.extend(line.height for line in manifest.lines))
+            assert other.manifest.number == commits
+            assert seen == list(range(1, net.height + 1))
+            assert told(other.lake) == wanted
+            assert other.summary() == net.summary()
+        checked = check(other.lake)
+        assert (checked.heights, checked.damaged, checked.strays) == (net.height + 1, (), ())
+
+
+@PROTOCOLS
+def test_a_group_that_ends_half_way_leaves_nothing_and_runs_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
+) -> None:
+    with network(tmp_path, "through", protocol) as net:
+        net.run()
+        wanted = told(net.lake)
+    real = rounds.executed
+    for name, again in (("resumed", True), ("goes on", False)):
+        net = network(tmp_path, name, protocol, 6)
+        left = iter(range(9))
+
+        def stops(*arguments: Any, left: Any = left) -> Any:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            return real(*arguments)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(rounds, "executed", stops)
+            with pytest.raises(KeyboardInterrupt):
+                net.run()
+        assert net.height == 6, "the second group ended after three of its heights"
+        if again:
+            net._let_go()
+            forget_states()
+            net = network(tmp_path, name, protocol, 6, resume=True)
+        with net:
+            net.run()
+            assert told(net.lake) == wanted
+
+
+def test_a_run_is_resumed_with_another_size_of_commits(tmp_path: Path) -> None:
+    with network(tmp_path, "through", "ic") as net:
+        net.run()
+        wanted = told(net.lake)
+    for every, ticks in ((1, 2), (5, 9), ('"auto"', None)):
+        forget_states()
+        with network(tmp_path, "stops", "ic", every, resume=ticks != 2) as net:
+            net.run(ticks=ticks)
+    assert told(net.lake) == wanted
+    assert [len(net.lake.numbered(number).lines) for number in range(6)] == [1, 1, 1, 5, 2, net.height - 9]
+
+
+def test_a_commit_is_found_without_reading_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for tick, every in ((4, 1), (6, 1), (7, 3), (11, 4), (12, 1), (None, 3)):
+        with network(tmp_path, "lake", "ic", every, resume=tick != 4) as net:
+            net.run(ticks=tick)
+    lake, last = net.lake, net.height
+    reads: Counter[str] = Counter()
+    real = Storage.read_bytes
+
+    def read_bytes(storage: Storage, path: str) -> bytes:
+        reads[path.split("/")[0]] += 1
+        return real(storage, path)
+
+    monkeypatch.setattr(Storage, "read_bytes", read_bytes)
+    for height in range(last + 1):
+        _SPANS.clear()
+        reads.clear()
+        assert lake.manifest(height).height == height
+        assert reads["manifests"] <= 5
+    reads.clear()
+    for height in range(last + 1):
+        assert lake.manifest(height).height == height
+    assert reads["manifests"] <= 2 * (last + 1)
+    with pytest.raises(LakeError, match=f"height: {last + 1} is not committed; committed are 0 to {last}"):
+        lake.manifest(last + 1)
+
+
+def test_a_manifest_of_another_number_is_damage(tmp_path: Path) -> None:
+    with network(tmp_path, "lake", "ic", 4) as net:
+        net.run()
+    first, second = (tmp_path / "lake" / manifest_path(number) for number in (1, 2))
+    second.write_bytes(first.read_bytes())
+    _SPANS.clear()
+    with pytest.raises(LakeDamaged, match=r"0000000002.json is the manifest number 1; the last whole height is 4"):
+        net.lake.manifest(6)
+    assert net.lake.manifest(3).height == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "every"),
+    [
+        ("auto", CommitEvery()),
+        ("5 s", CommitEvery(seconds=5)),
+        ("5s", CommitEvery(seconds=5)),
+        ("64 MB", CommitEvery(bytes=64_000_000, seconds=float("inf"))),
+    ],
+)
+def test_commit_every_is_read(text: str, every: CommitEvery) -> None:
+    assert commit_every(text) == every
+
+
+@pytest.mark.parametrize("value", ["0", "-1", "5000", '"often"', '"0 s"', '"2000 MB"', '"5 h"', "true", "1.5"])
+def test_a_wrong_commit_every_is_told_in_one_line(tmp_path: Path, value: str) -> None:
+    with pytest.raises(InvalidInput, match=r"network\.commit_every") as caught:
+        network(tmp_path, "lake", "ic", value)
+    assert "\n" not in str(caught.value)
+    assert "commit" not in [path.name for path in tmp_path.iterdir()]
+
+
+def test_a_group_ends_when_it_has_enough_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("causeway.network.settings.MOST_MEGABYTES", 1)
+    with network(tmp_path, "lake", "ic", '"1 MB"') as net:
+        net.run()
+        assert net.manifest.number == 1, "it does not come to that"
+    assert CommitEvery(bytes=10).full(1, 10, 0.0)
+    assert not CommitEvery(bytes=10).full(1, 9, 0.0)
