@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from causeway.model.errors import InvalidInput
+from causeway.model.errors import CausewayError, InvalidInput
 from causeway.network.network import Network
 from causeway.network.scenario import load_scenario
 from causeway.network.settings import commit_every
@@ -110,6 +110,21 @@ def test_a_group_that_ends_half_way_leaves_nothing_and_runs_again(
         with net:
             net.run()
             assert told(net.lake) == wanted
+
+
+def test_what_is_whole_before_an_error_is_committed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = rounds.executed
+
+    def fails(reader: Any, state: Any, tick: Any, outside: Any) -> Any:
+        if tick.height == 8:
+            raise CausewayError("a broken rule")
+        return real(reader, state, tick, outside)
+
+    monkeypatch.setattr(rounds, "executed", fails)
+    with network(tmp_path, "lake", "ic") as net, pytest.raises(CausewayError, match="a broken rule"):
+        net.run()
+    assert Lake.at(str(tmp_path / "lake")).last_height() == 7
+    assert check(Lake.at(str(tmp_path / "lake"))).strays == ()
 
 
 def test_a_run_is_resumed_with_another_size_of_commits(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from causeway.model.errors import CausewayError
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.group import Group
@@ -112,7 +113,12 @@ def _run_group(reader: Reader, group: Group) -> Written:
     said: list[tuple[Tick, Said]] = []
     tick, outside = group.first, group.outside
     while True:
-        (result,) = rounds.run(tick, outside)
+        try:
+            (result,) = rounds.run(tick, outside)
+        except CausewayError:
+            if not said:
+                raise
+            break  # what is whole is committed; the next group begins with this tick, and ends at once
         said.append((tick, said_of(result)))
         following = next_tick(rounds.line, deployment.traffic)
         if following is None or (group.until is not None and following >= group.until):

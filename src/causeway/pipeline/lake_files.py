@@ -149,7 +149,7 @@ class LakeFiles:
         if folder.startswith(f"{HEIGHTS}/") and "-" in name:
             table = name.rsplit("-", 2)[0]
             state = {item["name"].replace(":", ".") for item in self.about()["tables"]["state"]}
-            # A commit's state is of its last height; of two heights in a row, a vacuum keeps at most one for its number.
+            # A commit's state is of its last height; of two heights in a row a vacuum keeps at most one.
             first = int(folder.split("/")[1])
             freed = (self.freed(first) or self.freed(first + 1)) if table in state else None
             if freed is not None:

@@ -83,8 +83,8 @@ class Manifest:
     (``at``), by default the last.
 
     ``number``: counts the commits of a lake. ``lines``: its heights. ``last_state``: table -> bucket -> file, at the
-    last of them. ``log``: log table -> bucket -> file with the rows of all of them. ``totals``: how many rows each log table
-    has by the last. ``outside``: kind -> file of what was recorded for the tick, of a commit of one height.
+    last of them. ``log``: log table -> bucket -> file with the rows of all of them. ``totals``: how many rows each log
+    table has by the last. ``outside``: kind -> file of what was recorded for the tick, of a commit of one height.
     ``exchange``: what the buckets offer each other, None where there is one. ``offers``: bucket -> file of what it
     offers and had no room for there. ``files``: file -> its seal, for all files that are named here. ``parent``: the
     digest of the manifest before, of ``lake.json`` for the first. ``epoch``: which claim on the lake it was written
