@@ -16,7 +16,7 @@ from causeway.pipeline import rounds
 from causeway.pipeline.bucket import forget_states
 from causeway.pipeline.check import check
 from causeway.pipeline.group import CommitEvery
-from causeway.pipeline.lake import _SPANS, Lake, LakeDamaged, LakeError
+from causeway.pipeline.lake import _SPANS, Lake, LakeDamaged, LakeError, Manifest
 from causeway.pipeline.layout import manifest_path
 from causeway.pipeline.storage import Storage
 
@@ -71,10 +71,10 @@ def test_heights_are_the_same_however_many_a_commit_has(tmp_path: Path, protocol
         assert net.manifest.number == net.height
     for name, every, commits in (("auto", '"auto"', 1), ("three", 3, -(-net.height // 3))):
         with network(tmp_path, name, protocol, every) as other:
-            seen: list[int] = []
-            other.run(progress=lambda manifest, seen=seen: seen.extend(line.height for line in manifest.lines))
+            seen: list[Manifest] = []
+            other.run(progress=seen.append)
             assert other.manifest.number == commits
-            assert seen == list(range(1, net.height + 1))
+            assert [line.height for manifest in seen for line in manifest.lines] == list(range(1, net.height + 1))
             assert told(other.lake) == wanted
             assert other.summary() == net.summary()
         checked = check(other.lake)
