@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.faults import FOR_EVER, Fault, Faults
-from causeway.model.frame import Frame
+from causeway.model.frame import Frame, empty_frame
 from causeway.model.ledger import Kind
 from causeway.model.order import U64
 from causeway.protocols.contract import Chains
@@ -27,6 +27,23 @@ TAMPER = "tamper"
 
 PASSIVE = (HALT, DROP)
 """Kinds that keep something from happening; all others act of themselves, each at every tick of its span."""
+
+_NONE_FORGED = empty_frame(
+    pa.schema(
+        [
+            ("source", pa.uint32()),
+            ("sender", pa.uint64()),
+            ("receiver", pa.uint64()),
+            ("kind", pa.uint8()),
+            ("callback", pa.uint64()),
+            ("code", pa.uint8()),
+            ("deadline", pa.uint32()),
+            ("amount_high", pa.uint64()),
+            ("amount_low", pa.uint64()),
+            ("payload", pa.binary()),
+        ]
+    )
+)
 
 
 class Interference:
@@ -68,15 +85,16 @@ class Interference:
 
         Columns ``source``, ``sender``, ``receiver``, ``payload``, and what a forgery need not say: ``kind`` (``Kind``;
         a request), ``callback``, ``code``, ``deadline``, ``amount_high``, ``amount_low`` (0). In the order of the
-        scenario. No columns where there are none.
+        scenario.
         """
         due = [
             (self.positions[fault.source], fault.args)
             for fault in self.acting(tick, FORGE)
             if fault.source is not None and self.positions[fault.source] in chains
         ]
-        if not due:
-            return Frame({})
+        return _NONE_FORGED if not due else self._forgeries(due)
+
+    def _forgeries(self, due: list[tuple[int, Any]]) -> Frame:
         return Frame(
             {
                 "source": np.array([source for source, _ in due], dtype=np.uint32),
