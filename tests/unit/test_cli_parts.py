@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -13,12 +14,13 @@ from typing import cast
 import pytest
 from rich.console import Console
 
-from causeway.cli import watch
+from causeway.cli import run, watch
 from causeway.cli.demo import clear
 from causeway.cli.findings import Findings, quantile
 from causeway.cli.memory import PeakMemory
 from causeway.cli.state import plain, shown
 from causeway.model.errors import InvalidInput
+from causeway.network.network import Network
 from causeway.pipeline.lake import Manifest
 
 
@@ -79,20 +81,40 @@ def test_values_for_people_and_for_programs() -> None:
     assert plain(bytearray(b"\x01")) == "01"
 
 
-@pytest.mark.parametrize(("width", "rate"), [(80, ""), (120, ", 3,000 per second")])
-def test_a_bar_says_what_is_done_and_how_long_it_takes_on_a_narrow_terminal_too(
-    width: int, rate: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def bar(width: int, ticks: Sequence[int], end: int, busy: Sequence[int], monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return what a bar shows after commits of 30,000 messages, 10 seconds each, that end at these ticks."""
     now = 0.0
     console = Console(width=width, force_terminal=True, file=io.StringIO(), record=True, get_time=lambda: now)
     monkeypatch.setattr(watch, "notes", lambda: console)
     monkeypatch.setattr("time.monotonic", lambda: now)
-    seen = watch.Watch("recorded.toml", 0, 646)
-    for tick in range(0, 200, 100):
+    seen = watch.Watch("recorded.toml", 0, end, busy)
+    for tick in ticks:
         now += 10.0
         line = SimpleNamespace(rows={"outbound": 30_000})
-        seen(cast(Manifest, SimpleNamespace(tick=tick + 99, rows=line.rows, lines=[line])))
+        seen(cast(Manifest, SimpleNamespace(tick=tick, rows=line.rows, lines=[line])))
     console.print(seen._progress.get_renderable())
-    text = console.export_text()
+    return console.export_text()
+
+
+@pytest.mark.parametrize(("width", "rate"), [(80, ""), (120, ", 3,000 per second")])
+def test_a_bar_says_what_is_done_and_how_long_it_takes_on_a_narrow_terminal_too(
+    width: int, rate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = bar(width, [99, 199], 646, [], monkeypatch)
     for part in ("recorded.toml", "tick 199 of 645", f"60,000 messages{rate}", "0:20, 0:45 left"):
         assert part in text, text
+
+
+def test_ticks_without_traffic_are_no_part_of_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    busy = [*range(300), *range(900, 1_000)]
+    assert "tick 199 of 999" in (text := bar(120, [99, 199], 1_000, busy, monkeypatch)) and "0:20 left" in text, text
+
+
+def test_ticks_with_traffic_are_looked_for_where_they_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = [0, 3, 4, 9]
+    traffic = SimpleNamespace(next_tick=lambda tick: next((busy for busy in ticks if busy >= tick), None))
+    network = cast(Network, SimpleNamespace(tick=3, deployment=SimpleNamespace(traffic=traffic)))
+    assert run.ticks_with_traffic(network, None) == [3, 4, 9]
+    assert run.ticks_with_traffic(network, 9) == [3, 4]
+    monkeypatch.setattr(run, "TICKS_LOOKED_FOR", 2)
+    assert run.ticks_with_traffic(network, None) == []

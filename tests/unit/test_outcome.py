@@ -73,3 +73,11 @@ def test_open_calls_are_under_way_or_wait_for_a_program() -> None:
     assert "3 calls are still in progress" in verdict(outcome(pending=3, on_the_way=3, finished=False))
     assert "3 calls are waiting for a program to answer" in verdict(outcome(pending=3))
     assert "all calls have completed" in verdict(outcome())
+
+
+def test_the_summary_says_what_one_waited_for_besides_the_ticks() -> None:
+    console = Console(width=120, file=io.StringIO(), record=True)
+    waited = {"run": 30.0, "setup": 12.34, "summary": 5.0}
+    show(replace(outcome(messages=60), routed=60, seconds=waited), console)
+    said = "60 messages between chains in 30.0 s, 2 per second. Start 12.3 s, summary 5.0 s. Peak memory 0 bytes."
+    assert said in console.export_text()

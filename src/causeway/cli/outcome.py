@@ -173,7 +173,7 @@ def show(outcome: Outcome, console: Console) -> None:
         f"{outcome.heights:,} heights, {outcome.ticks:,} ticks"
     )
     console.print(counts_table(outcome))
-    console.print(f"{moved(outcome)} Peak memory {size(outcome.peak_memory_bytes)}.")
+    console.print(f"{moved(outcome)} {besides(outcome)} Peak memory {size(outcome.peak_memory_bytes)}.")
     for line in outcome.carriers.lines:
         console.print(escape(line))
     for each in outcome.stopped:
@@ -220,6 +220,11 @@ def moved(outcome: Outcome) -> str:
     if outcome.routed == total:
         return f"{total:,} messages between chains {rate}."
     return f"{total:,} messages between chains, {outcome.routed:,} in this run {rate}."
+
+
+def besides(outcome: Outcome) -> str:
+    """Return how long one waited for the first tick and, after the last, for the counts."""
+    return f"Start {outcome.seconds['setup']:.1f} s, summary {outcome.seconds['summary']:.1f} s."
 
 
 def counts_table(outcome: Outcome) -> Padding:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Seen = TypeVar("Seen")
 
+TICKS_LOOKED_FOR = 5_000
+"""A bar counts the ticks that bring traffic, one by one, where there are at most this many."""
+
 Lake = Annotated[
     str | None,
     typer.Option(
@@ -118,7 +121,8 @@ def execute(
             with network:
                 reached = network
                 interrupts.take()
-                watch = Watch(scenario.name, network.tick, end_of_traffic(network))
+                end = end_of_traffic(network)
+                watch = Watch(scenario.name, network.tick, end, ticks_with_traffic(network, end))
                 ready = time.perf_counter()
                 _run(network, watch, interrupts)
                 ran = time.perf_counter()
@@ -204,3 +208,16 @@ def end_of_traffic(network: Network) -> int | None:
     last = network.last_traffic_tick()
     ends: list[Any] = [end for end in (limit, None if last is None else last + 1) if end is not None]
     return min(ends, default=None)
+
+
+def ticks_with_traffic(network: Network, end: int | None) -> list[int]:
+    """Return the ticks from now on, below ``end``, that bring traffic; none where there are too many to look for."""
+    traffic = network.deployment.traffic
+    found: list[int] = []
+    tick = traffic.next_tick(network.tick)
+    while tick is not None and (end is None or tick < end):
+        if len(found) == TICKS_LOOKED_FOR:
+            return []
+        found.append(tick)
+        tick = traffic.next_tick(tick + 1)
+    return found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -49,13 +50,14 @@ def waiting(text: str) -> Iterator[None]:
 class Watch:
     """Shows the ticks of a run as they are committed, and counts the messages that they routed.
 
-    ``end``: the tick after the last one with traffic, if known. ``title``: what is running.
+    ``end``: the tick after the last one with traffic, if known. ``title``: what is running. ``busy``: the ticks with
+    traffic, if known: those between them cost nothing, and are no part of what is left.
     """
 
-    def __init__(self, title: str, first: int, end: int | None) -> None:
+    def __init__(self, title: str, first: int, end: int | None, busy: Sequence[int] = ()) -> None:
         self.heights = 0
         self.messages = 0
-        self._first, self._end = first, end
+        self._first, self._end, self._busy = first, end, busy
         self._past: list[tuple[float, int]] = [(time.monotonic(), 0)]
         console = notes()
         self._wide = console.width >= WIDE
@@ -71,7 +73,7 @@ class Watch:
             transient=True,
             expand=True,
         )
-        total = None if end is None else max(end - first, 1)
+        total = len(busy) or (None if end is None else max(end - first, 1))
         self._task = self._progress.add_task(title, total=total, routed="", tick=first, of=end)
 
     def __enter__(self) -> Watch:
@@ -91,9 +93,12 @@ class Watch:
             self._past.pop(0)
         seconds, moved = now - self._past[0][0], self.messages - self._past[0][1]
         rate = f", {moved / seconds:,.0f} per second" if self._wide and seconds > 0 else ""
-        done = manifest.tick + 1 - self._first
-        if self._end is not None:
-            done = min(done, self._end - self._first)
+        if self._busy:
+            done = bisect_right(self._busy, manifest.tick)
+        else:
+            done = manifest.tick + 1 - self._first
+            if self._end is not None:
+                done = min(done, self._end - self._first)
         self._progress.update(
             self._task, completed=done, tick=manifest.tick, routed=f"{self.messages:,} messages{rate}"
         )
