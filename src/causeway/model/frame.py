@@ -173,7 +173,9 @@ class Frame:
 
     def to_table(self, schema: pa.Schema) -> pa.Table:
         """Return the Arrow table of the schema's columns."""
-        return pa.Table.from_arrays([_to_arrow(self[item.name], item.type) for item in schema], schema=schema)
+        arrays = [_to_arrow(self[name], kind) for name, kind in _fields(schema)]
+        # A table of one batch: made of arrays, it costs three times as much.
+        return pa.Table.from_batches([pa.RecordBatch.from_arrays(arrays, schema=schema)], schema)
 
 
 class MadeFrame(Frame):
@@ -203,7 +205,7 @@ def _frame(columns: dict[str, Column], length: int) -> Frame:
 def from_table(table: pa.Table) -> Frame:
     """Return the frame of an Arrow table: fixed-width columns as NumPy arrays, the others as single Arrow arrays."""
     columns: dict[str, Column] = {}
-    for name, chunked in zip(table.column_names, table.columns, strict=True):
+    for name, chunked in zip(table.column_names, table.itercolumns(), strict=True):
         kind = chunked.type
         if chunked.num_chunks == 1:
             array = chunked.chunk(0)
@@ -219,9 +221,11 @@ def from_table(table: pa.Table) -> Frame:
 
 
 _EMPTY: dict[int, tuple[pa.Schema, Frame]] = {}
-"""Frames without rows by the identity of their schema, which is kept beside: to compare schemas is slow."""
+_FIELDS: dict[int, tuple[pa.Schema, list[tuple[str, pa.DataType]]]] = {}
+"""Frames without rows, and names and types, by the identity of their schema, which is kept beside: to compare schemas
+is slow, and so is to ask them."""
 
-_MOST_EMPTY = 256
+_MOST_KEPT = 256
 
 
 def empty_frame(schema: pa.Schema) -> Frame:
@@ -229,8 +233,17 @@ def empty_frame(schema: pa.Schema) -> Frame:
     found = _EMPTY.get(id(schema))
     if found is None:
         found = schema, from_table(schema.empty_table())
-        if len(_EMPTY) < _MOST_EMPTY:
+        if len(_EMPTY) < _MOST_KEPT:
             _EMPTY[id(schema)] = found
+    return found[1]
+
+
+def _fields(schema: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    found = _FIELDS.get(id(schema))
+    if found is None:
+        found = schema, [(item.name, item.type) for item in schema]
+        if len(_FIELDS) < _MOST_KEPT:
+            _FIELDS[id(schema)] = found
     return found[1]
 
 
@@ -346,9 +359,11 @@ def _emptied(column: Column) -> Column:
 def _recognised(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """Return the column, as one value repeated if that is what it is: many columns of messages are."""
     if len(column) > 1 and column[0] == column[-1]:
-        sample = column[:: max(1, len(column) // 64)]
-        if (sample == column[0]).all() and (column == column[0]).all():
-            return repeated(column[0], len(column))
+        first = column[0]
+        if len(column) > _SHORT and not (column[:: len(column) // 64] == first).all():
+            return column
+        if not np.count_nonzero(column != first):
+            return repeated(first, len(column))
     return column
 
 

@@ -83,7 +83,9 @@ def decode_calls(payloads: pa.BinaryArray) -> Calls:
     raises for the content of a payload: a user can send any bytes.
     """
     count = len(payloads)
-    valid = np.asarray(payloads.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
+    valid = np.ones(count, dtype=np.bool_)
+    if payloads.null_count:
+        valid = np.asarray(payloads.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
     sizes = _lengths(payloads)
     valid = valid & (sizes >= HEADER_BYTES)
     header = np.zeros((count, HEADER_BYTES), dtype=np.uint8)
@@ -110,7 +112,8 @@ def _names(method: str | pa.Array, count: int) -> pa.BinaryArray:
 
 def _lengths(array: pa.Array) -> npt.NDArray[np.int64]:
     """Return the length in bytes of each element, 0 for null."""
-    lengths = pc.fill_null(pc.binary_length(array), 0).to_numpy(zero_copy_only=False)
+    lengths = pc.binary_length(array)
+    lengths = (pc.fill_null(lengths, 0) if array.null_count else lengths).to_numpy(zero_copy_only=False)
     return np.asarray(lengths, dtype=np.int64)
 
 
@@ -137,7 +140,10 @@ def _split(payloads: pa.BinaryArray, name_bytes: npt.NDArray[np.int64]) -> tuple
 
     Payloads are cut together by the length of their name, of which there are at most 257, then put back in order.
     """
-    kinds, kind_of = np.unique(name_bytes, return_inverse=True)
+    if len(name_bytes) and not np.count_nonzero(name_bytes != name_bytes[0]):
+        kinds, kind_of = name_bytes[:1], np.zeros(len(name_bytes), dtype=np.int64)
+    else:
+        kinds, kind_of = np.unique(name_bytes, return_inverse=True)
     names, bodies = [], []
     for position, size in enumerate(kinds.tolist()):
         group = payloads if len(kinds) == 1 else payloads.filter(pa.array(kind_of == position))

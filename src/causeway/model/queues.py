@@ -18,7 +18,7 @@ import numpy.typing as npt
 from causeway.model.errors import IndexOverflow, NotInQueue
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import codes, lookup
-from causeway.model.order import U64, Rows, groups_of, positions_in, stable_order
+from causeway.model.order import U64, Groups, Rows, groups_of, positions_in, stable_order
 
 MAX_INDEX = 2**64 - 1
 """The largest index of a queue."""
@@ -53,9 +53,10 @@ class Queues:
 
     def count_of(self, name: str, asked: Frame) -> U64:
         """Return a counter of each queue asked for; the base where there is none yet."""
+        if len(self.counters) == 0:
+            return np.full(len(asked), self.base, dtype=np.uint64)
         rows = self.positions(asked)
-        found: U64 = np.full(len(asked), self.base, dtype=np.uint64)
-        found[rows >= 0] = self.counters[name][rows[rows >= 0]]
+        found: U64 = np.where(rows >= 0, self.counters[name][rows], np.uint64(self.base))
         return found
 
     def ensure(self, asked: Frame) -> Queues:
@@ -113,23 +114,29 @@ class Queues:
         known = rows >= 0
         begin = np.full(len(groups), self.base, dtype=np.uint64)
         begin[known] = self.counters["next_index"][rows[known]]
-        limit = np.uint64(self.limit)
-        full = (counts > limit) | (begin > limit - np.minimum(counts, limit))
-        if bool(full.any()):
-            row = int(groups.starts[int(np.argmax(full))])
-            named = ", ".join(str(values[key][row]) for key in self.keys)
-            named_all = {key: values[key][groups.starts[full]] for key in self.keys}
-            raise IndexOverflow(f"queue ({named}) would pass index {self.limit}", named_all)
+        if int(begin.max()) > self.limit - len(values):  # else all of them fit, whichever queue they are for
+            self._ensure_room(values, groups, begin)
         indices = groups.spread(begin) + groups.ranks().astype(np.uint64)
         next_index = self.counters["next_index"].copy()
         next_index[rows[known]] += counts[known]
         queues = self.with_counters(next_index=next_index)
-        if bool(known.all()):
+        if np.count_nonzero(known) == len(known):
             return indices, queues
         new = np.flatnonzero(~known)
         new = new[np.argsort(keys[new], kind="stable")]
         added = values.select(self.keys).take(groups.starts[new])
         return indices, queues._with_new(added, np.searchsorted(own, keys[new]), next_index=begin[new] + counts[new])
+
+    def _ensure_room(self, values: Frame, groups: Groups, begin: U64) -> None:
+        """Raise ``IndexOverflow`` where a queue would pass the limit; ``begin``: the next index of each group's."""
+        counts, limit = groups.counts.astype(np.uint64), np.uint64(self.limit)
+        full = (counts > limit) | (begin > limit - np.minimum(counts, limit))
+        if not full.any():
+            return
+        row = int(groups.starts[int(np.argmax(full))])
+        named = ", ".join(str(values[key][row]) for key in self.keys)
+        named_all = {key: values[key][groups.starts[full]] for key in self.keys}
+        raise IndexOverflow(f"queue ({named}) would pass index {self.limit}", named_all)
 
     def push(self, values: Frame) -> Queues:
         """Append ``values`` (the elements' columns without ``index``; row order is the order of pushing)."""

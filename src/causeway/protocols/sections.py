@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -204,13 +205,14 @@ def _packed(frame: Frame) -> npt.NDArray[np.void]:
         if not isinstance(column, np.ndarray):
             column = np.diff(_content(column)[1]).astype(np.uint32)
         columns.append(column)
-    packed = np.empty(len(frame), dtype=_row_type([(column.dtype, column.shape[1:]) for column in columns]))
+    packed = np.empty(len(frame), dtype=_row_type(tuple((column.dtype, column.shape[1:]) for column in columns)))
     for name, column in zip(packed.dtype.names or (), columns, strict=True):
         packed[name] = column
     return packed
 
 
-def _row_type(types: Sequence[tuple[np.dtype[Any], tuple[int, ...]]]) -> np.dtype[np.void]:
+@lru_cache(maxsize=256)
+def _row_type(types: tuple[tuple[np.dtype[Any], tuple[int, ...]], ...]) -> np.dtype[np.void]:
     return np.dtype([(f"c{number}", kind, shape) for number, (kind, shape) in enumerate(types)])
 
 
