@@ -23,7 +23,7 @@ from causeway.proofs import hashing
 from causeway.protocols import sections
 from causeway.protocols.contract import Tick
 from causeway.protocols.ibc import entries, leaves
-from causeway.protocols.ibc.state import State
+from causeway.protocols.ibc.state import LastStore, State
 from tests.unit.ibc_network import Network, Placed
 
 SPOKES = 3
@@ -117,7 +117,7 @@ def test_ten_times_the_history_costs_no_more_a_block(order: str) -> None:
 def test_stores_that_are_changed_are_those_that_are_built() -> None:
     kept, dropped = hub(cleanup="on"), hub(cleanup="on")
     for _ in range(HISTORY):
-        dropped.states = [replace(state, kept=None) for state in dropped.states]
+        dropped.states = [replace(state, kept=LastStore()) for state in dropped.states]
         tables = dropped.kernel.state(dropped.states[0].frames())
         assert roots(kept, tables) == roots(kept, kept.states[0]) == list(kept.roots().values())
         for net in (kept, dropped):

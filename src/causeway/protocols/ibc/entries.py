@@ -26,6 +26,7 @@ from causeway.protocols.ibc.state import RECEIPT, SEND
 from causeway.protocols.ibc.values import packet_column, receipt_column
 from causeway.protocols.ibc.zones import Zones
 
+
 def type_codes(messages: Frame, zones: Zones) -> npt.NDArray[np.int32]:
     """Return the type of the packet that each request becomes, as its row in ``zones.types``.
 
