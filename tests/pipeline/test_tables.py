@@ -8,10 +8,13 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
+from causeway.network import network
 from causeway.network.network import Network
+from causeway.pipeline import summary
 from causeway.pipeline.lake import LakeError
 from causeway.pipeline.ledger import LEDGER_COLUMNS
 from causeway.pipeline.schemas import TableSchemas
+from causeway.pipeline.summary import fits_in_process, summary_in_process
 from causeway.pipeline.tables import LakeTables
 from tests.unit.test_docs import documented
 
@@ -118,6 +121,18 @@ def test_the_counts_are_those_of_the_ledger(net: Network) -> None:
     assert summary["rejected"] == sum(code > 0 for code in ends.values())
     assert summary["sent"] == summary["answered"] + summary["rejected"] + summary["pending"] + summary["lost"]
     assert {row["sender"] for row in found if row["kind"] == "ingress"} == {"user/0"}
+
+
+def test_spark_counts_what_this_process_counts(net: Network) -> None:
+    assert fits_in_process(net.manifest)
+    assert net.tables.summary() == summary_in_process(net.lake, net.manifest) == net.summary()
+
+
+def test_more_rows_than_fit_are_counted_by_spark(net: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = net.manifest.totals["outbound"] + net.manifest.totals["events"]
+    monkeypatch.setattr(summary, "MOST_BYTES", rows * summary.ROW_BYTES - 1)
+    monkeypatch.setattr(network, "summary_in_process", None)
+    assert net.summary()["sent"] > 0
 
 
 def test_the_views_have_the_documented_columns(net: Network) -> None:

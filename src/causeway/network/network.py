@@ -29,7 +29,7 @@ from causeway.pipeline.reach import check_reachable, check_readable
 from causeway.pipeline.record import NOTHING, Outside, Record
 from causeway.pipeline.run import commit_genesis, run_group
 from causeway.pipeline.session import begin_session, open_one, open_session, prepare_workers, tasks_asked
-from causeway.pipeline.summary import summary_in_process
+from causeway.pipeline.summary import fits_in_process, summary_in_process
 from causeway.protocols.secrets import NONE, Secrets
 
 if TYPE_CHECKING:
@@ -343,10 +343,11 @@ class Network:
         return program_state(self.lake, self._before, self._deployed.topology, name)
 
     def summary(self) -> dict[str, Any]:
-        """Return what became of all messages, counted from the ledger: by Spark, or, where the rounds run in this
-        process and no session is open, without it by the same query.
+        """Return what became of all messages, counted from the ledger by one query: in this process where it fits into
+        its memory or no session is open that could be asked, else by Spark.
         """
-        if self.scenario.network.executor == "in_process" and open_one() is None:
+        without = self.scenario.network.executor == "in_process" and open_one() is None
+        if without or fits_in_process(self._before):
             return summary_in_process(self.lake, self._before)
         return self.tables.summary()
 
