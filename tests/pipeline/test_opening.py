@@ -43,11 +43,14 @@ def started(java: Path) -> int:
     return int(file.read_text())
 
 
-def test_a_scenario_is_refused_before_java_starts(java: Path) -> None:
-    process = run(java, "run", str(EXAMPLES / "two_subnets.toml"), "--set", "network.seed=no")
+@pytest.mark.parametrize("wrong", ["network.seed=no", "network.master=local[0]", "network.spark.x=1", "network=1"])
+def test_a_scenario_is_refused_without_java_and_leaves_none(java: Path, wrong: str) -> None:
+    process = run(java, "run", str(EXAMPLES / "two_subnets.toml"), "--set", wrong)
     said = process.communicate(timeout=60)[1]
-    assert process.returncode == 2 and "network.seed" in said and len(said.splitlines()) == 1
-    assert not (java.parent / "started").exists()
+    assert process.returncode == 2 and len(said.splitlines()) == 1
+    assert "network" in said or "master" in said
+    file = java.parent / "started"
+    assert not file.exists() or not psutil.pid_exists(started(java))
 
 
 def test_a_recording_is_refused_while_java_starts_and_java_ends(java: Path, tmp_path: Path) -> None:
@@ -86,6 +89,24 @@ def test_another_session_is_refused_while_one_is_on_its_way(java: Path) -> None:
     said, complaints = process.communicate(timeout=60)
     assert said.startswith("a Spark session on local[1] with other settings is open") and not complaints
     assert not psutil.pid_exists(started(java))
+
+
+def test_a_session_that_is_asked_for_takes_the_place_of_a_guessed_one(java: Path) -> None:
+    code = (
+        "import pathlib, sys, time\n"
+        "from causeway.pipeline.session import begin_session, guess_session\n"
+        "guess_session('local[1]', {})\n"
+        "while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)\n"
+        "print(pathlib.Path(sys.argv[1]).read_text())\n"
+        "pathlib.Path(sys.argv[1]).unlink()\n"
+        "begin_session('local[2]')\n"
+        "while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)\n"
+    )
+    process = run(java, str(java.parent / "started"), code=code)
+    guessed, complaints = process.communicate(timeout=60)
+    assert not complaints
+    assert int(guessed) != started(java)
+    assert not psutil.pid_exists(int(guessed)) and not psutil.pid_exists(started(java))
 
 
 @pytest.mark.parametrize(

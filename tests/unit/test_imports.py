@@ -37,6 +37,11 @@ def run(refused: str, *arguments: str) -> str:
     return done.stdout
 
 
+def test_help_imports_no_tables(tmp_path: Path) -> None:
+    said = run("numpy,pyarrow,pandas,pydantic,pyspark,cryptography,starlette,httpx,causeway.model.topology", "--help")
+    assert "run" in said
+
+
 def test_a_run_in_process_needs_neither_spark_nor_java(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     options = ["--executor", "in_process", "--lake", str(lake), "--json"]

@@ -153,18 +153,14 @@ def _run(network: Network, watch: Watch, interrupts: Interrupts) -> None:
 
 
 def _open(scenario: Path, overrides: dict[str, str], lake: str | None, resume: bool) -> Network:
-    from causeway.network.scenario import load_scenario
+    from causeway.network.early import begin_early
 
     if resume and lake is None and "network.lake" not in overrides:
         raise InvalidInput("--resume: needs the lake to continue, as --lake DIR")
-    asked = load_scenario(scenario, overrides)
-    if asked.network.executor == "spark":
-        from causeway.pipeline.session import begin_session
-
-        begin_session(asked.network.master, extra=asked.network.spark_settings)  # Java starts during the other imports
+    begin_early(scenario, overrides)  # Java starts while this process imports what it needs
     from causeway.network.network import Network
 
-    return Network(asked, lake, resume=resume, waiting=claim_is_watched)
+    return Network.from_scenario(scenario, overrides, lake=lake, resume=resume, waiting=claim_is_watched)
 
 
 def claim_is_watched() -> None:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from causeway.protocols.registry import protocol
-
 if TYPE_CHECKING:
     from causeway.pipeline.lake import Lake, Manifest
 
@@ -30,5 +28,7 @@ Carriers: TypeAlias = "Callable[[Lake, Manifest], CarrierSummary]"
 
 def carrier_summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
     """Return what is reported about the carriers of a lake at a committed height, without Spark."""
+    from causeway.protocols.registry import protocol
+
     sum_up: Carriers | None = protocol(lake.about()["protocol"]).part("carriers")
     return CarrierSummary() if sum_up is None else sum_up(lake, manifest)

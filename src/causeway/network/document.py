@@ -7,14 +7,15 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
-
-from pydantic import BaseModel, ValidationError
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from causeway.model.errors import InvalidInput
 from causeway.model.text import shown
 
-Document = TypeVar("Document", bound=BaseModel)
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+Document = TypeVar("Document", bound="BaseModel")
 Key = str | int
 
 PYDANTIC_KEY = "[key]"
@@ -99,6 +100,8 @@ def first_difference(one: Any, other: Any, steps: tuple[Key, ...] = ()) -> tuple
 
 def validated(model: type[Document], document: Mapping[str, Any], path: str) -> Document:
     """Return ``document`` as ``model``; ``InvalidInput`` is one line: file, key, value, what is allowed."""
+    from pydantic import ValidationError
+
     try:
         return model.model_validate(document)
     except ValidationError as error:

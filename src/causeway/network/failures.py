@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from causeway.model.ledger import Kind
-from causeway.pipeline.layout import whole_before
-
 if TYPE_CHECKING:
     from causeway.model.topology import Topology
     from causeway.pipeline.lake import Lake
@@ -44,6 +41,8 @@ def failures(lake: Lake, topology: Topology, shown: int = SHOWN) -> Failures:
 
     Of a long log only the first files are read: the manifest knows how many rows there are.
     """
+    from causeway.pipeline.layout import whole_before
+
     count = lake.last_manifest().totals.get(FAILURES, 0)
     first: list[dict[str, Any]] = []
     for path, seal in lake.log_files(FAILURES).items() if count else ():
@@ -57,6 +56,8 @@ def failures(lake: Lake, topology: Topology, shown: int = SHOWN) -> Failures:
 
 
 def _failure(row: dict[str, Any], chains: list[str], topology: Topology) -> Failure:
+    from causeway.model.ledger import Kind
+
     numbers = topology.programs["number"].to_numpy()
     named = topology.programs.filter(numbers == row["program"])["name"].to_pylist()
     return Failure(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from causeway.model.section import U64, U64_MAX, Balance, Section, TickNumber
+from causeway.network.early import EXECUTOR, MASTER, texts
 from causeway.pipeline.group import MOST_HEIGHTS, CommitEvery
 from causeway.protocols.registry import DEFAULT
 
@@ -96,9 +97,9 @@ class NetworkSection(Section):
         1.0, description="Time that passes on every chain from one tick to the next, in seconds."
     )
     executor: Literal["spark", "in_process"] = Field(
-        "spark", description="What runs the rounds: a Spark session, or the calling process (for small networks)."
+        EXECUTOR, description="What runs the rounds: a Spark session, or the calling process (for small networks)."
     )
-    master: str = Field("local[*]", min_length=1, description="The Spark master.")
+    master: str = Field(MASTER, min_length=1, description="The Spark master.")
     spark: dict[SparkKey, str | int | bool] = Field(
         default_factory=dict,
         description='Settings of Spark, such as `"spark.executor.pyspark.memory" = "2g"` (memory of Python workers).',
@@ -123,8 +124,7 @@ class NetworkSection(Section):
     @property
     def spark_settings(self) -> dict[str, str]:
         """Return the settings of Spark as texts."""
-        words = {True: "true", False: "false"}
-        return {key: words[value] if isinstance(value, bool) else str(value) for key, value in self.spark.items()}
+        return texts(self.spark)
 
 
 class TransportSection(Section):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import os
 import re
@@ -10,7 +11,6 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -64,6 +64,7 @@ compilation took a third of the processor time until the first job. A query over
 _lock = threading.Lock()
 _gateway: Gateway | None = None
 _opening: Opening | None = None
+_guessed = False
 _opened_with: tuple[str, str | None, dict[str, str]] | None = None
 
 
@@ -113,6 +114,19 @@ def begin_session(
             _begin((master, memory, dict(extra)))
 
 
+def guess_session(master: str, extra: Mapping[str, str]) -> None:
+    """Begin to open a session that will probably be asked for with these arguments; do nothing where they are wrong.
+
+    Only on this machine. One that is asked for with others takes its place.
+    """
+    global _guessed
+    if not is_local(master) or _gateway is not None or _SUBMITTED in os.environ or "pyspark" in sys.modules:
+        return
+    with contextlib.suppress(InvalidInput):
+        begin_session(master, extra=extra)
+        _guessed = True
+
+
 def tasks_asked(master: str, extra: Mapping[str, str]) -> int:
     """Return how many tasks a tick has by default in the session with these arguments: without waiting for it, where
     it is ours and no file of settings says more. Raises ``InvalidInput``."""
@@ -150,7 +164,7 @@ def close_session() -> None:
         _end()
 
 
-@contextmanager
+@contextlib.contextmanager
 def spark_session(
     master: str = "local[*]", *, memory: str | None = None, extra: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[SparkSession]:
@@ -165,17 +179,21 @@ def spark_session(
 def _begin(asked: tuple[str, str | None, dict[str, str]]) -> Opening:
     """Return the session that is open or on its way with these arguments, or begin to open it. Raises
     ``InvalidInput``."""
-    global _gateway, _opening, _opened_with
+    global _gateway, _opening, _opened_with, _guessed
     master, memory, extra = asked
     if _gateway is not None and _opening is not None:
         if _alive(_gateway, _opening):
             if asked == _opened_with:
+                _guessed = False
                 return _opening
-            raise InvalidInput(
-                f"a Spark session on {_opened_with[0] if _opened_with else master} with other settings is open in this "
-                "process: close it before opening another"
-            )
-        _forget()  # it died, or its session was stopped behind our back
+            if not _guessed:
+                other = _opened_with[0] if _opened_with else master
+                text = f"a Spark session on {other} with other settings is open in this process"
+                raise InvalidInput(f"{text}: close it before opening another")
+            _end()
+        else:
+            _forget()  # it died, or its session was stopped behind our back
+    _guessed = False
     cores = check_master(master)
     heap = check_memory(memory) if memory is not None else _default_memory(cores)
     _gateway = _start_gateway(master, cores, heap, extra)

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, Any
 
 from causeway.model.errors import InvalidInput
-from causeway.model.topology import Topology
-from causeway.protocols.faults import FAULT_KINDS, FaultSection
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+    from causeway.model.topology import Topology
+    from causeway.protocols.faults import FaultSection
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class ProtocolInfo:
 
     def fault_kinds(self) -> tuple[type[FaultSection], ...]:
         """Return the sections of all kinds of faults that this protocol has."""
+        from causeway.protocols.faults import FAULT_KINDS
+
         if self.kinds is None:
             return FAULT_KINDS
         kinds: tuple[type[FaultSection], ...] = _loaded(self.kinds)

@@ -68,8 +68,7 @@ class Store:
 
     ``heads``: where in its zone's tree the head of each queue is; ``ends``: the leaves of heads and tails, shape
     (queues, 2, 32). ``leaves``, ``counts``: the entries of the queues, and how many each has. ``application``: what
-    belongs to no queue. ``roots``: of each zone's store, shape (zones, 32). ``forest``: the trees, as the block of
-    ``version`` left them: a later one changes them, and then there are no proofs any more.
+    belongs to no queue. ``forest``: the trees, as the block of ``version`` left them: a later one changes them.
     """
 
     chains: npt.NDArray[np.uint32]
@@ -79,7 +78,6 @@ class Store:
     leaves: Leaves
     counts: Rows
     application: Application
-    roots: Digests
     forest: KeptForest
     version: int
 
@@ -92,6 +90,10 @@ class Store:
     def is_current(self) -> bool:
         """Return whether the trees are still those of this block."""
         return self.version == self.forest.version
+
+    def roots(self) -> Digests:
+        """Return the root of each zone's store, shape (zones, 32)."""
+        return self.forest.roots()
 
     def prove_runs(self, runs: Frame) -> Frame:
         """Return the proofs (``PROOFS_SCHEMA``) of runs of entries (``RUNS_SCHEMA``) that are all in their queues."""
