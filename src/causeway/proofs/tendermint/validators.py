@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from causeway.proofs.errors import MalformedProof, OverLimit, hex_text
 from causeway.proofs.protobuf import parse_canonical
@@ -22,6 +22,9 @@ MAX_VALIDATOR_SET_BYTES = 1 << 20
 
 MAX_TOTAL_POWER = (2**63 - 1) // 8
 """As deployed: sums of power stay below it."""
+
+LARGEST_KEPT = 8 << 10
+"""Bytes of a set up to which it is kept when it was read; about 80 validators."""
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,19 @@ def validator_set_of(message: wire.ValidatorSet) -> ValidatorSet:
         MalformedProof: none, an address that is not its key's, one twice, power out of range, a wrong sum of power, or
             a proposer who is no member.
     """
+    encoded = message.SerializeToString(deterministic=True)
+    return _small_set(encoded) if len(encoded) <= LARGEST_KEPT else _validator_set_of(message)
+
+
+@lru_cache(maxsize=128)
+def _small_set(encoded: bytes) -> ValidatorSet:
+    """Return a set that is decoded, and hashed, once however many headers bring it: the same bytes are the same set."""
+    message = wire.ValidatorSet()
+    message.ParseFromString(encoded)
+    return _validator_set_of(message)
+
+
+def _validator_set_of(message: wire.ValidatorSet) -> ValidatorSet:
     if len(message.validators) > MAX_VALIDATORS:
         raise OverLimit(f"a validator set has {len(message.validators)} validators, at most {MAX_VALIDATORS} are read")
     proposer = validator_of(message.proposer) if message.HasField("proposer") else None

@@ -27,6 +27,8 @@ DOUBLINGS = 6
 LONGEST = 2**DOUBLINGS
 """Blocks that a relayer waits at most; and for how long afterwards it remembers what it did not submit again."""
 
+_KEY_TYPES = {name: BACKOFFS_SCHEMA.field(name).type.to_pandas_dtype() for name in STRETCH}
+
 PASSING = (
     Refusal.MissingHeader,
     Refusal.OutOfOrder,
@@ -130,8 +132,7 @@ def _refused(made: Sequence[Made], context: Context) -> Frame:
         if one.user is None and one.call != CallKind.MISBEHAVIOUR and _lasts(one, moved, context)
     ]
     columns = np.array(rows, dtype=np.uint64).reshape(-1, len(STRETCH) + 2).T
-    kinds = {item.name: item.type.to_pandas_dtype() for item in BACKOFFS_SCHEMA}
-    keys = {name: columns[place].astype(kinds[name]) for place, name in enumerate(STRETCH)}
+    keys = {name: columns[place].astype(kind) for place, (name, kind) in enumerate(_KEY_TYPES.items())}
     return Frame({**keys, "first": columns[-2], "stop": columns[-2] + columns[-1]}, len(rows))
 
 

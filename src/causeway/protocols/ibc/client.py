@@ -34,7 +34,17 @@ from causeway.proofs.tendermint.update import HeaderUpdate, Misbehaviour
 from causeway.protocols.ibc.context import Context
 from causeway.protocols.ibc.errors import Refusal
 from causeway.protocols.ibc.kept_headers import keep_header, read_header, read_own_header, signatures_of
-from causeway.protocols.ibc.state import CONNECTION, FROZEN, TRUST_SCHEMA, State, connection_rows, is_frozen
+from causeway.protocols.ibc.leaves import row_of
+from causeway.protocols.ibc.state import (
+    CONNECTION,
+    FROZEN,
+    TRUST_SCHEMA,
+    State,
+    connection_key,
+    connection_keys,
+    connection_rows,
+    is_frozen,
+)
 from causeway.protocols.ibc.trust_sets import TrustRows, TrustTable
 from causeway.protocols.ibc.validator_sets import series_of_zone, validators_of_zone
 
@@ -144,10 +154,7 @@ class Clients:
         self._frozen_before = frozenset(zip(*(frozen[name].tolist() for name in CONNECTION), strict=True))
         self._frozen = set(self._frozen_before)
         # Each connection's rows of the trust table lie together.
-        lanes = groups_of(*(state.trust[name] for name in CONNECTION))
-        of_lane = (state.trust[name][lanes.starts].tolist() for name in CONNECTION)
-        self._lanes = {pair: lane for lane, pair in enumerate(zip(*of_lane, strict=True))}
-        self._first, self._stop = lanes.starts.tolist(), (lanes.starts + lanes.counts).tolist()
+        self._lanes = connection_keys(state.trust)
         self._trusts: dict[tuple[int, int], TrustRows] = {}
         self._options: dict[int, TrustOptions] = {}
         self._headers = TrustTable(state.trust)
@@ -178,7 +185,9 @@ class Clients:
 
     def trusted_below(self, chain: int, counterparty: int, height: int) -> int | None:
         """Return the greatest trusted height below ``height``, None where there is none."""
-        found = self._trusted((chain, counterparty)).below(height) if (chain, counterparty) in self._lanes else None
+        if counterparty < 0 or row_of(self._lanes, connection_key(chain, counterparty)) < 0:
+            return None
+        found = self._trusted((chain, counterparty)).below(height)
         return None if found is None else found.height
 
     def frozen(self, chain: int, counterparty: int) -> bool:
@@ -266,8 +275,9 @@ class Clients:
     def _trusted(self, pair: tuple[int, int]) -> TrustRows:
         found = self._trusts.get(pair)
         if found is None:
-            lane = self._lanes[pair]
-            found = self._trusts[pair] = TrustRows(self._headers, self._first[lane], self._stop[lane])
+            key = connection_key(*pair)
+            first, stop = np.searchsorted(self._lanes, np.array([key, key + 1], dtype=np.uint64)).tolist()
+            found = self._trusts[pair] = TrustRows(self._headers, first, stop)
         return found
 
     def _options_of(self, counterparty: int) -> TrustOptions:

@@ -7,6 +7,8 @@ derived index: without them they are built from the state's tables.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -17,24 +19,27 @@ from causeway.protocols.contract import Chains
 from causeway.protocols.ibc.application import Committing, application_of
 from causeway.protocols.ibc.entries import position_leaves
 from causeway.protocols.ibc.keys import HEAD_KEY, TAIL_KEY
+from causeway.protocols.ibc.leaves import Leaves
 from causeway.protocols.ibc.state import State
 from causeway.protocols.ibc.store import Queued, Store
 from causeway.protocols.ibc.zones import Zones
 
 Mask = npt.NDArray[np.bool_]
 
+_NO_ROOTS = np.empty((0, DIGEST_BYTES), dtype=np.uint8)
+
 HEAD, TAIL = 0, 1
 """Columns of the leaves of queues' ends."""
 
 
 def commit(state: State, context: Committing) -> Store:
-    """Return the stores of a block's zones.
+    """Return the stores of a state's zones.
 
     The trees of ``state.kept`` are changed where the state has, if they are of these zones and no other block has
     changed them since; else all are built.
     """
     chains: Chains = context.chains
-    before = state.kept if isinstance(state.kept, Store) else None
+    before = state.kept.store if isinstance(state.kept.store, Store) else None
     if before is not None and not (before.is_current and np.array_equal(before.chains, chains)):
         before = None
     queued = Queued.of(state, chains, None if before is None else before.queued)
@@ -51,21 +56,19 @@ def commit(state: State, context: Committing) -> Store:
     moved = _moved_ends(queued, before)
     ends = _ends(queued, moved, before, context.zones)
     forest = KeptForest(sizes) if before is None else before.forest
-    version = forest.version + (before is not None)
-    store = Store(chains, queued, heads, ends, state.leaves, counts, application, forest, version)
-    if before is None:
-        _write(store, np.zeros(len(chains), dtype=np.int64), {}, moved, None)
-        return store
-    same = _same_first(store, before)
-    if not same and not moved.any() and application.leaves is before.application.leaves:
-        return before
-    shifts = sizes.copy()
-    resized = [row for row in same if counts[row] != before.counts[row]]
-    kept = np.array([same[row] for row in resized], dtype=np.int64)
-    np.minimum.at(shifts, queued.owner[resized], heads[resized] + 1 + kept)
-    forest.resize(sizes)
-    _write(store, shifts, same, moved, before)
-    return store
+    same = {} if before is None else _same_first(queued, state.leaves, before)
+    shifts = np.zeros(len(chains), dtype=np.int64)
+    if before is not None:
+        if not same and not moved.any() and application.leaves is before.application.leaves:
+            return before
+        shifts = sizes.copy()
+        resized = [row for row in same if counts[row] != before.counts[row]]
+        kept = np.array([same[row] for row in resized], dtype=np.int64)
+        np.minimum.at(shifts, queued.owner[resized], heads[resized] + 1 + kept)
+        forest.resize(sizes)
+    made = Store(chains, queued, heads, ends, state.leaves, counts, application, _NO_ROOTS, forest, forest.version)
+    _write(made, shifts, same, moved, before)
+    return replace(made, roots=forest.roots())
 
 
 def _moved_ends(queued: Queued, before: Store | None) -> Mask:
@@ -88,13 +91,13 @@ def _ends(queued: Queued, moved: Mask, before: Store | None, zones: Zones) -> Di
     return ends
 
 
-def _same_first(store: Store, before: Store) -> dict[int, int]:
+def _same_first(queued: Queued, leaves: Leaves, before: Store) -> dict[int, int]:
     """Return the queues (rows of ``lanes``) of which entries have come or gone, with how many of the first stayed."""
-    keys = sorted(store.leaves.changed(before.leaves))
-    rows = positions_in(store.queued.keys, np.array(keys, dtype=np.uint64))
+    keys = sorted(leaves.changed(before.leaves))
+    rows = positions_in(queued.keys, np.array(keys, dtype=np.uint64))
     found = {}
     for key, row in zip(keys, rows.tolist(), strict=True):
-        held, known = store.leaves.get(key), before.leaves.get(key)
+        held, known = leaves.get(key), before.leaves.get(key)
         if row >= 0:
             found[row] = 0 if held is None or known is None else held.same_first(known)
     return found

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from causeway.model.frame import Frame
 from causeway.model.order import U64
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
+from causeway.proofs.merkle import LEAF_PREFIX
 from causeway.proofs.varints import uvarint
 from causeway.protocols.ibc.disconnecting import is_final
 from causeway.protocols.ibc.envelope import answer_column, call_column
@@ -24,8 +25,6 @@ from causeway.protocols.ibc.options import DISCONNECT_TYPE
 from causeway.protocols.ibc.state import RECEIPT, SEND
 from causeway.protocols.ibc.values import packet_column, receipt_column
 from causeway.protocols.ibc.zones import Zones
-
-LEAF_PREFIX = b"\x00"
 
 
 def type_codes(messages: Frame, zones: Zones) -> npt.NDArray[np.int32]:
@@ -97,7 +96,7 @@ def _hashed_values(messages: Frame, kind: int, zones: Zones, tick_ns: int) -> Di
 
 def index_leaves(destination: npt.NDArray[np.uint32], index: U64, kind: int, hashed: Digests, zones: Zones) -> Digests:
     """Return the leaf hashes of entries of queues for ``destination``, given the hashes of their values."""
-    names = pa.array([_index_prefix(name) for name in zones.queue_names[kind]], pa.binary())
+    names = zones.index_prefixes[kind]
 
     def preimages(start: int, stop: int) -> pa.BinaryArray:
         tails = np.empty((stop - start, INDEX_BYTES + 1 + DIGEST_BYTES), dtype=np.uint8)
@@ -126,14 +125,7 @@ def hashed_positions(positions: U64) -> Digests:
 def end_leaves(queues: Frame, part: bytes, hashed: Digests, zones: Zones) -> Digests:
     """Return the leaf hash of the head or tail of each lane, given the hashes of their values."""
     zone_count = len(zones.names)
-    names = pa.array(
-        [
-            LEAF_PREFIX + uvarint(len(name) + len(part)) + name + part + bytes([DIGEST_BYTES])
-            for of_kind in zones.queue_names
-            for name in of_kind
-        ],
-        pa.binary(),
-    )
+    names = zones.end_prefixes[part]
     choice = queues["substream"].astype(np.int64) * zone_count + queues["destination"].astype(np.int64)
     return sha256_in_pieces(
         len(queues),
@@ -147,10 +139,6 @@ def leaf_of(key: bytes, value: bytes) -> bytes:
     """Return the leaf hash of one entry of a store."""
     head = LEAF_PREFIX + uvarint(len(key)) + key + bytes([DIGEST_BYTES])
     return hashlib.sha256(head + hashlib.sha256(value).digest()).digest()
-
-
-def _index_prefix(name: bytes) -> bytes:
-    return LEAF_PREFIX + uvarint(len(name) + INDEX_BYTES) + name
 
 
 __all__ = [

@@ -52,6 +52,7 @@ from causeway.protocols.ibc.state import (
     RECEIPT,
     SEND,
     STATE_TABLES,
+    LastStore,
     State,
     connection_rows,
     state_of_frames,
@@ -188,7 +189,7 @@ class IbcKernel:
         headers = empty_frame(HEADERS_SCHEMA)
         if len(chains):
             store = commit(state, context)
-            state, roots = replace(state, kept=store), store.roots()
+            state, roots = replace(state, kept=LastStore(store)), store.roots
             headers = _headers(chains, 0, roots, repeated_bytes(b"", len(chains)))
         first = self.next_planned(0)
         if first is not None or coming is not None:
@@ -202,7 +203,8 @@ class IbcKernel:
         chains = self._own(chains)
         if len(chains) == 0:
             return empty_frame(HEADERS_SCHEMA).select(["chain", "root"])
-        return Frame({"chain": chains, "root": commit(state, self.context(chains, tick)).roots()}, len(chains))
+        state.kept.store = store = commit(state, self.context(chains, tick))
+        return Frame({"chain": chains, "root": store.roots}, len(chains))
 
     def _own(self, chains: Chains) -> Chains:
         """Return which of ``chains`` are run here; of those that another lake runs there is no state and no header."""
@@ -289,7 +291,7 @@ class IbcKernel:
             after = replace(union(self, [after, halted]), kept=kept)
         everyone = replace(context, chains=chains)
         store = commit(after, everyone)
-        roots = store.roots()
+        roots = store.roots
         headers = _headers(chains, tick.height, roots, certify(roots, everyone))
         # What goes to a zone of another lake is proved when a relay process asks for it.
         pending = pending_runs(after)
@@ -300,7 +302,7 @@ class IbcKernel:
             absent = asked_absences(after, plan.content.seen, context)
             proofs = concat([proofs, store.prove_absences(absent, after.receipts)])
         proofs = proofs.take(stable_order(*(proofs[name] for name in STATE_TABLES["proofs"].order)))
-        after, logs = replace(after, proofs=proofs, kept=store), log.logs()
+        after, logs = replace(after, proofs=proofs, kept=LastStore(store)), log.logs()
         elapsed = next_usable(after, tick.tick, self.tick_ns, self.zones.own, self.options)
         planned = earliest(self.next_planned(tick.tick + 1), elapsed)
         due = wake(tick, idle=self.idle(after), planned=planned, pause=self.longest_pause())

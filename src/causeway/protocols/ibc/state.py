@@ -8,7 +8,7 @@ calls (1) between programs of one zone, which no store holds and nobody proves.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -202,6 +202,14 @@ STATE_TABLES: dict[str, StateTable] = {
 _OF_QUEUES = ("queues", "leaves", "runs")
 
 
+@dataclass
+class LastStore:
+    """The zones' stores as they were committed last, None where they are to be built: an index that a state carries
+    along, without which every root is the same."""
+
+    store: object = None
+
+
 @dataclass(frozen=True)
 class State:
     """The states of a set of zones at one height.
@@ -209,7 +217,7 @@ class State:
     ``queues``: all lanes, with the runs in which entries lie as their segments; ``leaves``: the leaves of entries,
     which are their elements. The other frames are those of ``STATE_TABLES``, in the order of each. ``programs`` maps
     the name of a program class to the frame of its instances' state (first column ``program``). ``kept``: a derived
-    index, the zones' stores as they were committed last; None where they are to be built.
+    index.
     """
 
     queues: Queues
@@ -225,7 +233,7 @@ class State:
     backoffs: Frame
     accounts: Frame
     programs: Mapping[str, Frame]
-    kept: object = None
+    kept: LastStore = field(default_factory=LastStore, compare=False)
 
     @property
     def runs(self) -> Frame:
@@ -264,7 +272,7 @@ def state_of_frames(frames: Mapping[str, Frame], program_schemas: Mapping[str, p
     # An index stays below ``MAX_INDEX``, so that the key of the tail comes after it in a store.
     queues = Queues(LANE, counters, empty_frame(LEAVES_SCHEMA), runs, base=0, limit=MAX_INDEX - 1)
     programs = {name: empty_frame(schema) for name, schema in program_schemas.items()}
-    return State(queues, Leaves.of(leaves), **own, programs=programs | program_frames(frames), kept=None)
+    return State(queues, Leaves.of(leaves), **own, programs=programs | program_frames(frames), kept=LastStore())
 
 
 def is_frozen(connections: Frame) -> npt.NDArray[np.bool_]:

@@ -68,7 +68,8 @@ class Store:
 
     ``heads``: where in its zone's tree the head of each queue is; ``ends``: the leaves of heads and tails, shape
     (queues, 2, 32). ``leaves``, ``counts``: the entries of the queues, and how many each has. ``application``: what
-    belongs to no queue. ``forest``: the trees, as the block of ``version`` left them: a later one changes them.
+    belongs to no queue. ``roots``: of each zone's store, shape (zones, 32). ``forest``: the trees, as the block of
+    ``version`` left them: a later one changes them, and then there are no proofs any more.
     """
 
     chains: npt.NDArray[np.uint32]
@@ -78,6 +79,7 @@ class Store:
     leaves: Leaves
     counts: Rows
     application: Application
+    roots: Digests
     forest: KeptForest
     version: int
 
@@ -90,10 +92,6 @@ class Store:
     def is_current(self) -> bool:
         """Return whether the trees are still those of this block."""
         return self.version == self.forest.version
-
-    def roots(self) -> Digests:
-        """Return the root of each zone's store, shape (zones, 32)."""
-        return self.forest.roots()
 
     def prove_runs(self, runs: Frame) -> Frame:
         """Return the proofs (``PROOFS_SCHEMA``) of runs of entries (``RUNS_SCHEMA``) that are all in their queues."""

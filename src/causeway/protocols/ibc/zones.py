@@ -11,12 +11,16 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import U64, positions_in
 from causeway.model.topology import Topology
+from causeway.proofs.hashing import DIGEST_BYTES
+from causeway.proofs.merkle import LEAF_PREFIX
+from causeway.proofs.varints import uvarint
 from causeway.protocols.contract import NO_HOST, Hosts
-from causeway.protocols.ibc.keys import Purpose, queue_name, valid_identifier
+from causeway.protocols.ibc.keys import HEAD_KEY, INDEX_BYTES, TAIL_KEY, Purpose, queue_name, valid_identifier
 from causeway.protocols.ibc.options import CALL_TYPE, IbcOptions
 
 MAX_ZONES = 2**16
@@ -124,6 +128,28 @@ class Zones:
     def queue_names(self) -> list[list[bytes]]:
         """Return the names of the queues that others keep for each zone: by substream, then by the zone's position."""
         return [[queue_name(name, purpose) for name in self.names] for purpose in (Purpose.RECEIPT, Purpose.SEND)]
+
+    @cached_property
+    def index_prefixes(self) -> list[pa.BinaryArray]:
+        """Return what comes before the index in the leaves of those queues' entries: by substream, a column by the
+        zone's position."""
+        return [
+            pa.array([LEAF_PREFIX + uvarint(len(name) + INDEX_BYTES) + name for name in names], pa.binary())
+            for names in self.queue_names
+        ]
+
+    @cached_property
+    def end_prefixes(self) -> dict[bytes, pa.BinaryArray]:
+        """Return what comes before the value's hash in the leaves of those queues' heads and tails: by their key, a
+        column by substream, then by the zone's position."""
+        names = [name for of_kind in self.queue_names for name in of_kind]
+        return {
+            key: pa.array(
+                [LEAF_PREFIX + uvarint(len(name) + len(key)) + name + key + bytes([DIGEST_BYTES]) for name in names],
+                pa.binary(),
+            )
+            for key in (HEAD_KEY, TAIL_KEY)
+        }
 
     @cached_property
     def types(self) -> list[str]:

@@ -1,0 +1,143 @@
+"""What a block of zones costs, in rows and hashes: no more after a long history, however many receipts there are; and
+stores that are changed are those that are built from the tables."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from copy import copy, deepcopy
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from causeway.model import frame
+from causeway.model.ingress_call import encode_calls
+from causeway.model.traffic import INGRESS_SCHEMA
+from causeway.proofs import hashing
+from causeway.protocols import sections
+from causeway.protocols.contract import Tick
+from causeway.protocols.ibc import entries, leaves
+from causeway.protocols.ibc.state import LastStore, State
+from tests.unit.ibc_network import Network, Placed
+
+SPOKES = 3
+EACH = 16
+"""Calls to each spoke in a block."""
+
+HISTORY = 8
+"""Blocks of the shorter history."""
+
+OBSERVED = 4
+"""Blocks that are counted."""
+
+
+def hub(**options: Any) -> Network:
+    """A zone whose program calls those of others, in every block as many; receipts are never collected."""
+    zones: dict[str, Placed] = {"hub": {0: "caller"}}
+    zones |= {f"spoke{number}": {10 + number: "echo"} for number in range(SPOKES)}
+    return Network(zones, options={"trusted_headers": 4, **options})
+
+
+def play(net: Network, blocks: int) -> None:
+    """Users make the hub's program call, block by block."""
+    receivers = np.repeat(np.arange(10, 10 + SPOKES, dtype=np.uint64), EACH)
+    bodies = pa.array([b"x"] * len(receivers), pa.binary())
+    payloads = encode_calls(receivers, 0, 0, "echo", bodies)
+    count = len(receivers)
+    for _ in range(blocks):
+        columns = [[0] * count, [0] * count, [9] * count, ["call"] * count, payloads]
+        net.tell_all(pa.table(columns, schema=INGRESS_SCHEMA))
+        net.block()
+
+
+@contextmanager
+def counted() -> Iterator[Counter[str]]:
+    """Count hashes and the bytes of them, and rows that frames gather and join and buffers of leaves take."""
+    found: Counter[str] = Counter()
+
+    def counting(owner: Any, name: str, what: str) -> Any:
+        real = getattr(owner, name)
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            made = real(*arguments, **named)
+            found[what] += len(made)
+            return made
+
+        return patch.object(owner, name, call)
+
+    class Hashes:
+        """``hashlib`` with a counter."""
+
+        @staticmethod
+        def sha256(data: Any = b"") -> Any:
+            found["hashes"] += 1
+            found["bytes"] += memoryview(data).nbytes
+            return hashlib.sha256(data)
+
+    with ExitStack() as stack:
+        for module in (hashing, entries, sections):
+            stack.enter_context(patch.object(module, "hashlib", Hashes))
+        for owner, name, what in (
+            (hashing, "_digest", "hashes"),
+            (frame, "_gather", "rows"),
+            (frame, "_join", "rows"),
+            (leaves.Held, "of", "rows"),
+        ):
+            stack.enter_context(counting(owner, name, what))
+        yield found
+
+
+@pytest.mark.parametrize("order", ["ordered", "unordered"])
+def test_ten_times_the_history_costs_no_more_a_block(order: str) -> None:
+    net = hub(order=order)
+    costs = []
+    for history in (HISTORY, 10 * HISTORY):
+        play(net, history - net.height)
+        with counted() as found:
+            play(net, OBSERVED)
+        costs.append(found)
+    short, long = costs
+    held = len(net.states[0].leaves)
+    assert held > 10 * HISTORY * EACH * SPOKES / 2, "receipts stay"
+    assert min(short.values()) > 0
+    # A tree of ten times the leaves has four levels more: so many hashes in each of a spoke's paths.
+    paths = 4 * OBSERVED * (1 + SPOKES)
+    assert long["hashes"] <= short["hashes"] + 4 * paths
+    assert long["bytes"] <= short["bytes"] + 65 * 4 * paths
+    # Leaves are copied when they have doubled in number, which is seldom.
+    assert long["rows"] <= short["rows"] * 1.05
+
+
+def test_stores_that_are_changed_are_those_that_are_built() -> None:
+    kept, dropped = hub(cleanup="on"), hub(cleanup="on")
+    for _ in range(HISTORY):
+        dropped.states = [replace(state, kept=LastStore()) for state in dropped.states]
+        tables = dropped.kernel.state(dropped.states[0].frames())
+        assert roots(kept, tables) == roots(kept, kept.states[0]) == list(kept.roots().values())
+        for net in (kept, dropped):
+            play(net, 1)
+        assert kept.roots() == dropped.roots()
+
+
+def roots(net: Network, state: State) -> list[bytes]:
+    """Return the roots of a state, whether or not it has stores."""
+    (chains,) = net.groups
+    return [bytes(root) for root in net.kernel.roots(state, chains, Tick(net.height, net.height))["root"]]
+
+
+def test_a_state_may_be_gone_on_with_twice() -> None:
+    """Whoever changed the trees of a state has them; to go on with it once more they are built again."""
+    net = hub()
+    play(net, HISTORY)
+    again = copy(net)
+    again.outbox, again._ingress = deepcopy(net.outbox), []
+    play(net, 2)
+    assert roots(again, again.states[0]) == list(again.roots().values())
+    play(again, 2)
+    assert again.roots() == net.roots()
