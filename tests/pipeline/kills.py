@@ -148,8 +148,9 @@ class Runs:
 
     def _compare(self, command: subprocess.Popen[bytes], lake: str, whole: Left, check: bool) -> None:
         code, place = command.wait(HANGS), self.folder / lake
-        said = Path(f"{place}.err").read_text()
-        assert code in (0, 1) and not said, said[-2_000:]
+        said = Path(f"{place}.err").read_text().splitlines()
+        # A lost executor is worth a line; nothing else is.
+        assert code in (0, 1) and all("Lost executor" in line for line in said), said[-20:]
         left = self._left(code, Path(f"{place}.out").read_text(), str(place))
         assert (left.code, left.told) == (whole.code, whole.told)
         for table, rows in whole.rows.items():

@@ -7,12 +7,17 @@ from pathlib import Path
 import pytest
 
 from causeway.pipeline.cluster import LocalCluster
-from tests.pipeline.kills import Runs, executors, python_workers
+from tests.pipeline.kills import Runs, environment, executors, python_workers
 from tests.pipeline.test_run import BUSY, BUSY_ZONES, FORK
 
 LONG = {"ic": BUSY, "ibc": BUSY_ZONES + FORK}
 PROTOCOLS = pytest.mark.parametrize("protocol", LONG)
 KILLS = 25
+
+CUTS = {
+    "a height a commit": ("--partitions", "2"),
+    "many heights a commit": ("--partitions", "1", "--set", "network.commit_every=7"),
+}
 
 
 def scenario(protocol: str, ticks: int) -> str:
@@ -29,16 +34,17 @@ def test_a_killed_run_goes_on_to_the_same_roots(tmp_path: Path, protocol: str) -
 
 @pytest.mark.slow
 @PROTOCOLS
-def test_kills_at_random_instants_in_process(tmp_path: Path, protocol: str) -> None:
-    options = ("--set", 'network.executor="in_process"', "--partitions", "2")
-    runs = Runs(tmp_path, scenario(protocol, 70), *options)
+@pytest.mark.parametrize("cut", CUTS)
+def test_kills_at_random_instants_in_process(tmp_path: Path, protocol: str, cut: str) -> None:
+    runs = Runs(tmp_path, scenario(protocol, 70), "--set", 'network.executor="in_process"', *CUTS[cut])
     assert runs.kill(runs.whole(), kills=KILLS, seed=2) == {"command": KILLS}
 
 
 @pytest.mark.slow
 @PROTOCOLS
-def test_kills_of_commands_and_workers_on_spark(tmp_path: Path, protocol: str) -> None:
-    options = ("--master", "local[2]", "--partitions", "2")
+@pytest.mark.parametrize("cut", CUTS)
+def test_kills_of_commands_and_workers_on_spark(tmp_path: Path, protocol: str, cut: str) -> None:
+    options = ("--master", "local[2]", *CUTS[cut])
     runs = Runs(tmp_path, scenario(protocol, 70), *options, others=python_workers)
     killed = runs.kill(runs.whole(), kills=KILLS, seed=3)
     assert set(killed) == {"command", "others"}
@@ -47,7 +53,8 @@ def test_kills_of_commands_and_workers_on_spark(tmp_path: Path, protocol: str) -
 @pytest.mark.cluster
 @pytest.mark.slow
 @PROTOCOLS
-def test_kills_of_commands_and_two_executors(tmp_path: Path, protocol: str) -> None:
+def test_kills_of_commands_and_two_executors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
+    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])  # executors have a folder of their own
     with LocalCluster(workers=2, cores=1) as cluster:
         options = ("--master", cluster.master_url, "--partitions", "3")
         runs = Runs(tmp_path, scenario(protocol, 70), *options, others=executors)
