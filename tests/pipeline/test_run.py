@@ -177,7 +177,7 @@ def test_a_lake_is_refused_when_it_is_not_the_one_meant(tmp_path: Path) -> None:
         network(tmp_path, BUSY, "in_process", 3, resume=True)
     about = Path(net.lake.storage.absolute("lake.json"))
     about.write_bytes(encoded({**net.lake.about(), "format": 99}))
-    with pytest.raises(LakeError, match="is of format 99, this Causeway reads format 4"):
+    with pytest.raises(LakeError, match="is of format 99, this Causeway reads format 5"):
         network(tmp_path, BUSY, "in_process", 1, resume=True)
 
 
@@ -198,6 +198,7 @@ def test_small_files_stay_for_queries_that_were_planned_and_go_when_the_lake_is_
     tmp_path: Path, spark: SparkSession
 ) -> None:
     text = BUSY.replace("ticks = 12", "ticks = 70").replace("messages_per_tick = 120", "messages_per_tick = 4")
+    text = text.replace("[network]", "[network]\ncommit_every = 1")
     with network(tmp_path, text, "in_process", 1) as net:
         net.run(ticks=20)
         planned = net.tables.log("events")

@@ -74,7 +74,7 @@ def opened(
 
 def ticks_of(net: Network) -> list[int]:
     found: list[int] = []
-    net.run(progress=lambda manifest: found.append(manifest.tick))
+    net.run(progress=lambda manifest: found.extend(line.tick for line in manifest.lines))
     return found
 
 
