@@ -54,11 +54,11 @@ def command(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
-    """Verify a lake: the chain of its manifests, every file, and the root of every height.
+    """Verify a lake: the chain of its manifests, every file, and the roots of every state that is in files.
 
     Nothing is changed, and the lake may be in use. Found are bytes that are not those that were written, missing files,
-    heights whose state does not have the root in its header, and files that nothing names. With --execute the heights
-    run again from what the lake holds, and must give the same roots.
+    states that do not have the roots in their headers, and files that nothing names. With --execute the heights run
+    again from what the lake holds, also those whose state is in no file, and must give the same roots.
 
     Exit code 2 when the lake is damaged, 1 when executing it again gives other roots.
 
@@ -76,6 +76,7 @@ def command(
     different: Different | None = None
     executed: tuple[int, int] | None = None
     found = list(checked.damaged)
+    states = 0
     if not found and checked.heights:
         from causeway.network.recheck import Recheck
 
@@ -84,15 +85,15 @@ def command(
             secrets = _secrets(validator_keys or ())
             again = Recheck(opened, None if scenario is None else str(scenario), secrets)
         with _bar("roots") as progress:
-            found = list(_wrong_roots(opened, again, progress))
+            states, found = _wrong_roots(opened, again, progress)
         if execute and not found:
             executed = (first or 0, checked.heights - 1 if last is None else last)
             with _bar("heights") as progress:
                 different = again.execute(*executed, progress)
     if as_json:
-        print(json.dumps(_as_json(checked, found, executed, different)))
+        print(json.dumps(_as_json(checked, states, found, executed, different)))
     else:
-        _show(lake, checked, found, executed, different)
+        _show(lake, checked, states, found, executed, different)
     if found:
         return shell.BAD_INPUT
     return shell.OK if different is None else shell.BROKEN
@@ -105,22 +106,29 @@ def _secrets(files: Sequence[Path]) -> Secrets:
     return Secrets({key.public: key.seed for key in map(read_key, files)})
 
 
-def _wrong_roots(opened: OpenedLake, again: Recheck, progress: Callable[[int, int], None]) -> Iterator[LakeDamaged]:
+def _wrong_roots(
+    opened: OpenedLake, again: Recheck, progress: Callable[[int, int], None]
+) -> tuple[int, list[LakeDamaged]]:
+    """Return how many states are in files, and which do not have the roots in their headers."""
     from causeway.pipeline.lake import LakeDamaged
 
-    count = opened.manifest().number + 1
+    count, states = opened.manifest().number + 1, 0
+    wrong: list[LakeDamaged] = []
     for number in range(count):
         if opened.lake.freed(opened.lake.numbered(number).last) is None:
+            states += 1
             try:
                 again.roots(number)
             except LakeDamaged as error:
-                yield error
+                wrong.append(error)
         progress(number + 1, count)
+    return states, wrong
 
 
 def _show(
     lake: str,
     checked: Checked,
+    states: int,
     damaged: list[LakeDamaged],
     executed: tuple[int, int] | None,
     different: Different | None,
@@ -144,21 +152,36 @@ def _show(
         whole = min(error.whole for error in damaged)
         console.print(f"The last whole height is {whole}." if whole >= 0 else "No height is whole.")
         return
-    which = "every height whose state is there" if checked.freed else "every height"
-    console.print(f"Every file is what was written, and {which} has the roots in its headers.")
+    console.print(f"Every file is what was written, and {_kept(checked, states)} has the roots in its headers.")
     if different is not None:
         names = ", ".join(different.chains)
         console.print(f"[red]Executed again, height {different.height} comes out differently[/red]: {escape(names)}")
     elif executed is not None:
         console.print(f"Executed again, heights {executed[0]:,} to {executed[1]:,} come out the same.")
+    elif states + checked.freed < checked.heights:
+        console.print("The state of the heights between is in no file: --execute executes them again.")
+
+
+def _kept(checked: Checked, states: int) -> str:
+    """Return of which heights the state was verified, as the subject of a sentence."""
+    if states == checked.heights:
+        return "every height"
+    if states + checked.freed == checked.heights:
+        return "every height whose state is there"
+    return f"every state in files, of {states:,} heights,"
 
 
 def _as_json(
-    checked: Checked, damaged: list[LakeDamaged], executed: tuple[int, int] | None, different: Different | None
+    checked: Checked,
+    states: int,
+    damaged: list[LakeDamaged],
+    executed: tuple[int, int] | None,
+    different: Different | None,
 ) -> dict[str, object]:
     return {
         "heights": checked.heights,
         "freed": checked.freed,
+        "states": states,
         "files": checked.files,
         "bytes": checked.bytes,
         "whole": min((error.whole for error in damaged), default=checked.heights - 1),

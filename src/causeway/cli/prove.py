@@ -23,6 +23,12 @@ def _command(
         int | None, typer.Option(help="A committed height; default: the last.", show_default=False)
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the proof here.", show_default=False)] = None,
+    scenario: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The scenario of the lake, when programs of its own lie beside it.", show_default=False
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print only the proof, as one JSON object.")] = False,
     **given: Any,
 ) -> int:
@@ -35,7 +41,7 @@ def _command(
         flags = ", ".join(("--out", *(option.flag for option in files)))
         raise InvalidInput(f"{flags}: give each a different file")
     with waiting("Reading"):
-        opened = open_lake(lake)
+        opened = open_lake(lake, None if scenario is None else str(scenario))
         prover = prover_of(opened)
         refuse_others(given, (*_options(), *files), (*prover.options, *prover.files), opened.protocol)
         proved = prover.prove(opened, height, given)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -43,27 +45,40 @@ def command(
         int | None,
         typer.Option(min=0, help=f"Most rows to print; default: {SHOWN}, or all with --json.", show_default=False),
     ] = None,
+    scenario: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="The scenario of the lake, when programs of its own lie beside it.", show_default=False
+        ),
+    ] = None,
     master: Annotated[str, typer.Option(help="Spark master.")] = "local[*]",
     spark: SparkSettings = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array of rows.")] = False,
 ) -> int:
     """Print a state table as it was at a committed height.
 
-    Chains and programs are shown by name, bytes as hexadecimal digits.
+    Chains and programs are shown by name, bytes as hexadecimal digits. Of a height within a commit the state is in no
+    file: the heights of the commit up to it are executed again.
 
     [bold]Example[/bold]: causeway state my-lake --table lanes --chain subnet-3 --height 7
     """
+    from causeway.network.replayed import Replayed, deployment_of
     from causeway.pipeline.lake import Lake
     from causeway.pipeline.session import open_session
     from causeway.pipeline.tables import LakeTables
 
-    place = Lake.at(lake)
-    place.about()  # what is wrong with the lake is told before Spark starts
+    place = Lake.at(lake).identified()
+    about = place.about()  # what is wrong with the lake is told before Spark starts
     asked = place.last_manifest() if height is None else place.manifest(height)
     if freed := place.freed(asked.height):
         raise freed
+    again = Replayed(place, partial(deployment_of, place, about, None if scenario is None else str(scenario)))
+    if asked.height < asked.last:
+        with waiting("Executing heights again"):
+            again.frames(asked.height)
     with waiting("Starting Spark"):
-        tables = LakeTables(open_session(master, extra=dict(setting(text, "--conf") for text in spark or ())), place)
+        session = open_session(master, extra=dict(setting(text, "--conf") for text in spark or ()))
+        tables = LakeTables(session, place, again.tables)
     with waiting("Reading"):
         if table is None:
             rows, title = overview(tables, height, chain), "rows per state table"

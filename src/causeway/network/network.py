@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -16,6 +17,7 @@ from causeway.model.topology import Topology
 from causeway.network.deploy import Deployed, cut, deploy
 from causeway.network.document import first_difference
 from causeway.network.instances import program_state
+from causeway.network.replayed import Replayed
 from causeway.network.scenario import Scenario, load_scenario
 from causeway.pipeline.claim import claim
 from causeway.pipeline.compaction import compact, latest_compaction, remove_uncommitted, tidy
@@ -315,7 +317,12 @@ class Network:
         """Return the lake's tables as Spark DataFrames."""
         from causeway.pipeline.tables import LakeTables
 
-        return LakeTables(self.spark, self.lake)
+        return LakeTables(self.spark, self.lake, self._replayed.tables)
+
+    @cached_property
+    def _replayed(self) -> Replayed:
+        """The states of heights that are in no file."""
+        return Replayed(self.lake, lambda: self.deployment)
 
     @property
     def ledger(self) -> DataFrame:

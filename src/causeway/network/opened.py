@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +15,16 @@ from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, empty_frame, from_table
 from causeway.model.text import unknown
 from causeway.model.topology import Topology
-from causeway.pipeline.lake import Lake, LakeError, Manifest
+from causeway.pipeline.lake import Lake, LakeError, Manifest, at_height
 from causeway.pipeline.schemas import TableSchemas
 from causeway.pipeline.sealed import Seal
 from causeway.pipeline.storage import row_groups_with
 from causeway.protocols.option_values import NANOSECONDS
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
+    from causeway.network.replayed import Replayed
 
 TOPOLOGY = ("chains", "programs", "registry")
 """Tables of the lake that say what the network consists of."""
@@ -44,11 +49,14 @@ class OpenedLake:
         lake: the lake; it may be one that is being written.
         about: what the lake says of itself.
         topology: the chains, the programs on them at genesis, and their moves.
+        scenario: the file that the lake was made with, where modules of its programs lie beside it: heights within a
+            commit are executed again when somebody asks for their state.
     """
 
     lake: Lake
     about: Mapping[str, Any]
     topology: Topology
+    scenario: str | None = None
 
     @property
     def protocol(self) -> str:
@@ -145,24 +153,46 @@ class OpenedLake:
             raise LakeError(f"lake: {self.lake.storage.uri} has no header of {chain} at height {height}")
         return rows["root"][0].as_py(), rows["certification"][0].as_py()
 
+    @cached_property
+    def replayed(self) -> Replayed:
+        """Return the states of the network at heights that are in no file."""
+        from causeway.network.replayed import Replayed, deployment_of
+
+        return Replayed(self.lake, partial(deployment_of, self.lake, self.about, self.scenario))
+
     def state_rows(self, manifest: Manifest, table: str, position: int, host_of: HostOf) -> Frame:
         """Return the rows of a state table that belong to the chain at a position, in the table's order.
 
         ``host_of``: says on which chain programs are; a program's rows belong to that chain.
+
+        Raises:
+            Freed: the state of the height was freed.
+            ReplayDiffers: it is in no file, and executing its heights again gives another (``InvalidInput``: they
+                cannot be executed).
         """
         declared = self.tables.state[table]
-        path = manifest.state.get(table, {}).get(self.bucket(position))
-        if path is None:
-            return empty_frame(declared.schema)
 
         def mine(batch: pa.RecordBatch) -> Mask:
             owners = batch[declared.owner].to_numpy()
             mask: Mask = (host_of(owners) if declared.owned_by_program else owners) == position
             return mask
 
+        rows = self.chosen_rows(manifest, table, position, None, mine)
+        return empty_frame(declared.schema) if rows is None else from_table(rows)
+
+    def chosen_rows(
+        self, manifest: Manifest, table: str, position: int, columns: Sequence[str] | None, chosen: Chosen
+    ) -> pa.Table | None:
+        """Return the rows of a state table, of the bucket of the chain at ``position``, that are ``chosen``; None where
+        there are none at all. Raises as ``state_rows`` does."""
         if freed := self.lake.freed(manifest.height):
             raise freed
-        return from_table(select(self.lake, path, manifest.files[path], None, mine))
+        bucket = self.bucket(position)
+        if manifest.height < manifest.last:
+            rows = self.replayed.tables(manifest.height, table)[int(bucket)]
+            return _chosen(rows if columns is None else rows.select(columns), chosen) if rows.num_rows else None
+        path = manifest.state.get(table, {}).get(bucket)
+        return None if path is None else select(self.lake, path, manifest.files[path], columns, chosen)
 
     def log_rows(
         self,
@@ -177,7 +207,8 @@ class OpenedLake:
     ) -> pa.Table | None:
         """Return the rows of a log table at a height, of the bucket of the chain at ``position``, that are ``chosen``.
 
-        Read is one file: the height's own, or the one into which it was compacted; None where there is none.
+        Read is one file, that of the commit or the one into which it was compacted, and of it the row groups that may
+        have such rows; None where there is none.
         ``destination``, ``most``: as of ``select``.
         """
         manifest = self.lake.manifest(height)
@@ -185,26 +216,19 @@ class OpenedLake:
         if path is None:
             return None
         if self.lake.replaced(manifest, [path]):
-            return self._compacted_rows(table, height, columns, chosen, most)
-        return select(self.lake, path, manifest.files[path], columns, chosen, destination, most)
-
-    def _compacted_rows(
-        self, table: str, height: int, columns: Sequence[str], chosen: Chosen, most: int | None
-    ) -> pa.Table:
-        own = np.int64(height)
-        extended = [*columns, *(["height"] if "height" not in columns else [])]
-
-        def wanted(batch: pa.RecordBatch) -> Mask:
-            mask: Mask = batch["height"].to_numpy() == own
-            return mask & chosen(batch) if mask.any() else mask
-
-        files = self.lake.log_files(table, range(height, height + 1))
-        found = [select(self.lake, path, seal, extended, wanted, most=most) for path, seal in files.items()]
-        return pa.concat_tables(found).select(columns)
+            files = self.lake.log_files(table, range(height, height + 1))
+        else:
+            files = {path: manifest.files[path]}
+            if manifest.first == manifest.last:
+                return select(self.lake, path, files[path], columns, chosen, destination, most)
+        found = [
+            select(self.lake, path, seal, columns, chosen, destination, most, height) for path, seal in files.items()
+        ]
+        return pa.concat_tables(found)
 
 
-def open_lake(uri: str) -> OpenedLake:
-    """Return the network in the lake at a path or URI.
+def open_lake(uri: str, scenario: str | None = None) -> OpenedLake:
+    """Return the network in the lake at a path or URI. ``scenario``: as of ``OpenedLake``.
 
     Raises:
         LakeError: there is no lake, or it is of another version.
@@ -213,7 +237,7 @@ def open_lake(uri: str) -> OpenedLake:
     about = lake.about()
     chains, programs, moves = (lake.topology(name) for name in TOPOLOGY)
     external = tuple(int(item["number"]) for item in about["chains"] if item.get("external"))
-    return OpenedLake(lake, about, Topology(chains, programs, moves, external))
+    return OpenedLake(lake, about, Topology(chains, programs, moves, external), scenario)
 
 
 def select(
@@ -224,33 +248,54 @@ def select(
     chosen: Chosen,
     destination: int | None = None,
     most: int | None = None,
+    height: int | None = None,
 ) -> pa.Table:
     """Return the rows of a Parquet file that are ``chosen``; the others are in memory a batch at a time.
 
     ``destination``: of outbound entries, a chain that the rows are for; row groups with none to it are not read.
-    ``most``: when so many are found, the rest is not read.
+    ``most``: when so many are found, the rest is not read. ``height``: of a log table, only the rows of that height;
+    row groups without are not read.
 
     Raises:
         LakeDamaged: it is missing, or not what was written.
     """
     with lake.open_parquet(path, seal) as file:
-        groups: Sequence[int] = range(file.num_row_groups)
-        if destination is not None:
-            groups = row_groups_with(file, "destination", destination, destination + 1)
+        groups = _groups(file, {"destination": destination, "height": height})
         names = file.schema_arrow.names if columns is None else list(columns)
-        schema = pa.schema([file.schema_arrow.field(name) for name in names])
-        kept: list[pa.RecordBatch] = []
+        read = names if height is None or "height" in names else [*names, "height"]
+        schema = pa.schema([file.schema_arrow.field(name) for name in read])
+        kept: list[pa.Table] = []
         found = 0
-        for batch in file.iter_batches(BATCH, row_groups=[*groups], columns=names, use_threads=False):
-            mask = chosen(batch)
-            if mask.all():
-                kept.append(batch)
-            elif mask.any():
-                kept.append(batch.filter(pa.array(mask)))
-            found += int(mask.sum())
+        for batch in file.iter_batches(BATCH, row_groups=groups, columns=read, use_threads=False):
+            rows = pa.Table.from_batches([batch], schema=schema)
+            rows = _chosen(rows if height is None else at_height(rows, height), chosen)
+            if rows.num_rows:
+                kept.append(rows)
+            found += rows.num_rows
             if most is not None and found >= most:
                 break
-        return pa.Table.from_batches(kept, schema=schema) if kept else schema.empty_table()
+        return (pa.concat_tables(kept) if kept else schema.empty_table()).select(names)
+
+
+def _groups(file: pq.ParquetFile, wanted: Mapping[str, int | None]) -> list[int]:
+    """Return the row groups of a file that may hold rows with certain values in some columns."""
+    found = set(range(file.num_row_groups))
+    for column, value in wanted.items():
+        if value is not None:
+            found &= set(row_groups_with(file, column, value, value + 1))
+    return sorted(found)
+
+
+def _chosen(rows: pa.Table, chosen: Chosen) -> pa.Table:
+    """Return the rows that are ``chosen``."""
+    kept: list[pa.RecordBatch] = []
+    for batch in rows.to_batches():
+        mask = chosen(batch)
+        if mask.all():
+            kept.append(batch)
+        elif mask.any():
+            kept.append(batch.filter(pa.array(mask)))
+    return pa.Table.from_batches(kept, schema=rows.schema)
 
 
 __all__ = ["OpenedLake", "open_lake", "select"]

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA
-from causeway.pipeline.lake import LakeError
+from causeway.pipeline.lake import Lake, LakeError
 from causeway.protocols.contract import HEADERS_SCHEMA, AnyKernel, Shown, StateTable
 
 TOPOLOGY_SCHEMAS: Mapping[str, pa.Schema] = {
@@ -19,6 +19,9 @@ TOPOLOGY_SCHEMAS: Mapping[str, pa.Schema] = {
     "registry": MOVES_SCHEMA,
 }
 """Tables that are written once, when the lake is made."""
+
+StateAt = Callable[[int, str], Sequence[pa.Table]]
+"""Returns the rows of a state table at a height of which no file has the state, a table a bucket."""
 
 STAMP = [pa.field("height", pa.int64(), nullable=False), pa.field("tick", pa.int64(), nullable=False)]
 """What stands in front of every log row: numbers that every reader has a plain type for; kernels count unsigned."""
@@ -109,4 +112,15 @@ _WITH_NUMBERS: Mapping[str, Callable[..., pa.DataType]] = {
 }
 
 
-__all__ = ["STAMP", "TOPOLOGY_SCHEMAS", "StateTable", "TableSchemas", "stamped_schema"]
+def between(lake: Lake, state_at: StateAt | None, height: int, table: str) -> Sequence[pa.Table]:
+    """Return the rows of a state table at a height whose state is in no file, a table a bucket. Raises ``LakeError``
+    where nothing executes heights again."""
+    if state_at is None:
+        raise LakeError(
+            f"height: {height} of {lake.storage.uri} lies within a commit: its state is in no file, and the heights up "
+            "to it have to be executed again, which this reader does not do"
+        )
+    return state_at(height, table)
+
+
+__all__ = ["STAMP", "TOPOLOGY_SCHEMAS", "StateAt", "StateTable", "TableSchemas", "between", "stamped_schema"]

@@ -6,7 +6,8 @@ For who works with Spark and not with Causeway: ``register(spark)`` once, then
     spark.readStream.format("causeway").option("table", "events").load("my-lake")
 
 Options: ``path`` (or ``load``'s argument), the folder or URI of the lake; ``table``, a log or topology table, or a
-state table at one ``height`` (by default the last). Of streams, over log tables alone: ``startingHeight`` (0) and
+state table at one ``height`` (by default the last). A height within a commit is executed again for it, by the source
+that ``network.source`` registers. Of streams, over log tables alone: ``startingHeight`` (0) and
 ``maxHeightsPerTrigger`` (no limit). A stream's offset is the next height; the rows of a height are the same whenever
 they are read, compacted or not, so that a sink which takes a batch once (Parquet files, say) gets each row exactly once
 across restarts. Filters on ``height`` decide which files are opened. What is read is verified against the seals.
@@ -16,7 +17,7 @@ Errors are those of ``pipeline.lake``: ``LakeError`` for what is asked, ``LakeDa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -47,9 +48,9 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from causeway.pipeline.lake import Lake, LakeError
-from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, TableSchemas
+from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, StateAt, TableSchemas, between
 from causeway.pipeline.sealed import Seal, seal_from
-from causeway.pipeline.spark_types import spark_schema
+from causeway.pipeline.spark_types import as_spark, spark_schema
 
 FORMAT = "causeway"
 
@@ -78,15 +79,23 @@ class File(InputPartition):
     heights: Heights | None = None
 
 
-class Asked:
-    """What the options ask for: a table of a lake."""
+@dataclass
+class Between(InputPartition):
+    """A state table at a height whose state is in no file."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    height: int
+
+
+class Asked:
+    """What the options ask for: a table of a lake. ``state_at``: executes heights again, None where nothing does."""
+
+    def __init__(self, options: Mapping[str, str], state_at: Callable[[Lake], StateAt | None]) -> None:
         """Read the options. Raises ``LakeError``."""
         where, table = options.get("path"), options.get("table")
         if not where:
             raise LakeError("path: missing; name the folder or URI of a lake, as in load(PATH)")
         self.lake = Lake.at(where).identified()
+        self.state_at = state_at(self.lake)
         self.schemas = TableSchemas.decoded(self.lake.about()["tables"])
         known = [*self.schemas.logs, *TOPOLOGY_SCHEMAS, *self.schemas.state]
         if table not in known:
@@ -109,8 +118,8 @@ class Asked:
         state = self.schemas.state.get(self.table)
         return TOPOLOGY_SCHEMAS[self.table] if state is None else state.schema
 
-    def files(self, heights: Heights) -> list[File]:
-        """Return the files to be read."""
+    def parts(self, heights: Heights) -> Sequence[InputPartition]:
+        """Return what is to be read, a part a task."""
         if self.is_log:
             last = self.lake.last_height()
             wanted = range(heights.first, last + 1 if heights.end is None else min(heights.end, last + 1))
@@ -123,7 +132,18 @@ class Asked:
         freed = self.lake.freed(manifest.height)
         if freed is not None:
             raise freed
+        if manifest.height < manifest.last:
+            return [Between(manifest.height)]
         return [File(path, manifest.files[path]) for path in manifest.state.get(self.table, {}).values()]
+
+    def rows(self, part: InputPartition, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Return the rows of a part, verified, in the types that Spark has for them."""
+        if isinstance(part, Between):
+            table = pa.concat_tables(between(self.lake, self.state_at, part.height, self.table))
+        else:
+            assert isinstance(part, File)
+            table = _table(self.lake, part)
+        yield from as_spark(table, schema).to_batches()
 
 
 class LakeSource(DataSource):
@@ -136,9 +156,13 @@ class LakeSource(DataSource):
         """Return the name of the format."""
         return FORMAT
 
+    def state_at(self, lake: Lake) -> StateAt | None:
+        """Return what executes heights of a lake again whose state is in no file, None where nothing does."""
+        return None
+
     @cached_property
     def _asked(self) -> Asked:
-        return Asked(self.options)
+        return Asked(self.options, self.state_at)
 
     def schema(self) -> StructType:
         """Return the table's columns. Raises ``LakeError``."""
@@ -172,13 +196,12 @@ class LakeReader(DataSourceReader):
                 yield given
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the files to be read."""
-        return self._asked.files(self.heights)
+        """Return what is to be read."""
+        return self._asked.parts(self.heights)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a file."""
-        assert isinstance(partition, File)
-        return _rows(self._asked.lake, partition, self._schema)
+        """Return the rows of a file, or of a state that is in none."""
+        return self._asked.rows(partition, self._schema)
 
 
 class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -213,18 +236,17 @@ class LakeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         """Return the files with the heights of a batch."""
-        return self._asked.files(Heights(start[HEIGHT], end[HEIGHT]))
+        return self._asked.parts(Heights(start[HEIGHT], end[HEIGHT]))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the rows of a file at the heights of its batch."""
-        assert isinstance(partition, File)
-        return _rows(self._asked.lake, partition, self._schema)
+        return self._asked.rows(partition, self._schema)
 
 
-def register(session: SparkSession) -> None:
+def register(session: SparkSession, source: type[LakeSource] = LakeSource) -> None:
     """Make the format known to a session, and let the session push filters down to Python data sources."""
     session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    session.dataSource.register(LakeSource)
+    session.dataSource.register(source)
 
 
 def whole_number(options: Mapping[str, str], name: str, otherwise: int | None) -> int | None:
@@ -237,8 +259,8 @@ def whole_number(options: Mapping[str, str], name: str, otherwise: int | None) -
     return int(text)
 
 
-def _rows(lake: Lake, file: File, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Return the rows of a file, verified, in the types that Spark has for them."""
+def _table(lake: Lake, file: File) -> pa.Table:
+    """Return the rows of a file, verified."""
     table = lake.sealed_table(file.path, file.seal)
     if file.heights is not None:
         height = table[HEIGHT]
@@ -246,12 +268,7 @@ def _rows(lake: Lake, file: File, schema: pa.Schema) -> Iterator[pa.RecordBatch]
         if file.heights.end is not None:
             inside = pc.and_(inside, pc.less(height, pa.scalar(file.heights.end, height.type)))
         table = table.filter(inside)
-    columns = [_as_type(table[field.name], field.type) for field in schema]
-    yield from pa.Table.from_arrays(columns, schema=schema).to_batches()
-
-
-def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    return column if column.type == kind else column.cast(kind)
+    return table
 
 
 def _narrowed(heights: Heights, given: Filter) -> Heights | None:

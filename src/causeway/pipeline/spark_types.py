@@ -50,3 +50,13 @@ _TYPES: dict[pa.DataType, T.DataType] = {
 def spark_schema(schema: pa.Schema) -> T.StructType:
     """Return an Arrow schema as Spark's."""
     return T.StructType([T.StructField(item.name, spark_type(item.type), nullable=True) for item in schema])
+
+
+def as_spark(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Return the columns of a schema, in the types that it has for them."""
+    columns = [_as_type(table[item.name], item.type) for item in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    return column if column.type == kind else column.cast(kind)

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from causeway.model.text import unknown
 from causeway.pipeline import calls
@@ -17,9 +18,9 @@ from causeway.pipeline.lake import Lake, LakeError, Manifest, root_of
 from causeway.pipeline.ledger import ledger
 from causeway.pipeline.places import workers
 from causeway.pipeline.reach import check_readable
-from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, StateTable, TableSchemas
+from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, StateAt, StateTable, TableSchemas, between
 from causeway.pipeline.sealed import Seal, seal_from
-from causeway.pipeline.spark_types import spark_schema
+from causeway.pipeline.spark_types import as_spark, spark_schema
 from causeway.pipeline.summary import removed_programs
 
 _CHAINS = pa.schema([("position", pa.int64()), ("number", pa.decimal128(20, 0)), ("name", pa.string())])
@@ -28,8 +29,9 @@ _CHAINS = pa.schema([("position", pa.int64()), ("number", pa.decimal128(20, 0)),
 class LakeTables:
     """Reads a lake with Spark; sees committed heights only."""
 
-    def __init__(self, session: SparkSession, lake: Lake) -> None:
-        self._session, self._lake = session, lake
+    def __init__(self, session: SparkSession, lake: Lake, state_at: StateAt | None = None) -> None:
+        """``state_at``: executes heights again whose state is in no file; without it, it cannot be read."""
+        self._session, self._lake, self._state_at = session, lake, state_at
         check_readable(session, lake.storage)
         self.about = lake.about()
         self._schemas = TableSchemas.decoded(self.about["tables"])
@@ -136,18 +138,28 @@ class LakeTables:
             raise LakeError(f"table: {unknown('table', table, self._schemas.state)}")
         if freed := self._lake.freed(manifest.height):
             raise freed
-        files = dict(manifest.state.get(table, {}))
-        seals = manifest.files
         if chain is None:
-            return self._read({path: seals[path] for path in files.values()}, declared.schema)
+            return self._state(manifest, table, declared.schema)
         position = self.position(chain)
-        bucket = str(self._bucket(position))
-        rows = self._read({path: seals[path] for key, path in files.items() if key == bucket}, declared.schema)
+        rows = self._state(manifest, table, declared.schema, self._bucket(position))
         owner = declared.owner
         if not declared.owned_by_program:
             return rows.where(F.col(owner) == position)
         hosted = self.hosts(manifest.height).where(F.col("chain") == position).select(F.col("program").alias(owner))
         return rows.join(hosted, owner, "leftsemi").select(*declared.schema.names)
+
+    def _state(self, manifest: Manifest, table: str, schema: pa.Schema, bucket: int | None = None) -> DataFrame:
+        """Return the rows of a state table, of all buckets or of one."""
+        if manifest.height == manifest.last:
+            files = manifest.state.get(table, {})
+            paths = [path for key, path in files.items() if bucket is None or key == str(bucket)]
+            return self._read({path: manifest.files[path] for path in paths}, schema)
+        parts = between(self._lake, self._state_at, manifest.height, table)
+        made = pa.concat_tables(parts if bucket is None else [parts[bucket]])
+        if not made.num_rows:
+            return self._read({}, schema)
+        typed = spark_schema(schema)
+        return self._session.createDataFrame(as_spark(made, to_arrow_schema(typed)), typed)
 
     def position(self, chain: str) -> int:
         """Return the position of the chain of that name. Raises ``LakeError``."""

@@ -20,6 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from causeway.model.errors import CausewayError, InvalidInput
+from causeway.network.replayed import ReplayDiffers
 from causeway.network.traffic_settings import MessageSection
 from causeway.pipeline.lake import LakeError
 from causeway.pipeline.layout import LakeDamaged
@@ -61,6 +62,7 @@ ENVELOPE_BYTES = 4096
 STATUS: dict[type[CausewayError], int] = {
     NotFound: 404,
     LakeDamaged: 503,
+    ReplayDiffers: 503,
     LakeError: 404,
     WeakKey: 403,
     InvalidInput: 400,

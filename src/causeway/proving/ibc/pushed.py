@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.model.order import U64
-from causeway.network.opened import Mask, OpenedLake, select
+from causeway.network.opened import Mask, OpenedLake
 from causeway.pipeline.lake import LakeError, Manifest
 from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
 from causeway.protocols.messages import LANE, LANE_COLUMNS
@@ -31,7 +31,7 @@ class PushedEntries:
 
     def __init__(self, opened: OpenedLake, position: int, manifest: Manifest) -> None:
         self._opened, self._position, self._height = opened, position, manifest.height
-        self._bucket = opened.bucket(position)
+        self._commit = manifest.number
         self._runs = self._state(manifest, "runs")
         self._tails = lru_cache(maxsize=KEPT_HEIGHTS)(self._read_tails)
 
@@ -107,19 +107,13 @@ class PushedEntries:
         def above(height: int) -> bool:
             return self._tails(height).get((destination, substream), 0) > index
 
-        low, step = since - 1, 1
-        while low + step < self._height and not above(low + step):
-            low, step = low + step, 2 * step
-        return _first(above, low, min(low + step, self._height))
+        return self._first(above, since)
 
     def _first_with_entry(self, destination: int, substream: int, index: int, since: int) -> int:
         """Return the first height after ``since`` at which a store has an entry; it has it at the last."""
 
         def there(height: int) -> bool:
             manifest = self._opened.lake.manifest(height)
-            path = manifest.state.get("leaves", {}).get(self._bucket)
-            if path is None:
-                return False
             lane = (self._position, destination, substream, index)
 
             def chosen(batch: pa.RecordBatch) -> Mask:
@@ -128,10 +122,26 @@ class PushedEntries:
                     mask &= batch[name].to_numpy() == value
                 return mask
 
-            found: int = select(self._opened.lake, path, manifest.files[path], LANE_COLUMNS, chosen).num_rows
-            return found > 0
+            found = self._opened.chosen_rows(manifest, "leaves", self._position, LANE_COLUMNS, chosen)
+            return found is not None and found.num_rows > 0
 
-        return _first(there, since, self._height)
+        return self._first(there, since + 1)
+
+    def _first(self, holds: Callable[[int], bool], since: int) -> int:
+        """Return the first height from ``since`` on at which something holds that goes on to hold: it does at the last.
+
+        Looked at are the last heights of commits, of which there is a file, and then those of one commit.
+        """
+        lake = self._opened.lake
+
+        def at_end(number: int) -> bool:
+            return holds(lake.numbered(number).last)
+
+        low, step = lake.manifest(min(since, self._height)).number - 1, 1
+        while low + step < self._commit and not at_end(low + step):
+            low, step = low + step, 2 * step
+        commit = lake.numbered(_first(at_end, low, min(low + step, self._commit)))
+        return _first(holds, max(commit.first, since) - 1, min(commit.last, self._height))
 
     def _read_tails(self, height: int) -> dict[tuple[int, int], int]:
         """Return the tails of the zone's queues at a height, by the zone they are for and substream."""

@@ -1,0 +1,247 @@
+"""The state of a lake's network at any committed height: at the last one of a commit it is in files; between it is what
+executing the heights again gives, from the commit before. What comes out is compared with what was committed."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.errors import InvalidInput
+from causeway.model.frame import Frame, concat, empty_frame, from_table
+from causeway.network.deploy import deploy
+from causeway.network.scenario import scenario_of
+from causeway.pipeline.deployment import Deployment
+from causeway.pipeline.lake import Lake, LakeError, Manifest, at_height
+from causeway.pipeline.reading import different_chains
+from causeway.pipeline.rounds import Rounds, replay, states_of
+from causeway.programs.catalogue import ProgramNotFound
+from causeway.protocols.contract import HEADERS_SCHEMA, RoundResult
+from causeway.protocols.secrets import LISTED, NONE, Secrets
+
+MOST_KEPT = 64
+"""So many heights' states are kept in memory at most; what did not change from one to the next is there once."""
+
+KEPT_BYTES = 256 << 20
+"""So many bytes of them, or one state."""
+
+STOPS = 32
+"""Of a long way to a height so many states on it are kept: who looks for one is going to ask for others there."""
+
+SCENARIO_OPTION = "--scenario FILE"
+
+
+class ReplayDiffers(LakeError):
+    """Executing committed heights again does not give what was committed: a program may have changed since.
+
+    ``height``: the first that comes out differently; ``chains``: the names of those with other roots.
+    """
+
+    def __init__(self, uri: str, height: int, chains: tuple[str, ...]) -> None:
+        """Make the error of a lake."""
+        self.height, self.chains = height, chains
+        self._uri = uri
+        super().__init__(
+            f"lake: {uri}: height {height}, executed again, gives {', '.join(chains[:8])} another root than was "
+            "committed: a program of the network may have changed since, or the lake was made by another Causeway"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._uri, self.height, self.chains)
+
+
+def deployment_of(
+    lake: Lake,
+    about: Mapping[str, Any],
+    scenario: str | None = None,
+    secrets: Secrets = NONE,
+    *,
+    option: str = SCENARIO_OPTION,
+    unsigned: bool = False,
+) -> Deployment:
+    """Return the network that a lake says it is of (``about``), to be executed again.
+
+    ``scenario``: the file that the lake was made with, for the modules that lie beside it; ``option``: how it is given.
+    ``secrets``: the keys that validators of its chains sign with, where they are not drawn from the seed; ``unsigned``:
+    they are not needed, since nothing is going to be executed.
+
+    Raises ``InvalidInput`` when a program of the network, or one of several keys, is not found, or when the tables of
+    the programs are not those of the lake.
+    """
+    identity = about["scenario"]
+    if not unsigned:
+        require_keys(about, secrets)
+    if LISTED in identity["options"] and not secrets.seeds:
+        options = {name: value for name, value in identity["options"].items() if name != LISTED}
+        identity = {**identity, "options": options}
+    uri = lake.storage.uri
+    made = scenario_of(identity, scenario or uri)
+    cut = tuple((first, end) for first, end in about["buckets"])
+    try:
+        deployed = deploy(made, uri, None, 1, cut, secrets, prepared=True)
+    except ProgramNotFound as error:
+        raise InvalidInput(f"{error}; name the scenario that it lies beside: {option}") from None
+    changed = _changed_tables(about["tables"], deployed.about["tables"])
+    if changed:
+        text = "has other columns than when the lake was made: its program may have changed since"
+        raise LakeError(f"lake: {uri}: table {changed[0]} {text}")
+    return deployed.deployment
+
+
+def require_keys(about: Mapping[str, Any], secrets: Secrets) -> None:
+    """Check that there are keys where validators sign with some that are not drawn. Raises ``InvalidInput``."""
+    if LISTED in about["scenario"]["options"] and not secrets.seeds:
+        raise InvalidInput("--validator-key: missing; the validators of this lake sign with keys in files")
+
+
+def _changed_tables(made: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    tables = [{item["name"]: item for kind in ("logs", "state") for item in about[kind]} for about in (made, now)]
+    return [name for name in {**tables[0], **tables[1]} if tables[0].get(name) != tables[1].get(name)]
+
+
+Frames = tuple[Mapping[str, Frame], ...]
+"""The rows of every state table, of each bucket."""
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A state in memory. ``sizes``: the bytes of each of its columns, by the column's identity."""
+
+    frames: Frames
+    sizes: Mapping[int, int]
+
+
+class Replayed:
+    """The states of a lake's network at heights that were asked for; writes nothing. For any number of threads."""
+
+    def __init__(self, lake: Lake, make: Callable[[], Deployment]) -> None:
+        """``make``: returns the network; called when something has to be executed or verified for the first time."""
+        self._lake, self._make = lake, make
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[int, _Kept] = OrderedDict()
+        self._holders: Counter[int] = Counter()
+        self._bytes = 0
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._lake, self._make)
+
+    @cached_property
+    def deployment(self) -> Deployment:
+        """Return the network."""
+        return self._make()
+
+    def states(self, height: int) -> dict[int, Any]:
+        """Return the states of all buckets at a height, by bucket.
+
+        Raises ``LakeDamaged``, ``Freed``, ``ReplayDiffers``, and what making the network does.
+        """
+        frames, kernel = self.frames(height), self.deployment.kernel
+        return {bucket: kernel.state(of_bucket) for bucket, of_bucket in enumerate(frames)}
+
+    def tables(self, height: int, table: str) -> list[pa.Table]:
+        """Return the rows of a state table at a height, a table a bucket; raises as ``states`` does."""
+        schema = self.deployment.kernel.tables()[table].schema
+        return [frames[table].to_table(schema) for frames in self.frames(height)]
+
+    def frames(self, height: int) -> Frames:
+        """Return the rows of every state table at a height, of each bucket; raises as ``states`` does."""
+        with self._lock:
+            if height in self._kept:
+                self._kept.move_to_end(height)
+            else:
+                if freed := self._lake.freed(height):
+                    raise freed
+                self._find(self._lake.manifest(height))
+            return self._kept[height].frames
+
+    def _find(self, commit: Manifest) -> None:
+        """Keep the state at the height that a manifest is looked at from: go on from the nearest one before it."""
+        height, last = commit.height, commit.first - 1
+        if height == commit.last:
+            self._keep(height, states_of(self.deployment, self._lake, commit))
+            return
+        start = max((kept for kept in self._kept if last <= kept < height), default=None)
+        before = commit.at(start) if start is not None and start > last else self._lake.numbered(commit.number - 1)
+        if start is None:
+            states = states_of(self.deployment, self._lake, before)
+        else:
+            kernel = self.deployment.kernel
+            states = {bucket: kernel.state(frames) for bucket, frames in enumerate(self._kept[start].frames)}
+        stops = -(-(height - before.height) // STOPS)
+        committed = Committed(self._lake, self.deployment)
+        for manifest, results in replay(Rounds(self.deployment, self._lake, before, states), height):
+            if chains := committed.different(manifest, results):
+                raise ReplayDiffers(self._lake.storage.uri, manifest.height, chains)
+            if manifest.height == height or (manifest.height - before.height) % stops == 0:
+                self._keep(manifest.height, {bucket: result.state for bucket, result in enumerate(results)})
+
+    def _keep(self, height: int, states: Mapping[int, Any]) -> None:
+        """Keep the rows of a state, and not the state, which may have more in it that serves the next round only."""
+        kept = _kept([state.frames() for _, state in sorted(states.items())])
+        self._kept[height] = kept
+        self._kept.move_to_end(height)
+        for column, size in kept.sizes.items():
+            self._bytes += 0 if self._holders[column] else size
+            self._holders[column] += 1
+        while len(self._kept) > MOST_KEPT or (len(self._kept) > 1 and self._bytes > KEPT_BYTES):
+            _, oldest = self._kept.popitem(last=False)
+            for column, size in oldest.sizes.items():
+                self._holders[column] -= 1
+                if not self._holders[column]:
+                    del self._holders[column]
+                    self._bytes -= size
+
+
+def _kept(frames: Sequence[Mapping[str, Frame]]) -> _Kept:
+    sizes: dict[int, int] = {}
+    for of_bucket in frames:
+        for frame in of_bucket.values():
+            for name in frame.names:
+                column = frame[name]  # gathered: several threads may read it
+                repeated = isinstance(column, np.ndarray) and column.ndim and column.strides[0] == 0
+                sizes[id(column)] = column.itemsize if repeated else column.nbytes
+    return _Kept(tuple(frames), sizes)
+
+
+class Committed:
+    """What a lake has of heights, to be compared with what executing them again gives."""
+
+    def __init__(self, lake: Lake, deployment: Deployment) -> None:
+        self._lake, self._names = lake, deployment.kernel.chains()
+        self._read: tuple[int, list[pa.Table]] = (-1, [])
+
+    def different(self, manifest: Manifest, results: Sequence[RoundResult[Any]]) -> tuple[str, ...]:
+        """Return the names of the chains that come out differently at a height: compared are their headers, and the
+        number of rows of each log table."""
+        committed = concat([empty_frame(HEADERS_SCHEMA), *self._headers(manifest)])
+        again = concat([empty_frame(HEADERS_SCHEMA), *(result.headers for result in results)])
+        chains = different_chains(committed, again)
+        chains = np.union1d(chains, np.setdiff1d(again["chain"], committed["chain"]))
+        if not len(chains) and _rows(results) != {name: manifest.rows.get(name, 0) for name in _rows(results)}:
+            chains = np.unique(again["chain"])
+        return tuple(self._names[chain] for chain in chains.tolist())
+
+    def _headers(self, manifest: Manifest) -> list[Frame]:
+        """Return the headers at a height; those of its whole commit are read at once."""
+        if self._read[0] != manifest.number:
+            self._read = manifest.number, self._lake.commit_rows("headers", manifest)
+        rows = [at_height(table, manifest.height) for table in self._read[1]]
+        return [from_table(table.select(HEADERS_SCHEMA.names)) for table in rows]
+
+
+def _rows(results: Sequence[RoundResult[Any]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for result in results:
+        frames: dict[str, Frame] = {**result.logs, "headers": result.headers, "outbound": result.outbound}
+        for name, frame in frames.items():
+            found[name] = found.get(name, 0) + len(frame)
+    return found
+
+
+__all__ = ["Committed", "ReplayDiffers", "Replayed", "deployment_of", "require_keys"]
