@@ -10,8 +10,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import EqualTo, GreaterThan, In, LessThanOrEqual
 
 from causeway.network.network import Network
+from causeway.network.source import register
 from causeway.pipeline.lake import LakeError
-from causeway.pipeline.source import Heights, LakeReader, LakeSource, register
+from causeway.pipeline.source import Heights, LakeReader, LakeSource
 
 SCENARIO = Path(__file__).resolve().parents[2] / "examples" / "generated.toml"
 SMALL = {"network.executor": "in_process", "network.partitions": "2", "traffic.messages": "300", "traffic.ticks": "40"}
@@ -41,6 +42,20 @@ def test_every_kind_of_table(spark: SparkSession, network: Network) -> None:
     accounts = read(spark, network, table="accounts", height=3)
     assert sorted(accounts.collect()) == sorted(network.state("accounts", height=3).collect())
     assert dict(accounts.dtypes) == dict(network.state("accounts").dtypes)
+
+
+def test_the_state_of_a_height_within_a_commit(spark: SparkSession, network: Network, tmp_path: Path) -> None:
+    overrides = {**SMALL, "network.partitions": "1", "network.commit_every": "4"}
+    with Network.from_scenario(SCENARIO, overrides, lake=str(tmp_path / "lake")) as grouped:
+        grouped.run(ticks=6)
+        assert grouped.lake.manifest(3).last == 4
+        for table in ("accounts", "input_queues"):
+            expected = network.state(table, height=3)
+            rows = read(spark, grouped, table=table, height=3)
+            assert sorted(rows.collect()) == sorted(grouped.state(table, 3).collect()) == sorted(expected.collect())
+            assert rows.dtypes == grouped.state(table, 3).dtypes == expected.dtypes
+        own = grouped.state("accounts", 3, grouped.lake.about()["chains"][0]["name"])
+        assert 0 < own.count() < grouped.state("accounts", 3).count()
 
 
 def test_filters_on_the_height_decide_which_files_are_opened(spark: SparkSession, network: Network) -> None:

@@ -234,10 +234,12 @@ def test_an_unexpected_error_is_one_line_with_a_hint(cli: Run, monkeypatch: pyte
 
 @pytest.fixture(scope="module")
 def lake(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> str:
-    """Return the lake of the two subnets."""
+    """Return the lake of the two subnets: heights 1 to 3 are within a commit."""
     place = str(tmp_path_factory.mktemp("cli") / "lake")
-    with Network.from_scenario(TWO, {"network.executor": "in_process"}, lake=place) as net:
+    settings = {"executor": "in_process", "partitions": "1", "commit_every": "4"}
+    with Network.from_scenario(TWO, {f"network.{key}": value for key, value in settings.items()}, lake=place) as net:
         net.run()
+        assert net.lake.manifest(1).last == 4
     return place
 
 

@@ -26,14 +26,18 @@ from causeway.network.scenario import load_scenario
 from causeway.network.source import NetworkSource
 from causeway.pipeline import bucket, rounds
 from causeway.pipeline.lake import Freed, LakeError
+from causeway.pipeline.record import Outside
 from causeway.pipeline.source import LakeSource
 from causeway.pipeline.tables import LakeTables
 from causeway.pipeline.vacuum import vacuum
 from causeway.proofs.ics23.proof_specs import PROOF_SPECS
 from causeway.proofs.ics23.verify import verify_membership
+from causeway.protocols.contract import Tick
+from causeway.protocols.ibc.keys import Purpose
 from causeway.proving.ibc.pushed import PushedEntries
 from causeway.proving.ibc.store import store_at
 from causeway.proving.ibc.zones import zones_of
+from causeway.service.ibc.views import Views
 from tests.unit.ibc_lake import scenario
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -84,6 +88,7 @@ def everything(opened: OpenedLake, height: int, host_of: Callable[[Any], Any] | 
         rows = opened.chosen_rows(manifest, table, 0, None, anywhere)
         found[table] = rows.to_pylist() if rows is not None else []
         for position in range(len(opened.names)) if host_of is not None else ():
+            assert host_of is not None
             frame = opened.state_rows(manifest, table, position, host_of)
             found[f"{table} of {position}"] = frame.to_table(opened.tables.state[table].schema).to_pylist()
     for table, schema in opened.tables.logs.items():
@@ -127,9 +132,12 @@ def test_who_looks_for_a_height_executes_few_again(
     each, grouped = zones
     executed: list[int] = []
     run = rounds.Rounds.run
-    monkeypatch.setattr(
-        rounds.Rounds, "run", lambda self, tick, out: executed.append(tick.height) or run(self, tick, out)
-    )
+
+    def noted(self: rounds.Rounds, tick: Tick, outside: Outside) -> Any:
+        executed.append(tick.height)
+        return run(self, tick, outside)
+
+    monkeypatch.setattr(rounds.Rounds, "run", noted)
     monkeypatch.setattr(PushedEntries, "_known", lambda *_: [])  # nobody says when they were pushed
     opened = open_lake(grouped.lake.storage.uri)
     height = 2 * GROUP + 3
@@ -326,6 +334,25 @@ def test_a_proof_at_a_height_within_a_commit(
         assert ended.value.code == 0
         found.append(json.loads(capfd.readouterr().out))
     assert found[0] == found[1]
+
+
+def test_a_served_lake_answers_for_every_height(zones: tuple[OpenedLake, OpenedLake]) -> None:
+    """A lake may have been made by a run first, in commits of many heights."""
+    each, grouped = map(Views, zones)
+    waiting = set()
+    for height in zones[0].lake.heights():
+        for one, other in ("AB", "BA", "AC", "BC"):
+            lane = each.lane(one, other, height)
+            assert grouped.lane(one, other, height) == lane
+            waiting |= {height for queue in ("send", "receipt") if lane[queue]["head"] < lane[queue]["tail"]}
+        for chain in "ABC":
+            assert grouped.header(chain, height) == each.header(chain, height)
+            assert grouped.relayers(chain, height) == each.relayers(chain, height)
+            assert grouped.refusals(chain, height) == each.refusals(chain, height)
+        entries = each.entries("A", "B", Purpose.SEND, 0, 9, height)
+        assert grouped.entries("A", "B", Purpose.SEND, 0, 9, height) == entries
+        assert grouped.outcome(height, 1) == each.outcome(height, 1)
+    assert len(waiting) > GROUP
 
 
 def test_tables_of_spark_need_somebody_who_executes(zones: tuple[OpenedLake, OpenedLake]) -> None:

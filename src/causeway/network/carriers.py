@@ -23,11 +23,11 @@ class CarrierSummary:
 
 
 Carriers: TypeAlias = "Callable[[Lake, Manifest], CarrierSummary]"
-"""Sums up the carriers of one protocol at a committed height. The registry names it."""
+"""Sums up the carriers of one protocol at the last height of a commit. The registry names it."""
 
 
 def carrier_summary(lake: Lake, manifest: Manifest) -> CarrierSummary:
-    """Return what is reported about the carriers of a lake at a committed height, without Spark."""
+    """Return what is reported about the carriers of a lake at the last height of a commit, without Spark."""
     from causeway.protocols.registry import protocol
 
     sum_up: Carriers | None = protocol(lake.about()["protocol"]).part("carriers")

@@ -16,7 +16,8 @@ from causeway.programs.scalar import Program
 
 
 def program_state(lake: Lake, manifest: Manifest, topology: Topology, name: str) -> Any:
-    """Return the state of the instance ``name`` at a height: what a scalar program keeps, or the columns of its row.
+    """Return the state of the instance ``name`` at the last height of a commit: what a scalar program keeps, or the
+    columns of its row.
 
     None where nothing is installed, or where the program is on no chain. Raises ``InvalidInput`` for an unknown name.
     """

@@ -19,7 +19,7 @@ class Stopped:
 
 
 def stopped_chains(lake: Lake, manifest: Manifest) -> tuple[Stopped, ...]:
-    """Return the chains that have stopped by the height of a manifest, in the order in which they did.
+    """Return the chains that have stopped by the last height of a commit, in the order in which they did.
 
     A protocol whose chains can stop has a state table ``stopped`` (``chain``, ``height``, ``cause``).
     """
