@@ -219,7 +219,7 @@ def test_an_unexpected_error_is_one_line_with_a_hint(cli: Run, monkeypatch: pyte
     def fail(*arguments: object, **more: object) -> None:
         raise RuntimeError("the disk\nis on fire")
 
-    monkeypatch.setattr(Network, "from_scenario", fail)
+    monkeypatch.setattr(Network, "__init__", fail)
     code, out, err = cli("run", TWO)
     assert (code, out) == (3, "")
     assert err == "causeway: unexpected RuntimeError: the disk (CAUSEWAY_DEBUG=1 shows the trace)\n"
