@@ -241,7 +241,8 @@ def test_an_older_slice_is_judged_by_its_indices(tmp_path: Path) -> None:
     late = fault("drop", 0, "from = 0\nuntil = 3") + fault("stale", 4, "tick = TICK\nage = 2")
     late += fault("stale", 6, "tick = TICK\nage = 5")
     traffic = call(tick=0, count=2) + call(tick=2, count=2) + call(tick=9)
-    net = opened(tmp_path, NETWORK + SCRIPT + traffic + late)
+    each = NETWORK.replace("[network]", "[network]\ncommit_every = 1")
+    net = opened(tmp_path, each + SCRIPT + traffic + late)
     net.run()
     events = rows(net, "events")
     taken = [(row["tick"], row["index"]) for row in events if row["kind"] == 1 and row["events"] & Event.RECEIVED]
