@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from causeway.model.order import groups_of
+from causeway.proofs import merkle
 from causeway.proofs.hashing import VECTOR_THRESHOLD, sha256_each, sha256_rows
-from causeway.proofs.merkle import merkle_roots
+from causeway.proofs.merkle import FEW, merkle_roots
 
 
 def sha256(data: bytes) -> bytes:
@@ -48,7 +49,9 @@ def test_rows_of_a_byte_matrix() -> None:
     assert [bytes(digest) for digest in sha256_rows(part)] == [sha256(bytes(row)) for row in part]
 
 
-def test_roots_of_many_runs_at_once() -> None:
+@pytest.mark.parametrize("few", [0, FEW])
+def test_roots_of_many_runs_at_once(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(merkle, "FEW", few)
     sizes = [1, 2, 3, 4, 5, 7, 8, 9, 31, 64, 65, 1]
     owner = np.repeat(np.arange(len(sizes)), sizes)
     leaves = [sha256(b"\x00" + bytes([place % 256])) for place in range(len(owner))]

@@ -58,8 +58,7 @@ class GeneratedTraffic:
         """Return the rows of ``tick`` for ``chains``, by chain."""
         if tick >= self.section.ticks:
             return INGRESS_SCHEMA.empty_table()
-        known = np.array(self.chains, dtype=np.uint64)
-        places = np.flatnonzero(np.isin(known, chains))
+        places = np.flatnonzero(np.isin(_plan(self).numbers, chains))
         first, end = self._window(tick)
         if end - first == 1:
             return self._rows_of(places, first, end)
@@ -226,8 +225,10 @@ class _Plan:
     """What follows from the settings alone. ``thresholds``: upper ends of the channels' shares of all words.
 
     ``rates``: mean messages a tick of each chain; ``counterparties``: position of the chain that each channel leads to.
+    ``numbers``: of the chains.
     """
 
+    numbers: U64Array
     thresholds: U64Array
     rates: F64Array
     counterparties: I64Array
@@ -247,7 +248,7 @@ def _plan(traffic: GeneratedTraffic) -> _Plan:
     point += np.where(point >= below[source] - weights[source], weights[source], 0.0)
     other = np.minimum(np.searchsorted(below, point, side="right"), count - 1)
     other = np.where(other == source, (source + 1) % count, other)
-    return _Plan(thresholds, _mean(section) * weights, other)
+    return _Plan(np.array(traffic.chains, dtype=np.uint64), thresholds, _mean(section) * weights, other)
 
 
 def _mean(section: GeneratedSection) -> float:

@@ -96,7 +96,7 @@ def decode(plan: XNetPlan, offered: Frame, own: Frame, ingress: pa.Table, subnet
 
 def _ingress_messages(ingress: pa.Table, subnets: U64) -> Frame:
     """Return the ingress rows as messages (``MESSAGE_COLUMNS``) with the position of their ``chain``."""
-    rows = from_table(ingress.select(["chain", "receiver", "sender", "method", "payload"]))
+    rows = from_table(ingress)
     order = np.argsort(subnets)
     positions = order[np.searchsorted(subnets[order], rows["chain"])]
     return blank_messages(
