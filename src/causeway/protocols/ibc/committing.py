@@ -132,5 +132,8 @@ def _write(store: Store, shifts: Rows, same: dict[int, int], moved: Mask, before
             positions = np.arange(rank, len(held)) + (heads[row] + 1)
             written.append((np.full(len(positions), owner[row]), positions))
     tree, position = (np.concatenate(column) for column in zip(*written, strict=True))
-    order = np.unique(tree << 40 | position)
-    forest.rehash(order >> 40, order & ((1 << 40) - 1))
+    places = tree << 40 | position
+    if not bool((places[1:] > places[:-1]).all()):
+        places.sort()
+        places = places[np.append(True, places[1:] != places[:-1])]
+    forest.rehash(places >> 40, places & ((1 << 40) - 1))

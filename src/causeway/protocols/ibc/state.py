@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.joins import lookup
-from causeway.model.order import U64, Rows
+from causeway.model.order import U64, Rows, groups_of
 from causeway.model.queues import Queues
 from causeway.protocols.contract import Shown, StateTable
 from causeway.protocols.execution import ACCOUNTS, PROGRAM_TABLE, program_frames, program_tables
@@ -251,6 +251,7 @@ class State:
         """Move the head of each queue asked for (any number of times) to its first entry, to its tail without any."""
         if len(lanes) == 0:
             return self
+        lanes = lanes.select(LANE).take(groups_of(*(lanes[name] for name in LANE)).starts)
         rows, heads = self.queues.positions(lanes), self.queues.counters["begin"].copy()
         heads[rows] = self.leaves.first(lanes, self.queues.counters["next_index"][rows])
         return replace(self, queues=self.queues.with_counters(begin=heads))
