@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -10,9 +11,11 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pyspark.sql import SparkSession
 
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.masters import tasks_on
+from causeway.pipeline.opening import Opening
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -73,6 +76,34 @@ def test_java_ends_with_a_process_that_ends_while_it_starts(java: Path) -> None:
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 0 and not said
     assert not psutil.pid_exists(started(java))
+
+
+def test_ctrl_c_while_java_starts_ends_both(java: Path, tmp_path: Path) -> None:
+    process = run(java, "run", str(EXAMPLES / "two_subnets.toml"), "--lake", str(tmp_path / "lake"))
+    begun = started(java)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "lake" / "lake.json").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)  # all that needs no Java is done
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and said == "causeway: stopped before the first tick\n"
+    assert not psutil.pid_exists(begun)
+
+
+def test_what_could_not_be_opened_is_said_to_who_asks_for_it() -> None:
+    class NoJava:
+        def abandon(self) -> None:
+            pass
+
+    def refused(gateway: object) -> SparkSession:
+        raise InvalidInput("no")
+
+    opening = Opening(NoJava(), refused)  # type: ignore[arg-type]
+    opening.prepare(2, ["json"])
+    opening.prepared()
+    with pytest.raises(InvalidInput, match="no"):
+        opening.session()
+    assert opening.ended
 
 
 def test_another_session_is_refused_while_one_is_on_its_way(java: Path) -> None:
