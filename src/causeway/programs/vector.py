@@ -39,6 +39,10 @@ class Effects:
     calls: Frame | None = None
 
 
+FEW_NAMES = 32
+"""Distinct methods up to which a look at each is faster than a call of Arrow."""
+
+
 class VectorProgram:
     """Base of vectorised programs. ``options`` maps an instance's number to its options from the scenario."""
 
@@ -99,6 +103,10 @@ def rows_of(batch: Frame, kind: Kind) -> npt.NDArray[np.int64]:
 def method_is(batch: Frame, name: str) -> npt.NDArray[np.bool_]:
     """Return which messages ask for method ``name``."""
     method = batch["method"]
-    known = pc.equal(method.dictionary, name).to_numpy(zero_copy_only=False)
+    names = method.dictionary
+    if len(names) <= FEW_NAMES:
+        known = np.array([each == name for each in names.to_pylist()], dtype=np.bool_)
+    else:
+        known = pc.equal(names, name).to_numpy(zero_copy_only=False)
     asked: npt.NDArray[np.bool_] = known[method.indices.to_numpy(zero_copy_only=False)]
     return asked

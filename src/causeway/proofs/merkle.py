@@ -18,7 +18,7 @@ from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_i
 LEAF_PREFIX = b"\x00"
 INNER_PREFIX = b"\x01"
 
-FEW = 512
+FEW = 1024
 """Leaves up to which a loop is faster than the fixed cost of a level in columns."""
 
 EMPTY_ROOT = sha256(b"").digest()
