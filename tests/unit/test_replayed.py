@@ -169,6 +169,18 @@ def test_only_so_many_states_are_kept(zones: tuple[OpenedLake, OpenedLake], monk
     assert len(kept._kept) == 1 and kept._bytes > 0
 
 
+@pytest.mark.parametrize("network", ["zones", "subnets"])
+def test_heights_with_more_rows_than_are_kept_are_executed_again(
+    network: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    each, grouped = request.getfixturevalue(network)
+    monkeypatch.setattr(rounds, "HELD", 1)  # so that no height's rows stay in memory, as with large messages
+    opened = open_lake(grouped.lake.storage.uri)
+    height = 2 * GROUP - 1
+    assert everything(opened, height) == everything(each, height)
+    assert Recheck(opened).execute(0, opened.last_height()) is None
+
+
 def test_one_height_of_many_is_read_without_the_others(
     zones: tuple[OpenedLake, OpenedLake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -144,6 +144,7 @@ def replay(rounds: Rounds, last: int) -> Iterator[tuple[Manifest, Sequence[Round
         commit = commit.at(height) if height <= commit.last else lake.numbered(commit.number + 1).at(height)
         outside = lake.outside(commit)
         yield commit, rounds.run(tick_after(rounds.line, commit.tick, traffic, outside), outside)
+        rounds.before = commit  # the lake has what is forgotten, and this says where
         rounds.forget(height)
 
 
