@@ -41,6 +41,9 @@ OWN = ("seconds", "setup_seconds", "summary_seconds", "messages_per_second", "pe
 
 LOGS = ("headers", "outbound", "events", "collected")
 
+KILLS = int(os.environ.get("CAUSEWAY_KILLS", "5"))
+"""How often something is killed in each of the slow tests."""
+
 HANGS = 300.0
 """Seconds after which a process that does not begin, or does not end, hangs."""
 

@@ -1,4 +1,9 @@
-"""Whatever is killed at whatever instant, a run that is resumed comes to the same roots, ledger and summary."""
+"""Whatever is killed at whatever instant, a run that is resumed comes to the same roots, ledger and summary.
+
+The slow tests kill as often as ``CAUSEWAY_KILLS`` says (five times if it says nothing):
+
+    CAUSEWAY_KILLS=25 pytest -m slow tests/pipeline/test_kills.py
+"""
 
 from __future__ import annotations
 
@@ -7,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from causeway.pipeline.cluster import LocalCluster
-from tests.pipeline.kills import Runs, environment, executors, python_workers
+from tests.pipeline.kills import KILLS, Runs, environment, executors, python_workers
 from tests.pipeline.test_run import BUSY, BUSY_ZONES, FORK
 
 LONG = {"ic": BUSY, "ibc": BUSY_ZONES + FORK}
 PROTOCOLS = pytest.mark.parametrize("protocol", LONG)
-KILLS = 25
 
 CUTS = {
     "a height a commit": ("--partitions", "2"),
@@ -41,8 +45,7 @@ def test_kills_at_random_instants_in_process(tmp_path: Path, protocol: str, cut:
 
 
 @pytest.mark.slow
-@PROTOCOLS
-@pytest.mark.parametrize("cut", CUTS)
+@pytest.mark.parametrize(("protocol", "cut"), list(zip(LONG, CUTS, strict=True)))
 def test_kills_of_commands_and_workers_on_spark(tmp_path: Path, protocol: str, cut: str) -> None:
     options = ("--master", "local[2]", *CUTS[cut])
     runs = Runs(tmp_path, scenario(protocol, 70), *options, others=python_workers)

@@ -24,6 +24,7 @@ from causeway.service.ibc.views import Views
 from causeway.service.keys import Key, read_key, write_key
 from causeway.service.node import Node, Pace
 from causeway.service.validators import with_validators
+from tests.pipeline.kills import KILLS
 from tests.service.certificates import certificate
 from tests.service.lakes import ENDS, OTHER, Lakes, scenario_text
 
@@ -206,7 +207,7 @@ def test_killed_and_doubled_relay_processes_have_one_effect(tmp_path: Path) -> N
     check(tmp_path, 60)
 
 
-@pytest.mark.parametrize(("kills", "executed"), [(1, False), pytest.param(25, True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("kills", "executed"), [(1, False), pytest.param(KILLS, True, marks=pytest.mark.slow)])
 def test_killed_servers_go_on_where_they_were_and_what_they_told_stands(
     tmp_path: Path, kills: int, executed: bool
 ) -> None:
