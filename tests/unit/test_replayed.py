@@ -7,6 +7,7 @@ import pickle
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import cbor2
@@ -21,7 +22,7 @@ from causeway.network import replayed
 from causeway.network.network import Network
 from causeway.network.opened import OpenedLake, open_lake
 from causeway.network.recheck import Different, Recheck
-from causeway.network.replayed import ReplayDiffers, Replayed
+from causeway.network.replayed import ReplayBusy, ReplayDiffers, Replayed, Share
 from causeway.network.scenario import load_scenario
 from causeway.network.source import NetworkSource
 from causeway.pipeline import bucket, rounds
@@ -199,6 +200,60 @@ def test_one_height_of_many_is_read_without_the_others(
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", noted)
     assert opened.header("B", 3) == expected
     assert len(read) == 1 and read[0] <= 2, "a height has three headers"
+
+
+class Clock:
+    """Seconds; each height that is executed takes one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.executed = 0.0, list[int]()
+        run = rounds.Rounds.run
+
+        def noted(again: rounds.Rounds, tick: Tick, outside: Outside) -> Any:
+            self.executed.append(tick.height)
+            self.now += 1
+            return run(again, tick, outside)
+
+        monkeypatch.setattr(rounds.Rounds, "run", noted)
+        monkeypatch.setattr(replayed, "time", SimpleNamespace(monotonic=lambda: self.now))
+
+
+def test_a_server_executes_heights_again_for_a_share_of_its_time(
+    zones: tuple[OpenedLake, OpenedLake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Strangers who ask for one old height after the other do not keep it from its blocks and from the others."""
+    clock = Clock(monkeypatch)
+    opened = open_lake(zones[1].lake.storage.uri, share=Share(seconds=2, part=0.25, least=1))
+    refused = 0
+    for attempt in range(400):
+        clock.now += 0.25
+        height = (2, 8, 13, 4, 9, 3)[attempt % 6]
+        opened.replayed._kept.clear()  # as if so many were asked for that none is kept
+        opened.replayed._bytes, opened.replayed._holders = 0, type(opened.replayed._holders)()
+        try:
+            opened.replayed.frames(height)
+        except ReplayBusy:
+            refused += 1
+    assert refused > 300 and 10 < len(clock.executed) <= 0.25 * clock.now + 4
+
+
+def test_who_comes_again_gets_the_state(zones: tuple[OpenedLake, OpenedLake], monkeypatch: pytest.MonkeyPatch) -> None:
+    each, grouped = zones
+    clock = Clock(monkeypatch)
+    share = Share(seconds=2, part=0.25, least=1)
+    opened = pickle.loads(pickle.dumps(open_lake(grouped.lake.storage.uri, share=share)))
+    for _ in range(2):
+        with pytest.raises(ReplayBusy, match=f"the state at {GROUP + 4} is in no file"):
+            opened.replayed.frames(GROUP + 4)
+    clock.now += 8
+    assert everything(opened, GROUP + 4) == everything(each, GROUP + 4)
+    assert clock.executed == [GROUP + 1, GROUP + 2, GROUP + 3, GROUP + 4], "each once"
+    with opened.replayed._lock:  # another thread executes others
+        assert opened.replayed.frames(GROUP + 4)
+        clock.now += 100
+        with pytest.raises(ReplayBusy):
+            opened.replayed.frames(3)
+    assert everything(opened, GROUP) == everything(each, GROUP)  # that is in a file
 
 
 # ---- what has changed since ----------------------------------------------------------------------

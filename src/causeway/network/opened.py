@@ -24,7 +24,7 @@ from causeway.protocols.option_values import NANOSECONDS
 if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
-    from causeway.network.replayed import Replayed
+    from causeway.network.replayed import Replayed, Share
 
 TOPOLOGY = ("chains", "programs", "registry")
 """Tables of the lake that say what the network consists of."""
@@ -51,12 +51,14 @@ class OpenedLake:
         topology: the chains, the programs on them at genesis, and their moves.
         scenario: the file that the lake was made with, where modules of its programs lie beside it: heights within a
             commit are executed again when somebody asks for their state.
+        share: how much of this process's time that may take; without it, all.
     """
 
     lake: Lake
     about: Mapping[str, Any]
     topology: Topology
     scenario: str | None = None
+    share: Share | None = None
 
     @property
     def protocol(self) -> str:
@@ -158,7 +160,7 @@ class OpenedLake:
         """Return the states of the network at heights that are in no file."""
         from causeway.network.replayed import Replayed, deployment_of
 
-        return Replayed(self.lake, partial(deployment_of, self.lake, self.about, self.scenario))
+        return Replayed(self.lake, partial(deployment_of, self.lake, self.about, self.scenario), self.share)
 
     def state_rows(self, manifest: Manifest, table: str, position: int, host_of: HostOf) -> Frame:
         """Return the rows of a state table that belong to the chain at a position, in the table's order.
@@ -168,7 +170,7 @@ class OpenedLake:
         Raises:
             Freed: the state of the height was freed.
             ReplayDiffers: it is in no file, and executing its heights again gives another (``InvalidInput``: they
-                cannot be executed).
+                cannot be executed; ``ReplayBusy``: not now).
         """
         declared = self.tables.state[table]
 
@@ -227,8 +229,8 @@ class OpenedLake:
         return pa.concat_tables(found)
 
 
-def open_lake(uri: str, scenario: str | None = None) -> OpenedLake:
-    """Return the network in the lake at a path or URI. ``scenario``: as of ``OpenedLake``.
+def open_lake(uri: str, scenario: str | None = None, share: Share | None = None) -> OpenedLake:
+    """Return the network in the lake at a path or URI. ``scenario``, ``share``: as of ``OpenedLake``.
 
     Raises:
         LakeError: there is no lake, or it is of another version.
@@ -237,7 +239,7 @@ def open_lake(uri: str, scenario: str | None = None) -> OpenedLake:
     about = lake.about()
     chains, programs, moves = (lake.topology(name) for name in TOPOLOGY)
     external = tuple(int(item["number"]) for item in about["chains"] if item.get("external"))
-    return OpenedLake(lake, about, Topology(chains, programs, moves, external), scenario)
+    return OpenedLake(lake, about, Topology(chains, programs, moves, external), scenario, share)
 
 
 def select(

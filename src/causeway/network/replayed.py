@@ -3,9 +3,12 @@ executing the heights again gives, from the commit before. What comes out is com
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.errors import InvalidInput
+from causeway.model.errors import CausewayError, InvalidInput
 from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.network.deploy import deploy
 from causeway.network.scenario import scenario_of
@@ -105,6 +108,23 @@ def _changed_tables(made: Mapping[str, Any], now: Mapping[str, Any]) -> list[str
     return [name for name in {**tables[0], **tables[1]} if tables[0].get(name) != tables[1].get(name)]
 
 
+class ReplayBusy(CausewayError):
+    """Heights are being executed again, or have had their share of the time: that passes."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """How much of its time a process that has more to do executes heights again for whoever asks.
+
+    ``seconds``: in a row at most, where it has not for long (a height that was begun is finished); ``part``: of all the
+    time; ``least``: seconds that must be left to begin.
+    """
+
+    seconds: float = 5.0
+    part: float = 0.2
+    least: float = 1.0
+
+
 Frames = tuple[Mapping[str, Frame], ...]
 """The rows of every state table, of each bucket."""
 
@@ -120,16 +140,18 @@ class _Kept:
 class Replayed:
     """The states of a lake's network at heights that were asked for; writes nothing. For any number of threads."""
 
-    def __init__(self, lake: Lake, make: Callable[[], Deployment]) -> None:
-        """``make``: returns the network; called when something has to be executed or verified for the first time."""
-        self._lake, self._make = lake, make
+    def __init__(self, lake: Lake, make: Callable[[], Deployment], share: Share | None = None) -> None:
+        """``make``: returns the network; called when something has to be executed or verified for the first time.
+        ``share``: of this process's time; without it, all that it takes."""
+        self._lake, self._make, self._share = lake, make, share
+        self._left, self._at = (0.0 if share is None else share.seconds), time.monotonic()
         self._lock = threading.Lock()
         self._kept: OrderedDict[int, _Kept] = OrderedDict()
         self._holders: Counter[int] = Counter()
         self._bytes = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._lake, self._make)
+        return type(self), (self._lake, self._make, self._share)
 
     @cached_property
     def deployment(self) -> Deployment:
@@ -139,7 +161,8 @@ class Replayed:
     def states(self, height: int) -> dict[int, Any]:
         """Return the states of all buckets at a height, by bucket.
 
-        Raises ``LakeDamaged``, ``Freed``, ``ReplayDiffers``, and what making the network does.
+        Raises ``LakeDamaged``, ``Freed``, ``ReplayDiffers``, what making the network does and, where there is a share
+        of the time, ``ReplayBusy``: what was executed by then is kept, so whoever comes again gets further.
         """
         frames, kernel = self.frames(height), self.deployment.kernel
         return {bucket: kernel.state(of_bucket) for bucket, of_bucket in enumerate(frames)}
@@ -151,17 +174,48 @@ class Replayed:
 
     def frames(self, height: int) -> Frames:
         """Return the rows of every state table at a height, of each bucket; raises as ``states`` does."""
-        with self._lock:
+        if self._share is not None and (kept := self._kept.get(height)) is not None:
+            return kept.frames  # it waits for nobody
+        with self._turn(height) as end:
             if height in self._kept:
                 self._kept.move_to_end(height)
             else:
                 if freed := self._lake.freed(height):
                     raise freed
-                self._find(self._lake.manifest(height))
+                self._find(self._lake.manifest(height), end)
             return self._kept[height].frames
 
-    def _find(self, commit: Manifest) -> None:
-        """Keep the state at the height that a manifest is looked at from: go on from the nearest one before it."""
+    @contextmanager
+    def _turn(self, height: int) -> Iterator[float]:
+        """Let one thread at a time look for a state; yield when its time is over. Raises ``ReplayBusy``."""
+        share = self._share
+        if share is None:
+            with self._lock:
+                yield math.inf
+            return
+        if not self._lock.acquire(blocking=False):
+            raise self._busy(height)
+        try:
+            now = time.monotonic()
+            self._left, self._at = min(share.seconds, self._left + share.part * (now - self._at)), now
+            if self._left < share.least:
+                raise self._busy(height)
+            try:
+                yield now + self._left
+            finally:
+                self._left, self._at = self._left - (time.monotonic() - now), time.monotonic()
+        finally:
+            self._lock.release()
+
+    def _busy(self, height: int) -> ReplayBusy:
+        text = "is in no file, and executing heights again has a share of the time only"
+        return ReplayBusy(f"height: the state at {height} {text}: come again, or ask for the last height of a commit")
+
+    def _find(self, commit: Manifest, end: float) -> None:
+        """Keep the state at the height that a manifest is looked at from: go on from the nearest one before it.
+
+        Raises ``ReplayBusy`` when the time is over: the state that was reached is kept then.
+        """
         height, last = commit.height, commit.first - 1
         if height == commit.last:
             self._keep(height, states_of(self.deployment, self._lake, commit))
@@ -178,8 +232,11 @@ class Replayed:
         for manifest, results in replay(Rounds(self.deployment, self._lake, before, states), height):
             if chains := committed.different(manifest, results):
                 raise ReplayDiffers(self._lake.storage.uri, manifest.height, chains)
-            if manifest.height == height or (manifest.height - before.height) % stops == 0:
+            over = manifest.height < height and time.monotonic() > end
+            if manifest.height == height or over or (manifest.height - before.height) % stops == 0:
                 self._keep(manifest.height, {bucket: result.state for bucket, result in enumerate(results)})
+            if over:
+                raise self._busy(height)
 
     def _keep(self, height: int, states: Mapping[int, Any]) -> None:
         """Keep the rows of a state, and not the state, which may have more in it that serves the next round only."""
@@ -244,4 +301,4 @@ def _rows(results: Sequence[RoundResult[Any]]) -> dict[str, int]:
     return found
 
 
-__all__ = ["Committed", "ReplayDiffers", "Replayed", "deployment_of", "require_keys"]
+__all__ = ["Committed", "ReplayBusy", "ReplayDiffers", "Replayed", "Share", "deployment_of", "require_keys"]

@@ -20,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from causeway.model.errors import CausewayError, InvalidInput
-from causeway.network.replayed import ReplayDiffers
+from causeway.network.replayed import ReplayBusy, ReplayDiffers
 from causeway.network.traffic_settings import MessageSection
 from causeway.pipeline.lake import LakeError
 from causeway.pipeline.layout import LakeDamaged
@@ -63,6 +63,7 @@ STATUS: dict[type[CausewayError], int] = {
     NotFound: 404,
     LakeDamaged: 503,
     ReplayDiffers: 503,
+    ReplayBusy: 503,
     LakeError: 404,
     WeakKey: 403,
     InvalidInput: 400,

@@ -19,6 +19,7 @@ from causeway.network.directory import Directory
 from causeway.network.document import validated
 from causeway.network.network import Network
 from causeway.network.opened import OpenedLake, open_lake
+from causeway.network.replayed import Share
 from causeway.network.scenario import Scenario
 from causeway.network.script import homes_of, scripted_traffic
 from causeway.network.traffic_settings import MessageSection, ScriptSection, SendSection
@@ -113,7 +114,7 @@ class Node:
         except BaseException:
             self._signed.close()
             raise
-        self.opened: OpenedLake = open_lake(lake)
+        self.opened: OpenedLake = open_lake(lake, scenario.path, Share())
         self.endpoint: Endpoint = registry.protocol(name).part("endpoint")(self.opened, self.network.deployment.kernel)
         self.views = self.endpoint.views
         made = self.network.lake.storage.modified(LAKE_FILE)
