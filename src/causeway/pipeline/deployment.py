@@ -13,6 +13,9 @@ from causeway.pipeline.record import SCHEMAS, Outside, Record
 from causeway.protocols.contract import AnyKernel, Chains
 
 
+_NOTHING = {kind: schema.empty_table() for kind, schema in SCHEMAS.items()}
+
+
 @dataclass(frozen=True)
 class Deployment:
     """A network, ready to be run: its kernel, its traffic, and how its chains are cut into buckets. Picklable.
@@ -39,7 +42,7 @@ class Deployment:
 
     def _recorded(self, outside: Outside, kind: str, chains: Chains) -> pa.Table:
         if self.record is None or kind not in outside:
-            return SCHEMAS[kind].empty_table()
+            return _NOTHING[kind]
         return self.record.rows(outside, kind, self.numbers[chains])
 
     def chains(self, bucket: int) -> Chains:
