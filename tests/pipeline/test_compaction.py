@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from causeway.pipeline.bucket import forget_states
 from causeway.pipeline.check import check
 from causeway.pipeline.lake import Lake, root_of
 from causeway.pipeline.storage import Storage
+from tests.counting import counted_reads
 
 STUCK = 40
 SCENARIO = f"""
@@ -73,23 +73,12 @@ def test_a_stuck_lane_does_not_stop_compaction_and_is_served_from_compacted_file
     assert (checked.damaged, checked.strays) == ((), ())
 
 
-def test_compacting_and_resuming_read_no_more_after_a_long_history(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reads: Counter[str] = Counter()
-    real = Storage.read_bytes
-
-    def read_bytes(storage: Storage, path: str) -> bytes:
-        reads[path.split("/")[0]] += 1
-        return real(storage, path)
-
-    monkeypatch.setattr(Storage, "read_bytes", read_bytes)
+def test_compacting_and_resuming_read_no_more_after_a_long_history(tmp_path: Path) -> None:
     counts = []
     for stop in (12, 36):
         with network(tmp_path, "lake", resume=stop > 12) as net:
             net.run(ticks=stop)
-        reads.clear()
-        with network(tmp_path, "lake", resume=True) as net:
+        with counted_reads() as reads, network(tmp_path, "lake", resume=True) as net:
             net.run(ticks=stop + 1)
         counts.append((reads["manifests"], reads["compacted"]))
     assert counts[1] <= counts[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from causeway.pipeline.check import check
 from causeway.pipeline.group import CommitEvery
 from causeway.pipeline.lake import _SPANS, Lake, LakeDamaged, LakeError, Manifest
 from causeway.pipeline.layout import manifest_path
-from causeway.pipeline.storage import Storage
+from tests.counting import counted_reads
 
 SCENARIO = """
 [network]
@@ -139,28 +138,21 @@ def test_a_run_is_resumed_with_another_size_of_commits(tmp_path: Path) -> None:
     assert [len(net.lake.numbered(number).lines) for number in range(6)] == [1, 1, 1, 5, 2, net.height - 9]
 
 
-def test_a_commit_is_found_without_reading_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_is_found_without_reading_all(tmp_path: Path) -> None:
     for tick, every in ((4, 1), (6, 1), (7, 3), (11, 4), (12, 1), (None, 3)):
         with network(tmp_path, "lake", "ic", every, resume=tick != 4) as net:
             net.run(ticks=tick)
     lake, last = net.lake, net.height
-    reads: Counter[str] = Counter()
-    real = Storage.read_bytes
-
-    def read_bytes(storage: Storage, path: str) -> bytes:
-        reads[path.split("/")[0]] += 1
-        return real(storage, path)
-
-    monkeypatch.setattr(Storage, "read_bytes", read_bytes)
-    for height in range(last + 1):
-        _SPANS.clear()
+    with counted_reads() as reads:
+        for height in range(last + 1):
+            _SPANS.clear()
+            reads.clear()
+            assert lake.manifest(height).height == height
+            assert reads["manifests"] <= 5
         reads.clear()
-        assert lake.manifest(height).height == height
-        assert reads["manifests"] <= 5
-    reads.clear()
-    for height in range(last + 1):
-        assert lake.manifest(height).height == height
-    assert reads["manifests"] <= 2 * (last + 1)
+        for height in range(last + 1):
+            assert lake.manifest(height).height == height
+        assert reads["manifests"] <= 2 * (last + 1)
     with pytest.raises(LakeError, match=f"height: {last + 1} is not committed; committed are 0 to {last}"):
         lake.manifest(last + 1)
 

@@ -3,20 +3,17 @@ stores that are changed are those that are built from the tables."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from copy import copy, deepcopy
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from causeway.model import frame
 from causeway.model.ingress_call import encode_calls
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.proofs import hashing
@@ -24,6 +21,7 @@ from causeway.protocols import sections
 from causeway.protocols.contract import Tick
 from causeway.protocols.ibc import entries, leaves
 from causeway.protocols.ibc.state import LastStore, State
+from tests import counting
 from tests.unit.ibc_network import Network, Placed
 
 SPOKES = 3
@@ -56,41 +54,10 @@ def play(net: Network, blocks: int, spokes: Sequence[int] = range(SPOKES)) -> No
         net.block()
 
 
-@contextmanager
-def counted() -> Iterator[Counter[str]]:
+def counted() -> AbstractContextManager[Counter[str]]:
     """Count hashes and the bytes of them, and rows that frames gather and join and buffers of leaves take."""
-    found: Counter[str] = Counter()
-
-    def counting(owner: Any, name: str, what: str) -> Any:
-        real = getattr(owner, name)
-
-        def call(*arguments: Any, **named: Any) -> Any:
-            made = real(*arguments, **named)
-            found[what] += len(made)
-            return made
-
-        return patch.object(owner, name, call)
-
-    class Hashes:
-        """``hashlib`` with a counter."""
-
-        @staticmethod
-        def sha256(data: Any = b"") -> Any:
-            found["hashes"] += 1
-            found["bytes"] += memoryview(data).nbytes
-            return hashlib.sha256(data)
-
-    with ExitStack() as stack:
-        for module in (hashing, entries, sections):
-            stack.enter_context(patch.object(module, "hashlib", Hashes))
-        for owner, name, what in (
-            (hashing, "_digest", "hashes"),
-            (frame, "_gather", "rows"),
-            (frame, "_join", "rows"),
-            (leaves.Held, "of", "rows"),
-        ):
-            stack.enter_context(counting(owner, name, what))
-        yield found
+    more = ((hashing, "_digest", "hashes"), (leaves.Held, "of", "rows"))
+    return counting.counted((hashing, entries, sections), *more)
 
 
 @pytest.mark.parametrize("order", ["ordered", "unordered"])

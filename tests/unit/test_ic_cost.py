@@ -3,23 +3,18 @@ and what a state keeps to save hashing changes no root."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 
-from causeway.model import frame
 from causeway.model.ingress_call import encode_calls
 from causeway.protocols import sections
 from causeway.protocols.contract import Tick
 from causeway.protocols.ic import commitment
 from causeway.protocols.sections import LastHashed
+from tests.counting import counted
 from tests.property.ic_harness import Call, KernelRun, Scenario
 
 CHAINS = 20
@@ -45,40 +40,11 @@ def network(rounds: int, chains: int = CHAINS, busy: int = 2) -> KernelRun:
     return KernelRun(Scenario(tuple(range(chains)), canisters, rounds=rounds, ingress=ingress), apart=False)
 
 
-@contextmanager
-def counted() -> Iterator[Counter[str]]:
-    """Count rows that frames gather and join, and what roots hash."""
-    found: Counter[str] = Counter()
-
-    def rows(name: str) -> Any:
-        real = getattr(frame, name)
-
-        def call(*arguments: Any) -> Any:
-            made = real(*arguments)
-            found["rows"] += len(made)
-            return made
-
-        return patch.object(frame, name, call)
-
-    class Hashes:
-        """``hashlib`` with a counter."""
-
-        @staticmethod
-        def sha256(data: Any = b"") -> Any:
-            found["hashes"] += 1
-            found["bytes"] += memoryview(data).nbytes
-            return hashlib.sha256(data)
-
-    hashing = patch.object(sections, "hashlib", Hashes), patch.object(commitment, "hashlib", Hashes)
-    with rows("_gather"), rows("_join"), hashing[0], hashing[1]:
-        yield found
-
-
 def last_round(run: KernelRun, rounds: int) -> Counter[str]:
     """What the last of some rounds costs."""
     for tick in range(run.tick + 1, rounds):
         run.round(Tick(tick, tick))
-    with counted() as found:
+    with counted((sections, commitment)) as found:
         run.round(Tick(rounds, rounds))
     return found
 
