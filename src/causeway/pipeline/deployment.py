@@ -12,7 +12,6 @@ from causeway.model.traffic import Traffic
 from causeway.pipeline.record import SCHEMAS, Outside, Record
 from causeway.protocols.contract import AnyKernel, Chains
 
-
 _NOTHING = {kind: schema.empty_table() for kind, schema in SCHEMAS.items()}
 
 
