@@ -26,7 +26,8 @@ from causeway.network.replayed import ReplayBusy, ReplayDiffers, Replayed, Share
 from causeway.network.scenario import load_scenario
 from causeway.network.source import NetworkSource
 from causeway.pipeline import bucket, rounds
-from causeway.pipeline.lake import Freed, LakeError
+from causeway.pipeline.check import check
+from causeway.pipeline.lake import Freed, Lake, LakeError
 from causeway.pipeline.record import Outside
 from causeway.pipeline.source import LakeSource
 from causeway.pipeline.tables import LakeTables
@@ -354,6 +355,36 @@ def test_heights_that_were_freed_say_so(zones: tuple[OpenedLake, OpenedLake], tm
             opened.replayed.frames(height)
     assert everything(opened, 4) == everything(zones[0], 4)
     assert everything(opened, 8) == everything(zones[0], 8), "what executing again begins with is there"
+
+
+def test_what_is_kept_within_a_commit_is_missed(tmp_path: Path) -> None:
+    """The state that a commit begins with is needed by what is kept of its heights."""
+    (tmp_path / "scenario.toml").write_text(scenario())
+    lake = made(tmp_path, GROUP, tmp_path / "scenario.toml").lake
+    vacuum(lake, keep_every=4, keep_last=2)
+    path = min(states(lake, lake.manifest(8).number - 1))
+    assert check(lake).damaged == ()
+    lake.storage.remove(path)
+    assert [error.path for error in check(lake).damaged] == [path]
+
+
+def test_vacuums_one_after_the_other_free_what_one_does(tmp_path: Path) -> None:
+    """Also where they end within a commit, at whatever height."""
+    (tmp_path / "scenario.toml").write_text(scenario())
+    lake = made(tmp_path, GROUP, tmp_path / "scenario.toml").lake
+    last = lake.last_height()
+    for kept in range(last, 1, -1):
+        vacuum(lake, keep_every=0, keep_last=kept)
+    there = {path for number in range(lake.last_manifest().number + 1) for path in states(lake, number)}
+    begun = lake.manifest(last - 1).number - (lake.manifest(last - 1).first == last - 1)
+    assert {path for path in there if lake.storage.exists(path)} == {
+        path for number in range(begun, lake.last_manifest().number + 1) for path in states(lake, number)
+    }
+
+
+def states(lake: Lake, number: int) -> set[str]:
+    """The files of the state that a commit has."""
+    return {path for files in lake.numbered(number).last_state.values() for path in files.values()}
 
 
 def test_readers_that_execute_nothing_say_so(zones: tuple[OpenedLake, OpenedLake]) -> None:

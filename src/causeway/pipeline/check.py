@@ -114,7 +114,7 @@ def check(lake: Lake, progress: Progress = lambda done, of: None) -> Checked:
     # What says how far the lake goes meets the same damage as who looks at each height.
     damaged = list({(error.path, error.what): error for error in damaged}.values())
     damaged.sort(key=lambda error: (error.whole, error.path))
-    freed = sum(any(one.frees(number) for one in taken) for number in range(height + 1))
+    freed = sum(_frees(taken, number) for number in range(height + 1))
     return Checked(height + 1, there, bytes_read, freed, tuple(damaged), tuple(strays))
 
 
@@ -223,8 +223,12 @@ def _manifests(
         if manifest.epoch < epoch:
             text = f"is of epoch {manifest.epoch}, after one of epoch {epoch}"
             damaged.append(lake.damaged(path, text, manifest.first - 1))
+        # Heights of this commit that are kept need the state that it began with.
+        if before is not None and not all(_frees(taken, kept) for kept in range(before.last, manifest.last)):
+            for file in _state_of(before):
+                to.add(file, before.files[file], before.first, optional=False)
         before, epoch, height, tick = manifest, max(epoch, manifest.epoch), manifest.last, manifest.tick
-        freed = any(one.frees(manifest.last) for one in taken)
+        freed = _frees(taken, manifest.last)
         run = covered.get(number) if number < tidying else None
         for file, needed in _named(manifest, run, freed=freed):
             if not to.add(file, manifest.files[file], manifest.first, optional=not needed):
@@ -234,9 +238,8 @@ def _manifests(
 
 def _named(manifest: Manifest, run: Compaction | None, *, freed: bool) -> Iterator[tuple[str, bool]]:
     """Yield the files that a manifest names, and whether they have to be there."""
-    for files in manifest.last_state.values():
-        for path in files.values():
-            yield path, not freed
+    for path in _state_of(manifest):
+        yield path, not freed
     for files in manifest.log.values():
         for path in files.values():
             yield path, run is None or path in run.files
@@ -244,6 +247,14 @@ def _named(manifest: Manifest, run: Compaction | None, *, freed: bool) -> Iterat
         yield path, True
     for path in manifest.exchanged():
         yield path, run is None
+
+
+def _state_of(manifest: Manifest) -> list[str]:
+    return [path for files in manifest.last_state.values() for path in files.values()]
+
+
+def _frees(taken: list[Vacuumed], height: int) -> bool:
+    return any(one.frees(height) for one in taken)
 
 
 def _verified(lake: Lake, path: str, expected: _Expected) -> tuple[LakeDamaged | None, bool]:

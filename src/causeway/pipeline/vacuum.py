@@ -78,7 +78,8 @@ def _superseded(lake: Lake, first: int, last: int, taken: list[Vacuumed]) -> Ite
     """
     named: dict[str, int] = {}
     since: dict[str, int] = {}
-    begin = lake.manifest(first).number
+    # What the commit that has the first of them replaced was needed by its other heights, which may be freed only now.
+    begin = max(lake.manifest(first).number - 1, 0)
     for manifest in lake.chain(begin, lake.manifest(last + 1).number):
         now = {path: manifest.files[path][0] for files in manifest.last_state.values() for path in files.values()}
         for path, size in named.items():
