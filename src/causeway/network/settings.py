@@ -7,7 +7,7 @@ import math
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
 from causeway.model.section import U64, U64_MAX, Balance, Section, TickNumber
 from causeway.network.early import EXECUTOR, MASTER, texts
@@ -60,17 +60,20 @@ SparkKey = Annotated[str, AfterValidator(_spark_key)]
 
 
 AUTO = "auto"
-_COMMIT = re.compile(r"([1-9]\d{0,8}) ?(s|MB)")
+_COMMIT = re.compile(r"([1-9][0-9]{0,8}) ?(s|MB)")
+_COMMITS = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": MOST_HEIGHTS}, {"type": "string"}]}
 
 
-def commit_every(text: str) -> CommitEvery:
-    """Return when a commit is full from a text: ``auto``, seconds (``5 s``) or bytes (``64 MB``).
+def commit_every(value: object) -> CommitEvery:
+    """Return when a commit is full: so many heights, or as a text ``auto``, seconds (``5 s``) or bytes (``64 MB``).
 
     Raises ``ValueError``.
     """
-    if text == AUTO:
+    if value == AUTO:
         return CommitEvery()
-    found = _COMMIT.fullmatch(text)
+    if type(value) is int and 1 <= value <= MOST_HEIGHTS:
+        return CommitEvery(heights=value, seconds=math.inf)
+    found = _COMMIT.fullmatch(value) if isinstance(value, str) else None
     if found is None or (found[2] == "MB" and int(found[1]) > MOST_MEGABYTES):
         known = f'"{AUTO}", heights as a whole number from 1 to {MOST_HEIGHTS}, seconds as "5 s"'
         raise ValueError(f'must be {known}, or megabytes of rows as "64 MB", up to "{MOST_MEGABYTES} MB"')
@@ -80,9 +83,9 @@ def commit_every(text: str) -> CommitEvery:
     return CommitEvery(bytes=amount * 1_000_000, seconds=math.inf)
 
 
-def _commit_check(text: str) -> str:
-    commit_every(text)
-    return text
+def _commit_check(value: object) -> object:
+    commit_every(value)
+    return value
 
 
 class NetworkSection(Section):
@@ -107,7 +110,7 @@ class NetworkSection(Section):
     partitions: Annotated[int, Field(ge=0, le=100_000)] = Field(
         0, description="Tasks per tick; 0 = chosen from messages per tick, cores and chains. Never changes a result."
     )
-    commit_every: Annotated[int, Field(ge=1, le=MOST_HEIGHTS)] | Annotated[str, AfterValidator(_commit_check)] = Field(
+    commit_every: Annotated[int | str, BeforeValidator(_commit_check), WithJsonSchema(_COMMITS)] = Field(
         AUTO,
         description='How much of a run is committed at once: so many heights, or `"5 s"` of running, or `"64 MB"` of '
         'rows; `"auto"`: two seconds or 64 MB. Never changes a result.',
@@ -117,8 +120,6 @@ class NetworkSection(Section):
     @property
     def commits(self) -> CommitEvery:
         """Return when a commit is full."""
-        if isinstance(self.commit_every, int):
-            return CommitEvery(heights=self.commit_every, seconds=math.inf)
         return commit_every(self.commit_every)
 
     @property
