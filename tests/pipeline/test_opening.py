@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -104,6 +105,29 @@ def test_what_could_not_be_opened_is_said_to_who_asks_for_it() -> None:
     with pytest.raises(InvalidInput, match="no"):
         opening.session()
     assert opening.ended
+
+
+def test_workers_that_are_prepared_while_the_session_ends_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever presses Ctrl-C sees one line, and not how PySpark fails whose Java has gone."""
+
+    class Gone:
+        def range(self, *arguments: int) -> SparkSession:
+            asked.set()
+            ending.wait(60)
+            raise ConnectionRefusedError
+
+    complaints: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", complaints.append)
+    for ends in (True, False):
+        asked, ending = threading.Event(), threading.Event()
+        opening = Opening(None, lambda gateway: Gone())  # type: ignore[arg-type, return-value]
+        opening.prepare(1, ["json"])
+        assert asked.wait(60)
+        if ends:
+            opening.ends()
+        ending.set()
+        opening.prepared()
+        assert len(complaints) == (0 if ends else 1)
 
 
 def test_another_session_is_refused_while_one_is_on_its_way(java: Path) -> None:

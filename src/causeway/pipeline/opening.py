@@ -36,6 +36,7 @@ class Opening:
         self._gateway, self._start = gateway, start
         self._session: Future[SparkSession] = Future()
         self._preparing: threading.Thread | None = None
+        self._ends = False
         self._opening = threading.Thread(target=self._open, name="causeway-spark", daemon=True)
         self._opening.start()
 
@@ -72,18 +73,27 @@ class Opening:
             session = self._session.result()
         except BaseException:
             return  # ``session`` raises it
-        # What ends a worker here ends it again in its first task, where it is said.
-        with contextlib.suppress(Py4JError, PySparkException):
+        try:
             rows = session.range(0, workers, 1, workers)
             rows.mapInArrow(functools.partial(_import, modules), "id long").collect()
+        except (Py4JError, PySparkException):
+            return  # what ends a worker here ends it again in its first task, where it is said
+        except Exception:
+            if not self._ends:  # PySpark fails in many ways without its Java
+                raise
 
     def prepared(self) -> None:
         """Wait until the workers that are being prepared are."""
         if self._preparing is not None:
             self._preparing.join()
 
+    def ends(self) -> None:
+        """Take notice that the session is going to end, whatever the workers do."""
+        self._ends = True
+
     def abandon(self) -> None:
         """End a Java process that is still starting, or whose session is being made."""
+        self.ends()
         self._gateway.abandon()
         self._opening.join()
         self.prepared()

@@ -268,8 +268,10 @@ def _end() -> None:
     from pyspark.sql import SparkSession
 
     _gateway.fall_silent()
-    if _opening is not None and not _opening.ended:
-        _opening.abandon()
+    if _opening is not None:
+        _opening.ends()
+        if not _opening.ended:
+            _opening.abandon()
     try:
         context = SparkContext._active_spark_context
         if context is not None and _gateway.process.poll() is None:
