@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from causeway.model.faults import Fault, Faults
 from causeway.model.ingress_call import encode_calls
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.proofs import hashing
@@ -35,11 +36,11 @@ OBSERVED = 4
 """Blocks that are counted."""
 
 
-def hub(**options: Any) -> Network:
+def hub(faults: Faults | None = None, **options: Any) -> Network:
     """A zone whose program calls those of others, in every block as many; receipts are never collected."""
     zones: dict[str, Placed] = {"hub": {0: "caller"}}
     zones |= {f"spoke{number}": {10 + number: "echo"} for number in range(SPOKES)}
-    return Network(zones, options={"trusted_headers": 4, **options})
+    return Network(zones, options={"trusted_headers": 4, **options}, faults=faults)
 
 
 def play(net: Network, blocks: int, spokes: Sequence[int] = range(SPOKES)) -> None:
@@ -79,6 +80,30 @@ def test_ten_times_the_history_costs_no_more_a_block(order: str) -> None:
     assert long["bytes"] <= short["bytes"] + 65 * 4 * paths
     # Leaves are copied when they have doubled in number, which is seldom.
     assert long["rows"] <= short["rows"] * 1.05
+
+
+def test_blocks_beside_a_halted_zone_cost_no_more_either() -> None:
+    net = hub(Faults.of(Fault("halt", SPOKES, first=3)))  # the last spoke
+    costs = []
+    for history in (HISTORY, 10 * HISTORY):
+        play(net, history - net.height, range(SPOKES - 1))
+        with counted() as found:
+            play(net, OBSERVED, range(SPOKES - 1))
+        costs.append(found)
+    short, long = costs
+    assert long["hashes"] <= short["hashes"] + 16 * OBSERVED * SPOKES
+    assert long["rows"] <= short["rows"] * 1.05
+
+
+def test_stores_are_those_that_are_built_also_when_zones_halt() -> None:
+    faults = Faults.of(Fault("halt", SPOKES, first=3, last=5), Fault("halt", 0, first=5, last=6))
+    kept, dropped = hub(faults), hub(faults)
+    for _ in range(HISTORY):
+        dropped.states = [replace(state, kept=LastStore()) for state in dropped.states]
+        for net in (kept, dropped):
+            play(net, 1)
+        assert kept.roots() == dropped.roots()
+        assert roots(kept, kept.kernel.state(kept.states[0].frames())) == list(kept.roots().values())
 
 
 def test_stores_that_are_changed_are_those_that_are_built() -> None:

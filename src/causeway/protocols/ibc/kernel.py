@@ -40,6 +40,7 @@ from causeway.protocols.ibc.delays import next_usable, oldest_known, usable
 from causeway.protocols.ibc.disconnecting import final_packets
 from causeway.protocols.ibc.fault_kinds import DISCONNECT, FORK, RECOVER
 from causeway.protocols.ibc.header_relay import accused, wanted_headers
+from causeway.protocols.ibc.leaves import Leaves
 from causeway.protocols.ibc.options import IbcOptions
 from causeway.protocols.ibc.pushing import ENTRIES_SCHEMA
 from causeway.protocols.ibc.recovering import Decisions
@@ -283,12 +284,14 @@ class IbcKernel:
         context = self.context(running, tick)
         halted, kept = None, state.kept
         if len(running) < len(chains):
-            halted = part(self, state, np.setdiff1d(chains, running), tick.tick)
-            state = part(self, state, running, tick.tick)
+            halted = self._part(state, np.setdiff1d(chains, running), tick)
+            state = self._part(state, running, tick)
         own = concat([self._forged(context), final_packets(*self._decided(DISCONNECT, context))])
         after, outbound = process_block(state, plan.content, inputs, own, context, log)
         if halted is not None:
-            after = replace(union(self, [after, halted]), kept=kept)
+            leaves = after.leaves.beside(halted.leaves)
+            rest = union(self, [replace(one, leaves=Leaves({})) for one in (after, halted)])
+            after = replace(rest, leaves=leaves, kept=kept)
         everyone = replace(context, chains=chains)
         store = commit(after, everyone)
         roots = store.roots
@@ -309,6 +312,11 @@ class IbcKernel:
         end = gives_up(tick, settled=self.interference.last_change, idle_limit=QUIET_TICKS + self.idle_limit())
         needs = earliest(oldest(after.runs), oldest_known(after))
         return RoundResult(after, outbound, logs, headers, due, needs, end)
+
+    def _part(self, state: State, zones: Chains, tick: Tick) -> State:
+        """Return some zones' part of a state; queues that do not change stay the objects that they are."""
+        rest = part(self, replace(state, leaves=Leaves({})), zones, tick.tick)
+        return replace(rest, leaves=state.leaves.of_zones(zones))
 
     def _decisions(self, seen: Seen, context: Context) -> Decisions:
         """Return the recoveries that running zones decide for this block."""

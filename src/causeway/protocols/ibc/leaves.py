@@ -34,6 +34,7 @@ ROOM = 32
 """Entries that a queue can have more, at least, before its buffers are copied."""
 
 Mask = npt.NDArray[np.bool_]
+Zones = npt.NDArray[np.uint32]
 
 
 class _Buffer:
@@ -181,6 +182,15 @@ class Leaves:
         rows = positions_in(lanes, keys)
         found[rows[rows >= 0]] = counts[rows >= 0]
         return found
+
+    def of_zones(self, zones: Zones) -> Leaves:
+        """Return the entries of the zones' own queues."""
+        wanted = set(zones.tolist())
+        return Leaves({key: held for key, held in self._lanes.items() if key >> 17 in wanted})
+
+    def beside(self, others: Leaves) -> Leaves:
+        """Return these entries and those of other zones."""
+        return Leaves(self._lanes | others._lanes)
 
     def merge(self, numbered: Frame) -> Leaves:
         """Add entries (``LEAVES_SCHEMA``)."""
