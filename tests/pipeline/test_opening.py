@@ -91,6 +91,25 @@ def test_ctrl_c_while_java_starts_ends_both(java: Path, tmp_path: Path) -> None:
     assert not psutil.pid_exists(begun)
 
 
+def test_ctrl_c_between_java_and_its_session_waits_for_neither(java: Path) -> None:
+    """Java has been started, and PySpark is being imported: that takes a second, in which people press Ctrl-C."""
+    code = (
+        "import pathlib, sys, time\n"
+        "from causeway.pipeline import gateway, session\n"
+        "gateway._END_SECONDS = 600\n"
+        "def pressed(*_):\n"
+        "    while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)\n"
+        "    raise KeyboardInterrupt\n"
+        "session.Opening = pressed\n"
+        "try: session.guess_session('local[1]', {})\n"
+        "except KeyboardInterrupt: print('interrupted')\n"
+    )
+    process = run(java, str(java.parent / "started"), code=code)
+    said, complaints = process.communicate(timeout=60)
+    assert said == "interrupted\n" and not complaints
+    assert not psutil.pid_exists(started(java))
+
+
 def test_what_could_not_be_opened_is_said_to_who_asks_for_it() -> None:
     class NoJava:
         def abandon(self) -> None:
