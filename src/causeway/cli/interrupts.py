@@ -1,4 +1,4 @@
-"""Ctrl-C: a running network stops between two ticks, everything else immediately."""
+"""Ctrl-C: a running network stops after a commit, everything else immediately."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Interrupts:
     """Takes SIGINT while the body of a ``with`` statement runs; ``asked`` counts how often.
 
     Spark's own handler closes the connection to Java in the middle of a call. ``gentle``: the first SIGINT is only
-    counted, and the run loop checks ``asked`` between ticks; a second one stops immediately.
+    counted, and the run loop checks ``asked`` after each commit; a second one stops immediately.
     """
 
     def __init__(self) -> None:
@@ -39,6 +39,6 @@ class Interrupts:
     def _received(self, number: int, frame: FrameType | None) -> None:
         self.asked += 1
         if self.gentle and self.asked == 1:
-            tell("stopping after this tick (press Ctrl-C again to stop immediately)")
+            tell("stopping after this commit (press Ctrl-C again to stop immediately)")
             return
         raise KeyboardInterrupt

@@ -116,7 +116,7 @@ class _Count(ProgressColumn):
         tick = task.fields[self._count]
         if last is None:
             return Text(f"tick {tick:,}")
-        return Text(f"tick {tick:,} of {last - 1:,}" if tick < last else f"tick {tick:,}, waiting for the last answers")
+        return Text(f"tick {tick:,} of {last - 1:,}" if tick < last else f"tick {tick:,}, last answers")
 
 
 class _Clock(ProgressColumn):
