@@ -178,7 +178,9 @@ class Gateway:
     def close(self) -> None:
         """End the Java process and wait until it is gone."""
         self.fall_silent()
-        if self._client is not None:
+        if self._client is None:
+            self.abandon()  # it is still starting, and does not look whether we are there
+        else:
             self._client.shutdown()
         assert self.process.stdin is not None
         self.process.stdin.close()
