@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from causeway.model.errors import CausewayError, InvalidInput
@@ -156,6 +157,33 @@ def test_a_commit_is_found_without_reading_all(tmp_path: Path) -> None:
         assert reads["manifests"] <= 2 * (last + 1)
     with pytest.raises(LakeError, match=f"height: {last + 1} is not committed; committed are 0 to {last}"):
         lake.manifest(last + 1)
+
+
+def test_an_old_height_is_read_without_the_others_of_its_compaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with network(tmp_path, "single", "ic", 1) as net:
+        net.run()
+        wanted = told(net.lake)
+    for name in ("lake.RUN", "compaction.RUN", "compaction.KEPT"):
+        monkeypatch.setattr(f"causeway.pipeline.{name}", 2)
+    monkeypatch.setattr("causeway.pipeline.compaction.ROW_GROUP", 4)
+    with network(tmp_path, "lake", "ic", 4) as net:
+        net.run()
+    lake = net.lake
+    assert lake.replaced(lake.manifest(2), list(lake.manifest(2).log["headers"].values()))
+    assert told(lake) == wanted
+    read: list[tuple[int, int]] = []
+    real = pq.ParquetFile.read_row_groups
+
+    def noted(file: pq.ParquetFile, groups: list[int], *arguments: Any, **named: Any) -> Any:
+        read.append((len(groups), file.num_row_groups))
+        return real(file, groups, *arguments, **named)
+
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", noted)
+    (rows,) = lake.log_rows("headers", lake.manifest(2))
+    ((some, of),) = read
+    assert 0 < rows.num_rows <= 4 * some and some <= rows.num_rows // 4 + 2 < of
 
 
 def test_a_manifest_of_another_number_is_damage(tmp_path: Path) -> None:
