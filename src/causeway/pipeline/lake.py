@@ -47,7 +47,7 @@ from causeway.pipeline.layout import (
 )
 from causeway.pipeline.manifests import Compacted, Manifest, decoded, encoded
 from causeway.pipeline.sealed import MISSING, Seal, seal_from, seal_of
-from causeway.pipeline.storage import AlreadyExists, Storage, first_line
+from causeway.pipeline.storage import AlreadyExists, Storage, first_line, row_groups_with
 
 _MOST_SPANS = 1 << 16
 _SPANS: dict[tuple[str, str], dict[int, tuple[int, int]]] = {}
@@ -361,17 +361,26 @@ class Lake(LakeFiles):
     def log_rows(self, table: str, manifest: Manifest, bucket: int | None = None) -> list[pa.Table]:
         """Return the rows of a log table at the height that a manifest is looked at from, compacted or not: all, or
         some that hold those of ``bucket``."""
-        return [at_height(rows, manifest.height) for rows in self.commit_rows(table, manifest, bucket)]
+        return [self._rows_at(path, seal, manifest) for path, seal in self._files_with(table, manifest, bucket).items()]
 
-    def commit_rows(self, table: str, manifest: Manifest, bucket: int | None = None) -> list[pa.Table]:
-        """Return the rows of a log table at all heights of a commit, and perhaps at others: of all buckets, or some
-        that hold those of ``bucket``."""
+    def commit_rows(self, table: str, manifest: Manifest) -> list[pa.Table]:
+        """Return the rows of a log table at all heights of a commit, and perhaps at others."""
+        files = self._files_with(table, manifest, None)
+        return [self.sealed_table(path, seal, whole=manifest.first - 1) for path, seal in files.items()]
+
+    def _files_with(self, table: str, manifest: Manifest, bucket: int | None) -> dict[str, Seal]:
+        """Return the files with a commit's rows of a log table, of all buckets or some that have those of one."""
         paths = manifest.log.get(table, {})
         mine = list(paths.values()) if bucket is None else [paths[str(bucket)]] if str(bucket) in paths else []
-        if not self.replaced(manifest, mine):
-            return [self.table(manifest, path) for path in mine]
-        files = self._log_files_of(table, manifest)
-        return [self.sealed_table(path, seal, whole=manifest.first - 1) for path, seal in files.items()]
+        if self.replaced(manifest, mine):
+            return self._log_files_of(table, manifest)
+        return {path: manifest.files[path] for path in mine}
+
+    def _rows_at(self, path: str, seal: Seal, manifest: Manifest) -> pa.Table:
+        """Return a log file's rows at the height that a manifest is looked at from; row groups without are not read."""
+        with self.open_parquet(path, seal, manifest.first - 1) as file:
+            groups = row_groups_with(file, "height", manifest.height, manifest.height + 1)
+            return at_height(file.read_row_groups(groups, use_threads=False), manifest.height)
 
     def replaced(self, manifest: Manifest, paths: Sequence[str]) -> bool:
         """Return whether log files of a commit are gone because a compaction replaced them."""

@@ -15,7 +15,7 @@ from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.model.joins import codes, over
 from causeway.model.order import groups_of, stable_order
 from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.lake import Lake, Manifest, at_height
+from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.layout import manifest_path
 from causeway.pipeline.offers import EVERYONE, HEADERS, Taken
 from causeway.pipeline.schemas import stamped_schema
@@ -218,14 +218,10 @@ class Reader:
         them."""
         path = manifest.log["outbound"][str(source)]
         columns = self.deployment.kernel.outbound.names
-        if self.lake.replaced(manifest, [path]):
-            found = self.lake.log_rows("outbound", manifest)
+        if manifest.first < manifest.last or self.lake.replaced(manifest, [path]):
+            found = self.lake.log_rows("outbound", manifest, source)
             return concat([from_table(table.select(columns)) for table in found])
         with self.lake.open_parquet(path, manifest.files[path]) as file:
-            if manifest.first < manifest.last:
-                groups = row_groups_with(file, "height", manifest.height, manifest.height + 1)
-                rows = file.read_row_groups(groups, ["height", *columns], use_threads=False)
-                return from_table(at_height(rows, manifest.height).select(columns))
             groups = row_groups_with(file, "destination", first, end)
             return from_table(file.read_row_groups(groups, columns, use_threads=False))
 
