@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
+from rich.table import Column
 from rich.text import Text
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class _Count(ProgressColumn):
     """The current tick, and the last one if it is known."""
 
     def __init__(self, count: str, of: str) -> None:
-        super().__init__()
+        super().__init__(Column(no_wrap=True))
         self._count, self._of = count, of
 
     def render(self, task: Task) -> Text:
