@@ -73,6 +73,17 @@ def test_a_stuck_lane_does_not_stop_compaction_and_is_served_from_compacted_file
     assert (checked.damaged, checked.strays) == ((), ())
 
 
+def test_what_is_much_stays_in_files_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("causeway.pipeline.compaction.BYTES", 1)
+    with network(tmp_path, "lake") as net:
+        net.run(ticks=20)
+        runs = net.lake.compactions()
+        assert all(len(paths) > 1 for run in runs for paths in run.log.values())
+        rows = sum(net.lake.sealed_table(path, seal).num_rows for path, seal in net.lake.log_files("events").items())
+        assert rows == net.manifest.totals["events"]
+    assert (check(net.lake).damaged, check(net.lake).strays) == ((), ())
+
+
 def test_compacting_and_resuming_read_no_more_after_a_long_history(tmp_path: Path) -> None:
     counts = []
     for stop in (12, 36):

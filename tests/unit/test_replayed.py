@@ -339,6 +339,8 @@ def test_a_program_that_is_not_found_is_named(counting: Path, capfd: pytest.Capt
         main(["state", lake, "--height", "3"])
     assert ended.value.code == 2
     assert '"counting:Counter" cannot be loaded' in capfd.readouterr().err
+    with pytest.raises(InvalidInput, match=r"--scenario FILE: nowhere\.toml: no such file"):
+        everything(open_lake(lake, "nowhere.toml"), 3)
 
 
 # ---- who else asks -------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ executing the heights again gives, from the commit before. What comes out is com
 from __future__ import annotations
 
 import math
+import os
 import threading
 import time
 from collections import Counter, OrderedDict
@@ -77,6 +78,8 @@ def deployment_of(
     Raises ``InvalidInput`` when a program of the network, or one of several keys, is not found, or when the tables of
     the programs are not those of the lake.
     """
+    if scenario is not None and not os.path.isfile(scenario):
+        raise InvalidInput(f"{option}: {scenario}: no such file")
     identity = about["scenario"]
     if not unsigned:
         require_keys(about, secrets)

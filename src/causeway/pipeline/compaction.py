@@ -30,6 +30,9 @@ from causeway.pipeline.storage import AlreadyExists
 ROWS = 1 << 20
 """A run stops growing when a log table has this many rows: files of that size are read well as they are."""
 
+BYTES = 64 << 20
+"""The same for files of so many bytes together, which are in memory while they are joined."""
+
 ROW_GROUP = 1 << 16
 """Rows of a group of a compacted file: its rows ascend by height, so that who asks for one height reads few groups."""
 
@@ -107,7 +110,8 @@ def _compacted(lake: Lake, manifests: list[Manifest], before: str) -> Compaction
     files: dict[str, Seal] = {}
     for table in sorted({table for manifest in manifests for table in manifest.log}):
         paths = [(manifest, path) for manifest in manifests for path in manifest.log.get(table, {}).values()]
-        if sum(line.rows.get(table, 0) for manifest in manifests for line in manifest.lines) > ROWS or len(paths) < 2:
+        rows_there = sum(line.rows.get(table, 0) for manifest in manifests for line in manifest.lines)
+        if rows_there > ROWS or sum(seals[path][0] for _, path in paths) > BYTES or len(paths) < 2:
             log[table] = [path for _, path in paths]
             files |= {path: seals[path] for _, path in paths}
             continue
