@@ -43,9 +43,11 @@ $(READY): pyproject.toml
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
 		{ echo "causeway: $(PYTHON) has no venv module (on Debian and Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@echo "causeway: setting up $(VENV) with $$($(PYTHON) -V) (once; a few minutes on a slow line)" >&2
-	@echo "causeway: 1 of 2: a virtual environment" >&2
+	@echo "causeway: 1 of 3: a virtual environment" >&2
 	@$(PYTHON) -m venv $(VENV)
-	@echo "causeway: 2 of 2: the packages that pyproject.toml names, with Spark and Java some 900 MB" >&2
+	@echo "causeway: 2 of 3: the packages that pyproject.toml names, with Spark and Java some 900 MB" >&2
 	@$(VENV)/bin/python -m pip install --disable-pip-version-check --editable '.[dev]' >&2
+	@echo "causeway: 3 of 3: the inner loops, compiled for this machine" >&2
+	@$(VENV)/bin/python -m causeway.model.compiled
 	@echo "causeway: $(VENV) is ready" >&2
 	@touch $@
