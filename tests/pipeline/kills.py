@@ -47,11 +47,15 @@ KILLS = int(os.environ.get("CAUSEWAY_KILLS", "3"))
 HANGS = 300.0
 """Seconds after which a process that does not begin, or does not end, hangs."""
 
-OTHERS = 0.6
-"""How often one of the others is killed, where there are any, and not the command."""
-
 Others = Callable[[int], Sequence[psutil.Process]]
 """Says which processes work for the command with a process id; killing one of them must not end the run."""
+
+
+def turns_of(kills: int, chosen: random.Random) -> list[str]:
+    """Return who is killed when: commands and others as often as each other (an odd kill more: others), shuffled."""
+    turns = ["others", "command"] * (kills // 2) + ["others"] * (kills % 2)
+    chosen.shuffle(turns)
+    return turns
 
 
 def nobody(command: int) -> Sequence[psutil.Process]:
@@ -120,13 +124,15 @@ class Runs:
         often the command was killed, and how often one of the others.
         """
         chosen, killed, number = random.Random(seed), Counter[str](), 0
+        turns = ["command"] * kills if self.others is nobody else turns_of(kills, chosen)
         shortest = wait = 2 * whole.seconds / kills
         while killed.total() < kills:
             lake, before = f"lake-{number}", self._height(f"lake-{number}")
             with self._started(lake, *self.options) as command:
                 self._until_at_work(command, lake)
                 while killed.total() < kills and not ended(command, chosen.uniform(0, wait)):
-                    killed[self._killed(command, chosen)] += 1
+                    if self._killed(command, turns[killed.total()], chosen):
+                        killed[turns[killed.total()]] += 1
                 if command.returncode != -signal.SIGKILL:
                     self._compare(command, lake, whole, check)
                     number, wait = number + 1, shortest
@@ -138,16 +144,17 @@ class Runs:
                 self._compare(command, f"lake-{number}", whole, check)
         return killed
 
-    def _killed(self, command: subprocess.Popen[bytes], chosen: random.Random) -> str:
-        """Kill a command or one that works for it; return which."""
+    def _killed(self, command: subprocess.Popen[bytes], who: str, chosen: random.Random) -> bool:
+        """Kill a command, or one of the others that work for it; return whether there was one."""
+        if who == "command":
+            command.send_signal(signal.SIGKILL)
+            command.wait(HANGS)
+            return True
         others = self.others(command.pid)
-        if others and chosen.random() < OTHERS:
+        if others:
             with contextlib.suppress(psutil.NoSuchProcess):  # it has ended just now
                 chosen.choice(others).kill()
-            return "others"
-        command.send_signal(signal.SIGKILL)
-        command.wait(HANGS)
-        return "command"
+        return bool(others)
 
     def _compare(self, command: subprocess.Popen[bytes], lake: str, whole: Left, check: bool) -> None:
         code, place = command.wait(HANGS), self.folder / lake
