@@ -64,8 +64,8 @@ def compiled(result: Any = None, arguments: Sequence[Any] | None = None) -> Call
 
     def decorate(loop: Loop) -> Loop:
         types_of = () if arguments is None else (result(*arguments),)
-        made: Any = numba.njit(*types_of, nogil=True, cache=keep)(loop)
-        return cast("Loop", made)
+        njit: Any = numba.njit
+        return cast("Loop", njit(*types_of, nogil=True, cache=keep)(loop))
 
     return decorate
 
