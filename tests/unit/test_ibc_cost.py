@@ -17,7 +17,7 @@ import pytest
 from causeway.model.faults import Fault, Faults
 from causeway.model.ingress_call import encode_calls
 from causeway.model.traffic import INGRESS_SCHEMA
-from causeway.proofs import hashing
+from causeway.proofs.hashing import sha256_columns as hashing
 from causeway.protocols import sections
 from causeway.protocols.contract import Tick
 from causeway.protocols.ibc import entries, leaves

@@ -12,10 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-Digests = npt.NDArray[np.uint8]
-"""Shape (n, 32)."""
-
-DIGEST_BYTES = 32
+from causeway.proofs.hashing.functions import DIGEST_BYTES, Digests, binary_rows
 
 VECTOR_THRESHOLD = 800
 """Below this many values a plain loop over hashlib is faster than the fixed cost of a query."""
@@ -56,14 +53,6 @@ def sha256_in_pieces(length: int, values: Callable[[int, int], pa.BinaryArray]) 
             digests[done : done + len(chunk)] = _bytes_of(chunk)
             done += len(chunk)
     return digests
-
-
-def binary_rows(rows: npt.NDArray[np.uint8]) -> pa.BinaryArray:
-    """Return the rows of a byte matrix as a bytes column."""
-    length, width = rows.shape
-    data = np.ascontiguousarray(rows)
-    offsets = np.arange(0, (length + 1) * width, width, dtype=np.int32) if width else np.zeros(length + 1, np.int32)
-    return pa.BinaryArray.from_buffers(pa.binary(), length, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
 def _digest(values: pa.BinaryArray) -> pa.ChunkedArray:
