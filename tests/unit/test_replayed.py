@@ -386,7 +386,7 @@ def test_vacuums_one_after_the_other_free_what_one_does(tmp_path: Path) -> None:
 
 def states(lake: Lake, number: int) -> set[str]:
     """The files of the state that a commit has."""
-    return {path for files in lake.numbered(number).last_state.values() for path in files.values()}
+    return set(lake.numbered(number).state_files())
 
 
 def test_readers_that_execute_nothing_say_so(zones: tuple[OpenedLake, OpenedLake]) -> None:

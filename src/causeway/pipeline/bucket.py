@@ -114,12 +114,12 @@ def _run_group(reader: Reader, group: Group) -> Written:
     tick, outside = group.first, group.outside
     while True:
         try:
-            (result,) = rounds.run(tick, outside)
+            rounds.run(tick, outside)
         except CausewayError:
             if not said:
                 raise
             break  # what is whole is committed; the next group begins with this tick, and ends at once
-        said.append((tick, said_of(result)))
+        said.append((tick, rounds.said[reader.bucket]))
         following = next_tick(rounds.line, deployment.traffic)
         if following is None or (group.until is not None and following >= group.until):
             break

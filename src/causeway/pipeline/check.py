@@ -128,7 +128,8 @@ def _traffic(lake: Lake, expected: _Expected) -> None:
 def _last(lake: Lake, damaged: list[LakeDamaged]) -> int:
     """Return the number of the last manifest, by ``head`` or, where that is damaged, by the manifests there are."""
     try:
-        return lake.last_manifest().number if lake.last_height() >= 0 else -1
+        newest = lake.newest()
+        return -1 if newest is None else newest.number
     except LakeDamaged as error:
         damaged.append(error)
     names = [name.removesuffix(".json") for name in lake.storage.list(MANIFESTS) if name.endswith(".json")]
@@ -225,7 +226,7 @@ def _manifests(
             damaged.append(lake.damaged(path, text, manifest.first - 1))
         # Heights of this commit that are kept need the state that it began with.
         if before is not None and not all(_frees(taken, kept) for kept in range(before.last, manifest.last)):
-            for file in _state_of(before):
+            for file in before.state_files():
                 to.add(file, before.files[file], before.first, optional=False)
         before, epoch, height, tick = manifest, max(epoch, manifest.epoch), manifest.last, manifest.tick
         freed = _frees(taken, manifest.last)
@@ -238,7 +239,7 @@ def _manifests(
 
 def _named(manifest: Manifest, run: Compaction | None, *, freed: bool) -> Iterator[tuple[str, bool]]:
     """Yield the files that a manifest names, and whether they have to be there."""
-    for path in _state_of(manifest):
+    for path in manifest.state_files():
         yield path, not freed
     for files in manifest.log.values():
         for path in files.values():
@@ -247,10 +248,6 @@ def _named(manifest: Manifest, run: Compaction | None, *, freed: bool) -> Iterat
         yield path, True
     for path in manifest.exchanged():
         yield path, run is None
-
-
-def _state_of(manifest: Manifest) -> list[str]:
-    return [path for files in manifest.last_state.values() for path in files.values()]
 
 
 def _frees(taken: list[Vacuumed], height: int) -> bool:

@@ -118,9 +118,16 @@ class Lake(LakeFiles):
 
     def last_manifest(self) -> Manifest:
         """Return the manifest of the last committed height. Raises ``LakeError`` when there is none yet."""
+        manifest = self.newest()
+        if manifest is None:
+            raise LakeError(f"lake: {self.storage.uri} has no committed height yet")
+        return manifest
+
+    def newest(self) -> Manifest | None:
+        """Return the manifest of the last committed height, None when there is none yet."""
         head, last = self._last()
         if last < 0:
-            raise LakeError(f"lake: {self.storage.uri} has no committed height yet")
+            return None
         manifest = self.numbered(last)
         if last == head.number and manifest.digest != head.manifest:
             raise self._damaged_manifest(last, "is not the one that was committed")
@@ -297,12 +304,10 @@ class Lake(LakeFiles):
             whole = self.numbered(number).first - 1 if "/all-" not in path else -1
         return self.damaged(path, what, whole)
 
-    def compactions(self, manifest: Manifest | None = None) -> list[Compaction]:
-        """Return the runs of commits whose log tables were compacted, ascending, without a gap. ``manifest``: the last
-        one, where it is known."""
-        if manifest is None and self._last()[1] < 0:
-            return []
-        return self.runs_after(None, self.last_manifest() if manifest is None else manifest)
+    def compactions(self) -> list[Compaction]:
+        """Return the runs of commits whose log tables were compacted, ascending, without a gap."""
+        newest = self.newest()
+        return [] if newest is None else self.runs_after(None, newest)
 
     def volume_and_runs(self, manifest: Manifest) -> list[Compaction]:
         """Return what ``compactions`` does, but the first ones of many as one, so that few files are read."""

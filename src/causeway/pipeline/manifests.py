@@ -167,6 +167,10 @@ class Manifest:
             fields["exchange"] = {"file": [path, *self.files[path]], "sections": ends}
         return encoded(fields)
 
+    def state_files(self) -> list[str]:
+        """Return the files of the state at the last height."""
+        return [path for files in self.last_state.values() for path in files.values()]
+
     def exchanged(self) -> list[str]:
         """Return the files with what the buckets offer each other, and nothing else."""
         return [*([self.exchange.path] if self.exchange is not None else []), *self.offers.values()]

@@ -72,8 +72,8 @@ class Rounds:
     """The heights of all buckets after ``before``, made one by one in memory.
 
     ``states``: of all buckets at the last height. ``made``: what was made at heights that may be asked for again; what
-    is not there is read from the lake. ``past``: ticks and
-    states of earlier heights that may be asked for.
+    is not there is read from the lake. ``past``: ticks and states of earlier heights that may be asked for. ``held``:
+    the bytes of what is ``made``. ``said``: what each bucket says of the last height, once one was made.
     """
 
     deployment: Deployment
@@ -83,6 +83,7 @@ class Rounds:
     made: dict[int, Made] = field(default_factory=dict)
     past: dict[int, tuple[int, dict[int, Any]]] = field(default_factory=dict)
     held: int = 0
+    said: Sequence[Said] = ()
 
     @property
     def line(self) -> Line:
@@ -119,8 +120,9 @@ class Rounds:
         self.states = {bucket: result.state for bucket, result in enumerate(results)}
         made = self.made[tick.height] = Made.of(tick, results)
         self.held += made.held
+        self.said = [said_of(result) for result in results]
         # No manifest need name it yet: all of it is in memory.
-        self.before = Manifest(-1, (line_of(tick, [said_of(result) for result in results]),))
+        self.before = Manifest(-1, (line_of(tick, self.said),))
 
     def forget(self, committed: int) -> None:
         """Forget of the heights up to ``committed`` what nobody will ask for, and what is too much: the lake has it."""

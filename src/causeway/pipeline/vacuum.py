@@ -81,7 +81,7 @@ def _superseded(lake: Lake, first: int, last: int, taken: list[Vacuumed]) -> Ite
     # What the commit that has the first of them replaced was needed by its other heights, which may be freed only now.
     begin = max(lake.manifest(first).number - 1, 0)
     for manifest in lake.chain(begin, lake.manifest(last + 1).number):
-        now = {path: manifest.files[path][0] for files in manifest.last_state.values() for path in files.values()}
+        now = {path: manifest.files[path][0] for path in manifest.state_files()}
         for path, size in named.items():
             if path not in now and _all_freed(since[path], manifest.last - 1, taken):
                 yield manifest.last - 1, path, size
