@@ -22,13 +22,14 @@ from causeway.network import replayed
 from causeway.network.network import Network
 from causeway.network.opened import OpenedLake, open_lake
 from causeway.network.recheck import Different, Recheck
-from causeway.network.replayed import ReplayBusy, ReplayDiffers, Replayed, Share
+from causeway.network.replayed import ReplayBusy, ReplayDiffers, Replayed, Share, deployment_of
 from causeway.network.scenario import load_scenario
 from causeway.network.source import NetworkSource
 from causeway.pipeline import bucket, rounds
 from causeway.pipeline.check import check
 from causeway.pipeline.lake import Freed, Lake, LakeError
 from causeway.pipeline.record import Outside
+from causeway.pipeline.rounds import replayed as own_past
 from causeway.pipeline.source import LakeSource
 from causeway.pipeline.tables import LakeTables
 from causeway.pipeline.vacuum import vacuum
@@ -318,6 +319,21 @@ def test_a_program_that_changed_is_noticed(counting: Path) -> None:
         everything(opened, 3)
     assert (e.value.height, e.value.chains) == (1, ("a",)) and pickle.loads(pickle.dumps(e.value)).height == 1
     assert Recheck(open_lake(lake), beside).execute(4, 6) == Different(1, ("a",))
+
+
+def test_a_kernels_own_past_is_compared_with_what_was_committed(counting: Path) -> None:
+    """A bucket that goes on from the middle of a commit makes the states before it again."""
+    lake = Lake.at(str(counting.parent / "lake")).identified()
+
+    def past(height: int) -> dict[int, Any]:
+        return own_past(deployment_of(lake, lake.about(), str(counting / "scenario.toml")), lake, lake.manifest(height))
+
+    assert past(3)
+    forget(counting)
+    (counting / "counting.py").write_text(PROGRAM % 2 + "# another length, so that Python compiles it again\n")
+    assert past(GROUP), "that is in a file"
+    with pytest.raises(ReplayDiffers, match=r"height 1, executed again, gives a another root"):
+        past(3)
 
 
 def test_a_program_with_other_columns_is_refused(counting: Path) -> None:

@@ -3,17 +3,15 @@ again from what it holds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from causeway.model.errors import InvalidInput
 from causeway.network.opened import OpenedLake
-from causeway.network.replayed import Committed, ReplayDiffers, Replayed, deployment_of, require_keys
+from causeway.network.replayed import Replayed, deployment_of, require_keys
 from causeway.pipeline.heights import FIRST_HEIGHT
-from causeway.pipeline.lake import Manifest
-from causeway.pipeline.rounds import Rounds, begun, replay, states_of
-from causeway.protocols.contract import RoundResult
+from causeway.pipeline.rounds import Committed, ReplayDiffers, Rounds, begun, replay, states_of
 from causeway.protocols.secrets import NONE, Secrets
 
 Progress = Callable[[int, int], None]
@@ -59,34 +57,28 @@ class Recheck:
         missing.
         """
         require_keys(self._opened.about, self._secrets)
-        deployment = self._deployment
         newest = self._opened.last_height()
         if not FIRST_HEIGHT <= first <= last <= newest:
             raise InvalidInput(f"--from {first}, --to {last}: allowed are heights from 0 to {newest}, in this order")
-        committed = Committed(self._lake, deployment)
+        try:
+            self._execute(first, last, progress)
+        except ReplayDiffers as error:
+            return Different(error.height, error.chains)
+        return None
+
+    def _execute(self, first: int, last: int, progress: Progress) -> None:
+        deployment = self._deployment
         if first == FIRST_HEIGHT:
             before = self._lake.manifest(first)
             made = [begun(deployment, bucket) for bucket in range(len(deployment.buckets))]
             states: dict[int, Any] = {bucket: result.state for bucket, result in enumerate(made)}
             progress(1, last - first + 1)
-            if (found := _different(committed, before, made)) is not None:
-                return found
+            Committed(self._lake, deployment).compare(before, made)
         else:
             before = self._lake.manifest(first - 1)
-            try:
-                states = Replayed(self._lake, lambda: deployment).states(first - 1)
-            except ReplayDiffers as error:
-                return Different(error.height, error.chains)
-        for manifest, results in replay(Rounds(deployment, self._lake, before, states), last):
-            if (found := _different(committed, manifest, results)) is not None:
-                return found
+            states = Replayed(self._lake, lambda: deployment).states(first - 1)
+        for manifest, _ in replay(Rounds(deployment, self._lake, before, states), last):
             progress(manifest.height - first + 1, last - first + 1)
-        return None
-
-
-def _different(committed: Committed, manifest: Manifest, results: Sequence[RoundResult[Any]]) -> Different | None:
-    chains = committed.different(manifest, results)
-    return Different(manifest.height, chains) if chains else None
 
 
 __all__ = ["Different", "Recheck"]

@@ -18,15 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.errors import CausewayError, InvalidInput
-from causeway.model.frame import Frame, concat, empty_frame, from_table
+from causeway.model.frame import Frame
 from causeway.network.deploy import deploy
 from causeway.network.scenario import scenario_of
 from causeway.pipeline.deployment import Deployment
-from causeway.pipeline.lake import Lake, LakeError, Manifest, at_height
-from causeway.pipeline.reading import different_chains
-from causeway.pipeline.rounds import Rounds, replay, states_of
+from causeway.pipeline.lake import Lake, LakeError, Manifest
+from causeway.pipeline.rounds import ReplayDiffers, Rounds, replay, states_of
 from causeway.programs.catalogue import ProgramNotFound
-from causeway.protocols.contract import HEADERS_SCHEMA, RoundResult
 from causeway.protocols.secrets import LISTED, NONE, Secrets
 
 MOST_KEPT = 64
@@ -39,25 +37,6 @@ STOPS = 32
 """Of a long way to a height so many states on it are kept: who looks for one is going to ask for others there."""
 
 SCENARIO_OPTION = "--scenario FILE"
-
-
-class ReplayDiffers(LakeError):
-    """Executing committed heights again does not give what was committed: a program may have changed since.
-
-    ``height``: the first that comes out differently; ``chains``: the names of those with other roots.
-    """
-
-    def __init__(self, uri: str, height: int, chains: tuple[str, ...]) -> None:
-        """Make the error of a lake."""
-        self.height, self.chains = height, chains
-        self._uri = uri
-        super().__init__(
-            f"lake: {uri}: height {height}, executed again, gives {', '.join(chains[:8])} another root than was "
-            "committed: a program of the network may have changed since, or the lake was made by another Causeway"
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self._uri, self.height, self.chains)
 
 
 def deployment_of(
@@ -231,10 +210,7 @@ class Replayed:
             kernel = self.deployment.kernel
             states = {bucket: kernel.state(frames) for bucket, frames in enumerate(self._kept[start].frames)}
         stops = -(-(height - before.height) // STOPS)
-        committed = Committed(self._lake, self.deployment)
         for manifest, results in replay(Rounds(self.deployment, self._lake, before, states), height):
-            if chains := committed.different(manifest, results):
-                raise ReplayDiffers(self._lake.storage.uri, manifest.height, chains)
             over = manifest.height < height and time.monotonic() > end
             if manifest.height == height or over or (manifest.height - before.height) % stops == 0:
                 self._keep(manifest.height, {bucket: result.state for bucket, result in enumerate(results)})
@@ -269,39 +245,4 @@ def _kept(frames: Sequence[Mapping[str, Frame]]) -> _Kept:
     return _Kept(tuple(frames), sizes)
 
 
-class Committed:
-    """What a lake has of heights, to be compared with what executing them again gives."""
-
-    def __init__(self, lake: Lake, deployment: Deployment) -> None:
-        self._lake, self._names = lake, deployment.kernel.chains()
-        self._read: tuple[int, list[pa.Table]] = (-1, [])
-
-    def different(self, manifest: Manifest, results: Sequence[RoundResult[Any]]) -> tuple[str, ...]:
-        """Return the names of the chains that come out differently at a height: compared are their headers, and the
-        number of rows of each log table."""
-        committed = concat([empty_frame(HEADERS_SCHEMA), *self._headers(manifest)])
-        again = concat([empty_frame(HEADERS_SCHEMA), *(result.headers for result in results)])
-        chains = different_chains(committed, again)
-        chains = np.union1d(chains, np.setdiff1d(again["chain"], committed["chain"]))
-        if not len(chains) and _rows(results) != {name: manifest.rows.get(name, 0) for name in _rows(results)}:
-            chains = np.unique(again["chain"])
-        return tuple(self._names[chain] for chain in chains.tolist())
-
-    def _headers(self, manifest: Manifest) -> list[Frame]:
-        """Return the headers at a height; those of its whole commit are read at once."""
-        if self._read[0] != manifest.number:
-            self._read = manifest.number, self._lake.commit_rows("headers", manifest)
-        rows = [at_height(table, manifest.height) for table in self._read[1]]
-        return [from_table(table.select(HEADERS_SCHEMA.names)) for table in rows]
-
-
-def _rows(results: Sequence[RoundResult[Any]]) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for result in results:
-        frames: dict[str, Frame] = {**result.logs, "headers": result.headers, "outbound": result.outbound}
-        for name, frame in frames.items():
-            found[name] = found.get(name, 0) + len(frame)
-    return found
-
-
-__all__ = ["Committed", "ReplayBusy", "ReplayDiffers", "Replayed", "Share", "deployment_of", "require_keys"]
+__all__ = ["ReplayBusy", "ReplayDiffers", "Replayed", "Share", "deployment_of", "require_keys"]

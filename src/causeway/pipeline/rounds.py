@@ -7,16 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from causeway.model.frame import Frame
+from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.model.ledger import Event, Kind
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.heights import Said, line_of, tick_after
-from causeway.pipeline.lake import Lake
+from causeway.pipeline.lake import Lake, LakeError, at_height
 from causeway.pipeline.manifests import Line, Manifest
-from causeway.pipeline.reading import Made, Reader
+from causeway.pipeline.reading import Made, Reader, different_chains
 from causeway.pipeline.record import Outside
-from causeway.protocols.contract import Inputs, RoundResult, Tick
+from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, RoundResult, Tick
 from causeway.protocols.partition import part, union
 
 
@@ -134,18 +135,78 @@ class Rounds:
             self.held -= self.made.pop(height).held
 
 
+class ReplayDiffers(LakeError):
+    """Executing committed heights again does not give what was committed: a program may have changed since.
+
+    ``height``: the first that comes out differently; ``chains``: the names of those with other roots.
+    """
+
+    def __init__(self, uri: str, height: int, chains: tuple[str, ...]) -> None:
+        """Make the error of a lake."""
+        self.height, self.chains = height, chains
+        self._uri = uri
+        super().__init__(
+            f"lake: {uri}: height {height}, executed again, gives {', '.join(chains[:8])} another root than was "
+            "committed: a program of the network may have changed since, or the lake was made by another Causeway"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._uri, self.height, self.chains)
+
+
+class Committed:
+    """What a lake has of heights, to be compared with what executing them again gives."""
+
+    def __init__(self, lake: Lake, deployment: Deployment) -> None:
+        self._lake, self._names = lake, deployment.kernel.chains()
+        self._read: tuple[int, list[pa.Table]] = (-1, [])
+
+    def compare(self, manifest: Manifest, results: Sequence[RoundResult[Any]]) -> None:
+        """Compare what the buckets gave at a height with its headers, and with the number of rows of each log table.
+
+        Raises ``ReplayDiffers``.
+        """
+        committed = concat([empty_frame(HEADERS_SCHEMA), *self._headers(manifest)])
+        again = concat([empty_frame(HEADERS_SCHEMA), *(result.headers for result in results)])
+        chains = different_chains(committed, again)
+        chains = np.union1d(chains, np.setdiff1d(again["chain"], committed["chain"]))
+        if not len(chains) and _rows(results) != {name: manifest.rows.get(name, 0) for name in _rows(results)}:
+            chains = np.unique(again["chain"])
+        if len(chains):
+            names = tuple(self._names[chain] for chain in chains.tolist())
+            raise ReplayDiffers(self._lake.storage.uri, manifest.height, names)
+
+    def _headers(self, manifest: Manifest) -> list[Frame]:
+        """Return the headers at a height; those of its whole commit are read at once."""
+        if self._read[0] != manifest.number:
+            self._read = manifest.number, self._lake.commit_rows("headers", manifest)
+        rows = [at_height(table, manifest.height) for table in self._read[1]]
+        return [from_table(table.select(HEADERS_SCHEMA.names)) for table in rows]
+
+
+def _rows(results: Sequence[RoundResult[Any]]) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for result in results:
+        frames: dict[str, Frame] = {**result.logs, "headers": result.headers, "outbound": result.outbound}
+        for name, frame in frames.items():
+            found[name] = found.get(name, 0) + len(frame)
+    return found
+
+
 def replay(rounds: Rounds, last: int) -> Iterator[tuple[Manifest, Sequence[RoundResult[Any]]]]:
     """Make committed heights again, up to ``last``; yield each manifest, and what the buckets gave.
 
-    Raises ``LakeDamaged``.
+    Raises ``LakeDamaged``, and ``ReplayDiffers`` when that is not what was committed.
     """
-    lake, traffic = rounds.lake, rounds.deployment.traffic
+    lake, traffic, committed = rounds.lake, rounds.deployment.traffic, Committed(rounds.lake, rounds.deployment)
     commit = rounds.before
     while rounds.line.height < last:
         height = rounds.line.height + 1
         commit = commit.at(height) if height <= commit.last else lake.numbered(commit.number + 1).at(height)
         outside = lake.outside(commit)
-        yield commit, rounds.run(tick_after(rounds.line, commit.tick, traffic, outside), outside)
+        results = rounds.run(tick_after(rounds.line, commit.tick, traffic, outside), outside)
+        committed.compare(commit, results)
+        yield commit, results
         rounds.before = commit  # the lake has what is forgotten, and this says where
         rounds.forget(height)
 
@@ -164,7 +225,7 @@ def replayed(deployment: Deployment, lake: Lake, manifest: Manifest) -> dict[int
     """Return the states of all buckets at the height that a manifest is looked at from: what its commit, or the one
     before it with the heights between, gives.
 
-    Raises ``LakeDamaged``, ``Freed``.
+    Raises ``LakeDamaged``, ``Freed``, ``ReplayDiffers``.
     """
     if manifest.height == manifest.last:
         return states_of(deployment, lake, manifest)
