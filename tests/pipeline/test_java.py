@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from pathlib import Path
 
@@ -108,6 +109,23 @@ def test_the_cache_folder_keeps_three_archives_and_nothing_that_a_month_has_not_
     remove_unused(tmp_path)
     kept = {"spark-classes-1.jsa", "spark-classes-2.jsa", "spark-classes-3.jsa", "spark-classes-b.1.classes", "another"}
     assert {file.name for file in tmp_path.iterdir()} == kept
+
+
+def test_lists_that_killed_sessions_left_go_with_the_next(tmp_path: Path) -> None:
+    java = find_java({})
+    archive = class_archive(java, [], {"CAUSEWAY_CACHE": str(tmp_path)})
+    assert archive is not None
+    own = archive._class_list
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left, others = own.with_name(own.name.replace(f".{os.getpid()}.", f".{dead.pid}.")), tmp_path / "notes.classes"
+    for file in (own, left, others, archive._lock):
+        file.touch()
+    archive.java_options()
+    assert left.exists(), "somebody builds from it"
+    archive._lock.unlink()
+    archive.java_options()
+    assert (left.exists(), own.exists(), others.exists()) == (False, True, True)
 
 
 def test_no_archive_where_the_user_wants_none_or_has_no_home() -> None:

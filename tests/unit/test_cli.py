@@ -152,6 +152,8 @@ BAD: dict[str, tuple[Callable[[Path], list[str]], str]] = {
         "none.csv: no such recording",
     ),
     "unwritable lake": (lambda at: ["run", TWO, "--lake", str(at / "packets.csv" / "l")], "cannot be written"),
+    "lake where no folder can be": (lambda at: ["run", TWO, "--lake", "/proc/x/y"], "/proc/x/y cannot be written: No "),
+    "scenario without an end": (lambda at: ["run", "/dev/zero"], "/dev/zero: longer than 16 MiB; a scenario is a TOML"),
     "lake of another version": (lambda at: ["run", TWO, "--lake", str(at / "old"), "--resume"], "is of format 99"),
     "state of another version": (lambda at: ["state", str(at / "old")], "is of format 99"),
     "state of what is no lake": (lambda at: ["state", str(at / "list")], "lake.json is no JSON object"),
@@ -213,7 +215,7 @@ def test_bad_input_is_one_clear_line(cli: Run, tmp_path: Path, what: str) -> Non
     assert err.count("\n") == 1
     assert err.endswith("\n")
     assert expected in err
-    assert "Traceback" not in err
+    assert "Traceback" not in err and "Errno" not in err
 
 
 def test_an_unexpected_error_is_one_line_with_a_hint(cli: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -330,7 +332,11 @@ def test_state_for_people(cli: Run, lake: str) -> None:
         (("--height", "99"), "height: 99 is not committed; committed are 0 to 5"),
     ],
 )
-def test_state_names_what_there_is(cli: Run, lake: str, arguments: tuple[str, ...], expected: str) -> None:
+def test_state_names_what_there_is(
+    cli: Run, lake: str, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], expected: str
+) -> None:
+    """Before Spark starts."""
+    monkeypatch.setattr("causeway.pipeline.session.open_session", lambda *_, **more: pytest.fail("Spark starts"))
     code, out, err = cli("state", lake, "--master", "local[2]", *arguments)
     assert (code, out) == (2, "")
     assert err.startswith(f"causeway: {expected}")

@@ -64,19 +64,25 @@ def command(
     """
     from causeway.network.replayed import Replayed, deployment_of
     from causeway.pipeline.lake import Lake
+    from causeway.pipeline.schemas import TableSchemas, chain_position
     from causeway.pipeline.session import open_session
-    from causeway.pipeline.tables import LakeTables
 
     place = Lake.at(lake).identified()
-    about = place.about()  # what is wrong with the lake is told before Spark starts
+    about = place.about()  # what is wrong with the lake, and with what is asked of it, is told before Spark starts
     asked = place.last_manifest() if height is None else place.manifest(height)
     if freed := place.freed(asked.height):
         raise freed
+    if table is not None:
+        TableSchemas.decoded(about["tables"]).state_table(table)
+    if chain is not None:
+        chain_position(about, chain)
     again = Replayed(place, partial(deployment_of, place, about, None if scenario is None else str(scenario)))
     if asked.height < asked.last:
         with waiting("Executing heights again"):
             again.frames(asked.height)
     with waiting("Starting Spark"):
+        from causeway.pipeline.tables import LakeTables
+
         session = open_session(master, extra=dict(setting(text, "--conf") for text in spark or ()))
         tables = LakeTables(session, place, again.tables)
     with waiting("Reading"):

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 Document = TypeVar("Document", bound="BaseModel")
 Key = str | int
 
+MOST_BYTES = 16 << 20
+"""A scenario is as long at most: what is longer is something else."""
+
 PYDANTIC_KEY = "[key]"
 """The step by which pydantic says that it is the key that is wrong, and not what stands under it."""
 
@@ -30,7 +33,11 @@ def quoted(text: str) -> str:
 def read_document(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file; ``InvalidInput`` names the file and, for a syntax error, the line."""
     try:
-        text = path.read_bytes().decode("utf-8")
+        with path.open("rb") as file:
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise InvalidInput(f"{path}: longer than {MOST_BYTES >> 20} MiB; a scenario is a TOML file of less")
+        text = content.decode("utf-8")
     except FileNotFoundError:
         raise InvalidInput(f"{path}: no such scenario file") from None
     except UnicodeDecodeError as error:

@@ -22,6 +22,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 from causeway.pipeline.java import Java, java_command
 
 _BUILDING_SECONDS = 15 * 60
@@ -77,6 +79,7 @@ class ClassArchive:
 
     def java_options(self) -> list[str]:
         """Return the options that make a starting Java use the archive, or note its classes when there is none yet."""
+        self._remove_left()
         if self.file.is_file():
             with suppress(OSError):
                 os.utime(self.file)  # still in use: see remove_unused
@@ -88,6 +91,16 @@ class ClassArchive:
         except OSError:
             return []
         return [f"-XX:DumpLoadedClassList={self._class_list}"] if os.access(self.folder, os.W_OK) else []
+
+    def _remove_left(self) -> None:
+        """Delete the lists of sessions that were killed: nobody builds from them. A builder has a lock."""
+        if self._lock.exists():
+            return
+        for file in self.folder.glob(f"{self._key}.*.classes"):
+            number = file.suffixes[0].removeprefix(".")
+            if number.isdecimal() and not psutil.pid_exists(int(number)):
+                with suppress(OSError):
+                    file.unlink()
 
     def build_in_background(self) -> None:
         """Start building from the list that the session which just ended has left, if it left one."""

@@ -395,5 +395,7 @@ def _sync(full: str) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's text."""
+    """Return the first line of an error's text; of one of the system what is wrong, and with which file."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror if error.filename is None else f"{error.strerror} ({os.fsdecode(error.filename)})"
     return (str(error).strip().splitlines() or [type(error).__name__])[0]

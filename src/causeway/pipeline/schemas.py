@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from causeway.model.text import unknown
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA
 from causeway.pipeline.lake import Lake, LakeError
 from causeway.protocols.contract import HEADERS_SCHEMA, AnyKernel, Shown, StateTable
@@ -81,6 +82,20 @@ class TableSchemas:
         }
         return cls({table["name"]: _schema(table["columns"]) for table in content["logs"]}, state)
 
+    def state_table(self, name: str) -> StateTable:
+        """Return the state table of that name. Raises ``LakeError``."""
+        if name not in self.state:
+            raise LakeError(f"table: {unknown('table', name, self.state)}")
+        return self.state[name]
+
+
+def chain_position(about: Mapping[str, Any], name: str) -> int:
+    """Return the position of a chain of the network that a lake says it is of (``about``). Raises ``LakeError``."""
+    names = [item["name"] for item in about["chains"]]
+    if name not in names:
+        raise LakeError(f"chain: {unknown('chain', name, names)}")
+    return names.index(name)
+
 
 def _columns(schema: pa.Schema) -> list[list[str]]:
     return [[item.name, type_name(item.type)] for item in schema]
@@ -123,4 +138,13 @@ def between(lake: Lake, state_at: StateAt | None, height: int, table: str) -> Se
     return state_at(height, table)
 
 
-__all__ = ["STAMP", "TOPOLOGY_SCHEMAS", "StateAt", "StateTable", "TableSchemas", "between", "stamped_schema"]
+__all__ = [
+    "STAMP",
+    "TOPOLOGY_SCHEMAS",
+    "StateAt",
+    "StateTable",
+    "TableSchemas",
+    "between",
+    "chain_position",
+    "stamped_schema",
+]

@@ -18,7 +18,7 @@ from causeway.pipeline.lake import Lake, LakeError, Manifest, root_of
 from causeway.pipeline.ledger import ledger
 from causeway.pipeline.places import workers
 from causeway.pipeline.reach import check_readable
-from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, StateAt, StateTable, TableSchemas, between
+from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, StateAt, StateTable, TableSchemas, between, chain_position
 from causeway.pipeline.sealed import Seal, seal_from
 from causeway.pipeline.spark_types import as_spark, spark_schema
 from causeway.pipeline.summary import removed_programs
@@ -133,9 +133,7 @@ class LakeTables:
         ``LakeError``.
         """
         manifest = self.manifest(height)
-        declared = self._schemas.state.get(table)
-        if declared is None:
-            raise LakeError(f"table: {unknown('table', table, self._schemas.state)}")
+        declared = self._schemas.state_table(table)
         if freed := self._lake.freed(manifest.height):
             raise freed
         if chain is None:
@@ -163,10 +161,7 @@ class LakeTables:
 
     def position(self, chain: str) -> int:
         """Return the position of the chain of that name. Raises ``LakeError``."""
-        names = [item["name"] for item in self.about["chains"]]
-        if chain not in names:
-            raise LakeError(f"chain: {unknown('chain', chain, names)}")
-        return names.index(chain)
+        return chain_position(self.about, chain)
 
     def _bucket(self, position: int) -> int:
         ends = np.array([end for _, end in self.about["buckets"]])
