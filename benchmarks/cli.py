@@ -172,8 +172,11 @@ def proofs(
             show_default=False,
         ),
     ] = "",
-    node: Annotated[
-        bool, typer.Option("--node", help="Take turns with other people's verifiers, which npm installs for the run.")
+    others: Annotated[
+        bool,
+        typer.Option(
+            "--others", help="Take turns with other people's verifiers, which npm, cargo and go get for the run."
+        ),
     ] = False,
     as_json: Json = False,
 ) -> int:
@@ -181,7 +184,7 @@ def proofs(
 
     Beside them plain loops, building anew, and verifiers by other people, on the same values in the same run.
 
-    [bold]Example[/bold]: python -m benchmarks proofs --family ics23,ic --node
+    [bold]Example[/bold]: python -m benchmarks proofs --family ics23,ic --others
     """
     from benchmarks import bench_proofs, render
     from benchmarks.proofs.bench import FAMILIES
@@ -190,7 +193,7 @@ def proofs(
     result = _watched(
         "Measuring proofs",
         lambda tell: bench_proofs(
-            messages, repeats=repeats, families=_names(family) or FAMILIES, node=node, progress=tell
+            messages, repeats=repeats, families=_names(family) or FAMILIES, others=others, progress=tell
         ),
     )
     _print(result, render, as_json)

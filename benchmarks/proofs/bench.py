@@ -14,12 +14,16 @@ import psutil
 
 from benchmarks.machine import machine, peak_bytes
 from benchmarks.process import call
+from benchmarks.proofs.native import Native, build
 from benchmarks.proofs.node import NodeMissing, install
 from benchmarks.proofs.timing import clock
 from causeway.model.errors import InvalidInput
 from causeway.proofs.hashing import DIGEST_BYTES, VECTOR_THRESHOLD, sha256_rows
 
 FAMILIES = ("hashing", "ic", "ics23", "tendermint", "substrate", "mmr")
+
+WITH_NATIVE = ("ics23",)
+"""Families whose proofs others verify in compiled programs too."""
 
 PACKAGES = ("pyarrow", "numpy", "datafusion", "cryptography", "py-arkworks-bls12381", "pycryptodome", "protobuf")
 
@@ -34,7 +38,7 @@ def bench_proofs(
     *,
     repeats: int = 5,
     families: Sequence[str] = FAMILIES,
-    node: bool = False,
+    others: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
     """Measure commitments to queues of ``size`` messages and proofs out of them; return figures that fit JSON.
@@ -43,7 +47,8 @@ def bench_proofs(
         size: messages of a queue.
         repeats: how often each is measured; what takes the whole queue, half as often, rounded up.
         families: some of ``FAMILIES``.
-        node: whether other people's verifiers are installed with npm, for this run, and take turns with ours.
+        others: whether other people's verifiers are installed (npm) and built (cargo, go) for this run, and take turns
+            with ours.
         progress: told what is being measured.
 
     Raises:
@@ -59,20 +64,26 @@ def bench_proofs(
             raise InvalidInput(f'family "{name}" is unknown; allowed: {", ".join(FAMILIES)}')
     about = machine(PACKAGES)
     tell = progress if progress is not None else lambda text: None
-    folder = tempfile.mkdtemp(prefix="causeway-bench-") if node else None
-    left_out = None if node else "--node installs them with npm for a run and lets them take turns with ours"
+    folder = tempfile.mkdtemp(prefix="causeway-bench-") if others else None
+    node: str | None = None
+    native: list[Native] = []
+    left_out = [] if others else ["--others installs and builds them for a run and lets them take turns with ours"]
     try:
         if folder is not None:
             tell("installing other verifiers")
+            node_folder = os.path.join(folder, "node")
             try:
-                about["packages"].update(install(folder))
+                about["packages"].update(install(node_folder))
+                node = node_folder
             except NodeMissing as missing:
-                left_out = str(missing)
+                left_out.append(str(missing))
+            native, missing_native = build(os.path.join(folder, "native"))
+            left_out += missing_native
+            about["packages"].update({each.name: each.version for each in native})
         measured = []
         for name in families:
             tell(name)
-            installed = folder if left_out is None else None
-            measured.append({"family": name, **call(_measure, name, size, repeats, installed)})
+            measured.append({"family": name, **call(_measure, name, size, repeats, node, native)})
     finally:
         if folder is not None:
             shutil.rmtree(folder, ignore_errors=True)
@@ -82,14 +93,15 @@ def bench_proofs(
         "load_after": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         "size": size,
         "repeats": repeats,
-        "others_left_out": left_out,
+        "others_left_out": "; ".join(left_out) or None,
         "families": measured,
     }
 
 
-def _measure(name: str, size: int, repeats: int, node: str | None) -> dict[str, Any]:
+def _measure(name: str, size: int, repeats: int, node: str | None, native: list[Native]) -> dict[str, Any]:
     # The engine that hashes columns takes a while to start.
     sha256_rows(np.zeros((VECTOR_THRESHOLD, DIGEST_BYTES), dtype=np.uint8))
     module = importlib.import_module(f"benchmarks.proofs.{name}")
-    rows, (seconds, _) = clock(module.measure, size, repeats, node)
+    more = (native,) if name in WITH_NATIVE else ()
+    rows, (seconds, _) = clock(module.measure, size, repeats, node, *more)
     return {"seconds": round(seconds, 1), "peak_bytes": peak_bytes(psutil.Process()), "rows": rows}

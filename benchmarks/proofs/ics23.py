@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.proofs.native import Native, NativeVerifier
 from benchmarks.proofs.node import ICS23, OtherVerifier
 from benchmarks.proofs.queues import Measured, Queue, changed_at_a_time, measure_queue
 from benchmarks.proofs.timing import OURS, Clocked, Row, compared, require_same, take_turns, timed
@@ -32,10 +33,13 @@ CLIENT = "07-tendermint-0"
 NO_KEYS = pa.array([], pa.binary())
 MOST_PACKETS = 200_000
 
+NATIVE_TIMES = 10
+"""How often compiled verifiers go through the claims in a repetition: they are done soon."""
+
 Store = TypeVar("Store", bound=ProvableStore)
 
 
-def measure(size: int, repeats: int, node: str | None) -> list[Row]:
+def measure(size: int, repeats: int, node: str | None, native: Sequence[Native] = ()) -> list[Row]:
     """Measure stores of ``size`` packet commitments."""
     changed = changed_at_a_time(size)
     entries = _entries(size + changed)
@@ -75,7 +79,11 @@ def measure(size: int, repeats: int, node: str | None) -> list[Row]:
         size,
         commits,
     )
-    rows += [*simple_queue.rows, *_proofs("tendermint", simple_queue, repeats, node), *_range(simple_queue, repeats)]
+    rows += [
+        *simple_queue.rows,
+        *_proofs("tendermint", simple_queue, repeats, node, native),
+        *_range(simple_queue, repeats),
+    ]
     del simple_queue
     iavl_queue = measure_queue(
         Queue(
@@ -88,11 +96,11 @@ def measure(size: int, repeats: int, node: str | None) -> list[Row]:
         size,
         commits,
     )
-    rows += [*iavl_queue.rows, *_proofs("iavl", iavl_queue, repeats, node)]
+    rows += [*iavl_queue.rows, *_proofs("iavl", iavl_queue, repeats, node, native)]
     del iavl_queue
     iavl_stores.clear()
     smt_queue = measure_queue(Queue("sparse Merkle store", smt, root), size, commits)
-    return [*rows, *smt_queue.rows, *_proofs("smt", smt_queue, repeats, None)]
+    return [*rows, *smt_queue.rows, *_proofs("smt", smt_queue, repeats, None, native)]
 
 
 def plain_simple_root(keys: list[bytes], values: list[bytes]) -> bytes:
@@ -133,7 +141,7 @@ def _packet_commitments(count: int, repeats: int) -> Row:
     return compared("hash", f"packet commitments, {count:,} packets", "packets", contenders, repeats)
 
 
-def _proofs(name: str, queue: Measured[Store], repeats: int, node: str | None) -> list[Row]:
+def _proofs(name: str, queue: Measured[Store], repeats: int, node: str | None, native: Sequence[Native]) -> list[Row]:
     store, spec = queue.state, PROOF_SPECS[name]
     root = store.root
     few = some_of(0, len(store), ONE_BY_ONE)
@@ -169,6 +177,9 @@ def _proofs(name: str, queue: Measured[Store], repeats: int, node: str | None) -
             work = {"spec": name, "root": root.hex(), "claims": written}
             measure_other = stack.enter_context(OtherVerifier(node, "ics23", work)).measure
             single[ICS23] = in_bulk[ICS23] = (measure_other, len(claims))
+        for other in native:
+            verifier = stack.enter_context(NativeVerifier(other, name, root, claims, NATIVE_TIMES))
+            single[other.name] = in_bulk[other.name] = (verifier.measure, NATIVE_TIMES * len(claims))
         rows.append(compared("verify", f"{label}: one entry", "proofs", single, repeats))
         rows.append(compared("verify", f"{label}: {len(bulk):,} proofs", "proofs", in_bulk, repeats))
     return rows

@@ -26,7 +26,7 @@ class NodeMissing(Exception):
 
 
 def install(folder: str) -> dict[str, str]:
-    """Install the other verifiers into an empty folder and return their versions, Node's among them.
+    """Install the other verifiers into a folder, made if need be, and return their versions, Node's among them.
 
     Raises:
         NodeMissing: there is no Node, or the packages cannot be had.
@@ -35,6 +35,7 @@ def install(folder: str) -> dict[str, str]:
     if npm is None or node is None:
         raise NodeMissing("node and npm are not on PATH")
     files = resources.files("benchmarks.proofs")
+    Path(folder).mkdir(parents=True, exist_ok=True)
     for name in (SCRIPT, PACKAGES):
         Path(folder, name).write_text(files.joinpath(name).read_text())
     command = [npm, "install", "--no-audit", "--no-fund", "--no-package-lock", "--ignore-scripts", "--loglevel=error"]

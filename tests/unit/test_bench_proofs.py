@@ -70,13 +70,13 @@ def test_a_run_gives_figures_that_print() -> None:
     console.print(render(result))
     text = console.export_text()
     assert "leaf by leaf" in text and "Ed25519 alone" in text
-    assert "--node" in text
+    assert "--others" in text
 
 
-def test_without_node_there_is_a_line_and_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_tools_there_is_a_line_and_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: None)
-    result = bench_proofs(SIZE, repeats=1, families=("mmr",), node=True)
-    assert result["others_left_out"] == "node and npm are not on PATH"
+    result = bench_proofs(SIZE, repeats=1, families=("mmr",), others=True)
+    assert result["others_left_out"] == ("node and npm are not on PATH; cargo is not on PATH; go is not on PATH")
     assert result["families"][0]["rows"]
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from benchmarks.process import BenchmarkFailed
 from benchmarks.proofs import ic, ics23, substrate
+from benchmarks.proofs.native import Native, NativeVerifier, build
 from benchmarks.proofs.node import IC, ICS23, SUBSTRATE, NodeMissing, OtherVerifier, install
 
 SIZE = 60
@@ -29,6 +30,29 @@ def test_they_take_turns_with_ours(folder: str) -> None:
         assert all(row["figures"][name]["ratio"] > 0 for row in rows)
         counted[name] = len(rows)
     assert counted == {IC: 1, ICS23: 4, SUBSTRATE: 2}
+
+
+@pytest.fixture(scope="module")
+def native(tmp_path_factory: pytest.TempPathFactory) -> list[Native]:
+    built, left_out = build(str(tmp_path_factory.mktemp("native") / "verifiers"))
+    if not built:
+        pytest.skip("; ".join(left_out))
+    return built
+
+
+@pytest.mark.slow
+def test_compiled_ones_take_turns_with_ours_and_refuse(native: list[Native]) -> None:
+    assert all(each.version[0].isdigit() for each in native)
+    rows = ics23.measure(SIZE, 1, None, native)
+    for each in native:
+        beside = [row["figures"][each.name] for row in rows if each.name in row["figures"]]
+        assert len(beside) == 6 and all(figures["ratio"] > 0 for figures in beside)
+        for name in ("iavl", "tendermint", "smt"):
+            with (
+                NativeVerifier(each, name, bytes(32), [(b"key", b"value", b"")], 1) as verifier,
+                pytest.raises(BenchmarkFailed, match="refused"),
+            ):
+                verifier.measure()
 
 
 def test_what_they_refuse_fails_the_benchmark(folder: str) -> None:
