@@ -14,7 +14,7 @@ from causeway.cli import shell
 from causeway.cli.interrupts import Interrupts
 from causeway.cli.memory import PeakMemory
 from causeway.cli.outcome import Outcome, outcome_of, show
-from causeway.cli.watch import Watch, results, waiting
+from causeway.cli.watch import Watch, bar_is_shown, results, waiting
 from causeway.model.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -122,7 +122,8 @@ def execute(
                 reached = network
                 interrupts.take()
                 end = end_of_traffic(network)
-                watch = Watch(scenario.name, network.tick, end, ticks_with_traffic(network, end))
+                busy = ticks_with_traffic(network, end) if bar_is_shown() else []
+                watch = Watch(scenario.name, network.tick, end, busy)
                 ready = time.perf_counter()
                 _run(network, watch, interrupts)
                 ran = time.perf_counter()

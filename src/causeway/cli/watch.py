@@ -48,6 +48,11 @@ def waiting(text: str) -> Iterator[None]:
         yield
 
 
+def bar_is_shown() -> bool:
+    """Return whether there is a terminal for a bar."""
+    return notes().is_terminal
+
+
 class Watch:
     """Shows the ticks of a run as they are committed, and counts the messages that they routed.
 
@@ -70,7 +75,7 @@ class Watch:
             TextColumn("{task.fields[routed]}"),
             _Clock(),
             console=console,
-            disable=not console.is_terminal,
+            disable=not bar_is_shown(),
             transient=True,
             expand=True,
         )

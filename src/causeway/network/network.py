@@ -274,9 +274,8 @@ class Network:
         """Run the group of ticks that begins with ``tick`` and commit it."""
         first = tick_after(self._before.line, tick, self._deployed.deployment.traffic, outside)
         group = Group(first, outside, until, every)
-        compacted = self._compacted
         self._before = run_group(
-            self._executor, self.lake, self._before, group, claim=self._claim, compacted=compacted, check=check
+            self._executor, self.lake, self._before, group, claim=self._claim, compacted=self._compacted, check=check
         )
         self._attempt = NOTHING
         self._compacted = compact(self.lake, self._before)

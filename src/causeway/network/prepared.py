@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from causeway.model.errors import InvalidInput
 from causeway.model.ingress_call import CALL_METHOD
+from causeway.model.kept import remembering
 from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.pipeline.manifests import decoded, encoded
@@ -46,6 +47,7 @@ GROUP_ROWS = 8_192
 """Rows after which a row group is cut at the next tick (in a larger tick: at the next chain)."""
 
 _KEPT_ROWS = 65_536
+_KEPT_BYTES = 64 << 20
 _USER = 0
 
 
@@ -260,9 +262,7 @@ def _messages(folder: str, token: str, part: int, group: int, chains: bytes) -> 
     return pa.table(columns, schema=INGRESS_SCHEMA).combine_chunks(), found["tick"].to_numpy()
 
 
-_kept_messages: Callable[[str, str, int, int, bytes], tuple[pa.Table, U64Array]] = functools.lru_cache(maxsize=16)(
-    _messages
-)
+_kept_messages = remembering(_messages, _KEPT_BYTES, lambda kept: int(kept[0].nbytes + kept[1].nbytes))
 """The same for row groups of several ticks, each read once for all of them and for each of the process's buckets."""
 
 
