@@ -17,7 +17,8 @@ from causeway.pipeline import rounds
 from causeway.pipeline.bucket import forget_states
 from causeway.pipeline.check import check
 from causeway.pipeline.group import CommitEvery
-from causeway.pipeline.lake import _SPANS, Lake, LakeDamaged, LakeError, Manifest
+from causeway.pipeline.lake import Lake, LakeDamaged, LakeError, Manifest
+from causeway.pipeline.lake_manifests import _KNOWN
 from causeway.pipeline.layout import manifest_path
 from tests.counting import counted_reads
 
@@ -147,7 +148,7 @@ def test_a_commit_is_found_without_reading_all(tmp_path: Path) -> None:
     lake, last = net.lake, net.height
     with counted_reads() as reads:
         for height in range(last + 1):
-            _SPANS.clear()
+            _KNOWN.clear()
             reads.clear()
             assert lake.manifest(height).height == height
             assert reads["manifests"] <= 5
@@ -155,6 +156,7 @@ def test_a_commit_is_found_without_reading_all(tmp_path: Path) -> None:
         for height in range(last + 1):
             assert lake.manifest(height).height == height
         assert reads["manifests"] <= 2 * (last + 1)
+        assert not reads["head"], "how far the lake came by a height that is known to be there is no question"
     with pytest.raises(LakeError, match=f"height: {last + 1} is not committed; committed are 0 to {last}"):
         lake.manifest(last + 1)
 
@@ -191,7 +193,7 @@ def test_a_manifest_of_another_number_is_damage(tmp_path: Path) -> None:
         net.run()
     first, second = (tmp_path / "lake" / manifest_path(number) for number in (1, 2))
     second.write_bytes(first.read_bytes())
-    _SPANS.clear()
+    _KNOWN.clear()
     with pytest.raises(LakeDamaged, match=r"0000000002.json is the manifest number 1; the last whole height is 4"):
         net.lake.manifest(6)
     assert net.lake.manifest(3).height == 3
