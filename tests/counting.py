@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 from unittest.mock import patch
 
-from causeway.model import frame
+from causeway.model import deferred, frame
 from causeway.pipeline.storage import Storage
 
 
@@ -42,7 +42,7 @@ def counted(hashing: Sequence[ModuleType], *more: tuple[Any, str, str]) -> Itera
     with ExitStack() as stack:
         for module in hashing:
             stack.enter_context(patch.object(module, "hashlib", Hashes))
-        for owner, name, what in ((frame, "_gather", "rows"), (frame, "_join", "rows"), *more):
+        for owner, name, what in ((deferred, "_gather", "rows"), (frame, "_join", "rows"), *more):
             stack.enter_context(counting(owner, name, what))
         yield found
 

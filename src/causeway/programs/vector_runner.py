@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.frame import Deferred, Frame, concat, empty_frame, repeated
+from causeway.model.deferred import Deferred
+from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.ledger import Kind
 from causeway.model.order import U64, Rows, groups_of
 from causeway.programs.accounts import settle
