@@ -32,6 +32,15 @@ def java(tmp_path: Path) -> Path:
     return tmp_path / "home"
 
 
+WAITING = """
+import pathlib, time
+STARTED = pathlib.Path('{java}').parent / "started"
+def wait():
+    while not STARTED.exists(): time.sleep(0.01)
+"""
+"""What a program begins with that waits until Java was started."""
+
+
 def run(java: Path, *arguments: str, code: str = "from causeway.cli import main; main()") -> subprocess.Popen[str]:
     environ = {**os.environ, "JAVA_HOME": str(java), "CAUSEWAY_CACHE": "off"}
     command = [sys.executable, "-c", code, *arguments]
@@ -67,13 +76,8 @@ def test_a_recording_is_refused_while_java_starts_and_java_ends(java: Path, tmp_
 
 
 def test_java_ends_with_a_process_that_ends_while_it_starts(java: Path) -> None:
-    code = (
-        "import pathlib, sys, time\n"
-        "from causeway.pipeline.session import begin_session\n"
-        "begin_session('local[1]')\n"
-        "while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)\n"
-    )
-    process = run(java, str(java.parent / "started"), code=code)
+    code = "from causeway.pipeline.session import begin_session\nbegin_session('local[1]')\nwait()\n"
+    process = run(java, code=WAITING.format(java=java) + code)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 0 and not said
     assert not psutil.pid_exists(started(java))
@@ -94,17 +98,16 @@ def test_ctrl_c_while_java_starts_ends_both(java: Path, tmp_path: Path) -> None:
 def test_ctrl_c_between_java_and_its_session_waits_for_neither(java: Path) -> None:
     """Java has been started, and PySpark is being imported: that takes a second, in which people press Ctrl-C."""
     code = (
-        "import pathlib, sys, time\n"
         "from causeway.pipeline import gateway, session\n"
         "gateway._END_SECONDS = 600\n"
         "def pressed(*_):\n"
-        "    while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)\n"
+        "    wait()\n"
         "    raise KeyboardInterrupt\n"
         "session.Opening = pressed\n"
         "try: session.guess_session('local[1]', {})\n"
         "except KeyboardInterrupt: print('interrupted')\n"
     )
-    process = run(java, str(java.parent / "started"), code=code)
+    process = run(java, code=WAITING.format(java=java) + code)
     said, complaints = process.communicate(timeout=60)
     assert said == "interrupted\n" and not complaints
     assert not psutil.pid_exists(started(java))
@@ -167,16 +170,15 @@ def test_another_session_is_refused_while_one_is_on_its_way(java: Path) -> None:
 
 def test_a_session_that_is_asked_for_takes_the_place_of_a_guessed_one(java: Path) -> None:
     code = (
-        "import pathlib, sys, time\n"
         "from causeway.pipeline.session import begin_session, guess_session\n"
         "guess_session('local[1]', {})\n"
-        "while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)\n"
-        "print(pathlib.Path(sys.argv[1]).read_text())\n"
-        "pathlib.Path(sys.argv[1]).unlink()\n"
+        "wait()\n"
+        "print(STARTED.read_text())\n"
+        "STARTED.unlink()\n"
         "begin_session('local[2]')\n"
-        "while not pathlib.Path(sys.argv[1]).exists(): time.sleep(0.01)\n"
+        "wait()\n"
     )
-    process = run(java, str(java.parent / "started"), code=code)
+    process = run(java, code=WAITING.format(java=java) + code)
     guessed, complaints = process.communicate(timeout=60)
     assert not complaints
     assert int(guessed) != started(java)
