@@ -7,7 +7,8 @@ from collections.abc import Callable
 from causeway.proofs.errors import ProofError
 from causeway.proofs.ics23.batch import VerifiedBatch, combine_proofs, decompress, message_of
 from causeway.proofs.ics23.chained import verify_chained_membership, verify_chained_non_membership
-from causeway.proofs.ics23.existence import calculate, check_against_spec, existence_of
+from causeway.proofs.ics23.encoded import encoded_root
+from causeway.proofs.ics23.existence import calculate, check_against_spec, existence_of, prove_existence
 from causeway.proofs.ics23.many import verify_many
 from causeway.proofs.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC, rules_of
 from causeway.proofs.ics23.verify import explain, verify_membership
@@ -95,6 +96,16 @@ def many(data: bytes) -> None:
         assert {row: str(error) for row, error in refused.items()} == alone
 
 
+def encoded(data: bytes) -> None:
+    """Verify off the encoding; where that leads to a root, the message leads there."""
+    for name, tree in TREES.items():
+        rules = rules_of(PROOF_SPECS[name])
+        root = encoded_root(rules, data, KEY, STORED[KEY])
+        if root is not None:
+            assert root == prove_existence(existence_of(message_of(data).exist), rules, KEY, STORED[KEY])
+        assert encoded_root(rules, tree.existence(KEY).SerializeToString(), KEY, STORED[KEY]) == tree.root
+
+
 def _singles(name: str) -> list[bytes]:
     tree = TREES[name]
     return [tree.existence(KEY).SerializeToString(), tree.non_existence(ABSENT).SerializeToString()]
@@ -116,5 +127,6 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
             for innermost in (TREES["iavl"].existence(KEY), TREES["iavl"].non_existence(ABSENT))
         ],
     ),
+    "ics23-encoded": (encoded, [tree.existence(KEY).SerializeToString() for tree in TREES.values()]),
     "ics23-many": (many, [tree.existence(KEY).SerializeToString() for tree in TREES.values()]),
 }

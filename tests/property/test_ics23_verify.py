@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -182,9 +183,15 @@ def test_many_at_once_get_the_verdicts_of_each_alone(
     for place, (key, value, proof) in enumerate(rows):
         alone: ProofError | None = None
         try:
-            verify_membership(spec, tree.root, proof, key, value)
+            # A message is verified step by step.
+            verify_membership(spec, tree.root, message_of(proof), key, value)
         except ProofError as error:
             alone = error
+        if alone is None:
+            verify_membership(spec, tree.root, proof, key, value)
+        else:
+            with pytest.raises(type(alone), match=f"^{re.escape(str(alone))}$"):
+                verify_membership(spec, tree.root, proof, key, value)
         together = refused.get(place)
         assert (type(together), str(together)) == (type(alone), str(alone))
 

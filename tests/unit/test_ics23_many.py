@@ -7,10 +7,12 @@ from hashlib import sha256
 import pytest
 
 from causeway.model.errors import InvalidInput
+from causeway.proofs.ics23.batch import message_of
+from causeway.proofs.ics23.encoded import encoded_root
 from causeway.proofs.ics23.errors import SpecMismatch
 from causeway.proofs.ics23.existence import calculate, existence_of
 from causeway.proofs.ics23.many import verify_many
-from causeway.proofs.ics23.proof_specs import IAVL_SPEC, SMT_SPEC, TENDERMINT_SPEC
+from causeway.proofs.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, SMT_SPEC, TENDERMINT_SPEC, rules_of
 from causeway.proofs.ics23.verify import verify_membership
 from causeway.proofs.wire.ics23_pb2 import (
     CommitmentProof,
@@ -21,6 +23,7 @@ from causeway.proofs.wire.ics23_pb2 import (
     LengthOp,
     ProofSpec,
 )
+from tests.property.ics23_trees import BUILDERS, SPEC_NAMES
 
 HASH = sha256(b"").digest()
 NUMBERS = b"\x04\x06\x28"
@@ -63,12 +66,22 @@ def test_columns_and_single_proofs_agree_where_the_root_alone_would_not_tell(
     root, encoded = calculate(existence_of(proof.exist)), proof.SerializeToString()
     alone = None
     try:
-        verify_membership(spec, root, encoded, b"k", b"v")
+        verify_membership(spec, root, message_of(encoded), b"k", b"v")
     except SpecMismatch as error:
         alone = str(error)
     assert (alone is None) == holds
+    assert holds or encoded_root(rules_of(spec), encoded, b"k", b"v") is None
     refused = verify_many(spec, root, [b"k"] * 2, [b"v"] * 2, [encoded] * 2)
     assert [str(refused[row]) for row in sorted(refused)] == ([] if alone is None else [alone] * 2)
+
+
+@pytest.mark.parametrize("kind", sorted(BUILDERS))
+@pytest.mark.parametrize("length", [1, 31, 32, 127, 128, 16_300, 16_384])
+def test_proofs_of_the_stores_are_verified_off_their_encoding(kind: str, length: int) -> None:
+    stored = {b"%03d" % number * length: b"%03d" % number * length for number in range(5)}
+    tree, rules = BUILDERS[kind](stored), rules_of(PROOF_SPECS[SPEC_NAMES[kind]])
+    for key, value in stored.items():
+        assert encoded_root(rules, tree.existence(key).SerializeToString(), key, value) == tree.root
 
 
 def test_a_length_with_padding_is_refused_in_columns_too() -> None:

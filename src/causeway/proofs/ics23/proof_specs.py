@@ -6,8 +6,10 @@ Source: specs/ibc.md 2.6. The messages are shared: copy one before changing it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from functools import lru_cache
 
+from causeway.proofs.varints import uvarint
 from causeway.proofs.wire.ics23_pb2 import HashOp, InnerSpec, LeafOp, LengthOp, ProofSpec
 
 DEFAULT_MAX_DEPTH = 128
@@ -56,6 +58,15 @@ PROOF_SPECS = {"iavl": IAVL_SPEC, "tendermint": TENDERMINT_SPEC, "smt": SMT_SPEC
 """The specs by the names that test vectors and the command line use."""
 
 
+class StoreForm(Enum):
+    """The form that a store's proofs usually have, where its spec allows it."""
+
+    SIMPLE = auto()
+    IAVL = auto()
+    SPARSE = auto()
+    OTHER = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class SpecRules:
     """A proof spec, read once: its fields as plain values, and what follows from them.
@@ -71,6 +82,8 @@ class SpecRules:
         fault: what is wrong with the spec's inner part, empty where nothing is.
         has_leaf, has_inner: whether the spec has these parts.
         is_iavl, is_tendermint: whether the stricter rules of these stores apply.
+        form: the usual form of proofs that satisfy the spec.
+        encoded_leaf: the spec's leaf operation in protobuf, its length in front.
     """
 
     leaf_hash: HashOp
@@ -93,6 +106,8 @@ class SpecRules:
     has_inner: bool
     is_iavl: bool
     is_tendermint: bool
+    form: StoreForm
+    encoded_leaf: bytes
 
 
 def spec_equals(one: ProofSpec, other: ProofSpec) -> bool:
@@ -160,4 +175,18 @@ def _rules_of_bytes(encoded: bytes) -> SpecRules:
         has_inner=spec.HasField("inner_spec"),
         is_iavl=spec_equals(spec, IAVL_SPEC),
         is_tendermint=spec_equals(spec, TENDERMINT_SPEC),
+        form=_form_of(spec),
+        encoded_leaf=uvarint(leaf.ByteSize()) + leaf.SerializeToString(deterministic=True),
     )
+
+
+def _form_of(spec: ProofSpec) -> StoreForm:
+    """Return the form of proofs under a spec that demands what a deployed one does, but for depths and empty child."""
+    for deployed, form in (
+        (TENDERMINT_SPEC, StoreForm.SIMPLE),
+        (IAVL_SPEC, StoreForm.IAVL),
+        (SMT_SPEC, StoreForm.SPARSE),
+    ):
+        if spec_equals(spec, deployed) and spec.leaf_spec.prefix == deployed.leaf_spec.prefix:
+            return form
+    return StoreForm.OTHER

@@ -13,6 +13,7 @@ from causeway.proofs.ics23.batch import (
     message_of,
     verify_named_non_existence,
 )
+from causeway.proofs.ics23.encoded import encoded_root
 from causeway.proofs.ics23.errors import NoProofForKey
 from causeway.proofs.ics23.existence import Existence, calculate, existence_of, existence_steps, verify_existence
 from causeway.proofs.ics23.non_existence import Absence, absence_of, calculate_absence
@@ -30,14 +31,17 @@ def verify_membership(spec: ProofSpec, root: bytes, proof: Proof, key: bytes, va
         MalformedProof: it is not the canonical encoding of a proof.
         ProofRefused: it does not show that; the class says which check failed (``ics23.errors``).
     """
+    rules = rules_of(spec)
+    if isinstance(proof, bytes) and encoded_root(rules, proof, key, value) == root:
+        return
     message = message_of(proof)
     kind = message.WhichOneof("proof")
     if kind == "exist":
-        verify_existence(existence_of(message.exist), rules_of(spec), root, key, value)
+        verify_existence(existence_of(message.exist), rules, root, key, value)
     elif kind == "nonexist":
         raise NoProofForKey("the proof is one of non-existence")
     else:
-        VerifiedBatch(rules_of(spec), root, message).require_membership({key: value})
+        VerifiedBatch(rules, root, message).require_membership({key: value})
 
 
 def verify_non_membership(spec: ProofSpec, root: bytes, proof: Proof, key: bytes) -> None:
