@@ -6,10 +6,12 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from causeway.proofs.errors import ProofError
 from causeway.proofs.substrate.errors import BadProof, FailedToDecode, UnusedNodesInTheProof
+from causeway.proofs.xdm.columns import ENVELOPES, MESSAGES, RECEIPTS
 from causeway.proofs.xdm.envelope import (
     CrossDomainMessage,
     ExecutionReceipt,
@@ -25,6 +27,7 @@ from causeway.proofs.xdm.messages import (
     ProtocolResponse,
 )
 from tests.conformance.substrate_vectors import unhex, vectors
+from tests.property import scale_values
 
 NAMES = (
     "from_consensus_relay_message_channel_open",
@@ -99,6 +102,21 @@ def test_the_proofs_lead_to_the_message(case: Any) -> None:
         assert message.payload == ChannelClose()
     else:
         assert message.payload == ChannelOpen(plain["request"]["max_outgoing_messages"])
+
+
+def test_columns_hold_what_is_read_one_by_one(cases: dict[str, Any]) -> None:
+    fixtures = [bytes.fromhex(case["fixture_hex"])[ROOT_BYTES:] for case in cases.values()]
+    messages = [bytes.fromhex(case["decoded"]["message_hex"]) for case in cases.values()]
+    nodes = [unhex(case["decoded"]["domain_proof_nodes"] or []) for case in cases.values()]
+    receipts = [max(proof, key=len) for proof in nodes if proof]
+    for columns, encodings, rows in (
+        (ENVELOPES, fixtures, [scale_values.of_envelope(CrossDomainMessage.decode(data)) for data in fixtures]),
+        (MESSAGES, messages, [scale_values.of_message(Message.decode(data)) for data in messages]),
+        (RECEIPTS, receipts, [scale_values.of_receipt(ExecutionReceipt.decode(data)) for data in receipts]),
+    ):
+        decoded = columns.decode(pa.array(encodings, pa.binary())).require_all()
+        assert decoded.equals(pa.RecordBatch.from_pylist(rows, columns.schema))
+        assert columns.encode(decoded).to_pylist() == encodings
 
 
 def test_a_domains_root_comes_from_its_receipt(cases: dict[str, Any]) -> None:

@@ -35,6 +35,7 @@ from .node import EMPTY_ROOT, StateVersion
 from .ordered import OrderedTrie, ordered_root, ordered_roots
 from .proof import Read, Status, prove, read_storage_proof, read_value, verify_storage_proof
 from .scale import ScaleTypes, enum, struct
+from .scale_columns import Decoded, ScaleColumns, limbs_column, limbs_of, numbers_column
 from .storage_keys import storage_key, storage_key_column, storage_prefix
 from .trie import Trie
 
@@ -43,12 +44,14 @@ __all__ = [
     "FIRST_HEAD",
     "BlockQueues",
     "BlockRoots",
+    "Decoded",
     "GossipedQueue",
     "Hasher",
     "NeighborPacket",
     "OrderedTrie",
     "QueuedMessage",
     "Read",
+    "ScaleColumns",
     "ScaleTypes",
     "StateVersion",
     "Status",
@@ -69,6 +72,9 @@ __all__ = [
     "from_topic",
     "heads",
     "identity",
+    "limbs_column",
+    "limbs_of",
+    "numbers_column",
     "ordered_root",
     "ordered_roots",
     "prove",

@@ -7,7 +7,8 @@ so what is decoded must encode to the same bytes again, and to the last of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from scalecodec.base import RuntimeConfigurationObject, ScaleBytes
@@ -40,6 +41,19 @@ class LimitedVec(Vec):  # type: ignore[misc]
         return super().process()
 
 
+class SortedVec(LimitedVec):
+    """``LimitedVec<T>`` of structs that ascend by their first field: how a map is encoded, by its keys.
+
+    The key is a number, or an enum of a bare variant and one with a number, which ascends in this order.
+    """
+
+    def process(self) -> Any:
+        """Return the elements."""
+        elements = super().process()
+        _require_ascending([_rank(next(iter(element.values()))) for element in elements], "the keys of a map")
+        return elements
+
+
 class ByteStrings(ScaleType):  # type: ignore[misc]
     """``Vec<Vec<u8>>`` as a list of bytes, of at most 65,536 elements; read in one go, as proofs have many nodes."""
 
@@ -61,6 +75,16 @@ class ByteStrings(ScaleType):  # type: ignore[misc]
         return ScaleBytes(
             encode_compact(len(value)) + b"".join([encode_compact(len(string)) + string for string in value])
         )
+
+
+class SortedStrings(ByteStrings):
+    """``ByteStrings`` that ascend: how a set of byte strings is encoded."""
+
+    def process(self) -> list[bytes]:
+        """Return the byte strings."""
+        found = super().process()
+        _require_ascending(found, "the byte strings of a set")
+        return found
 
 
 class Hashes(ScaleType):  # type: ignore[misc]
@@ -89,10 +113,11 @@ class ScaleTypes:
 
     Byte strings are ``HexBytes``: scalecodec's ``Vec<u8>`` reads some as text, and what looks like hexadecimal text
     would not come back as it was. ``composed`` names the ``LimitedVec<T>``, ``Option<T>`` and arrays that are used, so
-    that they are made once.
+    that they are made once. Whole columns of the same definitions go through ``scale_columns``.
     """
 
     def __init__(self, types: Mapping[str, Any], composed: tuple[str, ...] = ()) -> None:
+        self.definitions: Mapping[str, Any] = dict(types)
         self._configuration = RuntimeConfigurationObject()
         self._configuration.update_type_registry_types(dict(types))
         self._configuration.update_type_registry_types({name: name for name in composed})
@@ -137,6 +162,18 @@ def enum(*variants: tuple[str, str] | str) -> dict[str, Any]:
         "type": "enum",
         "type_mapping": [[variant, "Null"] if isinstance(variant, str) else list(variant) for variant in variants],
     }
+
+
+def _require_ascending(items: Sequence[Any], what: str) -> None:
+    if any(later <= earlier for earlier, later in pairwise(items)):
+        raise FailedToDecode(f"{what} do not ascend")
+
+
+def _rank(key: Any) -> int:
+    """Return where a key stands in its order: a bare variant before all numbers."""
+    if isinstance(key, dict):
+        ((_, key),) = key.items()
+    return -1 if isinstance(key, str) else int(key)
 
 
 def _count(data: ScaleBytes, most: int) -> tuple[int, int]:

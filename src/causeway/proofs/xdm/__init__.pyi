@@ -1,4 +1,5 @@
 from .channels import STATES, Channel
+from .columns import CHANNELS, ENVELOPES, LEAVES, MESSAGES, RECEIPTS
 from .confirmation import verify_consensus_leaf, verify_cross_domain_message
 from .envelope import (
     INBOX_RESPONSES,
@@ -30,9 +31,10 @@ from .messages import (
 )
 
 __all__ = [
-    "CONSENSUS", "INBOX_RESPONSES", "OUTBOX", "STATES", "ChainId", "Channel", "ChannelClose", "ChannelOpen",
-    "CollectedFee", "ConsensusChainMmrProof", "CrossDomainMessage", "DispatchError", "EndpointRequest",
-    "EndpointResponse", "ExecutionReceipt", "Message", "MmrLeaf", "Payload", "Proof", "ProtocolResponse", "WeightTag",
-    "channel_storage_key", "message_storage_key", "message_storage_keys", "open_envelope", "receipt_storage_key",
-    "verify_consensus_leaf", "verify_cross_domain_message",
+    "CHANNELS", "CONSENSUS", "ENVELOPES", "INBOX_RESPONSES", "LEAVES", "MESSAGES", "OUTBOX", "RECEIPTS", "STATES",
+    "ChainId", "Channel", "ChannelClose", "ChannelOpen", "CollectedFee", "ConsensusChainMmrProof",
+    "CrossDomainMessage", "DispatchError", "EndpointRequest", "EndpointResponse", "ExecutionReceipt", "Message",
+    "MmrLeaf", "Payload", "Proof", "ProtocolResponse", "WeightTag", "channel_storage_key", "message_storage_key",
+    "message_storage_keys", "open_envelope", "receipt_storage_key", "verify_consensus_leaf",
+    "verify_cross_domain_message",
 ]  # fmt: skip

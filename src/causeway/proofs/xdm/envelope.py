@@ -9,7 +9,6 @@ steps 6 to 8; the Merkle mountain range that leads to the consensus chain's root
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ import pyarrow as pa
 from causeway.model.errors import InvalidInput
 from causeway.proofs.steps import Step
 from causeway.proofs.substrate.byte_columns import rows_up_to
-from causeway.proofs.substrate.errors import BadProof, FailedToDecode, InvalidCall
+from causeway.proofs.substrate.errors import BadProof, InvalidCall
 from causeway.proofs.substrate.hashing import identity
 from causeway.proofs.substrate.proof import read_value
 from causeway.proofs.substrate.storage_keys import storage_key, storage_key_column, storage_prefix
@@ -172,11 +171,6 @@ class ExecutionReceipt:
             FailedToDecode: it is not one, or a map in it is out of order.
         """
         fields = XDM_TYPES.decode("ExecutionReceipt", data, "an execution receipt", MAX_MESSAGE_BYTES)["V0"]
-        for name, amounts in [("chain_rewards", fields["block_fees"]["chain_rewards"]), *fields["transfers"].items()]:
-            domains = [chain_of_plain(entry["chain_id"]).domain for entry in amounts]
-            chains = [-1 if domain is None else domain for domain in domains]
-            if any(later <= earlier for earlier, later in pairwise(chains)):
-                raise FailedToDecode(f"an execution receipt holds chains in {name} that do not ascend")
         return cls(
             fields["domain_block_number"],
             unhexed(fields["domain_block_hash"]),
@@ -301,13 +295,6 @@ def _proof_of_plain(plain: Any) -> Proof:
             mmr["proof"]["leaf_count"],
             tuple(unhexed(item) for item in mmr["proof"]["items"]),
         ),
-        _node_set(content["message_proof"], "message_proof"),
-        _node_set(content["domain_proof"], "domain_proof") if kind == "Domain" else None,
+        tuple(content["message_proof"]),
+        tuple(content["domain_proof"]) if kind == "Domain" else None,
     )
-
-
-def _node_set(nodes: list[bytes], what: str) -> tuple[bytes, ...]:
-    for earlier, later in pairwise(nodes):
-        if later <= earlier:
-            raise FailedToDecode(f"the nodes of the {what} of an envelope are no set in ascending order")
-    return tuple(nodes)

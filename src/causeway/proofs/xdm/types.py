@@ -113,12 +113,12 @@ XDM_TYPES = ScaleTypes(
             ("proof", "MmrProof"),
         ),
         "ConsensusProof": struct(
-            ("consensus_chain_mmr_proof", "ConsensusChainMmrLeafProof"), ("message_proof", "ByteStrings")
+            ("consensus_chain_mmr_proof", "ConsensusChainMmrLeafProof"), ("message_proof", "SortedStrings")
         ),
         "DomainProof": struct(
             ("consensus_chain_mmr_proof", "ConsensusChainMmrLeafProof"),
-            ("domain_proof", "ByteStrings"),
-            ("message_proof", "ByteStrings"),
+            ("domain_proof", "SortedStrings"),
+            ("message_proof", "SortedStrings"),
         ),
         "Proof": enum(("Consensus", "ConsensusProof"), ("Domain", "DomainProof")),
         "CrossDomainMessage": struct(
@@ -148,13 +148,13 @@ XDM_TYPES = ScaleTypes(
             ("consensus_storage_fee", "u128"),
             ("domain_execution_fee", "u128"),
             ("burned_balance", "u128"),
-            ("chain_rewards", "LimitedVec<ChainAmount>"),
+            ("chain_rewards", "SortedVec<ChainAmount>"),
         ),
         "Transfers": struct(
-            ("transfers_in", "LimitedVec<ChainAmount>"),
-            ("transfers_out", "LimitedVec<ChainAmount>"),
-            ("rejected_transfers_claimed", "LimitedVec<ChainAmount>"),
-            ("transfers_rejected", "LimitedVec<ChainAmount>"),
+            ("transfers_in", "SortedVec<ChainAmount>"),
+            ("transfers_out", "SortedVec<ChainAmount>"),
+            ("rejected_transfers_claimed", "SortedVec<ChainAmount>"),
+            ("transfers_rejected", "SortedVec<ChainAmount>"),
         ),
         "ExecutionReceiptV0": struct(
             ("domain_block_number", "u32"),
@@ -180,7 +180,7 @@ XDM_TYPES = ScaleTypes(
         "Option<[u8; 20]>",
         "Option<[u8; 32]>",
         "LimitedVec<u64>",
-        "LimitedVec<ChainAmount>",
+        "SortedVec<ChainAmount>",
         "LimitedVec<InboxedBundle>",
     ),
 )

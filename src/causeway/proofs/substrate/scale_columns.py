@@ -1,0 +1,252 @@
+"""SCALE by whole columns: a table of values to a column of encodings, and back.
+
+One ``ScaleColumns`` is made per type, from the definitions that scalecodec reads too. What is refused row by row is
+what ``ScaleTypes.decode`` refuses one by one; the rows beside are read. Columns follow the type:
+
+| type | column |
+|---|---|
+| u8 to u64, ``Compact`` of them | uint8 to uint64 |
+| u128, u256, ``H256``, ``[u8; N]`` | fixed_size_binary of 16, 32, 32, N bytes, numbers little-endian (``limbs_of``) |
+| ``Vec<u8>`` | large_binary |
+| enum | uint8, the variant's index, and the columns of all variants, null where another one is taken |
+| enum of one variant | the columns of that one |
+| enum of a bare variant and one with a plain value | the value's column, null for the bare one |
+| ``Option`` of a plain value | the value's column, null for None |
+| list | large_list, of plain values or of structs |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.errors import InvalidInput
+from causeway.model.order import Rows
+from causeway.proofs.errors import OverLimit, ProofError
+from causeway.proofs.limits import MAX_PROOF_BYTES
+from causeway.proofs.substrate import scale_steps_loops as wrong
+from causeway.proofs.substrate.byte_columns import Bytes, byte_column, data_of, ends_of, from_parts, offsets_of
+from causeway.proofs.substrate.errors import FailedToDecode
+from causeway.proofs.substrate.scale import ScaleTypes
+from causeway.proofs.substrate.scale_arrays import Built, Given, array_of, bitmap, fixed_bytes, table_of
+from causeway.proofs.substrate.scale_program import Program, compile_type
+
+_LIMB = 8
+
+_SAID = {
+    wrong.TOO_LONG: "is longer than is read",
+    wrong.OVER_LIMIT: "has more elements than are read",
+    wrong.ENDS: "ends early",
+    wrong.NO_VARIANT: "has no such variant",
+    wrong.NOT_SHORTEST: "holds a compact integer in more bytes than it takes",
+    wrong.NO_OPTION: "has an option that is neither 0 nor 1",
+    wrong.TOO_LARGE: "holds a number above those of its type",
+    wrong.NOT_ASCENDING: "does not ascend",
+    wrong.TRAILING: "has bytes behind its end",
+    wrong.ABSENT: "has no value in the column",
+    wrong.UNWANTED: "has a value, of a variant that is not taken, in the column",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Columns that were read.
+
+    Attributes:
+        columns: a row an encoding; all null where it was refused.
+        codes: what is wrong with each row, 0 for nothing.
+        positions: the byte of the row at which.
+    """
+
+    columns: pa.RecordBatch
+    codes: Bytes
+    positions: Rows
+    _what: str
+    _limit: int
+    _program: Program
+    _lengths: Rows
+    _faults: Rows
+
+    def refused(self) -> Rows:
+        """Return the rows that are no encoding, ascending."""
+        return np.flatnonzero(self.codes)
+
+    def error(self, row: int) -> ProofError | None:
+        """Return what is wrong with a row, OverLimit or FailedToDecode; None if it was read."""
+        code = int(self.codes[row])
+        if code == wrong.READ:
+            return None
+        if code == wrong.TOO_LONG:
+            return OverLimit(f"{self._what} has {self._lengths[row]} bytes, at most {self._limit} are read")
+        fault = int(self._faults[row])
+        path = self._program.paths[fault]
+        where = f"at byte {self.positions[row]} of {self._lengths[row]}, {path}"
+        if code == wrong.OVER_LIMIT:
+            return OverLimit(f"{self._what} {_SAID[code]}, {where}: at most {self._program.steps[fault, 2]}")
+        return FailedToDecode(f"{self._what} is no canonical SCALE encoding, it {_SAID[code]}: {where}")
+
+    def require_all(self) -> pa.RecordBatch:
+        """Return the columns when every row was read.
+
+        Raises:
+            OverLimit, FailedToDecode: what is wrong with the first row that was not; the text says which one it is.
+        """
+        refused = self.refused()
+        if not len(refused):
+            return self.columns
+        row = int(refused[0])
+        error = cast("ProofError", self.error(row))
+        raise type(error)(f"row {row} of {len(self.codes)} ({len(refused)} are refused): {error}")
+
+
+class ScaleColumns:
+    """One SCALE type by columns.
+
+    Args:
+        types, type_name: the definitions, and which of them.
+        what: what a row is, for messages, such as "a cross-domain message".
+        limit: longest encoding that is read or written, in bytes.
+        names, tags: names of columns, as for ``compile_type``.
+    """
+
+    def __init__(
+        self,
+        types: ScaleTypes,
+        type_name: str,
+        what: str,
+        limit: int = MAX_PROOF_BYTES,
+        names: Mapping[str, str] | None = None,
+        tags: Mapping[str, str] | None = None,
+    ) -> None:
+        self.type_name, self.what, self.limit = type_name, what, limit
+        self.program = compile_type(types, type_name, names, tags)
+        self.schema = self.program.schema
+
+    def decode(self, encodings: pa.Array | pa.ChunkedArray) -> Decoded:
+        """Read a column of encodings, each to its last byte and only in its canonical form.
+
+        Args:
+            encodings: n byte strings; none is null.
+
+        Returns:
+            n rows of ``schema``. Rows that are no encoding are null in every column, and are told of beside them.
+
+        Raises:
+            InvalidInput: there is a null, or no byte strings.
+        """
+        from causeway.proofs.substrate.scale_read_loops import read_rows
+
+        column = byte_column(encodings)
+        edges, data = offsets_of(column), data_of(column)
+        count, program = len(column), self.program
+        codes, positions, faults = (np.zeros(count, dtype=np.int64) for _ in range(3))
+        variable = [number for number, slot in enumerate(program.slots) if not slot.width]
+        sizes = np.zeros(len(variable), dtype=np.int64)
+        table = table_of(program, variable, count, sizes)
+        nothing, none = np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.int64)
+        steps, jumps = program.steps, program.jumps
+        read_rows(
+            data, edges, self.limit, steps, jumps, table.slots, False, codes, positions, faults, sizes,
+            nothing, nothing, none,
+        )  # fmt: skip
+        table = table_of(program, variable, count, sizes)
+        values, present = np.zeros(table.values, dtype=np.uint8), np.zeros(table.present, dtype=np.uint8)
+        offsets = np.zeros(table.offsets, dtype=np.int64)
+        read_rows(
+            data, edges, self.limit, steps, jumps, table.slots, True, codes, positions, faults, np.zeros_like(sizes),
+            values, present, offsets,
+        )  # fmt: skip
+        columns = Built(program, table, values, present, offsets).columns()
+        return Decoded(
+            pa.RecordBatch.from_arrays(columns, schema=self.schema),
+            codes.astype(np.uint8),
+            positions,
+            self.what,
+            self.limit,
+            program,
+            np.diff(edges),
+            faults,
+        )
+
+    def encode(self, columns: pa.RecordBatch | Mapping[str, pa.Array]) -> pa.LargeBinaryArray:
+        """Return the encoding of every row.
+
+        Args:
+            columns: n rows of ``schema``, in any order; a column that is left out is null in all of them. A row has
+                values exactly in the columns that its variants have.
+
+        Raises:
+            InvalidInput: a column is unknown, of another type or length, a row is no value of the type, or its
+                encoding could not be read again; the text names the row and the column.
+        """
+        from causeway.proofs.substrate.scale_write_loops import write_rows
+
+        given = Given(self.program, _as_mapping(columns), self.type_name)
+        program, table, count = self.program, given.table, given.count
+        edges, fault = np.zeros(count + 1, dtype=np.int64), np.zeros(4, dtype=np.int64)
+        arguments = (program.steps, program.jumps, table.slots)
+        inputs = (given.values, given.present, given.offsets)
+        row = write_rows(count, *arguments, False, *inputs, edges, np.empty(0, dtype=np.uint8), fault)
+        if row >= 0:
+            raise InvalidInput(self._refusal(row, fault))
+        lengths = edges[1:]
+        if count and int(lengths.max()) > self.limit:
+            row = int(np.argmax(lengths > self.limit))
+            raise InvalidInput(f"row {row}: {self.what} takes {lengths[row]} bytes, at most {self.limit} are read")
+        edges = ends_of(lengths)
+        data = np.empty(int(edges[-1]), dtype=np.uint8)
+        write_rows(count, *arguments, True, *inputs, edges, data, fault)
+        encodings = from_parts(data, edges)
+        if (program.steps[:, 0] == wrong.KEY).any():
+            # What must ascend is compared in one place, where it is read.
+            try:
+                self.decode(encodings).require_all()
+            except ProofError as error:
+                raise InvalidInput(str(error)) from error
+        return encodings
+
+    def _refusal(self, row: int, fault: Rows) -> str:
+        code, step, slot, element = fault.tolist()
+        name = self.program.slots[slot].name
+        inside = f", element {element} of the lists," if self.program.slots[slot].level else ""
+        said = _SAID[code]
+        if code == wrong.NO_VARIANT:
+            said = f"has none of the {self.program.steps[step, 2]} variants in the column"
+        elif code == wrong.OVER_LIMIT:
+            said = f"has more than {self.program.steps[step, 2]} elements in the column"
+        return f"row {row}{inside} is no {self.type_name}: it {said} {name} ({self.program.paths[step]})"
+
+
+def limbs_of(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint64]:
+    """Return little-endian numbers as limbs of 64 bits, the lowest first: shape (n, width // 8).
+
+    Nothing is copied; under nulls stands anything.
+    """
+    width = int(column.type.byte_width)
+    return fixed_bytes(column, width).view(np.uint64).reshape(len(column), width // _LIMB)
+
+
+def limbs_column(limbs: npt.NDArray[np.uint64], valid: npt.NDArray[np.bool_] | None = None) -> pa.FixedSizeBinaryArray:
+    """Return the column that ``limbs_of`` gives back; null where ``valid`` is false."""
+    count, width = limbs.shape
+    return array_of(pa.binary(width * _LIMB), count, bitmap(valid), np.ascontiguousarray(limbs))
+
+
+def numbers_column(
+    numbers: npt.NDArray[np.uint64], width: int, valid: npt.NDArray[np.bool_] | None = None
+) -> pa.FixedSizeBinaryArray:
+    """Return numbers below 2**64 as a column of ``width`` bytes each, 16 for u128 and 32 for u256."""
+    limbs = np.zeros((len(numbers), width // _LIMB), dtype=np.uint64)
+    limbs[:, 0] = numbers
+    return limbs_column(limbs, valid)
+
+
+def _as_mapping(columns: pa.RecordBatch | Mapping[str, pa.Array]) -> Mapping[str, pa.Array]:
+    if isinstance(columns, pa.RecordBatch | pa.Table):
+        return dict(zip(columns.schema.names, columns.columns, strict=True))
+    return columns

@@ -1,0 +1,86 @@
+"""Cross-domain messages, channels, envelopes, receipts and leaves by whole columns (XDM reference 2.1 to 2.4).
+
+The schemas are those of the types (``substrate.scale_columns``); both payload layouts of a message share their columns.
+"""
+
+from __future__ import annotations
+
+from causeway.proofs.substrate.scale_columns import ScaleColumns
+from causeway.proofs.xdm.messages import MAX_MESSAGE_BYTES
+from causeway.proofs.xdm.types import XDM_TYPES
+
+MESSAGES = ScaleColumns(
+    XDM_TYPES,
+    "Message",
+    "a cross-domain message",
+    MAX_MESSAGE_BYTES,
+    names={
+        "Message.payload": "",
+        **dict.fromkeys(
+            ("V0", "V1", "Protocol", "Endpoint", "Request", "Response", "ChannelOpen", "fee_model", "req"), ""
+        ),
+        "collected_fee": "",
+        "Ok": "response",
+        "Err": "error",
+    },
+    tags={
+        "VersionedPayload": "version",
+        "ProtocolResult": "result",
+        "EndpointResult": "result",
+        **{
+            f"{name}V{version}": column
+            for version in (0, 1)
+            for name, column in (
+                ("Payload", "layer"),
+                ("Protocol", "direction"),
+                ("Endpoint", "direction"),
+                ("ProtocolRequest", "request"),
+            )
+        },
+    },
+)
+"""Messages. ``version`` is the payload's; ``layer`` is 0 Protocol or 1 Endpoint; ``direction`` 0 Request or 1 Response;
+``request`` 0 ChannelOpen or 1 ChannelClose; ``result`` of a response 0 Ok, with the bytes ``response`` of an endpoint,
+or 1 Err, with the variant ``error`` of a DispatchError and its content. A chain is the domain's number, null for
+Consensus."""
+
+ENVELOPES = ScaleColumns(
+    XDM_TYPES,
+    "CrossDomainMessage",
+    "a cross-domain envelope",
+    MAX_MESSAGE_BYTES,
+    names={
+        **dict.fromkeys(("CrossDomainMessage.proof", "Proof.Consensus", "Proof.Domain"), ""),
+        **dict.fromkeys(("consensus_chain_mmr_proof", "ConsensusChainMmrLeafProof.proof"), ""),
+        "EndpointRequest": "endpoint",
+        "EndpointResponse": "endpoint",
+    },
+    tags={"Proof": "proof"},
+)
+"""Envelopes. ``proof`` is 0 Consensus or 1 Domain, ``domain_proof`` null for the former; ``weight_tag`` is the index of
+the variant, with ``weight_tag_endpoint`` where that has one."""
+
+CHANNELS = {
+    (version, account_bytes): ScaleColumns(
+        XDM_TYPES, f"ChannelV{version}" + ("Account20" if account_bytes == 20 else ""), "a channel", names={"fee": ""}
+    )
+    for version in (0, 1)
+    for account_bytes in (20, 32)
+}
+"""Channels by layout (0, with ``relay_fee``, or 1) and bytes of an account."""
+
+RECEIPTS = ScaleColumns(
+    XDM_TYPES,
+    "ExecutionReceipt",
+    "an execution receipt",
+    MAX_MESSAGE_BYTES,
+    names={
+        "block_fees": "",
+        "transfers": "",
+        **dict.fromkeys(("UndecodableTx", "OutOfRangeTx", "IllegalTx", "InvalidXDM", "InherentExtrinsic"), "extrinsic"),
+    },
+)
+"""Execution receipts, version 0."""
+
+LEAVES = ScaleColumns(XDM_TYPES, "MmrLeaf", "a leaf of the mountain range")
+"""Leaves of the consensus chain's mountain range, version 0."""
