@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from causeway.proofs.errors import ProofError
 from causeway.proofs.substrate.errors import InvalidProof, MissingValue, UnusedNodesInTheProof
+from causeway.proofs.substrate.many import KeyStatus, StorageProofs, read_storage_proofs
 from causeway.proofs.substrate.node import StateVersion, decode_node, encode_node
 from causeway.proofs.substrate.proof import Status, read_storage_proof, read_value, verify_storage_proof
 from tests.conformance.substrate_vectors import unhex, vectors
+from tests.property.storage_both_ways import Case as Asked
+from tests.property.storage_both_ways import require_same
 
 Case = tuple[bytes, list[bytes], list[dict[str, str]]]
 
@@ -54,6 +58,21 @@ def test_one_node_more_less_or_twice_is_refused(case: Case) -> None:
             read_value(root, [*nodes, nodes[place]], key)
     with pytest.raises(UnusedNodesInTheProof):
         read_value(root, [*nodes, b"\x00"], key)
+
+
+def test_columns_say_of_a_real_state_what_single_proofs_say(case: Case) -> None:
+    root, nodes, checks = case
+    keys = [bytes.fromhex(check["key"]) for check in checks]
+    reads = read_storage_proofs(StorageProofs.of([root], [nodes]), keys, np.zeros(len(keys), dtype=np.int64))
+    for status, value, check in zip(reads.status, reads.values().to_pylist(), checks, strict=True):
+        assert KeyStatus(status).name.lower() == check["result"]
+        assert (None if value is None else value.hex()) == check.get("value")
+    claims = ((keys[0], reads.value(0)),)
+    cases = [Asked(root, tuple(nodes), claims, StateVersion.V0)]
+    for place in range(len(nodes)):
+        rest = nodes[:place] + nodes[place + 1 :]
+        cases += [Asked(root, tuple(given), claims) for given in (rest, [*nodes, nodes[place]], [*rest, b"\x00"])]
+    require_same([*cases, Asked(root, tuple(nodes), tuple((key, None) for key in keys))])
 
 
 def test_no_flipped_bit_goes_unnoticed(case: Case) -> None:

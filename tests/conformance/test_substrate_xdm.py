@@ -11,6 +11,7 @@ import pytest
 
 from causeway.proofs.errors import ProofError
 from causeway.proofs.substrate.errors import BadProof, FailedToDecode, UnusedNodesInTheProof
+from causeway.proofs.substrate.many import StorageProofs, Verdict, read_values
 from causeway.proofs.xdm.columns import ENVELOPES, MESSAGES, RECEIPTS
 from causeway.proofs.xdm.envelope import (
     CrossDomainMessage,
@@ -130,6 +131,43 @@ def test_a_domains_root_comes_from_its_receipt(cases: dict[str, Any]) -> None:
         receipt = ExecutionReceipt.decode(receipt_value)
         assert receipt.final_state_root.hex() == expected["message_root"]
         assert receipt.encode() == receipt_value
+
+
+def test_storage_proofs_of_all_envelopes_are_read_together(cases: dict[str, Any]) -> None:
+    """Two calls for any number of envelopes: roots of domains out of receipts, then messages under all roots."""
+    fixtures = [bytes.fromhex(cases[name]["fixture_hex"]) for name in NAMES]
+    roots = [fixture[:ROOT_BYTES] for fixture in fixtures]
+    envelopes = [CrossDomainMessage.decode(fixture[ROOT_BYTES:]) for fixture in fixtures]
+    domains = [row for row, envelope in enumerate(envelopes) if envelope.proof.domain_proof is not None]
+    receipts = read_values(
+        StorageProofs.of([roots[row] for row in domains], [envelopes[row].proof.domain_proof or () for row in domains]),
+        [receipt_storage_key(envelopes[row].src_chain_id.domain or 0) for row in domains],
+    )
+    assert len(domains) == 2
+    assert not receipts.codes.any()
+    for row, receipt in zip(domains, receipts.reads.values().to_pylist(), strict=True):
+        roots[row] = ExecutionReceipt.decode(receipt).final_state_root
+    keys = [
+        message_storage_key(cases[name]["decoded"]["storage_item"], sent.dst_chain_id, sent.channel_id, sent.nonce)
+        for name, sent in zip(NAMES, envelopes, strict=True)
+    ]
+    nodes = [list(envelope.proof.message_proof) for envelope in envelopes]
+    messages = read_values(StorageProofs.of(roots, nodes), keys)
+    assert not messages.codes.any()
+    expected = [cases[name]["decoded"]["message_hex"] for name in NAMES]
+    assert [value.hex() for value in messages.reads.values().to_pylist()] == expected
+    # A node of another envelope, none, and another envelope's root: each is refused by itself.
+    nodes[1].append(nodes[0][0] if nodes[0][0] not in nodes[1] else b"other")
+    nodes[2].pop()
+    roots[3] = roots[0]
+    again = read_values(StorageProofs.of(roots, nodes), keys)
+    assert [Verdict(code).name for code in again.codes] == [
+        "HOLDS",
+        "UNUSED_NODES",
+        "INVALID_PROOF",
+        "INVALID_PROOF",
+        "HOLDS",
+    ]
 
 
 def test_the_envelope_must_be_what_the_proof_holds(case: Any) -> None:

@@ -39,6 +39,7 @@ from causeway.proofs.xdm.messages import (
     ProtocolResponse,
     WeightTag,
 )
+from tests.property.storage_both_ways import Case, require_same
 
 KEYS = [b"a", b"ab", b"abc", b"b" * 40, bytes(33)]
 STATE = Trie.build(KEYS, [b"1", b"2" * 31, b"3" * 40, b"", b"5" * 300], StateVersion.V1)
@@ -126,6 +127,16 @@ def own_roots(data: bytes) -> None:
         read_storage_proof(blake2_256(given[0]), given, [*KEYS, b"", bytes(100)])
 
 
+def proofs_in_columns(data: bytes) -> None:
+    """Several proofs at once, one of them under a root that the input chose: the verdicts are those of each alone."""
+    given = parted(data)
+    claims = tuple((key, STATE.get(key)) for key in (*KEYS, b"absent", b"", bytes(100)))
+    halves = given[: len(given) // 2], given[len(given) // 2 :]
+    cases = [Case(STATE.root, tuple(given), claims), Case(STATE.root, tuple(halves[0]), claims[:1], StateVersion.V0)]
+    cases += [Case(blake2_256(part), tuple(given), claims) for part in given[:3]]
+    require_same([*cases, Case(STATE.root, tuple(halves[1]), claims[1:3])])
+
+
 def messages(data: bytes) -> None:
     try:
         message = Message.decode(data)
@@ -194,6 +205,10 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "substrate_compact": (compact, [encode_compact(1 << exponent) for exponent in (0, 6, 14, 30, 32, 64, 535)]),
     "substrate_proofs": (proofs, [joined(prove(STATE, [key])) for key in KEYS] + [joined(prove(STATE, KEYS))]),
     "substrate_own_roots": (own_roots, [joined(prove(STATE, [key])[::-1]) for key in KEYS]),
+    "substrate_proofs_in_columns": (
+        proofs_in_columns,
+        [joined(prove(STATE, [key])[::-1]) for key in KEYS] + [joined(prove(STATE, KEYS))],
+    ),
     "xdm_messages": (
         messages,
         [

@@ -23,6 +23,16 @@ from .hashing import (
     twox_128,
     twox_256,
 )
+from .many import (
+    KeyStatus,
+    StorageProofs,
+    StorageReads,
+    StorageVerdicts,
+    Verdict,
+    read_storage_proofs,
+    read_values,
+    verify_storage_proofs,
+)
 from .message_queue_chain import (
     FIRST_HEAD,
     QueuedMessage,
@@ -47,6 +57,7 @@ __all__ = [
     "Decoded",
     "GossipedQueue",
     "Hasher",
+    "KeyStatus",
     "NeighborPacket",
     "OrderedTrie",
     "QueuedMessage",
@@ -55,7 +66,11 @@ __all__ = [
     "ScaleTypes",
     "StateVersion",
     "Status",
+    "StorageProofs",
+    "StorageReads",
+    "StorageVerdicts",
     "Trie",
+    "Verdict",
     "attestation_topic",
     "blake2_128",
     "blake2_128_concat",
@@ -80,7 +95,9 @@ __all__ = [
     "prove",
     "queue_topic",
     "read_storage_proof",
+    "read_storage_proofs",
     "read_value",
+    "read_values",
     "storage_key",
     "storage_key_column",
     "storage_prefix",
@@ -97,4 +114,5 @@ __all__ = [
     "verify_outgoing",
     "verify_queue",
     "verify_storage_proof",
+    "verify_storage_proofs",
 ]  # fmt: skip

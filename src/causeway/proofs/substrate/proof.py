@@ -213,13 +213,7 @@ def verify_storage_proof(
     reader = ProofReader(root, nodes, version)
     steps: list[Step] = []
     for key, expected in entries.items():
-        read = _decided(reader, key)
-        if expected is not None and read.value is None:
-            raise MissingValue(f"nothing is stored under the key {key.hex()}, which should have a value")
-        if read.value is not None and read.value != expected:
-            what = "nothing should be" if expected is None else "another one should be"
-            raise ProofRefused(f"under the key {key.hex()} a value of {len(read.value)} bytes is stored, {what}")
-        steps.extend(read.steps)
+        steps.extend(require_entry(reader, key, expected))
     reader.require_all_used()
     return tuple(steps)
 
@@ -236,10 +230,35 @@ def read_value(
         OverLimit: the proof or the key is too long.
     """
     reader = ProofReader(root, nodes, version)
+    value, steps = require_value(reader, key)
+    reader.require_all_used()
+    return value, steps
+
+
+def require_entry(reader: ProofReader, key: bytes, expected: bytes | None) -> tuple[Step, ...]:
+    """Return the path to a key that has this value, or none at all.
+
+    Raises:
+        InvalidProof, MissingValue, ProofRefused, OverLimit: as for ``verify_storage_proof``.
+    """
+    read = _decided(reader, key)
+    if expected is not None and read.value is None:
+        raise MissingValue(f"nothing is stored under the key {key.hex()}, which should have a value")
+    if read.value is not None and read.value != expected:
+        what = "nothing should be" if expected is None else "another one should be"
+        raise ProofRefused(f"under the key {key.hex()} a value of {len(read.value)} bytes is stored, {what}")
+    return read.steps
+
+
+def require_value(reader: ProofReader, key: bytes) -> tuple[bytes, tuple[Step, ...]]:
+    """Return the value under ``key`` and the path to it.
+
+    Raises:
+        InvalidProof, MissingValue, OverLimit: as for ``read_value``.
+    """
     read = _decided(reader, key)
     if read.value is None:
         raise MissingValue(f"nothing is stored under the key {key.hex()}")
-    reader.require_all_used()
     return read.value, read.steps
 
 

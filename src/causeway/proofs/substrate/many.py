@@ -1,0 +1,437 @@
+"""Many storage proofs at once, in columns: the same verdicts as ``ProofReader`` gives one by one.
+
+Proofs of one state have most of their nodes in common. Each distinct node is therefore hashed once over all proofs,
+whatever proofs it is in; which nodes a proof has, and which of them its keys visit, is counted for each proof. Sources:
+XDM reference 2.4, ICMP reference 2.3.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.model.errors import InvalidInput
+from causeway.model.order import Rows
+from causeway.proofs.distinct import distinct_slices
+from causeway.proofs.errors import MalformedProof, OverLimit, ProofError, ProofRefused
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_slices
+from causeway.proofs.limits import MAX_PROOF_BYTES, MAX_PROOF_NODES
+from causeway.proofs.substrate.byte_columns import Bytes, byte_column, data_of, ends_of, from_parts, offsets_of
+from causeway.proofs.substrate.errors import InvalidProof, MissingValue, UnusedNodesInTheProof
+from causeway.proofs.substrate.node import EMPTY_ROOT, StateVersion
+from causeway.proofs.substrate.proof import ProofReader, require_entry, require_value
+
+Column: TypeAlias = "pa.Array | pa.ChunkedArray | Iterable[bytes]"
+
+
+class KeyStatus(IntEnum):
+    """What a proof says about a key; the first three are those of ``Status``."""
+
+    VALUE = 0
+    ABSENT = 1
+    INCOMPLETE = 2
+    INVALID = 3
+    """A node on the way is malformed: ``InvalidProof``."""
+    OVER_LIMIT = 4
+    """The key is too long: ``OverLimit``."""
+    UNREAD = 5
+    """The whole proof is refused before any key is looked at."""
+
+
+class Verdict(IntEnum):
+    """What becomes of a proof: it holds, or the error that is raised for it one by one."""
+
+    HOLDS = 0
+    MALFORMED_PROOF = 1
+    OVER_LIMIT = 2
+    UNUSED_NODES = 3
+    INVALID_PROOF = 4
+    MISSING_VALUE = 5
+    PROOF_REFUSED = 6
+
+    @property
+    def error(self) -> type[ProofError] | None:
+        """Return the type of the error, None where the proof holds."""
+        return _ERRORS.get(self)
+
+
+_ERRORS: dict[Verdict, type[ProofError]] = {
+    Verdict.MALFORMED_PROOF: MalformedProof,
+    Verdict.OVER_LIMIT: OverLimit,
+    Verdict.UNUSED_NODES: UnusedNodesInTheProof,
+    Verdict.INVALID_PROOF: InvalidProof,
+    Verdict.MISSING_VALUE: MissingValue,
+    Verdict.PROOF_REFUSED: ProofRefused,
+}
+
+Codes = npt.NDArray[np.int8]
+
+_OF_STATUS = np.zeros(len(KeyStatus), dtype=np.int8)
+_OF_STATUS[[KeyStatus.INCOMPLETE, KeyStatus.INVALID]] = Verdict.INVALID_PROOF
+_OF_STATUS[KeyStatus.OVER_LIMIT] = Verdict.OVER_LIMIT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StorageProofs:
+    """Storage proofs as columns.
+
+    Attributes:
+        roots: the root of each proof, 32 bytes where it is none of them that is malformed.
+        nodes: encoded nodes, of all proofs; several proofs may use one.
+        members: rows of ``nodes``, proof after proof.
+        offsets: where the members of each proof start, and last where they end: one more than there are proofs.
+        versions: a layout each (``StateVersion``), -1 where a node says itself how its value is stored.
+    """
+
+    roots: pa.LargeBinaryArray
+    nodes: pa.LargeBinaryArray
+    members: Rows
+    offsets: Rows
+    versions: npt.NDArray[np.int8]
+
+    @classmethod
+    def of(
+        cls,
+        roots: Digests | Column,
+        nodes: pa.Array | pa.ChunkedArray | Sequence[Sequence[bytes]],
+        versions: StateVersion | npt.NDArray[np.int8] | None = None,
+    ) -> StorageProofs:
+        """Return the proofs that have these roots and nodes.
+
+        Args:
+            roots: a root each: a matrix of shape (proofs, 32), or byte strings.
+            nodes: a list of nodes each: lists of byte strings, or an Arrow column of lists of them. Where its values
+                are a dictionary's, proofs share them, and each is compared and hashed once.
+            versions: one layout for all proofs, or an array with one each, -1 for none; default: none.
+
+        Raises:
+            InvalidInput: the columns are not equally long, hold nulls, or something else than byte strings.
+        """
+        if isinstance(roots, np.ndarray):
+            roots = _digest_column(roots)
+        root_column = byte_column(roots)
+        count = len(root_column)
+        node_column, members, offsets = _lists(nodes)
+        if len(offsets) - 1 != count:
+            raise InvalidInput(f"{count} roots are given for {len(offsets) - 1} lists of nodes, one each is wanted")
+        if not isinstance(versions, np.ndarray):
+            versions = np.full(count, -1 if versions is None else versions, dtype=np.int8)
+        if len(versions) != count:
+            raise InvalidInput(f"{len(versions)} layouts are given for {count} proofs, one each is wanted")
+        return cls(root_column, node_column, members, offsets, versions)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def nodes_of(self, proof: int) -> list[bytes]:
+        """Return the nodes of one proof."""
+        rows = self.members[self.offsets[proof] : self.offsets[proof + 1]]
+        nodes: list[bytes] = self.nodes.take(pa.array(rows)).to_pylist()
+        return nodes
+
+    def reader(self, proof: int) -> ProofReader:
+        """Return the reader of one proof.
+
+        Raises:
+            ProofError: as for ``ProofReader``.
+        """
+        version = int(self.versions[proof])
+        return ProofReader(
+            self.roots[proof].as_py(), self.nodes_of(proof), None if version < 0 else StateVersion(version)
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StorageReads:
+    """What storage proofs say about keys.
+
+    Attributes:
+        proofs: the proofs.
+        keys: the keys.
+        proof_of_key: the number of each key's proof.
+        status: what becomes of each key (``KeyStatus``).
+        starts: where the value of each key starts in ``data_of(proofs.nodes)``, 0 without one: the bytes that were
+            hashed are those that are used.
+        stops: where it ends.
+        opened: what becomes of each proof before any key is read (``Verdict``).
+        unused: how many nodes of each proof none of its keys visits; 0 where it is not read.
+    """
+
+    proofs: StorageProofs
+    keys: pa.LargeBinaryArray
+    proof_of_key: Rows
+    status: npt.NDArray[np.uint8]
+    starts: Rows
+    stops: Rows
+    opened: Codes
+    unused: Rows
+
+    def value(self, key: int) -> bytes | None:
+        """Return the value of one key, None without one."""
+        if self.status[key] != KeyStatus.VALUE:
+            return None
+        return data_of(self.proofs.nodes)[self.starts[key] : self.stops[key]].tobytes()
+
+    def values(self) -> pa.LargeBinaryArray:
+        """Return all values as a bytes column of their own, null for keys without one."""
+        from causeway.proofs.substrate.many_loops import gather_slices
+
+        offsets = ends_of(self.stops - self.starts)
+        data = np.empty(offsets[-1], dtype=np.uint8)
+        gather_slices(data_of(self.proofs.nodes), self.starts, self.stops, offsets, data)
+        missing = self.status != KeyStatus.VALUE
+        if not missing.any():
+            return from_parts(data, offsets)
+        valid = pa.py_buffer(np.packbits(~missing, bitorder="little"))
+        return pa.LargeBinaryArray.from_buffers(
+            pa.large_binary(), len(missing), [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StorageVerdicts:
+    """What becomes of storage proofs with claims.
+
+    Attributes:
+        reads: what the proofs say.
+        codes: what becomes of each proof (``Verdict``).
+        claims: whether a value was claimed for each key, and which; None where any value was asked for.
+    """
+
+    reads: StorageReads
+    codes: Codes
+    claims: tuple[npt.NDArray[np.bool_], pa.LargeBinaryArray] | None
+
+    @property
+    def refused(self) -> Rows:
+        """Return the numbers of the proofs that do not hold."""
+        return np.flatnonzero(self.codes)
+
+    def error(self, proof: int) -> ProofError | None:
+        """Return the error of one proof, as it is raised one by one; None where it holds.
+
+        The error is made by reading the proof again, so this is for those that are shown to somebody.
+        """
+        if self.codes[proof] == Verdict.HOLDS:
+            return None
+        try:
+            reader = self.reads.proofs.reader(proof)
+            for row in np.flatnonzero(self.reads.proof_of_key == proof).tolist():
+                key = self.reads.keys[row].as_py()
+                if self.claims is None:
+                    require_value(reader, key)
+                else:
+                    claimed, values = self.claims
+                    require_entry(reader, key, values[row].as_py() if claimed[row] else None)
+            reader.require_all_used()
+        except ProofError as error:
+            return error
+        raise AssertionError(f"proof {proof} is refused in columns and holds alone")
+
+
+def read_storage_proofs(proofs: StorageProofs, keys: Column, proof_of_key: Rows | None = None) -> StorageReads:
+    """Return what proofs say about keys; nodes that no key needs are counted, and allowed here.
+
+    Args:
+        proofs: the proofs.
+        keys: the keys.
+        proof_of_key: the number of each key's proof, in any order; default: one key for each proof.
+
+    Raises:
+        InvalidInput: a key is no byte string, or its proof is none of ``proofs``.
+    """
+    from causeway.proofs.substrate import many_loops
+
+    key_column = byte_column(keys)
+    proof_of_key = _proof_of_key(proofs, len(key_column), proof_of_key)
+    order, key_offsets = _by_proof(proof_of_key, len(proofs))
+    opened, roots = _opened(proofs)
+    data = data_of(proofs.nodes)
+    starts, stops = _slices_of_nodes(proofs, opened)
+    numbers, firsts = distinct_slices(data, starts, stops)
+    starts, stops = starts[firsts], stops[firsts]
+    digests = digest_slices(HashFunction.BLAKE2B_256, data, starts, stops).reshape(-1)
+    table, same = _table(len(firsts)), np.empty(len(firsts), dtype=np.int64)
+    many_loops.index_digests(digests, _SECRET, table, same)
+
+    count = len(key_column)
+    key_starts = offsets_of(key_column)[:-1]
+    key_stops = offsets_of(key_column)[1:]
+    if order is not None:
+        key_starts, key_stops = key_starts[order], key_stops[order]
+    status = np.full(count, KeyStatus.UNREAD, dtype=np.uint8)
+    value_starts, value_stops = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
+    repeated, unused = np.zeros(len(proofs), dtype=np.int64), np.zeros(len(proofs), dtype=np.int64)
+    many_loops.read_keys(
+        data, starts, stops, digests, _SECRET, table,
+        _EMPTY_ROOT, roots, (opened == Verdict.HOLDS).view(np.uint8),
+        (proofs.versions == StateVersion.V0).view(np.uint8), proofs.offsets, same[numbers[proofs.members]],
+        data_of(key_column), key_starts, key_stops, key_offsets,
+        status, value_starts, value_stops, repeated, unused,
+    )  # fmt: skip
+    opened[repeated > 0] = Verdict.UNUSED_NODES
+    if order is not None:
+        back = np.empty(count, dtype=np.int64)
+        back[order] = np.arange(count)
+        status, value_starts, value_stops = status[back], value_starts[back], value_stops[back]
+    return StorageReads(proofs, key_column, proof_of_key, status, value_starts, value_stops, opened, unused)
+
+
+def read_values(proofs: StorageProofs, keys: Column, proof_of_key: Rows | None = None) -> StorageVerdicts:
+    """Read the value under each key, from proofs of nothing else: ``read_value`` for many.
+
+    Proofs that hold have a value under each of their keys (``StorageVerdicts.reads``) and no node that none needs.
+
+    Raises:
+        InvalidInput: as for ``read_storage_proofs``.
+    """
+    reads = read_storage_proofs(proofs, keys, proof_of_key)
+    verdicts = _OF_STATUS[reads.status]
+    verdicts[reads.status == KeyStatus.ABSENT] = Verdict.MISSING_VALUE
+    return StorageVerdicts(reads, _codes(reads, verdicts), None)
+
+
+def verify_storage_proofs(
+    proofs: StorageProofs,
+    keys: Column,
+    values: pa.Array | pa.ChunkedArray | Sequence[bytes | None],
+    proof_of_key: Rows | None = None,
+) -> StorageVerdicts:
+    """Verify that proofs show exactly these entries under their roots: ``verify_storage_proof`` for many.
+
+    Args:
+        proofs: the proofs.
+        keys: the keys.
+        values: what is claimed to be stored under each, null where nothing is.
+        proof_of_key: as for ``read_storage_proofs``.
+
+    Raises:
+        InvalidInput: as for ``read_storage_proofs``; or there are not as many values as keys.
+    """
+    from causeway.proofs.substrate.many_loops import compare_slices
+
+    claimed, expected = _claims(values)
+    reads = read_storage_proofs(proofs, keys, proof_of_key)
+    if len(expected) != len(reads.keys):
+        raise InvalidInput(f"{len(expected)} values are claimed for {len(reads.keys)} keys, one each is wanted")
+    offsets, same = offsets_of(expected), np.empty(len(expected), dtype=np.uint8)
+    compare_slices(
+        data_of(reads.proofs.nodes), reads.starts, reads.stops, data_of(expected), offsets[:-1], offsets[1:], same
+    )
+    verdicts = _OF_STATUS[reads.status]
+    verdicts[(reads.status == KeyStatus.ABSENT) & claimed] = Verdict.MISSING_VALUE
+    verdicts[(reads.status == KeyStatus.VALUE) & ~(claimed & (same == 1))] = Verdict.PROOF_REFUSED
+    return StorageVerdicts(reads, _codes(reads, verdicts), (claimed, expected))
+
+
+def _claims(
+    values: pa.Array | pa.ChunkedArray | Sequence[bytes | None],
+) -> tuple[npt.NDArray[np.bool_], pa.LargeBinaryArray]:
+    """Return which values are not null, and all of them, empty where they are."""
+    if isinstance(values, (pa.Array, pa.ChunkedArray)):
+        return pc.is_valid(values).to_numpy(zero_copy_only=False), byte_column(pc.fill_null(values, b""))
+    claimed = np.fromiter((value is not None for value in values), dtype=np.bool_, count=len(values))
+    return claimed, byte_column(b"" if value is None else value for value in values)
+
+
+def _codes(reads: StorageReads, verdicts: Codes) -> Codes:
+    """Return what becomes of each proof: refused as a whole, else by its first key that fails, else by its nodes."""
+    codes = np.where(reads.unused > 0, np.int8(Verdict.UNUSED_NODES), np.int8(Verdict.HOLDS))
+    failing = np.flatnonzero(verdicts)
+    proofs, first = np.unique(reads.proof_of_key[failing], return_index=True)
+    codes[proofs] = verdicts[failing[first]]
+    return np.where(reads.opened != Verdict.HOLDS, reads.opened, codes)
+
+
+def _opened(proofs: StorageProofs) -> tuple[Codes, Bytes]:
+    """Return what becomes of each proof by its size and root alone, and the roots, one behind the other."""
+    counts = np.diff(proofs.offsets)
+    total = ends_of(np.diff(offsets_of(proofs.nodes))[proofs.members])
+    sizes = total[proofs.offsets[1:]] - total[proofs.offsets[:-1]]
+    opened = np.zeros(len(proofs), dtype=np.int8)
+    opened[(counts > MAX_PROOF_NODES) | (sizes > MAX_PROOF_BYTES)] = Verdict.OVER_LIMIT
+    offsets = offsets_of(proofs.roots)
+    right = np.diff(offsets) == DIGEST_BYTES
+    opened[~right] = Verdict.MALFORMED_PROOF
+    roots = np.zeros((len(proofs), DIGEST_BYTES), dtype=np.uint8)
+    roots[right] = data_of(proofs.roots)[offsets[:-1][right, None] + np.arange(DIGEST_BYTES)]
+    return opened, roots.reshape(-1)
+
+
+def _slices_of_nodes(proofs: StorageProofs, opened: Codes) -> tuple[Rows, Rows]:
+    """Return where nodes start and stop; those that only refused proofs have are as if they were empty."""
+    offsets = offsets_of(proofs.nodes)
+    if not opened.any():
+        return offsets[:-1], offsets[1:]
+    read = np.zeros(len(proofs.nodes), dtype=np.bool_)
+    read[proofs.members[np.repeat(opened == Verdict.HOLDS, np.diff(proofs.offsets))]] = True
+    return offsets[:-1], np.where(read, offsets[1:], offsets[:-1])
+
+
+def _proof_of_key(proofs: StorageProofs, keys: int, proof_of_key: Rows | None) -> Rows:
+    if proof_of_key is None:
+        if keys != len(proofs):
+            raise InvalidInput(f"{keys} keys are given for {len(proofs)} proofs; without numbers, one each is wanted")
+        return np.arange(keys, dtype=np.int64)
+    if len(proof_of_key) != keys:
+        raise InvalidInput(f"{len(proof_of_key)} numbers of proofs are given for {keys} keys, one each is wanted")
+    if keys and not 0 <= proof_of_key.min() <= proof_of_key.max() < len(proofs):
+        raise InvalidInput(
+            f"keys have proofs {proof_of_key.min()} to {proof_of_key.max()}, {len(proofs)} are given, from 0"
+        )
+    return proof_of_key.astype(np.int64)
+
+
+def _by_proof(proof_of_key: Rows, proofs: int) -> tuple[Rows | None, Rows]:
+    """Return the order of keys by their proofs, None where they have it, and where the keys of each proof start."""
+    order = None
+    if len(proof_of_key) and bool((np.diff(proof_of_key) < 0).any()):
+        order = np.argsort(proof_of_key, kind="stable")
+    return order, ends_of(np.bincount(proof_of_key, minlength=proofs))
+
+
+def _lists(nodes: pa.Array | pa.ChunkedArray | Sequence[Sequence[bytes]]) -> tuple[pa.LargeBinaryArray, Rows, Rows]:
+    """Return the values of lists, the values' rows one list after the other, and where each list's start."""
+    if isinstance(nodes, pa.ChunkedArray):
+        nodes = nodes.combine_chunks()
+    if not isinstance(nodes, pa.Array):
+        offsets = ends_of(np.fromiter(map(len, nodes), dtype=np.int64, count=len(nodes)))
+        column = byte_column(node for given in nodes for node in given)
+        return column, np.arange(len(column), dtype=np.int64), offsets
+    if not (pa.types.is_list(nodes.type) or pa.types.is_large_list(nodes.type)):
+        raise InvalidInput(f"the nodes of proofs are a column of {nodes.type}, lists of byte strings are wanted")
+    if nodes.null_count:
+        raise InvalidInput("a column of nodes holds a null, only lists of byte strings are allowed")
+    offsets = nodes.offsets.to_numpy().astype(np.int64)
+    values = nodes.values[offsets[0] : offsets[-1]]
+    offsets = offsets - offsets[0]
+    if isinstance(values, pa.DictionaryArray):
+        if values.indices.null_count:
+            raise InvalidInput("a column of nodes holds a null, only lists of byte strings are allowed")
+        return byte_column(values.dictionary), values.indices.to_numpy().astype(np.int64), offsets
+    return byte_column(values), np.arange(len(values), dtype=np.int64), offsets
+
+
+def _digest_column(digests: Digests) -> pa.LargeBinaryArray:
+    if digests.ndim != 2 or digests.shape[1] != DIGEST_BYTES or digests.dtype != np.uint8:
+        raise InvalidInput(
+            f"roots are {digests.dtype} in the shape {digests.shape}, uint8 in (n, {DIGEST_BYTES}) is wanted"
+        )
+    return from_parts(np.ascontiguousarray(digests).reshape(-1), np.arange(len(digests) + 1) * DIGEST_BYTES)
+
+
+def _table(count: int) -> Rows:
+    return np.full(1 << max(4, (2 * count).bit_length()), -1, dtype=np.int64)
+
+
+_EMPTY_ROOT = np.frombuffer(EMPTY_ROOT, dtype=np.uint8)
+_SECRET = np.frombuffer(secrets.token_bytes(DIGEST_BYTES), dtype=np.uint64) | np.uint64(1)
+"""Says where digests stand in a table, anew in each process: nobody can choose nodes that crowd in one place of it."""
