@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -19,8 +20,9 @@ def test_compiled_loops_stand_in_files_of_loops_only() -> None:
 
 
 def own_users() -> set[Path]:
-    """Return the files that only ask whether loops are there, or prepare them."""
-    return {path for path in PACKAGE.rglob("*.py") if "compiled import prepare" in path.read_text()}
+    """Return the files that only ask whether loops are there or can be, or prepare them."""
+    asking = re.compile(r"compiled import (can_be_kept|is_prepared|prepare)")
+    return {path for path in PACKAGE.rglob("*.py") if asking.search(path.read_text())}
 
 
 def folder(source: Path, **environ: str) -> str:

@@ -9,8 +9,9 @@ Their types are declared, so that importing such a file is all the preparation t
 compiler. A file of loops is therefore imported where its work begins, not where a process does. No bounds are checked,
 so a caller makes sure before that every index lies inside; with ``NUMBA_BOUNDSCHECK=1`` they are, which a test uses.
 
-What is compiled depends on the processor and on all files of loops, since one may call another's: the folder on disk is
-named by their sizes and times, beside this file or, where that cannot be written, in the user's cache.
+What is compiled depends on the processor and on all files of loops, since one may call another's, and on the vector
+instructions in files named ``...vectors.py``: the folder on disk is named by the sizes and times of all these, beside
+this file or, where that cannot be written, in the user's cache.
 """
 
 from __future__ import annotations
@@ -70,6 +71,11 @@ def compiled(result: Any = None, arguments: Sequence[Any] | None = None) -> Call
     return decorate
 
 
+def can_be_kept() -> bool:
+    """Return whether compiled code can be kept on disk, for other processes to load."""
+    return _folder() is not None
+
+
 def is_prepared() -> bool:
     """Return whether all loops were compiled on this machine, as their files are now."""
     folder = _folder()
@@ -102,9 +108,12 @@ def _folder() -> Path | None:
 
 
 def _made_folder() -> Path | None:
-    machine = get_host_cpu_name(), get_host_cpu_features().flatten()
+    machine = (
+        _CONFIG.CPU_NAME or get_host_cpu_name(),
+        _CONFIG.CPU_FEATURES or get_host_cpu_features().flatten(),
+    )
     stamp = hashlib.sha256(f"{numba.__version__} {sys.version} {_CONFIG.BOUNDSCHECK} {machine}".encode())
-    for file in loop_files():
+    for file in (*loop_files(), *sorted(PACKAGE.rglob("*vectors.py"))):
         about = file.stat()
         stamp.update(f"{file} {about.st_size} {about.st_mtime_ns}".encode())
     name = f"compiled-{stamp.hexdigest()[:16]}"

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from causeway.proofs.hashing import engines
 from causeway.proofs.hashing.functions import DIGEST_BYTES, Digests, HashFunction, one_by_one
 
 Bytes = npt.NDArray[np.uint8]
@@ -24,30 +25,50 @@ def digest_slices(
     """Return the digest of ``prefix + data[starts[i] : stops[i]]`` for each i, shape (n, 32).
 
     Slices may overlap, lie in any order, and be empty. ``data``: shape (bytes,), contiguous; ``out``: where the digests
-    are written, shape (n, 32), contiguous.
+    are written, shape (n, 32), contiguous, no part of ``data``.
 
     Raises:
         ValueError: a slice lies outside of ``data`` or ends before it starts, or ``out`` has another shape.
     """
     if len(starts) != len(stops):
         raise ValueError(f"{len(starts)} starts and {len(stops)} stops: there must be as many of both")
-    if len(starts) and not (starts.min() >= 0 and stops.max() <= len(data) and bool((starts <= stops).all())):
-        raise ValueError(f"slices must lie inside of the data's {len(data)} bytes and end at or behind their starts")
     digests = _room(len(starts), out)
-    one, content = one_by_one(function), np.ascontiguousarray(data).data
-    pairs = zip(starts.tolist(), stops.tolist(), strict=True)
-    joined = b"".join([one(prefix + content[start:stop] if prefix else content[start:stop]) for start, stop in pairs])
-    digests[:] = np.frombuffer(joined, dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+    engine = engines.engine_for(function, len(starts))
+    if engine is None:
+        _one_by_one(function, data, starts, stops, prefix, digests)
+        return digests
+    data = np.ascontiguousarray(data)
+    starts, stops = np.ascontiguousarray(starts, dtype=np.int64), np.ascontiguousarray(stops, dtype=np.int64)
+    longest = engine.longest_of(starts, stops, len(data))
+    if longest < 0:
+        raise _outside(len(data))
+    if len(prefix) > engine.longest_prefix:
+        _one_by_one(function, data, starts, stops, prefix, digests)
+    elif longest + len(prefix) <= engine.longest:
+        engine.slices(data, starts, stops, prefix, digests)
+    else:
+        few = stops - starts + len(prefix) > engine.longest
+        for rows, hashed in ((np.flatnonzero(few), False), (np.flatnonzero(~few), True)):
+            some = np.empty((len(rows), DIGEST_BYTES), dtype=np.uint8)
+            if hashed:
+                engine.slices(data, starts[rows], stops[rows], prefix, some)
+            else:
+                _one_by_one(function, data, starts[rows], stops[rows], prefix, some)
+            digests[rows] = some
     return digests
 
 
 def digest_rows(function: HashFunction, rows: Bytes, *, prefix: bytes = b"", out: Digests | None = None) -> Digests:
     """Return the digest of ``prefix`` and each row of a byte matrix, shape (n, width) -> (n, 32)."""
     length, width = rows.shape
-    starts = np.arange(length) * width
-    return digest_slices(
-        function, np.ascontiguousarray(rows).reshape(-1), starts, starts + width, prefix=prefix, out=out
-    )
+    digests = _room(length, out)
+    engine = engines.engine_for(function, length)
+    if engine is None or len(prefix) > engine.longest_prefix or width + len(prefix) > engine.longest:
+        ends = np.arange(length + 1) * width
+        _one_by_one(function, rows.reshape(-1), ends[:-1], ends[1:], prefix, digests)
+    else:
+        engine.rows(np.ascontiguousarray(rows), prefix, digests)
+    return digests
 
 
 def digest_values(
@@ -57,12 +78,15 @@ def digest_values(
 
     The column is of bytes or text, with offsets of 32 or 64 bits or a fixed width.
     """
-    if pa.types.is_fixed_size_binary(values.type):
-        values = values.cast(pa.binary())
-    wide = pa.types.is_large_binary(values.type) or pa.types.is_large_string(values.type)
-    _, ends, content = values.buffers()
     if len(values) == 0:
         return _room(0, out)
+    if pa.types.is_fixed_size_binary(values.type):
+        width = values.type.byte_width
+        content = np.frombuffer(values.buffers()[1], dtype=np.uint8)
+        rows = content[values.offset * width : (values.offset + len(values)) * width]
+        return digest_rows(function, rows.reshape(len(values), width), prefix=prefix, out=out)
+    wide = pa.types.is_large_binary(values.type) or pa.types.is_large_string(values.type)
+    _, ends, content = values.buffers()
     kind = np.int64 if wide else np.int32
     offsets = np.frombuffer(ends, dtype=kind)[values.offset : values.offset + len(values) + 1].astype(np.int64)
     data = np.frombuffer(content if content is not None else b"", dtype=np.uint8)
@@ -72,10 +96,34 @@ def digest_values(
 def digest_pairs(
     function: HashFunction, prefix: bytes, left: Digests, right: Digests, *, out: Digests | None = None
 ) -> Digests:
-    """Return the digest of ``prefix + left[i] + right[i]`` for each i, shapes (n, 32) and (n, 32) -> (n, 32)."""
+    """Return the digest of ``prefix + left[i] + right[i]`` for each i, shapes (n, 32) and (n, 32) -> (n, 32).
+
+    Every other row of a level of a tree, too, is such a matrix: the 32 bytes of a row must be neighbours, not the rows.
+    """
     if left.shape != right.shape or left.shape[1:] != (DIGEST_BYTES,):
         raise ValueError(f"pairs have shapes {left.shape} and {right.shape}: both must be (n, {DIGEST_BYTES})")
-    return digest_rows(function, np.concatenate([left, right], axis=1), prefix=prefix, out=out)
+    engine = engines.engine_for(function, len(left))
+    if engine is None or len(prefix) > engine.longest_prefix:
+        return digest_rows(function, np.concatenate([left, right], axis=1), prefix=prefix, out=out)
+    digests = _room(len(left), out)
+    left, right = (side if side.strides[1] == 1 else np.ascontiguousarray(side) for side in (left, right))
+    engine.pairs(prefix, left, right, digests)
+    return digests
+
+
+def _one_by_one(
+    function: HashFunction, data: Bytes, starts: Offsets, stops: Offsets, prefix: bytes, out: Digests
+) -> None:
+    one, content, found = one_by_one(function), np.ascontiguousarray(data).data, []
+    for start, stop in zip(starts.tolist(), stops.tolist(), strict=True):
+        if not 0 <= start <= stop <= len(content):
+            raise _outside(len(content))
+        found.append(one(prefix + content[start:stop] if prefix else content[start:stop]))
+    out[:] = np.frombuffer(b"".join(found), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+
+
+def _outside(size: int) -> ValueError:
+    return ValueError(f"slices must lie inside of the data's {size} bytes and end at or behind their starts")
 
 
 def _room(length: int, out: Digests | None) -> Digests:
