@@ -6,13 +6,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from causeway.proofs.keccak import keccak256
 from causeway.proofs.mmr.errors import InvalidSize
+from causeway.proofs.mmr.many import LeafProofs, prove_each_leaf, verify_leaf_proofs
 from causeway.proofs.mmr.mountain_range import MountainRange
 from causeway.proofs.mmr.positions import leaf_count_to_size, size_to_leaf_count
 from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
+from causeway.proofs.mmr.range_state import RangeState
 
 LEAVES = 21
 
@@ -72,3 +75,36 @@ def test_proofs(vectors: Any, mountains: MountainRange) -> None:
         assert steps[-1].result == root
         assert prove_leaves(mountains, indices, leaf_count) == proof
         assert LeafProof.decode(proof.encode()) == proof
+
+
+def test_proofs_of_one_leaf_in_columns(vectors: Any, mountains: MountainRange) -> None:
+    cases = [case for case in vectors["proofs"] if len(case["leaf_indices"]) == 1]
+    assert len(cases) >= 5
+    given = [
+        LeafProof(tuple(case["leaf_indices"]), case["leaf_count"], tuple(map(bytes.fromhex, case["items"])))
+        for case in cases
+    ]
+    leaves, roots = (
+        np.frombuffer(b"".join(values), dtype=np.uint8).reshape(-1, 32)
+        for values in (
+            [leaf(case["leaf_indices"][0] + 1) for case in cases],
+            [bytes.fromhex(case["root"]) for case in cases],
+        )
+    )
+    counts = np.array([case["leaf_count"] for case in cases], dtype=np.uint64)
+    found = verify_leaf_proofs(LeafProofs.of(given), leaves, roots, counts)
+    assert not found.codes.any()
+    assert verify_leaf_proofs(LeafProofs.of(given), leaves ^ np.uint8(1), roots, counts).codes.all()
+    for proof in given:
+        made = prove_each_leaf(mountains, np.array(proof.leaf_indices), proof.leaf_count)
+        assert made.proof(0) == proof
+
+
+def test_roots_by_peaks_alone(vectors: Any) -> None:
+    state = RangeState()
+    roots = vectors["roots_by_leaf_count"] | vectors["roots_by_leaf_count_computed"]
+    for block in range(1, LEAVES + 1):
+        state = RangeState.decode(state.append(leaf(block)).encode())
+        if str(block) in roots:
+            assert state.root.hex() == roots.pop(str(block))
+    assert not roots

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
+from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
 from causeway.proofs.keccak import keccak256
 from causeway.proofs.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
+from causeway.proofs.mmr.many import LeafProofs
 from causeway.proofs.mmr.mountain_range import MountainRange
+from causeway.proofs.mmr.positions import MAX_LEAVES
 from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
+from causeway.proofs.mmr.range_state import RangeState
 from causeway.proofs.sketches.minisketch import Minisketch
+from tests.property.test_mmr_many import Case, require_same
 
 _LEAVES = [keccak256(bytes([number])) for number in range(21)]
 _MOUNTAINS = MountainRange()
@@ -31,6 +37,28 @@ def leaf_proof(data: bytes) -> None:
     except ProofError:
         return
     assert proof == prove_leaves(_MOUNTAINS, proof.leaf_indices)
+
+
+def leaf_proofs_in_columns(data: bytes) -> None:
+    """A proof of one leaf beside right ones: each has the verdict that it has alone."""
+    try:
+        proof = LeafProof.decode(data)
+        LeafProofs.of([proof])
+    except (ProofError, InvalidInput):
+        return
+    leaf = _LEAVES[proof.leaf_indices[0] % len(_LEAVES)]
+    right = Case(prove_leaves(_MOUNTAINS, [20]), _LEAVES[20], _ROOT, len(_LEAVES))
+    require_same([right, Case(proof, leaf, _ROOT, len(_LEAVES)), right, replace(right, proof=proof)])
+
+
+def range_state(data: bytes) -> None:
+    try:
+        state = RangeState.decode(data)
+    except ProofError:
+        return
+    assert state.encode() == data
+    if state.leaf_count < MAX_LEAVES:
+        assert RangeState.decode(state.append(bytes(32)).encode()).leaf_count == state.leaf_count + 1
 
 
 def ancestry_proof(data: bytes) -> None:
@@ -64,6 +92,11 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
         leaf_proof,
         [prove_leaves(_MOUNTAINS, indices).encode() for indices in ([0], [20], [3, 4, 17], list(range(21)))],
     ),
+    "mmr_leaf_proofs_in_columns": (
+        leaf_proofs_in_columns,
+        [prove_leaves(_MOUNTAINS, [index]).encode() for index in (0, 15, 16, 19, 20)],
+    ),
+    "mmr_range_state": (range_state, [RangeState.of(_MOUNTAINS, count).encode() for count in (0, 1, 16, 21)]),
     "mmr_ancestry_proof": (
         ancestry_proof,
         [prove_ancestry(_MOUNTAINS, earlier).encode() for earlier in (1, 7, 16, 21)],

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from causeway.model.errors import InvalidInput
+from causeway.model.order import Rows
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.proofs.keccak import keccak256, keccak256_rows
 from causeway.proofs.mmr.errors import GetRootOnEmpty, LeafNotFound
@@ -127,6 +128,19 @@ class MountainRange:
             raise LeafNotFound(f"node {node.index} of height {node.height}: not in a range of {count} leaves")
         digest: bytes = self._levels[node.height][node.index].tobytes()
         return digest
+
+    def nodes(self, height: int, indices: Rows) -> Digests:
+        """Return the hashes of nodes of one height, shape (n, 32).
+
+        Raises:
+            LeafNotFound: the range has no such node.
+        """
+        if len(indices) and not 0 <= indices.min() <= indices.max() < self._leaf_count >> height:
+            raise LeafNotFound(
+                f"nodes {indices.min()} to {indices.max()} of height {height}: not all in a range of "
+                f"{self._leaf_count} leaves"
+            )
+        return self._levels[height][indices] if len(indices) else np.empty((0, DIGEST_BYTES), dtype=np.uint8)
 
     def node_at(self, position: int) -> bytes:
         """Return the hash of the node at a position.

@@ -1,0 +1,240 @@
+"""Many proofs of one leaf each, in columns: made, and verified with every distinct node hashed once (xdm.md 2.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.model.errors import InvalidInput
+from causeway.model.order import Rows
+from causeway.proofs.distinct import distinct_slices
+from causeway.proofs.errors import ProofError
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows
+from causeway.proofs.mmr.errors import CorruptedProof, LeafNotFound, RootMismatch
+from causeway.proofs.mmr.mountain_range import MountainRange, bag_peaks
+from causeway.proofs.mmr.positions import MAX_LEAVES
+from causeway.proofs.mmr.proof import LeafProof, verify_leaf_proof
+
+Counts = npt.NDArray[np.uint64]
+
+_PAIR = 2 * DIGEST_BYTES
+
+
+class Verdict(IntEnum):
+    """What becomes of a proof: it holds, or the error that is raised for it one by one."""
+
+    HOLDS = 0
+    CORRUPTED_PROOF = 1
+    ROOT_MISMATCH = 2
+
+    @property
+    def error(self) -> type[ProofError] | None:
+        """Return the type of the error, None where the proof holds."""
+        return {Verdict.CORRUPTED_PROOF: CorruptedProof, Verdict.ROOT_MISMATCH: RootMismatch}.get(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeafProofs:
+    """Proofs of one leaf each, as columns.
+
+    Attributes:
+        leaf_indices: the leaf of each proof, counted from 0, shape (n,).
+        leaf_counts: how many leaves its range had, shape (n,).
+        items: the items of all proofs, one behind the other, shape (m, 32).
+        offsets: where the items of each proof start and, last, where the last ones end, shape (n + 1,).
+    """
+
+    leaf_indices: Counts
+    leaf_counts: Counts
+    items: Digests
+    offsets: Rows
+
+    def __post_init__(self) -> None:
+        count = len(self.leaf_indices)
+        if len(self.leaf_counts) != count or len(self.offsets) != count + 1:
+            raise InvalidInput(
+                f"{count} leaf indices, {len(self.leaf_counts)} leaf counts and {len(self.offsets)} offsets: there "
+                "must be as many counts as indices, and one offset more"
+            )
+        _require_digests(self.items, "items")
+        inside = self.offsets[0] >= 0 and self.offsets[-1] <= len(self.items)
+        if not inside or bool((np.diff(self.offsets) < 0).any()):
+            raise InvalidInput(f"offsets must ascend from 0 to at most the number of items, {len(self.items)}")
+
+    @classmethod
+    def of(cls, proofs: Sequence[LeafProof]) -> LeafProofs:
+        """Return proofs of one leaf each as columns.
+
+        Raises:
+            InvalidInput: a proof has another number of leaf indices than one, a number that is no u64, or an item of
+                another length than 32 bytes.
+        """
+        numbers = [(*proof.leaf_indices, proof.leaf_count) for proof in proofs]
+        for number, row in enumerate(numbers):
+            if len(row) != 2 or not all(0 <= value < 1 << 64 for value in row):
+                raise InvalidInput(f"proof {number} has leaf indices and leaf count {row}, one u64 of each is wanted")
+        items = [item for proof in proofs for item in proof.items]
+        if any(len(item) != DIGEST_BYTES for item in items):
+            raise InvalidInput(f"an item of a leaf proof does not have {DIGEST_BYTES} bytes")
+        columns = np.array(numbers, dtype=np.uint64).reshape(-1, 2)
+        return cls(
+            np.ascontiguousarray(columns[:, 0]),
+            np.ascontiguousarray(columns[:, 1]),
+            np.frombuffer(b"".join(items), dtype=np.uint8).reshape(-1, DIGEST_BYTES),
+            np.cumsum([0, *(len(proof.items) for proof in proofs)], dtype=np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.leaf_indices)
+
+    def proof(self, row: int) -> LeafProof:
+        """Return one of the proofs."""
+        items = self.items[self.offsets[row] : self.offsets[row + 1]]
+        return LeafProof(
+            (int(self.leaf_indices[row]),), int(self.leaf_counts[row]), tuple(item.tobytes() for item in items)
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LeafVerdicts:
+    """What becomes of leaf proofs.
+
+    Attributes:
+        proofs: the proofs.
+        leaves: the hash of each leaf.
+        roots: the trusted root of each.
+        trusted_counts: the trusted number of leaves of each, None where it is not known.
+        codes: what becomes of each (``Verdict``).
+    """
+
+    proofs: LeafProofs
+    leaves: Digests
+    roots: Digests
+    trusted_counts: Counts | None
+    codes: npt.NDArray[np.int8]
+
+    @property
+    def refused(self) -> Rows:
+        """Return the rows of the proofs that do not hold."""
+        return np.flatnonzero(self.codes)
+
+    def error(self, row: int) -> ProofError | None:
+        """Return the error of one proof, as ``verify_leaf_proof`` raises it; None where it holds."""
+        if self.codes[row] == Verdict.HOLDS:
+            return None
+        count = None if self.trusted_counts is None else int(self.trusted_counts[row])
+        try:
+            verify_leaf_proof(self.proofs.proof(row), [self.leaves[row].tobytes()], self.roots[row].tobytes(), count)
+        except ProofError as error:
+            return error
+        raise AssertionError(f"leaf proof {row} is refused in columns and holds alone")
+
+
+def prove_each_leaf(
+    mountains: MountainRange, leaf_indices: npt.NDArray[np.integer], leaf_count: int | None = None
+) -> LeafProofs:
+    """Return a proof of its own for each leaf, under the root that the range had with ``leaf_count`` leaves.
+
+    Args:
+        mountains: the range.
+        leaf_indices: the leaves, in any order.
+        leaf_count: how many leaves the range had then; default: all.
+
+    Raises:
+        LeafNotFound: the range had no such leaf.
+    """
+    from causeway.proofs.mmr.many_loops import plan
+
+    peaks = mountains.peaks(leaf_count)
+    count = mountains.leaf_count if leaf_count is None else leaf_count
+    if len(leaf_indices) and not 0 <= leaf_indices.min() <= leaf_indices.max() < count:
+        raise LeafNotFound(
+            f"leaf indices {leaf_indices.min()} to {leaf_indices.max()}: not all in a range of {count} leaves"
+        )
+    indices = leaf_indices.astype(np.uint64)
+    counts = np.full(len(indices), count, dtype=np.uint64)
+    heights, lefts, rights = _empty(len(indices)), _empty(len(indices)), _empty(len(indices))
+    plan(indices, counts, heights, lefts, rights)
+    offsets = np.concatenate([[0], np.cumsum(lefts + heights + rights)])
+    items = np.empty((offsets[-1], DIGEST_BYTES), dtype=np.uint8)
+    for height in range(int(heights.max(initial=0))):
+        rows = np.flatnonzero(heights > height)
+        siblings = (indices[rows].astype(np.int64) >> height) ^ 1
+        items[offsets[rows] + lefts[rows] + height] = mountains.nodes(height, siblings)
+    for position, peak in enumerate(peaks):
+        rows = np.flatnonzero(lefts > position)
+        items[offsets[rows] + position] = np.frombuffer(peak, dtype=np.uint8)
+        rows = np.flatnonzero((lefts == position - 1) & (rights == 1))
+        if len(rows):
+            items[offsets[rows + 1] - 1] = np.frombuffer(bag_peaks(peaks[position:]), dtype=np.uint8)
+    return LeafProofs(indices, counts, items, offsets)
+
+
+def verify_leaf_proofs(
+    proofs: LeafProofs, leaves: Digests, roots: Digests | bytes, leaf_counts: Counts | int | None = None
+) -> LeafVerdicts:
+    """Verify, for each proof, that its leaf is in the range with its root: ``verify_leaf_proof`` for many.
+
+    Args:
+        proofs: the proofs.
+        leaves: the hash of each leaf, shape (n, 32).
+        roots: the trusted root of each, shape (n, 32), or one for all.
+        leaf_counts: the trusted number of leaves of each, or one for all, where it is known: a root does not say it.
+
+    Raises:
+        InvalidInput: the columns do not have these shapes.
+    """
+    from causeway.proofs.mmr.many_loops import pairs_at, plan
+
+    count = len(proofs)
+    if isinstance(roots, bytes):
+        roots = np.tile(np.frombuffer(roots, dtype=np.uint8), (count, 1))
+    for column, what in ((leaves, "leaves"), (roots, "roots")):
+        _require_digests(column, what)
+        if len(column) != count:
+            raise InvalidInput(f"{len(column)} {what} are given for {count} proofs, one each is wanted")
+    trusted = None
+    if leaf_counts is not None:
+        trusted = np.broadcast_to(np.asarray(leaf_counts, dtype=np.uint64), (count,))
+    codes = np.zeros(count, dtype=np.int8)
+    in_range = (proofs.leaf_indices < proofs.leaf_counts) & (proofs.leaf_counts <= np.uint64(MAX_LEAVES))
+    heights, lefts, rights = _empty(count), _empty(count), _empty(count)
+    plan(proofs.leaf_indices, proofs.leaf_counts, heights, lefts, rights)
+    steps = np.diff(proofs.offsets)
+    codes[steps != lefts + heights + rights] = Verdict.CORRUPTED_PROOF
+    if trusted is not None:
+        codes[trusted != proofs.leaf_counts] = Verdict.ROOT_MISMATCH
+    codes[~in_range] = Verdict.CORRUPTED_PROOF
+    current = np.array(leaves)
+    items = np.ascontiguousarray(proofs.items)
+    for step in range(int(steps[codes == Verdict.HOLDS].max(initial=0))):
+        rows = np.flatnonzero((codes == Verdict.HOLDS) & (steps > step))
+        pairs = np.empty((len(rows), _PAIR), dtype=np.uint8)
+        pairs_at(rows, step, proofs.leaf_indices, heights, lefts, rights, proofs.offsets, items, current, pairs)
+        current[rows] = _digests(pairs)
+    codes[(codes == Verdict.HOLDS) & (current != roots).any(axis=1)] = Verdict.ROOT_MISMATCH
+    return LeafVerdicts(proofs, leaves, roots, trusted, codes)
+
+
+def _digests(pairs: Digests) -> Digests:
+    """Return the Keccak-256 digest of each row, of which equal ones are hashed once."""
+    starts = np.arange(len(pairs), dtype=np.int64) * _PAIR
+    numbers, firsts = distinct_slices(pairs.reshape(-1), starts, starts + _PAIR)
+    if len(firsts) == len(pairs):
+        return digest_rows(HashFunction.KECCAK_256, pairs)
+    return digest_rows(HashFunction.KECCAK_256, pairs[firsts])[numbers]
+
+
+def _require_digests(column: Digests, what: str) -> None:
+    if column.ndim != 2 or column.shape[1] != DIGEST_BYTES or column.dtype != np.uint8:
+        raise InvalidInput(
+            f"{what} are {column.dtype} in the shape {column.shape}, uint8 in (n, {DIGEST_BYTES}) is wanted"
+        )
+
+
+def _empty(count: int) -> Rows:
+    return np.empty(count, dtype=np.int64)

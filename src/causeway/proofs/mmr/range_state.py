@@ -1,0 +1,126 @@
+"""A mountain range by its peaks alone: enough to append and to give the root, small enough for a row of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from causeway.model.errors import InvalidInput
+from causeway.proofs.errors import MalformedProof
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows
+from causeway.proofs.keccak import keccak256
+from causeway.proofs.mmr.errors import InvalidSize
+from causeway.proofs.mmr.mountain_range import MountainRange, bag_peaks
+from causeway.proofs.mmr.positions import MAX_LEAVES, leaf_count_to_size
+from causeway.proofs.mmr.scale import encode_u64
+
+_COUNT_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class RangeState:
+    """What has to be kept of a range to append to it; who proves leaves needs the ``MountainRange``.
+
+    Attributes:
+        leaf_count: the number of leaves.
+        peaks: the roots of its mountains, left to right, 32 bytes each: one for each bit set in ``leaf_count``.
+
+    Raises:
+        InvalidSize: no range has that many leaves.
+        InvalidInput: there is another number of peaks, or one has another length.
+    """
+
+    leaf_count: int = 0
+    peaks: tuple[bytes, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.leaf_count <= MAX_LEAVES:
+            raise InvalidSize(f"leaf count {self.leaf_count}: a range has 0 to 2^63 leaves")
+        if len(self.peaks) != self.leaf_count.bit_count() or any(len(peak) != DIGEST_BYTES for peak in self.peaks):
+            raise InvalidInput(
+                f"a range of {self.leaf_count} leaves has {self.leaf_count.bit_count()} peaks of {DIGEST_BYTES} bytes, "
+                f"not {[len(peak) for peak in self.peaks]}"
+            )
+
+    @classmethod
+    def of(cls, mountains: MountainRange, leaf_count: int | None = None) -> RangeState:
+        """Return the state of a range as it was with ``leaf_count`` leaves (default: all).
+
+        Raises:
+            LeafNotFound: the range does not have that many leaves.
+        """
+        peaks = mountains.peaks(leaf_count)
+        return cls(mountains.leaf_count if leaf_count is None else leaf_count, tuple(peaks))
+
+    @property
+    def size(self) -> int:
+        """Return the number of nodes of the range."""
+        return leaf_count_to_size(self.leaf_count)
+
+    @property
+    def root(self) -> bytes:
+        """Return the root.
+
+        Raises:
+            GetRootOnEmpty: there are no leaves.
+        """
+        return bag_peaks(self.peaks)
+
+    def append(self, leaf: bytes) -> RangeState:
+        """Return the state with one leaf's hash (32 bytes) more.
+
+        Raises:
+            InvalidInput: it has another length.
+            InvalidSize: the range is full.
+        """
+        peaks: Sequence[bytes] = (*self.peaks, leaf)
+        # As many mountains are completed as there are bits set at the end of the count.
+        for _ in range(((self.leaf_count + 1) & -(self.leaf_count + 1)).bit_length() - 1):
+            peaks = (*peaks[:-2], keccak256(peaks[-2] + peaks[-1]))
+        return RangeState(self.leaf_count + 1, tuple(peaks))
+
+    def extend(self, leaves: Digests) -> RangeState:
+        """Return the state with the hashes of many leaves more, shape (n, 32); each level is hashed at once.
+
+        Raises:
+            InvalidInput: the array has another shape or type.
+            InvalidSize: the range would have too many leaves.
+        """
+        if leaves.ndim != 2 or leaves.shape[1] != DIGEST_BYTES or leaves.dtype != np.uint8:
+            raise InvalidInput(
+                f"the leaves are {leaves.dtype} in the shape {leaves.shape}, uint8 in (n, {DIGEST_BYTES}) is wanted"
+            )
+        before, after = self.leaf_count, self.leaf_count + len(leaves)
+        peaks, kept, level, height = [*self.peaks], list[bytes](), leaves, 0
+        # Level by level: a peak of this height, then the new nodes; what has no partner is a peak of the new range.
+        while len(level):
+            if before >> height & 1:
+                level = np.concatenate([np.frombuffer(peaks.pop(), dtype=np.uint8)[None], level])
+            if len(level) & 1:
+                kept.append(level[-1].tobytes())
+            level = digest_rows(HashFunction.KECCAK_256, level[: len(level) & ~1].reshape(-1, 2 * DIGEST_BYTES))
+            height += 1
+        return RangeState(after, (*peaks, *reversed(kept)))
+
+    def encode(self) -> bytes:
+        """Return the state as bytes: the leaf count in 8 bytes, little-endian, and the peaks."""
+        return encode_u64(self.leaf_count) + b"".join(self.peaks)
+
+    @classmethod
+    def decode(cls, data: bytes) -> RangeState:
+        """Return the state that ``data`` is the encoding of, to the last byte.
+
+        Raises:
+            MalformedProof: it is none: cut off, extended, or of more leaves than any range has.
+        """
+        leaf_count = int.from_bytes(data[:_COUNT_BYTES], "little")
+        wanted = _COUNT_BYTES + DIGEST_BYTES * leaf_count.bit_count()
+        if len(data) != wanted:
+            raise MalformedProof(
+                f"the state of a range has {len(data)} bytes, {wanted} are wanted for {leaf_count} leaves"
+            )
+        return cls(
+            leaf_count, tuple(data[at : at + DIGEST_BYTES] for at in range(_COUNT_BYTES, len(data), DIGEST_BYTES))
+        )
