@@ -20,12 +20,15 @@ from benchmarks.proofs.timing import clock
 from causeway.model.errors import InvalidInput
 from causeway.proofs.hashing import DIGEST_BYTES, VECTOR_THRESHOLD, sha256_rows
 
-FAMILIES = ("hashing", "ic", "ics23", "tendermint", "substrate", "mmr")
+FAMILIES = ("hashing", "ic", "ics23", "tendermint", "substrate", "mmr", "scale")
 
 WITH_NATIVE = ("ics23",)
 """Families whose proofs others verify in compiled programs too."""
 
-PACKAGES = ("pyarrow", "numpy", "datafusion", "cryptography", "py-arkworks-bls12381", "pycryptodome", "protobuf")
+PACKAGES = (
+    *("pyarrow", "numpy", "numba", "datafusion", "cryptography", "py-arkworks-bls12381", "pycryptodome", "protobuf"),
+    "scalecodec",
+)
 
 LEAST_SIZE = 20
 MOST_SIZE = 10_000_000

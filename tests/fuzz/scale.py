@@ -20,7 +20,7 @@ from tests.fuzz.substrate import CARRIER, ENVELOPE, OPEN, RECEIPT
 def columns(kind: ScaleColumns, decode: Callable[[bytes], Any], beside: bytes, data: bytes) -> None:
     """Read ``data`` between two rows that are good, and compare."""
     decoded = kind.decode(pa.array([beside, data, beside], pa.binary()))
-    error = decoded.error(1)
+    error = decoded.verdicts.error(1)
     expected: type = type(None)
     try:
         decode(data)
@@ -28,7 +28,7 @@ def columns(kind: ScaleColumns, decode: Callable[[bytes], Any], beside: bytes, d
         expected = type(refused)
     assert type(error) is expected, (error, expected)
     if error is not None:
-        assert decoded.refused().tolist() == [1]
+        assert decoded.verdicts.refused().tolist() == [1]
         return
     assert kind.encode(decoded.columns).to_pylist() == [beside, data, beside]
 

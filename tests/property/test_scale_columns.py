@@ -90,17 +90,17 @@ def require_same_verdicts(kind: Kind, tried: list[bytes]) -> set[Any]:
     decoded = kind.columns.decode(column(tried))
     rows = decoded.columns.to_pylist()
     for number, data in enumerate(tried):
-        expected, error = verdict(kind.decode, data), decoded.error(number)
+        expected, error = verdict(kind.decode, data), decoded.verdicts.error(number)
         if isinstance(expected, type):
             assert type(error) is expected, (data.hex(), expected, error)
             assert set(rows[number].values()) == {None}
         else:
             assert error is None, (data.hex(), error)
             assert rows[number] == filled(kind.row(expected), kind.columns.schema), data.hex()
-    good = [data for data, code in zip(tried, decoded.codes, strict=True) if not code]
-    read = decoded.columns.filter(pa.array(decoded.codes == 0))
+    good = [data for data, code in zip(tried, decoded.verdicts.codes, strict=True) if not code]
+    read = decoded.columns.filter(pa.array(decoded.verdicts.codes == 0))
     assert kind.columns.encode(read).to_pylist() == good
-    return set(decoded.codes.tolist())
+    return set(decoded.verdicts.codes.tolist())
 
 
 @EVERY
@@ -135,8 +135,8 @@ def test_every_truncation_and_every_byte_more_is_refused(name: str) -> None:
     kind = KINDS[name]
     longest = max(drawn(kind, 8), key=len)
     decoded = kind.columns.decode(column([longest[:end] for end in range(len(longest))] + [longest + b"\x00", longest]))
-    assert decoded.refused().tolist() == list(range(len(longest) + 1))
-    assert all(isinstance(decoded.error(row), FailedToDecode) for row in decoded.refused().tolist())
+    assert decoded.verdicts.refused().tolist() == list(range(len(longest) + 1))
+    assert all(isinstance(decoded.verdicts.error(row), FailedToDecode) for row in decoded.verdicts.refused().tolist())
     assert set(decoded.columns.slice(0, len(longest) + 1).to_pylist()[3].values()) == {None}
 
 
@@ -180,13 +180,14 @@ def test_any_composition_goes_through_columns(name: str) -> None:
     decoded = columns.decode(column(tried))
     for row, data in enumerate(tried):
         expected = verdict(lambda data: TYPES.decode(name, data, "it"), data)
-        error = decoded.error(row)
+        error = decoded.verdicts.error(row)
         if error is not None and "above those of its type" in str(error):
             continue  # scalecodec reads any number as a Compact<u32>
         assert type(error) is (expected if isinstance(expected, type) else type(None)), (data.hex(), expected, error)
-    read = decoded.columns.filter(pa.array(decoded.codes == 0))
-    assert columns.encode(read).to_pylist() == [data for row, data in enumerate(tried) if not decoded.codes[row]]
-    assert decoded.codes[:30].sum() == 0
+    read = decoded.columns.filter(pa.array(decoded.verdicts.codes == 0))
+    good = [data for data, code in zip(tried, decoded.verdicts.codes, strict=True) if not code]
+    assert columns.encode(read).to_pylist() == good
+    assert decoded.verdicts.codes[:30].sum() == 0
 
 
 def test_compact_numbers_lie_in_their_type() -> None:
@@ -195,7 +196,7 @@ def test_compact_numbers_lie_in_their_type() -> None:
         numbers += [1 << 100, (1 << 128) - 1, 1 << 128, 1 << 535]
         columns = ScaleColumns(TYPES, kind, "it")
         decoded = columns.decode(column([encode_compact(number) for number in numbers]))
-        assert decoded.refused().tolist() == [row for row, number in enumerate(numbers) if number >= 1 << bits]
+        assert decoded.verdicts.refused().tolist() == [row for row, number in enumerate(numbers) if number >= 1 << bits]
         read = decoded.columns["value"].drop_null().to_pylist()
         found = [int.from_bytes(value, "little") if isinstance(value, bytes) else value for value in read]
         assert found == [number for number in numbers if number < 1 << bits]
@@ -212,7 +213,7 @@ def test_lists_at_and_above_their_limits(name: str, most: int, element: bytes) -
     full, over = (encode_compact(count) + element * count for count in (most, most + 1))
     hostile = [b"\x03" + bytes(3) + b"\x40", b"\xff" * 68, b"\x13" + b"\xff" * 8, b"\x33" + b"\xff" * 16]
     decoded = columns.decode(column([full, over, *hostile, b"\x02\x00\x00", b""]))
-    refused = [decoded.error(row) for row in range(8)]
+    refused = [decoded.verdicts.error(row) for row in range(8)]
     assert refused[0] is None and len(decoded.columns["value"][0]) == most
     assert [type(error) for error in refused[1:]] == [OverLimit] * 5 + [FailedToDecode] * 2
     values = decoded.columns["value"][0].values
@@ -220,13 +221,13 @@ def test_lists_at_and_above_their_limits(name: str, most: int, element: bytes) -
         columns.encode({"value": pa.array([[*values.to_pylist(), values[0].as_py()]], columns.schema[0].type)})
     # A length of a byte string that is no length of anything.
     strings = ScaleColumns(TYPES, "HexBytes", "a string")
-    assert len(strings.decode(column(hostile)).refused()) == 4
+    assert len(strings.decode(column(hostile)).verdicts.refused()) == 4
 
 
 def test_rows_longer_than_is_read() -> None:
     columns = ScaleColumns(TYPES, "HexBytes", "a string", limit=10)
     decoded = columns.decode(column([encode_compact(9) + bytes(9), encode_compact(10) + bytes(10)]))
-    assert decoded.refused().tolist() == [1]
+    assert decoded.verdicts.refused().tolist() == [1]
     with pytest.raises(OverLimit, match=r"row 1 of 2 .* a string has 11 bytes, at most 10"):
         decoded.require_all()
     with pytest.raises(InvalidInput, match="row 1: a string takes 11 bytes"):
@@ -236,12 +237,12 @@ def test_rows_longer_than_is_read() -> None:
 def test_an_error_says_where() -> None:
     good = bytes.fromhex("0101000000" + "0100000000" + "00" * 64 + "0100000019000000" + "00")
     decoded = MESSAGES.decode(column([good, good[:79], good[:77] + b"\x07" + good[78:], good[:-1] + b"\x02"]))
-    assert decoded.positions.tolist() == [83, 78, 77, 82]
+    assert decoded.verdicts.positions.tolist() == [83, 78, 77, 82]
     with pytest.raises(FailedToDecode, match=r"row 1 of 4 \(3 are refused\): a cross-domain message .* ends early: at "
                        r"byte 78 of 79, payload.V1.Protocol.Request.ChannelOpen.max_outgoing_messages"):  # fmt: skip
         decoded.require_all()
-    assert "no such variant: at byte 77 of 83, payload.V1.Protocol.Request" in str(decoded.error(2))
-    assert "neither 0 nor 1: at byte 82 of 83, last_delivered" in str(decoded.error(3))
+    assert "no such variant: at byte 77 of 83, payload.V1.Protocol.Request" in str(decoded.verdicts.error(2))
+    assert "neither 0 nor 1: at byte 82 of 83, last_delivered" in str(decoded.verdicts.error(3))
 
 
 def test_values_stand_where_their_variants_have_them() -> None:
@@ -262,6 +263,16 @@ def test_values_stand_where_their_variants_have_them() -> None:
         MESSAGES.encode(given | {"version": given["version"].slice(1)})
     with pytest.raises(InvalidInput):
         MESSAGES.decode(pa.array([None], pa.binary()))
+
+
+@EVERY
+def test_columns_without_any_value_may_be_left_out(name: str) -> None:
+    kind = KINDS[name]
+    encodings = drawn(kind, 12)
+    for data in encodings:
+        row = kind.columns.decode(column([data, data])).require_all()
+        given = {field.name: row[field.name] for field in row.schema if row[field.name].null_count == 0}
+        assert kind.columns.encode(given).to_pylist() == [data, data]
 
 
 def test_maps_and_sets_are_written_in_order_only() -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 from benchmarks import bench_proofs, render
 from benchmarks.cli import main
 from benchmarks.process import BenchmarkFailed
-from benchmarks.proofs import bench, hashing, ic, ics23, mmr, node, substrate, tendermint
+from benchmarks.proofs import bench, hashing, ic, ics23, mmr, node, scale, substrate, tendermint
 from benchmarks.proofs.queues import Queue, changed_at_a_time, measure_queue
 from benchmarks.proofs.timing import OURS, Row, compared, require_same, row, take_turns, timed
 from benchmarks.proofs.workload import payloads, some_of
@@ -21,7 +21,15 @@ from causeway.model.errors import InvalidInput
 from causeway.proofs.ics23.simple_store import SimpleStore
 
 SIZE = 60
-MODULES = {"hashing": hashing, "ic": ic, "ics23": ics23, "tendermint": tendermint, "substrate": substrate, "mmr": mmr}
+MODULES = {
+    "hashing": hashing,
+    "ic": ic,
+    "ics23": ics23,
+    "tendermint": tendermint,
+    "substrate": substrate,
+    "mmr": mmr,
+    "scale": scale,
+}
 PARTS = {
     "hashing": {"hash"},
     "ic": {"commit", "prove", "sign", "verify"},
@@ -29,6 +37,7 @@ PARTS = {
     "tendermint": {"sign", "verify"},
     "substrate": {"commit", "prove", "verify"},
     "mmr": {"commit", "prove", "verify"},
+    "scale": {"encode", "decode"},
 }
 
 

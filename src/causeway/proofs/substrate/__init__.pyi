@@ -45,7 +45,7 @@ from .node import EMPTY_ROOT, StateVersion
 from .ordered import OrderedTrie, ordered_root, ordered_roots
 from .proof import Read, Status, prove, read_storage_proof, read_value, verify_storage_proof
 from .scale import ScaleTypes, enum, struct
-from .scale_columns import Decoded, ScaleColumns, limbs_column, limbs_of, numbers_column
+from .scale_columns import Decoded, ScaleColumns, Verdicts, limbs_column, limbs_of, numbers_column
 from .storage_keys import storage_key, storage_key_column, storage_prefix
 from .trie import Trie
 
@@ -71,6 +71,7 @@ __all__ = [
     "StorageVerdicts",
     "Trie",
     "Verdict",
+    "Verdicts",
     "attestation_topic",
     "blake2_128",
     "blake2_128_concat",

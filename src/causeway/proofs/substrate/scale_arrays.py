@@ -34,9 +34,9 @@ class Table:
     offsets: int
 
 
-def table_of(program: Program, variable: list[int], count: int, sizes: Rows) -> Table:
-    """Return the places of columns of ``count`` rows, whose lists and byte strings have so many elements and bytes."""
-    counts = [count] * len(program.bare)
+def table_of(program: Program, count: int, sizes: Rows) -> Table:
+    """Return the places of columns of ``count`` rows, whose columns of variable length have ``sizes``."""
+    counts, variable = [count] * len(program.bare), program.variable
     for own, number in enumerate(variable):
         child = program.slots[number].child
         if child >= 0:
@@ -95,9 +95,8 @@ class Given:
         self._arrays: dict[int, pa.Array] = {}
         self._offsets: dict[int, Rows] = {}
         self._take(0, columns, type_name)
-        variable = [number for number, slot in enumerate(program.slots) if not slot.width]
-        sizes = np.array([self._offsets[number][-1] for number in variable], dtype=np.int64)
-        self.table = table_of(program, variable, self.count, sizes)
+        sizes = np.array([self._offsets[number][-1] for number in program.variable], dtype=np.int64)
+        self.table = table_of(program, self.count, sizes)
         self.values = np.zeros(self.table.values, dtype=np.uint8)
         self.present = np.zeros(self.table.present, dtype=np.uint8)
         self.offsets = np.zeros(self.table.offsets, dtype=np.int64)

@@ -33,7 +33,7 @@ from causeway.proofs.substrate import scale_steps_loops as wrong
 from causeway.proofs.substrate.byte_columns import Bytes, byte_column, data_of, ends_of, from_parts, offsets_of
 from causeway.proofs.substrate.errors import FailedToDecode
 from causeway.proofs.substrate.scale import ScaleTypes
-from causeway.proofs.substrate.scale_arrays import Built, Given, array_of, bitmap, fixed_bytes, table_of
+from causeway.proofs.substrate.scale_arrays import Built, Given, Table, array_of, bitmap, fixed_bytes, table_of
 from causeway.proofs.substrate.scale_program import Program, compile_type
 
 _LIMB = 8
@@ -54,54 +54,64 @@ _SAID = {
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
-    """Columns that were read.
+class Verdicts:
+    """Which rows are encodings of a type, and what is wrong with the others.
 
     Attributes:
-        columns: a row an encoding; all null where it was refused.
         codes: what is wrong with each row, 0 for nothing.
         positions: the byte of the row at which.
+        lengths: the bytes of each row.
     """
 
-    columns: pa.RecordBatch
-    codes: Bytes
+    codes: Rows
     positions: Rows
+    lengths: Rows
+    _faults: Rows
     _what: str
     _limit: int
     _program: Program
-    _lengths: Rows
-    _faults: Rows
 
     def refused(self) -> Rows:
         """Return the rows that are no encoding, ascending."""
         return np.flatnonzero(self.codes)
 
     def error(self, row: int) -> ProofError | None:
-        """Return what is wrong with a row, OverLimit or FailedToDecode; None if it was read."""
+        """Return what is wrong with a row, OverLimit or FailedToDecode; None if it is an encoding."""
         code = int(self.codes[row])
         if code == wrong.READ:
             return None
         if code == wrong.TOO_LONG:
-            return OverLimit(f"{self._what} has {self._lengths[row]} bytes, at most {self._limit} are read")
+            return OverLimit(f"{self._what} has {self.lengths[row]} bytes, at most {self._limit} are read")
         fault = int(self._faults[row])
-        path = self._program.paths[fault]
-        where = f"at byte {self.positions[row]} of {self._lengths[row]}, {path}"
+        where = f"at byte {self.positions[row]} of {self.lengths[row]}, {self._program.paths[fault]}"
         if code == wrong.OVER_LIMIT:
             return OverLimit(f"{self._what} {_SAID[code]}, {where}: at most {self._program.steps[fault, 2]}")
         return FailedToDecode(f"{self._what} is no canonical SCALE encoding, it {_SAID[code]}: {where}")
 
-    def require_all(self) -> pa.RecordBatch:
-        """Return the columns when every row was read.
+    def require_all(self) -> None:
+        """Return when every row is an encoding.
 
         Raises:
-            OverLimit, FailedToDecode: what is wrong with the first row that was not; the text says which one it is.
+            OverLimit, FailedToDecode: what is wrong with the first row that is none; the text says which one it is.
         """
         refused = self.refused()
-        if not len(refused):
-            return self.columns
-        row = int(refused[0])
-        error = cast("ProofError", self.error(row))
-        raise type(error)(f"row {row} of {len(self.codes)} ({len(refused)} are refused): {error}")
+        if len(refused):
+            row = int(refused[0])
+            error = cast("ProofError", self.error(row))
+            raise type(error)(f"row {row} of {len(self.codes)} ({len(refused)} are refused): {error}")
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """Columns that were read, a row an encoding; a row that was refused is null in all of them."""
+
+    columns: pa.RecordBatch
+    verdicts: Verdicts
+
+    def require_all(self) -> pa.RecordBatch:
+        """Return the columns when every row was read; raises as ``Verdicts.require_all``."""
+        self.verdicts.require_all()
+        return self.columns
 
 
 class ScaleColumns:
@@ -139,39 +149,8 @@ class ScaleColumns:
         Raises:
             InvalidInput: there is a null, or no byte strings.
         """
-        from causeway.proofs.substrate.scale_read_loops import read_rows
-
-        column = byte_column(encodings)
-        edges, data = offsets_of(column), data_of(column)
-        count, program = len(column), self.program
-        codes, positions, faults = (np.zeros(count, dtype=np.int64) for _ in range(3))
-        variable = [number for number, slot in enumerate(program.slots) if not slot.width]
-        sizes = np.zeros(len(variable), dtype=np.int64)
-        table = table_of(program, variable, count, sizes)
-        nothing, none = np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.int64)
-        steps, jumps = program.steps, program.jumps
-        read_rows(
-            data, edges, self.limit, steps, jumps, table.slots, False, codes, positions, faults, sizes,
-            nothing, nothing, none,
-        )  # fmt: skip
-        table = table_of(program, variable, count, sizes)
-        values, present = np.zeros(table.values, dtype=np.uint8), np.zeros(table.present, dtype=np.uint8)
-        offsets = np.zeros(table.offsets, dtype=np.int64)
-        read_rows(
-            data, edges, self.limit, steps, jumps, table.slots, True, codes, positions, faults, np.zeros_like(sizes),
-            values, present, offsets,
-        )  # fmt: skip
-        columns = Built(program, table, values, present, offsets).columns()
-        return Decoded(
-            pa.RecordBatch.from_arrays(columns, schema=self.schema),
-            codes.astype(np.uint8),
-            positions,
-            self.what,
-            self.limit,
-            program,
-            np.diff(edges),
-            faults,
-        )
+        read = _Reading(self, byte_column(encodings))
+        return Decoded(pa.RecordBatch.from_arrays(read.columns(), schema=self.schema), read.verdicts)
 
     def encode(self, columns: pa.RecordBatch | Mapping[str, pa.Array]) -> pa.LargeBinaryArray:
         """Return the encoding of every row.
@@ -205,7 +184,7 @@ class ScaleColumns:
         if (program.steps[:, 0] == wrong.KEY).any():
             # What must ascend is compared in one place, where it is read.
             try:
-                self.decode(encodings).require_all()
+                _Reading(self, encodings).verdicts.require_all()
             except ProofError as error:
                 raise InvalidInput(str(error)) from error
         return encodings
@@ -220,6 +199,36 @@ class ScaleColumns:
         elif code == wrong.OVER_LIMIT:
             said = f"has more than {self.program.steps[step, 2]} elements in the column"
         return f"row {row}{inside} is no {self.type_name}: it {said} {name} ({self.program.paths[step]})"
+
+
+class _Reading:
+    """A column of encodings, validated when this is made and read when it is asked for its columns."""
+
+    def __init__(self, kind: ScaleColumns, encodings: pa.LargeBinaryArray) -> None:
+        program, count = kind.program, len(encodings)
+        self._kind = kind
+        self._data, self._edges = data_of(encodings), offsets_of(encodings)
+        codes, positions, faults = (np.zeros(count, dtype=np.int64) for _ in range(3))
+        self._marks = codes, positions, faults
+        self._sizes = np.zeros(len(program.variable), dtype=np.int64)
+        nothing = np.empty(0, dtype=np.uint8)
+        self._read(table_of(program, count, self._sizes), False, self._sizes, nothing, nothing, self._sizes)
+        lengths = np.diff(self._edges)
+        self.verdicts = Verdicts(codes, positions, lengths, faults, kind.what, kind.limit, program)
+
+    def columns(self) -> list[pa.Array]:
+        table = table_of(self._kind.program, len(self._edges) - 1, self._sizes)
+        values, present = np.zeros(table.values, dtype=np.uint8), np.zeros(table.present, dtype=np.uint8)
+        offsets = np.zeros(table.offsets, dtype=np.int64)
+        self._read(table, True, np.zeros_like(self._sizes), values, present, offsets)
+        return Built(self._kind.program, table, values, present, offsets).columns()
+
+    def _read(self, table: Table, writing: bool, sizes: Rows, values: Bytes, present: Bytes, offsets: Rows) -> None:
+        from causeway.proofs.substrate.scale_read_loops import read_rows
+
+        steps, jumps = self._kind.program.steps, self._kind.program.jumps
+        rows = (self._data, self._edges, self._kind.limit)
+        read_rows(*rows, steps, jumps, table.slots, writing, *self._marks, sizes, values, present, offsets)
 
 
 def limbs_of(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint64]:

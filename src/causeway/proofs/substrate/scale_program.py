@@ -86,6 +86,11 @@ class Program:
     bare: tuple[bool, ...]
 
     @property
+    def variable(self) -> list[int]:
+        """Return the columns of byte strings and lists."""
+        return [number for number, slot in enumerate(self.slots) if not slot.width]
+
+    @property
     def schema(self) -> pa.Schema:
         """Return the columns of the rows."""
         return pa.schema([pa.field(slot.name, slot.type) for slot in self.slots if slot.level == 0])

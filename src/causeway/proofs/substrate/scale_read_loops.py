@@ -53,6 +53,13 @@ def count_levels(slots: Rows) -> int:
 
 
 @compiled()
+def copy_bytes(out: Bytes, to: int, data: Bytes, at: int, count: int) -> None:
+    """Copy ``count`` bytes; indices without a sign, as one that might be below 0 costs a branch a byte."""
+    for byte in range(count):
+        out[np.uint64(to + byte)] = data[np.uint64(at + byte)]
+
+
+@compiled()
 def compact_at(data: Bytes, at: int, stop: int) -> tuple[int, int, int]:
     """Return the compact integer at ``at``, how many bytes it takes, and READ, ENDS or NOT_SHORTEST."""
     if at >= stop:
@@ -175,8 +182,7 @@ def read_rows(
                     break
                 if writing:
                     to = slots[slot, 3] + here * width
-                    for byte in range(width):
-                        values[to + byte] = data[at + byte]
+                    copy_bytes(values, to, data, at, width)
                     present[slots[slot, 4] + here] = 1
                 at += width
                 step += 1
@@ -223,8 +229,7 @@ def read_rows(
                 number = slots[slot, 2]
                 if writing:
                     to = slots[slot, 3] + sizes[number]
-                    for byte in range(length):
-                        values[to + byte] = data[at + byte]
+                    copy_bytes(values, to, data, at, length)
                     present[slots[slot, 4] + here] = 1
                 sizes[number] += length
                 at += length
@@ -287,8 +292,7 @@ def read_rows(
                         break
                     if writing:
                         to = slots[slot, 3] + here * width
-                        for byte in range(taken - 1):
-                            values[to + byte] = data[at + 1 + byte]
+                        copy_bytes(values, to, data, at + 1, taken - 1)
                 if writing:
                     present[slots[slot, 4] + here] = 1
                 at += taken

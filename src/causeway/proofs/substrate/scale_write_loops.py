@@ -12,7 +12,7 @@ import numpy as np
 from causeway.model.compiled import BOOL, BYTES, BYTES_OUT, INT64, ROWS, ROWS_OUT, compiled
 from causeway.model.order import Rows
 from causeway.proofs.substrate.byte_columns import Bytes
-from causeway.proofs.substrate.scale_read_loops import TABLE, count_levels
+from causeway.proofs.substrate.scale_read_loops import TABLE, copy_bytes, count_levels
 from causeway.proofs.substrate.scale_steps_loops import (
     ABSENT,
     COMPACT,
@@ -68,8 +68,7 @@ def put_wide(out: Bytes, at: int, values: Bytes, begin: int, width: int) -> int:
         return put_compact(out, at, number)
     if at >= 0:
         out[at] = (used - 4) << 2 | 3
-        for byte in range(used):
-            out[at + 1 + byte] = values[begin + byte]
+        copy_bytes(out, at + 1, values, begin, used)
     return 1 + used
 
 
@@ -128,9 +127,7 @@ def write_rows(
             if kind == FIXED:
                 width = steps[step, 2]
                 if writing:
-                    begin = slots[slot, 3] + here * width
-                    for byte in range(width):
-                        out[at + byte] = values[begin + byte]
+                    copy_bytes(out, at, values, slots[slot, 3] + here * width, width)
                 at += width
                 step += 1
             elif kind == ENUM:
@@ -155,9 +152,7 @@ def write_rows(
                 begin, stop = offsets[slots[slot, 5] + here], offsets[slots[slot, 5] + here + 1]
                 at += put_compact(out, at if writing else -1, stop - begin)
                 if writing:
-                    first = slots[slot, 3] + begin
-                    for byte in range(stop - begin):
-                        out[at + byte] = values[first + byte]
+                    copy_bytes(out, at, values, slots[slot, 3] + begin, stop - begin)
                 at += stop - begin
                 step += 1
             elif kind == LIST:
