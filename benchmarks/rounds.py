@@ -161,14 +161,14 @@ def _one_size(
     }
 
 
-def warm_java(session: Any, folder: str, cores: int, ticks: int = JAVA_WARM_UP) -> None:
+def warm_java(session: Any, folder: str, cores: int) -> None:
     """Run small ticks until the part of Java in a tick has been compiled."""
     deployment = Workload(100, subnets=max(2, cores), canisters=200).deployment(cores)
     lake = Lake.at(os.path.join(folder, "warm"))
     lake.create({"buckets": deployment.buckets})
     executor = SparkExecutor(session, deployment, lake)
     before = commit_genesis(executor, lake)
-    for _ in range(ticks):
+    for _ in range(JAVA_WARM_UP):
         before = next_tick(deployment, executor, lake, before)
 
 

@@ -123,7 +123,11 @@ def test_a_comparator_that_is_missing_or_unknown_is_one_line(monkeypatch: pytest
         bench_rounds([0], comparators=())
 
 
-def test_rounds_and_floor_give_figures_that_print(spark: SparkSession, tmp_path: Path) -> None:
+def test_rounds_and_floor_give_figures_that_print(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.rounds.JAVA_WARM_UP", 2)  # no time is looked at
+    monkeypatch.setattr("benchmarks.rounds.WARM_UP", 3)
     small: dict[str, Any] = {"subnets": 4, "canisters": 100, "payload_bytes": 10, "lake_folder": str(tmp_path)}
     told: list[str] = []
     result = bench_rounds([500], rounds=2, comparators=("python",), master="local[2]", progress=told.append, **small)
