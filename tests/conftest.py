@@ -23,6 +23,15 @@ def shared_folder() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def nobody_pulls_the_plug() -> Iterator[None]:
+    """Let this process not wait for the disk: what it wrote is there for every reader, and after a kill too. Other
+    processes, which tests start, do wait."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", os.fstat)  # which refuses what is no open file as well
+        yield
+
+
 @pytest.fixture
 def own_modules(tmp_path: Path) -> Iterator[None]:
     """Let Python forget, after the test, the modules that it loaded from the test's folder, and the way there."""
