@@ -80,7 +80,7 @@ def test_a_stream_brings_each_row_once_into_a_sink_across_restarts(spark: SparkS
     place, sink, notes = (str(tmp_path / name) for name in ("lake", "sink", "notes"))
 
     def drain() -> None:
-        stream = spark.readStream.format("causeway").option("table", "outbound").option("maxHeightsPerTrigger", 7)
+        stream = spark.readStream.format("causeway").option("table", "outbound").option("maxHeightsPerTrigger", 15)
         query = stream.load(place).writeStream.format("parquet").option("checkpointLocation", notes)
         assert query.trigger(availableNow=True).start(sink).awaitTermination(120)
 
