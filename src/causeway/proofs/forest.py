@@ -17,14 +17,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from causeway.model.order import Groups, Rows, stable_order
 from causeway.proofs.errors import MalformedProof
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_pairs
 from causeway.proofs.merkle import INNER_PREFIX, level_up
 
 Mask = npt.NDArray[np.bool_]
+
+PIECE = 1 << 13
+"""Pairs that are put side by side at a time: they stay in the cache until they are hashed."""
 
 
 @dataclass(frozen=True)
@@ -181,17 +183,13 @@ def _joined(nodes: Digests, rows: Rows, beside: Digests, right: Mask) -> Digests
     everyone = len(rows) == len(nodes)
     own = nodes if everyone else nodes[rows]
     second = right if everyone else right[rows]
-
-    def preimages(start: int, stop: int) -> pa.BinaryArray:
-        pairs = np.empty((stop - start, 1 + 2 * DIGEST_BYTES), dtype=np.uint8)
-        pairs[:, 0] = INNER_PREFIX[0]
-        swapped = second[start:stop, None]
-        one, other = (np.ascontiguousarray(part[start:stop]).view(np.uint64) for part in (own, beside))
-        pairs[:, 1 : 1 + DIGEST_BYTES] = np.where(swapped, other, one).view(np.uint8)
-        pairs[:, 1 + DIGEST_BYTES :] = np.where(swapped, one, other).view(np.uint8)
-        return binary_rows(pairs)
-
-    hashed = sha256_in_pieces(len(rows), preimages)
+    hashed = np.empty((len(rows), DIGEST_BYTES), dtype=np.uint8)
+    for start in range(0, len(rows), PIECE):
+        piece = slice(start, start + PIECE)
+        swapped = second[piece, None]
+        one, other = (np.ascontiguousarray(part[piece]).view(np.uint64) for part in (own, beside))
+        pairs = np.where(swapped, other, one).view(np.uint8), np.where(swapped, one, other).view(np.uint8)
+        digest_pairs(HashFunction.SHA256, INNER_PREFIX, *pairs, out=hashed[piece])
     if everyone:
         return hashed
     joined = nodes.copy()

@@ -10,10 +10,9 @@ from __future__ import annotations
 from hashlib import sha256
 
 import numpy as np
-import pyarrow as pa
 
 from causeway.model.order import Groups, Rows
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, digest_slices
 
 LEAF_PREFIX = b"\x00"
 INNER_PREFIX = b"\x01"
@@ -53,15 +52,14 @@ def hash_pairs(pairs: Digests, prefix: bytes = INNER_PREFIX, rows: Rows | None =
 
     Where ``rows`` are given, it is of those rows of ``pairs``, in that order.
     """
-    head, width = np.frombuffer(prefix, dtype=np.uint8), len(prefix)
+    if rows is None:
+        return digest_rows(HashFunction.SHA256, pairs, prefix=prefix)
+    return _hash_at(pairs.reshape(-1), 2 * DIGEST_BYTES * rows, prefix)
 
-    def preimages(start: int, stop: int) -> pa.BinaryArray:
-        parts = np.empty((stop - start, width + 2 * DIGEST_BYTES), dtype=np.uint8)
-        parts[:, :width] = head
-        parts[:, width:] = pairs[start:stop] if rows is None else pairs[rows[start:stop]]
-        return binary_rows(parts)
 
-    return sha256_in_pieces(len(pairs) if rows is None else len(rows), preimages)
+def _hash_at(data: Digests, starts: Rows, prefix: bytes) -> Digests:
+    """Return SHA-256(prefix || 64 bytes) of the bytes from each of ``starts`` on."""
+    return digest_slices(HashFunction.SHA256, data, starts, starts + 2 * DIGEST_BYTES, prefix=prefix)
 
 
 def level_above(nodes: Digests, prefix: bytes = INNER_PREFIX) -> Digests:
@@ -78,10 +76,7 @@ def level_up(nodes: Digests, counts: Rows, prefix: bytes = INNER_PREFIX) -> tupl
     # Where groups before have a node left over, pairs and their parents lie that much further on.
     shift = np.repeat(np.cumsum(odd) - odd, pairs) if leftovers else 0
     position = np.arange(int(pairs.sum()))
-    neighbours = np.lib.stride_tricks.as_strided(
-        nodes, (max(len(nodes) - 1, 0), 2 * DIGEST_BYTES), nodes.strides, writeable=False
-    )
-    hashed = hash_pairs(neighbours, prefix, 2 * position + shift)
+    hashed = _hash_at(nodes.reshape(-1), DIGEST_BYTES * (2 * position + shift), prefix)
     if not leftovers:
         return hashed, pairs
     above = np.empty((len(position) + leftovers, DIGEST_BYTES), dtype=np.uint8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -11,6 +13,9 @@ from causeway.proofs.hashing.functions import DIGEST_BYTES, Digests, HashFunctio
 
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
+
+PIECE = 1 << 15
+"""Values that are made at a time to be hashed."""
 
 
 def digest_slices(
@@ -91,6 +96,18 @@ def digest_values(
     offsets = np.frombuffer(ends, dtype=kind)[values.offset : values.offset + len(values) + 1].astype(np.int64)
     data = np.frombuffer(content if content is not None else b"", dtype=np.uint8)
     return digest_slices(function, data, offsets[:-1], offsets[1:], prefix=prefix, out=out)
+
+
+def digest_in_pieces(function: HashFunction, length: int, values: Callable[[int, int], pa.Array]) -> Digests:
+    """Return the digest of each of ``length`` values, shape (n, 32); ``values(start, stop)`` makes some of them.
+
+    What is hashed is made, used and forgotten in pieces, so that it stays in the cache.
+    """
+    digests = np.empty((length, DIGEST_BYTES), dtype=np.uint8)
+    for start in range(0, length, PIECE):
+        stop = min(start + PIECE, length)
+        digest_values(function, values(start, stop), out=digests[start:stop])
+    return digests
 
 
 def digest_pairs(

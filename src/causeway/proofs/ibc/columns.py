@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import U64, Groups
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, sha256_each, sha256_rows
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, digest_values
 
 TextColumn = Any
 """An Arrow array of text, dictionary-encoded or not."""
@@ -28,12 +28,14 @@ def commit_packets_v1(
 ) -> Digests:
     """Return the commitments to version 1 packets; see ``packets.commit_packet_v1``."""
     numbers = big_endian(timeout_timestamp), big_endian(revision_number), big_endian(revision_height)
-    return sha256_rows(np.concatenate([*numbers, sha256_each(data)], axis=1))
+    return digest_rows(
+        HashFunction.SHA256, np.concatenate([*numbers, digest_values(HashFunction.SHA256, data)], axis=1)
+    )
 
 
 def commit_acknowledgements_v1(acknowledgements: pa.BinaryArray) -> Digests:
     """Return the commitments to acknowledgements of version 1 packets."""
-    return sha256_each(acknowledgements)
+    return digest_values(HashFunction.SHA256, acknowledgements)
 
 
 def hash_payloads(
@@ -45,7 +47,7 @@ def hash_payloads(
 ) -> Digests:
     """Return the hashes of payloads; see ``packets.hash_payload``."""
     texts = [hash_texts(column) for column in (source_port, destination_port, version, encoding)]
-    return sha256_rows(np.concatenate([*texts, sha256_each(value)], axis=1))
+    return digest_rows(HashFunction.SHA256, np.concatenate([*texts, digest_values(HashFunction.SHA256, value)], axis=1))
 
 
 def commit_packets_v2(
@@ -62,9 +64,9 @@ def commit_packets_v2(
     preimages = np.empty((len(timeout_timestamp), 1 + 3 * DIGEST_BYTES), dtype=np.uint8)
     preimages[:, 0] = VERSION_2
     preimages[:, 1:33] = hash_texts(destination_client)
-    preimages[:, 33:65] = sha256_rows(big_endian(timeout_timestamp))
+    preimages[:, 33:65] = digest_rows(HashFunction.SHA256, big_endian(timeout_timestamp))
     preimages[:, 65:97] = _hash_groups(payload_hashes, payloads, b"")
-    return sha256_rows(preimages)
+    return digest_rows(HashFunction.SHA256, preimages)
 
 
 def commit_acknowledgements_v2(acknowledgements: pa.BinaryArray, packets: Groups) -> Digests:
@@ -75,7 +77,7 @@ def commit_acknowledgements_v2(acknowledgements: pa.BinaryArray, packets: Groups
         packets: one group of acknowledgements a packet, one at least in each.
     """
     _require_groups(packets, len(packets), len(acknowledgements))
-    return _hash_groups(sha256_each(acknowledgements), packets, bytes([VERSION_2]))
+    return _hash_groups(digest_values(HashFunction.SHA256, acknowledgements), packets, bytes([VERSION_2]))
 
 
 def hash_texts(texts: TextColumn) -> Digests:
@@ -83,7 +85,7 @@ def hash_texts(texts: TextColumn) -> Digests:
     column = texts if pa.types.is_dictionary(texts.type) else pc.dictionary_encode(texts)
     if column.null_count:
         raise InvalidInput("a text column of packets has nulls, texts are needed")
-    digests = sha256_each(column.dictionary.cast(pa.binary()))
+    digests = digest_values(HashFunction.SHA256, column.dictionary)
     found: Digests = digests[column.indices.to_numpy(zero_copy_only=False)]
     return found
 
@@ -102,8 +104,7 @@ def _hash_groups(digests: Digests, groups: Groups, prefix: bytes) -> Digests:
     for count in np.unique(groups.counts).tolist():
         rows = np.flatnonzero(groups.counts == count)
         members = digests[groups.starts[rows][:, None] + np.arange(count)].reshape(len(rows), count * DIGEST_BYTES)
-        before = np.broadcast_to(np.frombuffer(prefix, dtype=np.uint8), (len(rows), len(prefix)))
-        hashed[rows] = sha256_rows(np.concatenate([before, members], axis=1))
+        hashed[rows] = digest_rows(HashFunction.SHA256, members, prefix=prefix)
     return hashed
 
 

@@ -80,7 +80,7 @@ def encode_in_pieces(columns: Columns, version: CertificationVersion = CURRENT) 
 
 
 def encode_rows(columns: Columns, start: int, stop: int, version: CertificationVersion = CURRENT) -> pa.BinaryArray:
-    """Return the encodings of the messages ``start`` to ``stop`` - 1; for ``hashing.sha256_in_pieces``.
+    """Return the encodings of the messages ``start`` to ``stop`` - 1; for ``hashing.digest_in_pieces``.
 
     Raises:
         EncodeError: as of ``encode_stream_messages``.

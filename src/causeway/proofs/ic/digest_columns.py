@@ -4,42 +4,33 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from causeway.model.order import U64, Groups
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, digest_values
 from causeway.proofs.ic.digests import EMPTY_DIGEST, FORK_DOMAIN, LABELED_DOMAIN, LEAF_DOMAIN
 from causeway.proofs.merkle import level_up
 
 INDEX_BYTES = 8
 
-_NO_SEPARATOR = pa.scalar(b"", pa.binary())
-_LEAF_PREFIX = pa.scalar(LEAF_DOMAIN, pa.binary())
-_LABELED_ROW = np.frombuffer(LABELED_DOMAIN, dtype=np.uint8)
+PIECE = 1 << 13
+"""Labels that are put before subtrees at a time: they stay in the cache until they are hashed."""
+
 _EMPTY_ROW = np.frombuffer(EMPTY_DIGEST, dtype=np.uint8)
 
 
 def leaf_digests(values: pa.BinaryArray) -> Digests:
     """Return the digest of a leaf of each value, shape (n, 32)."""
-    return sha256_in_pieces(
-        len(values),
-        lambda start, stop: pc.binary_join_element_wise(_LEAF_PREFIX, values[start:stop], _NO_SEPARATOR),
-    )
+    return digest_values(HashFunction.SHA256, values, prefix=LEAF_DOMAIN)
 
 
 def indexed_digests(indexes: U64, subtrees: Digests) -> Digests:
     """Return the digest of each subtree under its index as a label of 8 bytes, big-endian, shape (n, 32)."""
-    label_at = len(LABELED_DOMAIN)
-    subtree_at = label_at + INDEX_BYTES
-
-    def preimages(start: int, stop: int) -> pa.BinaryArray:
-        rows = np.empty((stop - start, subtree_at + DIGEST_BYTES), dtype=np.uint8)
-        rows[:, :label_at] = _LABELED_ROW
-        rows[:, label_at:subtree_at] = indexes[start:stop].astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES)
-        rows[:, subtree_at:] = subtrees[start:stop]
-        return binary_rows(rows)
-
-    return sha256_in_pieces(len(indexes), preimages)
+    digests = np.empty((len(indexes), DIGEST_BYTES), dtype=np.uint8)
+    for start in range(0, len(indexes), PIECE):
+        labels = indexes[start : start + PIECE].astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES)
+        rows = np.concatenate([labels, subtrees[start : start + PIECE]], axis=1)
+        digest_rows(HashFunction.SHA256, rows, prefix=LABELED_DOMAIN, out=digests[start : start + PIECE])
+    return digests
 
 
 def fork_roots(nodes: Digests, groups: Groups) -> Digests:

@@ -13,7 +13,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_each, sha256_in_pieces
+from causeway.proofs.hashing import (
+    DIGEST_BYTES,
+    Digests,
+    HashFunction,
+    binary_rows,
+    digest_in_pieces,
+    digest_values,
+)
 from causeway.proofs.ics23.columns import (
     Mask,
     Part,
@@ -191,10 +198,10 @@ class IavlStore:
         head = LEAF_HEIGHT_AND_SIZE + uvarint(2 * self.version)
 
         def preimages(start: int, stop: int) -> pa.BinaryArray:
-            hashed = binary_rows(sha256_each(values[start:stop]))
+            hashed = binary_rows(digest_values(HashFunction.SHA256, values[start:stop]))
             return joined(head, *delimited(keys[start:stop]), CHILD_HEAD, hashed)
 
-        return sha256_in_pieces(len(leaves), preimages)
+        return digest_in_pieces(HashFunction.SHA256, len(leaves), preimages)
 
     def _inner_digests(self, height: int, size: Positions, left: Positions, right: Positions) -> Digests:
         head, version = uvarint(2 * height), uvarint(2 * self.version)
@@ -206,7 +213,7 @@ class IavlStore:
             children[:, 1, 1:] = self._digests.take(right[start:stop], axis=0)
             return joined(head, varints(size[start:stop]), version, binary_rows(children.reshape(stop - start, -1)))
 
-        return sha256_in_pieces(len(size), preimages)
+        return digest_in_pieces(HashFunction.SHA256, len(size), preimages)
 
 
 class IavlVersion(RowStore):

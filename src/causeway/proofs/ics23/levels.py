@@ -68,7 +68,8 @@ class Levels:
             left = 2 * positions
             paired = left + 1 < len(level)
             digests = np.empty((len(positions), DIGEST_BYTES), dtype=np.uint8)
-            digests[paired] = hash_pairs(level[: len(level) // 2 * 2].reshape(-1, 2 * DIGEST_BYTES)[positions[paired]])
+            pairs = level[: len(level) // 2 * 2].reshape(-1, 2 * DIGEST_BYTES)
+            digests[paired] = hash_pairs(pairs, rows=positions[paired])
             digests[~paired] = level[left[~paired]]
         return Levels(levels)
 

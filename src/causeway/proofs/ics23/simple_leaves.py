@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_each, sha256_in_pieces
+from causeway.proofs.hashing import (
+    DIGEST_BYTES,
+    Digests,
+    HashFunction,
+    binary_rows,
+    digest_in_pieces,
+    digest_values,
+)
 from causeway.proofs.ics23.columns import delimited, joined
 from causeway.proofs.ics23.entries import Entries
 from causeway.proofs.merkle import LEAF_PREFIX
@@ -15,8 +22,7 @@ def leaf_digests(entries: Entries) -> Digests:
 
     def preimages(start: int, stop: int) -> pa.BinaryArray:
         piece = entries.slice(start, stop)
-        return joined(
-            LEAF_PREFIX, *delimited(piece.keys), bytes([DIGEST_BYTES]), binary_rows(sha256_each(piece.values))
-        )
+        hashed = binary_rows(digest_values(HashFunction.SHA256, piece.values))
+        return joined(LEAF_PREFIX, *delimited(piece.keys), bytes([DIGEST_BYTES]), hashed)
 
-    return sha256_in_pieces(len(entries), preimages)
+    return digest_in_pieces(HashFunction.SHA256, len(entries), preimages)

@@ -14,13 +14,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_each, sha256_rows
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, binary_rows, digest_pairs, digest_values
 from causeway.proofs.ics23.columns import Mask, Part, choice, sparse
 from causeway.proofs.ics23.entries import EmptyKey, EmptyValue, Entries, StoreError, rank, ranks, refuse_empty
 from causeway.proofs.ics23.levels import Positions
 from causeway.proofs.ics23.row_proofs import Row, RowStore
 from causeway.proofs.ics23.simple_store import STEP_LEFT, STEP_RIGHT
-from causeway.proofs.merkle import hash_pairs
+from causeway.proofs.merkle import LEAF_PREFIX, hash_pairs
 
 SMT_LEAF_OP = bytes.fromhex("09 0801 1001 1801 2a0100")
 """LeafOp of SmtSpec, its length in front."""
@@ -63,7 +63,7 @@ class SmtStore(RowStore):
             raise StoreError(f"{len(keys)} keys, but {len(values)} values")
         refuse_empty(keys, EmptyKey, "key")
         refuse_empty(values, EmptyValue, "value")
-        hashed = binary_rows(sha256_each(keys))
+        hashed = binary_rows(digest_values(HashFunction.SHA256, keys))
         order = pc.sort_indices(hashed)
         self.entries = Entries(keys.take(order), values.take(order))
         self._path_keys = hashed.take(order)
@@ -71,11 +71,10 @@ class SmtStore(RowStore):
         common = _common_bits(self._ways)
         if len(common) and common.max() == BYTE_BITS * DIGEST_BYTES:
             raise StoreError(f"key {self.entries.keys[int(common.argmax())].as_py().hex()} occurs twice")
-        leaves = np.zeros((len(keys), 1 + 2 * DIGEST_BYTES), dtype=np.uint8)
-        leaves[:, 1 : 1 + DIGEST_BYTES] = self._ways
-        leaves[:, 1 + DIGEST_BYTES :] = sha256_each(self.entries.values)
+        hashed_values = digest_values(HashFunction.SHA256, self.entries.values)
+        leaves = digest_pairs(HashFunction.SHA256, LEAF_PREFIX, self._ways, hashed_values)
         self._leaf_depth = _leaf_depths(common, len(keys))
-        self._depths, self._root = _build(self._ways, common, self._leaf_depth, sha256_rows(leaves))
+        self._depths, self._root = _build(self._ways, common, self._leaf_depth, leaves)
 
     @property
     def root(self) -> bytes:
@@ -87,11 +86,11 @@ class SmtStore(RowStore):
 
     def locate(self, keys: pa.BinaryArray) -> tuple[Positions, Mask]:
         """Return for each key how many hashed keys are less than its own, and whether its own is stored."""
-        return ranks(self._path_keys, binary_rows(sha256_each(keys)))
+        return ranks(self._path_keys, binary_rows(digest_values(HashFunction.SHA256, keys)))
 
     def names_of(self, keys: pa.BinaryArray) -> pa.BinaryArray:
         """Return the hash of each key: deployed proofs of absence name what they compare."""
-        return binary_rows(sha256_each(keys))
+        return binary_rows(digest_values(HashFunction.SHA256, keys))
 
     def entries_at(self, positions: Positions) -> Entries:
         """Return the entries at ``positions``, in that order."""

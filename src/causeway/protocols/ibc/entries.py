@@ -14,7 +14,14 @@ import pyarrow.compute as pc
 
 from causeway.model.frame import Frame
 from causeway.model.order import U64
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
+from causeway.proofs.hashing import (
+    DIGEST_BYTES,
+    Digests,
+    HashFunction,
+    binary_rows,
+    digest_in_pieces,
+    digest_rows,
+)
 from causeway.proofs.merkle import LEAF_PREFIX
 from causeway.proofs.varints import uvarint
 from causeway.protocols.ibc.disconnecting import is_final
@@ -91,7 +98,7 @@ def _hashed_values(messages: Frame, kind: int, zones: Zones, tick_ns: int) -> Di
     def values(start: int, stop: int) -> pa.BinaryArray:
         return values_of(messages.slice(start, stop), kind, zones, tick_ns)
 
-    return sha256_in_pieces(len(messages), values)
+    return digest_in_pieces(HashFunction.SHA256, len(messages), values)
 
 
 def index_leaves(destination: npt.NDArray[np.uint32], index: U64, kind: int, hashed: Digests, zones: Zones) -> Digests:
@@ -106,7 +113,7 @@ def index_leaves(destination: npt.NDArray[np.uint32], index: U64, kind: int, has
         prefixes = names.take(pa.array(destination[start:stop]))
         return pc.binary_join_element_wise(prefixes, binary_rows(tails), pa.scalar(b"", pa.binary()))
 
-    return sha256_in_pieces(len(index), preimages)
+    return digest_in_pieces(HashFunction.SHA256, len(index), preimages)
 
 
 def position_leaves(queues: Frame, part: bytes, positions: U64, zones: Zones) -> Digests:
@@ -116,10 +123,7 @@ def position_leaves(queues: Frame, part: bytes, positions: U64, zones: Zones) ->
 
 def hashed_positions(positions: U64) -> Digests:
     """Return the hashes of heads and tails as values."""
-    return sha256_in_pieces(
-        len(positions),
-        lambda start, stop: binary_rows(positions[start:stop].astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES)),
-    )
+    return digest_rows(HashFunction.SHA256, positions.astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES))
 
 
 def end_leaves(queues: Frame, part: bytes, hashed: Digests, zones: Zones) -> Digests:
@@ -127,7 +131,8 @@ def end_leaves(queues: Frame, part: bytes, hashed: Digests, zones: Zones) -> Dig
     zone_count = len(zones.names)
     names = zones.end_prefixes[part]
     choice = queues["substream"].astype(np.int64) * zone_count + queues["destination"].astype(np.int64)
-    return sha256_in_pieces(
+    return digest_in_pieces(
+        HashFunction.SHA256,
         len(queues),
         lambda start, stop: pc.binary_join_element_wise(
             names.take(pa.array(choice[start:stop])), binary_rows(hashed[start:stop]), pa.scalar(b"", pa.binary())

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from causeway.model.frame import Frame
 from causeway.model.order import groups_of
 from causeway.model.queues import Queues
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_in_pieces
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, binary_rows, digest_in_pieces
 from causeway.proofs.merkle import LEAF_PREFIX, merkle_roots
 from causeway.protocols.contract import Chains
 from causeway.protocols.execution import PROGRAM_TABLE
@@ -52,7 +52,7 @@ HEADER_TYPE = np.dtype(
 def message_leaves(messages: Frame) -> Digests:
     """Return the leaf hash of each message: SHA-256(00 || fixed fields || method || payload)."""
     hashed = Frame({name: messages[name] for name in MESSAGE_COLUMNS}, len(messages))
-    return sha256_in_pieces(len(hashed), lambda start, stop: _preimages(hashed.slice(start, stop)))
+    return digest_in_pieces(HashFunction.SHA256, len(hashed), lambda start, stop: _preimages(hashed.slice(start, stop)))
 
 
 def _preimages(messages: Frame) -> pa.BinaryArray:
