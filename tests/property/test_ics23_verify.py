@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,8 +20,8 @@ from causeway.proofs.ics23.batch import (
     message_of,
 )
 from causeway.proofs.ics23.chained import verify_chained_membership, verify_chained_non_membership
-from causeway.proofs.ics23.many import verify_many
-from causeway.proofs.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC
+from causeway.proofs.ics23.many import hold_in_columns, verify_many
+from causeway.proofs.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, TENDERMINT_SPEC, rules_of
 from causeway.proofs.ics23.verify import explain, verify_membership, verify_non_membership
 from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
 from causeway.proofs.wire.ics23_pb2 import CommitmentProof, ProofSpec
@@ -180,6 +181,8 @@ def test_many_at_once_get_the_verdicts_of_each_alone(
     rows += [(key, value, b"") for key, value, _ in rows[:2]]
     keys, values, proofs = (list(column) for column in zip(*rows, strict=True))
     refused = verify_many(spec, tree.root, keys, values, proofs)
+    arrays = [pa.array(column, pa.large_binary()) for column in (keys, values, proofs)]
+    held = hold_in_columns(rules_of(spec), tree.root, *arrays).tolist()
     for place, (key, value, proof) in enumerate(rows):
         alone: ProofError | None = None
         try:
@@ -187,6 +190,7 @@ def test_many_at_once_get_the_verdicts_of_each_alone(
             verify_membership(spec, tree.root, message_of(proof), key, value)
         except ProofError as error:
             alone = error
+        assert held[place] == (alone is None)
         if alone is None:
             verify_membership(spec, tree.root, proof, key, value)
         else:

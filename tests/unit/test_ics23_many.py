@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from hashlib import sha256
 
+import pyarrow as pa
 import pytest
 
 from causeway.model.errors import InvalidInput
+from causeway.proofs.errors import ProofError
 from causeway.proofs.ics23.batch import message_of
 from causeway.proofs.ics23.encoded import encoded_root
 from causeway.proofs.ics23.errors import SpecMismatch
 from causeway.proofs.ics23.existence import calculate, existence_of
-from causeway.proofs.ics23.many import verify_many
+from causeway.proofs.ics23.many import FEW, hold_in_columns, verify_many
 from causeway.proofs.ics23.proof_specs import IAVL_SPEC, PROOF_SPECS, SMT_SPEC, TENDERMINT_SPEC, rules_of
 from causeway.proofs.ics23.verify import verify_membership
 from causeway.proofs.wire.ics23_pb2 import (
@@ -28,6 +31,15 @@ from tests.property.ics23_trees import BUILDERS, SPEC_NAMES
 HASH = sha256(b"").digest()
 NUMBERS = b"\x04\x06\x28"
 LEFT_IAVL, RIGHT_IAVL = (b"\x20", b"\x20" + HASH), (b"\x20" + HASH + b"\x20", b"")
+
+
+def held(spec: ProofSpec, root: bytes, proofs: list[bytes]) -> list[bool]:
+    """Return which proofs of b"v" under b"k" hold in columns."""
+    columns = ([b"k"] * len(proofs), [b"v"] * len(proofs), proofs)
+    flags: list[bool] = hold_in_columns(
+        rules_of(spec), root, *(pa.array(each, pa.large_binary()) for each in columns)
+    ).tolist()
+    return flags
 
 
 @pytest.mark.parametrize(
@@ -70,6 +82,7 @@ def test_columns_and_single_proofs_agree_where_the_root_alone_would_not_tell(
     except SpecMismatch as error:
         alone = str(error)
     assert (alone is None) == holds
+    assert held(spec, root, [encoded] * 2) == [holds] * 2
     assert holds or encoded_root(rules_of(spec), encoded, b"k", b"v") is None
     refused = verify_many(spec, root, [b"k"] * 2, [b"v"] * 2, [encoded] * 2)
     assert [str(refused[row]) for row in sorted(refused)] == ([] if alone is None else [alone] * 2)
@@ -92,6 +105,7 @@ def test_a_length_with_padding_is_refused_in_columns_too() -> None:
     assert CommitmentProof.FromString(encoded) == proof
     refused = verify_many(TENDERMINT_SPEC, root, [b"k"], [b"v"], [encoded])
     assert "not in the canonical encoding" in str(refused[0])
+    assert held(TENDERMINT_SPEC, root, [proof.SerializeToString(), encoded]) == [True, False]
 
 
 def test_paths_are_no_longer_than_the_spec_allows() -> None:
@@ -106,10 +120,56 @@ def test_paths_are_no_longer_than_the_spec_allows() -> None:
             if depth == longest:
                 verify_membership(spec, root, encoded, b"k", b"v")
                 assert verify_many(spec, root, [b"k"], [b"v"], [encoded]) == {}
+                assert held(spec, root, [encoded]) == [True]
             else:
+                assert held(spec, root, [encoded]) == [False]
                 with pytest.raises(SpecMismatch, match=f"^innerOps depth too long: {depth}$"):
                     verify_membership(spec, root, encoded, b"k", b"v")
                 assert list(verify_many(spec, root, [b"k"], [b"v"], [encoded])) == [0]
+
+
+def test_a_spec_that_allows_no_path_at_all_refuses_the_empty_one_too() -> None:
+    spec = ProofSpec.FromString(TENDERMINT_SPEC.SerializeToString())
+    spec.max_depth = -1
+    proof = CommitmentProof(exist=ExistenceProof(key=b"k", value=b"v", leaf=spec.leaf_spec))
+    root, encoded = calculate(existence_of(proof.exist)), proof.SerializeToString()
+    assert held(TENDERMINT_SPEC, root, [encoded]) == [True] and held(spec, root, [encoded]) == [False]
+    with pytest.raises(SpecMismatch, match=r"^innerOps depth too long: 0$"):
+        verify_membership(spec, root, encoded, b"k", b"v")
+
+
+@pytest.mark.parametrize("kind", sorted(BUILDERS))
+def test_many_rows_get_the_errors_of_each_alone(kind: str) -> None:
+    draw = random.Random(kind)
+    stored = {b"key %d" % number: draw.randbytes(draw.choice([1, 40, 200])) for number in range(60)}
+    tree, spec = BUILDERS[kind](stored), PROOF_SPECS[SPEC_NAMES[kind]]
+    rows = [(key, value, tree.existence(key)) for key, value in stored.items()]
+    claims = [(key, value, message.SerializeToString()) for key, value, message in rows]
+    for key, value, message in rows:
+        path = message.exist.path
+        chosen, other = draw.randrange(len(path)), draw.choice(draw.choice(rows)[2].exist.path)
+        # Another step, one more, one less, and all that follow taken from another proof.
+        for changed in (
+            [*path[:chosen], other, *path[chosen + 1 :]],
+            [*path[:chosen], other, *path[chosen:]],
+            [*path[:chosen], *path[chosen + 1 :]],
+            [*path[:chosen], *draw.choice(rows)[2].exist.path[chosen:]],
+        ):
+            proof = ExistenceProof(key=key, value=value, leaf=message.exist.leaf, path=changed)
+            claims.append((key, value, CommitmentProof(exist=proof).SerializeToString()))
+    keys, values, proofs = (list(column) for column in zip(*claims, strict=True))
+    assert len(claims) > FEW
+    refused = verify_many(spec, tree.root, keys, values, proofs)
+    columns = (pa.array(each, pa.large_binary()) for each in (keys, values, proofs))
+    holding = hold_in_columns(rules_of(spec), tree.root, *columns).tolist()
+    assert holding == [row not in refused for row in range(len(claims))]
+    for row, (key, value, encoded) in enumerate(claims):
+        alone: ProofError | None = None
+        try:
+            verify_membership(spec, tree.root, message_of(encoded), key, value)
+        except ProofError as error:
+            alone = error
+        assert (type(refused.get(row)), str(refused.get(row))) == (type(alone), str(alone))
 
 
 def test_columns_of_different_length_are_the_callers_mistake() -> None:

@@ -1,26 +1,23 @@
 """Many existence proofs under one root, verified column by column.
 
-Proofs of IAVL and Tendermint stores have steps of a few fixed forms. Where a proof is made of those forms in their
-canonical encoding, it is read and hashed together with all others, one layer of every path at a time. Whatever is of
-any other form, or does not hold, goes through ``verify_membership``, one by one: verdicts and errors are the same.
+Where proofs are canonical encodings under one of the deployed specs, they are read where they lie, and the nodes of one
+level of the tree are hashed together, each distinct one once. Whatever is of any other form, or does not hold, goes
+through ``verify_membership``, one by one: verdicts and errors are the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_each, sha256_in_pieces, sha256_rows
-from causeway.proofs.ics23.columns import uvarints
-from causeway.proofs.ics23.proof_specs import SpecRules, rules_of
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_slices
+from causeway.proofs.ics23.proof_specs import SpecRules, StoreForm, rules_of
 from causeway.proofs.ics23.verify import verify_membership
 from causeway.proofs.limits import MAX_MESSAGE_BYTES
 from causeway.proofs.wire.ics23_pb2 import ProofSpec
@@ -30,38 +27,26 @@ Positions = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Column: TypeAlias = "pa.BinaryArray | Sequence[bytes]"
 
-PIECE = 1 << 15
-"""Proofs are verified in pieces of this many, so that a layer's preimages stay small."""
+PIECE = 1 << 12
+"""Proofs are verified in pieces of this many, so that a level's preimages stay in the cache."""
 
-FIRST_FIELD, SECOND_FIELD, THIRD_FIELD, FOURTH_FIELD, FIFTH_FIELD = 0x0A, 0x12, 0x1A, 0x22, 0x2A
-"""Protobuf tags of length-delimited fields 1 to 5."""
+FEW = 64
+"""Up to this many proofs are verified one by one, which takes no longer."""
 
-LEAF_OPERATION = np.array([0x08, 1, 0x18, 1, 0x20, 1, FIFTH_FIELD], dtype=np.uint8)
-"""A leaf operation up to its prefix: hash and prehash of the value SHA-256, length VAR_PROTO."""
+DEEPEST = 256
+"""Most steps of a proof that is verified in columns: as many as deployed specs allow."""
 
-LEAF_PREFIX = b"\x00"
-LENGTH_OF_HASH = 0x20
-HASH_IS_SHA256 = (0x08, 1)
+SHORTEST_STEP = 7
+LONGEST_PREIMAGE = 155
+"""Of a step of up to 127 bytes: prefix, hash and suffix."""
 
-LEFT_CHILD = np.array([FOURTH_FIELD, 39, *HASH_IS_SHA256, SECOND_FIELD, 1, 1, THIRD_FIELD, 32], dtype=np.uint8)
-"""A Tendermint step, up to the sibling, whose child is the left one."""
+SPARE_BYTES = 64
+"""Bytes behind what they write that the loops may overwrite."""
 
-RIGHT_CHILD = np.array([FOURTH_FIELD, 37, *HASH_IS_SHA256, SECOND_FIELD, 33, 1], dtype=np.uint8)
-"""A Tendermint step, up to the sibling, whose child is the right one."""
+TABLE_SLOTS = 4
+"""Slots for each proof in the table of a level's preimages."""
 
-IAVL_PREFIX = 6
-"""Bytes of an IAVL step before its prefix: tags, lengths and the hash operation."""
-
-IAVL_NUMBERS = 11
-"""Most bytes that height, size and version take together."""
-
-IAVL_SUFFIX = 33
-IAVL_SIBLING = 34
-"""Bytes of an IAVL prefix after its numbers when the child is the right one."""
-
-LONGEST_STEP = IAVL_PREFIX + IAVL_NUMBERS + 1 + 2 + IAVL_SUFFIX
-LONGEST_VERSION = 9
-"""Bytes of a version that surely fits 64 bits."""
+SHA256 = HashFunction.SHA256
 
 
 def verify_many(spec: ProofSpec, root: bytes, keys: Column, values: Column, proofs: Column) -> dict[int, ProofError]:
@@ -88,7 +73,7 @@ def verify_many(spec: ProofSpec, root: bytes, keys: Column, values: Column, proo
     refused: dict[int, ProofError] = {}
     for start in range(0, len(columns[0]), PIECE):
         piece = [column.slice(start, PIECE) for column in columns]
-        holds = _verify_piece(rules, root, *piece)
+        holds = hold_in_columns(rules, root, *piece) if len(piece[0]) > FEW else np.zeros(len(piece[0]), np.bool_)
         for row in np.flatnonzero(~holds).tolist():
             key, value, proof = (column[row].as_py() for column in piece)
             try:
@@ -104,229 +89,114 @@ def _column(column: Column) -> pa.Array:
     return column.cast(pa.large_binary()) if isinstance(column, pa.Array) else pa.array(column, pa.large_binary())
 
 
-@dataclass(slots=True)
-class _Cursor:
-    """How far each of some proofs has been read.
+def hold_in_columns(rules: SpecRules, root: bytes, keys: pa.Array, values: pa.Array, proofs: pa.Array) -> Flags:
+    """Return which rows hold; false where that takes a look at the message.
 
-    Attributes:
-        data: the proofs, one after the other, with room for a step after the last.
-        at: the position of the next byte of each.
-        good: which have had the expected form so far.
+    The columns are of type large_binary, without nulls and equally long; a row that is true passes
+    ``verify_membership``.
+
+    Raises:
+        InvalidInput: the offsets of a column do not lie inside of its data.
     """
+    # Late: a process that verifies few proofs does without the loops.
+    from causeway.proofs.ics23.many_loops import read_proofs
 
-    data: Bytes
-    at: Positions
-    good: Flags
-
-    def expect(self, byte: int) -> None:
-        """Read one byte that must be ``byte``."""
-        self.good &= self.data[self.at] == byte
-        self._advance(1)
-
-    def length(self) -> Positions:
-        """Read a length of one to three bytes in its shortest form; 0 where there is none."""
-        first, second, third = (self.data[self.at + position].astype(np.int64) for position in range(3))
-        width = 1 + (first >= 0x80) + ((first >= 0x80) & (second >= 0x80))
-        number = (first & 0x7F) + np.where(width > 1, (second & 0x7F) << 7, 0) + np.where(width > 2, third << 14, 0)
-        # The last byte has no bit for more to come, and is not there for nothing.
-        self.good &= (width < 3) | (third < 0x80)
-        self.good &= (number >> 7 * (width - 1) > 0) | (width == 1)
-        self._advance(width)
-        return np.where(self.good, number, 0)
-
-    def skip(self, lengths: Positions) -> Positions:
-        """Step over ``lengths`` bytes and return where they begin."""
-        begins = self.at
-        self._advance(lengths)
-        return begins
-
-    def _advance(self, by: int | Positions) -> None:
-        # Beyond the end there is nothing to read: what gets there stays there, and is found out by its place.
-        self.at = np.minimum(self.at + by, len(self.data) - LONGEST_STEP)
-
-
-def _verify_piece(rules: SpecRules, root: bytes, keys: pa.Array, values: pa.Array, proofs: pa.Array) -> Flags:
-    """Return which rows hold, as far as their form is the expected one."""
-    if not (rules.is_tendermint or rules.is_iavl) or rules.leaf_prefix != LEAF_PREFIX or len(root) != DIGEST_BYTES:
-        return np.zeros(len(keys), dtype=np.bool_)
-    data, begins, ends = _buffer(proofs, LONGEST_STEP + 3)
-    cursor = _Cursor(data, begins.copy(), np.ones(len(proofs), dtype=np.bool_))
-    cursor.expect(FIRST_FIELD)
-    whole = cursor.length()
-    cursor.good &= (cursor.at + whole == ends) & (ends - begins <= MAX_MESSAGE_BYTES)
-    for column, tag in ((keys, FIRST_FIELD), (values, SECOND_FIELD)):
-        cursor.expect(tag)
-        found = cursor.length()
-        claimed, claimed_begins, claimed_ends = _buffer(column)
-        here = cursor.skip(found)
-        cursor.good &= (found == claimed_ends - claimed_begins) & (found > 0) & (here + found <= ends)
-        cursor.good &= _equal(data, here, claimed, claimed_begins, np.where(cursor.good, found, 0))
-    cursor.expect(THIRD_FIELD)
-    prefixes = _leaf_prefixes(rules, cursor)
-    cursor.good &= cursor.at <= ends
-    rows = np.flatnonzero(cursor.good)
-    nodes = _leaves(keys.take(pa.array(rows)), values.take(pa.array(rows)), prefixes.take(pa.array(rows)))
-    at, ends = cursor.at[rows], ends[rows]
-    holds = np.zeros(len(proofs), dtype=np.bool_)
-    step = _iavl_layer if rules.is_iavl else _tendermint_layer
-    windows = np.lib.stride_tricks.sliding_window_view(data, LONGEST_STEP)
-    trusted = np.frombuffer(root, dtype=np.uint8)
-    depth = 0
-    while len(rows):
-        done = at == ends
-        if rules.min_depth <= depth <= rules.max_depth:
-            holds[rows[done]] = (nodes[done] == trusted).all(axis=1)
-        going = np.flatnonzero(~done)
-        if depth >= rules.max_depth:
-            break
-        depth += 1
-        read, good, hashed = step(windows[at[going]], nodes[going], depth)
-        good &= at[going] + read <= ends[going]
-        rows, at, ends = rows[going][good], (at[going] + read)[good], ends[going][good]
-        nodes = hashed(good)
+    count = len(proofs)
+    if rules.form is StoreForm.OTHER or rules.max_depth < 0 or len(root) != DIGEST_BYTES or not count:
+        return np.zeros(count, dtype=np.bool_)
+    encoded, claimed_keys, claimed_values = _Bytes.of(proofs), _Bytes.of(keys), _Bytes.of(values)
+    room = int(encoded.stops[-1] - encoded.starts[0]) // SHORTEST_STEP + count + 1
+    key_at, leaf_at, depths, first_steps = np.empty((4, count), dtype=np.int64)
+    read = _Read(encoded, key_at, leaf_at, depths, first_steps, np.empty(room, dtype=np.int64))
+    read_proofs(
+        *encoded,
+        *claimed_keys,
+        *claimed_values,
+        np.frombuffer(rules.encoded_leaf, dtype=np.uint8)[1 : -1 - len(rules.leaf_prefix)],
+        rules.form is StoreForm.IAVL,
+        rules.is_tendermint,
+        np.array([rules.min_prefix_length, rules.longest_prefix, rules.child_size], dtype=np.int64),
+        MAX_MESSAGE_BYTES,
+        min(rules.max_depth, DEEPEST),
+        *read[1:],
+    )
+    read.depths[read.depths < rules.min_depth] = -1
+    readable = read.depths >= 0
+    if not readable.any():
+        return readable
+    leaves = _leaves(rules, read, np.flatnonzero(readable), claimed_keys, claimed_values)
+    holds: Flags = readable & (_climb(read, leaves) == np.frombuffer(root, dtype=np.uint8)).all(axis=1)
     return holds
 
 
-Layer = tuple[Positions, Flags, Callable[[Flags], Digests]]
-"""Of one layer's steps: their lengths, which have the expected form, and how to hash those that are chosen."""
+class _Bytes(NamedTuple):
+    """A column: its bytes, and where each row begins and ends in them."""
+
+    data: Bytes
+    starts: Positions
+    stops: Positions
+
+    @classmethod
+    def of(cls, column: pa.Array) -> _Bytes:
+        _, offsets_buffer, data_buffer = column.buffers()
+        offsets = np.frombuffer(offsets_buffer, dtype=np.int64)[column.offset : column.offset + len(column) + 1]
+        data = np.frombuffer(data_buffer if data_buffer is not None else b"", dtype=np.uint8)
+        if offsets[0] < 0 or offsets[-1] > len(data) or (offsets[1:] < offsets[:-1]).any():
+            raise InvalidInput(f"the offsets of a column must ascend within its {len(data)} bytes")
+        return cls(data, offsets[:-1], offsets[1:])
 
 
-def _tendermint_layer(steps: Bytes, nodes: Digests, layer: int) -> Layer:
-    left = (steps[:, : len(LEFT_CHILD)] == LEFT_CHILD).all(axis=1)
-    right = (steps[:, : len(RIGHT_CHILD)] == RIGHT_CHILD).all(axis=1)
-    read = np.where(left, len(LEFT_CHILD), len(RIGHT_CHILD)) + DIGEST_BYTES
+class _Read(NamedTuple):
+    """Proofs that ``read_proofs`` has read; its arguments say what the arrays hold."""
 
-    def hashed(chosen: Flags) -> Digests:
-        preimages = np.empty((len(steps), 1 + 2 * DIGEST_BYTES), dtype=np.uint8)
-        preimages[:, 0] = 1
-        one, two = preimages[:, 1 : 1 + DIGEST_BYTES], preimages[:, 1 + DIGEST_BYTES :]
-        one[left], two[left] = nodes[left], steps[left, len(LEFT_CHILD) : len(LEFT_CHILD) + DIGEST_BYTES]
-        one[right], two[right] = steps[right, len(RIGHT_CHILD) : len(RIGHT_CHILD) + DIGEST_BYTES], nodes[right]
-        return sha256_rows(preimages[chosen])
-
-    return read, left | right, hashed
+    proofs: _Bytes
+    key_at: Positions
+    leaves: Positions
+    depths: Positions
+    first_steps: Positions
+    steps: Positions
 
 
-def _iavl_layer(steps: Bytes, nodes: Digests, layer: int) -> Layer:
-    length, prefix = steps[:, 1].astype(np.int64), steps[:, IAVL_PREFIX - 1].astype(np.int64)
-    left = (prefix >= 4) & (prefix <= IAVL_NUMBERS + 1) & (length == 4 + prefix + 2 + IAVL_SUFFIX)
-    right = (prefix > IAVL_SIBLING) & (prefix <= IAVL_SIBLING + IAVL_NUMBERS) & (length == 4 + prefix)
-    good = (left | right) & (steps[:, 0] == FOURTH_FIELD) & (steps[:, 4] == SECOND_FIELD)
-    good &= (steps[:, 2:4] == np.array(HASH_IS_SHA256, dtype=np.uint8)).all(axis=1)
-    numbers = np.where(left, prefix - 1, prefix - IAVL_SIBLING)
-    good &= _are_numbers(steps[:, IAVL_PREFIX : IAVL_PREFIX + IAVL_NUMBERS], numbers, layer)
-    suffix = np.where(left & good, IAVL_PREFIX + prefix, 0)
-    everything = np.arange(len(steps))
-    good &= right | ((steps[everything, suffix] == THIRD_FIELD) & (steps[everything, suffix + 1] == IAVL_SUFFIX))
+def _leaves(rules: SpecRules, read: _Read, rows: Positions, keys: _Bytes, values: _Bytes) -> Digests:
+    """Return the hashes of the leaves of ``rows``, and zeros for all others, shape (n, 32)."""
+    from causeway.proofs.ics23.many_loops import write_leaves
 
-    def hashed(chosen: Flags) -> Digests:
-        # One block of preimages for each length of a prefix: a prefix's length says on which side the child is.
-        order, blocks = [], []
-        for size in np.unique(prefix[chosen]).tolist():
-            same = np.flatnonzero(chosen & (prefix == size))
-            parts = [steps[same, IAVL_PREFIX : IAVL_PREFIX + size], nodes[same]]
-            if size < IAVL_SIBLING:
-                begin = IAVL_PREFIX + size + 2
-                parts.append(steps[same, begin : begin + IAVL_SUFFIX])
-            order.append(same)
-            blocks.append(np.concatenate(parts, axis=1))
-        return _hash_blocks(blocks, order, chosen)
-
-    return 2 + length, good, hashed
+    value_hashes = key_hashes = digest_slices(SHA256, values.data, values.starts[rows], values.stops[rows])
+    hashed = rules.form is StoreForm.SPARSE
+    if hashed:
+        key_hashes = digest_slices(SHA256, keys.data, keys.starts[rows], keys.stops[rows])
+        lengths = np.full(len(rows), 2 * DIGEST_BYTES)
+    else:
+        lengths = (keys.stops - keys.starts)[rows]
+        lengths = lengths + 1 + (lengths >= 1 << 7) + (lengths >= 1 << 14) + 1 + DIGEST_BYTES
+    data = read.proofs.data
+    ends = np.zeros(len(rows) + 1, dtype=np.int64)
+    np.cumsum(lengths + data[read.leaves[rows] - 1], out=ends[1:])
+    preimages = np.empty(int(ends[-1]) + SPARE_BYTES, dtype=np.uint8)
+    write_leaves(data, rows, read.key_at, read.leaves, key_hashes, value_hashes, hashed, ends, preimages)
+    hashes = np.zeros((len(read.depths), DIGEST_BYTES), dtype=np.uint8)
+    hashes[rows] = digest_slices(SHA256, preimages, ends[:-1], ends[1:])
+    return hashes
 
 
-def _are_numbers(header: Bytes, lengths: Positions, layer: int) -> Flags:
-    """Return whether the first ``lengths`` bytes of each row are three varints, none negative, the first >= layer."""
-    inside = np.arange(header.shape[1]) < lengths[:, None]
-    last = (header < 0x80) & inside
-    begins = inside.copy()
-    begins[:, 1:] &= last[:, :-1]
-    even = (header & 1) == 0
-    first = header[:, 0]
-    good: Flags = (
-        (last.sum(axis=1) == 3)
-        & last[np.arange(len(header)), np.clip(lengths - 1, 0, header.shape[1] - 1)]
-        & (even | ~begins).all(axis=1)
-        # A height of 64 or more has two bytes; such proofs go one by one.
-        & (first < 0x80)
-        & (first >> 1 >= layer)
-    )
-    return good
+def _climb(read: _Read, leaves: Digests) -> Digests:
+    """Return the root that each proof leads to, its leaf where it has no steps, shape (n, 32)."""
+    from causeway.proofs.ics23.many_loops import write_nodes
 
-
-def _hash_blocks(blocks: list[Bytes], order: list[Positions], chosen: Flags) -> Digests:
-    """Return the digests of the rows of all blocks, put back where ``order`` says, of the chosen ones."""
-    nodes = np.empty((len(chosen), DIGEST_BYTES), dtype=np.uint8)
-    if blocks:
-        joined = pa.concat_arrays([binary_rows(block) for block in blocks])
-        nodes[np.concatenate(order)] = sha256_in_pieces(len(joined), lambda start, stop: joined[start:stop])
-    return nodes[chosen]
-
-
-def _leaf_prefixes(rules: SpecRules, cursor: _Cursor) -> pa.BinaryArray:
-    """Read the leaf operations and return their prefixes."""
-    length = cursor.length()
-    for byte in LEAF_OPERATION.tolist():
-        cursor.expect(byte)
-    size = cursor.length()
-    cursor.good &= length == len(LEAF_OPERATION) + 1 + size
-    begin = cursor.skip(size)
-    if rules.is_tendermint:
-        cursor.good &= (size == len(LEAF_PREFIX)) & (cursor.data[begin] == LEAF_PREFIX[0])
-        return pa.array([LEAF_PREFIX], pa.binary()).take(pa.array(np.zeros(len(begin), dtype=np.int64)))
-    # Height 0, size 1, a version: the version alone may have more than one byte.
-    cursor.good &= (size > 2) & (size <= 2 + LONGEST_VERSION)
-    cursor.good &= (cursor.data[begin] == 0) & (cursor.data[begin + 1] == 2) & (cursor.data[begin + 2] % 2 == 0)
-    size = np.where(cursor.good, size, 0)
-    offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int32)
-    flat = cursor.data[_ragged(begin, size)]
-    more = flat >= 0x80
-    ends = offsets[1:][size > 0] - 1
-    good = np.zeros(len(size), dtype=np.bool_)
-    # Only the last byte of the version, and the height and size before it, have no bit for more to come.
-    continued = np.add.reduceat(more, offsets[:-1][size > 0]) if len(ends) else np.zeros(0, dtype=np.int64)
-    good[size > 0] = ~more[ends] & (continued == size[size > 0] - 3)
-    cursor.good &= good
-    return pa.BinaryArray.from_buffers(pa.binary(), len(size), [None, pa.py_buffer(offsets), pa.py_buffer(flat)])
-
-
-def _leaves(keys: pa.Array, values: pa.Array, prefixes: pa.BinaryArray) -> Digests:
-    """Return the leaves' hashes: prefix, length and key, length and hash of the value."""
-    if not len(keys):
-        return np.empty((0, DIGEST_BYTES), dtype=np.uint8)
-    _, begins, ends = _buffer(keys)
-    hashes = np.empty((len(keys), 1 + DIGEST_BYTES), dtype=np.uint8)
-    hashes[:, 0] = LENGTH_OF_HASH
-    hashes[:, 1:] = sha256_each(pc.cast(values, pa.binary()))
-    lengths = uvarints(ends - begins)
-    key = pc.cast(keys, pa.binary())
-    preimages = pc.binary_join_element_wise(prefixes, lengths, key, binary_rows(hashes), pa.scalar(b"", pa.binary()))
-    return sha256_each(preimages)
-
-
-def _buffer(column: pa.Array, room: int = 0) -> tuple[Bytes, Positions, Positions]:
-    """Return a column's bytes, with ``room`` zeros after them, and where each row begins and ends."""
-    width = np.int64 if pa.types.is_large_binary(column.type) else np.int32
-    _, offsets_buffer, data_buffer = column.buffers()
-    kept = np.frombuffer(offsets_buffer, dtype=width)[column.offset : column.offset + len(column) + 1]
-    offsets: Positions = kept.astype(np.int64)
-    data = np.frombuffer(data_buffer, dtype=np.uint8) if data_buffer is not None else np.empty(0, dtype=np.uint8)
-    if room:
-        data = np.concatenate([data[offsets[0] : offsets[-1]], np.zeros(room, dtype=np.uint8)])
-        offsets = offsets - offsets[0]
-    return data, offsets[:-1], offsets[1:]
-
-
-def _ragged(begins: Positions, lengths: Positions) -> Positions:
-    """Return the positions begins[i], begins[i] + 1, ... of ``lengths[i]`` bytes, for every row in turn."""
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(begins - before, lengths) + np.arange(int(lengths.sum()))
-
-
-def _equal(one: Bytes, one_at: Positions, other: Bytes, other_at: Positions, lengths: Positions) -> Flags:
-    """Return, for every row, whether its ``lengths`` bytes at two positions are the same."""
-    different = one[_ragged(one_at, lengths)] != other[_ragged(other_at, lengths)]
-    wrong = np.repeat(np.arange(len(lengths)), lengths)[different]
-    equal = np.ones(len(lengths), dtype=np.bool_)
-    equal[wrong] = False
-    return equal
+    count = len(leaves)
+    preimages = np.empty(count * LONGEST_PREIMAGE + SPARE_BYTES, dtype=np.uint8)
+    table = np.empty(1 << (TABLE_SLOTS * count - 1).bit_length(), dtype=np.int64)
+    ends, owners = np.zeros(count + 1, dtype=np.int64), np.empty(count, dtype=np.int64)
+    below, nodes, leaders = leaves, np.full(count, -1), np.full(count, -1)
+    for level in range(int(read.depths.max()), 0, -1):
+        distinct = write_nodes(
+            read.proofs.data, read.proofs.stops, read.steps, read.first_steps, read.depths, level, leaves, below,
+            nodes, leaders, owners, table, ends[1:], preimages,
+        )  # fmt: skip
+        below = digest_slices(SHA256, preimages, ends[:distinct], ends[1 : distinct + 1])
+    last = np.where(leaders < 0, np.arange(count), leaders)
+    # Who leads another may be led by a third: no more often than there are levels.
+    while (leaders[last] >= 0).any():
+        last = last[last]
+    nodes = nodes[last]
+    return np.where((nodes < 0)[:, None], leaves[last], below[nodes])
