@@ -13,12 +13,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from causeway.model.order import Groups
 from causeway.proofs.errors import ProofError
-from causeway.proofs.substrate import columns
 from causeway.proofs.substrate.compact import decode_compact, encode_compact
 from causeway.proofs.substrate.errors import InvalidProof, UnusedNodesInTheProof
 from causeway.proofs.substrate.hashing import blake2_256, blake2_256_each
 from causeway.proofs.substrate.message_queue_chain import QueuedMessage, heads, verify_message_queue_chain
-from causeway.proofs.substrate.node import StateVersion
+from causeway.proofs.substrate.node import StateVersion, plain_root
 from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root, ordered_roots
 from causeway.proofs.substrate.proof import Status, prove, read_storage_proof, verify_storage_proof
 from causeway.proofs.substrate.trie import Trie
@@ -48,6 +47,7 @@ def one_by_one(state: dict[bytes, bytes], version: StateVersion) -> Trie:
     trie = Trie(version)
     for key, value in state.items():
         trie.insert(key, value)
+        assert len(trie.root) == 32
     return trie
 
 
@@ -63,16 +63,11 @@ def test_a_column_is_hashed_as_its_values_are(values: list[bytes], cut: int, tim
 
 
 @FEW
-@given(STATES, VERSIONS, st.booleans())
-def test_columns_and_single_entries_come_to_one_root(
-    state: dict[bytes, bytes], version: StateVersion, always_by_columns: bool
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        if always_by_columns:
-            patch.setattr(columns, "FEW", 0)
-        built = Trie.build(state.keys(), state.values(), version)
+@given(STATES, VERSIONS)
+def test_single_entries_and_all_at_once_come_to_one_root(state: dict[bytes, bytes], version: StateVersion) -> None:
+    built = Trie.build(state.keys(), state.values(), version)
     slow = one_by_one(state, version)
-    assert built.root == slow.root
+    assert built.root == slow.root == plain_root(state, version)
     assert dict(built.items()) == dict(slow.items()) == state
     assert list(built.items()) == sorted(state.items())
     every = list(state) or [b""]
@@ -230,7 +225,7 @@ def test_deep_tries_need_no_recursion() -> None:
 
 
 @pytest.mark.parametrize("version", StateVersion)
-def test_thousands_of_entries_by_columns(version: StateVersion) -> None:
+def test_thousands_of_entries_at_once(version: StateVersion) -> None:
     chance = random.Random(3)
     beginnings = [chance.randbytes(length) for length in (0, 0, 1, 2, 17, 32)]
     keys = {chance.choice(beginnings) + chance.randbytes(chance.randrange(4)) for _ in range(4_000)}
@@ -239,16 +234,6 @@ def test_thousands_of_entries_by_columns(version: StateVersion) -> None:
     assert built.root == one_by_one(state, version).root
     some = {key: state.get(key) for key in [*chance.sample(sorted(state), 50), *beginnings, b"absent"]}
     assert verify_storage_proof(built.root, prove(built, some), some, version)
-
-
-def test_forests_are_tries_side_by_side() -> None:
-    keys = pa.array([b"a", b"ab", b"b", b"a", b"", b"a", b"ab"], pa.large_binary())
-    values = pa.array([b"1", b"2", b"3", b"4", b"5" * 40, b"6", b"7"], pa.large_binary())
-    groups = Groups(np.array([0, 3, 4]), np.array([3, 1, 3]), 7)
-    for version in StateVersion:
-        built = columns.build_columns(keys, values, version, groups)
-        for start, stop, root in ((0, 3, 0), (3, 4, 1), (4, 7, 2)):
-            assert bytes(built.roots[root]) == Trie.build(keys[start:stop], values[start:stop], version).root
 
 
 @FEW

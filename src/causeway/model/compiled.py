@@ -54,19 +54,23 @@ BYTES_OUT, BYTE_ROWS_OUT, ROWS_OUT = written("uint8"), written("uint8", 2), writ
 INT64, UINT64, UINT8, BOOL, NOTHING = types.int64, types.uint64, types.uint8, types.boolean, types.void
 
 
-def compiled(result: Any = None, arguments: Sequence[Any] | None = None) -> Callable[[Loop], Loop]:
+def compiled(
+    result: Any = None, arguments: Sequence[Any] | None = None, *, allocates: bool = True
+) -> Callable[[Loop], Loop]:
     """Return a decorator that compiles a loop, which runs without the interpreter's lock.
 
     Args:
         result: type of what it returns.
         arguments: types of what it takes. Without any, the function is only for other loops, and compiled with them.
+        allocates: whether it may make arrays. What makes none counts no references to those it is given: where many
+            arrays go through small functions, that counting is most of the time.
     """
     keep = arguments is not None and _folder() is not None
 
     def decorate(loop: Loop) -> Loop:
         types_of = () if arguments is None else (result(*arguments),)
         njit: Any = numba.njit
-        return cast("Loop", njit(*types_of, nogil=True, cache=keep)(loop))
+        return cast("Loop", njit(*types_of, nogil=True, cache=keep, _nrt=allocates)(loop))
 
     return decorate
 

@@ -18,11 +18,13 @@ LARGE_BINARY = pa.large_binary()
 _NOTHING = pa.scalar(b"", LARGE_BINARY)
 
 
-def byte_column(values: pa.Array | pa.ChunkedArray | Iterable[bytes]) -> pa.LargeBinaryArray:
+def byte_column(
+    values: pa.Array | pa.ChunkedArray | Iterable[bytes | None], *, nulls: bool = False
+) -> pa.LargeBinaryArray:
     """Return ``values`` as one column of bytes with 64-bit offsets.
 
     Raises:
-        InvalidInput: a value is null or no byte string.
+        InvalidInput: a value is no byte string, or null unless ``nulls`` are allowed.
     """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
@@ -36,7 +38,7 @@ def byte_column(values: pa.Array | pa.ChunkedArray | Iterable[bytes]) -> pa.Larg
         column = column.cast(LARGE_BINARY)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InvalidInput(f"a column of keys or values holds something else than byte strings: {error}") from error
-    if column.null_count:
+    if column.null_count and not nulls:
         raise InvalidInput("a column of keys or values holds a null, only byte strings are allowed")
     return column
 
@@ -82,22 +84,6 @@ def ends_of(lengths: npt.NDArray[np.integer]) -> Rows:
 def join(parts: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
     """Return the column whose value ``i`` is value ``i`` of all ``parts``, one behind the other."""
     return pc.binary_join_element_wise(*parts, _NOTHING)
-
-
-def slices(data: Bytes, starts: Rows, stops: Rows) -> pa.LargeBinaryArray:
-    """Return the column whose value ``i`` is ``data[starts[i] : stops[i]]``; the slices ascend and do not overlap."""
-    edges = np.empty(2 * len(starts) + 1, dtype=np.int64)
-    edges[0:-1:2] = starts
-    edges[1::2] = stops
-    edges[-1] = stops[-1] if len(stops) else 0
-    # The gaps between two slices become values of their own, which are then left out.
-    return from_parts(data, edges).take(pa.array(np.arange(0, 2 * len(starts), 2)))
-
-
-def positions(starts: Rows, counts: Rows) -> Rows:
-    """Return ``starts[i] + 0 .. starts[i] + counts[i] - 1`` for each i, one behind the other."""
-    ends = np.cumsum(counts)
-    return np.arange(int(ends[-1]) if len(ends) else 0, dtype=np.int64) + np.repeat(starts - ends + counts, counts)
 
 
 def _is_text(values: pa.Array | list[bytes]) -> bool:

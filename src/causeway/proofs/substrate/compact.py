@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.model.order import Rows
 from causeway.proofs.substrate.byte_columns import rows_up_to
 from causeway.proofs.substrate.errors import FailedToDecode
 
@@ -57,14 +56,6 @@ def decode_compact(data: bytes, offset: int, what: str) -> tuple[int, int]:
     if number < least or (length > 5 and field[-1] == 0):
         raise FailedToDecode(f"{what} holds the compact integer {number} in more bytes than it takes")
     return number, offset + length
-
-
-def compact_order(count: int) -> Rows:
-    """Return the numbers below ``count`` (at most 2**30) in the ascending order of their compact encodings."""
-    words = np.arange(count, dtype=np.uint32)
-    modes = np.select([words < _ONE_BYTE, words < _TWO_BYTES], [0, 1], 2).astype(np.uint32)
-    # No encoding is the start of another one, so zeros behind the shorter ones do not change the order.
-    return np.argsort((words << np.uint32(2) | modes).byteswap(), kind="stable")
 
 
 def compact_column(numbers: npt.NDArray[np.integer]) -> pa.LargeBinaryArray:

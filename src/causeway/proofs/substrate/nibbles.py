@@ -5,14 +5,6 @@ A partial key is written with its odd nibble first: an odd count starts with a b
 
 from __future__ import annotations
 
-import numpy as np
-import pyarrow as pa
-
-from causeway.model.order import Rows
-from causeway.proofs.substrate.byte_columns import Bytes, data_of, offsets_of, slices
-
-_HALF = np.uint8(4)
-
 MAX_KEY_BYTES = 32_767
 """Longest key, in bytes: a node header counts at most 65,535 nibbles."""
 
@@ -54,47 +46,6 @@ def common_length(first: bytes, second: bytes) -> int:
         else:
             high = middle
     return low
-
-
-def packed_slices(keys: pa.LargeBinaryArray, starts: Rows, stops: Rows) -> pa.LargeBinaryArray:
-    """Return nibbles ``starts[i]`` to ``stops[i] - 1`` of each key, packed as partial keys."""
-    offsets = offsets_of(keys)
-    data = data_of(keys)[offsets[0] : offsets[-1]]
-    offsets = offsets - offsets[0]
-    odd_stop = (stops % 2).astype(bool)
-    if not odd_stop.any():
-        return _whole_bytes(data, offsets[:-1], starts, stops)
-    if odd_stop.all():
-        return _whole_bytes(_shifted(data), offsets[:-1], starts + 1, stops + 1)
-    even, odd = np.flatnonzero(~odd_stop), np.flatnonzero(odd_stop)
-    parts = [
-        _whole_bytes(data, offsets[even], starts[even], stops[even]),
-        _whole_bytes(_shifted(data), offsets[odd], starts[odd] + 1, stops[odd] + 1),
-    ]
-    back = np.empty(len(starts), dtype=np.int64)
-    back[np.concatenate([even, odd])] = np.arange(len(starts))
-    return pa.concat_arrays(parts).take(pa.array(back))
-
-
-def _shifted(data: Bytes) -> Bytes:
-    """Return ``data`` moved to the right by one nibble: byte j then ends with the high nibble of byte j before."""
-    moved = data >> _HALF
-    moved[1:] |= data[:-1] << _HALF
-    return moved
-
-
-def _whole_bytes(data: Bytes, offsets: Rows, starts: Rows, stops: Rows) -> pa.LargeBinaryArray:
-    """Return packed slices that end at the end of a byte; where they start inside one, its first half is cleared."""
-    packed = slices(data, offsets + starts // 2, offsets + stops // 2)
-    halves = (starts % 2).astype(bool)
-    if not halves.any():
-        return packed
-    content = data_of(packed).copy()
-    positions = offsets_of(packed)
-    content[positions[:-1][halves]] &= 0x0F
-    return pa.LargeBinaryArray.from_buffers(
-        pa.large_binary(), len(packed), [None, packed.buffers()[1], pa.py_buffer(content)], offset=packed.offset
-    )
 
 
 _DIGITS = bytes.maketrans(b"0123456789abcdef", bytes(range(16)))

@@ -14,15 +14,16 @@ are its encoding if that has fewer than 32 bytes, H of its encoding otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import groupby
 
 from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.substrate.compact import decode_compact, encode_compact
 from causeway.proofs.substrate.errors import FailedToDecode, InvalidProof
 from causeway.proofs.substrate.hashing import blake2_256
-from causeway.proofs.substrate.nibbles import pack, unpack
+from causeway.proofs.substrate.nibbles import common_length, pack, to_nibbles, unpack
 
 WIDTH = 16
 """Children a branch has at most: one for each nibble."""
@@ -125,6 +126,26 @@ def encode_node(
 def reference_of(encoding: bytes) -> bytes:
     """Return how a parent refers to a node: by its encoding if that is short, by its hash otherwise."""
     return encoding if len(encoding) < DIGEST_BYTES else blake2_256(encoding)
+
+
+def plain_root(entries: Mapping[bytes, bytes], version: StateVersion) -> bytes:
+    """Return the root of a few entries: 32 bytes. The recursion is as deep as the trie."""
+    if not entries:
+        return EMPTY_ROOT
+    return blake2_256(_plain_node(sorted((to_nibbles(key), value) for key, value in entries.items()), 0, version))
+
+
+def _plain_node(entries: Sequence[tuple[bytes, bytes]], start: int, version: StateVersion) -> bytes:
+    """Return the encoding of the node above entries, ascending, whose keys are the same up to nibble ``start``."""
+    first, value = entries[0]
+    stop = common_length(first, entries[-1][0])
+    if len(entries) == 1:
+        return encode_node(first[start:], value, None, version)
+    children: list[bytes | None] = [None] * WIDTH
+    ends_here = len(first) == stop
+    for nibble, below in groupby(entries[ends_here:], lambda entry: entry[0][stop]):
+        children[nibble] = reference_of(_plain_node(list(below), stop + 1, version))
+    return encode_node(first[start:stop], value if ends_here else None, children, version)
 
 
 def decode_node(data: bytes) -> Node | None:

@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.errors import IndexOverflow, InvalidInput
-from causeway.model.order import Groups, stable_order
-from causeway.proofs.hashing import DIGEST_BYTES, Digests
+from causeway.model.order import Groups
+from causeway.proofs.hashing import Digests
 from causeway.proofs.substrate.byte_columns import byte_column
-from causeway.proofs.substrate.columns import build_columns
-from causeway.proofs.substrate.compact import compact_column, compact_order, encode_compact
-from causeway.proofs.substrate.node import EMPTY_ROOT, StateVersion
+from causeway.proofs.substrate.compact import compact_column, encode_compact
+from causeway.proofs.substrate.node import StateVersion, plain_root
 from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.tries import Tries
 
 _FEW = 128
-"""Below this many values one after the other is faster than the fixed cost of columns."""
+"""Below this many values the root is found without compiled loops, which a small process need not load."""
 
 
 def ordered_key(index: int) -> bytes:
@@ -35,13 +35,11 @@ def ordered_root(values: pa.Array | Sequence[bytes], version: StateVersion = Sta
     Raises:
         InvalidInput: a value is null or no byte string.
     """
-    if len(values) >= _FEW:
-        whole = Groups(np.zeros(1, dtype=np.int64), np.array([len(values)]), len(values))
-        return bytes(ordered_roots(values, whole, version)[0])
-    trie = Trie(version)
-    for index, value in enumerate(byte_column(values).to_pylist()):
-        trie.insert(ordered_key(index), value)
-    return trie.root
+    column = byte_column(values)
+    if len(column) < _FEW:
+        return plain_root({ordered_key(index): value for index, value in enumerate(column.to_pylist())}, version)
+    whole = Groups(np.zeros(1, dtype=np.int64), np.array([len(column)]), len(column))
+    return bytes(ordered_roots(column, whole, version)[0])
 
 
 def ordered_roots(
@@ -55,20 +53,10 @@ def ordered_roots(
     column = byte_column(values)
     if groups.total != len(column):
         raise InvalidInput(f"groups of {groups.total} rows are given with {len(column)} values")
-    roots = np.empty((len(groups), DIGEST_BYTES), dtype=np.uint8)
-    roots[:] = np.frombuffer(EMPTY_ROOT, dtype=np.uint8)
-    full = np.flatnonzero(groups.counts > 0)
-    if len(full):
-        some = Groups(groups.starts[full], groups.counts[full], groups.total)
-        keys = compact_column(some.ranks())
-        # One order for all lists: the longest one's, of which the others' are parts.
-        longest = compact_order(int(some.counts.max()))
-        position = np.empty(len(longest), dtype=np.uint64)
-        position[longest] = np.arange(len(longest), dtype=np.uint64)
-        number = some.spread(np.arange(len(some), dtype=np.uint64))
-        order = pa.array(stable_order(number, position[some.ranks()]))
-        roots[full] = build_columns(keys.take(order), column.take(order), version, some).roots
-    return roots
+    tries = Tries()
+    numbers = tries.open(len(groups), version)
+    tries.update(groups.spread(numbers), compact_column(groups.ranks()), column)
+    return tries.roots(numbers)
 
 
 class OrderedTrie:

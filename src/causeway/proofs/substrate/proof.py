@@ -11,10 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+import numpy as np
+
 from causeway.proofs.errors import MalformedProof, OverLimit, ProofRefused
 from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.limits import MAX_PROOF_BYTES, MAX_PROOF_NODES
 from causeway.proofs.steps import Step
+from causeway.proofs.substrate.byte_columns import byte_column
 from causeway.proofs.substrate.errors import InvalidProof, MissingValue, UnusedNodesInTheProof
 from causeway.proofs.substrate.hashing import blake2_256
 from causeway.proofs.substrate.nibbles import MAX_KEY_BYTES, to_nibbles
@@ -27,6 +30,7 @@ from causeway.proofs.substrate.node import (
     decode_node,
 )
 from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.trie_proofs import prove_many
 
 
 class Status(Enum):
@@ -56,21 +60,8 @@ class Read:
 
 def prove(trie: Trie, keys: Iterable[bytes]) -> list[bytes]:
     """Return the proof of what ``trie`` holds under ``keys``, present or absent: its nodes in ascending order."""
-    nodes: set[bytes] = set()
-    encoded: set[object] = set()
-    for key in keys:
-        visited, value = trie.walk(key)
-        for depth, link in enumerate(visited):
-            if link in encoded:
-                continue
-            encoded.add(link)
-            if depth == 0 or len(trie.reference(link)) == DIGEST_BYTES:
-                nodes.add(trie.encoding(link))
-        if not visited:
-            nodes.add(EMPTY_NODE)
-        if value is not None and trie.version >= StateVersion.V1 and len(value) >= HASHED_VALUE_BYTES:
-            nodes.add(value)
-    return sorted(nodes)
+    column = byte_column(keys)
+    return prove_many(trie.tries, trie.row, column, np.zeros(len(column), dtype=np.int64), 1).proof(0)
 
 
 class ProofReader:

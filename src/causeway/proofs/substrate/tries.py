@@ -1,0 +1,351 @@
+"""Many tries in one set of columns: changed by sorted changes, shared between versions, read and proved in bulk.
+
+A change touches the nodes on its path and no others; touched nodes are encoded and hashed at the end of the update,
+those without touched nodes below them first. A copy of a trie holds the same nodes: either copies what it changes.
+Sources: XDM reference 2.4, ICMP reference 2.3.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.model.errors import InvalidInput
+from causeway.model.order import Rows
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_slices
+from causeway.proofs.substrate.byte_columns import byte_column, data_of, ends_of, from_parts, offsets_of
+from causeway.proofs.substrate.byte_order import ascending_order
+from causeway.proofs.substrate.nibbles import MAX_KEY_BYTES
+from causeway.proofs.substrate.node import EMPTY_ROOT, HASHED_VALUE_BYTES, StateVersion
+from causeway.proofs.substrate.trie_arena import (
+    DEAD,
+    DIGEST,
+    DIRTY,
+    DIRTY_NODES,
+    ENTRIES,
+    ENTRY_HOLDERS,
+    HEAP_END,
+    HEIGHT,
+    KEY_BYTES,
+    LIVE_BYTES,
+    NODES,
+    NONE,
+    STATE,
+    VALUE_BYTES,
+    empty_arena,
+    with_entries,
+    with_nodes,
+    with_tries,
+)
+
+PIECE = 1 << 14
+"""Nodes are encoded in pieces of this many, so that what is written and hashed is still in the cache."""
+
+_CLOSED = 0xFF
+"""In the place of the version of a trie."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """What reads of keys meet.
+
+    Attributes:
+        counts: for each key, how many nodes with an encoding of their own lie on the way; 0: the trie is empty.
+        nodes: the numbers of those nodes, key by key, from the root down.
+        entries: the number of each key's entry, -1 where there is none.
+        stored_by_hash: whether the value is stored by its hash.
+    """
+
+    counts: Rows
+    nodes: Rows
+    entries: Rows
+    stored_by_hash: npt.NDArray[np.bool_]
+
+
+class Tries:
+    """Tries, numbered from 0; ``version`` is the layout of each: V0 keeps values in their nodes, V1 those of 33 bytes
+    and more by their hash.
+
+    Numbers of tries are arrays of int64; ``keys`` and ``values`` columns of bytes; ``roots`` has shape (n, 32).
+    """
+
+    def __init__(self) -> None:
+        self._arena = empty_arena()
+        self._versions = np.empty(0, dtype=np.uint8)
+        self._closed: list[int] = []
+        self._unused: deque[int] = deque()
+
+    def open(self, count: int, version: StateVersion = StateVersion.V1) -> Rows:
+        """Return the numbers of ``count`` new, empty tries."""
+        self._close_unused()
+        again = [self._closed.pop() for _ in range(min(count, len(self._closed)))]
+        have, fresh = len(self._versions), count - len(again)
+        self._arena = with_tries(self._arena, fresh)
+        self._versions = np.concatenate([self._versions, np.empty(fresh, dtype=np.uint8)])
+        numbers = np.array([*again, *range(have, have + fresh)], dtype=np.int64)
+        self._versions[numbers] = version
+        return numbers
+
+    def copy(self, tries: Rows) -> Rows:
+        """Return the numbers of new tries with the entries of ``tries``; nothing but their roots is copied."""
+        from causeway.proofs.substrate import trie_loops
+
+        tries = self._known(tries)
+        copies = self.open(len(tries))
+        self._versions[copies] = self._versions[tries]
+        trie_loops.share(self._arena, tries, copies)
+        return copies
+
+    def close(self, tries: Rows) -> None:
+        """Give up tries; the nodes that no other trie has are free from now on, and the numbers are used again."""
+        from causeway.proofs.substrate import trie_loops
+
+        tries = self._known(tries)
+        trie_loops.release_tries(self._arena, tries)
+        trie_loops.free_dead(self._arena)
+        self._versions[tries] = _CLOSED
+        self._closed.extend(np.unique(tries).tolist())
+
+    def close_later(self, trie: int) -> None:
+        """Give up a trie when tries are next opened or changed: this may be called at any moment."""
+        self._unused.append(trie)
+
+    def count(self, trie: int) -> int:
+        """Return how many entries a trie has."""
+        return int(self._arena.counts[trie])
+
+    @property
+    def live_nodes(self) -> int:
+        """How many nodes all tries have together, shared ones counted once."""
+        arena = self._arena
+        return int((arena.nodes[: arena.counters[NODES], STATE] != DEAD).sum())
+
+    @property
+    def live_entries(self) -> int:
+        """How many entries all tries have together, shared ones counted once."""
+        arena = self._arena
+        return int((arena.entries[: arena.counters[ENTRIES], ENTRY_HOLDERS] > 0).sum())
+
+    def update(
+        self, tries: Rows | int, keys: pa.Array | Iterable[bytes], values: pa.Array | Iterable[bytes | None]
+    ) -> None:
+        """Change many tries: store each value under its key in its trie, or remove the key where the value is null.
+
+        Rows that ascend by trie and then by key are taken as they come, others are sorted first; of several changes of
+        one key the last one counts. A value that is there already changes nothing, nor does a key to be removed that
+        is not there.
+
+        Raises:
+            InvalidInput: a trie is none of these, a key is null or has more than 32,767 bytes, a key or value is no
+                byte string, or there are not as many tries, keys and values.
+        """
+        from causeway.proofs.substrate import trie_loops
+
+        self._close_unused()
+        numbers, keys = self._with_keys(tries, keys)
+        values = byte_column(values, nulls=True)
+        if len(keys) != len(values):
+            raise InvalidInput(f"{len(keys)} keys are given with {len(values)} values, the same number is needed")
+        if not len(keys):
+            return
+        order = ascending_order(numbers, keys)
+        if order is not None:
+            rows = pa.array(order)
+            numbers, keys, values = numbers[order], keys.take(rows), values.take(rows)
+        present = pc.is_valid(values).cast(pa.uint8()).to_numpy(zero_copy_only=False)
+        key_offsets, value_offsets = offsets_of(keys), offsets_of(values)
+        lengths = np.where(present, np.diff(value_offsets), 0)
+        hashed = (lengths >= HASHED_VALUE_BYTES) & (self._versions[numbers] >= StateVersion.V1)
+        long = np.flatnonzero(hashed)
+        digests = digest_slices(
+            HashFunction.BLAKE2B_256, data_of(values), value_offsets[:-1][long], value_offsets[1:][long]
+        )
+        digest_rows = np.where(hashed, np.cumsum(hashed) - 1, NONE)
+        self._make_room(
+            int(present.sum()), int(key_offsets[-1] - key_offsets[0] + lengths.sum() + DIGEST_BYTES * len(long))
+        )
+        done, count = 0, len(keys)
+        while True:
+            done = trie_loops.change(
+                self._arena, numbers, data_of(keys), key_offsets, data_of(values), value_offsets, present,
+                digests, digest_rows, done,
+            )  # fmt: skip
+            if done == count:
+                break
+            self._arena = with_nodes(self._arena, 2 * (count - done) + len(self._arena.path))
+        self._hash()
+        trie_loops.free_dead(self._arena)
+
+    def roots(self, tries: Rows) -> Digests:
+        """Return the root of each trie, shape (n, 32)."""
+        tries, arena = self._known(tries), self._arena
+        tops = arena.roots[tries].astype(np.int64)
+        full = tops != NONE
+        roots = np.empty((len(tries), DIGEST_BYTES), dtype=np.uint8)
+        roots[:] = np.frombuffer(EMPTY_ROOT, dtype=np.uint8)
+        roots[full] = arena.references[tops[full]]
+        # A root is hashed however short it is.
+        short = np.flatnonzero(full)[arena.reference_bytes[tops[full]] < DIGEST_BYTES]
+        starts = np.arange(len(short)) * DIGEST_BYTES
+        roots[short] = digest_slices(
+            HashFunction.BLAKE2B_256,
+            arena.references[tops[short]].reshape(-1),
+            starts,
+            starts + arena.reference_bytes[tops[short]],
+        )
+        return roots
+
+    def get(self, tries: Rows | int, keys: pa.Array | Iterable[bytes]) -> pa.LargeBinaryArray:
+        """Return the value under each key in its trie, null where there is none.
+
+        Raises:
+            InvalidInput: as for ``update``.
+        """
+        numbers, keys = self._with_keys(tries, keys)
+        return self.values(self._find(numbers, keys)[1])
+
+    def items(self, trie: int, prefix: bytes = b"") -> tuple[pa.LargeBinaryArray, pa.LargeBinaryArray]:
+        """Return the keys that start with ``prefix`` and their values, in ascending order of the keys.
+
+        Raises:
+            InvalidInput: there is no such trie.
+        """
+        from causeway.proofs.substrate import trie_read_loops
+
+        number = int(self._known(np.array([trie]))[0])
+        found = np.empty(self.count(number), dtype=np.int64)
+        under = np.frombuffer(prefix, dtype=np.uint8)
+        following = np.empty(len(self._arena.path), dtype=np.uint8)
+        found = found[: trie_read_loops.entries_below(self._arena, number, under, following, found)]
+        ends = ends_of(self._arena.entries[found, KEY_BYTES])
+        content = np.empty(ends[-1], dtype=np.uint8)
+        trie_read_loops.copy_keys(self._arena, found, ends, content)
+        return from_parts(content, ends), self.values(found)
+
+    def visit(self, tries: Rows | int, keys: pa.Array | Iterable[bytes]) -> Visit:
+        """Return what reads of keys meet.
+
+        Raises:
+            InvalidInput: as for ``update``.
+        """
+        from causeway.proofs.substrate import trie_read_loops
+
+        numbers, keys = self._with_keys(tries, keys)
+        counts, entries = self._find(numbers, keys)
+        nodes = np.empty(int(counts.sum()), dtype=np.int64)
+        if len(nodes):
+            trie_read_loops.visit(
+                self._arena, numbers, data_of(keys), offsets_of(keys), ends_of(counts), counts, nodes, entries
+            )
+        there = entries != NONE
+        stored_by_hash = np.zeros(len(entries), dtype=bool)
+        stored_by_hash[there] = self._arena.entries[entries[there], DIGEST] > 0
+        return Visit(counts, nodes, entries, stored_by_hash)
+
+    def encodings(self, nodes: Rows) -> pa.LargeBinaryArray:
+        """Return the encodings of some nodes, by their numbers in the columns."""
+        from causeway.proofs.substrate import trie_read_loops
+
+        ends = np.empty(len(nodes) + 1, dtype=np.int64)
+        room = trie_read_loops.room_for_encodings(self._arena, nodes)
+        out = np.empty(room, dtype=np.uint8)
+        trie_read_loops.encode(self._arena, nodes, out, ends)
+        return from_parts(out[: ends[-1]], ends)
+
+    def _find(self, numbers: Rows, keys: pa.LargeBinaryArray) -> tuple[Rows, Rows]:
+        """Return how many nodes of their own lie on the way to each key, and its entry (``NONE``: there is none)."""
+        from causeway.proofs.substrate import trie_read_loops
+
+        counts, found = np.empty(len(keys), dtype=np.int64), np.empty(len(keys), dtype=np.int64)
+        nothing = np.empty(0, dtype=np.int64)
+        trie_read_loops.visit(self._arena, numbers, data_of(keys), offsets_of(keys), nothing, counts, nothing, found)
+        return counts, found
+
+    def values(self, entries: Rows) -> pa.LargeBinaryArray:
+        """Return the values of entries, by their numbers in the columns; null for -1."""
+        from causeway.proofs.substrate import trie_read_loops
+
+        there = entries != NONE
+        lengths = np.zeros(len(entries), dtype=np.int64)
+        lengths[there] = self._arena.entries[entries[there], VALUE_BYTES]
+        ends = ends_of(lengths)
+        content = np.empty(ends[-1], dtype=np.uint8)
+        trie_read_loops.copy_values(self._arena, entries, ends, content)
+        column = from_parts(content, ends)
+        if there.all():
+            return column
+        _, offsets, data = column.buffers()
+        bits = pa.py_buffer(np.packbits(there, bitorder="little"))
+        return pa.LargeBinaryArray.from_buffers(column.type, len(column), [bits, offsets, data])
+
+    def _hash(self) -> None:
+        """Find the references of all nodes that have wrong ones, level by level."""
+        arena = self._arena
+        dirty = arena.dirty[: arena.counters[DIRTY_NODES]].astype(np.int64)
+        arena.counters[DIRTY_NODES] = 0
+        state, height = arena.nodes[dirty, STATE], arena.nodes[dirty, HEIGHT]
+        wrong = np.flatnonzero(state == DIRTY)
+        levels = height[wrong]
+        ordered = dirty[wrong[np.argsort(levels, kind="stable")]]
+        ends = np.cumsum(np.bincount(levels)).tolist() if len(ordered) else []
+        for first, last in zip([0, *ends], ends, strict=False):
+            for start in range(first, last, PIECE):
+                self._refer(ordered[start : min(start + PIECE, last)])
+        arena.nodes[ordered, STATE] = 0
+
+    def _refer(self, nodes: Rows) -> None:
+        """Write the references of nodes whose children have theirs."""
+        from causeway.proofs.substrate import trie_read_loops
+
+        arena = self._arena
+        ends = np.empty(len(nodes) + 1, dtype=np.int64)
+        encodings = np.empty(trie_read_loops.room_for_encodings(arena, nodes), dtype=np.uint8)
+        trie_read_loops.encode(arena, nodes, encodings, ends)
+        rows = np.empty(len(nodes), dtype=np.int64)
+        rows = rows[: trie_read_loops.refer_to_short(arena, nodes, encodings, ends, rows)]
+        arena.references[nodes[rows]] = digest_slices(HashFunction.BLAKE2B_256, encodings, ends[rows], ends[rows + 1])
+
+    def _make_room(self, entries: int, heap_bytes: int) -> None:
+        """Make room for new entries, and as many nodes as they mostly take."""
+        from causeway.proofs.substrate import trie_loops
+
+        arena = with_entries(with_nodes(self._arena, 2 * entries), entries)
+        end = int(arena.counters[HEAP_END])
+        if end + heap_bytes > len(arena.heap):
+            # What is not held any more is left behind.
+            live = int(arena.counters[LIVE_BYTES])
+            heap = np.empty(live + live // 2 + heap_bytes + heap_bytes // 2, dtype=np.uint8)
+            trie_loops.repack(arena, heap)
+            arena = arena._replace(heap=heap)
+        self._arena = arena
+
+    def _close_unused(self) -> None:
+        unused = [self._unused.popleft() for _ in range(len(self._unused))]
+        if unused:
+            self.close(np.array(unused, dtype=np.int64))
+
+    def _with_keys(self, tries: Rows | int, keys: pa.Array | Iterable[bytes]) -> tuple[Rows, pa.LargeBinaryArray]:
+        keys = byte_column(keys)
+        numbers = np.full(len(keys), tries, dtype=np.int64) if np.ndim(tries) == 0 else np.asarray(tries)
+        if len(numbers) != len(keys):
+            raise InvalidInput(f"{len(numbers)} tries are given with {len(keys)} keys, the same number is needed")
+        longest = int(np.diff(offsets_of(keys)).max(initial=0))
+        if longest > MAX_KEY_BYTES:
+            raise InvalidInput(f"a key has {longest} bytes, at most {MAX_KEY_BYTES} are allowed")
+        return self._known(numbers), keys
+
+    def _known(self, tries: npt.NDArray[np.integer]) -> Rows:
+        numbers = np.ascontiguousarray(tries, dtype=np.int64)
+        if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self._versions):
+            least, most = numbers.min(), numbers.max()
+            raise InvalidInput(f"a trie has a number from 0 to {len(self._versions) - 1}, not {least} or {most}")
+        closed = self._versions[numbers] == _CLOSED
+        if closed.any():
+            raise InvalidInput(f"the trie {numbers[np.argmax(closed)]} was closed")
+        return numbers

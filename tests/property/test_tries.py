@@ -1,0 +1,260 @@
+"""Many tries in one set of columns against dictionaries and the definition: batches, copies, proofs, room."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from causeway.model.errors import InvalidInput
+from causeway.proofs.substrate.byte_columns import byte_column
+from causeway.proofs.substrate.byte_order import ascending_order
+from causeway.proofs.substrate.node import EMPTY_ROOT, StateVersion
+from causeway.proofs.substrate.proof import prove
+from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.trie_arena import ENTRIES, HEAP_END, LIVE_BYTES, USED_BLOCKS, USED_NODES
+from causeway.proofs.substrate.trie_proofs import prove_many
+from causeway.proofs.substrate.tries import Tries
+from tests.property.test_substrate_definition import proof, root
+
+State = dict[bytes, bytes]
+LENGTHS = [0, 1, 2, 20, 26, 28, 29, 30, 31, 32, 33, 34, 64, 70]
+
+
+def random_key(chance: random.Random) -> bytes:
+    """Keys of few different nibbles, of which many are the beginnings of others, or with long common beginnings."""
+    kind = chance.randrange(3)
+    if kind == 0:
+        return bytes(byte & 0x11 for byte in chance.randbytes(chance.randrange(5)))
+    if kind == 1:
+        beginning = chance.choice([bytes(32), b"\xff" * 40, b"\x22" * chance.choice([14, 15, 31, 32, 63, 159, 160])])
+        return beginning + chance.randbytes(chance.randrange(2))
+    return chance.randbytes(chance.randrange(4))
+
+
+@dataclass
+class Kept:
+    """Tries and what should be in them."""
+
+    chance: random.Random
+    tries: Tries = field(default_factory=Tries)
+    states: dict[int, tuple[StateVersion, State]] = field(default_factory=dict)
+
+    def open(self) -> None:
+        for version in StateVersion:
+            for number in self.tries.open(2, version).tolist():
+                self.states[number] = version, {}
+
+    def copy(self) -> None:
+        numbers = self.chance.choices(sorted(self.states), k=2)
+        for number, made in zip(numbers, self.tries.copy(np.array(numbers)).tolist(), strict=True):
+            version, state = self.states[number]
+            self.states[made] = version, dict(state)
+
+    def close(self, numbers: list[int]) -> None:
+        self.tries.close(np.array(numbers, dtype=np.int64))
+        for number in numbers:
+            del self.states[number]
+
+    def change(self, count: int) -> None:
+        chance, rows = self.chance, []
+        for _ in range(count):
+            number = chance.choice(sorted(self.states))
+            state = self.states[number][1]
+            key = chance.choice(sorted(state)) if state and chance.random() < 0.5 else random_key(chance)
+            value = None if chance.random() < 0.45 else chance.randbytes(1) * chance.choice(LENGTHS)
+            rows.append((number, key, value))
+            if value is None:
+                state.pop(key, None)
+            else:
+                state[key] = value
+        numbers, keys, values = zip(*rows, strict=True)
+        self.tries.update(np.array(numbers), keys, values)
+
+    def compare(self) -> None:
+        numbers = np.array(sorted(self.states))
+        for number, found in zip(numbers.tolist(), self.tries.roots(numbers), strict=True):
+            version, state = self.states[number]
+            assert bytes(found) == root(state, version)
+            assert self.tries.count(number) == len(state)
+
+    def read(self) -> None:
+        for number, (_, state) in self.states.items():
+            for prefix in (b"", random_key(self.chance)[:3]):
+                items = list(zip(*(column.to_pylist() for column in self.tries.items(number, prefix)), strict=True))
+                assert items == sorted(item for item in state.items() if item[0].startswith(prefix))
+        asked = [(number, key) for number in self.states for key in (b"", b"absent", *sorted(self.states[number][1]))]
+        self.chance.shuffle(asked)
+        found = self.tries.get(np.array([number for number, _ in asked]), [key for _, key in asked])
+        assert found.to_pylist() == [self.states[number][1].get(key) for number, key in asked]
+
+    def prove(self) -> None:
+        count = 5
+        asked = []
+        for _ in range(30):
+            number = self.chance.choice(sorted(self.states))
+            state = self.states[number][1]
+            key = self.chance.choice(sorted(state)) if state and self.chance.random() < 0.8 else random_key(self.chance)
+            asked.append((self.chance.randrange(count), number, key))
+        shown, numbers, keys = zip(*asked, strict=True)
+        proofs = prove_many(self.tries, np.array(numbers), keys, np.array(shown), count)
+        assert len(proofs) == count
+        for index, nodes in enumerate(proofs.column().to_pylist()):
+            expected = set[bytes]()
+            for number, (version, state) in self.states.items():
+                mine = [key for at, of, key in asked if (at, of) == (index, number)]
+                expected |= set(proof(state, mine, version)) if mine else set()
+            assert nodes == sorted(expected) == proofs.proof(index)
+
+    def is_as_small_as_when_built(self) -> None:
+        """One trie, after the others are closed, takes as much room as when its entries alone are stored."""
+        last = self.chance.choice(sorted(self.states))
+        self.close([number for number in self.states if number != last])
+        version, state = self.states[last]
+        fresh = Tries()
+        fresh.update(int(fresh.open(1, version)[0]), state.keys(), state.values())
+        assert self.tries.live_nodes == fresh.live_nodes
+        assert self.tries.live_entries == fresh.live_entries == len(state)
+        counters, expected = self.tries._arena.counters, fresh._arena.counters
+        for counter in (USED_NODES, USED_BLOCKS, LIVE_BYTES):
+            assert counters[counter] == expected[counter]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_tries_and_their_copies_go_through_any_batches(seed: int) -> None:
+    kept = Kept(random.Random(seed))
+    kept.open()
+    for _ in range(12):
+        step = kept.chance.random()
+        if step < 0.2 and len(kept.states) < 8:
+            kept.copy()
+        elif step < 0.3:
+            kept.close(kept.chance.sample(sorted(kept.states), 1))
+            kept.open()
+        kept.change(kept.chance.choice([1, 2, 5, 40]))
+        kept.compare()
+    kept.read()
+    kept.prove()
+    kept.is_as_small_as_when_built()
+
+
+def test_a_state_that_stays_as_large_takes_no_more_room() -> None:
+    """Messages come and go: their keys and values, nodes and blocks are given up as they do."""
+    tries = Tries()
+    number = int(tries.open(1)[0])
+    sizes = []
+    for tick in range(60):
+        keys = [nonce.to_bytes(8, "little") for nonce in range(100 * tick, 100 * tick + 100)]
+        gone = [nonce.to_bytes(8, "little") for nonce in range(100 * tick - 500, 100 * tick - 400)] if tick >= 5 else []
+        tries.update(number, [*keys, *gone], [*[b"v" * 50] * len(keys), *[None] * len(gone)])
+        arena = tries._arena
+        sizes.append([arena.heap.nbytes, arena.nodes.nbytes, arena.entries.nbytes, int(arena.counters[ENTRIES])])
+        assert arena.counters[HEAP_END] <= arena.heap.nbytes
+    assert tries.count(number) == 500
+    assert sizes[-1] == sizes[10]
+
+
+def test_copies_share_what_they_do_not_change() -> None:
+    tries = Tries()
+    number = int(tries.open(1)[0])
+    keys = [index.to_bytes(4, "big") for index in range(4_096)]
+    tries.update(number, keys, [b"v" * 40] * len(keys))
+    alone = tries.live_nodes
+    present = int(tries.copy(np.array([number]))[0])
+    assert tries.live_nodes == alone
+    tries.update(present, keys[100:101], [b"other"])
+    assert tries.live_entries == len(keys) + 1
+    assert tries.live_nodes <= alone + 8
+    assert tries.get(np.array([number, present]), [keys[100]] * 2).to_pylist() == [b"v" * 40, b"other"]
+    tries.close(np.array([number]))
+    assert tries.live_nodes == alone
+    assert tries.live_entries == len(keys)
+
+
+def test_a_snapshot_that_is_let_go_is_closed() -> None:
+    trie = Trie.build([b"a", b"b"], [b"1", b"2"])
+    before = trie.snapshot()
+    trie.insert(b"c", b"3")
+    assert before.root != trie.root
+    assert trie.tries.live_entries == 3
+    trie.delete(b"a")
+    assert [len(before), len(trie)] == [2, 2]
+    del before
+    assert trie.tries.get(trie.row, [b"a"]).to_pylist() == [None]
+    trie.update([b"d"], [b"4"])
+    assert trie.tries.live_entries == 3
+
+
+def test_what_changes_nothing_touches_nothing() -> None:
+    trie = Trie.build([b"aa", b"ab", b"b"], [b"1" * 40, b"2" * 40, b"3" * 40])
+    same = trie.snapshot()
+    before = trie.tries.live_nodes
+    trie.update([b"aa", b"b"], [b"1" * 40, b"3" * 40])
+    assert trie.remove([b"ac", b"", b"bb"]) == 0
+    assert trie.tries.live_nodes == before
+    assert trie.root == same.root
+
+
+def test_the_last_of_several_changes_of_a_key_counts() -> None:
+    tries = Tries()
+    number = int(tries.open(1)[0])
+    tries.update(number, [b"a", b"b", b"a", b"c", b"c", b"a"], [b"1", b"2", None, b"3", None, b"4"])
+    keys, values = tries.items(number)
+    assert keys.to_pylist() == [b"a", b"b"]
+    assert values.to_pylist() == [b"4", b"2"]
+
+
+@pytest.mark.parametrize("count", [2, 300, 3_000])
+def test_keys_are_put_in_order(count: int) -> None:
+    """Also those that differ only behind more words than are compared at once."""
+    chance = random.Random(count)
+    beginnings = [b"", b"\x00", b"\x01" * 40, b"\x01" * 40 + b"\x02" * 40, bytes(50)]
+    keys = [chance.choice(beginnings) + chance.randbytes(chance.randrange(3)) for _ in range(count)]
+    keys += [b"\x07" * chance.randrange(60) for _ in range(count)]
+    groups = np.array([chance.choice([0, 3, 1 << 40]) for _ in keys])
+    expected = sorted(range(len(keys)), key=lambda row: (groups[row], keys[row]))
+    order = ascending_order(groups, byte_column(keys))
+    assert order is not None
+    assert order.tolist() == expected
+    assert ascending_order(groups[order], byte_column(keys).take(pa.array(order))) is None
+
+
+def test_the_longest_keys() -> None:
+    """Keys of 32,767 bytes, each the beginning of others, or the same up to the last nibble."""
+    chain = [bytes(length) for length in (0, 1, 255, 256, 16_384, 32_766, 32_767)]
+    state = {key: b"v" * (len(key) % 70) for key in [*chain, bytes(32_766) + b"\x01", bytes(32_766) + b"\x10"]}
+    for version in StateVersion:
+        trie = Trie.build(state.keys(), state.values(), version)
+        assert trie.root == root(state, version)
+        assert prove(trie, [chain[-1]]) == proof(state, [chain[-1]], version)
+        assert trie.remove(chain[1:]) == len(chain) - 1
+        assert trie.root == root({key: value for key, value in state.items() if key not in chain[1:]}, version)
+
+
+def test_what_is_refused() -> None:
+    tries = Tries()
+    numbers = tries.open(2)
+    assert [bytes(found) for found in tries.roots(numbers)] == [EMPTY_ROOT] * 2
+    for wrong in (-1, 2):
+        with pytest.raises(InvalidInput, match="from 0 to 1"):
+            tries.update(wrong, [b"a"], [b"1"])
+        with pytest.raises(InvalidInput, match="from 0 to 1"):
+            tries.roots(np.array([wrong]))
+    with pytest.raises(InvalidInput, match="the same number"):
+        tries.update(numbers, [b"a"], [b"1"])
+    with pytest.raises(InvalidInput, match="the same number"):
+        tries.update(0, [b"a"], [b"1", b"2"])
+    with pytest.raises(InvalidInput, match="null"):
+        tries.update(0, [None], [b"1"])
+    with pytest.raises(InvalidInput, match="32767"):
+        tries.get(0, [bytes(32_768)])
+    with pytest.raises(InvalidInput, match="number from 0 to 1"):
+        prove_many(tries, 0, [b"a"], np.array([2]), 2)
+    with pytest.raises(InvalidInput, match="2 numbers of proofs"):
+        prove_many(tries, 0, [b"a"], np.array([0, 0]), 2)
+    tries.close(numbers[:1])
+    with pytest.raises(InvalidInput, match="was closed"):
+        tries.update(0, [b"a"], [b"1"])
