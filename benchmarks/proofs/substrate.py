@@ -14,9 +14,10 @@ from benchmarks.proofs.workload import MANY, ONE_BY_ONE, payloads, some_of
 from causeway.proofs.substrate.hashing import twox_64_concat
 from causeway.proofs.substrate.node import StateVersion
 from causeway.proofs.substrate.ordered import OrderedTrie, ordered_key
-from causeway.proofs.substrate.proof import prove, verify_storage_proof
+from causeway.proofs.substrate.proof import verify_storage_proof
 from causeway.proofs.substrate.storage_keys import storage_key
 from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.trie_proofs import prove
 
 MOST_ENTRIES = 10_000
 

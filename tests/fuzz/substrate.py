@@ -14,8 +14,9 @@ from causeway.proofs.substrate.egress import egress_root
 from causeway.proofs.substrate.gossip import GossipedQueue, NeighborPacket, decode_gossip, verify_gossiped_queue
 from causeway.proofs.substrate.hashing import blake2_256
 from causeway.proofs.substrate.node import StateVersion, decode_node
-from causeway.proofs.substrate.proof import prove, read_storage_proof, verify_storage_proof
+from causeway.proofs.substrate.proof import read_storage_proof, verify_storage_proof
 from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.trie_proofs import prove
 from causeway.proofs.xdm.channels import Channel
 from causeway.proofs.xdm.confirmation import verify_cross_domain_message
 from causeway.proofs.xdm.envelope import (

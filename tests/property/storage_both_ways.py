@@ -20,8 +20,9 @@ from causeway.proofs.substrate.many import (
     verify_storage_proofs,
 )
 from causeway.proofs.substrate.node import StateVersion, encode_node
-from causeway.proofs.substrate.proof import ProofReader, Status, prove, require_entry, require_value
+from causeway.proofs.substrate.proof import ProofReader, Status, require_entry, require_value
 from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.trie_proofs import prove
 
 OF_STATUS = {Status.VALUE: KeyStatus.VALUE, Status.ABSENT: KeyStatus.ABSENT, Status.INCOMPLETE: KeyStatus.INCOMPLETE}
 

@@ -19,8 +19,8 @@ from causeway.proofs.substrate.many import (
     verify_storage_proofs,
 )
 from causeway.proofs.substrate.node import StateVersion
-from causeway.proofs.substrate.proof import prove
 from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.trie_proofs import prove
 from tests.property.storage_both_ways import Case, damaged, require_same
 
 FEW = settings(max_examples=60, deadline=None, derandomize=True)

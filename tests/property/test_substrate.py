@@ -19,8 +19,9 @@ from causeway.proofs.substrate.hashing import blake2_256, blake2_256_each
 from causeway.proofs.substrate.message_queue_chain import QueuedMessage, heads, verify_message_queue_chain
 from causeway.proofs.substrate.node import StateVersion, plain_root
 from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root, ordered_roots
-from causeway.proofs.substrate.proof import Status, prove, read_storage_proof, verify_storage_proof
+from causeway.proofs.substrate.proof import Status, read_storage_proof, verify_storage_proof
 from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.trie_proofs import prove
 from causeway.proofs.xdm.messages import (
     ChainId,
     ChannelClose,

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 
 from causeway.proofs.substrate.node import StateVersion
 from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root
-from causeway.proofs.substrate.proof import prove, verify_storage_proof
+from causeway.proofs.substrate.proof import verify_storage_proof
 from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.trie_proofs import prove
 
 Entries = list[tuple[list[int], bytes]]
 

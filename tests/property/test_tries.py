@@ -12,11 +12,11 @@ import pytest
 from causeway.model.errors import InvalidInput
 from causeway.proofs.substrate.byte_columns import byte_column
 from causeway.proofs.substrate.byte_order import ascending_order
+from causeway.proofs.substrate.many import verify_storage_proofs
 from causeway.proofs.substrate.node import EMPTY_ROOT, StateVersion
-from causeway.proofs.substrate.proof import prove
 from causeway.proofs.substrate.trie import Trie
 from causeway.proofs.substrate.trie_arena import ENTRIES, HEAP_END, LIVE_BYTES, USED_BLOCKS, USED_NODES
-from causeway.proofs.substrate.trie_proofs import prove_many
+from causeway.proofs.substrate.trie_proofs import prove, prove_storage
 from causeway.proofs.substrate.tries import Tries
 from tests.property.test_substrate_definition import proof, root
 
@@ -92,22 +92,25 @@ class Kept:
         assert found.to_pylist() == [self.states[number][1].get(key) for number, key in asked]
 
     def prove(self) -> None:
-        count = 5
+        under = np.array(self.chance.choices(sorted(self.states), k=5))
         asked = []
         for _ in range(30):
-            number = self.chance.choice(sorted(self.states))
-            state = self.states[number][1]
+            index = self.chance.randrange(len(under) - 1)
+            state = self.states[int(under[index])][1]
             key = self.chance.choice(sorted(state)) if state and self.chance.random() < 0.8 else random_key(self.chance)
-            asked.append((self.chance.randrange(count), number, key))
-        shown, numbers, keys = zip(*asked, strict=True)
-        proofs = prove_many(self.tries, np.array(numbers), keys, np.array(shown), count)
-        assert len(proofs) == count
-        for index, nodes in enumerate(proofs.column().to_pylist()):
-            expected = set[bytes]()
-            for number, (version, state) in self.states.items():
-                mine = [key for at, of, key in asked if (at, of) == (index, number)]
-                expected |= set(proof(state, mine, version)) if mine else set()
-            assert nodes == sorted(expected) == proofs.proof(index)
+            asked.append((index, key))
+        proofs = prove_storage(self.tries, under, [key for _, key in asked], np.array([index for index, _ in asked]))
+        for index, number in enumerate(under.tolist()):
+            version, state = self.states[number]
+            shown = [key for at, key in asked if at == index]
+            assert proofs.nodes_of(index) == (proof(state, shown, version) if shown else [])
+            assert proofs.roots[index].as_py() == root(state, version)
+        assert proofs.nodes.to_pylist() == sorted(set(proofs.nodes.to_pylist()))
+        entries = [self.states[int(under[index])][1].get(key) for index, key in asked]
+        verdicts = verify_storage_proofs(
+            proofs, [key for _, key in asked], byte_column(entries, nulls=True), np.array([index for index, _ in asked])
+        )
+        assert not verdicts.codes.any()
 
     def is_as_small_as_when_built(self) -> None:
         """One trie, after the others are closed, takes as much room as when its entries alone are stored."""
@@ -252,9 +255,9 @@ def test_what_is_refused() -> None:
     with pytest.raises(InvalidInput, match="32767"):
         tries.get(0, [bytes(32_768)])
     with pytest.raises(InvalidInput, match="number from 0 to 1"):
-        prove_many(tries, 0, [b"a"], np.array([2]), 2)
+        prove_storage(tries, numbers, [b"a"], np.array([2]))
     with pytest.raises(InvalidInput, match="2 numbers of proofs"):
-        prove_many(tries, 0, [b"a"], np.array([0, 0]), 2)
+        prove_storage(tries, numbers, [b"a"])
     tries.close(numbers[:1])
     with pytest.raises(InvalidInput, match="was closed"):
         tries.update(0, [b"a"], [b"1"])

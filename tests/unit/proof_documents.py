@@ -31,9 +31,9 @@ from causeway.proofs.substrate.hashing import blake2_128_concat
 from causeway.proofs.substrate.message_queue_chain import QueuedMessage, heads
 from causeway.proofs.substrate.node import StateVersion
 from causeway.proofs.substrate.ordered import ordered_root
-from causeway.proofs.substrate.proof import prove
 from causeway.proofs.substrate.storage_keys import storage_key
 from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.trie_proofs import prove
 from causeway.proofs.tendermint.building import make_header, sign_header, validators_of
 from causeway.proofs.tendermint.encoding import SECOND
 from causeway.proofs.tendermint.keys import SigningKey

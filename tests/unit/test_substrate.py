@@ -53,9 +53,10 @@ from causeway.proofs.substrate.node import (
     encode_node,
 )
 from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root, ordered_roots
-from causeway.proofs.substrate.proof import Status, prove, read_storage_proof, read_value, verify_storage_proof
+from causeway.proofs.substrate.proof import Status, read_storage_proof, read_value, verify_storage_proof
 from causeway.proofs.substrate.storage_keys import storage_key, storage_key_column, storage_prefix
 from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.trie_proofs import prove
 from causeway.proofs.xdm.envelope import (
     OUTBOX,
     message_storage_key,

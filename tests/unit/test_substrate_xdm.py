@@ -10,8 +10,8 @@ from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import OverLimit
 from causeway.proofs.substrate.compact import encode_compact
 from causeway.proofs.substrate.errors import BadProof, FailedToDecode, InvalidCall
-from causeway.proofs.substrate.proof import prove
 from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.trie_proofs import prove
 from causeway.proofs.xdm.channels import Channel
 from causeway.proofs.xdm.envelope import (
     OUTBOX,

@@ -18,8 +18,8 @@ from causeway.proofs.substrate.errors import (
     MissingValue,
     UnusedNodesInTheProof,
 )
-from causeway.proofs.substrate.proof import prove
 from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.trie_proofs import prove
 from causeway.proofs.xdm.confirmation import verify_cross_domain_message
 from causeway.proofs.xdm.envelope import (
     INBOX_RESPONSES,

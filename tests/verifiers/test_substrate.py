@@ -14,8 +14,9 @@ from scalecodec.base import RuntimeConfigurationObject
 from causeway.proofs.substrate.compact import compact_column, encode_compact
 from causeway.proofs.substrate.node import StateVersion
 from causeway.proofs.substrate.ordered import ordered_key, ordered_root
-from causeway.proofs.substrate.proof import prove, read_storage_proof
+from causeway.proofs.substrate.proof import read_storage_proof
 from causeway.proofs.substrate.trie import Trie
+from causeway.proofs.substrate.trie_proofs import prove
 from tests.conformance.substrate_vectors import vectors
 
 SCRIPT = "substrate.mjs"

@@ -43,11 +43,13 @@ from .message_queue_chain import (
 )
 from .node import EMPTY_ROOT, StateVersion
 from .ordered import OrderedTrie, ordered_root, ordered_roots
-from .proof import Read, Status, prove, read_storage_proof, read_value, verify_storage_proof
+from .proof import Read, Status, read_storage_proof, read_value, verify_storage_proof
 from .scale import ScaleTypes, enum, struct
 from .scale_columns import Decoded, ScaleColumns, Verdicts, limbs_column, limbs_of, numbers_column
 from .storage_keys import storage_key, storage_key_column, storage_prefix
 from .trie import Trie
+from .trie_proofs import prove, prove_storage
+from .tries import Tries
 
 __all__ = [
     "EMPTY_ROOT",
@@ -70,6 +72,7 @@ __all__ = [
     "StorageReads",
     "StorageVerdicts",
     "Trie",
+    "Tries",
     "Verdict",
     "Verdicts",
     "attestation_topic",
@@ -94,6 +97,7 @@ __all__ = [
     "ordered_root",
     "ordered_roots",
     "prove",
+    "prove_storage",
     "queue_topic",
     "read_storage_proof",
     "read_storage_proofs",

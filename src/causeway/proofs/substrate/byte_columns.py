@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
+from causeway.proofs.hashing import DIGEST_BYTES, Digests
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -72,6 +73,19 @@ def rows_up_to(matrix: Bytes, lengths: Rows) -> pa.LargeBinaryArray:
     if count and bool((lengths == width).all()):
         return from_parts(matrix.reshape(-1), np.arange(0, (count + 1) * width, width, dtype=np.int64))
     return from_parts(matrix[np.arange(width) < lengths[:, None]], ends_of(lengths))
+
+
+def digest_column(digests: Digests) -> pa.LargeBinaryArray:
+    """Return digests, shape (n, 32), as a column of bytes.
+
+    Raises:
+        InvalidInput: they have another shape or type.
+    """
+    if digests.ndim != 2 or digests.shape[1] != DIGEST_BYTES or digests.dtype != np.uint8:
+        raise InvalidInput(
+            f"roots are {digests.dtype} in the shape {digests.shape}, uint8 in (n, {DIGEST_BYTES}) is wanted"
+        )
+    return from_parts(np.ascontiguousarray(digests).reshape(-1), np.arange(len(digests) + 1) * DIGEST_BYTES)
 
 
 def ends_of(lengths: npt.NDArray[np.integer]) -> Rows:

@@ -24,7 +24,15 @@ from causeway.proofs.distinct import distinct_slices
 from causeway.proofs.errors import MalformedProof, OverLimit, ProofError, ProofRefused
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_slices
 from causeway.proofs.limits import MAX_PROOF_BYTES, MAX_PROOF_NODES
-from causeway.proofs.substrate.byte_columns import Bytes, byte_column, data_of, ends_of, from_parts, offsets_of
+from causeway.proofs.substrate.byte_columns import (
+    Bytes,
+    byte_column,
+    data_of,
+    digest_column,
+    ends_of,
+    from_parts,
+    offsets_of,
+)
 from causeway.proofs.substrate.errors import InvalidProof, MissingValue, UnusedNodesInTheProof
 from causeway.proofs.substrate.node import EMPTY_ROOT, StateVersion
 from causeway.proofs.substrate.proof import ProofReader, require_entry, require_value
@@ -116,7 +124,7 @@ class StorageProofs:
             InvalidInput: the columns are not equally long, hold nulls, or something else than byte strings.
         """
         if isinstance(roots, np.ndarray):
-            roots = _digest_column(roots)
+            roots = digest_column(roots)
         root_column = byte_column(roots)
         count = len(root_column)
         node_column, members, offsets = _lists(nodes)
@@ -418,14 +426,6 @@ def _lists(nodes: pa.Array | pa.ChunkedArray | Sequence[Sequence[bytes]]) -> tup
             raise InvalidInput("a column of nodes holds a null, only lists of byte strings are allowed")
         return byte_column(values.dictionary), values.indices.to_numpy().astype(np.int64), offsets
     return byte_column(values), np.arange(len(values), dtype=np.int64), offsets
-
-
-def _digest_column(digests: Digests) -> pa.LargeBinaryArray:
-    if digests.ndim != 2 or digests.shape[1] != DIGEST_BYTES or digests.dtype != np.uint8:
-        raise InvalidInput(
-            f"roots are {digests.dtype} in the shape {digests.shape}, uint8 in (n, {DIGEST_BYTES}) is wanted"
-        )
-    return from_parts(np.ascontiguousarray(digests).reshape(-1), np.arange(len(digests) + 1) * DIGEST_BYTES)
 
 
 def _table(count: int) -> Rows:

@@ -1,4 +1,4 @@
-"""Storage proofs: the nodes of a trie that reads of some keys visit, and what they show under a root.
+"""Storage proofs, read: the nodes of a trie that reads of some keys visit, and what they show under a root.
 
 A proof is a set of encoded nodes. Those below 32 bytes stand in their parents; a value that layout V1 stores by its
 hash is a node of its own. The reader walks from the root with the given nodes only, so each key is either stored with a
@@ -11,13 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-import numpy as np
-
 from causeway.proofs.errors import MalformedProof, OverLimit, ProofRefused
 from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.limits import MAX_PROOF_BYTES, MAX_PROOF_NODES
 from causeway.proofs.steps import Step
-from causeway.proofs.substrate.byte_columns import byte_column
 from causeway.proofs.substrate.errors import InvalidProof, MissingValue, UnusedNodesInTheProof
 from causeway.proofs.substrate.hashing import blake2_256
 from causeway.proofs.substrate.nibbles import MAX_KEY_BYTES, to_nibbles
@@ -29,8 +26,6 @@ from causeway.proofs.substrate.node import (
     StateVersion,
     decode_node,
 )
-from causeway.proofs.substrate.trie import Trie
-from causeway.proofs.substrate.trie_proofs import prove_many
 
 
 class Status(Enum):
@@ -56,12 +51,6 @@ class Read:
     status: Status
     value: bytes | None
     steps: tuple[Step, ...]
-
-
-def prove(trie: Trie, keys: Iterable[bytes]) -> list[bytes]:
-    """Return the proof of what ``trie`` holds under ``keys``, present or absent: its nodes in ascending order."""
-    column = byte_column(keys)
-    return prove_many(trie.tries, trie.row, column, np.zeros(len(column), dtype=np.int64), 1).proof(0)
 
 
 class ProofReader:

@@ -7,7 +7,6 @@ nodes of their own, and values that are stored by their hash are. Sources: XDM r
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +14,11 @@ import pyarrow.compute as pc
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
-from causeway.proofs.substrate.byte_columns import LARGE_BINARY, ends_of
+from causeway.proofs.substrate.byte_columns import LARGE_BINARY, byte_column, digest_column, ends_of
 from causeway.proofs.substrate.byte_order import ascending_order
+from causeway.proofs.substrate.many import StorageProofs
 from causeway.proofs.substrate.node import EMPTY_NODE
+from causeway.proofs.substrate.trie import Trie
 from causeway.proofs.substrate.tries import Tries
 
 _VALUE = 1 << 31
@@ -27,56 +28,37 @@ _PART_BITS = 33
 _MOST_PROOFS = 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class StorageProofs:
-    """Many proofs that share nodes.
-
-    Attributes:
-        nodes: the distinct nodes of all proofs, ascending: a column of bytes.
-        rows: the nodes of each proof, as rows of ``nodes``, ascending; proof by proof.
-        ends: where each proof starts in ``rows`` and, last, where the last one ends: n + 1 numbers.
-    """
-
-    nodes: pa.LargeBinaryArray
-    rows: Rows
-    ends: Rows
-
-    def __len__(self) -> int:
-        return len(self.ends) - 1
-
-    def proof(self, number: int) -> list[bytes]:
-        """Return the nodes of one proof, ascending."""
-        rows = self.rows[self.ends[number] : self.ends[number + 1]]
-        nodes: list[bytes] = self.nodes.take(pa.array(rows)).to_pylist()
-        return nodes
-
-    def column(self) -> pa.LargeListArray:
-        """Return the proofs as a column of lists of bytes; a node is written for each proof that it is in."""
-        return pa.LargeListArray.from_arrays(pa.array(self.ends), self.nodes.take(pa.array(self.rows)))
+def prove(trie: Trie, keys: Iterable[bytes]) -> list[bytes]:
+    """Return the proof of what ``trie`` holds under ``keys``, present or absent: its nodes in ascending order."""
+    column = byte_column(keys)
+    return prove_storage(trie.tries, trie.number, column, np.zeros(len(column), dtype=np.int64)).nodes_of(0)
 
 
-def prove_many(
-    tries: Tries, numbers: Rows | int, keys: pa.Array | Iterable[bytes], proofs: Rows, count: int
+def prove_storage(
+    tries: Tries, trie_of_proof: Rows, keys: pa.Array | Iterable[bytes], proof_of_key: Rows | None = None
 ) -> StorageProofs:
-    """Return ``count`` proofs of what tries hold under keys, present or absent.
+    """Return proofs of what tries hold under keys, present or absent; they share their distinct nodes, ascending.
 
     Args:
         tries: the tries.
-        numbers: the trie of each key.
+        trie_of_proof: for each proof, the number of the trie that it is about.
         keys: the keys, in any order.
-        proofs: for each key, the number of the proof that it is shown by, from 0 to ``count`` - 1.
-        count: how many proofs there are; one without keys has no nodes.
+        proof_of_key: for each key, the number of the proof that shows it; default: each key is shown by a proof of its
+            own. A proof that shows no key has no nodes.
 
     Raises:
         InvalidInput: a number of a proof or trie is out of range, a key is too long, or there are not as many of each.
     """
-    visit = tries.visit(numbers, keys)
-    if len(proofs) != len(visit.entries):
-        raise InvalidInput(f"{len(proofs)} numbers of proofs are given with {len(visit.entries)} keys")
-    if not 0 <= count <= _MOST_PROOFS:
+    column, count = byte_column(keys), len(trie_of_proof)
+    proofs = np.arange(count) if proof_of_key is None else proof_of_key
+    if len(proofs) != len(column):
+        raise InvalidInput(f"{len(proofs)} numbers of proofs are given with {len(column)} keys, each needs one")
+    if count > _MOST_PROOFS:
         raise InvalidInput(f"at most {_MOST_PROOFS} proofs are made at once, not {count}")
     if len(proofs) and not 0 <= int(proofs.min()) <= int(proofs.max()) < count:
         raise InvalidInput(f"a proof has a number from 0 to {count - 1}, not {proofs.min()} or {proofs.max()}")
+    roots = tries.roots(trie_of_proof)
+    visit = tries.visit(trie_of_proof[proofs], column)
     shown = proofs.astype(np.int64) << _PART_BITS
     by_hash, empty = np.flatnonzero(visit.stored_by_hash), np.flatnonzero(visit.counts == 0)
     parts = np.unique(
@@ -109,4 +91,5 @@ def prove_many(
     rank[order] = np.cumsum(first) - 1
     parts = np.unique(parts >> _PART_BITS << _PART_BITS | rank[which])
     sizes = np.bincount(parts >> _PART_BITS, minlength=count)
-    return StorageProofs(written.filter(pa.array(first)), parts & ((1 << _PART_BITS) - 1), ends_of(sizes))
+    nodes, members = written.filter(pa.array(first)), parts & ((1 << _PART_BITS) - 1)
+    return StorageProofs(digest_column(roots), nodes, members, ends_of(sizes), np.full(count, -1, dtype=np.int8))
