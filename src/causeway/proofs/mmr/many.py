@@ -214,7 +214,10 @@ def verify_leaf_proofs(
     for step in range(int(steps[codes == Verdict.HOLDS].max(initial=0))):
         rows = np.flatnonzero((codes == Verdict.HOLDS) & (steps > step))
         pairs = np.empty((len(rows), _PAIR), dtype=np.uint8)
-        pairs_at(rows, step, proofs.leaf_indices, heights, lefts, rights, proofs.offsets, items, current, pairs)
+        pairs_at(
+            rows, step, proofs.leaf_indices, heights, lefts, rights, proofs.offsets,
+            items.reshape(-1), current.reshape(-1), pairs.reshape(-1),
+        )  # fmt: skip
         current[rows] = _digests(pairs)
     codes[(codes == Verdict.HOLDS) & (current != roots).any(axis=1)] = Verdict.ROOT_MISMATCH
     return LeafVerdicts(proofs, leaves, roots, trusted, codes)

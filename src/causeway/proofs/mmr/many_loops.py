@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from causeway.model.compiled import BYTE_ROWS, BYTE_ROWS_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compiled, read
+from causeway.model.compiled import BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compiled, read
 
 DIGEST = 32
 
@@ -35,7 +35,16 @@ def plan(leaf_indices: Any, leaf_counts: Any, heights: Any, lefts: Any, rights: 
         rights[row] = 1 if count & ((one << np.uint64(height)) - one) else 0
 
 
-@compiled(NOTHING, [ROWS, INT64, read("uint64"), ROWS, ROWS, ROWS, ROWS, BYTE_ROWS, BYTE_ROWS, BYTE_ROWS_OUT])
+@compiled()
+def copy_digest(source: Any, row: Any, out: Any, place: Any) -> None:
+    """Copy digest ``row`` of ``source`` to the place of digest ``place`` of ``out``."""
+    # With indices that cannot be negative, 32 bytes are one move.
+    begin, to = np.uint64(DIGEST * row), np.uint64(DIGEST * place)
+    for byte in range(np.uint64(DIGEST)):
+        out[to + byte] = source[begin + byte]
+
+
+@compiled(NOTHING, [ROWS, INT64, read("uint64"), ROWS, ROWS, ROWS, ROWS, BYTES, BYTES, BYTES_OUT])
 def pairs_at(
     rows: Any, step: Any, leaf_indices: Any, heights: Any, lefts: Any, rights: Any, offsets: Any, items: Any,
     current: Any, pairs: Any,
@@ -43,22 +52,17 @@ def pairs_at(
     """Write what is hashed in one step of each proof in ``rows``: what is known of it in ``current``, and an item.
 
     First come the siblings from below, then what lies on the right, then the mountains on the left from the right.
+    ``items``, ``current`` and ``pairs`` hold digests, one behind the other.
     """
     for place in range(len(rows)):
         row = rows[place]
         height, left = heights[row], lefts[row]
         if step < height:
             item = left + step
-            known_right = leaf_indices[row] >> np.uint64(step) & np.uint64(1) == np.uint64(1)
+            known_right: Any = np.int64(leaf_indices[row] >> np.uint64(step) & np.uint64(1))
         elif step == height and rights[row]:
-            item, known_right = left + height, True
+            item, known_right = left + height, 1
         else:
-            item, known_right = left - 1 - (step - height - rights[row]), False
-        item += offsets[row]
-        pair = pairs[place]
-        if known_right:
-            pair[:DIGEST] = items[item]
-            pair[DIGEST:] = current[row]
-        else:
-            pair[:DIGEST] = current[row]
-            pair[DIGEST:] = items[item]
+            item, known_right = left - 1 - (step - height - rights[row]), 0
+        copy_digest(current, row, pairs, 2 * place + known_right)
+        copy_digest(items, offsets[row] + item, pairs, 2 * place + 1 - known_right)
