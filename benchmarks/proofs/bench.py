@@ -20,7 +20,7 @@ from benchmarks.proofs.timing import clock
 from causeway.model.errors import InvalidInput
 from causeway.proofs.hashing import DIGEST_BYTES, VECTOR_THRESHOLD, sha256_rows
 
-FAMILIES = ("hashing", "ic", "ics23", "tendermint", "substrate", "mmr", "scale")
+FAMILIES = ("hashing", "ic", "ics23", "tendermint", "substrate", "storage", "mmr", "scale")
 
 WITH_NATIVE = ("ics23",)
 """Families whose proofs others verify in compiled programs too."""

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from benchmarks.proofs.queues import Queue, changed_at_a_time, measure_queue
-from benchmarks.proofs.timing import OURS, Row, compared, take_turns, timed
-from benchmarks.proofs.workload import MANY, ONE_BY_ONE, payloads, some_of
+from benchmarks.proofs.timing import OURS, Row, compared, require_same, take_turns, timed
+from benchmarks.proofs.workload import IN_BULK, MANY, ONE_BY_ONE, payloads, some_of
+from causeway.proofs.hashing import engines
 from causeway.proofs.keccak import keccak256_each
+from causeway.proofs.mmr.many import prove_each_leaf, verify_leaf_proofs
 from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
 from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
+
+BY_ONE = "one by one"
 
 
 def measure(size: int, repeats: int, node: str | None) -> list[Row]:
     """Measure a range of ``size`` leaves."""
+    engines.prepare()
     changed = changed_at_a_time(size)
     messages = payloads(size + changed)
 
@@ -54,6 +61,14 @@ def measure(size: int, repeats: int, node: str | None) -> list[Row]:
         for position, proof in proofs.items():
             verify_leaf_proof(proof, [leaves[position]], root, size)
 
+    bulk = some_of(0, size, IN_BULK)
+    bulk_leaves = keccak256_each(messages.take(pa.array(bulk)))
+    bulk_proofs = prove_each_leaf(mountains, bulk)
+
+    def verify_in_columns() -> None:
+        found = verify_leaf_proofs(bulk_proofs, bulk_leaves, root, size)
+        require_same(len(found.refused), 0, "leaf proofs in columns")
+
     many = some_of(0, size, MANY).tolist()
     many_leaves = [leaf_hash(messages[position].as_py()) for position in many]
     joint = prove_leaves(mountains, many)
@@ -66,6 +81,23 @@ def measure(size: int, repeats: int, node: str | None) -> list[Row]:
             "prove", of_many, "leaves", {OURS: (timed(lambda: prove_leaves(mountains, many)), len(many))}, repeats
         ),
         compared("verify", "one leaf", "proofs", {OURS: (timed(verify), len(positions))}, repeats),
+        compared(
+            "prove",
+            f"{len(bulk):,} proofs of one leaf each",
+            "proofs",
+            {
+                OURS: (timed(lambda: prove_each_leaf(mountains, bulk)), len(bulk)),
+                BY_ONE: (timed(prove), len(positions)),
+            },
+            repeats,
+        ),
+        compared(
+            "verify",
+            f"{len(bulk):,} proofs of one leaf each",
+            "proofs",
+            {OURS: (timed(verify_in_columns), len(bulk)), BY_ONE: (timed(verify), len(positions))},
+            repeats,
+        ),
         compared(
             "verify",
             of_many,
