@@ -13,6 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from causeway.cli import shell
+from causeway.cli.compiling import compile_first
 from causeway.cli.watch import notes, results, waiting
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def command(
 
     if not execute and (first is not None or last is not None):
         raise InvalidInput("--from, --to: heights to execute again; give --execute, too")
+    compile_first()
     with _bar("files") as progress:
         checked = check(Lake.at(lake), progress)
     different: Different | None = None

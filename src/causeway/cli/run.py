@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from causeway.cli import shell
+from causeway.cli.compiling import compile_first
 from causeway.cli.interrupts import Interrupts
 from causeway.cli.memory import PeakMemory
 from causeway.cli.outcome import Outcome, outcome_of, show
@@ -158,7 +159,9 @@ def _open(scenario: Path, overrides: dict[str, str], lake: str | None, resume: b
 
     if resume and lake is None and "network.lake" not in overrides:
         raise InvalidInput("--resume: needs the lake to continue, as --lake DIR")
-    begin_early(scenario, overrides)  # Java starts while this process imports what it needs
+    # Java starts while this process imports what it needs. What runs without Spark is small.
+    if begin_early(scenario, overrides):
+        compile_first()
     from causeway.network.network import Network
 
     return Network.from_scenario(scenario, overrides, lake=lake, resume=resume, waiting=claim_is_watched)

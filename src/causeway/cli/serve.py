@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.cli import shell
+from causeway.cli.compiling import compile_first
 from causeway.cli.run import setting
 from causeway.cli.watch import notes, waiting
 from causeway.model.errors import InvalidInput
@@ -114,6 +115,7 @@ def command(
     log = ServingLog(Lines("serve", level_of(log_level, terminal=notes().is_terminal)))
     listening = bound(host, port)
     try:
+        compile_first()
         with waiting("Opening the lake"):
             found = _scenario(lake, scenario, dict(setting(text) for text in settings or ()))
             options = {"drawn": drawn_keys, "newest": newest_copy}

@@ -9,34 +9,25 @@ Their types are declared, so that importing such a file is all the preparation t
 compiler. A file of loops is therefore imported where its work begins, not where a process does. No bounds are checked,
 so a caller makes sure before that every index lies inside; with ``NUMBA_BOUNDSCHECK=1`` they are, which a test uses.
 
-What is compiled depends on the processor and on all files of loops, since one may call another's, and on the vector
-instructions in files named ``...vectors.py``: the folder on disk is named by the sizes and times of all these, beside
-this file or, where that cannot be written, in the user's cache.
+``compiled_files`` says where compiled code is kept.
 """
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-import os
-import sys
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import numba
-from llvmlite.binding import get_host_cpu_features, get_host_cpu_name
 from numba import types
+
+from causeway.model.compiled_files import DONE, PACKAGE, can_be_kept, folder, is_prepared, loop_files
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
-PACKAGE = Path(__file__).parents[1]
-"""The folder of all rooms."""
-
 _CONFIG: Any = numba.config
-
-DONE = "done"
-"""File in the folder of compiled code that says that all of it is there."""
+if can_be_kept():
+    _CONFIG.CACHE_DIR = str(folder())
 
 
 def read(dtype: str, dimensions: int = 1) -> Any:
@@ -65,7 +56,7 @@ def compiled(
         allocates: whether it may make arrays. What makes none counts no references to those it is given: where many
             arrays go through small functions, that counting is most of the time.
     """
-    keep = arguments is not None and _folder() is not None
+    keep = arguments is not None and can_be_kept()
 
     def decorate(loop: Loop) -> Loop:
         types_of = () if arguments is None else (result(*arguments),)
@@ -75,64 +66,16 @@ def compiled(
     return decorate
 
 
-def can_be_kept() -> bool:
-    """Return whether compiled code can be kept on disk, for other processes to load."""
-    return _folder() is not None
-
-
-def is_prepared() -> bool:
-    """Return whether all loops were compiled on this machine, as their files are now."""
-    folder = _folder()
-    return folder is not None and (folder / DONE).exists()
-
-
 def prepare() -> None:
     """Compile all loops, unless that was done; where nothing can be kept on disk, for this process alone."""
     if is_prepared():
         return
     for file in loop_files():
         importlib.import_module(".".join([PACKAGE.name, *file.relative_to(PACKAGE).with_suffix("").parts]))
-    folder = _folder()
-    if folder is not None:
-        (folder / DONE).touch()
+    place = folder()
+    if place is not None:
+        (place / DONE).touch()
 
-
-def loop_files() -> Iterable[Path]:
-    """Return the files of loops, in the order of their paths."""
-    return sorted(PACKAGE.rglob("*loops.py"))
-
-
-def _folder() -> Path | None:
-    """Return the folder of compiled code, made if need be, None where none can be written; tells numba of it once."""
-    if not _FOLDER:
-        _FOLDER.append(_made_folder())
-        if _FOLDER[0] is not None:
-            _CONFIG.CACHE_DIR = str(_FOLDER[0])
-    return _FOLDER[0]
-
-
-def _made_folder() -> Path | None:
-    machine = (
-        _CONFIG.CPU_NAME or get_host_cpu_name(),
-        _CONFIG.CPU_FEATURES or get_host_cpu_features().flatten(),
-    )
-    stamp = hashlib.sha256(f"{numba.__version__} {sys.version} {_CONFIG.BOUNDSCHECK} {machine}".encode())
-    for file in (*loop_files(), *sorted(PACKAGE.rglob("*vectors.py"))):
-        about = file.stat()
-        stamp.update(f"{file} {about.st_size} {about.st_mtime_ns}".encode())
-    name = f"compiled-{stamp.hexdigest()[:16]}"
-    home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    for parent in (Path(__file__).parent / "__pycache__", Path(home, "causeway")):
-        try:
-            (parent / name).mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(parent / name, os.W_OK):
-            return parent / name
-    return None
-
-
-_FOLDER: list[Path | None] = []
 
 if __name__ == "__main__":
     from causeway.model.compiled import prepare as prepare_all  # this file under its own name, as the loops know it

@@ -27,18 +27,19 @@ def texts(settings: Mapping[str, str | int | bool]) -> dict[str, str]:
     return {key: _WORDS[value] if isinstance(value, bool) else str(value) for key, value in settings.items()}
 
 
-def begin_early(path: str | os.PathLike[str], overrides: Mapping[str, str]) -> None:
-    """Start Java where a scenario seems to run on Spark on this machine; return at once."""
+def begin_early(path: str | os.PathLike[str], overrides: Mapping[str, str]) -> bool:
+    """Start Java where a scenario seems to run on Spark on this machine; return at once, whether it runs on Spark."""
     try:
         network = _network(Path(path), overrides)
     except InvalidInput:
-        return
+        return False
     master, settings = network.get("master", MASTER), network.get("spark", {})
     if network.get("executor", EXECUTOR) != EXECUTOR or not isinstance(master, str) or not isinstance(settings, dict):
-        return
+        return False
     from causeway.pipeline.session import guess_session
 
     guess_session(master, texts(settings))
+    return True
 
 
 def _network(path: Path, overrides: Mapping[str, str]) -> dict[str, Any]:

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
     from causeway.pipeline.tables import LakeTables
 
+HASHING = "causeway.proofs.hashing.engines:prepare"
+"""What workers call before their first task: no tick of theirs waits for compiled code."""
+
 Progress = Callable[[Manifest], None]
 """Called after every commit, with its manifest: one height, or many that follow each other."""
 
@@ -100,7 +103,8 @@ class Network:
     def _prepare_workers(self) -> None:
         deployment = self.deployment
         parts = (deployment.kernel, deployment.traffic)
-        prepare_workers(len(deployment.buckets), [run_task.__module__, *(type(part).__module__ for part in parts)])
+        modules = [run_task.__module__, *(type(part).__module__ for part in parts), HASHING]
+        prepare_workers(len(deployment.buckets), modules)
 
     def _tasks(self) -> int:
         return tasks_asked(self.scenario.network.master, self.scenario.network.spark_settings)

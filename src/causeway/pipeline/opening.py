@@ -58,7 +58,8 @@ class Opening:
     def prepare(self, workers: int, modules: Sequence[str]) -> None:
         """Let so many Python workers import modules as soon as there is a session; return at once.
 
-        They are those that ``mapInArrow`` uses. Once a session is enough.
+        ``module:function`` is a function without arguments that is called, too. The workers are those that
+        ``mapInArrow`` uses. Once a session is enough.
         """
         if self._preparing is None:
             work = functools.partial(self._prepare, workers, tuple(modules))
@@ -101,6 +102,9 @@ class Opening:
 
 def _import(modules: Sequence[str], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for name in modules:
+        module, _, function = name.partition(":")
         with contextlib.suppress(ImportError):  # the first task that needs it says so
-            importlib.import_module(name)
+            imported = importlib.import_module(module)
+            if function:
+                getattr(imported, function)()
     yield from batches

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from causeway.model.compiled_files import can_be_kept
 from causeway.proofs.hashing.functions import DIGEST_BYTES, HashFunction, one_by_one
 
 if TYPE_CHECKING:
@@ -51,24 +52,23 @@ def engine_for(function: HashFunction, count: int) -> Lanes | None:
     if function not in _chosen:
         if _LOADED not in sys.modules:
             _spent += count * _TIMES[function]
-            if _spent < ENOUGH or (_spent < ENOUGH_TO_COMPILE and not _can_be_kept()):
+            if _spent < ENOUGH or (_spent < ENOUGH_TO_COMPILE and not can_be_kept()):
                 return None
         _chosen[function] = _fastest(function)
     return _chosen[function]
 
 
 def prepare() -> None:
-    """Load the engines and choose among them now, so that no later call waits for that."""
+    """Load the engines and choose among them now, so that no later call waits for that.
+
+    Where compiled code cannot be kept, nothing is done: every process would compile it.
+    """
+    if not can_be_kept():
+        return
     from causeway.proofs.hashing import lanes  # noqa: F401
 
     for function in HashFunction:
         engine_for(function, FEW)
-
-
-def _can_be_kept() -> bool:
-    from causeway.model.compiled import can_be_kept
-
-    return can_be_kept()
 
 
 def _fastest(function: HashFunction) -> Lanes | None:
