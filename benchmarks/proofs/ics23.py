@@ -21,7 +21,7 @@ from causeway.proofs.ibc.keys import packet_commitment_key_v2
 from causeway.proofs.ibc.packets import commit_packet_v1
 from causeway.proofs.ics23.entries import Entries
 from causeway.proofs.ics23.iavl_store import IavlStore, IavlVersion
-from causeway.proofs.ics23.many import verify_many
+from causeway.proofs.ics23.many import prepare, verify_many
 from causeway.proofs.ics23.proof_specs import PROOF_SPECS
 from causeway.proofs.ics23.range_proof import verify_range_proof
 from causeway.proofs.ics23.simple_store import SimpleStore
@@ -41,6 +41,7 @@ Store = TypeVar("Store", bound=ProvableStore)
 
 def measure(size: int, repeats: int, node: str | None, native: Sequence[Native] = ()) -> list[Row]:
     """Measure stores of ``size`` packet commitments."""
+    prepare()
     changed = changed_at_a_time(size)
     entries = _entries(size + changed)
     more, first_keys = entries.slice(size, size + changed), entries.keys[:changed]

@@ -10,6 +10,7 @@ import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
+from causeway.proofs.ics23 import many
 from causeway.proofs.ics23.batch import message_of
 from causeway.proofs.ics23.encoded import encoded_root
 from causeway.proofs.ics23.errors import SpecMismatch
@@ -139,7 +140,8 @@ def test_a_spec_that_allows_no_path_at_all_refuses_the_empty_one_too() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(BUILDERS))
-def test_many_rows_get_the_errors_of_each_alone(kind: str) -> None:
+def test_many_rows_get_the_errors_of_each_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("causeway.proofs.ics23.many.ENOUGH", 0)
     draw = random.Random(kind)
     stored = {b"key %d" % number: draw.randbytes(draw.choice([1, 40, 200])) for number in range(60)}
     tree, spec = BUILDERS[kind](stored), PROOF_SPECS[SPEC_NAMES[kind]]
@@ -170,6 +172,21 @@ def test_many_rows_get_the_errors_of_each_alone(kind: str) -> None:
         except ProofError as error:
             alone = error
         assert (type(refused.get(row)), str(refused.get(row))) == (type(alone), str(alone))
+
+
+def test_loops_are_loaded_when_they_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[int] = []
+    for name, value in (
+        ("ENOUGH", 200),
+        ("_spent", 0),
+        ("_LOOPS", "not.loaded"),
+        ("prepare", lambda: loaded.append(1)),
+    ):
+        monkeypatch.setattr(many, name, value)
+    claims = ([b"k"] * 120, [b"v"] * 120, [b""] * 120)
+    for rows, so_far in ((FEW, 0), (120, 0), (FEW, 0), (120, 1)):
+        assert len(verify_many(TENDERMINT_SPEC, HASH, *(column[:rows] for column in claims))) == rows
+        assert len(loaded) == so_far
 
 
 def test_columns_of_different_length_are_the_callers_mistake() -> None:

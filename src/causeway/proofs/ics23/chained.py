@@ -10,10 +10,11 @@ from collections.abc import Sequence
 
 from causeway.proofs.errors import ProofRefused
 from causeway.proofs.ics23.batch import require_name
+from causeway.proofs.ics23.encoded import encoded_root
 from causeway.proofs.ics23.errors import ChainMismatch, NoProofForKey, RootMismatch
 from causeway.proofs.ics23.existence import existence_of, existence_steps, prove_existence
 from causeway.proofs.ics23.non_existence import absence_of, calculate_absence, verify_non_existence
-from causeway.proofs.ics23.proof_specs import rules_of
+from causeway.proofs.ics23.proof_specs import SpecRules, rules_of
 from causeway.proofs.protobuf import parse_canonical
 from causeway.proofs.steps import Step
 from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
@@ -110,12 +111,17 @@ def _climb(
             raise NoProofForKey(f"proof {number} is not one of existence")
         key = path[len(path) - 1 - number]
         try:
-            value = prove_existence(existence_of(proofs[number].exist), rules_of(specs[number]), key, value)
+            value = _root_of(proofs[number], rules_of(specs[number]), key, value)
         except ProofRefused as error:
             raise type(error)(f"proof {number}, {error}") from None
         steps.append(Step("store", f"key {key.hex()}", value))
     _require_root(root, value)
     return tuple(steps)
+
+
+def _root_of(proof: CommitmentProof, rules: SpecRules, key: bytes, value: bytes) -> bytes:
+    found = encoded_root(rules, proof.SerializeToString(deterministic=True), key, value)
+    return prove_existence(existence_of(proof.exist), rules, key, value) if found is None else found
 
 
 def _require_root(root: bytes, calculated: bytes) -> None:

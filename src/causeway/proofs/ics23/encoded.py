@@ -39,9 +39,9 @@ _IAVL_STEPS = re.compile(
 _LONGEST_NUMBERS = 12
 """Bytes of an IAVL step's numbers, and of the length of a hash after them."""
 
-_ON_THE_RIGHT = [bytes([4 + size + 35, 8, 1, 0x12, size]) for size in range(_LONGEST_NUMBERS + 1)]
-_ON_THE_LEFT = [bytes([4 + size + 33, 8, 1, 0x12, size + 33]) for size in range(_LONGEST_NUMBERS + 1)]
-"""What stands before the prefix of a step whose sibling is on that side, by the bytes of its numbers."""
+_RIGHT_SIBLING = {bytes([4 + size + 35, 8, 1, 0x12, size]): size for size in range(4, _LONGEST_NUMBERS + 1)}
+_LEFT_SIBLING = {bytes([4 + size + 33, 8, 1, 0x12, size + 33]): size for size in range(4, _LONGEST_NUMBERS + 1)}
+"""The bytes of a step's numbers by what stands before its prefix, with the sibling on that side."""
 
 
 def encoded_root(rules: SpecRules, proof: bytes, key: bytes, value: bytes) -> bytes | None:
@@ -96,12 +96,10 @@ def _iavl_root(rules: SpecRules, proof: bytes, at: int, sized: bytes, value: byt
     node = sha256(numbers + sized + SIZED_HASH + sha256(value).digest()).digest()
     least_height = 0
     for lengths, numbers, suffix, rest, _ in steps:
-        size = len(numbers)
         # Zigzag: a height is written as its double.
         least_height += 2
-        if not 4 <= size <= _LONGEST_NUMBERS or numbers[0] < least_height:
-            return None
-        if lengths != (_ON_THE_RIGHT if suffix else _ON_THE_LEFT)[size]:
+        size = (_RIGHT_SIBLING if suffix else _LEFT_SIBLING).get(lengths)
+        if size != len(numbers) or numbers[0] < least_height:
             return None
         node = sha256(numbers + rest + node + suffix).digest()
     return node

@@ -7,6 +7,7 @@ through ``verify_membership``, one by one: verdicts and errors are the same.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_slices
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_slices, engines
 from causeway.proofs.ics23.proof_specs import SpecRules, StoreForm, rules_of
 from causeway.proofs.ics23.verify import verify_membership
 from causeway.proofs.limits import MAX_MESSAGE_BYTES
@@ -31,7 +32,10 @@ PIECE = 1 << 12
 """Proofs are verified in pieces of this many, so that a level's preimages stay in the cache."""
 
 FEW = 64
-"""Up to this many proofs are verified one by one, which takes no longer."""
+"""Up to this many proofs at once are verified one by one, which takes no longer."""
+
+ENOUGH = 1 << 14
+"""Proofs verified one by one in about the time that loading compiled loops takes: some tenths of a second."""
 
 DEEPEST = 256
 """Most steps of a proof that is verified in columns: as many as deployed specs allow."""
@@ -47,6 +51,9 @@ TABLE_SLOTS = 4
 """Slots for each proof in the table of a level's preimages."""
 
 SHA256 = HashFunction.SHA256
+
+_LOOPS = "causeway.proofs.ics23.many_loops"
+_spent = 0
 
 
 def verify_many(spec: ProofSpec, root: bytes, keys: Column, values: Column, proofs: Column) -> dict[int, ProofError]:
@@ -71,9 +78,10 @@ def verify_many(spec: ProofSpec, root: bytes, keys: Column, values: Column, proo
         raise InvalidInput(f"keys, values and proofs must be equally many and not null, not {sorted(lengths)} rows")
     rules = rules_of(spec)
     refused: dict[int, ProofError] = {}
+    columnar = _worth_columns(len(columns[0]))
     for start in range(0, len(columns[0]), PIECE):
         piece = [column.slice(start, PIECE) for column in columns]
-        holds = hold_in_columns(rules, root, *piece) if len(piece[0]) > FEW else np.zeros(len(piece[0]), np.bool_)
+        holds = hold_in_columns(rules, root, *piece) if columnar else np.zeros(len(piece[0]), dtype=np.bool_)
         for row in np.flatnonzero(~holds).tolist():
             key, value, proof = (column[row].as_py() for column in piece)
             try:
@@ -87,6 +95,26 @@ def _column(column: Column) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     return column.cast(pa.large_binary()) if isinstance(column, pa.Array) else pa.array(column, pa.large_binary())
+
+
+def prepare() -> None:
+    """Load what many proofs are verified with now, so that no later call waits for that."""
+    from causeway.proofs.ics23 import many_loops  # noqa: F401
+
+    engines.prepare()
+
+
+def _worth_columns(count: int) -> bool:
+    """Return whether so many proofs are better verified by the loops, which are then loaded if they were not."""
+    global _spent
+    if count <= FEW:
+        return False
+    if _LOOPS not in sys.modules:
+        _spent += count
+        if _spent < ENOUGH:
+            return False
+        prepare()
+    return True
 
 
 def hold_in_columns(rules: SpecRules, root: bytes, keys: pa.Array, values: pa.Array, proofs: pa.Array) -> Flags:
