@@ -6,14 +6,20 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from causeway.proofs.errors import ProofError
+from causeway.proofs.hashing import HashFunction, digest_values
+from causeway.proofs.mmr.many import LeafProofs, verify_leaf_proofs
 from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
 from causeway.proofs.mmr.proof import prove_leaves
 from causeway.proofs.substrate.errors import BadProof
+from causeway.proofs.substrate.many import StorageProofs, read_values
+from causeway.proofs.xdm.columns import ENVELOPES, LEAVES, RECEIPTS
 from causeway.proofs.xdm.confirmation import verify_consensus_leaf, verify_cross_domain_message
-from causeway.proofs.xdm.envelope import CrossDomainMessage, MmrLeaf
+from causeway.proofs.xdm.envelope import CrossDomainMessage, MmrLeaf, message_storage_key, receipt_storage_key
 from tests.conformance.substrate_vectors import vectors
 
 ROOT_BYTES = 32
@@ -69,6 +75,40 @@ def test_from_the_mountain_range_to_the_message(cases: list[dict[str, Any]], ind
         assert operations[0] == "message"
         assert operations[operations.index("state") :][:2] == ["state", "leaf"]
         assert (operations[-1], steps[-1].result) == ("root", root)
+
+
+def test_all_carriers_in_columns(cases: list[dict[str, Any]]) -> None:
+    """From envelopes to messages without a loop over them: leaves, state roots, receipts, messages, a call each."""
+    confirmed_cases = [confirmed(case, number) for number, case in enumerate(cases)]
+    encoded = [envelope.encode() for _, envelope in confirmed_cases]
+    envelopes = ENVELOPES.decode(pa.array(encoded, pa.large_binary())).columns
+    opaque = envelopes["opaque_mmr_leaf"]
+    roots = np.frombuffer(b"".join(root for root, _ in confirmed_cases), dtype=np.uint8).reshape(-1, ROOT_BYTES)
+    indices = envelopes["leaf_indices"].flatten().to_numpy()
+    proofs = LeafProofs.of_lists(indices, envelopes["leaf_count"].to_numpy(), envelopes["items"])
+    hashes = digest_values(HashFunction.KECCAK_256, opaque)
+    assert not verify_leaf_proofs(proofs, hashes, roots, BLOCKS).codes.any()
+    state_roots = LEAVES.decode(opaque).columns["state_root"]
+
+    of_domain = envelopes["proof"].to_numpy() == 1
+    kinds = pa.array(of_domain)
+    domains = [receipt_storage_key(chain) for chain in envelopes["src_chain_id"].filter(kinds).to_pylist()]
+    receipts = read_values(
+        StorageProofs.of(state_roots.filter(kinds), envelopes["domain_proof"].filter(kinds)), domains
+    )
+    assert not receipts.codes.any()
+    final = iter(RECEIPTS.decode(receipts.reads.values()).columns["final_state_root"].to_pylist())
+    roots_by_row = zip(of_domain.tolist(), state_roots.to_pylist(), strict=True)
+    message_roots = [next(final) if inner else root for inner, root in roots_by_row]
+
+    keys = [
+        message_storage_key(case["decoded"]["storage_item"], sent.dst_chain_id, sent.channel_id, sent.nonce)
+        for case, (_, sent) in zip(cases, confirmed_cases, strict=True)
+    ]
+    messages = read_values(StorageProofs.of(message_roots, envelopes["message_proof"]), keys)
+    assert not messages.codes.any()
+    expected = [case["decoded"]["message_hex"] for case in cases]
+    assert [value.hex() for value in messages.reads.values().to_pylist()] == expected
 
 
 def test_no_flipped_bit_of_the_whole_carrier_goes_unnoticed(cases: list[dict[str, Any]]) -> None:

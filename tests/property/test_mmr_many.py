@@ -8,6 +8,7 @@ from random import Random
 
 import hypothesis.strategies as st
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
@@ -217,6 +218,28 @@ def test_what_no_range_has_is_refused() -> None:
     with pytest.raises(LeafNotFound):
         RangeState.of(grown(3), 4)
     assert RangeState().extend(LEAVES[:0]) == RangeState()
+
+
+@pytest.mark.parametrize("kind", [pa.binary(32), pa.binary(), pa.large_binary()])
+def test_items_may_be_a_column_of_lists(kind: pa.DataType) -> None:
+    mountains = grown(100)
+    proofs = prove_each_leaf(mountains, np.arange(100))
+    lists = [proofs.proof(row).items for row in range(100)]
+    for make in (pa.list_, pa.large_list):
+        column = pa.array(lists, make(kind))
+        again = LeafProofs.of_lists(proofs.leaf_indices[40:90], proofs.leaf_counts[40:90], column[40:90])
+        assert [again.proof(row) for row in range(50)] == [proofs.proof(row) for row in range(40, 90)]
+    none = pa.array([[]], pa.list_(kind))
+    assert len(LeafProofs.of_lists(proofs.leaf_indices[:1], proofs.leaf_counts[:1], none).items) == 0
+    for wrong in (
+        pa.array([[b"x" * 31]], pa.list_(pa.binary())),
+        pa.array([[b"x" * 31]], pa.list_(pa.binary(31))),
+        pa.array([[None]], pa.list_(kind)),
+        pa.array([None], pa.list_(kind)),
+        pa.array([b"x" * 32], kind),
+    ):
+        with pytest.raises(InvalidInput):
+            LeafProofs.of_lists(proofs.leaf_indices[:1], proofs.leaf_counts[:1], wrong)
 
 
 def test_what_does_not_fit_together_is_named() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from causeway.model.compiled import BYTES, INT64, ROWS, ROWS_OUT, compiled
+from causeway.model.compiled import BYTES, INT64, ROWS, ROWS_OUT, compiled, written
 
 MOST_STEPS = 32
 """Slots that are looked at for one slice. In a table that is at most half full, slices that nobody has chosen to
@@ -17,7 +17,7 @@ _SECOND = np.uint64(0xC2B2AE3D27D4EB4F)
 _HALF = np.uint64(32)
 
 
-@compiled()
+@compiled(allocates=False)
 def word_at(data: Any, at: Any) -> Any:
     """Return the eight bytes at ``at`` as a number, little-endian."""
     # With an index that cannot be negative, the eight loads become one.
@@ -28,14 +28,14 @@ def word_at(data: Any, at: Any) -> Any:
     return word
 
 
-@compiled()
+@compiled(allocates=False)
 def mixed(state: Any, word: Any) -> Any:
     """Return a state into which a word is mixed; fast, and no obstacle for somebody who looks for collisions."""
     state = (state ^ word) * _FIRST
     return state ^ (state >> _HALF)
 
 
-@compiled()
+@compiled(allocates=False)
 def weak_hash(data: Any, start: Any, stop: Any) -> Any:
     """Return a hash of a slice that is the same for equal bytes, and mostly another one for others."""
     first = np.uint64(stop - start)
@@ -57,7 +57,7 @@ def weak_hash(data: Any, start: Any, stop: Any) -> Any:
     return mixed(mixed(mixed(first, second), third), fourth)
 
 
-@compiled()
+@compiled(allocates=False)
 def same_bytes(data: Any, start: Any, other: Any, length: Any) -> Any:
     """Return whether ``length`` bytes at two places of ``data`` are the same."""
     done = 0
@@ -75,15 +75,15 @@ def same_bytes(data: Any, start: Any, other: Any, length: Any) -> Any:
     return True
 
 
-@compiled(INT64, [BYTES, ROWS, ROWS, ROWS_OUT, ROWS_OUT, ROWS_OUT])
-def number_slices(data: Any, starts: Any, stops: Any, table: Any, number_of: Any, firsts: Any) -> int:
+@compiled(INT64, [BYTES, ROWS, ROWS, ROWS_OUT, ROWS_OUT, ROWS_OUT, written("uint64")], allocates=False)
+def number_slices(data: Any, starts: Any, stops: Any, table: Any, number_of: Any, firsts: Any, hashes: Any) -> int:
     """Number the distinct slices in the order of their first rows, and return how many there are.
 
     ``table``: -1 in every slot, a power of two of them, at least twice as many as slices. ``number_of[row]`` becomes
-    the number of a row's slice, ``firsts[number]`` the first row that has it.
+    the number of a row's slice, ``firsts[number]`` the first row that has it,
+    ``hashes[number]`` the weak hash of its bytes.
     """
     mask = len(table) - 1
-    hashes = np.empty(len(starts), np.uint64)
     count = 0
     for row in range(len(starts)):
         start, length = starts[row], stops[row] - starts[row]

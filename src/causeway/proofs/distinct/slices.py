@@ -28,5 +28,5 @@ def distinct_slices(data: Bytes, starts: Rows, stops: Rows) -> tuple[Rows, Rows]
     # At most half full.
     table = np.full(1 << max(4, (2 * count).bit_length()), -1, dtype=np.int64)
     numbers, firsts = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
-    found = number_slices(data, starts, stops, table, numbers, firsts)
+    found = number_slices(data, starts, stops, table, numbers, firsts, np.empty(count, dtype=np.uint64))
     return numbers, firsts[:found]

@@ -8,6 +8,7 @@ from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
@@ -18,6 +19,7 @@ from causeway.proofs.mmr.errors import CorruptedProof, LeafNotFound, RootMismatc
 from causeway.proofs.mmr.mountain_range import MountainRange, bag_peaks
 from causeway.proofs.mmr.positions import MAX_LEAVES
 from causeway.proofs.mmr.proof import LeafProof, verify_leaf_proof
+from causeway.proofs.substrate.byte_columns import byte_column, data_of, offsets_of
 
 Counts = npt.NDArray[np.uint64]
 
@@ -87,6 +89,31 @@ class LeafProofs:
             np.frombuffer(b"".join(items), dtype=np.uint8).reshape(-1, DIGEST_BYTES),
             np.cumsum([0, *(len(proof.items) for proof in proofs)], dtype=np.int64),
         )
+
+    @classmethod
+    def of_lists(cls, leaf_indices: Counts, leaf_counts: Counts, items: pa.Array | pa.ChunkedArray) -> LeafProofs:
+        """Return the proofs whose items are an Arrow column of lists of digests, as envelopes are decoded to.
+
+        Raises:
+            InvalidInput: the column has nulls or other values than byte strings of 32, or another length.
+        """
+        if isinstance(items, pa.ChunkedArray):
+            items = items.combine_chunks()
+        if items.null_count or not (pa.types.is_list(items.type) or pa.types.is_large_list(items.type)):
+            raise InvalidInput(f"the items are {items.type} with {items.null_count} nulls, lists of digests are wanted")
+        offsets = items.offsets.to_numpy().astype(np.int64)
+        values = items.values[offsets[0] : offsets[-1]]
+        if values.null_count or not pa.types.is_fixed_size_binary(values.type):
+            values = byte_column(values)
+            if not bool((np.diff(offsets_of(values)) == DIGEST_BYTES).all()):
+                raise InvalidInput(f"an item of a leaf proof does not have {DIGEST_BYTES} bytes")
+            rows = data_of(values)[offsets_of(values)[0] :]
+        elif values.type.byte_width != DIGEST_BYTES:
+            raise InvalidInput(f"items of leaf proofs have {values.type.byte_width} bytes, {DIGEST_BYTES} are wanted")
+        else:
+            rows = np.frombuffer(values.buffers()[1] or b"", dtype=np.uint8)[values.offset * DIGEST_BYTES :]
+        rows = rows[: len(values) * DIGEST_BYTES].reshape(-1, DIGEST_BYTES)
+        return cls(leaf_indices, leaf_counts, rows, offsets - offsets[0])
 
     def __len__(self) -> int:
         return len(self.leaf_indices)

@@ -11,7 +11,7 @@ from causeway.model.compiled import BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS
 DIGEST = 32
 
 
-@compiled(NOTHING, [read("uint64"), read("uint64"), ROWS_OUT, ROWS_OUT, ROWS_OUT])
+@compiled(NOTHING, [read("uint64"), read("uint64"), ROWS_OUT, ROWS_OUT, ROWS_OUT], allocates=False)
 def plan(leaf_indices: Any, leaf_counts: Any, heights: Any, lefts: Any, rights: Any) -> None:
     """Fill in, for leaves that are in their ranges, how the mountains of each range lie about its leaf.
 
@@ -35,7 +35,7 @@ def plan(leaf_indices: Any, leaf_counts: Any, heights: Any, lefts: Any, rights: 
         rights[row] = 1 if count & ((one << np.uint64(height)) - one) else 0
 
 
-@compiled()
+@compiled(allocates=False)
 def copy_digest(source: Any, row: Any, out: Any, place: Any) -> None:
     """Copy digest ``row`` of ``source`` to the place of digest ``place`` of ``out``."""
     # With indices that cannot be negative, 32 bytes are one move.
@@ -44,7 +44,7 @@ def copy_digest(source: Any, row: Any, out: Any, place: Any) -> None:
         out[to + byte] = source[begin + byte]
 
 
-@compiled(NOTHING, [ROWS, INT64, read("uint64"), ROWS, ROWS, ROWS, ROWS, BYTES, BYTES, BYTES_OUT])
+@compiled(NOTHING, [ROWS, INT64, read("uint64"), ROWS, ROWS, ROWS, ROWS, BYTES, BYTES, BYTES_OUT], allocates=False)
 def pairs_at(
     rows: Any, step: Any, leaf_indices: Any, heights: Any, lefts: Any, rights: Any, offsets: Any, items: Any,
     current: Any, pairs: Any,

@@ -267,7 +267,7 @@ def read_storage_proofs(proofs: StorageProofs, keys: Column, proof_of_key: Rows 
     numbers, firsts = distinct_slices(data, starts, stops)
     starts, stops = starts[firsts], stops[firsts]
     digests = digest_slices(HashFunction.BLAKE2B_256, data, starts, stops).reshape(-1)
-    table, same = _table(len(firsts)), np.empty(len(firsts), dtype=np.int64)
+    table, same = _rows(1 << max(4, (2 * len(firsts)).bit_length())), np.empty(len(firsts), dtype=np.int64)
     many_loops.index_digests(digests, _SECRET, table, same)
 
     count = len(key_column)
@@ -283,7 +283,7 @@ def read_storage_proofs(proofs: StorageProofs, keys: Column, proof_of_key: Rows 
         _EMPTY_ROOT, roots, (opened == Verdict.HOLDS).view(np.uint8),
         (proofs.versions == StateVersion.V0).view(np.uint8), proofs.offsets, same[numbers[proofs.members]],
         data_of(key_column), key_starts, key_stops, key_offsets,
-        status, value_starts, value_stops, repeated, unused,
+        status, value_starts, value_stops, repeated, unused, _rows(len(firsts)), _rows(len(firsts)),
     )  # fmt: skip
     opened[repeated > 0] = Verdict.UNUSED_NODES
     if order is not None:
@@ -428,8 +428,8 @@ def _lists(nodes: pa.Array | pa.ChunkedArray | Sequence[Sequence[bytes]]) -> tup
     return byte_column(values), np.arange(len(values), dtype=np.int64), offsets
 
 
-def _table(count: int) -> Rows:
-    return np.full(1 << max(4, (2 * count).bit_length()), -1, dtype=np.int64)
+def _rows(count: int) -> Rows:
+    return np.full(count, -1, dtype=np.int64)
 
 
 _EMPTY_ROOT = np.frombuffer(EMPTY_ROOT, dtype=np.uint8)

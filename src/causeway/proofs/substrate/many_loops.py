@@ -30,7 +30,7 @@ MALFORMED, EMPTY, LEAF, BRANCH = range(4)
 """Forms of nodes."""
 
 
-@compiled()
+@compiled(allocates=False)
 def same_digest(data: Any, at: Any, other: Any, begin: Any) -> Any:
     """Return whether the digests at two places are the same."""
     differ = np.uint64(0)
@@ -39,7 +39,7 @@ def same_digest(data: Any, at: Any, other: Any, begin: Any) -> Any:
     return differ == np.uint64(0)
 
 
-@compiled()
+@compiled(allocates=False)
 def slot_of(data: Any, at: Any, secret: Any, mask: Any) -> Any:
     """Return the slot in which the digest at ``at`` is looked for first.
 
@@ -52,7 +52,7 @@ def slot_of(data: Any, at: Any, secret: Any, mask: Any) -> Any:
     return np.int64(mix >> np.uint64(24)) & mask
 
 
-@compiled(NOTHING, [BYTES, read("uint64"), ROWS_OUT, ROWS_OUT])
+@compiled(NOTHING, [BYTES, read("uint64"), ROWS_OUT, ROWS_OUT], allocates=False)
 def index_digests(digests: Any, secret: Any, table: Any, same: Any) -> None:
     """Fill ``table`` (-1 in every slot, a power of two, at least twice as many as digests) with digests' numbers.
 
@@ -69,7 +69,7 @@ def index_digests(digests: Any, secret: Any, table: Any, same: Any) -> None:
         same[number] = table[slot]
 
 
-@compiled()
+@compiled(allocates=False)
 def find(data: Any, at: Any, digests: Any, secret: Any, table: Any) -> Any:
     """Return the number of the node whose digest stands at ``at`` in ``data``; -1 if there is none."""
     mask = len(table) - 1
@@ -81,7 +81,7 @@ def find(data: Any, at: Any, digests: Any, secret: Any, table: Any) -> Any:
     return -1
 
 
-@compiled()
+@compiled(allocates=False)
 def nibble_count(data: Any, start: Any, stop: Any, most: Any) -> Any:
     """Return the count of nibbles in a node's header and where the header ends; a count of -1 is malformed."""
     count = np.int64(data[start]) & most
@@ -97,7 +97,7 @@ def nibble_count(data: Any, start: Any, stop: Any, most: Any) -> Any:
     return -1, at
 
 
-@compiled()
+@compiled(allocates=False)
 def length_at(data: Any, at: Any, stop: Any) -> Any:
     """Return the length that a compact integer at ``at`` gives, and where it ends; -1 if it is malformed.
 
@@ -118,7 +118,7 @@ def length_at(data: Any, at: Any, stop: Any) -> Any:
     return number, at + width
 
 
-@compiled()
+@compiled(allocates=False)
 def node_at(data: Any, start: Any, stop: Any) -> Any:
     """Return what ``data[start:stop]`` is as a node, by the rules of ``decode_node``.
 
@@ -175,22 +175,22 @@ def node_at(data: Any, start: Any, stop: Any) -> Any:
     return form, count, partial, value, value_stop, hashed, bitmap, children
 
 
-@compiled()
-def matches(data: Any, partial: Any, count: Any, key: Any, key_nibbles: Any, done: Any) -> Any:
-    """Return whether a node's nibbles are those of the key from nibble ``done`` on."""
-    if done + count > key_nibbles:
+@compiled(allocates=False)
+def matches(data: Any, partial: Any, count: Any, keys: Any, begin: Any, nibbles: Any, done: Any) -> Any:
+    """Return whether a node's nibbles are those of the key at ``begin`` from its nibble ``done`` on."""
+    if done + count > nibbles:
         return False
     skipped = count & 1
     for position in range(count):
         own, wanted = skipped + position, done + position
         left = data[partial + (own >> 1)] >> (0 if own & 1 else 4) & 0x0F
-        right = key[wanted >> 1] >> (0 if wanted & 1 else 4) & 0x0F
+        right = keys[begin + (wanted >> 1)] >> (0 if wanted & 1 else 4) & 0x0F
         if left != right:
             return False
     return True
 
 
-@compiled()
+@compiled(allocates=False)
 def child_at(data: Any, bitmap: Any, children: Any, nibble: Any) -> Any:
     """Return where the reference to a child starts and stops."""
     at = children
@@ -206,14 +206,16 @@ def child_at(data: Any, bitmap: Any, children: Any, nibble: Any) -> Any:
         BYTES, ROWS, ROWS, BYTES, read("uint64"), ROWS,
         BYTES, BYTES, read("uint8"), read("uint8"), ROWS, ROWS,
         BYTES, ROWS, ROWS, ROWS,
-        written("uint8"), ROWS_OUT, ROWS_OUT, ROWS_OUT, ROWS_OUT,
+        written("uint8"), ROWS_OUT, ROWS_OUT, ROWS_OUT, ROWS_OUT, ROWS_OUT, ROWS_OUT,
     ],
+    allocates=False,
 )  # fmt: skip
 def read_keys(
     data: Any, starts: Any, stops: Any, digests: Any, secret: Any, table: Any,
     empty_root: Any, roots: Any, open_: Any, only_plain: Any, offsets: Any, members: Any,
     keys: Any, key_starts: Any, key_stops: Any, key_offsets: Any,
     status: Any, value_starts: Any, value_stops: Any, repeated: Any, unused: Any,
+    given: Any, visited: Any,
 ) -> None:  # fmt: skip
     """Walk from each proof's root to each of its keys, with the proof's nodes only.
 
@@ -221,10 +223,9 @@ def read_keys(
     ``p`` has the nodes ``members[offsets[p]:offsets[p + 1]]`` and the keys number ``key_offsets[p]`` to the next;
     ``open_`` says whether it is read at all, ``only_plain`` whether values stored by their hash are refused. Written
     are: for each key its status and value in ``data``; for each proof how many nodes repeat another one, and how many
-    no key has visited. Where nodes repeat, keys are left as they are.
+    no key has visited. Where nodes repeat, keys are left as they are. ``given`` and ``visited`` come with -1 for each
+    node, and hold the last proof that has it and the last one that has visited it.
     """
-    given = np.full(len(starts), -1, np.int64)
-    visited = np.full(len(starts), -1, np.int64)
     for proof in range(len(open_)):
         if not open_[proof]:
             continue
@@ -245,7 +246,6 @@ def read_keys(
             if nibbles > MOST_NIBBLES:
                 status[key] = OVER_LIMIT
                 continue
-            own = keys[begin : key_stops[key]]
             number, inline = root, False
             start = stop = np.int64(0)
             at_root = True
@@ -271,7 +271,7 @@ def read_keys(
                 if hashed and only_plain[proof]:
                     outcome = INVALID
                     break
-                if form == EMPTY or not matches(data, partial, count, own, nibbles, done):
+                if form == EMPTY or not matches(data, partial, count, keys, begin, nibbles, done):
                     outcome = ABSENT
                     break
                 done += count
@@ -290,7 +290,7 @@ def read_keys(
                             visited[number] = proof
                             left -= 1
                     break
-                nibble = own[done >> 1] >> (0 if done & 1 else 4) & 0x0F
+                nibble = keys[begin + (done >> 1)] >> (0 if done & 1 else 4) & 0x0F
                 if not bitmap >> nibble & 1:
                     outcome = ABSENT
                     break
@@ -311,7 +311,7 @@ def read_keys(
         unused[proof] = left
 
 
-@compiled(NOTHING, [BYTES, ROWS, ROWS, BYTES, ROWS, ROWS, written("uint8")])
+@compiled(NOTHING, [BYTES, ROWS, ROWS, BYTES, ROWS, ROWS, written("uint8")], allocates=False)
 def compare_slices(
     data: Any, starts: Any, stops: Any, others: Any, other_starts: Any, other_stops: Any, same: Any
 ) -> None:
@@ -326,8 +326,11 @@ def compare_slices(
         same[row] = equal
 
 
-@compiled(NOTHING, [BYTES, ROWS, ROWS, ROWS, written("uint8")])
+@compiled(NOTHING, [BYTES, ROWS, ROWS, ROWS, written("uint8")], allocates=False)
 def gather_slices(data: Any, starts: Any, stops: Any, offsets: Any, out: Any) -> None:
     """Copy each slice to ``out[offsets[row] : offsets[row + 1]]``."""
     for row in range(len(starts)):
-        out[offsets[row] : offsets[row + 1]] = data[starts[row] : stops[row]]
+        # With indices that cannot be negative, many bytes are one move.
+        begin, to = np.uint64(starts[row]), np.uint64(offsets[row])
+        for position in range(np.uint64(stops[row]) - begin):
+            out[to + position] = data[begin + position]
