@@ -19,7 +19,6 @@ from causeway.proofs.ics23.non_existence import (
     require_between,
     require_neighbors,
     verify_neighbor_proofs,
-    verify_non_existence,
 )
 from causeway.proofs.ics23.proof_specs import SpecRules, rules_of
 from causeway.proofs.limits import MAX_PROOF_BYTES
@@ -162,17 +161,6 @@ def require_name(proof: Absence, rules: SpecRules, key: bytes) -> None:
     """
     if proof.key != key and proof.key != key_for_comparison(rules, key):
         raise NoProofForKey(f"the proof names key {hex_text(proof.key)}, not {hex_text(key)}")
-
-
-def verify_named_non_existence(proof: Absence, rules: SpecRules, root: bytes, key: bytes) -> None:
-    """Check a non-existence proof that stands alone: it names ``key`` and holds for it.
-
-    Raises:
-        NoProofForKey: it names another key.
-        ProofRefused: as ``verify_non_existence``.
-    """
-    require_name(proof, rules, key)
-    verify_non_existence(proof, rules, root, key)
 
 
 def _require_name_between(entry: Absence, rules: SpecRules) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from causeway.proofs.errors import ProofRefused
 from causeway.proofs.ics23.batch import require_name
-from causeway.proofs.ics23.encoded import encoded_root
+from causeway.proofs.ics23.encoded import existence_root
 from causeway.proofs.ics23.errors import ChainMismatch, NoProofForKey, RootMismatch
 from causeway.proofs.ics23.existence import existence_of, existence_steps, prove_existence
 from causeway.proofs.ics23.non_existence import absence_of, calculate_absence, verify_non_existence
@@ -120,7 +120,7 @@ def _climb(
 
 
 def _root_of(proof: CommitmentProof, rules: SpecRules, key: bytes, value: bytes) -> bytes:
-    found = encoded_root(rules, proof.SerializeToString(deterministic=True), key, value)
+    found = existence_root(rules, proof.exist, key, value)
     return prove_existence(existence_of(proof.exist), rules, key, value) if found is None else found
 
 

@@ -13,6 +13,7 @@ from hashlib import sha256
 from causeway.proofs.ics23.proof_specs import SpecRules, StoreForm
 from causeway.proofs.limits import MAX_MESSAGE_BYTES
 from causeway.proofs.varints import uvarint
+from causeway.proofs.wire.ics23_pb2 import ExistenceProof
 
 EXIST = KEY = b"\x0a"
 VALUE = b"\x12"
@@ -80,6 +81,18 @@ def encoded_root(rules: SpecRules, proof: bytes, key: bytes, value: bytes) -> by
             return None
         node = sha256(prefix + sibling + node + suffix).digest()
     return node
+
+
+def existence_root(
+    rules: SpecRules, proof: ExistenceProof, key: bytes | None = None, value: bytes | None = None
+) -> bytes | None:
+    """Return the root that the message ``proof`` leads to, for ``key`` and ``value`` (its own by default).
+
+    As ``encoded_root``: encoding a message again takes less time than reading its fields.
+    """
+    encoded = proof.SerializeToString(deterministic=True)
+    key, value = proof.key if key is None else key, proof.value if value is None else value
+    return encoded_root(rules, EXIST + uvarint(len(encoded)) + encoded, key, value)
 
 
 def _iavl_root(rules: SpecRules, proof: bytes, at: int, sized: bytes, value: bytes) -> bytes | None:

@@ -77,6 +77,15 @@ def verify_non_existence(proof: Absence, rules: SpecRules, root: bytes, key: byt
         ProofRefused: a neighbour's own proof fails (see ``verify_existence``), or there is none.
     """
     verify_neighbor_proofs(proof, rules, root)
+    require_gap(proof, rules, key)
+
+
+def require_gap(proof: Absence, rules: SpecRules, key: bytes) -> None:
+    """Check that the neighbours, which are stored, enclose ``key`` and have nothing between them.
+
+    Raises:
+        KeyOutOfRange, NotNeighbors, SpecMismatch: as ``require_between`` and ``require_neighbors``.
+    """
     require_between(proof, rules, key_for_comparison(rules, key))
     require_neighbors(proof, rules)
 

@@ -11,15 +11,21 @@ from causeway.proofs.ics23.batch import (
     VerifiedBatch,
     entries_of,
     message_of,
-    verify_named_non_existence,
+    require_name,
 )
-from causeway.proofs.ics23.encoded import encoded_root
+from causeway.proofs.ics23.encoded import encoded_root, existence_root
 from causeway.proofs.ics23.errors import NoProofForKey
 from causeway.proofs.ics23.existence import Existence, calculate, existence_of, existence_steps, verify_existence
-from causeway.proofs.ics23.non_existence import Absence, absence_of, calculate_absence
-from causeway.proofs.ics23.proof_specs import rules_of
+from causeway.proofs.ics23.non_existence import (
+    Absence,
+    absence_of,
+    calculate_absence,
+    require_gap,
+    verify_neighbor_proofs,
+)
+from causeway.proofs.ics23.proof_specs import SpecRules, rules_of
 from causeway.proofs.steps import Step
-from causeway.proofs.wire.ics23_pb2 import CommitmentProof, ProofSpec
+from causeway.proofs.wire.ics23_pb2 import CommitmentProof, NonExistenceProof, ProofSpec
 
 
 def verify_membership(spec: ProofSpec, root: bytes, proof: Proof, key: bytes, value: bytes) -> None:
@@ -56,11 +62,21 @@ def verify_non_membership(spec: ProofSpec, root: bytes, proof: Proof, key: bytes
     message = message_of(proof)
     kind = message.WhichOneof("proof")
     if kind == "nonexist":
-        verify_named_non_existence(absence_of(message.nonexist), rules_of(spec), root, key)
+        rules, absence = rules_of(spec), absence_of(message.nonexist)
+        require_name(absence, rules, key)
+        if not _neighbors_are_stored(message.nonexist, rules, root):
+            verify_neighbor_proofs(absence, rules, root)
+        require_gap(absence, rules, key)
     elif kind == "exist":
         raise NoProofForKey("the proof is one of existence")
     else:
         VerifiedBatch(rules_of(spec), root, message).require_non_membership([key])
+
+
+def _neighbors_are_stored(proof: NonExistenceProof, rules: SpecRules, root: bytes) -> bool:
+    """Return whether there are neighbours whose encoding alone shows that they are stored; see ``encoded_root``."""
+    found = [getattr(proof, side) for side in ("left", "right") if proof.HasField(side)]
+    return bool(found) and all(existence_root(rules, each) == root for each in found)
 
 
 def explain(spec: ProofSpec, root: bytes, proof: Proof, key: bytes, value: bytes | None) -> tuple[Step, ...]:
