@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import psutil
 
 from benchmarks.machine import machine, peak_bytes
@@ -18,7 +17,7 @@ from benchmarks.proofs.native import Native, build
 from benchmarks.proofs.node import NodeMissing, install
 from benchmarks.proofs.timing import clock
 from causeway.model.errors import InvalidInput
-from causeway.proofs.hashing import DIGEST_BYTES, VECTOR_THRESHOLD, sha256_rows
+from causeway.proofs.hashing import engines
 
 FAMILIES = ("hashing", "ic", "ics23", "tendermint", "substrate", "storage", "mmr", "scale")
 
@@ -102,8 +101,7 @@ def bench_proofs(
 
 
 def _measure(name: str, size: int, repeats: int, node: str | None, native: list[Native]) -> dict[str, Any]:
-    # The engine that hashes columns takes a while to start.
-    sha256_rows(np.zeros((VECTOR_THRESHOLD, DIGEST_BYTES), dtype=np.uint8))
+    engines.prepare()
     module = importlib.import_module(f"benchmarks.proofs.{name}")
     more = (native,) if name in WITH_NATIVE else ()
     rows, (seconds, _) = clock(module.measure, size, repeats, node, *more)

@@ -1,64 +1,126 @@
-"""Hashes of columns, beside plain loops over the same values."""
+"""Hashes of columns: every engine of this machine, beside DataFusion, NumPy and plain loops over the same values."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
+from unittest.mock import patch
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from Crypto.Hash import keccak
+from datafusion import Expr, SessionConfig, SessionContext, col, functions
 
-from benchmarks.proofs.timing import OURS, Row, compared, require_same, timed
+from benchmarks.proofs import numpy_sponge
+from benchmarks.proofs.timing import OURS, Clocked, Row, compared, require_same, timed
 from benchmarks.proofs.workload import random_rows
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, binary_rows, sha256_each
-from causeway.proofs.keccak import keccak256_each
-from causeway.proofs.substrate.hashing import blake2_256_each
+from causeway.proofs.hashing import (
+    DIGEST_BYTES,
+    Digests,
+    HashFunction,
+    binary_rows,
+    digest_pairs,
+    digest_rows,
+    digest_values,
+    engines,
+    lanes,
+)
+from causeway.proofs.hashing.functions import one_by_one
 
 WIDTHS = (32, 64, 200)
 
+MIXED = (20, 300)
+"""Least length, and the one below which all are, of values of many lengths."""
+
 MOST_VALUES = 200_000
-MOST_KECCAK_VALUES = 50_000
+MOST_BY_NUMPY = 50_000
 
+LOOP = "loop over single values"
+DATAFUSION = "DataFusion"
+NUMPY = "NumPy"
 
-def _sha256(values: list[bytes]) -> list[bytes]:
-    return [hashlib.sha256(value).digest() for value in values]
-
-
-def _keccak(values: list[bytes]) -> list[bytes]:
-    return [keccak.new(digest_bits=256, data=value).digest() for value in values]
-
-
-def _blake2(values: list[bytes]) -> list[bytes]:
-    return [hashlib.blake2b(value, digest_size=DIGEST_BYTES).digest() for value in values]
+Work = Callable[[], Digests]
 
 
 def measure(size: int, repeats: int, node: str | None) -> list[Row]:
     """Measure the three hash functions that commitments are made of."""
     rows = []
-    for name, most, column, ours, loop_name, loop in (
-        ("SHA-256", MOST_VALUES, pa.binary(), sha256_each, "hashlib loop", _sha256),
-        ("Keccak-256", MOST_KECCAK_VALUES, pa.binary(), keccak256_each, "pycryptodome loop", _keccak),
-        ("BLAKE2b-256", MOST_VALUES, pa.large_binary(), blake2_256_each, "hashlib loop", _blake2),
-    ):
+    for function in HashFunction:
         for width in WIDTHS:
-            values = binary_rows(random_rows(min(size, most), width))
-            what = f"{name}, {width} bytes"
-            rows.append(_measure(what, values.cast(column), ours, loop_name, loop, repeats))
+            matrix = random_rows(min(size, MOST_VALUES), width)
+            values = binary_rows(matrix)
+            rows.append(_measure(function, f"{width} bytes", functools.partial(digest_rows, function, matrix),
+                                 _others(function, values, matrix), repeats))  # fmt: skip
+        values = _mixed(min(size, MOST_VALUES))
+        ours = functools.partial(digest_values, function, values)
+        rows.append(_measure(function, "20 to 299 bytes", ours, _others(function, values, None), repeats))
+        left, right = (random_rows(min(size, MOST_VALUES), DIGEST_BYTES) for _ in range(2))
+        pairs = np.concatenate([left, right], axis=1)
+        ours = functools.partial(digest_pairs, function, b"", left, right)
+        rows.append(_measure(function, "pairs of digests", ours, _others(function, binary_rows(pairs), pairs), repeats))
     return rows
 
 
-def _measure(
-    what: str,
-    values: pa.Array,
-    ours: Callable[[pa.Array], Digests],
-    loop_name: str,
-    loop: Callable[[list[bytes]], list[bytes]],
-    repeats: int,
-) -> Row:
+def _mixed(count: int) -> pa.BinaryArray:
+    lengths = np.random.default_rng(1).integers(*MIXED, count)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    data = random_rows(1, int(offsets[-1]))
+    return pa.BinaryArray.from_buffers(pa.binary(), count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def _others(
+    function: HashFunction, values: pa.BinaryArray, matrix: npt.NDArray[np.uint8] | None
+) -> Mapping[str, tuple[Work, int]]:
+    """Return what else hashes these values: its work, and how many of them it is given."""
     plain = values.to_pylist()
-    require_same(ours(values).tobytes(), b"".join(loop(plain)), what)
-    contenders = {
-        OURS: (timed(lambda: ours(values)), len(plain)),
-        loop_name: (timed(lambda: loop(plain)), len(plain)),
+    one = one_by_one(function)
+    found: dict[str, tuple[Work, int]] = {
+        LOOP: (lambda: _joined([one(value) for value in plain]), len(plain)),
     }
-    return compared("hash", what, "hashes", contenders, repeats)
+    if function is HashFunction.SHA256:
+        found[DATAFUSION] = (functools.partial(_by_datafusion, values), len(plain))
+    if function is HashFunction.KECCAK_256 and matrix is not None:
+        some = matrix[:MOST_BY_NUMPY]
+        found[NUMPY] = (functools.partial(numpy_sponge.digests_of, some), len(some))
+    return found
+
+
+def _joined(digests: list[bytes]) -> Digests:
+    return np.frombuffer(b"".join(digests), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+
+
+def _by_datafusion(values: pa.BinaryArray) -> Digests:
+    context, query = _datafusion()
+    try:
+        frame = context.from_arrow(pa.table({"value": values}), name="values")
+        chunks = frame.select(query).to_arrow_table().column(0).chunks
+    finally:
+        context.deregister_table("values")
+    return _joined([chunk.buffers()[-1].to_pybytes() for chunk in chunks])
+
+
+@functools.cache
+def _datafusion() -> tuple[SessionContext, Expr]:
+    context = SessionContext(SessionConfig().with_target_partitions(1).with_batch_size(MOST_VALUES))
+    return context, functions.digest(col("value"), "sha256").alias("digest")
+
+
+def _measure(
+    function: HashFunction, what: str, ours: Work, others: Mapping[str, tuple[Work, int]], repeats: int
+) -> Row:
+    name = f"{function.name.replace('_', '-')}, {what}"
+    expected = ours()
+    contenders: dict[str, tuple[Clocked, int]] = {OURS: (timed(ours), len(expected))}
+    for engine in lanes.engines(function):
+        work = functools.partial(_by_engine, engine, ours)
+        require_same(work().tobytes(), expected.tobytes(), name)
+        contenders[f"{OURS}, {engine.name}"] = (timed(work), len(expected))
+    for other, (theirs, count) in others.items():
+        require_same(theirs().tobytes(), expected[:count].tobytes(), name)
+        contenders[other] = (timed(theirs), count)
+    return compared("hash", name, "hashes", contenders, repeats)
+
+
+def _by_engine(engine: lanes.Lanes, ours: Work) -> Digests:
+    with patch.object(engines, "engine_for", lambda function, count: engine):
+        return ours()

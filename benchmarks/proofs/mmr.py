@@ -7,8 +7,7 @@ import pyarrow as pa
 from benchmarks.proofs.queues import Queue, changed_at_a_time, measure_queue
 from benchmarks.proofs.timing import OURS, Row, compared, require_same, take_turns, timed
 from benchmarks.proofs.workload import IN_BULK, MANY, ONE_BY_ONE, payloads, some_of
-from causeway.proofs.hashing import engines
-from causeway.proofs.keccak import keccak256_each
+from causeway.proofs.hashing import HashFunction, digest_values, engines
 from causeway.proofs.mmr.many import prove_each_leaf, verify_leaf_proofs
 from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
 from causeway.proofs.mmr.proof import LeafProof, prove_leaves, verify_leaf_proof
@@ -24,11 +23,11 @@ def measure(size: int, repeats: int, node: str | None) -> list[Row]:
 
     def build(count: int) -> MountainRange:
         mountains = MountainRange()
-        mountains.extend(keccak256_each(messages[:count]))
+        mountains.extend(digest_values(HashFunction.KECCAK_256, messages[:count]))
         return mountains
 
     def append(mountains: MountainRange) -> MountainRange:
-        mountains.extend(keccak256_each(messages[size:]))
+        mountains.extend(digest_values(HashFunction.KECCAK_256, messages[size:]))
         return mountains
 
     def cut(mountains: MountainRange) -> MountainRange:
@@ -62,7 +61,7 @@ def measure(size: int, repeats: int, node: str | None) -> list[Row]:
             verify_leaf_proof(proof, [leaves[position]], root, size)
 
     bulk = some_of(0, size, IN_BULK)
-    bulk_leaves = keccak256_each(messages.take(pa.array(bulk)))
+    bulk_leaves = digest_values(HashFunction.KECCAK_256, messages.take(pa.array(bulk)))
     bulk_proofs = prove_each_leaf(mountains, bulk)
 
     def verify_in_columns() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from causeway.proofs.keccak import keccak256
+from causeway.proofs.hashing import keccak256
 from causeway.proofs.mmr.errors import InvalidSize
 from causeway.proofs.mmr.many import LeafProofs, prove_each_leaf, verify_leaf_proofs
 from causeway.proofs.mmr.mountain_range import MountainRange

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from causeway.cli import main
-from causeway.proofs.keccak import keccak256
+from causeway.proofs.hashing import keccak256
 
 Run = Callable[..., tuple[int, dict[str, Any]]]
 

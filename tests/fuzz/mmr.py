@@ -9,7 +9,7 @@ import numpy as np
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import ProofError
-from causeway.proofs.keccak import keccak256
+from causeway.proofs.hashing import keccak256
 from causeway.proofs.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
 from causeway.proofs.mmr.many import LeafProofs
 from causeway.proofs.mmr.mountain_range import MountainRange

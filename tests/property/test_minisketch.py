@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import MalformedProof, OverLimit, ProofError
-from causeway.proofs.keccak import keccak256
+from causeway.proofs.hashing import keccak256
 from causeway.proofs.sketches.galois import Field
 from causeway.proofs.sketches.minisketch import MAX_CAPACITY, Minisketch, NotDecodable
 from causeway.proofs.sketches.polynomials import distinct_roots

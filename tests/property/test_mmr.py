@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.proofs.errors import ProofError
-from causeway.proofs.keccak import keccak256
+from causeway.proofs.hashing import keccak256
 from causeway.proofs.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
 from causeway.proofs.mmr.mountain_range import MountainRange
 from causeway.proofs.mmr.positions import node_to_position, position_to_node, size_to_leaf_count

@@ -14,8 +14,7 @@ from hypothesis import given, settings
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import MalformedProof, ProofError
-from causeway.proofs.hashing import Digests, HashFunction, digest_rows
-from causeway.proofs.keccak import keccak256
+from causeway.proofs.hashing import Digests, HashFunction, digest_rows, keccak256
 from causeway.proofs.mmr import many
 from causeway.proofs.mmr.errors import GetRootOnEmpty, InvalidSize, LeafNotFound
 from causeway.proofs.mmr.many import LeafProofs, Verdict, prove_each_leaf, verify_leaf_proofs

@@ -6,7 +6,6 @@ import random
 
 import hypothesis.strategies as st
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -15,7 +14,6 @@ from causeway.model.order import Groups
 from causeway.proofs.errors import ProofError
 from causeway.proofs.substrate.compact import decode_compact, encode_compact
 from causeway.proofs.substrate.errors import InvalidProof, UnusedNodesInTheProof
-from causeway.proofs.substrate.hashing import blake2_256, blake2_256_each
 from causeway.proofs.substrate.message_queue_chain import QueuedMessage, heads, verify_message_queue_chain
 from causeway.proofs.substrate.node import StateVersion, plain_root
 from causeway.proofs.substrate.ordered import OrderedTrie, ordered_root, ordered_roots
@@ -50,17 +48,6 @@ def one_by_one(state: dict[bytes, bytes], version: StateVersion) -> Trie:
         trie.insert(key, value)
         assert len(trie.root) == 32
     return trie
-
-
-@FEW
-@given(st.lists(VALUES, max_size=12), st.integers(0, 3), st.sampled_from([1, 2, 500]))
-def test_a_column_is_hashed_as_its_values_are(values: list[bytes], cut: int, times: int) -> None:
-    values *= times
-    column = pa.array(values, pa.large_binary())[cut:]
-    digests = blake2_256_each(column)
-    assert digests.shape == (len(column), 32)
-    expected = {value: blake2_256(value) for value in set(values)}
-    assert digests.tobytes() == b"".join([expected[value] for value in values[cut:]])
 
 
 @FEW

@@ -5,20 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import MalformedProof, OverLimit
-from causeway.proofs.hashing import Digests
-from causeway.proofs.keccak import (
-    LONG_BLOCKS,
-    RATE,
-    VECTOR_THRESHOLD,
-    keccak256,
-    keccak256_each,
-    keccak256_rows,
-)
+from causeway.proofs.hashing import Digests, keccak256
 from causeway.proofs.limits import MAX_PROOF_BYTES
 from causeway.proofs.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
 from causeway.proofs.mmr.errors import CorruptedProof, GetRootOnEmpty, InvalidSize, LeafNotFound, RootMismatch
@@ -57,38 +48,6 @@ def leaf(index: int) -> bytes:
 def test_known_digests() -> None:
     assert keccak256(b"").hex() == "c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"
     assert keccak256(b"abc").hex() == "4e03657aea45a94fc7d47ba826c8d667c0d1e6e33a64a036ec44f58fa12d6c45"
-
-
-@pytest.mark.parametrize("width", [0, 1, 64, RATE - 1, RATE, RATE + 1, 2 * RATE, 300])
-@pytest.mark.parametrize("count", [0, 3, VECTOR_THRESHOLD + 1])
-def test_rows(width: int, count: int) -> None:
-    rows = np.random.default_rng(width).integers(0, 256, (count, width), dtype=np.uint8)
-    digests = keccak256_rows(rows)
-    assert digests.shape == (count, 32)
-    assert [bytes(digest) for digest in digests] == [keccak256(bytes(row)) for row in rows]
-
-
-def test_rows_that_do_not_lie_side_by_side() -> None:
-    rows = np.random.default_rng(1).integers(0, 256, (2 * VECTOR_THRESHOLD, 70), dtype=np.uint8)[::2, 3:67]
-    assert [bytes(digest) for digest in keccak256_rows(rows)] == [keccak256(row.tobytes()) for row in rows]
-
-
-@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary()])
-def test_values_of_many_lengths(kind: pa.DataType) -> None:
-    random = np.random.default_rng(2)
-    lengths = [*(number % (3 * RATE) for number in range(4 * VECTOR_THRESHOLD)), LONG_BLOCKS * RATE]
-    values = [random.bytes(length) for length in lengths]
-    digests = keccak256_each(pa.array(values, kind)[5:])
-    assert [bytes(digest) for digest in digests] == [keccak256(value) for value in values[5:]]
-
-
-def test_values_of_one_length_and_no_values() -> None:
-    values = [number.to_bytes(32, "big") for number in range(VECTOR_THRESHOLD)]
-    digests = keccak256_each(pa.array(values, pa.binary(32)))
-    assert [bytes(digest) for digest in digests] == [keccak256(value) for value in values]
-    assert keccak256_each(pa.array([], pa.binary())).shape == (0, 32)
-    empty = keccak256_each(pa.array([b""] * VECTOR_THRESHOLD, pa.binary()))
-    assert {bytes(digest) for digest in empty} == {keccak256(b"")}
 
 
 # Positions
@@ -182,7 +141,7 @@ def test_retracted_leaves_can_be_replaced() -> None:
 
 
 def test_a_bulk_is_hashed_as_columns() -> None:
-    count = 4 * VECTOR_THRESHOLD + 3
+    count = 2051
     mountains, one_by_one = grown(count), MountainRange()
     for index in range(count):
         assert one_by_one.append(leaf(index)) == leaf_index_to_position(index)
@@ -196,7 +155,7 @@ def test_a_bulk_is_hashed_as_columns() -> None:
 
 def test_proofs_of_many_leaves() -> None:
     """Levels of which many nodes are computed, as columns, down to few."""
-    count = 3 * VECTOR_THRESHOLD + 7
+    count = 1543
     mountains = grown(count)
     for indices in (range(count), range(0, count, 2), range(1, count - 9, 2)):
         proof = prove_leaves(mountains, indices)

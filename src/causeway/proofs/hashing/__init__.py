@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from causeway.proofs.hashing.columns import digest_in_pieces, digest_pairs, digest_rows, digest_slices, digest_values
-from causeway.proofs.hashing.functions import DIGEST_BYTES, Digests, HashFunction, binary_rows
-from causeway.proofs.hashing.sha256_columns import VECTOR_THRESHOLD, sha256_each, sha256_in_pieces, sha256_rows
+from causeway.proofs.hashing.columns import (
+    digest_in_pieces,
+    digest_pairs,
+    digest_rows,
+    digest_slices,
+    digest_values,
+)
+from causeway.proofs.hashing.functions import DIGEST_BYTES, Digests, HashFunction, binary_rows, blake2_256, keccak256
 
 __all__ = [
-    "DIGEST_BYTES", "VECTOR_THRESHOLD", "Digests", "HashFunction", "binary_rows", "digest_in_pieces", "digest_pairs",
-    "digest_rows", "digest_slices", "digest_values", "sha256_each", "sha256_in_pieces", "sha256_rows",
+    "DIGEST_BYTES", "Digests", "HashFunction", "binary_rows", "blake2_256", "digest_in_pieces", "digest_pairs",
+    "digest_rows", "digest_slices", "digest_values", "keccak256",
 ]  # fmt: skip

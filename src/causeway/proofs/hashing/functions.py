@@ -39,16 +39,19 @@ def binary_rows(rows: npt.NDArray[np.uint8]) -> pa.BinaryArray:
     return pa.BinaryArray.from_buffers(pa.binary(), length, [None, pa.py_buffer(offsets), pa.py_buffer(data)])
 
 
-def _sha256(value: bytes | memoryview) -> bytes:
-    return hashlib.sha256(value).digest()
+def sha256(data: bytes | bytearray | memoryview) -> bytes:
+    """Return the SHA-256 digest of ``data``."""
+    return hashlib.sha256(data).digest()
 
 
-def _blake2b(value: bytes | memoryview) -> bytes:
-    return hashlib.blake2b(value, digest_size=DIGEST_BYTES).digest()
+def blake2_256(data: bytes | bytearray | memoryview) -> bytes:
+    """Return the BLAKE2b digest of 32 bytes of ``data``."""
+    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
 
 
-def _keccak(value: bytes | memoryview) -> bytes:
-    return keccak.new(digest_bits=256, data=value).digest()
+def keccak256(data: bytes | bytearray | memoryview) -> bytes:
+    """Return the Keccak-256 digest of ``data``."""
+    return keccak.new(digest_bits=256, data=data).digest()
 
 
-_ONE = {HashFunction.SHA256: _sha256, HashFunction.BLAKE2B_256: _blake2b, HashFunction.KECCAK_256: _keccak}
+_ONE = {HashFunction.SHA256: sha256, HashFunction.BLAKE2B_256: blake2_256, HashFunction.KECCAK_256: keccak256}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from causeway.proofs.keccak import keccak256, keccak256_each
+from causeway.proofs.hashing import keccak256
 from causeway.proofs.mmr import errors
 from causeway.proofs.mmr.ancestry import AncestryProof, prove_ancestry, verify_ancestry_proof
 from causeway.proofs.mmr.many import LeafProofs, LeafVerdicts, Verdict, prove_each_leaf, verify_leaf_proofs
@@ -13,7 +13,7 @@ from causeway.proofs.mmr.range_state import RangeState
 
 __all__ = [
     "AncestryProof", "LeafProof", "LeafProofs", "LeafVerdicts", "MountainRange", "RangeState", "Verdict", "errors",
-    "keccak256", "keccak256_each", "leaf_count_to_size", "leaf_hash", "leaf_index_to_position", "leaf_proof_root",
+    "keccak256", "leaf_count_to_size", "leaf_hash", "leaf_index_to_position", "leaf_proof_root",
     "prove_ancestry", "prove_each_leaf", "prove_leaves", "size_to_leaf_count", "verify_ancestry_proof",
     "verify_leaf_proof", "verify_leaf_proofs",
 ]  # fmt: skip

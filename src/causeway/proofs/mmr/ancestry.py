@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from causeway.proofs.hashing import DIGEST_BYTES
-from causeway.proofs.keccak import keccak256
+from causeway.proofs.hashing import DIGEST_BYTES, keccak256
 from causeway.proofs.mmr.errors import CorruptedProof, LeafNotFound, RootMismatch
 from causeway.proofs.mmr.mountain_range import MountainRange, bag_peaks
 from causeway.proofs.mmr.positions import Node, node_to_position, peaks_of, require_leaf_count

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
-from causeway.proofs.hashing import DIGEST_BYTES, Digests
-from causeway.proofs.keccak import keccak256, keccak256_rows
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, keccak256
 from causeway.proofs.mmr.errors import GetRootOnEmpty, LeafNotFound
 from causeway.proofs.mmr.positions import (
     Node,
@@ -103,7 +102,7 @@ class MountainRange:
             level[first:last] = new
             # Pairs whose right node is new, side by side in memory as they are.
             pairs = level[first & ~1 : last & ~1].reshape(-1, 2 * DIGEST_BYTES)
-            new = keccak256_rows(pairs)
+            new = digest_rows(HashFunction.KECCAK_256, pairs)
             height += 1
         self._leaf_count = after
 

@@ -13,8 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from causeway.proofs.hashing import DIGEST_BYTES
-from causeway.proofs.keccak import VECTOR_THRESHOLD, keccak256, keccak256_rows
+from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_rows, keccak256
 from causeway.proofs.mmr.errors import CorruptedProof, LeafNotFound, RootMismatch
 from causeway.proofs.mmr.mountain_range import MountainRange, bag_peaks
 from causeway.proofs.mmr.positions import MAX_LEAVES, Node, node_to_position, peaks_of
@@ -232,10 +231,8 @@ def _climb(known: list[tuple[int, bytes]], peak: Node, items: Iterator[bytes], s
 
 def _digests(pairs: list[bytes]) -> list[bytes]:
     """Return the Keccak-256 digest of each of ``pairs``, 64 bytes each; many are hashed as columns."""
-    if len(pairs) < VECTOR_THRESHOLD:
-        return [keccak256(pair) for pair in pairs]
     rows = np.frombuffer(b"".join(pairs), dtype=np.uint8).reshape(len(pairs), 2 * DIGEST_BYTES)
-    joined = keccak256_rows(rows).tobytes()
+    joined = digest_rows(HashFunction.KECCAK_256, rows).tobytes()
     return [joined[start : start + DIGEST_BYTES] for start in range(0, len(joined), DIGEST_BYTES)]
 
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import MalformedProof
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows
-from causeway.proofs.keccak import keccak256
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, keccak256
 from causeway.proofs.mmr.errors import InvalidSize
 from causeway.proofs.mmr.mountain_range import MountainRange, bag_peaks
 from causeway.proofs.mmr.positions import MAX_LEAVES, leaf_count_to_size

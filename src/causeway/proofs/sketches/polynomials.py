@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from causeway.proofs.keccak import keccak256
+from causeway.proofs.hashing import keccak256
 from causeway.proofs.sketches.galois import Elements, Field
 
 Polynomial = list[int]
