@@ -14,8 +14,15 @@ import pytest
 import causeway.proofs as library
 
 FOLDER = Path(library.__file__).parent
-FAMILIES = sorted(path.name for path in FOLDER.iterdir() if (path / "__init__.py").exists() and path.name != "wire")
-GROUND = {"causeway", "causeway.model", "causeway.model.errors", "causeway.model.ledger", "causeway.model.order"}
+SHARED = {"distinct", "hashing", "wire"}
+"""Packages that all families stand on."""
+
+FAMILIES = sorted(path.parent.name for path in FOLDER.glob("*/__init__.py") if path.parent.name not in SHARED)
+GROUND = {
+    "causeway",
+    "causeway.model",
+    *(f"causeway.model.{name}" for name in ("compiled_files", "errors", "ledger", "order")),
+}
 HEAVY = ("numpy", "pyarrow", "pydantic", "google.protobuf", "cryptography", "scalecodec", "pyspark")
 
 
