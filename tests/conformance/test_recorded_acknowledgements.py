@@ -29,7 +29,7 @@ from causeway.protocols.messages import LANE
 from causeway.protocols.segments import located
 from tests.unit.ibc_network import Network
 
-EPOCH = 10_000
+EPOCH = 30_000
 """Blocks of the recording that are played as one: packets are sent, received, acknowledged one after the other."""
 
 HUB = "hub"
