@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -33,12 +35,26 @@ def test_mutated_seeds_raise_nothing_but_proof_errors(name: str) -> None:
             raise
 
 
+@pytest.fixture(scope="module")
+def fuzzed(request: pytest.FixtureRequest) -> dict[str, tuple[int, str]]:
+    """Return how each of the targets that are asked for ended, and what it showed: the modules are instrumented once
+    for all of them, which takes as long as one target has."""
+    items = (item for item in request.session.items if isinstance(item, pytest.Function))
+    names = [str(item.callspec.params["name"]) for item in items if "fuzzed" in item.fixturenames]
+    ended = _run(Path(__file__).parents[2], *names, f"--at-once={min(os.cpu_count() or 1, 4)}")
+    lines = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith("[")]
+    assert len(lines) == len(names), ended.stderr[-4000:]
+    return {name: (code, text) for name, code, text in lines}
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("atheris") is None, reason="atheris is not installed")
 @pytest.mark.parametrize("name", TARGETS)
-def test_inputs_chosen_by_coverage_raise_nothing_but_proof_errors(name: str) -> None:
-    ended = _run(name, Path(__file__).parents[2])
-    assert ended.returncode == 0, ended.stderr[-4000:]
+def test_inputs_chosen_by_coverage_raise_nothing_but_proof_errors(
+    name: str, fuzzed: dict[str, tuple[int, str]]
+) -> None:
+    code, text = fuzzed[name]
+    assert code == 0, text
 
 
 def test_mutations_get_past_a_changed_byte() -> None:
@@ -58,14 +74,18 @@ def test_the_driver_shows_the_input_of_a_mistake(tmp_path: Path) -> None:
         (folder / name).write_bytes((Path(__file__).parent / name).read_bytes())
     (folder / "mistaken.py").write_text(
         "def mistaken(data):\n    if data[:2] == b'no':\n        raise IndexError\n\n"
-        "TARGETS = {'mistaken': (mistaken, [b'nn'])}\n"
+        "TARGETS = {'mistaken': (mistaken, [b'nn']), 'right': (len, [b'nn'])}\n"
     )
-    ended = _run("mistaken", tmp_path)
+    ended = _run(tmp_path, "mistaken")
     assert ended.returncode != 0
     assert "mistaken.py" in ended.stdout + ended.stderr
     assert "mistaken: IndexError: 6e6f" in ended.stderr
+    both = _run(tmp_path, "mistaken", "right", "--at-once=2")
+    told = {name: (code, text) for name, code, text in map(json.loads, both.stdout.splitlines()[-2:])}
+    assert both.returncode == told["mistaken"][0] != 0 == told["right"][0]
+    assert "mistaken: IndexError: 6e6f" in told["mistaken"][1] and "mistaken.py" in told["mistaken"][1]
 
 
-def _run(name: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.fuzz.run", name, f"--runs={RUNS}", f"--seconds={SECONDS}"]
+def _run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.fuzz.run", *arguments, f"--runs={RUNS}", f"--seconds={SECONDS}"]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)

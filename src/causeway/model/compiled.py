@@ -21,7 +21,7 @@ from typing import Any, TypeVar, cast
 import numba
 from numba import types
 
-from causeway.model.compiled_files import DONE, PACKAGE, can_be_kept, folder, is_prepared, loop_files
+from causeway.model.compiled_files import DONE, can_be_kept, folder, is_prepared, loop_files, module_of
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
@@ -71,7 +71,7 @@ def prepare() -> None:
     if is_prepared():
         return
     for file in loop_files():
-        importlib.import_module(".".join([PACKAGE.name, *file.relative_to(PACKAGE).with_suffix("").parts]))
+        importlib.import_module(module_of(file))
     place = folder()
     if place is not None:
         (place / DONE).touch()

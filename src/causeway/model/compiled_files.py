@@ -34,6 +34,11 @@ def loop_files() -> Sequence[Path]:
     return [path for path in _sources() if path.name.endswith(LOOPS)]
 
 
+def module_of(file: Path) -> str:
+    """Return the name of the module in a file of the package."""
+    return ".".join([PACKAGE.name, *file.relative_to(PACKAGE).with_suffix("").parts])
+
+
 @functools.cache
 def folder() -> Path | None:
     """Return the folder of compiled code, made if need be, None where none can be written."""
