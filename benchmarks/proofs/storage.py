@@ -8,8 +8,9 @@ import pyarrow as pa
 from benchmarks.proofs.timing import OURS, Row, compared, require_same, timed
 from benchmarks.proofs.workload import MANY, ONE_BY_ONE, payloads, random_rows, some_of
 from causeway.proofs.hashing import DIGEST_BYTES, binary_rows, engines
-from causeway.proofs.substrate.many import StorageProofs, read_values, verify_storage_proofs
+from causeway.proofs.substrate.many import read_values, verify_storage_proofs
 from causeway.proofs.substrate.proof import read_value, verify_storage_proof
+from causeway.proofs.substrate.proof_columns import StorageProofs
 from causeway.proofs.substrate.trie import Trie
 from causeway.proofs.substrate.trie_proofs import prove
 

@@ -9,9 +9,10 @@ import pytest
 
 from causeway.proofs.errors import ProofError
 from causeway.proofs.substrate.errors import InvalidProof, MissingValue, UnusedNodesInTheProof
-from causeway.proofs.substrate.many import KeyStatus, StorageProofs, read_storage_proofs
+from causeway.proofs.substrate.many import KeyStatus, read_storage_proofs
 from causeway.proofs.substrate.node import StateVersion, decode_node, encode_node
 from causeway.proofs.substrate.proof import Status, read_storage_proof, read_value, verify_storage_proof
+from causeway.proofs.substrate.proof_columns import StorageProofs
 from tests.conformance.substrate_vectors import unhex, vectors
 from tests.property.storage_both_ways import Case as Asked
 from tests.property.storage_both_ways import require_same

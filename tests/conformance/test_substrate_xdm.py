@@ -11,7 +11,8 @@ import pytest
 
 from causeway.proofs.errors import ProofError
 from causeway.proofs.substrate.errors import BadProof, FailedToDecode, UnusedNodesInTheProof
-from causeway.proofs.substrate.many import StorageProofs, Verdict, read_values
+from causeway.proofs.substrate.many import Verdict, read_values
+from causeway.proofs.substrate.proof_columns import StorageProofs
 from causeway.proofs.xdm.columns import ENVELOPES, MESSAGES, RECEIPTS
 from causeway.proofs.xdm.envelope import (
     CrossDomainMessage,

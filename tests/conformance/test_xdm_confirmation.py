@@ -16,7 +16,8 @@ from causeway.proofs.mmr.many import LeafProofs, verify_leaf_proofs
 from causeway.proofs.mmr.mountain_range import MountainRange, leaf_hash
 from causeway.proofs.mmr.proof import prove_leaves
 from causeway.proofs.substrate.errors import BadProof
-from causeway.proofs.substrate.many import StorageProofs, read_values
+from causeway.proofs.substrate.many import read_values
+from causeway.proofs.substrate.proof_columns import StorageProofs
 from causeway.proofs.xdm.columns import ENVELOPES, LEAVES, RECEIPTS
 from causeway.proofs.xdm.confirmation import verify_consensus_leaf, verify_cross_domain_message
 from causeway.proofs.xdm.envelope import CrossDomainMessage, MmrLeaf, message_storage_key, receipt_storage_key

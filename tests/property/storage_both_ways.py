@@ -13,7 +13,6 @@ from causeway.proofs.substrate.compact import encode_compact
 from causeway.proofs.substrate.hashing import blake2_256
 from causeway.proofs.substrate.many import (
     KeyStatus,
-    StorageProofs,
     StorageVerdicts,
     read_storage_proofs,
     read_values,
@@ -21,6 +20,7 @@ from causeway.proofs.substrate.many import (
 )
 from causeway.proofs.substrate.node import StateVersion, encode_node
 from causeway.proofs.substrate.proof import ProofReader, Status, require_entry, require_value
+from causeway.proofs.substrate.proof_columns import StorageProofs
 from causeway.proofs.substrate.trie import Trie
 from causeway.proofs.substrate.trie_proofs import prove
 

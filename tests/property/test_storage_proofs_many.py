@@ -12,13 +12,13 @@ from hypothesis import given, settings
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.substrate.many import (
-    StorageProofs,
     Verdict,
     read_storage_proofs,
     read_values,
     verify_storage_proofs,
 )
 from causeway.proofs.substrate.node import StateVersion
+from causeway.proofs.substrate.proof_columns import StorageProofs
 from causeway.proofs.substrate.trie import Trie
 from causeway.proofs.substrate.trie_proofs import prove
 from tests.property.storage_both_ways import Case, damaged, require_same

@@ -25,7 +25,6 @@ from .hashing import (
 )
 from .many import (
     KeyStatus,
-    StorageProofs,
     StorageReads,
     StorageVerdicts,
     Verdict,
@@ -44,6 +43,7 @@ from .message_queue_chain import (
 from .node import EMPTY_ROOT, StateVersion
 from .ordered import OrderedTrie, ordered_root, ordered_roots
 from .proof import Read, Status, read_storage_proof, read_value, verify_storage_proof
+from .proof_columns import StorageProofs
 from .scale import ScaleTypes, enum, struct
 from .scale_columns import Decoded, ScaleColumns, Verdicts, limbs_column, limbs_of, numbers_column
 from .storage_keys import storage_key, storage_key_column, storage_prefix

@@ -22,20 +22,20 @@ from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
 from causeway.proofs.distinct import distinct_slices
 from causeway.proofs.errors import MalformedProof, OverLimit, ProofError, ProofRefused
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_slices
+from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_slices
 from causeway.proofs.limits import MAX_PROOF_BYTES, MAX_PROOF_NODES
 from causeway.proofs.substrate.byte_columns import (
     Bytes,
     byte_column,
     data_of,
-    digest_column,
     ends_of,
     from_parts,
     offsets_of,
 )
 from causeway.proofs.substrate.errors import InvalidProof, MissingValue, UnusedNodesInTheProof
 from causeway.proofs.substrate.node import EMPTY_ROOT, StateVersion
-from causeway.proofs.substrate.proof import ProofReader, require_entry, require_value
+from causeway.proofs.substrate.proof import require_entry, require_value
+from causeway.proofs.substrate.proof_columns import StorageProofs
 
 Column: TypeAlias = "pa.Array | pa.ChunkedArray | Iterable[bytes]"
 
@@ -88,76 +88,6 @@ _OF_STATUS[KeyStatus.OVER_LIMIT] = Verdict.OVER_LIMIT
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StorageProofs:
-    """Storage proofs as columns.
-
-    Attributes:
-        roots: the root of each proof, 32 bytes where it is none of them that is malformed.
-        nodes: encoded nodes, of all proofs; several proofs may use one.
-        members: rows of ``nodes``, proof after proof.
-        offsets: where the members of each proof start, and last where they end: one more than there are proofs.
-        versions: a layout each (``StateVersion``), -1 where a node says itself how its value is stored.
-    """
-
-    roots: pa.LargeBinaryArray
-    nodes: pa.LargeBinaryArray
-    members: Rows
-    offsets: Rows
-    versions: npt.NDArray[np.int8]
-
-    @classmethod
-    def of(
-        cls,
-        roots: Digests | Column,
-        nodes: pa.Array | pa.ChunkedArray | Sequence[Sequence[bytes]],
-        versions: StateVersion | npt.NDArray[np.int8] | None = None,
-    ) -> StorageProofs:
-        """Return the proofs that have these roots and nodes.
-
-        Args:
-            roots: a root each: a matrix of shape (proofs, 32), or byte strings.
-            nodes: a list of nodes each: lists of byte strings, or an Arrow column of lists of them. Where its values
-                are a dictionary's, proofs share them, and each is compared and hashed once.
-            versions: one layout for all proofs, or an array with one each, -1 for none; default: none.
-
-        Raises:
-            InvalidInput: the columns are not equally long, hold nulls, or something else than byte strings.
-        """
-        if isinstance(roots, np.ndarray):
-            roots = digest_column(roots)
-        root_column = byte_column(roots)
-        count = len(root_column)
-        node_column, members, offsets = _lists(nodes)
-        if len(offsets) - 1 != count:
-            raise InvalidInput(f"{count} roots are given for {len(offsets) - 1} lists of nodes, one each is wanted")
-        if not isinstance(versions, np.ndarray):
-            versions = np.full(count, -1 if versions is None else versions, dtype=np.int8)
-        if len(versions) != count:
-            raise InvalidInput(f"{len(versions)} layouts are given for {count} proofs, one each is wanted")
-        return cls(root_column, node_column, members, offsets, versions)
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def nodes_of(self, proof: int) -> list[bytes]:
-        """Return the nodes of one proof."""
-        rows = self.members[self.offsets[proof] : self.offsets[proof + 1]]
-        nodes: list[bytes] = self.nodes.take(pa.array(rows)).to_pylist()
-        return nodes
-
-    def reader(self, proof: int) -> ProofReader:
-        """Return the reader of one proof.
-
-        Raises:
-            ProofError: as for ``ProofReader``.
-        """
-        version = int(self.versions[proof])
-        return ProofReader(
-            self.roots[proof].as_py(), self.nodes_of(proof), None if version < 0 else StateVersion(version)
-        )
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class StorageReads:
     """What storage proofs say about keys.
 
@@ -171,6 +101,8 @@ class StorageReads:
         stops: where it ends.
         opened: what becomes of each proof before any key is read (``Verdict``).
         unused: how many nodes of each proof none of its keys visits; 0 where it is not read.
+        order: the rows of the keys, proof after proof.
+        key_offsets: where the rows of each proof start in ``order`` and, last, where the last ones end.
     """
 
     proofs: StorageProofs
@@ -181,6 +113,8 @@ class StorageReads:
     stops: Rows
     opened: Codes
     unused: Rows
+    order: Rows
+    key_offsets: Rows
 
     def value(self, key: int) -> bytes | None:
         """Return the value of one key, None without one."""
@@ -231,9 +165,10 @@ class StorageVerdicts:
         if self.codes[proof] == Verdict.HOLDS:
             return None
         try:
-            reader = self.reads.proofs.reader(proof)
-            for row in np.flatnonzero(self.reads.proof_of_key == proof).tolist():
-                key = self.reads.keys[row].as_py()
+            reads = self.reads
+            reader = reads.proofs.reader(proof)
+            for row in reads.order[reads.key_offsets[proof] : reads.key_offsets[proof + 1]].tolist():
+                key = reads.keys[row].as_py()
                 if self.claims is None:
                     require_value(reader, key)
                 else:
@@ -271,10 +206,7 @@ def read_storage_proofs(proofs: StorageProofs, keys: Column, proof_of_key: Rows 
     many_loops.index_digests(digests, _SECRET, table, same)
 
     count = len(key_column)
-    key_starts = offsets_of(key_column)[:-1]
-    key_stops = offsets_of(key_column)[1:]
-    if order is not None:
-        key_starts, key_stops = key_starts[order], key_stops[order]
+    key_starts, key_stops = offsets_of(key_column)[:-1][order], offsets_of(key_column)[1:][order]
     status = np.full(count, KeyStatus.UNREAD, dtype=np.uint8)
     value_starts, value_stops = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
     repeated, unused = np.zeros(len(proofs), dtype=np.int64), np.zeros(len(proofs), dtype=np.int64)
@@ -286,11 +218,12 @@ def read_storage_proofs(proofs: StorageProofs, keys: Column, proof_of_key: Rows 
         status, value_starts, value_stops, repeated, unused, _rows(len(firsts)), _rows(len(firsts)),
     )  # fmt: skip
     opened[repeated > 0] = Verdict.UNUSED_NODES
-    if order is not None:
-        back = np.empty(count, dtype=np.int64)
-        back[order] = np.arange(count)
-        status, value_starts, value_stops = status[back], value_starts[back], value_stops[back]
-    return StorageReads(proofs, key_column, proof_of_key, status, value_starts, value_stops, opened, unused)
+    back = np.empty(count, dtype=np.int64)
+    back[order] = np.arange(count)
+    return StorageReads(
+        proofs, key_column, proof_of_key, status[back], value_starts[back], value_stops[back], opened, unused,
+        order, key_offsets,
+    )  # fmt: skip
 
 
 def read_values(proofs: StorageProofs, keys: Column, proof_of_key: Rows | None = None) -> StorageVerdicts:
@@ -398,34 +331,12 @@ def _proof_of_key(proofs: StorageProofs, keys: int, proof_of_key: Rows | None) -
     return proof_of_key.astype(np.int64)
 
 
-def _by_proof(proof_of_key: Rows, proofs: int) -> tuple[Rows | None, Rows]:
-    """Return the order of keys by their proofs, None where they have it, and where the keys of each proof start."""
-    order = None
-    if len(proof_of_key) and bool((np.diff(proof_of_key) < 0).any()):
+def _by_proof(proof_of_key: Rows, proofs: int) -> tuple[Rows, Rows]:
+    """Return the order of keys by their proofs, and where the keys of each proof start in it."""
+    order = np.arange(len(proof_of_key), dtype=np.int64)
+    if bool((np.diff(proof_of_key) < 0).any()):
         order = np.argsort(proof_of_key, kind="stable")
     return order, ends_of(np.bincount(proof_of_key, minlength=proofs))
-
-
-def _lists(nodes: pa.Array | pa.ChunkedArray | Sequence[Sequence[bytes]]) -> tuple[pa.LargeBinaryArray, Rows, Rows]:
-    """Return the values of lists, the values' rows one list after the other, and where each list's start."""
-    if isinstance(nodes, pa.ChunkedArray):
-        nodes = nodes.combine_chunks()
-    if not isinstance(nodes, pa.Array):
-        offsets = ends_of(np.fromiter(map(len, nodes), dtype=np.int64, count=len(nodes)))
-        column = byte_column(node for given in nodes for node in given)
-        return column, np.arange(len(column), dtype=np.int64), offsets
-    if not (pa.types.is_list(nodes.type) or pa.types.is_large_list(nodes.type)):
-        raise InvalidInput(f"the nodes of proofs are a column of {nodes.type}, lists of byte strings are wanted")
-    if nodes.null_count:
-        raise InvalidInput("a column of nodes holds a null, only lists of byte strings are allowed")
-    offsets = nodes.offsets.to_numpy().astype(np.int64)
-    values = nodes.values[offsets[0] : offsets[-1]]
-    offsets = offsets - offsets[0]
-    if isinstance(values, pa.DictionaryArray):
-        if values.indices.null_count:
-            raise InvalidInput("a column of nodes holds a null, only lists of byte strings are allowed")
-        return byte_column(values.dictionary), values.indices.to_numpy().astype(np.int64), offsets
-    return byte_column(values), np.arange(len(values), dtype=np.int64), offsets
 
 
 def _rows(count: int) -> Rows:

@@ -16,8 +16,8 @@ from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
 from causeway.proofs.substrate.byte_columns import LARGE_BINARY, byte_column, digest_column, ends_of
 from causeway.proofs.substrate.byte_order import ascending_order
-from causeway.proofs.substrate.many import StorageProofs
 from causeway.proofs.substrate.node import EMPTY_NODE
+from causeway.proofs.substrate.proof_columns import StorageProofs
 from causeway.proofs.substrate.trie import Trie
 from causeway.proofs.substrate.tries import Tries
 
