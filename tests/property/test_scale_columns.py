@@ -13,6 +13,7 @@ import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import OverLimit, ProofError
+from causeway.proofs.substrate import scale_steps_loops
 from causeway.proofs.substrate.compact import encode_compact
 from causeway.proofs.substrate.errors import FailedToDecode
 from causeway.proofs.substrate.scale import ScaleTypes, enum, struct
@@ -204,6 +205,53 @@ def test_compact_numbers_lie_in_their_type() -> None:
         assert again == [encode_compact(number) for number in found]
 
 
+def test_only_the_shortest_compact_form_is_read() -> None:
+    shortest = [0, 63, 64, (1 << 14) - 1, 1 << 14, (1 << 30) - 1, 1 << 30]
+    forms = [(number << 2 | 1).to_bytes(2, "little") for number in shortest[:4]]
+    forms += [(number << 2 | 2).to_bytes(4, "little") for number in shortest[:6]]
+    forms += [b"\x03" + number.to_bytes(4, "little") for number in shortest]
+    forms += [b"\x07" + number.to_bytes(5, "little") for number in [*shortest, 1 << 32]]
+    for kind, behind in (("Compact<u128>", b""), ("HexBytes", bytes(1 << 15)), ("Hashes", b"")):
+        tried = [form + behind for form in forms]
+        verdicts = ScaleColumns(TYPES, kind, "it").decode(column(tried)).verdicts
+        for row, form in enumerate(forms):
+            number = int.from_bytes(form, "little") >> 2 if form[0] & 3 < 3 else int.from_bytes(form[1:], "little")
+            padded = encode_compact(number) != form
+            assert (verdicts.codes[row] == scale_steps_loops.NOT_SHORTEST) == padded, (kind, form.hex())
+
+
+def test_sets_hold_each_string_once_and_in_order() -> None:
+    columns = ScaleColumns(TYPES, "SortedStrings", "a set")
+    sets = [
+        [b"", b"\x00", b"\x00\x00", b"\x01"],
+        [b"a", b"a"],
+        [b"ab", b"a"],
+        [b"b", b"a"],
+        [b"a", b"ab", b"b"],
+        [b"", b""],
+    ]
+    encodings = [TYPES.encode("SortedStrings", strings) for strings in sets]
+    verdicts = columns.decode(column([*encodings, encodings[4][:-1]])).verdicts
+    assert verdicts.refused().tolist() == [1, 2, 3, 5, 6]
+    assert "ends early: at byte 6 of 7" in str(verdicts.error(6))
+    assert "does not ascend: at byte 4 of 5" in str(verdicts.error(1))
+
+
+def test_a_list_above_its_limit_is_told_before_what_stands_in_front_of_it() -> None:
+    good = XDM_TYPES.encode("CrossDomainMessage", plain(XDM_TYPES, "CrossDomainMessage", Random(5)))
+    mmr = ENVELOPES.decode(column([good])).require_all()
+    given = dict(zip(mmr.schema.names, mmr.columns, strict=True))
+    given |= {
+        "opaque_mmr_leaf": column([b"leaf"]),
+        "leaf_indices": pa.array([[1]], mmr.schema.field("leaf_indices").type),
+    }
+    front, back = ENVELOPES.encode(given)[0].as_py().split(b"\x10leaf\x04")
+    tried = [front + b"\x11\x00leaf" + count + back for count in (b"\x04", encode_compact(1025))]
+    verdicts = ENVELOPES.decode(column(tried)).verdicts
+    for row, kind in enumerate((FailedToDecode, OverLimit)):
+        assert type(verdicts.error(row)) is verdict(CrossDomainMessage.decode, tried[row]) is kind
+
+
 LISTS = [("LimitedVec<u64>", 1024, bytes(8)), ("Hashes", 1 << 16, bytes(32)), ("ByteStrings", 1 << 16, b"\x00")]
 
 
@@ -273,6 +321,24 @@ def test_columns_without_any_value_may_be_left_out(name: str) -> None:
         row = kind.columns.decode(column([data, data])).require_all()
         given = {field.name: row[field.name] for field in row.schema if row[field.name].null_count == 0}
         assert kind.columns.encode(given).to_pylist() == [data, data]
+
+
+def test_elements_of_lists_have_the_values_of_their_variants() -> None:
+    rows = RECEIPTS.decode(column([bytes(256)])).require_all()
+    given = dict(zip(rows.schema.names, rows.columns, strict=True))
+    valid = {"bundle": 1, "bundle_valid": bytes(32), "extrinsics_root": bytes(32)}
+    for second, said in (
+        (valid, None),
+        (valid | {"bundle_invalid": 0}, "row 0, element 1 of the lists, is no ExecutionReceipt: it has a value, of a"),
+        (valid | {"bundle_valid": None}, "has no value in the column bundle_valid"),
+        (None, "has no value in the column bundle "),
+    ):
+        given["inboxed_bundles"] = pa.array([[valid, second]], rows.schema.field("inboxed_bundles").type)
+        if said is None:
+            assert len(RECEIPTS.encode(given)[0].as_py()) == 256 + 2 * 65
+            continue
+        with pytest.raises(InvalidInput, match=said):
+            RECEIPTS.encode(given)
 
 
 def test_maps_and_sets_are_written_in_order_only() -> None:
