@@ -60,11 +60,9 @@ from causeway.proofs.substrate.trie_proofs import prove
 from causeway.proofs.xdm.envelope import (
     OUTBOX,
     message_storage_key,
-    message_storage_keys,
 )
 from causeway.proofs.xdm.messages import (
     CONSENSUS,
-    ChainId,
 )
 
 V0, V1 = StateVersion
@@ -117,9 +115,6 @@ def test_hashers_and_keys_of_maps() -> None:
     double = storage_key("A", "B", (twox_64_concat, b"x"), (identity, b"y"))
     assert double == storage_prefix("A", "B") + twox_64_concat(b"x") + b"y"
     assert storage_key_column(storage_prefix("A", "B")).to_pylist() == [storage_prefix("A", "B")]
-    nonces = np.array([0, 255, 256, 1 << 63], dtype=np.uint64)
-    many = message_storage_keys(OUTBOX, ChainId(7), 1 << 200, nonces).to_pylist()
-    assert many == [message_storage_key(OUTBOX, ChainId(7), 1 << 200, int(nonce)) for nonce in nonces]
     with pytest.raises(InvalidInput):
         message_storage_key(OUTBOX, CONSENSUS, 1 << 256, 0)
 

@@ -50,7 +50,8 @@ class SortedVec(LimitedVec):
     def process(self) -> Any:
         """Return the elements."""
         elements = super().process()
-        _require_ascending([_rank(next(iter(element.values()))) for element in elements], "the keys of a map")
+        keys = [_rank(next(iter(element.values()))) for element in elements]
+        _require_ascending(keys, "the keys of a map do not ascend")
         return elements
 
 
@@ -83,7 +84,7 @@ class SortedStrings(ByteStrings):
     def process(self) -> list[bytes]:
         """Return the byte strings."""
         found = super().process()
-        _require_ascending(found, "the byte strings of a set")
+        _require_ascending(found, "a list of byte strings is no set in ascending order")
         return found
 
 
@@ -164,9 +165,9 @@ def enum(*variants: tuple[str, str] | str) -> dict[str, Any]:
     }
 
 
-def _require_ascending(items: Sequence[Any], what: str) -> None:
+def _require_ascending(items: Sequence[Any], said: str) -> None:
     if any(later <= earlier for earlier, later in pairwise(items)):
-        raise FailedToDecode(f"{what} do not ascend")
+        raise FailedToDecode(said)
 
 
 def _rank(key: Any) -> int:

@@ -1,5 +1,13 @@
 from .channels import STATES, Channel
-from .columns import CHANNELS, ENVELOPES, LEAVES, MESSAGES, RECEIPTS
+from .columns import (
+    CHANNELS,
+    ENVELOPES,
+    LEAVES,
+    MESSAGES,
+    RECEIPTS,
+    channel_storage_keys,
+    message_storage_keys,
+)
 from .confirmation import verify_consensus_leaf, verify_cross_domain_message
 from .envelope import (
     INBOX_RESPONSES,
@@ -11,7 +19,6 @@ from .envelope import (
     Proof,
     channel_storage_key,
     message_storage_key,
-    message_storage_keys,
     open_envelope,
     receipt_storage_key,
 )
@@ -34,7 +41,7 @@ __all__ = [
     "CHANNELS", "CONSENSUS", "ENVELOPES", "INBOX_RESPONSES", "LEAVES", "MESSAGES", "OUTBOX", "RECEIPTS", "STATES",
     "ChainId", "Channel", "ChannelClose", "ChannelOpen", "CollectedFee", "ConsensusChainMmrProof",
     "CrossDomainMessage", "DispatchError", "EndpointRequest", "EndpointResponse", "ExecutionReceipt", "Message",
-    "MmrLeaf", "Payload", "Proof", "ProtocolResponse", "WeightTag", "channel_storage_key", "message_storage_key",
-    "message_storage_keys", "open_envelope", "receipt_storage_key", "verify_consensus_leaf",
+    "MmrLeaf", "Payload", "Proof", "ProtocolResponse", "WeightTag", "channel_storage_key", "channel_storage_keys",
+    "message_storage_key", "message_storage_keys", "open_envelope", "receipt_storage_key", "verify_consensus_leaf",
     "verify_cross_domain_message",
 ]  # fmt: skip

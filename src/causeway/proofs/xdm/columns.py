@@ -1,11 +1,16 @@
 """Cross-domain messages, channels, envelopes, receipts and leaves by whole columns (XDM reference 2.1 to 2.4).
 
 The schemas are those of the types (``substrate.scale_columns``); both payload layouts of a message share their columns.
+A chain is the number of its domain, uint32, null for Consensus; numbers of 256 bits are fixed_size_binary[32].
 """
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from causeway.proofs.substrate.scale_columns import ScaleColumns
+from causeway.proofs.substrate.storage_keys import storage_key_column, storage_prefix
+from causeway.proofs.xdm.envelope import CHANNELS_ITEM, PALLET
 from causeway.proofs.xdm.messages import MAX_MESSAGE_BYTES
 from causeway.proofs.xdm.types import XDM_TYPES
 
@@ -84,3 +89,27 @@ RECEIPTS = ScaleColumns(
 
 LEAVES = ScaleColumns(XDM_TYPES, "MmrLeaf", "a leaf of the mountain range")
 """Leaves of the consensus chain's mountain range, version 0."""
+
+_MESSAGE_KEYS = ScaleColumns(XDM_TYPES, "MessageKey", "the key of a message")
+_CHANNEL_KEYS = ScaleColumns(XDM_TYPES, "ChannelKey", "the key of a channel")
+
+
+def message_storage_keys(item: str, foreign: pa.Array, channel_ids: pa.Array, nonces: pa.Array) -> pa.LargeBinaryArray:
+    """Return the keys of messages in ``Outbox`` or ``InboxResponses``, as ``message_storage_key`` of each row.
+
+    Args:
+        item: which of the two.
+        foreign: the chains at the other end, uint32 with null for Consensus.
+        channel_ids, nonces: fixed_size_binary[32], as ``numbers_column`` makes them.
+
+    Raises:
+        InvalidInput: a column is of another type, or has a null that is no chain.
+    """
+    keys = _MESSAGE_KEYS.encode({"chain_id": foreign, "channel_id": channel_ids, "nonce": nonces})
+    return storage_key_column(storage_prefix(PALLET, item), keys)
+
+
+def channel_storage_keys(foreign: pa.Array, channel_ids: pa.Array) -> pa.LargeBinaryArray:
+    """Return the keys of channels, as ``channel_storage_key`` of each row; the columns are as for messages."""
+    keys = _CHANNEL_KEYS.encode({"chain_id": foreign, "channel_id": channel_ids})
+    return storage_key_column(storage_prefix(PALLET, CHANNELS_ITEM), keys)

@@ -11,17 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-
 from causeway.model.errors import InvalidInput
 from causeway.proofs.steps import Step
-from causeway.proofs.substrate.byte_columns import rows_up_to
 from causeway.proofs.substrate.errors import BadProof, InvalidCall
 from causeway.proofs.substrate.hashing import identity
 from causeway.proofs.substrate.proof import read_value
-from causeway.proofs.substrate.storage_keys import storage_key, storage_key_column, storage_prefix
+from causeway.proofs.substrate.storage_keys import storage_key
 from causeway.proofs.xdm.messages import (
     CONSENSUS,
     MAX_MESSAGE_BYTES,
@@ -36,6 +31,7 @@ from causeway.proofs.xdm.messages import (
 from causeway.proofs.xdm.types import XDM_TYPES
 
 PALLET = "Messenger"
+CHANNELS_ITEM = "Channels"
 OUTBOX = "Outbox"
 INBOX_RESPONSES = "InboxResponses"
 NUMBER_BYTES = 32
@@ -190,19 +186,9 @@ def message_storage_key(item: str, foreign: ChainId, channel_id: int, nonce: int
     )
 
 
-def message_storage_keys(
-    item: str, foreign: ChainId, channel_id: int, nonces: npt.NDArray[np.uint64]
-) -> pa.LargeBinaryArray:
-    """Return ``message_storage_key`` of many nonces of one channel, as a bytes column."""
-    rows = np.zeros((len(nonces), NUMBER_BYTES), dtype=np.uint8)
-    rows[:, :8] = nonces.astype("<u8").view(np.uint8).reshape(-1, 8)
-    prefix = storage_prefix(PALLET, item) + foreign.encode() + _number(channel_id)
-    return storage_key_column(prefix, rows_up_to(rows, np.full(len(nonces), NUMBER_BYTES)))
-
-
 def channel_storage_key(foreign: ChainId, channel_id: int) -> bytes:
     """Return the key of a channel with the chain ``foreign``."""
-    return storage_key(PALLET, "Channels", (identity, foreign.encode()), (identity, _number(channel_id)))
+    return storage_key(PALLET, CHANNELS_ITEM, (identity, foreign.encode()), (identity, _number(channel_id)))
 
 
 def receipt_storage_key(domain: int) -> bytes:

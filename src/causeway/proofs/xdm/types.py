@@ -82,6 +82,9 @@ XDM_TYPES = ScaleTypes(
             ("payload", "VersionedPayload"),
             ("last_delivered_message_response_nonce", "Option<u256>"),
         ),
+        # What messages and channels are stored under, behind the prefix of their item (2.4).
+        "MessageKey": struct(("chain_id", "ChainId"), ("channel_id", "u256"), ("nonce", "u256")),
+        "ChannelKey": struct(("chain_id", "ChainId"), ("channel_id", "u256")),
         "MessageWeightTag": enum(
             "ProtocolChannelOpen",
             "ProtocolChannelClose",
