@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 
+from causeway.proofs.ics23.operations import LOW_EVEN, NUMBER
 from causeway.proofs.ics23.proof_specs import SpecRules, StoreForm
 from causeway.proofs.limits import MAX_MESSAGE_BYTES
 from causeway.proofs.varints import uvarint
@@ -21,19 +22,14 @@ LEAF = b"\x1a"
 SIZED_HASH = b"\x20"
 """Length of a hash."""
 
-_LOW = b"[" + b"".join(b"\\x%02x" % low for low in range(0x00, 0x80, 2)) + b"]"
-_HIGH = b"[" + b"".join(b"\\x%02x" % low for low in range(0x80, 0x100, 2)) + b"]"
-_NUMBER = b"(?:" + _LOW + b"|" + _HIGH + rb"[\x80-\xff]{0,7}[\x00-\x7f])"
-"""A signed varint of up to nine bytes that is not negative: zigzag, so even."""
-
 _SIMPLE_STEPS = re.compile(
     rb"\x22(?:\x27\x08\x01\x12\x01(\x01)\x1a\x20(.{32})|\x25\x08\x01\x12\x21(\x01.{32}))|(.+)", re.DOTALL
 ).findall
 """Steps with prefix 01: prefix and suffix, or prefix with the left sibling; last, all that is no such step."""
 
-_IAVL_LEAF = re.compile(rb"(.)\x08\x01\x18\x01\x20\x01\x2a(.)(\x00\x02" + _NUMBER + rb")", re.DOTALL).match
+_IAVL_LEAF = re.compile(rb"(.)\x08\x01\x18\x01\x20\x01\x2a(.)(\x00\x02" + NUMBER + rb")", re.DOTALL).match
 _IAVL_STEPS = re.compile(
-    rb"\x22(.\x08\x01\x12.)(" + _LOW + _NUMBER + rb"{2}\x20)(?:\x1a\x21(\x20.{32})|(.{32}\x20))|(.+)", re.DOTALL
+    rb"\x22(.\x08\x01\x12.)(" + LOW_EVEN + NUMBER + rb"{2}\x20)(?:\x1a\x21(\x20.{32})|(.{32}\x20))|(.+)", re.DOTALL
 ).findall
 """Steps whose height has one byte: lengths, numbers, and suffix, or rest of the prefix; last, all that is none."""
 

@@ -167,15 +167,13 @@ def is_left_neighbor(rules: SpecRules, left: Sequence[InnerOp], right: Sequence[
     Raises:
         SpecMismatch: the spec's order of children is not a valid one.
     """
-    lefts, rights = len(left) - 1, len(right) - 1
-    while (
-        lefts >= 0
-        and rights >= 0
-        and left[lefts].prefix == right[rights].prefix
-        and left[lefts].suffix == right[rights].suffix
-    ):
-        lefts -= 1
-        rights -= 1
+    left, right = list(left), list(right)
+    shared = 0
+    for one, other in zip(reversed(left), reversed(right), strict=False):
+        if one.prefix != other.prefix or one.suffix != other.suffix:
+            break
+        shared += 1
+    lefts, rights = len(left) - 1 - shared, len(right) - 1 - shared
     if lefts < 0 or rights < 0:
         # One path ends where the other goes on, or both are the same: no two leaves of one tree.
         return False
