@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from causeway.cli import compiling
+from causeway.model import compiled_files
 from causeway.model.compiled_files import PACKAGE, loop_files
 
 SHOWN = "from causeway.model import compiled_files; print(compiled_files.folder())"
@@ -30,21 +31,61 @@ def folder(source: Path, **environ: str) -> str:
     return done.stdout.strip()
 
 
-def test_another_text_of_a_loop_is_compiled_into_another_folder(tmp_path: Path) -> None:
-    model = tmp_path / "causeway" / "model"
+def package(place: Path, loop: str) -> Path:
+    """Write a package with nothing but the compiler, a file of loops and one of their constants; return the loops."""
+    model = place / "causeway" / "model"
     model.mkdir(parents=True)
-    (tmp_path / "causeway" / "__init__.py").touch()
+    (place / "causeway" / "__init__.py").touch()
     (model / "__init__.py").touch()
-    (model / "compiled_files.py").write_text((PACKAGE / "model" / "compiled_files.py").read_text())
-    loop = model / "some_loops.py"
-    loop.write_text("first = 1")
+    for name in ("compiled.py", "compiled_files.py"):
+        (model / name).write_text((PACKAGE / "model" / name).read_text())
+    (model / "constants.py").write_text("MORE = 1")
+    (model / "some_loops.py").write_text(loop)
+    return model / "some_loops.py"
+
+
+def test_another_text_of_a_loop_is_compiled_into_another_folder(tmp_path: Path) -> None:
+    """One file's loops may call another's, of which numba's own stamp knows nothing; constants are compiled in."""
+    loop = package(tmp_path, "from causeway.model.constants import MORE")
     first = folder(tmp_path)
+    assert Path(first).is_dir()
     assert folder(tmp_path) == first
-    assert Path(first).parent == model / "__pycache__"
-    loop.write_text("second = 2")
+    loop.write_text("from causeway.model.constants import MORE as SECOND")
     second = folder(tmp_path)
-    assert second != first
-    assert folder(tmp_path, NUMBA_BOUNDSCHECK="1") not in (first, second)
+    loop.with_name("constants.py").write_text("MORE = 22")
+    third = folder(tmp_path)
+    assert len({first, second, third, folder(tmp_path, NUMBA_BOUNDSCHECK="1")}) == 4
+
+
+LOOP = """
+from causeway.model.compiled import INT64, compiled
+
+@compiled(INT64, [INT64])
+def double(number):
+    return 2 * number
+"""
+
+
+def run(place: Path, text: str) -> str:
+    """Return what a script says that runs with such a package."""
+    settings = {**os.environ, "PYTHONPATH": str(place)}
+    done = subprocess.run([sys.executable, "-c", text], env=settings, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_kept_code_that_is_damaged_is_made_again(tmp_path: Path) -> None:
+    """Cut off, or with other bytes: a file system gives that back after a power failure."""
+    package(tmp_path, LOOP)
+    use = "from causeway.model.some_loops import double; print(double(21), len(double.stats.cache_hits))"
+    run(tmp_path, "from causeway.model.compiled import prepare; prepare()")
+    assert run(tmp_path, use) == "42 1"
+    (kept,) = Path(folder(tmp_path)).glob("*double*")
+    whole = kept.read_bytes()
+    at = whole.index(b"\x7fELF")
+    for damaged in (b"", whole[:-1], whole[: at + 64] + bytes(len(whole) - at - 64)):
+        kept.write_bytes(damaged)
+        assert run(tmp_path, use) == "42 0"
+        assert run(tmp_path, use) == "42 1"
 
 
 def test_loops_that_were_not_compiled_are_before_a_command_begins(
@@ -92,3 +133,54 @@ def test_a_machine_without_a_place_for_compiled_code_is_no_error(tmp_path: Path)
     )
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "6e340b9cffb37a989ca544e6bb780a2c78901d3fb33738768511a30617afa01d"
+
+
+def test_code_that_another_user_has_prepared_is_used_where_it_cannot_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared, own = tmp_path / "shared", tmp_path / "own"
+    monkeypatch.setattr(compiled_files, "_places", lambda: [shared, own])
+    monkeypatch.setattr(os, "access", lambda path, mode: path != shared)
+    assert compiled_files.folder.__wrapped__() == own
+    (shared / compiled_files.DONE).touch()
+    assert compiled_files.folder.__wrapped__() == shared
+
+
+def test_a_user_without_a_home_keeps_nothing_where_commands_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert all(place.is_absolute() for place in compiled_files._places())
+    monkeypatch.setenv("XDG_CACHE_HOME", "here")
+    assert all(place.is_absolute() for place in compiled_files._places())
+
+
+def test_old_folders_of_compiled_code_do_not_pile_up(tmp_path: Path) -> None:
+    for age in range(20):
+        made = tmp_path / f"compiled-{age}"
+        made.mkdir()
+        os.utime(made, (1000 - age, 1000 - age))
+    (tmp_path / "spark-classes").touch()
+    present = tmp_path / "compiled-19"
+    (present / "loop.new").touch()
+    compiled_files.tidy(present)
+    left = {path.name for path in tmp_path.iterdir()}
+    newest = {f"compiled-{age}" for age in range(compiled_files.MOST_FOLDERS - 1)}
+    assert left == newest | {"compiled-19", "spark-classes"}
+    assert not list(present.iterdir())
+
+
+def test_a_full_disk_is_told_and_nothing_is_said_to_be_prepared(tmp_path: Path) -> None:
+    package(tmp_path, LOOP)
+    text = (
+        "import errno, pathlib\n"
+        "from causeway.model import compiled, compiled_files\n"
+        "def full(path, content):\n"
+        "    raise OSError(errno.ENOSPC, 'No space left on device')\n"
+        "pathlib.Path.write_bytes = full\n"
+        "try:\n"
+        "    compiled.prepare()\n"
+        "except OSError as error:\n"
+        "    from causeway.model.some_loops import double\n"
+        "    print(double(21), error.strerror, compiled_files.is_prepared())\n"
+    )
+    assert run(tmp_path, text) == "42 No space left on device False"

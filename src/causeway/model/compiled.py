@@ -15,19 +15,30 @@ so a caller makes sure before that every index lies inside; with ``NUMBA_BOUNDSC
 from __future__ import annotations
 
 import importlib
+import os
+import pickle
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
+import xxhash
 from numba import types
+from numba.core import serialize
+from numba.core.compiler import CompileResult
 
-from causeway.model.compiled_files import DONE, can_be_kept, folder, is_prepared, loop_files, module_of
+from causeway.model.compiled_files import DONE, UNFINISHED, alone, folder, is_prepared, loop_files, module_of, tidy
 
 Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 _CONFIG: Any = numba.config
-if can_be_kept():
-    _CONFIG.CACHE_DIR = str(folder())
+_AS_WRITTEN = bool(_CONFIG.DISABLE_JIT)
+"""Whether loops run as Python, which is for those who look for a fault in one: ``NUMBA_DISABLE_JIT=1``."""
+
+_unwritten: list[OSError] = []
+"""Why compiled code could not be written to the folder that it is kept in."""
 
 
 def read(dtype: str, dimensions: int = 1) -> Any:
@@ -56,28 +67,91 @@ def compiled(
         allocates: whether it may make arrays. What makes none counts no references to those it is given: where many
             arrays go through small functions, that counting is most of the time.
     """
-    keep = arguments is not None and can_be_kept()
+    njit: Any = numba.njit
 
     def decorate(loop: Loop) -> Loop:
-        types_of = () if arguments is None else (result(*arguments),)
-        njit: Any = numba.njit
-        return cast("Loop", njit(*types_of, nogil=True, cache=keep, _nrt=allocates)(loop))
+        made = njit(nogil=True, _nrt=allocates)(loop)
+        if arguments is not None and not _AS_WRITTEN:
+            place = folder()
+            if place is not None:
+                name = f"{loop.__module__}.{loop.__qualname__}-{loop.__code__.co_firstlineno}"
+                made._cache = _Kept(place / name)
+            made.compile(result(*arguments))
+            made.disable_compile()
+        return cast("Loop", made)
 
     return decorate
 
 
+class _Kept:
+    """One loop's compiled code on disk, as numba asks for it: sealed, so that a damaged file is as good as none."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.cache_path = path.parent
+
+    def load_overload(self, signature: Any, target: Any) -> Any:
+        """Return the code in the file, None if it is not there, or not as it was written for this processor."""
+        target.refresh()
+        try:
+            content = self._path.read_bytes()
+        except OSError:
+            return None
+        seal, code = content[:_SEAL_BYTES], content[_SEAL_BYTES:]
+        if seal != _seal(code, signature, target.codegen()):
+            return None
+        rebuild: Any = CompileResult._rebuild
+        return rebuild(target, *pickle.loads(code))
+
+    def save_overload(self, signature: Any, made: Any) -> None:
+        """Write the file, whole or not at all."""
+        if made.library.has_dynamic_globals:
+            raise TypeError(f"{self._path.name} cannot be kept: it refers to addresses of this process")
+        dumps: Any = serialize.dumps
+        code = dumps(made._reduce())
+        new = self._path.with_name(f"{self._path.name}.{os.getpid()}{UNFINISHED}")
+        try:
+            new.write_bytes(_seal(code, signature, made.codegen) + code)
+            new.replace(self._path)
+        except OSError as error:
+            _unwritten.append(error)
+            with suppress(OSError):
+                new.unlink()
+
+
+_SEAL_BYTES = 16
+
+
+def _seal(code: bytes, signature: Any, codegen: Any) -> bytes:
+    """Return what shows that code is whole, and of these types, this processor and this version of numba."""
+    return xxhash.xxh3_128_digest(f"{signature} {codegen.magic_tuple()} {numba.__version__}".encode() + code)
+
+
 def prepare() -> None:
-    """Compile all loops, unless that was done; where nothing can be kept on disk, for this process alone."""
-    if is_prepared():
-        return
-    for file in loop_files():
-        importlib.import_module(module_of(file))
-    place = folder()
-    if place is not None:
-        (place / DONE).touch()
+    """Compile all loops, unless that was done; where nothing can be kept on disk, for this process alone.
+
+    Processes that start this at once wait for the first one. Code of files as they no longer are is removed.
+
+    Raises:
+        OSError: there is a folder for compiled code, and it could not be written there.
+    """
+    with alone():
+        if is_prepared():
+            return
+        for file in loop_files():
+            importlib.import_module(module_of(file))
+        if _unwritten:
+            raise _unwritten[0]
+        place = folder()
+        if place is not None:
+            (place / DONE).touch()
+            tidy(place)
 
 
 if __name__ == "__main__":
     from causeway.model.compiled import prepare as prepare_all  # this file under its own name, as the loops know it
 
-    prepare_all()
+    try:
+        prepare_all()
+    except OSError as error:
+        sys.exit(f"causeway: inner loops are compiled, but not kept: {error}")

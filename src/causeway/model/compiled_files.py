@@ -1,20 +1,29 @@
 """Where compiled loops are kept on disk, and whether they are there; asked without loading the compiler.
 
-What is compiled depends on the processor and on all files of loops, since one may call another's, and on the vector
-instructions in files named ``...vectors.py``. The folder is named by the sizes and times of all these; it stands beside
-this file or, where that cannot be written, in the user's cache.
+What is compiled depends on the processor and on all files of loops, since one may call another's; on the vector
+instructions in files named ``...vectors.py``; and on what these import, since constants are compiled in. The folder is
+named by the sizes and times of all these; it stands beside this file or, where that cannot be written, in the user's
+cache. One in which all loops are need not be writable: whoever set this up may have been another user.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib.util
 import os
 import platform
+import re
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # there are none on Windows
+    fcntl = None  # type: ignore[assignment]
 
 PACKAGE = Path(__file__).parents[1]
 """The folder of all rooms."""
@@ -24,6 +33,12 @@ LOOPS, VECTORS = "loops.py", "vectors.py"
 
 DONE = "done"
 """File in the folder of compiled code that says that all of it is there."""
+
+UNFINISHED = ".new"
+"""How names of files end that are being written."""
+
+MOST_FOLDERS = 8
+"""Folders of compiled code that are left beside each other: for settings, interpreters, texts of the loops."""
 
 _SETTINGS = ("NUMBA_BOUNDSCHECK", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES")
 """Variables of the environment that make other code."""
@@ -42,7 +57,11 @@ def module_of(file: Path) -> str:
 @functools.cache
 def folder() -> Path | None:
     """Return the folder of compiled code, made if need be, None where none can be written."""
-    for place in _places():
+    places = _places()
+    for place in places:
+        if (place / DONE).exists():
+            return place
+    for place in places:
         try:
             place.mkdir(parents=True, exist_ok=True)
         except OSError:
@@ -63,9 +82,48 @@ def is_prepared() -> bool:
     return place is not None and (place / DONE).exists()
 
 
+@contextlib.contextmanager
+def alone() -> Iterator[None]:
+    """Wait until no other process compiles into the folder, and keep others from it, where there are locks."""
+    place = folder()
+    with contextlib.ExitStack() as open_files:
+        if place is not None:
+            with contextlib.suppress(OSError):
+                lock = open_files.enter_context(open(place / "lock", "wb"))
+                if fcntl is not None:
+                    fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def tidy(present: Path) -> None:
+    """Remove what a process that was killed left in the folder, and all folders beside it but the newest."""
+    for path in present.glob(f"*{UNFINISHED}"):
+        path.unlink(missing_ok=True)
+    dated = []
+    for path in present.parent.glob("compiled-*"):
+        with contextlib.suppress(OSError):
+            dated.append((path != present, -path.stat().st_mtime_ns, path))
+    for *_, path in sorted(dated)[MOST_FOLDERS:]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def _sources() -> Sequence[Path]:
     found = os.walk(PACKAGE)
     return sorted(Path(place, name) for place, _, names in found for name in names if name.endswith((LOOPS, VECTORS)))
+
+
+def _with_imported(files: Sequence[Path]) -> Sequence[Path]:
+    """Return files and those of our own that they import, whose constants are compiled in."""
+    found = set(files)
+    for file in files:
+        for name in _IMPORTED(file.read_text(encoding="utf-8")):
+            path = PACKAGE.parent.joinpath(*name.split("."))
+            path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+            found.add(path)
+    return sorted(path for path in found if path.exists())
+
+
+_IMPORTED = re.compile(rf"^from ({PACKAGE.name}[.\w]*) import", re.MULTILINE).findall
 
 
 def _places() -> Sequence[Path]:
@@ -73,12 +131,14 @@ def _places() -> Sequence[Path]:
     origin = None if compiler is None else compiler.origin
     settings = [os.environ.get(name) for name in _SETTINGS]
     stamp = hashlib.sha256(f"{sys.version} {origin} {settings} {_processor()}".encode())
-    for file in (*_sources(), *([] if origin is None else [Path(origin)])):
+    for file in (*_with_imported(_sources()), *([] if origin is None else [Path(origin)])):
         about = file.stat()
         stamp.update(f"{file} {about.st_size} {about.st_mtime_ns}".encode())
     name = f"compiled-{stamp.hexdigest()[:16]}"
     home = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return [Path(__file__).parent / "__pycache__" / name, Path(home, "causeway", name)]
+    # Of a user without a home, ~ is no path of the user's, but one in whatever folder this is run in.
+    caches = [Path(home, "causeway", name)] if os.path.isabs(home) else []
+    return [Path(__file__).parent / "__pycache__" / name, *caches]
 
 
 def _processor() -> str:
