@@ -45,7 +45,7 @@ from .ordered import OrderedTrie, ordered_root, ordered_roots
 from .proof import Read, Status, read_storage_proof, read_value, verify_storage_proof
 from .proof_columns import StorageProofs
 from .scale import ScaleTypes, enum, struct
-from .scale_columns import Decoded, ScaleColumns, Verdicts, limbs_column, limbs_of, numbers_column
+from .scale_columns import Decoded, RowVerdicts, ScaleColumns, limbs_column, limbs_of, numbers_column
 from .storage_keys import storage_key, storage_key_column, storage_prefix
 from .trie import Trie
 from .trie_proofs import prove, prove_storage
@@ -64,6 +64,7 @@ __all__ = [
     "OrderedTrie",
     "QueuedMessage",
     "Read",
+    "RowVerdicts",
     "ScaleColumns",
     "ScaleTypes",
     "StateVersion",
@@ -74,7 +75,6 @@ __all__ = [
     "Trie",
     "Tries",
     "Verdict",
-    "Verdicts",
     "attestation_topic",
     "blake2_128",
     "blake2_128_concat",

@@ -54,7 +54,7 @@ _SAID = {
 
 
 @dataclass(frozen=True, slots=True)
-class Verdicts:
+class RowVerdicts:
     """Which rows are encodings of a type, and what is wrong with the others.
 
     Attributes:
@@ -106,10 +106,10 @@ class Decoded:
     """Columns that were read, a row an encoding; a row that was refused is null in all of them."""
 
     columns: pa.RecordBatch
-    verdicts: Verdicts
+    verdicts: RowVerdicts
 
     def require_all(self) -> pa.RecordBatch:
-        """Return the columns when every row was read; raises as ``Verdicts.require_all``."""
+        """Return the columns when every row was read; raises as ``RowVerdicts.require_all``."""
         self.verdicts.require_all()
         return self.columns
 
@@ -214,7 +214,7 @@ class _Reading:
         nothing = np.empty(0, dtype=np.uint8)
         self._read(table_of(program, count, self._sizes), False, self._sizes, nothing, nothing, self._sizes)
         lengths = np.diff(self._edges)
-        self.verdicts = Verdicts(codes, positions, lengths, faults, kind.what, kind.limit, program)
+        self.verdicts = RowVerdicts(codes, positions, lengths, faults, kind.what, kind.limit, program)
 
     def columns(self) -> list[pa.Array]:
         table = table_of(self._kind.program, len(self._edges) - 1, self._sizes)
