@@ -307,3 +307,61 @@ def damaged(chance: Random, count: int) -> list[Case]:
             case = chance.choice(CHANGES)(chance, case, good)
         cases.append(case)
     return cases
+
+
+def edges() -> list[Case]:
+    """Return proofs on both sides of every bound of a node's encoding, each otherwise as a trie has it."""
+    digest, other = blake2_256(b"x" * 40), blake2_256(b"y" * 40)
+    leaf = b"\x42\xab\x04v"
+    inline, reference = bytes([len(leaf) << 2]) + leaf, b"\x80" + digest
+    nodes = [
+        # The unused half of an odd partial key; its last nibbles.
+        *(b"\x43" + bytes([first, 0xBC, 0x04, 0x76]) for first in (0x0A, 0x1A, 0xFA)),
+        # Lengths of values in one, two, four and more bytes, in their shortest form and not.
+        *(b"\x42\xab" + encode_compact(length) + bytes(length) for length in (0, 1, 63, 64, 16_383, 16_384)),
+        *(b"\x42\xab" + (length << 2 | 1).to_bytes(2, "little") + bytes(length) for length in (0, 31, 32, 63, 64, 65)),
+        *(b"\x42\xab" + (length << 2 | 2).to_bytes(4, "little") + bytes(length) for length in (63, 64, 16_383, 16_384)),
+        *(b"\x42\xab\x03" + length.to_bytes(4, "little") + bytes(80) for length in (1, 80, 1 << 30)),
+        # References to children of every length, inline and not; branches with too few children.
+        *(
+            b"\xc2\xab\x01\x00\x04v" + encode_compact(length) + (leaf + bytes(40))[:length]
+            for length in (0, 1, 3, 4, 5, 31, 32, 33, 34, 64)
+        ),
+        b"\x80\x01\x00" + inline, b"\x80\x03\x00" + inline * 2, b"\xc0\x00\x00\x04v", b"\xc0\x01\x00\x04v" + inline,
+        b"\x10\x00\x00" + digest, b"\x10\x01\x00" + digest + inline, b"\x80\x00\x00", b"\x80\x03\x00" + reference * 2,
+        # Counts of nibbles: where the header's own room ends, where the next byte does, and at the bound.
+        *(
+            bytes([first]) + more + bytes((most + sum(more) + 1) // 2) + b"\x04v"
+            for first, most in ((0x7F, 63), (0x3F, 31))
+            for more in (b"", b"\x00", b"\x01", b"\xfe", b"\xff", b"\xff\x00", b"\xff\xff\x07")
+        ),
+        b"", b"\x00", b"\x00\x00", b"\x01",
+    ]  # fmt: skip
+    keys = (b"", b"\xab", b"\x00", b"\x0a\xbc", b"\xab\x0a", b"\xab\x0a\xb0", b"\x0a\xb0")
+    claims = tuple((key, None) for key in keys)
+    cases = [Case(blake2_256(node), (node,), claims) for node in nodes]
+    # All headers, before what each of them calls for.
+    for first in range(256):
+        count = first & (0x0F if first < 0x20 else 0x1F if first < 0x40 else 0x3F)
+        for tail in (b"\x04v", digest, b"\x03\x00" + inline * 2, b"\x03\x00" + digest + inline * 2):
+            node = bytes([first]) + bytes((count + 1) // 2) + tail
+            cases.append(Case(blake2_256(node), (node,), ((bytes(count // 2), None), (b"", b"v"))))
+    # The most nibbles that a header may count, which no key has.
+    for rest in (190, 191, 192, 193):
+        node = b"\x7f" + b"\xff" * 256 + bytes([rest]) + bytes((63 + 65_280 + rest + 1) // 2) + b"\x04v"
+        cases.append(Case(blake2_256(node), (node,), ((bytes((63 + 65_280 + rest) // 2), None), (b"", None))))
+    # Short nodes below others by their hash, the empty node as a child, values of both sides of 33 bytes by their hash.
+    below = [leaf, b"\x42\xab\x68" + bytes(26), b"\x42\xab\x70" + bytes(27), b"\x42\xab\x74" + bytes(28), b"\x00", b""]
+    for node in below:
+        above = b"\x80\x03\x00\x80" + blake2_256(node) + inline
+        for given in ((above, node), (above,), (above, node, b"\x00")):
+            cases.append(Case(blake2_256(above), given, ((b"\x0a\xb0", None), (b"\x0a", None), (b"\x1a\xb0", b"v"))))
+    for length in (0, 1, 32, 33, 34):
+        stored = b"\x22\xab" + blake2_256(b"v" * length)
+        for given in ((stored, b"v" * length), (stored,), (stored, b"v" * length, other)):
+            for version in (None, StateVersion.V0, StateVersion.V1):
+                cases.append(Case(blake2_256(stored), given, ((b"\xab", b"v" * length),), version))
+    # A partial key that goes on one nibble behind the key, where the next key of the column has that nibble.
+    longer = b"\x83\x0a\xb0\xff\xff" + reference * 16
+    cases.append(Case(blake2_256(longer), (longer,), ((b"\xab", None), (b"\x00", None), (b"\xab\x00", None))))
+    return cases

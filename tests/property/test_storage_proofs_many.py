@@ -21,7 +21,7 @@ from causeway.proofs.substrate.node import StateVersion
 from causeway.proofs.substrate.proof_columns import StorageProofs
 from causeway.proofs.substrate.trie import Trie
 from causeway.proofs.substrate.trie_proofs import prove
-from tests.property.storage_both_ways import Case, damaged, require_same
+from tests.property.storage_both_ways import Case, damaged, edges, require_same
 
 FEW = settings(max_examples=60, deadline=None, derandomize=True)
 KEYS = st.binary(max_size=3).map(lambda key: bytes(byte & 0x11 for byte in key)) | st.binary(max_size=40)
@@ -31,6 +31,10 @@ VALUES = st.binary(max_size=4) | st.sampled_from([b"v" * length for length in (2
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_proofs_have_the_verdicts_of_single_ones(seed: int) -> None:
     require_same(damaged(Random(seed), 400))
+
+
+def test_every_bound_of_an_encoding_is_where_single_proofs_have_it() -> None:
+    require_same(edges())
 
 
 @pytest.mark.slow
@@ -99,10 +103,14 @@ def test_a_proof_over_the_limits_is_refused_and_the_others_are_read() -> None:
     good = prove(trie, keys[:1])
     many = [number.to_bytes(3, "little") for number in range((1 << 17) + 1)]
     long = [*good, bytes(8 << 20)]
-    found = read_values(StorageProofs.of([trie.root] * 4, [good, many, long, good]), keys[:1] * 4)
-    assert [Verdict(code).name for code in found.codes] == ["HOLDS", "OVER_LIMIT", "OVER_LIMIT", "HOLDS"]
-    assert "131073 nodes" in str(found.error(1))
-    assert found.reads.status.tolist() == [0, 5, 5, 0]
+    roots = [trie.root, trie.root, trie.root, trie.root[1:], trie.root]
+    found = read_values(StorageProofs.of(roots, [good, many, long, many, good]), keys[:1] * 5)
+    names = ["HOLDS", "OVER_LIMIT", "OVER_LIMIT", "MALFORMED_PROOF", "HOLDS"]
+    assert [Verdict(code).name for code in found.codes] == names
+    errors = [found.error(proof) for proof in range(5)]
+    assert [None if error is None else type(error) for error in errors] == [Verdict(code).error for code in found.codes]
+    assert "131073 nodes" in str(errors[1])
+    assert found.reads.status.tolist() == [0, 5, 5, 5, 0]
 
 
 def test_nothing_is_read_from_nothing() -> None:
