@@ -35,6 +35,12 @@ MIXED = (20, 300)
 MOST_VALUES = 200_000
 MOST_BY_NUMPY = 50_000
 
+NAMES = {
+    HashFunction.SHA256: "SHA-256",
+    HashFunction.BLAKE2B_256: "BLAKE2b-256",
+    HashFunction.KECCAK_256: "Keccak-256",
+}
+
 LOOP = "loop over single values"
 DATAFUSION = "DataFusion"
 NUMPY = "NumPy"
@@ -108,7 +114,7 @@ def _datafusion() -> tuple[SessionContext, Expr]:
 def _measure(
     function: HashFunction, what: str, ours: Work, others: Mapping[str, tuple[Work, int]], repeats: int
 ) -> Row:
-    name = f"{function.name.replace('_', '-')}, {what}"
+    name = f"{NAMES[function]}, {what}"
     expected = ours()
     contenders: dict[str, tuple[Clocked, int]] = {OURS: (timed(ours), len(expected))}
     for engine in lanes.engines(function):
