@@ -15,8 +15,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from causeway.model.errors import InvalidInput
+from causeway.network.network import HASHING
+from causeway.pipeline import opening as opening_module
 from causeway.pipeline.masters import tasks_on
 from causeway.pipeline.opening import Opening
+from causeway.proofs.hashing import engines
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -203,3 +206,10 @@ def test_how_many_tasks_a_tick_has_before_there_is_a_session(master: str, settin
 def test_a_setting_that_is_no_number_of_tasks_is_named() -> None:
     with pytest.raises(InvalidInput, match=r"spark\.default\.parallelism is 'many': give a whole number from 1"):
         tasks_on("local[2]", {"spark.default.parallelism": "many"})
+
+
+def test_workers_load_what_hashes_before_their_first_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[int] = []
+    monkeypatch.setattr(engines, "prepare", lambda: called.append(1))
+    assert list(opening_module._import([HASHING, "json", "no.such.module:prepare"], iter([]))) == []
+    assert called == [1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +31,7 @@ class Lanes:
     number: int
     count: int
     block: int
-    initial: Bytes
+    initial: Bytes = field(repr=False, compare=False)
 
     @property
     def longest_prefix(self) -> int:
