@@ -351,7 +351,7 @@ def edges() -> list[Case]:
         node = b"\x7f" + b"\xff" * 256 + bytes([rest]) + bytes((63 + 65_280 + rest + 1) // 2) + b"\x04v"
         cases.append(Case(blake2_256(node), (node,), ((bytes((63 + 65_280 + rest) // 2), None), (b"", None))))
     # Short nodes below others by their hash, the empty node as a child, values of both sides of 33 bytes by their hash.
-    below = [leaf, b"\x42\xab\x68" + bytes(26), b"\x42\xab\x70" + bytes(27), b"\x42\xab\x74" + bytes(28), b"\x00", b""]
+    below = [leaf, *(b"\x42\xab" + encode_compact(length) + bytes(length) for length in (27, 28, 29, 30)), b"\x00", b""]
     for node in below:
         above = b"\x80\x03\x00\x80" + blake2_256(node) + inline
         for given in ((above, node), (above,), (above, node, b"\x00")):
