@@ -129,7 +129,7 @@ def test_the_same_roots_at_every_height_however_the_chains_are_cut_and_executed(
     found = {}
     for executor, partitions in (("in_process", 1), ("in_process", 4), ("spark", 2), ("spark", 6)):
         net = network(tmp_path, text, executor, partitions)
-        net.run(ticks=20)
+        net.run(ticks=16)
         found[executor, partitions] = roots(net.lake)
     first = found["in_process", 1]
     assert len(first) > 12
