@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -12,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -387,23 +389,30 @@ def test_a_closed_pipe_is_no_error(tmp_path: Path) -> None:
     assert done.stderr == b""
 
 
+def all_of(terminal: int) -> bytes:
+    """Return what is written to a terminal until nobody is left at its other end."""
+    shown = b""
+    with contextlib.suppress(OSError):  # Linux says EIO then
+        while more := os.read(terminal, 65536):
+            shown += more
+    return shown
+
+
 def test_on_a_terminal_there_is_a_bar_and_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     lake = tmp_path / "lake"
     arguments = command("run", scenario(tmp_path, LONG), "--lake", str(lake))
     terminal, other = pty.openpty()
-    with subprocess.Popen(arguments, stdout=other, stderr=other, env={**os.environ, "TERM": "xterm"}) as process:
+    with (
+        ThreadPoolExecutor(1) as reader,
+        subprocess.Popen(arguments, stdout=other, stderr=other, env={**os.environ, "TERM": "xterm"}) as process,
+    ):
         os.close(other)
+        shown = reader.submit(all_of, terminal)  # a terminal that nobody reads stops who writes
         wait_for(lake / "manifests" / "0000000002.json", process)
         process.send_signal(signal.SIGINT)
-        shown = b""
-        try:
-            while more := os.read(terminal, 65536):
-                shown += more
-        except OSError:
-            pass  # Linux says EIO when nobody is left at the other end
         assert process.wait(60) == 130
     os.close(terminal)
-    text = shown.decode()
+    text = shown.result().decode()
     assert "of 4,999" in text
     assert "continue with the same command and --resume" in text
     assert "Traceback" not in text
