@@ -7,6 +7,7 @@ The slow tests kill as often as ``CAUSEWAY_KILLS`` says (three times if it says 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -53,13 +54,20 @@ def test_kills_of_commands_and_workers_on_spark(tmp_path: Path, protocol: str, c
     assert set(killed) == {"command", "others"}
 
 
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    """Return a cluster for all that is killed on one; who uses it leaves its master and workers alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", environment()["PYTHONPATH"])  # executors have a folder of their own
+        with LocalCluster(workers=2, cores=1) as running:
+            yield running
+
+
 @pytest.mark.cluster
 @pytest.mark.slow
 @PROTOCOLS
-def test_kills_of_commands_and_two_executors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str) -> None:
-    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])  # executors have a folder of their own
-    with LocalCluster(workers=2, cores=1) as cluster:
-        options = ("--master", cluster.master_url, "--partitions", "3")
-        runs = Runs(tmp_path, scenario(protocol, 70), *options, others=executors)
-        killed = runs.kill(runs.whole(), kills=KILLS, seed=4)
+def test_kills_of_commands_and_two_executors(tmp_path: Path, cluster: LocalCluster, protocol: str) -> None:
+    options = ("--master", cluster.master_url, "--partitions", "3")
+    runs = Runs(tmp_path, scenario(protocol, 70), *options, others=executors)
+    killed = runs.kill(runs.whole(), kills=KILLS, seed=4)
     assert set(killed) == {"command", "others"}
