@@ -124,12 +124,12 @@ def test_nothing_is_read_from_nothing() -> None:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: StorageProofs.of([bytes(32)], []), "1 roots are given for 0 lists"),
+        (lambda: StorageProofs.of([bytes(32)], []), "1 roots and 1 versions are given for 0 lists"),
         (lambda: StorageProofs.of([bytes(32)], [["text"]]), "holds text"),
         (lambda: StorageProofs.of([bytes(32)], pa.array([None], pa.list_(pa.binary()))), "holds a null"),
         (lambda: StorageProofs.of([bytes(32)], pa.array([b""])), "lists of byte strings are wanted"),
         (lambda: StorageProofs.of(np.zeros((1, 31), np.uint8), [[]]), "shape"),
-        (lambda: StorageProofs.of([bytes(32)], [[]], np.zeros(2, np.int8)), "2 layouts"),
+        (lambda: StorageProofs.of([bytes(32)], [[]], np.zeros(2, np.int8)), "2 versions"),
         (lambda: read_storage_proofs(StorageProofs.of([bytes(32)], [[]]), []), "0 keys are given for 1 proofs"),
         (lambda: read_storage_proofs(StorageProofs.of([bytes(32)], [[]]), [b""], np.array([1])), "1 to 1"),
         (lambda: read_storage_proofs(StorageProofs.of([bytes(32)], [[]]), [b""], np.array([0, 0])), "2 numbers"),

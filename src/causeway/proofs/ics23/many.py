@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
+from causeway.proofs.arrays import byte_column
 from causeway.proofs.errors import ProofError
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_slices, engines
 from causeway.proofs.ics23.proof_specs import SpecRules, StoreForm, rules_of
@@ -70,12 +71,12 @@ def verify_many(spec: ProofSpec, root: bytes, keys: Column, values: Column, proo
         By row, the error that ``verify_membership`` raises for it. A row that is not in it holds.
 
     Raises:
-        InvalidInput: the columns are not equally long, or one has nulls.
+        InvalidInput: the columns are not equally long, or one has nulls or something else than byte strings.
     """
-    columns = [_column(column) for column in (keys, values, proofs)]
+    columns = [byte_column(column) for column in (keys, values, proofs)]
     lengths = {len(column) for column in columns}
-    if len(lengths) > 1 or any(column.null_count for column in columns):
-        raise InvalidInput(f"keys, values and proofs must be equally many and not null, not {sorted(lengths)} rows")
+    if len(lengths) > 1:
+        raise InvalidInput(f"keys, values and proofs must be equally many, not {sorted(lengths)} rows")
     rules = rules_of(spec)
     refused: dict[int, ProofError] = {}
     columnar = _worth_columns(len(columns[0]))
@@ -89,12 +90,6 @@ def verify_many(spec: ProofSpec, root: bytes, keys: Column, values: Column, proo
             except ProofError as error:
                 refused[start + row] = error
     return refused
-
-
-def _column(column: Column) -> pa.Array:
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    return column.cast(pa.large_binary()) if isinstance(column, pa.Array) else pa.array(column, pa.large_binary())
 
 
 def prepare() -> None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
+from causeway.proofs.arrays import ends, integers, require_digests
 from causeway.proofs.distinct import distinct_slices
 from causeway.proofs.errors import ProofError
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows
@@ -19,7 +20,7 @@ from causeway.proofs.mmr.errors import CorruptedProof, LeafNotFound, RootMismatc
 from causeway.proofs.mmr.mountain_range import MountainRange, bag_peaks
 from causeway.proofs.mmr.positions import MAX_LEAVES
 from causeway.proofs.mmr.proof import LeafProof, verify_leaf_proof
-from causeway.proofs.substrate.byte_columns import byte_column, data_of, offsets_of
+from causeway.proofs.substrate.byte_columns import byte_column, data_of, offsets_of, whole
 
 Counts = npt.NDArray[np.uint64]
 
@@ -56,16 +57,17 @@ class LeafProofs:
     offsets: Rows
 
     def __post_init__(self) -> None:
-        count = len(self.leaf_indices)
-        if len(self.leaf_counts) != count or len(self.offsets) != count + 1:
+        require_digests(self.items, "items")
+        indices = integers(self.leaf_indices, "leaf indices", np.uint64)
+        counts = integers(self.leaf_counts, "leaf counts", np.uint64)
+        offsets = ends(self.offsets, "offsets", len(self.items))
+        if not len(indices) == len(counts) == len(offsets) - 1:
             raise InvalidInput(
-                f"{count} leaf indices, {len(self.leaf_counts)} leaf counts and {len(self.offsets)} offsets: there "
-                "must be as many counts as indices, and one offset more"
+                f"{len(indices)} leaf indices, {len(counts)} leaf counts and {len(offsets)} offsets: there must be as "
+                "many counts as indices, and one offset more"
             )
-        _require_digests(self.items, "items")
-        inside = self.offsets[0] >= 0 and self.offsets[-1] <= len(self.items)
-        if not inside or bool((np.diff(self.offsets) < 0).any()):
-            raise InvalidInput(f"offsets must ascend from 0 to at most the number of items, {len(self.items)}")
+        for name, value in (("leaf_indices", indices), ("leaf_counts", counts), ("offsets", offsets)):
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(cls, proofs: Sequence[LeafProof]) -> LeafProofs:
@@ -97,8 +99,7 @@ class LeafProofs:
         Raises:
             InvalidInput: the column has nulls or other values than byte strings of 32, or another length.
         """
-        if isinstance(items, pa.ChunkedArray):
-            items = items.combine_chunks()
+        items = whole(items, "items")
         if items.null_count or not (pa.types.is_list(items.type) or pa.types.is_large_list(items.type)):
             raise InvalidInput(f"the items are {items.type} with {items.null_count} nulls, lists of digests are wanted")
         offsets = items.offsets.to_numpy().astype(np.int64)
@@ -176,6 +177,7 @@ def prove_each_leaf(
     """
     from causeway.proofs.mmr.many_loops import plan
 
+    leaf_indices = integers(leaf_indices, "leaf indices", np.int64)
     peaks = mountains.peaks(leaf_count)
     count = mountains.leaf_count if leaf_count is None else leaf_count
     if len(leaf_indices) and not 0 <= leaf_indices.min() <= leaf_indices.max() < count:
@@ -221,12 +223,16 @@ def verify_leaf_proofs(
     if isinstance(roots, bytes):
         roots = np.tile(np.frombuffer(roots, dtype=np.uint8), (count, 1))
     for column, what in ((leaves, "leaves"), (roots, "roots")):
-        _require_digests(column, what)
+        require_digests(column, what)
         if len(column) != count:
             raise InvalidInput(f"{len(column)} {what} are given for {count} proofs, one each is wanted")
     trusted = None
     if leaf_counts is not None:
-        trusted = np.broadcast_to(np.asarray(leaf_counts, dtype=np.uint64), (count,))
+        trusted = integers([leaf_counts] if isinstance(leaf_counts, int) else leaf_counts, "leaf counts", np.uint64)
+        if len(trusted) != count:
+            if not isinstance(leaf_counts, int):
+                raise InvalidInput(f"{len(trusted)} leaf counts are given for {count} proofs, one each is wanted")
+            trusted = np.broadcast_to(trusted, (count,))
     codes = np.zeros(count, dtype=np.int8)
     in_range = (proofs.leaf_indices < proofs.leaf_counts) & (proofs.leaf_counts <= np.uint64(MAX_LEAVES))
     heights, lefts, rights = _empty(count), _empty(count), _empty(count)
@@ -257,13 +263,6 @@ def _digests(pairs: Digests) -> Digests:
     if len(firsts) == len(pairs):
         return digest_rows(HashFunction.KECCAK_256, pairs)
     return digest_rows(HashFunction.KECCAK_256, pairs[firsts])[numbers]
-
-
-def _require_digests(column: Digests, what: str) -> None:
-    if column.ndim != 2 or column.shape[1] != DIGEST_BYTES or column.dtype != np.uint8:
-        raise InvalidInput(
-            f"{what} are {column.dtype} in the shape {column.shape}, uint8 in (n, {DIGEST_BYTES}) is wanted"
-        )
 
 
 def _empty(count: int) -> Rows:

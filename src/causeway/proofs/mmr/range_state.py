@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from causeway.model.errors import InvalidInput
+from causeway.proofs.arrays import require_digests
 from causeway.proofs.errors import MalformedProof
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, keccak256
 from causeway.proofs.mmr.errors import InvalidSize
@@ -87,10 +88,7 @@ class RangeState:
             InvalidInput: the array has another shape or type.
             InvalidSize: the range would have too many leaves.
         """
-        if leaves.ndim != 2 or leaves.shape[1] != DIGEST_BYTES or leaves.dtype != np.uint8:
-            raise InvalidInput(
-                f"the leaves are {leaves.dtype} in the shape {leaves.shape}, uint8 in (n, {DIGEST_BYTES}) is wanted"
-            )
+        require_digests(leaves, "the leaves")
         before, after = self.leaf_count, self.leaf_count + len(leaves)
         peaks, kept, level, height = [*self.peaks], list[bytes](), leaves, 0
         # Level by level: a peak of this height, then the new nodes; what has no partner is a peak of the new range.

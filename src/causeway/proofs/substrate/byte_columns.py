@@ -2,46 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
+from causeway.proofs.arrays import LARGE_BINARY, byte_column, require_digests, whole
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
+
+__all__ = [
+    "LARGE_BINARY",
+    "Bytes",
+    "byte_column",
+    "data_of",
+    "digest_column",
+    "ends_of",
+    "from_parts",
+    "join",
+    "offsets_of",
+    "rows_up_to",
+    "whole",
+]
 
 Bytes = npt.NDArray[np.uint8]
 
-LARGE_BINARY = pa.large_binary()
 _NOTHING = pa.scalar(b"", LARGE_BINARY)
-
-
-def byte_column(
-    values: pa.Array | pa.ChunkedArray | Iterable[bytes | None], *, nulls: bool = False
-) -> pa.LargeBinaryArray:
-    """Return ``values`` as one column of bytes with 64-bit offsets.
-
-    Raises:
-        InvalidInput: a value is no byte string, or null unless ``nulls`` are allowed.
-    """
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if not isinstance(values, pa.Array):
-        values = list(values)
-    # Text would be read as its bytes in UTF-8, which is wrong where it is hexadecimal.
-    if _is_text(values):
-        raise InvalidInput("a column of keys or values holds text, only byte strings are allowed")
-    try:
-        column = values if isinstance(values, pa.Array) else pa.array(values, LARGE_BINARY)
-        column = column.cast(LARGE_BINARY)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise InvalidInput(f"a column of keys or values holds something else than byte strings: {error}") from error
-    if column.null_count and not nulls:
-        raise InvalidInput("a column of keys or values holds a null, only byte strings are allowed")
-    return column
 
 
 def offsets_of(column: pa.LargeBinaryArray) -> Rows:
@@ -81,10 +69,7 @@ def digest_column(digests: Digests) -> pa.LargeBinaryArray:
     Raises:
         InvalidInput: they have another shape or type.
     """
-    if digests.ndim != 2 or digests.shape[1] != DIGEST_BYTES or digests.dtype != np.uint8:
-        raise InvalidInput(
-            f"roots are {digests.dtype} in the shape {digests.shape}, uint8 in (n, {DIGEST_BYTES}) is wanted"
-        )
+    require_digests(digests, "roots")
     return from_parts(np.ascontiguousarray(digests).reshape(-1), np.arange(len(digests) + 1) * DIGEST_BYTES)
 
 
@@ -98,10 +83,3 @@ def ends_of(lengths: npt.NDArray[np.integer]) -> Rows:
 def join(parts: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
     """Return the column whose value ``i`` is value ``i`` of all ``parts``, one behind the other."""
     return pc.binary_join_element_wise(*parts, _NOTHING)
-
-
-def _is_text(values: pa.Array | list[bytes]) -> bool:
-    if isinstance(values, list):
-        return any(issubclass(kind, str) for kind in set(map(type, values)))
-    kind = values.type
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
+from causeway.proofs.arrays import integers
 from causeway.proofs.distinct import distinct_slices
 from causeway.proofs.errors import MalformedProof, OverLimit, ProofError, ProofRefused
 from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_slices
@@ -277,10 +278,8 @@ def _claims(
     values: pa.Array | pa.ChunkedArray | Sequence[bytes | None],
 ) -> tuple[npt.NDArray[np.bool_], pa.LargeBinaryArray]:
     """Return which values are not null, and all of them, empty where they are."""
-    if isinstance(values, (pa.Array, pa.ChunkedArray)):
-        return pc.is_valid(values).to_numpy(zero_copy_only=False), byte_column(pc.fill_null(values, b""))
-    claimed = np.fromiter((value is not None for value in values), dtype=np.bool_, count=len(values))
-    return claimed, byte_column(b"" if value is None else value for value in values)
+    column = byte_column(values, nulls=True)
+    return pc.is_valid(column).to_numpy(zero_copy_only=False), column
 
 
 def _codes(reads: StorageReads, verdicts: Codes) -> Codes:
@@ -322,13 +321,10 @@ def _proof_of_key(proofs: StorageProofs, keys: int, proof_of_key: Rows | None) -
         if keys != len(proofs):
             raise InvalidInput(f"{keys} keys are given for {len(proofs)} proofs; without numbers, one each is wanted")
         return np.arange(keys, dtype=np.int64)
-    if len(proof_of_key) != keys:
-        raise InvalidInput(f"{len(proof_of_key)} numbers of proofs are given for {keys} keys, one each is wanted")
-    if keys and not 0 <= proof_of_key.min() <= proof_of_key.max() < len(proofs):
-        raise InvalidInput(
-            f"keys have proofs {proof_of_key.min()} to {proof_of_key.max()}, {len(proofs)} are given, from 0"
-        )
-    return proof_of_key.astype(np.int64)
+    numbers = integers(proof_of_key, "the numbers of keys' proofs", np.int64, 0, len(proofs) - 1)
+    if len(numbers) != keys:
+        raise InvalidInput(f"{len(numbers)} numbers of proofs are given for {keys} keys, one each is wanted")
+    return numbers
 
 
 def _by_proof(proof_of_key: Rows, proofs: int) -> tuple[Rows, Rows]:

@@ -12,8 +12,9 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
+from causeway.proofs.arrays import ends, integers
 from causeway.proofs.hashing import Digests
-from causeway.proofs.substrate.byte_columns import byte_column, digest_column, ends_of
+from causeway.proofs.substrate.byte_columns import byte_column, digest_column, ends_of, whole
 from causeway.proofs.substrate.node import StateVersion
 from causeway.proofs.substrate.proof import ProofReader
 
@@ -30,6 +31,9 @@ class StorageProofs:
         members: rows of ``nodes``, proof after proof.
         offsets: where the members of each proof start, and last where they end: one more than there are proofs.
         versions: a layout each (``StateVersion``), -1 where a node says itself how its value is stored.
+
+    Raises:
+        InvalidInput: the columns are not of these types, not equally long, or a number lies outside of its range.
     """
 
     roots: pa.LargeBinaryArray
@@ -37,6 +41,20 @@ class StorageProofs:
     members: Rows
     offsets: Rows
     versions: npt.NDArray[np.int8]
+
+    def __post_init__(self) -> None:
+        roots, nodes = byte_column(self.roots), byte_column(self.nodes)
+        members = integers(self.members, "members", np.int64, 0, len(nodes) - 1)
+        offsets = ends(self.offsets, "offsets", len(members))
+        versions = integers(self.versions, "versions", np.int8, -1, max(StateVersion))
+        if not len(roots) == len(versions) == len(offsets) - 1:
+            raise InvalidInput(
+                f"{len(roots)} roots and {len(versions)} versions are given for {len(offsets) - 1} lists of nodes, one "
+                "each is wanted"
+            )
+        columns = {"roots": roots, "nodes": nodes, "members": members, "offsets": offsets, "versions": versions}
+        for name, column in columns.items():
+            object.__setattr__(self, name, column)
 
     @classmethod
     def of(
@@ -59,14 +77,9 @@ class StorageProofs:
         if isinstance(roots, np.ndarray):
             roots = digest_column(roots)
         root_column = byte_column(roots)
-        count = len(root_column)
         node_column, members, offsets = _lists(nodes)
-        if len(offsets) - 1 != count:
-            raise InvalidInput(f"{count} roots are given for {len(offsets) - 1} lists of nodes, one each is wanted")
-        if not isinstance(versions, np.ndarray):
-            versions = np.full(count, -1 if versions is None else versions, dtype=np.int8)
-        if len(versions) != count:
-            raise InvalidInput(f"{len(versions)} layouts are given for {count} proofs, one each is wanted")
+        if versions is None or isinstance(versions, int):
+            versions = np.full(len(root_column), -1 if versions is None else versions)
         return cls(root_column, node_column, members, offsets, versions)
 
     def __len__(self) -> int:
@@ -92,12 +105,14 @@ class StorageProofs:
 
 def _lists(nodes: pa.Array | pa.ChunkedArray | Sequence[Sequence[bytes]]) -> tuple[pa.LargeBinaryArray, Rows, Rows]:
     """Return the values of lists, the values' rows one list after the other, and where each list's start."""
-    if isinstance(nodes, pa.ChunkedArray):
-        nodes = nodes.combine_chunks()
-    if not isinstance(nodes, pa.Array):
-        offsets = ends_of(np.fromiter(map(len, nodes), dtype=np.int64, count=len(nodes)))
-        column = byte_column(node for given in nodes for node in given)
-        return column, np.arange(len(column), dtype=np.int64), offsets
+    if not isinstance(nodes, (pa.Array, pa.ChunkedArray)):
+        try:
+            lists = [list(given) for given in nodes]
+        except TypeError as error:
+            raise InvalidInput(f"the nodes of proofs must be a list of byte strings each: {error}") from error
+        column = byte_column(node for given in lists for node in given)
+        return column, np.arange(len(column), dtype=np.int64), ends_of(np.array([*map(len, lists)], dtype=np.int64))
+    nodes = whole(nodes, "nodes")
     if not (pa.types.is_list(nodes.type) or pa.types.is_large_list(nodes.type)):
         raise InvalidInput(f"the nodes of proofs are a column of {nodes.type}, lists of byte strings are wanted")
     if nodes.null_count:

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
-from causeway.proofs.substrate.byte_columns import Bytes, data_of, offsets_of
+from causeway.proofs.substrate.byte_columns import Bytes, data_of, offsets_of, whole
 from causeway.proofs.substrate.scale_program import Program, Slot
 from causeway.proofs.substrate.scale_steps_loops import SLOT_FIELDS
 
@@ -146,11 +146,11 @@ class Given:
 
 def _cast(column: Any, slot: Slot, type_name: str) -> pa.Array:
     """Return a column in the type of the schema, its buffers validated: the loops trust its offsets."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
     try:
+        if not isinstance(column, (pa.Array, pa.ChunkedArray)):
+            column = pa.array(column, slot.type)
+        column = whole(column, slot.name)
         array = column if column.type == slot.type else column.cast(slot.type)
-        array.validate(full=not slot.width)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         raise InvalidInput(f"{type_name}: the column {slot.name} is no {slot.type}: {error}") from error
     return array

@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
+from causeway.proofs.arrays import integers
 from causeway.proofs.errors import OverLimit, ProofError
 from causeway.proofs.limits import MAX_PROOF_BYTES
 from causeway.proofs.substrate import scale_steps_loops as wrong
@@ -235,21 +236,41 @@ def limbs_of(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint64]:
     """Return little-endian numbers as limbs of 64 bits, the lowest first: shape (n, width // 8).
 
     Nothing is copied; under nulls stands anything.
+
+    Raises:
+        InvalidInput: the column is of another type than byte strings of a multiple of 8 bytes each.
     """
+    if not isinstance(column, pa.FixedSizeBinaryArray) or column.type.byte_width % _LIMB:
+        raise InvalidInput(f"numbers of 64 bits and more are fixed_size_binary of 16 or 32 bytes, not {column.type}")
     width = int(column.type.byte_width)
     return fixed_bytes(column, width).view(np.uint64).reshape(len(column), width // _LIMB)
 
 
 def limbs_column(limbs: npt.NDArray[np.uint64], valid: npt.NDArray[np.bool_] | None = None) -> pa.FixedSizeBinaryArray:
-    """Return the column that ``limbs_of`` gives back; null where ``valid`` is false."""
+    """Return the column that ``limbs_of`` gives back; null where ``valid`` is false.
+
+    Raises:
+        InvalidInput: the limbs are no uint64 of shape (n, limbs), or there are not as many flags.
+    """
+    if limbs.ndim != 2 or limbs.dtype != np.uint64:
+        raise InvalidInput(f"limbs are {limbs.dtype} in the shape {limbs.shape}, uint64 in (n, limbs) is wanted")
     count, width = limbs.shape
+    if valid is not None and valid.shape != (count,):
+        raise InvalidInput(f"flags in the shape {valid.shape} are given for {count} numbers, one each is wanted")
     return array_of(pa.binary(width * _LIMB), count, bitmap(valid), np.ascontiguousarray(limbs))
 
 
 def numbers_column(
     numbers: npt.NDArray[np.uint64], width: int, valid: npt.NDArray[np.bool_] | None = None
 ) -> pa.FixedSizeBinaryArray:
-    """Return numbers below 2**64 as a column of ``width`` bytes each, 16 for u128 and 32 for u256."""
+    """Return numbers below 2**64 as a column of ``width`` bytes each, 16 for u128 and 32 for u256.
+
+    Raises:
+        InvalidInput: there is something else than such numbers, or another width.
+    """
+    if width < _LIMB or width % _LIMB:
+        raise InvalidInput(f"numbers have 16 or 32 bytes, not {width}")
+    numbers = integers(numbers, "numbers", np.uint64)
     limbs = np.zeros((len(numbers), width // _LIMB), dtype=np.uint64)
     limbs[:, 0] = numbers
     return limbs_column(limbs, valid)

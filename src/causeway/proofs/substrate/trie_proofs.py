@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
+from causeway.proofs.arrays import integers
 from causeway.proofs.substrate.byte_columns import LARGE_BINARY, byte_column, digest_column, ends_of
 from causeway.proofs.substrate.byte_order import ascending_order
 from causeway.proofs.substrate.node import EMPTY_NODE
@@ -49,17 +50,17 @@ def prove_storage(
     Raises:
         InvalidInput: a number of a proof or trie is out of range, a key is too long, or there are not as many of each.
     """
-    column, count = byte_column(keys), len(trie_of_proof)
+    column, trie_of_proof = byte_column(keys), integers(trie_of_proof, "the numbers of proofs' tries", np.int64)
+    count = len(trie_of_proof)
     proofs = np.arange(count) if proof_of_key is None else proof_of_key
+    proofs = integers(proofs, "the numbers of keys' proofs", np.int64, 0, count - 1)
     if len(proofs) != len(column):
         raise InvalidInput(f"{len(proofs)} numbers of proofs are given with {len(column)} keys, each needs one")
     if count > _MOST_PROOFS:
         raise InvalidInput(f"at most {_MOST_PROOFS} proofs are made at once, not {count}")
-    if len(proofs) and not 0 <= int(proofs.min()) <= int(proofs.max()) < count:
-        raise InvalidInput(f"a proof has a number from 0 to {count - 1}, not {proofs.min()} or {proofs.max()}")
     roots = tries.roots(trie_of_proof)
     visit = tries.visit(trie_of_proof[proofs], column)
-    shown = proofs.astype(np.int64) << _PART_BITS
+    shown = proofs << _PART_BITS
     by_hash, empty = np.flatnonzero(visit.stored_by_hash), np.flatnonzero(visit.counts == 0)
     parts = np.unique(
         np.concatenate(

@@ -1,0 +1,127 @@
+"""Columns that are given to proofs in bulk: what a loop could not take, or would read beyond, is refused and named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from causeway.model.errors import InvalidInput
+from causeway.proofs.arrays import byte_column, ends, integers
+from causeway.proofs.ics23 import TENDERMINT_SPEC
+from causeway.proofs.ics23.many import verify_many
+from causeway.proofs.mmr import MountainRange, prove_each_leaf, verify_leaf_proofs
+from causeway.proofs.substrate import (
+    StorageProofs,
+    Trie,
+    limbs_column,
+    limbs_of,
+    numbers_column,
+    prove,
+    read_storage_proofs,
+    verify_storage_proofs,
+)
+from causeway.proofs.xdm import MESSAGES
+
+KEYS = [b"a", b"bc"]
+TRIE = Trie.build(KEYS, [b"1", b"2"])
+PROOFS = StorageProofs.of([TRIE.root] * 2, [prove(TRIE, [key]) for key in KEYS])
+RANGE = MountainRange()
+for _ in range(3):
+    RANGE.append(bytes(32))
+LEAF_PROOFS = prove_each_leaf(RANGE, np.arange(3))
+LEAVES = np.zeros((3, 32), dtype=np.uint8)
+
+
+def damaged(*offsets: int) -> pa.LargeBinaryArray:
+    """Return a column whose inner offsets nobody has looked at, as out of a file or from the wire."""
+    ends, data = pa.py_buffer(np.array(offsets)), pa.py_buffer(b"abc")
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(offsets) - 1, [None, ends, data])
+
+
+LISTS = pa.Array.from_buffers(
+    pa.large_list(pa.large_binary()),
+    2,
+    [None, pa.py_buffer(np.array([0, 10**9, 2]))],
+    children=[pa.array(KEYS, pa.large_binary())],
+)
+
+
+@pytest.mark.parametrize("offsets", [(0, 10**12, 3), (0, 3, 1), (3, -(10**12), 3)])
+def test_columns_whose_offsets_lead_out_of_their_bytes_are_refused(offsets: tuple[int, ...]) -> None:
+    column = damaged(*offsets)
+    for use in (
+        lambda: MESSAGES.decode(column),
+        lambda: MESSAGES.encode({"response": column}),
+        lambda: read_storage_proofs(PROOFS, column),
+        lambda: StorageProofs.of([TRIE.root] * 2, pa.LargeListArray.from_arrays([0, 1, 2], column)),
+        lambda: StorageProofs.of([TRIE.root] * 2, LISTS),
+        lambda: verify_storage_proofs(PROOFS, KEYS, pa.chunked_array([column])),
+        lambda: TRIE.tries.get(TRIE.number, column),
+        lambda: verify_many(TENDERMINT_SPEC, bytes(32), column, column, column),
+    ):
+        with pytest.raises(InvalidInput, match=r"is damaged|is no large_binary"):
+            use()
+
+
+def of_storage(**columns: Any) -> Callable[[], object]:
+    return lambda: replace(PROOFS, **columns)
+
+
+def of_leaves(**columns: Any) -> Callable[[], object]:
+    return lambda: replace(LEAF_PROOFS, **columns)
+
+
+@pytest.mark.parametrize(
+    ("use", "named"),
+    [
+        (of_storage(members=PROOFS.members + 9), "members must be from 0"),
+        (of_storage(offsets=PROOFS.offsets - 1), "offsets must be from 0"),
+        (of_storage(offsets=np.array([0, 2, 1])), "offsets must ascend"),
+        (of_storage(versions=np.full(2, 7)), "versions must be from -1 to 1"),
+        (of_storage(versions=np.zeros((2, 1), np.int8)), "versions must be integers"),
+        (of_storage(roots=PROOFS.roots[:1]), "1 roots"),
+        (lambda: StorageProofs.of([TRIE.root] * 2, [None, None]), "a list of byte strings each"),
+        (lambda: StorageProofs.of([TRIE.root] * 2, [[], []], 300), "versions must be from"),  # type: ignore[arg-type]
+        (lambda: read_storage_proofs(PROOFS, KEYS, np.array([0.5, 1])), "numbers of keys' proofs must be integers"),
+        (lambda: read_storage_proofs(PROOFS, KEYS, np.array([0, 2])), "numbers of keys' proofs must be from 0 to 1"),
+        (lambda: verify_storage_proofs(PROOFS, KEYS, pa.array([1, 2])), "something else than byte strings"),
+        (of_leaves(leaf_indices=np.array([-1, 0, 0])), "leaf indices must be from 0"),
+        (of_leaves(leaf_counts=np.array([3.0] * 3)), "leaf counts must be integers"),
+        (of_leaves(offsets=np.array([0, 2**63 - 1, -5, 3])), "offsets must be from 0"),
+        (of_leaves(offsets=LEAF_PROOFS.offsets[:-1]), "3 leaf indices"),
+        (lambda: verify_leaf_proofs(LEAF_PROOFS, LEAVES, RANGE.root(), 2**70), "leaf counts must be"),
+        (lambda: verify_leaf_proofs(LEAF_PROOFS, LEAVES, RANGE.root(), -1), "leaf counts must be from 0"),
+        (lambda: verify_leaf_proofs(LEAF_PROOFS, LEAVES.astype(int), RANGE.root()), "leaves are int64"),
+        (lambda: verify_leaf_proofs(LEAF_PROOFS, LEAVES, RANGE.root(), np.array([3, 3])), "2 leaf counts"),
+        (lambda: prove_each_leaf(RANGE, np.array([1.5])), "leaf indices must be integers"),
+        (lambda: limbs_of(pa.array([b"abc"], pa.binary(3))), r"fixed_size_binary\[3\]"),
+        (lambda: limbs_column(np.zeros((1, 2), np.int64)), "limbs are int64"),
+        (lambda: numbers_column(np.array([-1]), 16), "numbers must be from 0"),
+        (lambda: numbers_column(np.arange(2, dtype=np.uint64), 16, np.ones(1, np.bool_)), "flags in the shape"),
+        (lambda: MESSAGES.encode({"nonce": ["a"]}), "the column nonce is no"),
+        (lambda: verify_many(TENDERMINT_SPEC, bytes(32), ["a"], [b"b"], [b"c"]), "holds text"),
+    ],
+)
+def test_columns_that_a_loop_could_not_take_are_refused(use: Callable[[], object], named: str) -> None:
+    with pytest.raises(InvalidInput, match=named):
+        use()
+
+
+def test_integers_of_any_layout_are_taken() -> None:
+    for given in ([1, 2], np.array([1, 9, 2], np.uint8)[::2], np.array([2, 1], np.int32)[::-1], pa.array([1, 2])):
+        taken = integers(given, "numbers", np.int64)
+        assert (taken.tolist(), str(taken.dtype), taken.flags.c_contiguous) == ([1, 2], "int64", True)
+    assert integers([], "numbers", np.uint64).dtype == np.uint64
+    with pytest.raises(InvalidInput, match="ascend"):
+        ends([], "ends", 3)
+
+
+def test_nulls_are_refused_where_they_are_not_asked_for() -> None:
+    assert byte_column([b"a", None], nulls=True).null_count == 1
+    with pytest.raises(InvalidInput, match="null"):
+        byte_column(pa.nulls(2))
