@@ -177,6 +177,23 @@ def test_copies_share_what_they_do_not_change() -> None:
     assert tries.live_entries == len(keys)
 
 
+@pytest.mark.parametrize("removed", [b"\x11\x11", b"\x11\x11\x0a", b"\x11\x11\x4a", b"\x11\x11\x9a"])
+def test_a_node_keeps_no_key_that_only_a_closed_copy_had(removed: bytes) -> None:
+    """A partial key is read from an entry below the node, never from one that another version alone still has."""
+    tries = Tries()
+    present, other = tries.open(2).tolist()
+    state = {b"\x11\x11" + end: b"v" * 40 for end in (b"", b"\x0a", b"\x4a", b"\x9a")}
+    tries.update(present, state.keys(), state.values())
+    copy = tries.copy(np.array([present]))
+    tries.update(present, [removed], [None])
+    tries.close(copy)
+    # What is stored next lies where the removed entry did, or moves all the others.
+    tries.update(other, [b"\xee" * len(removed), b"\xff" * 5_000], [b"w" * 40, b""])
+    tries.update(present, [b"\x11\x21"], [b"new"])
+    del state[removed]
+    assert bytes(tries.roots(np.array([present]))[0]) == root({**state, b"\x11\x21": b"new"}, StateVersion.V1)
+
+
 def test_a_snapshot_that_is_let_go_is_closed() -> None:
     trie = Trie.build([b"a", b"b"], [b"1", b"2"])
     before = trie.snapshot()

@@ -64,13 +64,14 @@ def compiled(
     Args:
         result: type of what it returns.
         arguments: types of what it takes. Without any, the function is only for other loops, and compiled with them.
-        allocates: whether it may make arrays. What makes none counts no references to those it is given: where many
-            arrays go through small functions, that counting is most of the time.
+        allocates: whether it may make arrays. What makes none counts no references to those it is given, and is made
+            part of whoever calls it: where many arrays go through small functions, most of the time goes there.
     """
     njit: Any = numba.njit
 
     def decorate(loop: Loop) -> Loop:
-        made = njit(nogil=True, _nrt=allocates)(loop)
+        inline = not allocates and arguments is None
+        made = njit(nogil=True, _nrt=allocates, forceinline=inline)(loop)
         if arguments is not None and not _AS_WRITTEN:
             place = folder()
             if place is not None:

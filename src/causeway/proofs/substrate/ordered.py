@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from causeway.model.errors import IndexOverflow, InvalidInput
 from causeway.model.order import Groups
-from causeway.proofs.hashing import Digests
+from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.proofs.substrate.byte_columns import byte_column
 from causeway.proofs.substrate.compact import compact_column, encode_compact
 from causeway.proofs.substrate.node import StateVersion, plain_root
@@ -22,6 +22,9 @@ from causeway.proofs.substrate.tries import Tries
 
 _FEW = 128
 """Below this many values the root is found without compiled loops, which a small process need not load."""
+
+_PIECE = 1 << 16
+"""Lists are made into tries in pieces of this many values, so that all of a piece is still in the cache."""
 
 
 def ordered_key(index: int) -> bytes:
@@ -53,10 +56,20 @@ def ordered_roots(
     column = byte_column(values)
     if groups.total != len(column):
         raise InvalidInput(f"groups of {groups.total} rows are given with {len(column)} values")
-    tries = Tries()
-    numbers = tries.open(len(groups), version)
-    tries.update(groups.spread(numbers), compact_column(groups.ranks()), column)
-    return tries.roots(numbers)
+    roots = np.empty((len(groups), DIGEST_BYTES), dtype=np.uint8)
+    ends = np.cumsum(groups.counts)
+    first = 0
+    while first < len(groups):
+        # As many lists as a piece has room for, at least one.
+        before = int(ends[first - 1]) if first else 0
+        last = max(first + 1, int(np.searchsorted(ends, before + _PIECE, side="right")))
+        some = Groups(groups.starts[first:last] - before, groups.counts[first:last], int(ends[last - 1]) - before)
+        tries = Tries()
+        numbers = tries.open(len(some), version)
+        tries.update(some.spread(numbers), compact_column(some.ranks()), column[before : before + some.total])
+        roots[first:last] = tries.roots(numbers)
+        first = last
+    return roots
 
 
 class OrderedTrie:

@@ -38,10 +38,11 @@ that nobody holds, ``VALUE_BYTES`` is the next such entry."""
 
 (
     NODES, USED_NODES, FREE_NODE, DEAD_NODE, BLOCKS, USED_BLOCKS, FREE_BLOCK, ENTRIES, FREE_ENTRY, DEAD_ENTRY,
-    HEAP_END, LIVE_BYTES, DIRTY_NODES,
-) = range(13)  # fmt: skip
-"""Counters: how many rows were ever used, how many are, and the first of each list of rows that are not. What dies in a
-change is used again after it only: until then its key may be read, and its number stands in lists."""
+    HEAP_END, LIVE_BYTES, DIRTY_NODES, DEAD_NODES, FIRST_DEAD_NODE, FIRST_DEAD_ENTRY,
+) = range(16)  # fmt: skip
+"""Counters: how many rows were ever used, how many are, and the last of each list of rows that are not. What dies in a
+change is used again after it only: until then its key may be read, and its number stands in lists. Of the lists of the
+dead the first ones are known too, so that they are joined to those of the free."""
 
 _LISTS = [FREE_NODE, DEAD_NODE, FREE_BLOCK, FREE_ENTRY, DEAD_ENTRY]
 
@@ -80,7 +81,7 @@ class Arena(NamedTuple):
 
 def empty_arena() -> Arena:
     """Return an arena without tries."""
-    counters = np.zeros(13, dtype=np.int64)
+    counters = np.zeros(16, dtype=np.int64)
     counters[_LISTS] = NONE
     return Arena(
         np.empty((0, 8), dtype=np.int32),

@@ -15,12 +15,18 @@ from causeway.model.compiled import BYTE_ROWS, BYTES, BYTES_OUT, INT64, NOTHING,
 from causeway.proofs.substrate.node import WIDTH
 from causeway.proofs.substrate.trie_arena import (
     BLOCK,
+    CLEAN,
     DEAD_ENTRY,
     DEAD_NODE,
+    DEAD_NODES,
     DIGEST,
+    DIRTY,
+    DIRTY_NODES,
     ENTRIES,
     ENTRY,
     ENTRY_HOLDERS,
+    FIRST_DEAD_ENTRY,
+    FIRST_DEAD_NODE,
     FREE_ENTRY,
     FREE_NODE,
     HEAP_END,
@@ -31,6 +37,7 @@ from causeway.proofs.substrate.trie_arena import (
     NONE,
     OFFSET,
     START,
+    STATE,
     STOP,
     USED_BLOCKS,
     USED_NODES,
@@ -40,6 +47,7 @@ from causeway.proofs.substrate.trie_node_loops import (
     ARENA,
     bury_node,
     bytes_of,
+    copy_bytes,
     free_block,
     new_block,
     new_entry,
@@ -49,6 +57,18 @@ from causeway.proofs.substrate.trie_node_loops import (
     parting,
     release_entry,
 )
+
+
+@compiled(allocates=False)
+def take_key(arena: Any, node: Any) -> None:
+    """Take the key of a node's first child for its own, if it has one: what was below the node may be gone."""
+    nodes = arena.nodes
+    if nodes[node, BLOCK] != NONE:
+        for nibble in range(WIDTH):
+            child = np.int64(arena.children[nodes[node, BLOCK], nibble])
+            if child != NONE:
+                nodes[node, KEY_ENTRY] = nodes[child, KEY_ENTRY]
+                return
 
 
 @compiled(allocates=False)
@@ -62,6 +82,9 @@ def link(arena: Any, trie: Any, keys: Any, start: Any, level: Any, node: Any) ->
     arena.children[nodes[parent, BLOCK], nibble_of(keys, start, np.int64(nodes[parent, STOP]))] = node
     if node != NONE:
         nodes[parent, HEIGHT] = max(nodes[parent, HEIGHT], nodes[node, HEIGHT] + 1)
+        nodes[parent, KEY_ENTRY] = nodes[node, KEY_ENTRY]
+    else:
+        take_key(arena, parent)
 
 
 @compiled(allocates=False)
@@ -70,15 +93,13 @@ def settle(arena: Any, trie: Any, keys: Any, start: Any, level: Any) -> None:
     nodes = arena.nodes
     node = np.int64(arena.path[level])
     entry, block = np.int64(nodes[node, ENTRY]), np.int64(nodes[node, BLOCK])
-    first: Any = NONE
-    last: Any = NONE
+    only: Any = NONE
     count = 0
     if block != NONE:
         for nibble in range(WIDTH):
             child = np.int64(arena.children[block, nibble])
             if child != NONE:
-                first = child if count == 0 else first
-                last = child
+                only = child
                 count += 1
         if count == 0:
             free_block(arena, block)
@@ -86,12 +107,10 @@ def settle(arena: Any, trie: Any, keys: Any, start: Any, level: Any) -> None:
     kept: Any = node
     if entry != NONE:
         nodes[node, KEY_ENTRY] = entry
-    elif count > 1:
-        nodes[node, KEY_ENTRY] = nodes[first, KEY_ENTRY]
-    else:
+    elif count < 2:
         kept = NONE
         if count == 1:
-            kept = own(arena, last)
+            kept = own(arena, only)
             nodes[kept, START] = nodes[node, START]
             free_block(arena, block)
         bury_node(arena, node)
@@ -130,10 +149,10 @@ def descend(arena: Any, trie: Any, keys: Any, start: Any, total: Any, height: An
         height = 1
     while True:
         node = arena.path[height - 1]
-        stop = np.int64(nodes[node, STOP])
-        offset = entries[nodes[node, KEY_ENTRY], OFFSET]
-        limit = min(stop, total)
-        left = parting(keys, start, arena.heap, offset, np.int64(nodes[node, START]), limit)
+        first, stop = np.int64(nodes[node, START]), np.int64(nodes[node, STOP])
+        left = min(stop, total)
+        if first < left:
+            left = parting(keys, start, arena.heap, entries[nodes[node, KEY_ENTRY], OFFSET], first, left)
         if left < stop or stop == total or nodes[node, BLOCK] == NONE:
             return height, left
         child = children[nodes[node, BLOCK], nibble_of(keys, start, stop)]
@@ -212,6 +231,7 @@ def change(
         top = np.int64(path[height - 1]) if height else NONE
         if not present[row]:
             nodes[top, ENTRY] = NONE
+            take_key(arena, top)
             release_entry(arena, entry)
             arena.counts[trie] -= 1
             continue
@@ -250,18 +270,47 @@ def change(
 @compiled(NOTHING, [ARENA], allocates=False)
 def free_dead(arena: Any) -> None:
     """Let the rows of dead nodes and entries be used again."""
-    counters, nodes, entries = arena.counters, arena.nodes, arena.entries
-    while counters[DEAD_NODE] != NONE:
-        node = counters[DEAD_NODE]
-        counters[DEAD_NODE] = nodes[node, HEIGHT]
-        nodes[node, HEIGHT] = counters[FREE_NODE]
-        counters[FREE_NODE] = node
-        counters[USED_NODES] -= 1
-    while counters[DEAD_ENTRY] != NONE:
-        entry = counters[DEAD_ENTRY]
-        counters[DEAD_ENTRY] = entries[entry, VALUE_BYTES]
-        entries[entry, VALUE_BYTES] = counters[FREE_ENTRY]
-        counters[FREE_ENTRY] = entry
+    counters = arena.counters
+    if counters[DEAD_NODE] != NONE:
+        arena.nodes[counters[FIRST_DEAD_NODE], HEIGHT] = counters[FREE_NODE]
+        counters[FREE_NODE] = counters[DEAD_NODE]
+        counters[DEAD_NODE] = NONE
+        counters[USED_NODES] -= counters[DEAD_NODES]
+        counters[DEAD_NODES] = 0
+    if counters[DEAD_ENTRY] != NONE:
+        arena.entries[counters[FIRST_DEAD_ENTRY], VALUE_BYTES] = counters[FREE_ENTRY]
+        counters[FREE_ENTRY] = counters[DEAD_ENTRY]
+        counters[DEAD_ENTRY] = NONE
+
+
+@compiled(INT64, [ARENA], allocates=False)
+def highest_dirty(arena: Any) -> Any:
+    """Return the largest height of a dirty node, -1 if there is none."""
+    highest: Any = np.int64(-1)
+    for node in arena.dirty[: arena.counters[DIRTY_NODES]]:
+        if arena.nodes[node, STATE] == DIRTY:
+            highest = max(highest, np.int64(arena.nodes[node, HEIGHT]))
+    return highest
+
+
+@compiled(NOTHING, [ARENA, ROWS_OUT, ROWS_OUT], allocates=False)
+def take_dirty(arena: Any, ends: Any, taken: Any) -> None:
+    """Write the dirty nodes by height, those of height h up to ``ends[h]`` (which are zeros before), and call them
+    clean.
+    """
+    nodes = arena.nodes
+    dirty = arena.dirty[: arena.counters[DIRTY_NODES]]
+    for node in dirty:
+        if nodes[node, STATE] == DIRTY:
+            ends[nodes[node, HEIGHT] + 1] += 1
+    for height in range(1, len(ends)):
+        ends[height] += ends[height - 1]
+    for node in dirty:
+        if nodes[node, STATE] == DIRTY:
+            nodes[node, STATE] = CLEAN
+            taken[ends[nodes[node, HEIGHT]]] = node
+            ends[nodes[node, HEIGHT]] += 1
+    arena.counters[DIRTY_NODES] = 0
 
 
 @compiled(NOTHING, [ARENA, ROWS], allocates=False)
@@ -279,6 +328,7 @@ def release_tries(arena: Any, tries: Any) -> None:
         while counters[DEAD_NODE] != NONE:
             node = counters[DEAD_NODE]
             counters[DEAD_NODE] = nodes[node, HEIGHT]
+            counters[DEAD_NODES] -= 1
             nodes[node, HEIGHT] = counters[FREE_NODE]
             counters[FREE_NODE] = node
             counters[USED_NODES] -= 1
@@ -304,8 +354,7 @@ def repack(arena: Any, heap: Any) -> None:
     for entry in range(arena.counters[ENTRIES]):
         if entries[entry, ENTRY_HOLDERS] > 0:
             offset, count = entries[entry, OFFSET], bytes_of(arena, entry)
-            for index in range(count):
-                heap[at + index] = arena.heap[offset + index]
+            copy_bytes(arena.heap, offset, heap, at, count)
             entries[entry, OFFSET] = at
             at += count
     arena.counters[HEAP_END] = at

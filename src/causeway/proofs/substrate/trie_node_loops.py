@@ -16,12 +16,15 @@ from causeway.proofs.substrate.trie_arena import (
     DEAD,
     DEAD_ENTRY,
     DEAD_NODE,
+    DEAD_NODES,
     DIGEST,
     DIRTY,
     DIRTY_NODES,
     ENTRIES,
     ENTRY,
     ENTRY_HOLDERS,
+    FIRST_DEAD_ENTRY,
+    FIRST_DEAD_NODE,
     FREE_BLOCK,
     FREE_ENTRY,
     FREE_NODE,
@@ -79,6 +82,16 @@ def parting(first: Any, first_start: Any, second: Any, second_start: Any, known:
         if difference:
             return min(2 * index + (1 if difference <= LOW else 0), limit)
     return limit
+
+
+@compiled(allocates=False)
+def copy_bytes(source: Any, start: Any, to: Any, at: Any, count: Any) -> None:
+    """Copy bytes; a position that may be negative, which would count from the end, is what a processor cannot copy in
+    words.
+    """
+    first, target = np.uint64(start), np.uint64(at)
+    for index in range(np.uint64(count)):
+        to[target + index] = source[first + index]
 
 
 @compiled(allocates=False)
@@ -140,10 +153,14 @@ def new_node(arena: Any, start: Any, stop: Any, entry: Any, key_entry: Any, bloc
 @compiled(allocates=False)
 def bury_node(arena: Any, node: Any) -> None:
     """Note that nobody holds a node."""
+    counters = arena.counters
     arena.nodes[node, HOLDERS] = 0
     arena.nodes[node, STATE] = DEAD
-    arena.nodes[node, HEIGHT] = arena.counters[DEAD_NODE]
-    arena.counters[DEAD_NODE] = node
+    arena.nodes[node, HEIGHT] = counters[DEAD_NODE]
+    if counters[DEAD_NODE] == NONE:
+        counters[FIRST_DEAD_NODE] = node
+    counters[DEAD_NODE] = node
+    counters[DEAD_NODES] += 1
 
 
 @compiled(allocates=False)
@@ -171,15 +188,12 @@ def new_entry(
     entries[entry, DIGEST] = 0 if digest == NONE else digests.shape[1]
     entries[entry, VALUE_BYTES] = last - first
     entries[entry, ENTRY_HOLDERS] = 1
-    for index in range(stop - start):
-        heap[at + index] = keys[start + index]
+    copy_bytes(keys, start, heap, at, stop - start)
     at += stop - start
     if digest != NONE:
-        for index in range(digests.shape[1]):
-            heap[at + index] = digests[digest, index]
+        copy_bytes(digests[digest], 0, heap, at, digests.shape[1])
         at += digests.shape[1]
-    for index in range(last - first):
-        heap[at + index] = values[first + index]
+    copy_bytes(values, first, heap, at, last - first)
     counters[HEAP_END] = at + last - first
     counters[LIVE_BYTES] += bytes_of(arena, entry)
     return entry
@@ -192,27 +206,35 @@ def release_entry(arena: Any, entry: Any) -> None:
     if arena.entries[entry, ENTRY_HOLDERS] == 0:
         arena.counters[LIVE_BYTES] -= bytes_of(arena, entry)
         arena.entries[entry, VALUE_BYTES] = arena.counters[DEAD_ENTRY]
+        if arena.counters[DEAD_ENTRY] == NONE:
+            arena.counters[FIRST_DEAD_ENTRY] = entry
         arena.counters[DEAD_ENTRY] = entry
 
 
 @compiled(allocates=False)
-def own(arena: Any, node: Any) -> Any:
-    """Return a node, dirty, that one parent alone holds: the same one or a copy."""
+def copied(arena: Any, node: Any) -> Any:
+    """Return a copy of a node, for one of those who hold it."""
     nodes, children = arena.nodes, arena.children
-    if nodes[node, HOLDERS] == 1:
-        mark(arena, node)
-        return node
     entry, block = np.int64(nodes[node, ENTRY]), np.int64(nodes[node, BLOCK])
-    copied = NONE
+    own_block = NONE
     if block != NONE:
-        copied = new_block(arena)
+        own_block = new_block(arena)
         for nibble in range(WIDTH):
             child = children[block, nibble]
-            children[copied, nibble] = child
+            children[own_block, nibble] = child
             if child != NONE:
                 nodes[child, HOLDERS] += 1
     if entry != NONE:
         arena.entries[entry, ENTRY_HOLDERS] += 1
     nodes[node, HOLDERS] -= 1
     start, stop, key_entry = nodes[node, START], nodes[node, STOP], nodes[node, KEY_ENTRY]
-    return new_node(arena, np.int64(start), np.int64(stop), entry, np.int64(key_entry), copied)
+    return new_node(arena, np.int64(start), np.int64(stop), entry, np.int64(key_entry), own_block)
+
+
+@compiled(allocates=False)
+def own(arena: Any, node: Any) -> Any:
+    """Return a node, dirty, that one parent alone holds: the same one or a copy."""
+    if arena.nodes[node, HOLDERS] > 1:
+        return copied(arena, node)
+    mark(arena, node)
+    return node

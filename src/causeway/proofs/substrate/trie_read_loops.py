@@ -20,7 +20,7 @@ from causeway.proofs.substrate.trie_arena import (
     STOP,
     VALUE_BYTES,
 )
-from causeway.proofs.substrate.trie_node_loops import ARENA, nibble_of, parting
+from causeway.proofs.substrate.trie_node_loops import ARENA, copy_bytes, nibble_of, parting
 
 LEAF, LEAF_MOST = int(Kind.LEAF), Kind.LEAF.most
 BRANCH, BRANCH_MOST = int(Kind.BRANCH), Kind.BRANCH.most
@@ -53,9 +53,10 @@ def visit(
                 if len(visited):
                     visited[ends[row] + count] = node
                 count += 1
-            stop = np.int64(nodes[node, STOP])
-            offset = entries[nodes[node, KEY_ENTRY], OFFSET]
-            left = parting(keys, start, arena.heap, offset, np.int64(nodes[node, START]), min(stop, total))
+            first, stop = np.int64(nodes[node, START]), np.int64(nodes[node, STOP])
+            left = min(stop, total)
+            if first < left:
+                left = parting(keys, start, arena.heap, entries[nodes[node, KEY_ENTRY], OFFSET], first, left)
             if left < stop:
                 break
             if stop == total:
@@ -154,11 +155,11 @@ def write_partial(out: Any, at: Any, key: Any, offset: Any, start: Any, stop: An
     count = (stop - start) >> 1
     offset += start >> 1
     if start & 1:
-        for index in range(count):
-            out[at + index] = (key[offset + index] & 15) << 4 | key[offset + index + 1] >> 4
+        first, target = np.uint64(offset), np.uint64(at)
+        for index in range(np.uint64(count)):
+            out[target + index] = (key[first + index] & 15) << 4 | key[first + index + np.uint64(1)] >> 4
     else:
-        for index in range(count):
-            out[at + index] = key[offset + index]
+        copy_bytes(key, offset, out, at, count)
     return at + count
 
 
@@ -200,7 +201,8 @@ def write_node(arena: Any, node: Any, out: Any, at: Any) -> Any:
     else:
         mark, most = BRANCH_WITH_VALUE, BRANCH_WITH_VALUE_MOST
     at = write_header(out, at, mark, most, stop - start)
-    at = write_partial(out, at, heap, entries[nodes[node, KEY_ENTRY], OFFSET], start, stop)
+    if start < stop:
+        at = write_partial(out, at, heap, entries[nodes[node, KEY_ENTRY], OFFSET], start, stop)
     bitmap_at = at
     if block != NONE:
         at += 2
@@ -210,8 +212,7 @@ def write_node(arena: Any, node: Any, out: Any, at: Any) -> Any:
         if not hashed:
             count = entries[entry, VALUE_BYTES]
             at = write_compact(out, at, count)
-        for index in range(count):
-            out[at + index] = heap[offset + index]
+        copy_bytes(heap, offset, out, at, count)
         at += count
     if block != NONE:
         bitmap = 0
@@ -223,8 +224,7 @@ def write_node(arena: Any, node: Any, out: Any, at: Any) -> Any:
                 out[at] = count << 2
                 at += 1
                 # All bytes that a reference has room for: those that are too many are written over.
-                for index in range(DIGEST_BYTES):
-                    out[at + index] = arena.references[child, index]
+                copy_bytes(arena.references[child], 0, out, at, DIGEST_BYTES)
                 at += count
         out[bitmap_at] = bitmap & 255
         out[bitmap_at + 1] = bitmap >> 8
@@ -265,8 +265,7 @@ def copy_values(arena: Any, entries: Any, ends: Any, out: Any) -> None:
         entry = entries[row]
         if entry != NONE:
             offset = arena.entries[entry, OFFSET] + arena.entries[entry, KEY_BYTES] + arena.entries[entry, DIGEST]
-            for index in range(arena.entries[entry, VALUE_BYTES]):
-                out[ends[row] + index] = arena.heap[offset + index]
+            copy_bytes(arena.heap, offset, out, ends[row], arena.entries[entry, VALUE_BYTES])
 
 
 @compiled(NOTHING, [ARENA, ROWS, ROWS, BYTES_OUT], allocates=False)
@@ -274,5 +273,4 @@ def copy_keys(arena: Any, entries: Any, ends: Any, out: Any) -> None:
     """Write the keys of entries, as ``copy_values`` does the values."""
     for row in range(len(entries)):
         offset = arena.entries[entries[row], OFFSET]
-        for index in range(arena.entries[entries[row], KEY_BYTES]):
-            out[ends[row] + index] = arena.heap[offset + index]
+        copy_bytes(arena.heap, offset, out, ends[row], arena.entries[entries[row], KEY_BYTES])

@@ -26,12 +26,10 @@ from causeway.proofs.substrate.node import EMPTY_ROOT, HASHED_VALUE_BYTES, State
 from causeway.proofs.substrate.trie_arena import (
     DEAD,
     DIGEST,
-    DIRTY,
     DIRTY_NODES,
     ENTRIES,
     ENTRY_HOLDERS,
     HEAP_END,
-    HEIGHT,
     KEY_BYTES,
     LIVE_BYTES,
     NODES,
@@ -286,18 +284,15 @@ class Tries:
 
     def _hash(self) -> None:
         """Find the references of all nodes that have wrong ones, level by level."""
+        from causeway.proofs.substrate import trie_loops
+
         arena = self._arena
-        dirty = arena.dirty[: arena.counters[DIRTY_NODES]].astype(np.int64)
-        arena.counters[DIRTY_NODES] = 0
-        state, height = arena.nodes[dirty, STATE], arena.nodes[dirty, HEIGHT]
-        wrong = np.flatnonzero(state == DIRTY)
-        levels = height[wrong]
-        ordered = dirty[wrong[np.argsort(levels, kind="stable")]]
-        ends = np.cumsum(np.bincount(levels)).tolist() if len(ordered) else []
-        for first, last in zip([0, *ends], ends, strict=False):
+        ends = np.zeros(trie_loops.highest_dirty(arena) + 2, dtype=np.int64)
+        dirty = np.empty(arena.counters[DIRTY_NODES], dtype=np.int64)
+        trie_loops.take_dirty(arena, ends, dirty)
+        for first, last in zip([0, *ends[:-2].tolist()], ends[:-1].tolist(), strict=False):
             for start in range(first, last, PIECE):
-                self._refer(ordered[start : min(start + PIECE, last)])
-        arena.nodes[ordered, STATE] = 0
+                self._refer(dirty[start : min(start + PIECE, last)])
 
     def _refer(self, nodes: Rows) -> None:
         """Write the references of nodes whose children have theirs."""
