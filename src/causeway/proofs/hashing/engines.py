@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from causeway.model.compiled_files import can_be_kept
+from causeway.model.compiled_files import is_prepared
 from causeway.proofs.hashing.functions import DIGEST_BYTES, HashFunction, one_by_one
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ ENOUGH = 500_000
 """Messages hashed one by one in about the time that loading compiled code takes."""
 
 ENOUGH_TO_COMPILE = 20 * ENOUGH
-"""The same for compiling it, where that cannot be kept for other processes."""
+"""The same for compiling it, on a machine where that was never done: a cluster's, or one that can keep nothing."""
 
 _TIMES = {HashFunction.SHA256: 1, HashFunction.BLAKE2B_256: 1, HashFunction.KECCAK_256: 10}
 """How long one message takes by itself, beside the others."""
@@ -52,7 +52,7 @@ def engine_for(function: HashFunction, count: int) -> Lanes | None:
     if function not in _chosen:
         if _LOADED not in sys.modules:
             _spent += count * _TIMES[function]
-            if _spent < ENOUGH or (_spent < ENOUGH_TO_COMPILE and not can_be_kept()):
+            if _spent < ENOUGH or (_spent < ENOUGH_TO_COMPILE and not is_prepared()):
                 return None
         _chosen[function] = _fastest(function)
     return _chosen[function]
@@ -61,9 +61,9 @@ def engine_for(function: HashFunction, count: int) -> Lanes | None:
 def prepare() -> None:
     """Load the engines and choose among them now, so that no later call waits for that.
 
-    Where compiled code cannot be kept, nothing is done: every process would compile it.
+    Where it was never compiled, nothing is done: every process would compile it.
     """
-    if not can_be_kept():
+    if not is_prepared():
         return
     from causeway.proofs.hashing import lanes  # noqa: F401
 
