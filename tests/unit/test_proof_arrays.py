@@ -18,10 +18,12 @@ from causeway.proofs.mmr import MountainRange, prove_each_leaf, verify_leaf_proo
 from causeway.proofs.substrate import (
     StorageProofs,
     Trie,
+    Tries,
     limbs_column,
     limbs_of,
     numbers_column,
     prove,
+    prove_storage,
     read_storage_proofs,
     verify_storage_proofs,
 )
@@ -110,6 +112,47 @@ def of_leaves(**columns: Any) -> Callable[[], object]:
 def test_columns_that_a_loop_could_not_take_are_refused(use: Callable[[], object], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
         use()
+
+
+TRIES = Tries()
+TRIES.update(TRIES.open(2), KEYS, KEYS)
+
+
+@pytest.mark.parametrize(
+    ("use", "named"),
+    [
+        (lambda: TRIES.open(-1), "-1 tries of layout"),
+        (lambda: TRIES.open(1, 7), "layout 7"),  # type: ignore[arg-type]
+        (lambda: TRIES.count(2), "numbers of tries must be from 0 to 1"),
+        (lambda: TRIES.items(-1), "numbers of tries must be from 0 to 1"),
+        (lambda: TRIES.roots(np.array([0.5])), "numbers of tries must be integers"),
+        (lambda: TRIES.copy(np.zeros((1, 1), np.int64)), "numbers of tries must be integers"),
+        (lambda: TRIES.close(np.array([2])), "numbers of tries must be from 0 to 1"),
+        (lambda: TRIES.update(np.array([np.nan, 0]), KEYS, KEYS), "numbers of tries must be integers"),
+        (lambda: TRIES.get(np.array([0]), KEYS), "1 tries are given with 2 keys"),
+        (lambda: TRIES.visit(0.0, KEYS), "numbers of tries must be integers"),  # type: ignore[arg-type]
+        (lambda: TRIES.encodings(np.array([10**6])), "numbers of nodes must be from 0"),
+        (lambda: TRIES.values(np.array([-2])), "numbers of entries must be from -1"),
+        (lambda: prove_storage(TRIES, np.array([2]), KEYS[:1]), "numbers of tries must be from 0 to 1"),
+        (lambda: prove_storage(TRIES, np.array([0]), KEYS), "1 numbers of proofs"),
+        (lambda: prove_storage(TRIES, np.array([0]), KEYS, np.array([0, 1])), "keys' proofs must be from 0 to 0"),
+    ],
+)
+def test_tries_take_numbers_of_tries_only(use: Callable[[], object], named: str) -> None:
+    with pytest.raises(InvalidInput, match=named):
+        use()
+
+
+def test_what_was_visited_before_a_change_is_not_read_after_it() -> None:
+    tries = Tries()
+    (number,) = tries.open(1)
+    tries.update(int(number), KEYS, [b"1" * 40, b"2" * 40])
+    visited = tries.visit(int(number), KEYS)
+    tries.update(int(number), KEYS, [None, None])
+    with pytest.raises(InvalidInput, match="such nodes any more"):
+        tries.encodings(visited.nodes)
+    with pytest.raises(InvalidInput, match="such entries any more"):
+        tries.values(visited.entries)
 
 
 def test_integers_of_any_layout_are_taken() -> None:

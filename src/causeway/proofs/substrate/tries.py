@@ -8,7 +8,7 @@ Sources: XDM reference 2.4, ICMP reference 2.3.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
+from causeway.proofs.arrays import integers
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_slices
 from causeway.proofs.substrate.byte_columns import byte_column, data_of, ends_of, from_parts, offsets_of
 from causeway.proofs.substrate.byte_order import ascending_order
@@ -70,7 +71,8 @@ class Tries:
     """Tries, numbered from 0; ``version`` is the layout of each: V0 keeps values in their nodes, V1 those of 33 bytes
     and more by their hash.
 
-    Numbers of tries are arrays of int64; ``keys`` and ``values`` columns of bytes; ``roots`` has shape (n, 32).
+    One thread uses them at a time. Numbers of tries are arrays of int64; ``keys`` and ``values`` columns of bytes;
+    ``roots`` has shape (n, 32).
     """
 
     def __init__(self) -> None:
@@ -80,7 +82,13 @@ class Tries:
         self._unused: deque[int] = deque()
 
     def open(self, count: int, version: StateVersion = StateVersion.V1) -> Rows:
-        """Return the numbers of ``count`` new, empty tries."""
+        """Return the numbers of ``count`` new, empty tries.
+
+        Raises:
+            InvalidInput: there is no such layout, or the count is negative.
+        """
+        if count < 0 or version not in tuple(StateVersion):
+            raise InvalidInput(f"{count} tries of layout {version}: no fewer than 0, of layout 0 or 1, can be opened")
         self._close_unused()
         again = [self._closed.pop() for _ in range(min(count, len(self._closed)))]
         have, fresh = len(self._versions), count - len(again)
@@ -116,7 +124,7 @@ class Tries:
 
     def count(self, trie: int) -> int:
         """Return how many entries a trie has."""
-        return int(self._arena.counts[trie])
+        return int(self._arena.counts[self._known([trie])[0]])
 
     @property
     def live_nodes(self) -> int:
@@ -216,7 +224,7 @@ class Tries:
         """
         from causeway.proofs.substrate import trie_read_loops
 
-        number = int(self._known(np.array([trie]))[0])
+        number = int(self._known([trie])[0])
         found = np.empty(self.count(number), dtype=np.int64)
         under = np.frombuffer(prefix, dtype=np.uint8)
         following = np.empty(len(self._arena.path), dtype=np.uint8)
@@ -247,9 +255,16 @@ class Tries:
         return Visit(counts, nodes, entries, stored_by_hash)
 
     def encodings(self, nodes: Rows) -> pa.LargeBinaryArray:
-        """Return the encodings of some nodes, by their numbers in the columns."""
+        """Return the encodings of some nodes, by their numbers in the columns.
+
+        Raises:
+            InvalidInput: they are no numbers of nodes that ``visit`` gave since the last change.
+        """
         from causeway.proofs.substrate import trie_read_loops
 
+        nodes = integers(nodes, "numbers of nodes", np.int64, 0, int(self._arena.counters[NODES]) - 1)
+        if bool((self._arena.nodes[nodes, STATE] == DEAD).any()):
+            raise InvalidInput("a trie has no such nodes any more: it was changed since they were visited")
         ends = np.empty(len(nodes) + 1, dtype=np.int64)
         room = trie_read_loops.room_for_encodings(self._arena, nodes)
         out = np.empty(room, dtype=np.uint8)
@@ -266,10 +281,17 @@ class Tries:
         return counts, found
 
     def values(self, entries: Rows) -> pa.LargeBinaryArray:
-        """Return the values of entries, by their numbers in the columns; null for -1."""
+        """Return the values of entries, by their numbers in the columns; null for -1.
+
+        Raises:
+            InvalidInput: they are no numbers of entries that ``visit`` gave since the last change.
+        """
         from causeway.proofs.substrate import trie_read_loops
 
+        entries = integers(entries, "numbers of entries", np.int64, NONE, int(self._arena.counters[ENTRIES]) - 1)
         there = entries != NONE
+        if not bool((self._arena.entries[entries[there], ENTRY_HOLDERS] > 0).all()):
+            raise InvalidInput("a trie has no such entries any more: it was changed since they were visited")
         lengths = np.zeros(len(entries), dtype=np.int64)
         lengths[there] = self._arena.entries[entries[there], VALUE_BYTES]
         ends = ends_of(lengths)
@@ -327,19 +349,16 @@ class Tries:
 
     def _with_keys(self, tries: Rows | int, keys: pa.Array | Iterable[bytes]) -> tuple[Rows, pa.LargeBinaryArray]:
         keys = byte_column(keys)
-        numbers = np.full(len(keys), tries, dtype=np.int64) if np.ndim(tries) == 0 else np.asarray(tries)
+        numbers = self._known(np.full(len(keys), tries) if isinstance(tries, int | np.integer) else tries)
         if len(numbers) != len(keys):
             raise InvalidInput(f"{len(numbers)} tries are given with {len(keys)} keys, the same number is needed")
         longest = int(np.diff(offsets_of(keys)).max(initial=0))
         if longest > MAX_KEY_BYTES:
             raise InvalidInput(f"a key has {longest} bytes, at most {MAX_KEY_BYTES} are allowed")
-        return self._known(numbers), keys
+        return numbers, keys
 
-    def _known(self, tries: npt.NDArray[np.integer]) -> Rows:
-        numbers = np.ascontiguousarray(tries, dtype=np.int64)
-        if len(numbers) and not 0 <= int(numbers.min()) <= int(numbers.max()) < len(self._versions):
-            least, most = numbers.min(), numbers.max()
-            raise InvalidInput(f"a trie has a number from 0 to {len(self._versions) - 1}, not {least} or {most}")
+    def _known(self, tries: npt.NDArray[np.integer] | Sequence[int]) -> Rows:
+        numbers = integers(tries, "numbers of tries", np.int64, 0, len(self._versions) - 1)
         closed = self._versions[numbers] == _CLOSED
         if closed.any():
             raise InvalidInput(f"the trie {numbers[np.argmax(closed)]} was closed")
