@@ -269,9 +269,18 @@ def test_columns_hold_byte_strings_only(column: list[Any]) -> None:
         Trie.build(column, [b""] * len(column))
     with pytest.raises(InvalidInput):
         ordered_root(column)
-    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+    for kind in (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())):
         with pytest.raises(InvalidInput, match="text"):
             ordered_root(pa.array(["ab"], kind))
+
+
+def test_changes_that_wait_are_byte_strings() -> None:
+    trie = Trie()
+    trie.insert(b"a", b"1")
+    for key, value in ((b"b", "text"), ("b", b"2"), (b"a", None)):
+        with pytest.raises(InvalidInput, match="byte strings"):
+            trie.insert(key, value)  # type: ignore[arg-type]
+    assert trie.root == Trie.build([b"a"], [b"1"]).root
 
 
 @pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.binary(2), pa.binary_view()])

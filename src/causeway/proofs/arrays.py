@@ -109,5 +109,5 @@ def whole(column: pa.Array | pa.ChunkedArray, what: str) -> pa.Array:
 def _is_text(values: pa.Array | list[bytes]) -> bool:
     if isinstance(values, list):
         return any(issubclass(kind, str) for kind in set(map(type, values)))
-    kind = values.type
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

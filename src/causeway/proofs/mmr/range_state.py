@@ -75,6 +75,8 @@ class RangeState:
             InvalidInput: it has another length.
             InvalidSize: the range is full.
         """
+        if len(leaf) != DIGEST_BYTES:
+            raise InvalidInput(f"a leaf's hash has {len(leaf)} bytes, {DIGEST_BYTES} are wanted")
         peaks: Sequence[bytes] = (*self.peaks, leaf)
         # As many mountains are completed as there are bits set at the end of the count.
         for _ in range(((self.leaf_count + 1) & -(self.leaf_count + 1)).bit_length() - 1):

@@ -89,8 +89,11 @@ class Trie:
         """Store ``value`` under ``key``, in place of what was there.
 
         Raises:
-            InvalidInput: the key has more than 32,767 bytes.
+            InvalidInput: the key has more than 32,767 bytes, or one of the two is no byte string.
         """
+        if any(not isinstance(given, bytes) for given in (key, value)):
+            kinds = f"{type(key).__name__} and {type(value).__name__}"
+            raise InvalidInput(f"a key and a value are {kinds}, only byte strings are allowed")
         if len(key) > MAX_KEY_BYTES:
             raise InvalidInput(f"a key has {len(key)} bytes, at most {MAX_KEY_BYTES} are allowed")
         self._changes[key] = value
@@ -132,5 +135,5 @@ class Trie:
 
     def _make_changes(self) -> None:
         if self._changes:
-            changes, self._changes = self._changes, {}
-            self._tries.update(self.row, list(changes), list(changes.values()))
+            self._tries.update(self.row, list(self._changes), list(self._changes.values()))
+            self._changes = {}
