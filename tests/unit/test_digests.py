@@ -146,10 +146,12 @@ def test_an_engine_that_gives_other_digests_is_not_used(monkeypatch: pytest.Monk
     assert engines.engine_for(HashFunction.KECCAK_256, 10) is None
 
 
-def test_compiled_code_is_loaded_when_that_pays(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("prepared", [True, False], ids=["compiled before", "never compiled"])
+def test_compiled_code_is_loaded_when_that_pays(monkeypatch: pytest.MonkeyPatch, prepared: bool) -> None:
     monkeypatch.setattr(engines, "_chosen", {})
     monkeypatch.setattr(engines, "_spent", 0)
     monkeypatch.setattr(engines, "_LOADED", "a module that was not loaded")
+    monkeypatch.setattr(engines, "is_prepared", lambda: prepared)
     function = HashFunction.SHA256
-    half = engines.ENOUGH // 2
+    half = (engines.ENOUGH if prepared else engines.ENOUGH_TO_COMPILE) // 2
     assert [engines.engine_for(function, count) is None for count in (half, half - 1, 1, 7, 8)] == [True] * 4 + [False]
