@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from causeway.model.errors import InvalidInput
+from causeway.proofs.substrate import tries as module
 from causeway.proofs.substrate.byte_columns import byte_column
 from causeway.proofs.substrate.byte_order import ascending_order
 from causeway.proofs.substrate.many import verify_storage_proofs
@@ -252,6 +255,40 @@ def test_the_longest_keys() -> None:
         assert prove(trie, [chain[-1]]) == proof(state, [chain[-1]], version)
         assert trie.remove(chain[1:]) == len(chain) - 1
         assert trie.root == root({key: value for key, value in state.items() if key not in chain[1:]}, version)
+
+
+@pytest.mark.parametrize("broken", ["with_nodes", "digest_slices"])
+def test_a_change_that_is_broken_off_leaves_roots_of_entries(broken: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory may run out when more room is needed in the middle of changes, or when their nodes are hashed."""
+    state = {sha256(bytes([n])).digest(): bytes(n % 60) for n in range(200)}
+    tries = Tries()
+    number = tries.open(1)
+    tries.update(0, state.keys(), state.values())
+    copies = tries.copy(np.repeat(number, 40))
+    intact, calls = getattr(module, broken), 0
+
+    def break_off(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        # The first call is before any change.
+        if calls == 2:
+            raise MemoryError
+        return intact(*given)
+
+    monkeypatch.setattr(module, broken, break_off)
+    gone = list(state)[::2] * len(copies)
+    with pytest.raises(MemoryError):
+        tries.update(np.repeat(copies, 100), gone, [None] * len(gone))
+    assert {bytes(found) for found in tries.roots(number)} == {root(state, StateVersion.V1)}
+    for copy in copies[[0, 20, 39]].tolist():
+        keys, values = tries.items(copy)
+        entries = dict(zip(keys.to_pylist(), values.to_pylist(), strict=True))
+        assert bytes(tries.roots(np.array([copy]))[0]) == root(entries, StateVersion.V1)
+    tries.update(np.repeat(copies, 100), gone, [None] * len(gone))
+    rest = {key: value for key, value in state.items() if key not in gone}
+    assert {bytes(found) for found in tries.roots(copies)} == {root(rest, StateVersion.V1)}
+    tries.close(np.concatenate([number, copies]))
+    assert tries.live_nodes == tries.live_entries == 0
 
 
 def test_what_is_refused() -> None:

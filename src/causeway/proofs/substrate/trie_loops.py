@@ -15,7 +15,6 @@ from causeway.model.compiled import BYTE_ROWS, BYTES, BYTES_OUT, INT64, NOTHING,
 from causeway.proofs.substrate.node import WIDTH
 from causeway.proofs.substrate.trie_arena import (
     BLOCK,
-    CLEAN,
     DEAD_ENTRY,
     DEAD_NODE,
     DEAD_NODES,
@@ -295,9 +294,7 @@ def highest_dirty(arena: Any) -> Any:
 
 @compiled(NOTHING, [ARENA, ROWS_OUT, ROWS_OUT], allocates=False)
 def take_dirty(arena: Any, ends: Any, taken: Any) -> None:
-    """Write the dirty nodes by height, those of height h up to ``ends[h]`` (which are zeros before), and call them
-    clean.
-    """
+    """Write the dirty nodes by height, those of height h up to ``ends[h]`` (which are zeros before)."""
     nodes = arena.nodes
     dirty = arena.dirty[: arena.counters[DIRTY_NODES]]
     for node in dirty:
@@ -307,10 +304,8 @@ def take_dirty(arena: Any, ends: Any, taken: Any) -> None:
         ends[height] += ends[height - 1]
     for node in dirty:
         if nodes[node, STATE] == DIRTY:
-            nodes[node, STATE] = CLEAN
             taken[ends[nodes[node, HEIGHT]]] = node
             ends[nodes[node, HEIGHT]] += 1
-    arena.counters[DIRTY_NODES] = 0
 
 
 @compiled(NOTHING, [ARENA, ROWS], allocates=False)

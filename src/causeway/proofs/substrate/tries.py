@@ -25,6 +25,7 @@ from causeway.proofs.substrate.byte_order import ascending_order
 from causeway.proofs.substrate.nibbles import MAX_KEY_BYTES
 from causeway.proofs.substrate.node import EMPTY_ROOT, HASHED_VALUE_BYTES, StateVersion
 from causeway.proofs.substrate.trie_arena import (
+    CLEAN,
     DEAD,
     DIGEST,
     DIRTY_NODES,
@@ -145,7 +146,8 @@ class Tries:
 
         Rows that ascend by trie and then by key are taken as they come, others are sorted first; of several changes of
         one key the last one counts. A value that is there already changes nothing, nor does a key to be removed that
-        is not there.
+        is not there. Where this is broken off, as when memory runs out, some changes may be made and others not; every
+        root is that of its entries all the same.
 
         Raises:
             InvalidInput: a trie is none of these, a key is null or has more than 32,767 bytes, a key or value is no
@@ -186,7 +188,6 @@ class Tries:
                 break
             self._arena = with_nodes(self._arena, 2 * (count - done) + len(self._arena.path))
         self._hash()
-        trie_loops.free_dead(self._arena)
 
     def roots(self, tries: Rows) -> Digests:
         """Return the root of each trie, shape (n, 32)."""
@@ -305,7 +306,7 @@ class Tries:
         return pa.LargeBinaryArray.from_buffers(column.type, len(column), [bits, offsets, data])
 
     def _hash(self) -> None:
-        """Find the references of all nodes that have wrong ones, level by level."""
+        """Find the references of all nodes that have wrong ones, level by level; then let rows of dead ones be used."""
         from causeway.proofs.substrate import trie_loops
 
         arena = self._arena
@@ -315,6 +316,10 @@ class Tries:
         for first, last in zip([0, *ends[:-2].tolist()], ends[:-1].tolist(), strict=False):
             for start in range(first, last, PIECE):
                 self._refer(dirty[start : min(start + PIECE, last)])
+        # Not before all is done: what was broken off is done again.
+        arena.nodes[dirty[: ends[-1]], STATE] = CLEAN
+        arena.counters[DIRTY_NODES] = 0
+        trie_loops.free_dead(arena)
 
     def _refer(self, nodes: Rows) -> None:
         """Write the references of nodes whose children have theirs."""
@@ -358,6 +363,9 @@ class Tries:
         return numbers, keys
 
     def _known(self, tries: npt.NDArray[np.integer] | Sequence[int]) -> Rows:
+        if self._arena.counters[DIRTY_NODES]:
+            # A change was broken off.
+            self._hash()
         numbers = integers(tries, "numbers of tries", np.int64, 0, len(self._versions) - 1)
         closed = self._versions[numbers] == _CLOSED
         if closed.any():
