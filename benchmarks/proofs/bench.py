@@ -19,7 +19,7 @@ from benchmarks.proofs.timing import clock
 from causeway.model.errors import InvalidInput
 from causeway.proofs.hashing import engines
 
-FAMILIES = ("hashing", "ic", "ics23", "tendermint", "substrate", "storage", "mmr", "scale")
+FAMILIES = ("hashing", "ic", "ics23", "tendermint", "substrate", "tries", "storage", "mmr", "scale")
 
 WITH_NATIVE = ("ics23",)
 """Families whose proofs others verify in compiled programs too."""

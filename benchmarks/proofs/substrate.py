@@ -12,7 +12,7 @@ from benchmarks.proofs.queues import Queue, changed_at_a_time, measure_queue
 from benchmarks.proofs.timing import OURS, Clocked, Row, compared, take_turns, timed
 from benchmarks.proofs.workload import MANY, ONE_BY_ONE, payloads, some_of
 from causeway.proofs.substrate.hashing import twox_64_concat
-from causeway.proofs.substrate.node import StateVersion
+from causeway.proofs.substrate.node import StateVersion, plain_root
 from causeway.proofs.substrate.ordered import OrderedTrie, ordered_key
 from causeway.proofs.substrate.proof import verify_storage_proof
 from causeway.proofs.substrate.storage_keys import storage_key
@@ -41,10 +41,8 @@ def measure(size: int, repeats: int, node: str | None) -> list[Row]:
         return queue
 
     def one_by_one(count: int) -> bytes:
-        trie = Trie(StateVersion.V0)
-        for index, message in enumerate(messages[:count].to_pylist()):
-            trie.insert(ordered_key(index), message)
-        return trie.root
+        plain = messages[:count].to_pylist()
+        return plain_root({ordered_key(index): message for index, message in enumerate(plain)}, StateVersion.V0)
 
     queue = measure_queue(
         Queue("trie of a queue", build, lambda queue: queue.root, append, trim, plain=("entry by entry", one_by_one)),

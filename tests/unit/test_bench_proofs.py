@@ -13,7 +13,7 @@ from rich.console import Console
 from benchmarks import bench_proofs, render
 from benchmarks.cli import main
 from benchmarks.process import BenchmarkFailed
-from benchmarks.proofs import bench, hashing, ic, ics23, mmr, node, scale, storage, substrate, tendermint
+from benchmarks.proofs import bench, hashing, ic, ics23, mmr, node, scale, storage, substrate, tendermint, tries
 from benchmarks.proofs.queues import Queue, changed_at_a_time, measure_queue
 from benchmarks.proofs.timing import OURS, Row, compared, require_same, row, take_turns, timed
 from benchmarks.proofs.workload import payloads, some_of
@@ -27,6 +27,7 @@ MODULES = {
     "ics23": ics23,
     "tendermint": tendermint,
     "substrate": substrate,
+    "tries": tries,
     "storage": storage,
     "mmr": mmr,
     "scale": scale,
@@ -37,6 +38,7 @@ PARTS = {
     "ics23": {"hash", "commit", "prove", "verify"},
     "tendermint": {"sign", "verify"},
     "substrate": {"commit", "prove", "verify"},
+    "tries": {"commit", "prove"},
     "storage": {"verify"},
     "mmr": {"commit", "prove", "verify"},
     "scale": {"encode", "decode"},
