@@ -34,7 +34,15 @@ def random_entries(seed: int) -> Entries:
 
 
 def build(entries: Entries, version: StateVersion) -> Trie:
-    return Trie.build([key for key, _ in entries], [value for _, value in entries], version)
+    """Return the trie of the entries, which others were in before: beside them, above and below them."""
+    state = dict(entries)
+    others = {key[: len(key) // 2] + b"\x01" for key in state} | {key + b"\x11" for key in state} - state.keys()
+    trie = Trie.build([*others, *state], [b"o" * 40] * (len(others) + len(state)), version)
+    before = trie.snapshot()
+    trie.update(state.keys(), state.values())
+    assert trie.remove(sorted(others - state.keys())) == len(others - state.keys())
+    assert len(before) == len(others | state.keys())
+    return trie
 
 
 def written(data: bytes) -> str:

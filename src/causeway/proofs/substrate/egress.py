@@ -13,14 +13,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import pyarrow as pa
+
 from causeway.model.errors import InvalidInput
+from causeway.model.order import U64, groups_of, stable_order
 from causeway.proofs.errors import OverLimit
+from causeway.proofs.hashing import Digests
 from causeway.proofs.limits import MAX_PROOF_BYTES
 from causeway.proofs.steps import Step
+from causeway.proofs.substrate.byte_columns import byte_column
 from causeway.proofs.substrate.errors import RootMismatch
 from causeway.proofs.substrate.hashing import blake2_256
 from causeway.proofs.substrate.node import EMPTY_ROOT, StateVersion
-from causeway.proofs.substrate.ordered import ordered_root
+from causeway.proofs.substrate.ordered import ordered_root, ordered_roots
 
 _QUEUE = b"message_queue"
 _ATTESTATIONS = b"attestations"
@@ -41,6 +46,34 @@ def egress_queue_roots(outgoing: Iterable[tuple[int, bytes]]) -> list[tuple[int,
     for recipient, message in outgoing:
         queues.setdefault(recipient, []).append(message)
     return [(recipient, egress_root(queues[recipient])) for recipient in sorted(queues)]
+
+
+def posted_queue_roots(
+    senders: U64, recipients: U64, messages: pa.Array | Iterable[bytes], version: StateVersion = StateVersion.V0
+) -> tuple[U64, U64, Digests]:
+    """Return what the candidate receipts of many senders post: ``egress_queue_roots`` of each, in columns.
+
+    Args:
+        senders, recipients: of each message, in the order of sending, which stays within a queue.
+        messages: their bytes.
+        version: the layout of the queues' tries.
+
+    Returns:
+        Sender and recipient of each queue, ascending, and its root, shape (queues, 32).
+
+    Raises:
+        InvalidInput: a message is null or no byte string, or there are not as many of each.
+    """
+    column = byte_column(messages)
+    if not len(senders) == len(recipients) == len(column):
+        raise InvalidInput(
+            f"{len(senders)} senders and {len(recipients)} recipients are given with {len(column)} messages"
+        )
+    order = stable_order(senders, recipients)
+    senders, recipients = senders[order], recipients[order]
+    queues = groups_of(senders, recipients)
+    roots = ordered_roots(column.take(pa.array(order)), queues, version)
+    return senders[queues.starts], recipients[queues.starts], roots
 
 
 def block_ingress_roots(posted: Mapping[int, Sequence[tuple[int, bytes]]], recipient: int) -> list[tuple[int, bytes]]:
