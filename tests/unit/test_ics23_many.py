@@ -141,7 +141,7 @@ def test_a_spec_that_allows_no_path_at_all_refuses_the_empty_one_too() -> None:
 
 @pytest.mark.parametrize("kind", sorted(BUILDERS))
 def test_many_rows_get_the_errors_of_each_alone(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("causeway.proofs.ics23.many.ENOUGH", 0)
+    monkeypatch.setattr("causeway.proofs.ics23.many._worth_columns", lambda count: count > FEW)
     draw = random.Random(kind)
     stored = {b"key %d" % number: draw.randbytes(draw.choice([1, 40, 200])) for number in range(60)}
     tree, spec = BUILDERS[kind](stored), PROOF_SPECS[SPEC_NAMES[kind]]
@@ -174,10 +174,13 @@ def test_many_rows_get_the_errors_of_each_alone(kind: str, monkeypatch: pytest.M
         assert (type(refused.get(row)), str(refused.get(row))) == (type(alone), str(alone))
 
 
-def test_loops_are_loaded_when_they_are_worth_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("compiled", [True, False])
+def test_loops_are_loaded_when_they_are_worth_it(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: list[int] = []
     for name, value in (
-        ("ENOUGH", 200),
+        ("is_prepared", lambda: compiled),
+        ("ENOUGH" if compiled else "ENOUGH_TO_COMPILE", 200),
+        ("ENOUGH_TO_COMPILE" if compiled else "ENOUGH", -1),
         ("_spent", 0),
         ("_LOOPS", "not.loaded"),
         ("prepare", lambda: loaded.append(1)),

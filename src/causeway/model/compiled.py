@@ -155,4 +155,4 @@ if __name__ == "__main__":
     try:
         prepare_all()
     except OSError as error:
-        sys.exit(f"causeway: inner loops are compiled, but not kept: {error}")
+        sys.exit(f"what is compiled cannot be written: {error}")

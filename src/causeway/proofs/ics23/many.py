@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from causeway.model.compiled_files import is_prepared
 from causeway.model.errors import InvalidInput
 from causeway.proofs.arrays import byte_column
 from causeway.proofs.errors import ProofError
@@ -37,6 +38,9 @@ FEW = 64
 
 ENOUGH = 1 << 14
 """Proofs verified one by one in about the time that loading compiled loops takes: some tenths of a second."""
+
+ENOUGH_TO_COMPILE = 20 * ENOUGH
+"""The same for compiling them, on a machine where that was never done."""
 
 DEEPEST = 256
 """Most steps of a proof that is verified in columns: as many as deployed specs allow."""
@@ -106,7 +110,7 @@ def _worth_columns(count: int) -> bool:
         return False
     if _LOOPS not in sys.modules:
         _spent += count
-        if _spent < ENOUGH:
+        if _spent < (ENOUGH if is_prepared() else ENOUGH_TO_COMPILE):
             return False
         prepare()
     return True

@@ -29,8 +29,6 @@ __all__ = [
 
 Bytes = npt.NDArray[np.uint8]
 
-_NOTHING = pa.scalar(b"", LARGE_BINARY)
-
 
 def offsets_of(column: pa.LargeBinaryArray) -> Rows:
     """Return where each value starts in ``data_of(column)`` and, last, where the last one ends: n + 1 numbers."""
@@ -82,4 +80,5 @@ def ends_of(lengths: npt.NDArray[np.integer]) -> Rows:
 
 def join(parts: Sequence[pa.LargeBinaryArray]) -> pa.LargeBinaryArray:
     """Return the column whose value ``i`` is value ``i`` of all ``parts``, one behind the other."""
-    return pc.binary_join_element_wise(*parts, _NOTHING)
+    # Not made when this file is imported: PyArrow imports pandas for it.
+    return pc.binary_join_element_wise(*parts, pa.scalar(b"", LARGE_BINARY))
