@@ -133,6 +133,8 @@ def test_shapes_that_do_not_fit_are_errors() -> None:
         digest_slices(HashFunction.SHA256, data, ends, ends[1:])
     with pytest.raises(ValueError, match=r"shape \(3, 32\), not \(2, 32\)"):
         digest_slices(HashFunction.SHA256, data, ends, ends, out=np.empty((2, 32), dtype=np.uint8))
+    with pytest.raises(ValueError, match=r"uint8 in the shape \(n, width\), not int64 in \(8, 4\)"):
+        digest_rows(HashFunction.SHA256, np.zeros((8, 4), np.int64))
     with pytest.raises(ValueError, match=r"both must be \(n, 32\)"):
         digest_pairs(HashFunction.SHA256, b"", np.zeros((2, 32), np.uint8), np.zeros((3, 32), np.uint8))
 

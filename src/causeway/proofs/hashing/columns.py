@@ -64,7 +64,13 @@ def digest_slices(
 
 
 def digest_rows(function: HashFunction, rows: Bytes, *, prefix: bytes = b"", out: Digests | None = None) -> Digests:
-    """Return the digest of ``prefix`` and each row of a byte matrix, shape (n, width) -> (n, 32)."""
+    """Return the digest of ``prefix`` and each row of a byte matrix, shape (n, width) -> (n, 32).
+
+    Raises:
+        ValueError: the rows are no matrix of bytes, or ``out`` has another shape.
+    """
+    if rows.ndim != 2 or rows.dtype != np.uint8:
+        raise ValueError(f"rows to hash are uint8 in the shape (n, width), not {rows.dtype} in {rows.shape}")
     length, width = rows.shape
     digests = _room(length, out)
     engine = engines.engine_for(function, length)
