@@ -168,7 +168,7 @@ def proofs(
         str,
         typer.Option(
             metavar="NAME,NAME",
-            help="Of hashing, ic, ics23, tendermint, substrate, mmr; all of them by default.",
+            help="Of hashing, ic, ics23, tendermint, substrate, tries, storage, mmr, scale; all of them by default.",
             show_default=False,
         ),
     ] = "",
