@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import causeway
 from benchmarks.process import BenchmarkFailed
@@ -91,7 +92,9 @@ def _revision(text: str, root: Path = ROOT) -> Iterator[Checkout]:
         raise InvalidInput(f"against: revision {text} has no folder src")
     with tempfile.TemporaryDirectory(prefix="causeway-revision-") as folder:
         with tarfile.open(fileobj=io.BytesIO(archive)) as content:
-            content.extractall(folder, filter="data")
+            # Filters came with Python 3.11.4; before, what git has packed of this repository is taken as it is.
+            filters: dict[str, Any] = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+            content.extractall(folder, **filters)
         yield Checkout(commit[:9], Path(folder, "src"))
 
 
