@@ -36,8 +36,6 @@ source = "script"
     ("name", "value"),
     [
         ("first_index_rule", "seed_literal"),
-        ("signal_form", "compact"),
-        ("certification_version", "V24"),
         ("best_effort", "on"),
         ("refunds", "on"),
     ],
@@ -47,6 +45,12 @@ def test_an_option_with_one_value_says_which_and_why(name: str, value: str) -> N
     with pytest.raises(ValidationError, match=f'only "{only}" in this version: '):
         IcOptions.model_validate({name: value})
     IcOptions.model_validate({name: only})
+
+
+def test_streams_with_substreams_are_not_certified() -> None:
+    with pytest.raises(ValidationError, match='allowed with it: certification = "off"'):
+        IcOptions.model_validate({"substreams": "per_destination", "certification": "bls"})
+    IcOptions.model_validate({"substreams": "per_destination", "certification": "off"})
 
 
 def test_a_profile_sets_the_defaults_and_what_is_given_wins() -> None:

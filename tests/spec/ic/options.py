@@ -39,7 +39,13 @@ class Options:
     best_effort: Switch = "off"
     refunds: Switch = "off"
     migrations: Switch = "off"
+    certification: Literal["bls", "threshold", "off"] = "off"
     certification_version: str = "V25"
+    certification_delay: int = 0
+    blocks_ahead: int = 0
+    full_hash_every: int = 1
+    nodes: int = 4
+    payload_bytes: int = 0
     reject_every: int = 0
     messages_per_canister: int = 0
     request_lifetime_seconds: int = 300
@@ -48,8 +54,6 @@ class Options:
         for name in ("best_effort", "refunds"):
             if getattr(self, name) != "off":
                 raise ValueError(f"{name} can only be off in this version")
-        if (self.signal_form, self.certification_version) != ("explicit", "V25"):
-            raise ValueError("signal_form and certification_version have one value in this version")
         if self.index_base not in (0, 1):
             raise ValueError("index_base is 0 or 1")
 
@@ -68,6 +72,7 @@ def deployed_profile() -> Options:
     """`profile = deployed`: the value marked (d) of every option that this version has."""
     return Options(
         index_base=0,
+        signal_form="compact",
         vsr="deployed",
         sender_mismatch="deployed",
         limits="deployed",

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from causeway.proofs.ic.versions import CertificationVersion
 from causeway.protocols.option_values import LARGEST, only
 
-_ENCODED = "the streams of a run are not certified"
+MAX_NODES = 1000
+"""A subnet has so many nodes at most."""
+
+MAX_AHEAD = 100
+"""Certification lags, and blocks run ahead, by so many heights at most."""
 
 DEPLOYED: Mapping[str, Any] = {
     "index_base": 0,
+    "signal_form": "compact",
     "vsr": "deployed",
     "sender_mismatch": "deployed",
     "limits": "deployed",
@@ -42,7 +48,7 @@ class IcOptions(BaseModel):
 
     profile: Literal["seed", "deployed"] = "seed"
     index_base: Literal[0, 1] = 1
-    signal_form: Annotated[Literal["explicit"], only("explicit", _ENCODED)] = "explicit"
+    signal_form: Literal["explicit", "compact"] = "explicit"
     substreams: Literal["flat", "per_destination"] = "flat"
     vsr: Literal["accept_all", "deployed"] = "accept_all"
     reject_every: int = Field(default=0, ge=0, le=LARGEST)
@@ -60,7 +66,13 @@ class IcOptions(BaseModel):
     best_effort: Annotated[Literal["off"], only("off", "all calls are guaranteed")] = "off"
     refunds: Annotated[Literal["off"], only("off", "they come with best_effort")] = "off"
     migrations: Literal["off", "on"] = "off"
-    certification_version: Annotated[Literal["V25"], only("V25", _ENCODED)] = "V25"
+    certification: Literal["bls", "threshold", "off"] = "off"
+    certification_version: Literal["V19", "V20", "V21", "V22", "V23", "V24", "V25"] = "V25"
+    certification_delay: int = Field(default=0, ge=0, le=MAX_AHEAD)
+    blocks_ahead: int = Field(default=0, ge=0, le=MAX_AHEAD)
+    full_hash_every: int = Field(default=1, ge=1, le=LARGEST)
+    nodes: int = Field(default=4, ge=1, le=MAX_NODES)
+    payload_bytes: int = Field(default=0, ge=0, le=LARGEST)
     messages_per_canister: int = Field(default=0, ge=0, le=LARGEST)
 
     @model_validator(mode="before")
@@ -70,6 +82,25 @@ class IcOptions(BaseModel):
         if isinstance(data, Mapping) and data.get("profile") == "deployed":
             return {**DEPLOYED, **data}
         return data
+
+    @model_validator(mode="after")
+    def _streams_have_an_encoding(self) -> Self:
+        if self.certification != "off" and self.substreams != "flat":
+            raise ValueError(
+                f'certification = "{self.certification}": the streams of substreams = "{self.substreams}" have no place'
+                ' in the certified state; allowed with it: certification = "off"'
+            )
+        return self
+
+    @property
+    def version(self) -> CertificationVersion:
+        """Return the version of the encodings."""
+        return CertificationVersion[self.certification_version]
+
+    @property
+    def certified(self) -> bool:
+        """Whether subnets certify their states, and slices are verified."""
+        return self.certification != "off"
 
     @property
     def rejects_exist(self) -> bool:
