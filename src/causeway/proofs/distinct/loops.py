@@ -29,6 +29,15 @@ def word_at(data: Any, at: Any) -> Any:
 
 
 @compiled(allocates=False)
+def copy_bytes(source: Any, start: Any, to: Any, at: Any, count: Any) -> None:
+    """Copy ``count`` bytes, 0 or more, from ``start`` on to ``at`` of another array."""
+    # A position that may be negative, which would count from the end, is what a processor cannot copy in words.
+    first, target = np.uint64(start), np.uint64(at)
+    for index in range(np.uint64(count)):
+        to[target + index] = source[first + index]
+
+
+@compiled(allocates=False)
 def mixed(state: Any, word: Any) -> Any:
     """Return a state into which a word is mixed; fast, and no obstacle for somebody who looks for collisions."""
     state = (state ^ word) * _FIRST

@@ -16,6 +16,7 @@ from causeway.proofs.hashing import DIGEST_BYTES, Digests
 __all__ = [
     "LARGE_BINARY",
     "Bytes",
+    "bitmap",
     "byte_column",
     "data_of",
     "digest_column",
@@ -44,13 +45,22 @@ def data_of(column: pa.LargeBinaryArray) -> Bytes:
     return np.empty(0, dtype=np.uint8) if buffer is None else np.frombuffer(buffer, dtype=np.uint8)
 
 
-def from_parts(data: Bytes, offsets: Rows) -> pa.LargeBinaryArray:
-    """Return the column whose value ``i`` is ``data[offsets[i] : offsets[i + 1]]``; nothing is copied."""
+def from_parts(data: Bytes, offsets: Rows, valid: npt.NDArray[np.bool_] | None = None) -> pa.LargeBinaryArray:
+    """Return the column whose value ``i`` is ``data[offsets[i] : offsets[i + 1]]``; no value is copied.
+
+    Where ``valid`` is given, values are null where it is false.
+    """
+    buffers = np.ascontiguousarray(offsets, dtype=np.int64), np.ascontiguousarray(data)
     return pa.LargeBinaryArray.from_buffers(
-        LARGE_BINARY,
-        len(offsets) - 1,
-        [None, pa.py_buffer(np.ascontiguousarray(offsets, dtype=np.int64)), pa.py_buffer(np.ascontiguousarray(data))],
+        LARGE_BINARY, len(offsets) - 1, [bitmap(valid), *map(pa.py_buffer, buffers)]
     )
+
+
+def bitmap(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
+    """Return flags as Arrow keeps them, None if all values are there."""
+    if valid is None or bool(valid.all()):
+        return None
+    return pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def rows_up_to(matrix: Bytes, lengths: Rows) -> pa.LargeBinaryArray:

@@ -130,13 +130,7 @@ class StorageReads:
         offsets = ends_of(self.stops - self.starts)
         data = np.empty(offsets[-1], dtype=np.uint8)
         gather_slices(data_of(self.proofs.nodes), self.starts, self.stops, offsets, data)
-        missing = self.status != KeyStatus.VALUE
-        if not missing.any():
-            return from_parts(data, offsets)
-        valid = pa.py_buffer(np.packbits(~missing, bitorder="little"))
-        return pa.LargeBinaryArray.from_buffers(
-            pa.large_binary(), len(missing), [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
-        )
+        return from_parts(data, offsets, self.status == KeyStatus.VALUE)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

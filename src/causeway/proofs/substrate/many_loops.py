@@ -15,7 +15,7 @@ from causeway.model.compiled import (
     read,
     written,
 )
-from causeway.proofs.distinct.loops import word_at
+from causeway.proofs.distinct.loops import copy_bytes, word_at
 
 VALUE, ABSENT, INCOMPLETE, INVALID, OVER_LIMIT = range(5)
 """What becomes of a key: the numbers of ``KeyStatus``."""
@@ -330,7 +330,4 @@ def compare_slices(
 def gather_slices(data: Any, starts: Any, stops: Any, offsets: Any, out: Any) -> None:
     """Copy each slice to ``out[offsets[row] : offsets[row + 1]]``."""
     for row in range(len(starts)):
-        # With indices that cannot be negative, many bytes are one move.
-        begin, to = np.uint64(starts[row]), np.uint64(offsets[row])
-        for position in range(np.uint64(stops[row]) - begin):
-            out[to + position] = data[begin + position]
+        copy_bytes(data, starts[row], out, offsets[row], stops[row] - starts[row])

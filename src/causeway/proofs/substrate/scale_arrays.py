@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import Rows
-from causeway.proofs.substrate.byte_columns import Bytes, data_of, offsets_of, whole
+from causeway.proofs.substrate.byte_columns import Bytes, bitmap, data_of, offsets_of, whole
 from causeway.proofs.substrate.scale_program import Program, Slot
 from causeway.proofs.substrate.scale_steps_loops import SLOT_FIELDS
 
@@ -173,13 +173,6 @@ def _flags(array: pa.Array) -> Bytes | bool:
     first, last = array.offset // 8, -(-(array.offset + len(array)) // 8)
     flags = np.unpackbits(bits[first:last], bitorder="little")
     return flags[array.offset - 8 * first :][: len(array)]
-
-
-def bitmap(valid: npt.NDArray[np.bool_] | None) -> pa.Buffer | None:
-    """Return flags as Arrow keeps them, None if all values are there."""
-    if valid is None or bool(valid.all()):
-        return None
-    return pa.py_buffer(np.packbits(valid, bitorder="little"))
 
 
 def array_of(kind: pa.DataType, count: int, validity: pa.Buffer | None, *buffers: npt.NDArray[Any]) -> pa.Array:

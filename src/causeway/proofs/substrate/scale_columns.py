@@ -31,10 +31,10 @@ from causeway.proofs.arrays import integers
 from causeway.proofs.errors import OverLimit, ProofError
 from causeway.proofs.limits import MAX_PROOF_BYTES
 from causeway.proofs.substrate import scale_steps_loops as wrong
-from causeway.proofs.substrate.byte_columns import Bytes, byte_column, data_of, ends_of, from_parts, offsets_of
+from causeway.proofs.substrate.byte_columns import Bytes, bitmap, byte_column, data_of, ends_of, from_parts, offsets_of
 from causeway.proofs.substrate.errors import FailedToDecode
 from causeway.proofs.substrate.scale import ScaleTypes
-from causeway.proofs.substrate.scale_arrays import Built, Given, Table, array_of, bitmap, fixed_bytes, table_of
+from causeway.proofs.substrate.scale_arrays import Built, Given, Table, array_of, fixed_bytes, table_of
 from causeway.proofs.substrate.scale_program import Program, compile_type
 
 _LIMB = 8

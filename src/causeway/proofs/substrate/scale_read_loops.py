@@ -12,6 +12,7 @@ import numpy as np
 
 from causeway.model.compiled import BOOL, BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compiled, read
 from causeway.model.order import Rows
+from causeway.proofs.distinct.loops import copy_bytes
 from causeway.proofs.substrate.byte_columns import Bytes
 from causeway.proofs.substrate.scale_steps_loops import (
     COMPACT,
@@ -50,13 +51,6 @@ def count_levels(slots: Rows) -> int:
         if slots[slot, 0] >= levels:
             levels = slots[slot, 0] + 1
     return levels
-
-
-@compiled()
-def copy_bytes(out: Bytes, to: int, data: Bytes, at: int, count: int) -> None:
-    """Copy ``count`` bytes; indices without a sign, as one that might be below 0 costs a branch a byte."""
-    for byte in range(count):
-        out[np.uint64(to + byte)] = data[np.uint64(at + byte)]
 
 
 @compiled()
@@ -182,7 +176,7 @@ def read_rows(
                     break
                 if writing:
                     to = slots[slot, 3] + here * width
-                    copy_bytes(values, to, data, at, width)
+                    copy_bytes(data, at, values, to, width)
                     present[slots[slot, 4] + here] = 1
                 at += width
                 step += 1
@@ -229,7 +223,7 @@ def read_rows(
                 number = slots[slot, 2]
                 if writing:
                     to = slots[slot, 3] + sizes[number]
-                    copy_bytes(values, to, data, at, length)
+                    copy_bytes(data, at, values, to, length)
                     present[slots[slot, 4] + here] = 1
                 sizes[number] += length
                 at += length
@@ -292,7 +286,7 @@ def read_rows(
                         break
                     if writing:
                         to = slots[slot, 3] + here * width
-                        copy_bytes(values, to, data, at + 1, taken - 1)
+                        copy_bytes(data, at + 1, values, to, taken - 1)
                 if writing:
                     present[slots[slot, 4] + here] = 1
                 at += taken

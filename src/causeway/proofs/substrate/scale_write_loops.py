@@ -11,8 +11,9 @@ import numpy as np
 
 from causeway.model.compiled import BOOL, BYTES, BYTES_OUT, INT64, ROWS, ROWS_OUT, compiled
 from causeway.model.order import Rows
+from causeway.proofs.distinct.loops import copy_bytes
 from causeway.proofs.substrate.byte_columns import Bytes
-from causeway.proofs.substrate.scale_read_loops import TABLE, copy_bytes, count_levels
+from causeway.proofs.substrate.scale_read_loops import TABLE, count_levels
 from causeway.proofs.substrate.scale_steps_loops import (
     ABSENT,
     COMPACT,
@@ -68,7 +69,7 @@ def put_wide(out: Bytes, at: int, values: Bytes, begin: int, width: int) -> int:
         return put_compact(out, at, number)
     if at >= 0:
         out[at] = (used - 4) << 2 | 3
-        copy_bytes(out, at + 1, values, begin, used)
+        copy_bytes(values, begin, out, at + 1, used)
     return 1 + used
 
 
@@ -127,7 +128,7 @@ def write_rows(
             if kind == FIXED:
                 width = steps[step, 2]
                 if writing:
-                    copy_bytes(out, at, values, slots[slot, 3] + here * width, width)
+                    copy_bytes(values, slots[slot, 3] + here * width, out, at, width)
                 at += width
                 step += 1
             elif kind == ENUM:
@@ -152,7 +153,7 @@ def write_rows(
                 begin, stop = offsets[slots[slot, 5] + here], offsets[slots[slot, 5] + here + 1]
                 at += put_compact(out, at if writing else -1, stop - begin)
                 if writing:
-                    copy_bytes(out, at, values, slots[slot, 3] + begin, stop - begin)
+                    copy_bytes(values, slots[slot, 3] + begin, out, at, stop - begin)
                 at += stop - begin
                 step += 1
             elif kind == LIST:

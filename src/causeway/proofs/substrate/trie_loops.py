@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from causeway.model.compiled import BYTE_ROWS, BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compiled
+from causeway.proofs.distinct.loops import copy_bytes
 from causeway.proofs.substrate.node import WIDTH
 from causeway.proofs.substrate.trie_arena import (
     BLOCK,
@@ -46,7 +47,6 @@ from causeway.proofs.substrate.trie_node_loops import (
     ARENA,
     bury_node,
     bytes_of,
-    copy_bytes,
     free_block,
     new_block,
     new_entry,

@@ -8,6 +8,7 @@ import numpy as np
 from numba import types
 
 from causeway.model.compiled import compiled, written
+from causeway.proofs.distinct.loops import copy_bytes
 from causeway.proofs.substrate.node import WIDTH
 from causeway.proofs.substrate.trie_arena import (
     BLOCK,
@@ -82,16 +83,6 @@ def parting(first: Any, first_start: Any, second: Any, second_start: Any, known:
         if difference:
             return min(2 * index + (1 if difference <= LOW else 0), limit)
     return limit
-
-
-@compiled(allocates=False)
-def copy_bytes(source: Any, start: Any, to: Any, at: Any, count: Any) -> None:
-    """Copy bytes; a position that may be negative, which would count from the end, is what a processor cannot copy in
-    words.
-    """
-    first, target = np.uint64(start), np.uint64(at)
-    for index in range(np.uint64(count)):
-        to[target + index] = source[first + index]
 
 
 @compiled(allocates=False)

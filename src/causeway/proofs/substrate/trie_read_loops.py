@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from causeway.model.compiled import BYTES, BYTES_OUT, INT64, NOTHING, ROWS, ROWS_OUT, compiled
+from causeway.proofs.distinct.loops import copy_bytes
 from causeway.proofs.substrate.node import WIDTH, Kind
 from causeway.proofs.substrate.trie_arena import (
     BLOCK,
@@ -20,7 +21,7 @@ from causeway.proofs.substrate.trie_arena import (
     STOP,
     VALUE_BYTES,
 )
-from causeway.proofs.substrate.trie_node_loops import ARENA, copy_bytes, nibble_of, parting
+from causeway.proofs.substrate.trie_node_loops import ARENA, nibble_of, parting
 
 LEAF, LEAF_MOST = int(Kind.LEAF), Kind.LEAF.most
 BRANCH, BRANCH_MOST = int(Kind.BRANCH), Kind.BRANCH.most

@@ -298,12 +298,7 @@ class Tries:
         ends = ends_of(lengths)
         content = np.empty(ends[-1], dtype=np.uint8)
         trie_read_loops.copy_values(self._arena, entries, ends, content)
-        column = from_parts(content, ends)
-        if there.all():
-            return column
-        _, offsets, data = column.buffers()
-        bits = pa.py_buffer(np.packbits(there, bitorder="little"))
-        return pa.LargeBinaryArray.from_buffers(column.type, len(column), [bits, offsets, data])
+        return from_parts(content, ends, there)
 
     def _hash(self) -> None:
         """Find the references of all nodes that have wrong ones, level by level; then let rows of dead ones be used."""
