@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.order import U64, Groups
+from causeway.model.order import U64, Groups, Rows
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, digest_values
 from causeway.proofs.ic.digests import EMPTY_DIGEST, FORK_DOMAIN, LABELED_DOMAIN, LEAF_DOMAIN
 from causeway.proofs.merkle import level_up
@@ -33,6 +36,16 @@ def indexed_digests(indexes: U64, subtrees: Digests) -> Digests:
     return digests
 
 
+def labeled_digests(label: bytes, subtrees: Digests) -> Digests:
+    """Return the digest of each subtree under the same ``label``, shape (n, 32)."""
+    return digest_rows(HashFunction.SHA256, np.ascontiguousarray(subtrees), prefix=LABELED_DOMAIN + label)
+
+
+def identified_digests(ids: npt.NDArray[np.uint8], subtrees: Digests) -> Digests:
+    """Return the digest of each subtree under its row of ``ids`` as a label, shapes (n, width) and (n, 32)."""
+    return digest_rows(HashFunction.SHA256, np.concatenate([ids, subtrees], axis=1), prefix=LABELED_DOMAIN)
+
+
 def fork_roots(nodes: Digests, groups: Groups) -> Digests:
     """Return the root of each group of ``nodes`` (neighbouring rows), shape (len(groups), 32).
 
@@ -48,3 +61,51 @@ def fork_roots(nodes: Digests, groups: Groups) -> Digests:
         nodes, counts = level_up(np.ascontiguousarray(nodes), counts, FORK_DOMAIN)
     roots[filled] = nodes
     return roots
+
+
+STEP_BYTES = 1 + DIGEST_BYTES
+LEFT, RIGHT = 0, 1
+"""The first byte of a step: on which side of the way up the sibling is."""
+
+
+@dataclass(frozen=True)
+class ForkSteps:
+    """The way from each node of many maps up to the root of its map.
+
+    Attributes:
+        steps: shape (n, levels, 33): for each level the side of the sibling (``LEFT``, ``RIGHT``) and its digest, from
+            the node upwards.
+        used: shape (n, levels): whether there is a fork at that level; where not, its step says nothing.
+    """
+
+    steps: npt.NDArray[np.uint8]
+    used: npt.NDArray[np.bool_]
+
+    def take(self, rows: Rows) -> ForkSteps:
+        """Return the ways of some of the nodes, in the order of ``rows``."""
+        return ForkSteps(self.steps[rows], self.used[rows])
+
+
+def fork_steps(nodes: Digests, counts: Rows) -> tuple[Digests, ForkSteps]:
+    """Return the root of each map, shape (len(counts), 32), and the way from each node to it.
+
+    ``nodes``: those of all maps, joined; ``counts``: how many each has, 1 or more.
+    """
+    position = np.arange(len(nodes)) - np.repeat(np.cumsum(counts) - counts, counts)
+    owner = np.repeat(np.arange(len(counts)), counts)
+    levels: list[tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]] = []
+    while len(counts) and int(counts.max()) > 1:
+        sibling = position ^ 1
+        used = sibling < counts[owner]
+        steps = np.zeros((len(position), STEP_BYTES), dtype=np.uint8)
+        steps[:, 0] = np.where(position & 1, LEFT, RIGHT)
+        steps[used, 1:] = nodes[((np.cumsum(counts) - counts)[owner] + sibling)[used]]
+        levels.append((steps, used))
+        nodes, counts = level_up(np.ascontiguousarray(nodes), counts, FORK_DOMAIN)
+        position = position >> 1
+    if not levels:
+        empty = np.empty((len(position), 0, STEP_BYTES), dtype=np.uint8)
+        return nodes, ForkSteps(empty, np.empty((len(position), 0), dtype=bool))
+    return nodes, ForkSteps(
+        np.stack([steps for steps, _ in levels], axis=1), np.stack([used for _, used in levels], axis=1)
+    )

@@ -17,15 +17,17 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.errors import IndexOverflow, InvalidInput
 from causeway.model.order import U64, Groups
-from causeway.proofs.hashing import DIGEST_BYTES, Digests
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_pairs
 from causeway.proofs.ic.digest_columns import (
     INDEX_BYTES,
     fork_roots,
     indexed_digests,
+    labeled_digests,
     leaf_digests,
 )
 from causeway.proofs.ic.digests import EMPTY_DIGEST, FORK_DOMAIN, fork_digest, labeled_digest, leaf_digest
@@ -224,14 +226,21 @@ def stream_roots(headers: pa.BinaryArray, indexes: U64, messages: pa.BinaryArray
         messages: the encoded messages, the streams one after the other, each in ascending order of indexes.
         groups: which messages are of which stream; a group may be empty.
     """
-    header_rows = leaf_digests(headers)
-    message_rows = fork_roots(indexed_digests(indexes, leaf_digests(messages)), groups)
-    roots = np.empty((len(header_rows), DIGEST_BYTES), dtype=np.uint8)
-    for at, count in enumerate(groups.counts):
-        header = labeled_digest(HEADER, header_rows[at].tobytes())
-        if count:
-            header = fork_digest(header, labeled_digest(MESSAGES, message_rows[at].tobytes()))
-        roots[at] = np.frombuffer(header, dtype=np.uint8)
+    message_roots = fork_roots(indexed_digests(indexes, leaf_digests(messages)), groups)
+    return roots_of_streams(headers, message_roots, groups.counts > 0)
+
+
+def roots_of_streams(headers: pa.BinaryArray, message_roots: Digests, filled: npt.NDArray[np.bool_]) -> Digests:
+    """Return the roots of many streams whose messages' roots are known, shape (n, 32).
+
+    Args:
+        headers: the encoded header of each stream.
+        message_roots: the root of each one's subtree ``messages``, shape (n, 32).
+        filled: whether it has messages; where not, there is no such subtree and its root is not looked at.
+    """
+    roots = labeled_digests(HEADER, leaf_digests(headers))
+    messages = labeled_digests(MESSAGES, message_roots[filled])
+    roots[filled] = digest_pairs(HashFunction.SHA256, FORK_DOMAIN, roots[filled], messages)
     return roots
 
 

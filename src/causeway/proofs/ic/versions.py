@@ -23,4 +23,5 @@ CURRENT = CertificationVersion.V25
 
 REFUNDS = CertificationVersion.V22
 CYCLES_FIELDS = CertificationVersion.V23
+METADATA_SUBTREE = CertificationVersion.V24
 ENGINE_SIGNALS = CertificationVersion.V26

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from causeway.model.order import U64
 from causeway.proofs.ic.principals import principal_to_text
 
 CANISTER_SUFFIX = b"\x01\x01"
 TEST_SUBNET_SUFFIX = b"\xfc\x01"
+NUMBER_BYTES = 8
 
 
 def canister_id(number: int) -> bytes:
@@ -21,6 +23,16 @@ def subnet_id(number: int) -> bytes:
     return number.to_bytes(8, "little") + TEST_SUBNET_SUFFIX
 
 
+def canister_ids(numbers: U64) -> npt.NDArray[np.uint8]:
+    """Return the ids of canisters, a row each, shape (n, 10)."""
+    return _with_suffix(numbers.astype(">u8"), CANISTER_SUFFIX)
+
+
+def subnet_ids(numbers: U64) -> npt.NDArray[np.uint8]:
+    """Return the ids of test subnets, a row each, shape (n, 10)."""
+    return _with_suffix(numbers.astype("<u8"), TEST_SUBNET_SUFFIX)
+
+
 def subnet_order(numbers: U64) -> U64:
     """Return keys that order subnets as their id bytes do: the numbers with their bytes swapped."""
     return numbers.astype("<u8").byteswap()
@@ -31,3 +43,10 @@ def canister_texts(numbers: U64) -> list[str]:
     distinct, inverse = np.unique(numbers, return_inverse=True)
     texts = [principal_to_text(canister_id(int(number))) for number in distinct]
     return [texts[position] for position in inverse]
+
+
+def _with_suffix(numbers: npt.NDArray[np.generic], suffix: bytes) -> npt.NDArray[np.uint8]:
+    rows = np.empty((len(numbers), NUMBER_BYTES + len(suffix)), dtype=np.uint8)
+    rows[:, :NUMBER_BYTES] = numbers.view(np.uint8).reshape(-1, NUMBER_BYTES)
+    rows[:, NUMBER_BYTES:] = np.frombuffer(suffix, dtype=np.uint8)
+    return rows

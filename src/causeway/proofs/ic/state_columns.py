@@ -1,0 +1,354 @@
+"""The canonical state trees of many subnets at once: their roots, and the way from each stream to its root.
+
+The labels of a state, in their order (IC reference 2.9): ``canister / <id> / certified_data``, ``causeway / <section>``
+(digests of the state that no other subnet reads; with full scope only), ``metadata`` (the height and the root before;
+the latter alone up to certification version 23), ``streams / <subnet> / {header, messages}``, ``time``. A label whose
+subtree would be empty is absent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.errors import InvalidInput
+from causeway.model.order import U64, Groups, Rows
+from causeway.proofs.errors import OverLimit
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows
+from causeway.proofs.ic.certificate import TIME
+from causeway.proofs.ic.digest_columns import (
+    RIGHT,
+    STEP_BYTES,
+    ForkSteps,
+    fork_roots,
+    fork_steps,
+    identified_digests,
+    labeled_digests,
+    leaf_digests,
+)
+from causeway.proofs.ic.digests import LEAF_DOMAIN
+from causeway.proofs.ic.hash_tree import LabeledTree, Pruned
+from causeway.proofs.ic.leb128 import encode_leb128
+from causeway.proofs.ic.metadata import SystemMetadata, encode_system_metadata
+from causeway.proofs.ic.slice_certification import HEIGHT, METADATA
+from causeway.proofs.ic.slice_payload import STREAMS
+from causeway.proofs.ic.stream_tree import HEADER, MESSAGES, roots_of_streams
+from causeway.proofs.ic.versions import CURRENT, METADATA_SUBTREE, CertificationVersion
+from causeway.proofs.ic.witness import KNOWN, Fork, Node, Witness, encode_witness
+from causeway.proofs.ic.witness import Pruned as PrunedWitness
+
+CANISTER, CERTIFIED_DATA, SECTIONS = b"canister", b"certified_data", b"causeway"
+PREVIOUS = b"prev_state_hash"
+
+_TOP = (CANISTER, SECTIONS, METADATA, STREAMS, TIME)
+_WORD_BYTES = 8
+_MOST_BYTES = (1 << 31) - 1
+
+Ids = npt.NDArray[np.uint8]
+"""Identifiers, all of one width, a row each."""
+
+
+@dataclass(frozen=True)
+class SectionColumns:
+    """Digests of the parts of states that only the subnet itself reads.
+
+    Attributes:
+        labels: of the sections, ascending, the same in every state.
+        digests: shape (subnets, sections, 32).
+        full: shape (subnets,): whether the subnet certifies with full scope; where not, it has no sections.
+    """
+
+    labels: tuple[str, ...]
+    digests: npt.NDArray[np.uint8]
+    full: npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class CertifiedData:
+    """What canisters certify, in ascending order of subnets and, of each, of canisters' ids.
+
+    Attributes:
+        subnets: the row of each one's subnet.
+        canisters: the ids, shape (n, width).
+        values: the certified data.
+    """
+
+    subnets: Rows
+    canisters: Ids
+    values: pa.BinaryArray
+
+
+@dataclass(frozen=True)
+class StreamColumns:
+    """Streams, in ascending order of the subnets that they start at and, of each, of the ids that they lead to.
+
+    The loopback stream is one of them up to certification version 19 only: who fills the columns leaves it out.
+
+    Attributes:
+        subnets: the row of the subnet that each starts at.
+        destinations: the ids of the subnets that they lead to, shape (n, width).
+        headers: encoded.
+        message_roots: the root of each subtree ``messages``, shape (n, 32).
+        counts: how many messages there are; without any, the root is not looked at.
+    """
+
+    subnets: Rows
+    destinations: Ids
+    headers: pa.BinaryArray
+    message_roots: Digests
+    counts: U64
+
+    def __len__(self) -> int:
+        return len(self.subnets)
+
+
+@dataclass(frozen=True)
+class CanonicalStates:
+    """The canonical states of some subnets, a row each.
+
+    Attributes:
+        heights: each subnet's own.
+        previous: the root of each one's state before, shape (subnets, 32).
+        has_previous: whether there is such a state; where not, ``previous`` is not looked at.
+        times: batch times in nanoseconds.
+        sections: the private parts; None if there are none in any.
+        certified_data, streams: by subnet.
+        version: how the states are encoded.
+
+    Raises:
+        InvalidInput: columns do not have the same lengths, name a subnet that is none, or are not in order.
+    """
+
+    heights: U64
+    previous: Digests
+    has_previous: npt.NDArray[np.bool_]
+    times: U64
+    sections: SectionColumns | None
+    certified_data: CertifiedData
+    streams: StreamColumns
+    version: CertificationVersion = CURRENT
+
+    def __post_init__(self) -> None:
+        rows = len(self.heights)
+        data, streams = self.certified_data, self.streams
+        _require_shape(self.previous, (rows, DIGEST_BYTES), "roots before")
+        _require_shape(self.has_previous, (rows,), "marks of a root before")
+        _require_shape(self.times, (rows,), "batch times")
+        if self.sections is not None:
+            labels = self.sections.labels
+            _require_shape(self.sections.digests, (rows, len(labels), DIGEST_BYTES), "digests of sections")
+            _require_shape(self.sections.full, (rows,), "scopes")
+            names = [label.encode() for label in labels]
+            if any(after <= before for before, after in pairwise(names)):
+                raise InvalidInput(f"labels of sections do not ascend: {', '.join(labels)}")
+        _require_order(data.subnets, data.canisters, rows, "certified data")
+        _require_order(streams.subnets, streams.destinations, rows, "streams")
+        for what, column, expected in (
+            ("values of certified data", data.values, len(data.subnets)),
+            ("headers", streams.headers, len(streams)),
+            ("counts of messages", streams.counts, len(streams)),
+        ):
+            if len(column) != expected:
+                raise InvalidInput(f"{len(column)} {what}, {expected} are needed")
+        _require_shape(streams.message_roots, (len(streams), DIGEST_BYTES), "roots of messages")
+
+    def __len__(self) -> int:
+        return len(self.heights)
+
+
+@dataclass(frozen=True)
+class StateRoots:
+    """What ``state_roots`` finds.
+
+    Attributes:
+        roots: of the states, shape (subnets, 32).
+        stream_roots: of the streams, shape (streams, 32).
+        paths: of each stream the way from its root to its state's root: two bytes, the numbers n1 and n2 of forks
+            before and after the label ``streams``; then of each of these forks 33 bytes, the side of the sibling
+            (0 left, 1 right) and its digest. The way begins with the label of the stream.
+    """
+
+    roots: Digests
+    stream_roots: Digests
+    paths: pa.BinaryArray
+    _states: CanonicalStates
+    _metadata: ForkSteps
+    """The way from each state's ``metadata`` to its root."""
+
+    def height_witness(self, row: int) -> bytes | None:
+        """Return the encoded witness of ``metadata / height`` in the state of ``row``; None before version 24."""
+        states = self._states
+        if states.version < METADATA_SUBTREE:
+            return None
+        witness: Witness = Node(HEIGHT, KNOWN)
+        if states.has_previous[row]:
+            digest = labeled_digests(PREVIOUS, _leaves_of(states.previous[row : row + 1]))
+            witness = Fork(witness, PrunedWitness(digest.tobytes()))
+        witness = Node(METADATA, witness)
+        for step in self._metadata.steps[row][self._metadata.used[row]]:
+            sibling = PrunedWitness(step[1:].tobytes())
+            witness = Fork(witness, sibling) if step[0] == RIGHT else Fork(sibling, witness)
+        return encode_witness(witness)
+
+
+def state_roots(states: CanonicalStates) -> StateRoots:
+    """Return the roots of ``states``, and the ways of their streams to them.
+
+    Raises:
+        OverLimit: the ways take 2 GiB or more.
+    """
+    rows, streams = len(states), states.streams
+    everybody = np.arange(rows, dtype=np.int64)
+    stream_roots = roots_of_streams(streams.headers, streams.message_roots, streams.counts > 0)
+    with_streams, lengths = np.unique(streams.subnets, return_counts=True)
+    streams_below, stream_steps = fork_steps(identified_digests(streams.destinations, stream_roots), lengths)
+    below = {
+        CANISTER: _canisters(states.certified_data),
+        SECTIONS: _sections(states.sections),
+        METADATA: (everybody, _metadata(states)),
+        STREAMS: (with_streams, streams_below),
+        TIME: (everybody, _numbers(states.times)),
+    }
+    owners = np.concatenate([below[label][0] for label in _TOP])
+    kinds = np.repeat(np.arange(len(_TOP)), [len(below[label][0]) for label in _TOP])
+    nodes = np.concatenate([labeled_digests(label, below[label][1]) for label in _TOP])
+    order = np.lexsort((kinds, owners))
+    roots, steps = fork_steps(nodes[order], np.bincount(owners, minlength=rows))
+    kinds = kinds[order]
+    top = steps.take((kinds == _TOP.index(STREAMS)).nonzero()[0])
+    paths = _paths(stream_steps, top.take(np.repeat(np.arange(len(lengths)), lengths)))
+    metadata = steps.take((kinds == _TOP.index(METADATA)).nonzero()[0])
+    return StateRoots(roots, stream_roots, paths, states, metadata)
+
+
+def state_contents(states: CanonicalStates, row: int) -> dict[bytes, bytes | LabeledTree]:
+    """Return the state of ``row`` as nested maps, for ``build_tree``; ``messages`` of its streams are pruned.
+
+    Who knows the messages of a stream puts a witness of them in that position.
+    """
+    contents: dict[bytes, bytes | LabeledTree] = {TIME: encode_leb128(int(states.times[row]))}
+    previous = states.previous[row].tobytes() if states.has_previous[row] else None
+    if states.version >= METADATA_SUBTREE:
+        height = {HEIGHT: encode_leb128(int(states.heights[row]))}
+        contents[METADATA] = height if previous is None else {**height, PREVIOUS: previous}
+    else:
+        contents[METADATA] = encode_system_metadata(SystemMetadata(previous))
+    data, streams, sections = states.certified_data, states.streams, states.sections
+    if sections is not None and sections.labels and sections.full[row]:
+        digests = sections.digests[row]
+        contents[SECTIONS] = {
+            label.encode(): digest.tobytes() for label, digest in zip(sections.labels, digests, strict=True)
+        }
+    first, last = np.searchsorted(data.subnets, [row, row + 1]).tolist()
+    if first < last:
+        contents[CANISTER] = {
+            data.canisters[at].tobytes(): {CERTIFIED_DATA: data.values[at].as_py()} for at in range(first, last)
+        }
+    first, last = np.searchsorted(streams.subnets, [row, row + 1]).tolist()
+    if first < last:
+        contents[STREAMS] = {streams.destinations[at].tobytes(): _stream(streams, at) for at in range(first, last)}
+    return contents
+
+
+def _stream(streams: StreamColumns, at: int) -> LabeledTree:
+    header = {HEADER: streams.headers[at].as_py()}
+    return {**header, MESSAGES: Pruned(streams.message_roots[at].tobytes())} if streams.counts[at] else header
+
+
+def _canisters(data: CertifiedData) -> tuple[Rows, Digests]:
+    subnets, lengths = np.unique(data.subnets, return_counts=True)
+    leaves = labeled_digests(CERTIFIED_DATA, leaf_digests(data.values))
+    return subnets, fork_roots(identified_digests(data.canisters, leaves), _joined(lengths))
+
+
+def _sections(sections: SectionColumns | None) -> tuple[Rows, Digests]:
+    """Return which subnets have sections, and the root of each one's."""
+    if sections is None or not sections.labels:
+        return np.empty(0, dtype=np.int64), np.empty((0, DIGEST_BYTES), dtype=np.uint8)
+    rows = sections.full.nonzero()[0]
+    count = len(sections.labels)
+    leaves = _leaves_of(sections.digests[rows].reshape(-1, DIGEST_BYTES)).reshape(len(rows), count, DIGEST_BYTES)
+    nodes = [labeled_digests(label.encode(), leaves[:, at]) for at, label in enumerate(sections.labels)]
+    lengths = np.full(len(rows), count, dtype=np.int64)
+    return rows, fork_roots(np.stack(nodes, axis=1).reshape(-1, DIGEST_BYTES), _joined(lengths))
+
+
+def _metadata(states: CanonicalStates) -> Digests:
+    """Return the root of each subtree ``metadata``, or its leaf."""
+    if states.version < METADATA_SUBTREE:
+        known = zip(states.previous, states.has_previous.tolist(), strict=True)
+        metadata = [SystemMetadata(root.tobytes() if is_known else None) for root, is_known in known]
+        return leaf_digests(pa.array([encode_system_metadata(one) for one in metadata], pa.binary()))
+    heights = labeled_digests(HEIGHT, _numbers(states.heights))
+    previous = labeled_digests(PREVIOUS, _leaves_of(states.previous[states.has_previous]))
+    nodes = np.empty((len(heights) + len(previous), DIGEST_BYTES), dtype=np.uint8)
+    lengths = 1 + states.has_previous.astype(np.int64)
+    groups = _joined(lengths)
+    nodes[groups.starts] = heights
+    nodes[groups.starts[states.has_previous] + 1] = previous
+    return fork_roots(nodes, groups)
+
+
+def _paths(streams: ForkSteps, top: ForkSteps) -> pa.BinaryArray:
+    """Return the encoded ways: ``streams`` inside of the subtree of all streams, ``top`` from there on."""
+    steps = np.concatenate([streams.steps, top.steps], axis=1)
+    used = np.concatenate([streams.used, top.used], axis=1)
+    offsets = np.zeros(len(steps) + 1, dtype=np.int64)
+    np.cumsum(2 + STEP_BYTES * used.sum(axis=1), out=offsets[1:])
+    if offsets[-1] > _MOST_BYTES:
+        raise OverLimit(f"the ways of {len(steps)} streams to their roots take {offsets[-1]} bytes")
+    data = np.empty(int(offsets[-1]), dtype=np.uint8)
+    is_step = np.ones(len(data), dtype=bool)
+    for at, count in enumerate((streams.used.sum(axis=1), top.used.sum(axis=1))):
+        data[offsets[:-1] + at] = count
+        is_step[offsets[:-1] + at] = False
+    data[is_step] = steps[used].reshape(-1)
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
+    return pa.BinaryArray.from_buffers(pa.binary(), len(steps), buffers)
+
+
+def _leaves_of(digests: Digests) -> Digests:
+    """Return the digest of a leaf of each digest."""
+    return digest_rows(HashFunction.SHA256, np.ascontiguousarray(digests), prefix=LEAF_DOMAIN)
+
+
+def _numbers(values: U64) -> Digests:
+    """Return the digest of a leaf of each number."""
+    return leaf_digests(pa.array([encode_leb128(value) for value in values.tolist()], pa.binary()))
+
+
+def _joined(counts: Rows) -> Groups:
+    """Return groups of these lengths, one behind the other."""
+    ends = np.cumsum(counts)
+    return Groups(ends - counts, counts, int(ends[-1]) if len(ends) else 0)
+
+
+def _require_shape(array: npt.NDArray[np.generic], shape: tuple[int, ...], what: str) -> None:
+    if array.shape != shape:
+        raise InvalidInput(f"{what} have the shape {array.shape}, {shape} is needed")
+
+
+def _require_order(subnets: Rows, ids: Ids, rows: int, what: str) -> None:
+    """Refuse rows that name no subnet or do not ascend by subnet and id."""
+    _require_shape(ids, (len(subnets), ids.shape[-1]), f"ids of {what}")
+    if not len(subnets):
+        return
+    if not 0 <= int(subnets.min()) <= int(subnets.max()) < rows:
+        raise InvalidInput(f"{what} name a subnet from {subnets.min()} to {subnets.max()}, there are {rows}")
+    words = np.zeros((len(ids), -(-ids.shape[1] // _WORD_BYTES) * _WORD_BYTES), dtype=np.uint8)
+    words[:, : ids.shape[1]] = ids
+    ascends = np.zeros(len(ids) - 1, dtype=bool)
+    is_same = np.ones(len(ids) - 1, dtype=bool)
+    for key in (subnets, *words.view(">u8").T):
+        ascends |= is_same & (key[1:] > key[:-1])
+        is_same &= key[1:] == key[:-1]
+    if not ascends.all():
+        at = int((~ascends).argmax())
+        raise InvalidInput(
+            f"{what} do not ascend: ({subnets[at]}, {ids[at].tobytes().hex()}) comes before "
+            f"({subnets[at + 1]}, {ids[at + 1].tobytes().hex()})"
+        )
