@@ -28,6 +28,7 @@ from causeway.programs.own import give_to_workers, look_beside
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import AnyKernel
 from causeway.protocols.option_values import NANOSECONDS
+from causeway.protocols.registry import names
 from causeway.protocols.secrets import NONE, Secrets
 
 MOST_CHAINS = 65_535
@@ -114,9 +115,14 @@ def _require_programs(scenario: Scenario) -> None:
         if name == NOTHING_INSTALLED:
             continue
         try:
-            program_class(name)
+            found = program_class(name)
         except InvalidInput as error:
             raise type(error)(f"{scenario.path}: {key}: {error}") from error
+        if found.certifies and not scenario.protocol.certifies_data:
+            raise InvalidInput(
+                f'{scenario.path}: {key}: program "{name}" certifies data, which chains of the protocol '
+                f"{scenario.protocol.name} do not certify; those of {' and '.join(names('certifies_data'))} do"
+            )
 
 
 def _options(scenario: Scenario, model: type[BaseModel]) -> Any:

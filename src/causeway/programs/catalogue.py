@@ -8,6 +8,7 @@ from types import TracebackType
 
 from causeway.model.errors import InvalidInput
 from causeway.programs.caller import Caller, PingPong
+from causeway.programs.certified_map import CertifiedMap
 from causeway.programs.echo import Echo, ScalarEcho
 from causeway.programs.fan_out import FanOut
 from causeway.programs.faulty import Faulty
@@ -18,6 +19,7 @@ from causeway.programs.vector import VectorProgram
 
 PROGRAMS: dict[str, type[Program] | type[VectorProgram]] = {
     "caller": Caller,
+    "certified_map": CertifiedMap,
     "echo": Echo,
     "fan_out": FanOut,
     "faulty": Faulty,

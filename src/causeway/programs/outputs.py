@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.frame import Frame, concat, repeated, repeated_text
+from causeway.model.frame import Frame, concat, empty_frame, repeated, repeated_text
 from causeway.model.ledger import Kind
 from causeway.model.order import stable_order
 from causeway.programs.failing import Raised
+from causeway.protocols.execution import CERTIFIED_DATA_SCHEMA
 
 OUTPUT_FIELDS: list[tuple[str, Any]] = [
     ("row", np.int64),
@@ -59,6 +60,7 @@ class Outcome:
         failures: of the handlers that raised, those on an input that has no answer (``NO_FAILURES``).
         accounts, state: after.
         raised: all handler calls that raised.
+        certified: what was set as certified data, in the order in which it was (``CERTIFIED_DATA_SCHEMA``).
     """
 
     outputs: Frame
@@ -66,6 +68,7 @@ class Outcome:
     accounts: Frame
     state: Frame
     raised: tuple[Raised, ...] = ()
+    certified: Frame = field(default_factory=lambda: empty_frame(CERTIFIED_DATA_SCHEMA))
 
 
 def answer_rows(

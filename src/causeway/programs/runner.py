@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame, concat
+from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.order import U64, groups_of
 from causeway.model.topology import Topology
 from causeway.programs.accounts import BALANCE, words_of
@@ -23,7 +23,7 @@ from causeway.programs.scalar import Program
 from causeway.programs.scalar_runner import ScalarRunner
 from causeway.programs.vector import VectorProgram, ensure_rootable
 from causeway.programs.vector_runner import VectorRunner
-from causeway.protocols.execution import Execution
+from causeway.protocols.execution import CERTIFIED_DATA_SCHEMA, Execution
 
 DENSE_LIMIT = 1 << 24
 NOT_INSTALLED = -1
@@ -128,6 +128,7 @@ class Programs:
         outputs: list[Frame] = []
         failed: list[Frame] = [NO_FAILURES]
         raised: list[Raised] = []
+        certified: list[Frame] = []
         for place in np.unique(classes).tolist():
             rows = np.flatnonzero(classes == place)
             mine = inputs if len(rows) == len(inputs) else inputs.take(rows)
@@ -137,6 +138,7 @@ class Programs:
             outputs.append(outcome.outputs)
             failed.append(outcome.failures)
             raised.extend(outcome.raised)
+            certified.append(outcome.certified)
         produced = by_production(outputs)
         raised.sort(key=lambda each: each.row)
         return Execution(
@@ -147,4 +149,5 @@ class Programs:
             programs=after,
             raised=raised_rows(raised),
             asked=produced.select(ASKED_COLUMNS),
+            certified=concat(certified) if certified else empty_frame(CERTIFIED_DATA_SCHEMA),
         )

@@ -12,8 +12,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from operator import index
-from typing import Any
+from typing import Any, ClassVar
 
+from causeway.programs.certifying import ensure_certifiable
 from causeway.programs.kept import ensure_kept
 
 REJECTED_BY_PROGRAM = 4
@@ -111,11 +112,18 @@ class Call:
 class Context:
     """What a handler may do: read its identity and balance, call other programs, answer requests.
 
-    ``open_requests``: how many requests there are to answer under each ``Request.ref``.
+    ``open_requests``: how many requests there are to answer under each ``Request.ref``. ``certifies``: whether the
+    program declares that it certifies data. ``certified_data``: what the handler set as such, None if nothing.
     """
 
     def __init__(
-        self, program: int, balance: int, next_callback: int, notes: dict[int, Any], open_requests: dict[Ref, int]
+        self,
+        program: int,
+        balance: int,
+        next_callback: int,
+        notes: dict[int, Any],
+        open_requests: dict[Ref, int],
+        certifies: bool = False,
     ) -> None:
         self.program = program
         self.balance = balance
@@ -123,6 +131,18 @@ class Context:
         self.notes = notes
         self.open_requests = open_requests
         self.effects: list[Answer | Call] = []
+        self.certifies = certifies
+        self.certified_data: bytes | None = None
+
+    def set_certified_data(self, data: bytes) -> None:
+        """Let the chain certify ``data`` (at most 32 bytes, mostly a digest) as this program's from now on.
+
+        The program's class must declare it (``certifies = True``). It takes the place of what was set before, and
+        stays until other data is set or the program is removed. On the Internet Computer this is
+        ``ic0.certified_data_set``. Raises ``CertifiedDataTooLong``, ``CertifiedDataNotDeclared``.
+        """
+        ensure_certifiable(data, self.certifies)
+        self.certified_data = data
 
     def call(self, receiver: int, method: str, payload: bytes = b"", *, amount: int = 0, note: Any = None) -> int:
         """Call ``method`` of program ``receiver`` and return the call's callback id.
@@ -189,6 +209,9 @@ class Context:
 
 class Program:
     """Base of scalar programs. ``options`` come from the scenario; ``state`` starts as ``initial_state()``."""
+
+    certifies: ClassVar[bool] = False
+    """Whether it sets certified data (``Context.set_certified_data``): it then runs only where chains certify that."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self.options = options

@@ -14,6 +14,7 @@ from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
 from causeway.model.order import groups_of
 from causeway.programs.accounts import BALANCE, balance_of, words_of
+from causeway.programs.certifying import certified_rows
 from causeway.programs.failing import Raised, failure_text, raised
 from causeway.programs.kept import ensure_kept
 from causeway.programs.outputs import WORD, Outcome, failures, from_records
@@ -101,6 +102,7 @@ class _Work:
         self.failed_rows: list[int] = []
         self.failed_texts: list[str] = []
         self.raised: list[Raised] = []
+        self.certified: list[tuple[int, bytes]] = []
 
     def outcome(self) -> Outcome:
         accounts = self.accounts.with_columns(
@@ -112,6 +114,7 @@ class _Work:
             accounts,
             Frame({"program": self.numbers, "state": pa.array(self.blobs, pa.binary())}, len(self.numbers)),
             tuple(self.raised),
+            certified_rows(self.certified),
         )
 
 
@@ -125,6 +128,7 @@ class _InstanceRun:
         self._state_row = int(np.searchsorted(work.numbers, number))
         self._account_row = int(np.searchsorted(work.accounts["program"], number))
         self._blob = work.blobs[self._state_row]
+        self._certified: bytes | None = None
         self._load()
         row = self._account_row
         self._balance = balance_of(*(words[row] for words in work.balance))
@@ -138,7 +142,8 @@ class _InstanceRun:
         kind, sender, callback, code, deadline, amount, method, payload = message
         refund = amount if kind == Kind.RESPONSE else 0
         held = self._balance + refund
-        context = Context(self._number, held, self._next_callback, self._notes, self._open)
+        certifies = self._program.certifies
+        context = Context(self._number, held, self._next_callback, self._notes, self._open, certifies)
         at_hand: list[Answer] = []
         try:
             if kind == Kind.REQUEST:
@@ -167,6 +172,8 @@ class _InstanceRun:
                 self._work.failed_texts.append(failure_text(error))
             return
         self._blob = blob
+        if context.certified_data is not None:
+            self._certified = context.certified_data
         self._balance = context.balance
         self._next_callback = context.next_callback
         own = next((answer for answer in at_hand if (answer.asked, answer.deadline) == (amount, deadline)), None)
@@ -254,3 +261,5 @@ class _InstanceRun:
         work.next_callback[row] = self._next_callback
         for words, word in zip(work.balance, words_of(self._balance), strict=True):
             words[row] = word
+        if self._certified is not None:
+            work.certified.append((self._number, self._certified))

@@ -43,6 +43,7 @@ class Trial:
         self._runner = ScalarRunner(program, {number: options or {}})
         self._number = number
         self._callback = 0
+        self._certified_data: bytes | None = None
         numbers = np.array([number], dtype=np.uint64)
         self._state = self._runner.initial_state(numbers)
         self._account = Frame(
@@ -65,6 +66,11 @@ class Trial:
     def balance(self) -> int:
         """Return the program's balance."""
         return balance_of(*(self._account[name][0] for name in BALANCE))
+
+    @property
+    def certified_data(self) -> bytes | None:
+        """Return what the program set as its certified data last; None if it never did."""
+        return self._certified_data
 
     def ingress(self, method: str, payload: bytes = b"", *, user: int = 0) -> list[Answer | Call]:
         """Give it a message from a user; return the calls and answers that it makes. Raises ``HandlerFailed``."""
@@ -107,6 +113,8 @@ class Trial:
         )
         outcome = self._runner.run(message, np.zeros(1, dtype=np.int64), self._account, self._state)
         self._account, self._state = outcome.accounts, outcome.state
+        for data in outcome.certified["data"].to_pylist():
+            self._certified_data = data
         for each in outcome.raised:
             if len(outcome.failures):
                 raise HandlerFailed(outcome.failures["text"].to_pylist()[0]) from each.error

@@ -31,12 +31,15 @@ class Effects:
     ``answers``: a frame (``row`` of the batch, ``code``, ``payload``, and optionally ``accepted_high``,
     ``accepted_low``), at most one a request, ascending by row. ``calls``: a frame (``row``, ``receiver``, ``method``,
     ``payload``, and optionally ``amount_high``, ``amount_low``), ascending by row. ``state``: the state after, rows
-    ascending by ``program``.
+    ascending by ``program``. ``certified``: a frame (``row``, ``data``), ascending by row: what the instances let
+    their chains certify from then on, at most 32 bytes each (of several rows of one instance the last counts); the
+    class must declare it.
     """
 
     state: Frame
     answers: Frame | None = None
     calls: Frame | None = None
+    certified: Frame | None = None
 
 
 FEW_NAMES = 32
@@ -48,6 +51,8 @@ class VectorProgram:
 
     schema: ClassVar[pa.Schema] = STATELESS
     """The state's columns, of types that a root can be made of (``ROOTABLE``); the first is ``program``."""
+    certifies: ClassVar[bool] = False
+    """Whether it sets certified data (``Effects.certified``): it then runs only where chains certify that."""
 
     def __init__(self, options: Mapping[int, Mapping[str, Any]]) -> None:
         self.options = options

@@ -21,6 +21,7 @@ from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.ledger import Kind
 from causeway.model.order import U64, Rows, groups_of
 from causeway.programs.accounts import settle
+from causeway.programs.certifying import ensure_all_certifiable
 from causeway.programs.failing import failure_text, raised
 from causeway.programs.outputs import (
     NO_FAILURES,
@@ -31,7 +32,7 @@ from causeway.programs.outputs import (
     failures,
 )
 from causeway.programs.vector import Effects, VectorProgram
-from causeway.protocols.execution import HANDLER_FAILED
+from causeway.protocols.execution import CERTIFIED_DATA_SCHEMA, HANDLER_FAILED
 
 
 class InvalidEffects(ValueError):
@@ -59,8 +60,9 @@ class VectorRunner:
         try:
             shown = state.read_only()
             effects = _checked(self._program.handle(inputs.read_only(), shown), len(inputs), self.schema.names)
+            certified = _certified(inputs, effects.certified, self._program.certifies)
             after = state if effects.state is shown else self._state(state, effects.state)
-            return _outcome(inputs, rows, accounts, after, effects)
+            return replace(_outcome(inputs, rows, accounts, after, effects), certified=certified)
         except BaseException as error:  # whatever a program raises: find out which message it is about
             if isinstance(error, KeyboardInterrupt):
                 raise
@@ -76,6 +78,7 @@ class VectorRunner:
             second.accounts,
             second.state,
             first.raised + second.raised,
+            concat([first.certified, second.certified]),
         )
 
     def _state(self, before: Frame, after: Frame) -> Frame:
@@ -104,10 +107,12 @@ def _checked(effects: Any, length: int, kept: Sequence[str]) -> Effects:
     for name, needed, amounts in (
         ("answers", ("row", "code", "payload"), "accepted"),
         ("calls", ("row", "receiver", "method", "payload"), "amount"),
+        ("certified", ("row", "data"), None),
     ):
         frame = getattr(effects, name)
         if frame is not None:
-            _ensure_frame(name, frame, needed, (*needed, f"{amounts}_high", f"{amounts}_low"))
+            optional = () if amounts is None else (f"{amounts}_high", f"{amounts}_low")
+            _ensure_frame(name, frame, needed, (*needed, *optional))
             _ensure_rows(name, frame["row"], length)
     return effects
 
@@ -248,6 +253,15 @@ def _calls(inputs: Frame, calls: Frame | None) -> Frame | None:
         },
         len(rows),
     )
+
+
+def _certified(inputs: Frame, certified: Frame | None, declared: bool) -> Frame:
+    """Return what instances set as certified data (``CERTIFIED_DATA_SCHEMA``); raise for what cannot be such."""
+    if certified is None or len(certified) == 0:
+        return empty_frame(CERTIFIED_DATA_SCHEMA)
+    data = _as_type(certified["data"], pa.binary())
+    ensure_all_certifiable(data, declared)
+    return Frame({"program": inputs["receiver"][_rows(certified)], "data": data}, len(certified))
 
 
 def _responses(inputs: Frame, answers: Frame) -> Frame:

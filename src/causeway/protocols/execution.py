@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.frame import Frame
+from causeway.model.frame import Frame, empty_frame
 from causeway.model.order import U64, Rows
 from causeway.protocols.contract import StateTable
 
 HANDLER_FAILED = 5
 """The code with which a program's handler answers that raised."""
+
+MAX_CERTIFIED_DATA_BYTES = 32
+"""Most bytes of certified data that a program has, as in the deployed system (``ic0.certified_data_set``)."""
+
+CERTIFIED_DATA_SCHEMA = pa.schema(
+    [pa.field("program", pa.uint64(), nullable=False), pa.field("data", pa.binary(), nullable=False)]
+)
+"""What programs want their chains to certify for them, at most ``MAX_CERTIFIED_DATA_BYTES`` each."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,8 @@ class Execution:
     (``asked_high``, ``asked_low``). ``failures``: a frame (``row``
     of the input, ``text``) of handlers that raised on an input that has no answer. ``accounts`` and ``programs``: the
     states after. ``raised``: a frame of all handler calls that raised (``row`` of the input, ``handler``, ``error``,
-    ``file``, ``line``), for the log alone.
+    ``file``, ``line``), for the log alone. ``certified``: what programs set as their certified data
+    (``CERTIFIED_DATA_SCHEMA``), in the order in which they did: of several rows of one program the last counts.
     """
 
     produced: Frame
@@ -38,6 +47,7 @@ class Execution:
     programs: Mapping[str, Frame]
     raised: Frame
     asked: Frame
+    certified: Frame = field(default_factory=lambda: empty_frame(CERTIFIED_DATA_SCHEMA))
 
 
 class ProgramRunner(Protocol):

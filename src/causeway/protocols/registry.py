@@ -28,6 +28,7 @@ class ProtocolInfo:
     ``kinds``: the sections of faults that a scenario may have, where they are not those that all protocols have.
     ``roles``: what chains may be among the others; ``completion``: a function that adds to a topology the chains that
     the protocol does not run without. ``external``: whether another lake may run some of the chains.
+    ``certifies_data``: whether chains certify what their programs set as certified data.
     ``signs``: whether validators sign the chains' headers: the option ``validator_keys`` lists their public keys, and
     the kernel takes their ``secrets`` (``protocols.secrets``).
 
@@ -46,6 +47,7 @@ class ProtocolInfo:
     roles: tuple[str, ...] = ()
     completion: str | None = None
     external: bool = False
+    certifies_data: bool = False
     signs: bool = False
     prover: str | None = None
     endpoint: str | None = None
@@ -98,6 +100,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             options="causeway.protocols.ic.options:IcOptions",
             asset="cycles",
             kinds="causeway.protocols.ic.fault_kinds:FAULT_KINDS",
+            certifies_data=True,
         ),
         ProtocolInfo(
             name="ibc",
@@ -121,8 +124,8 @@ DEFAULT = "ic"
 
 
 def names(having: str | None = None) -> list[str]:
-    """Return the names of all protocols, or of those that have a part (``prover``, ``endpoint``, ...)."""
-    return sorted(name for name, info in _PROTOCOLS.items() if having is None or getattr(info, having) is not None)
+    """Return the names of all protocols, or of those that have a part or property (``prover``, ...)."""
+    return sorted(name for name, info in _PROTOCOLS.items() if having is None or getattr(info, having))
 
 
 def protocol(name: str) -> ProtocolInfo:
