@@ -61,17 +61,19 @@ def test_every_run_is_served_and_verified_as_it_was_asked_for() -> None:
     assert nothing.payload.messages == () and nothing.verify_root()
 
 
-def test_slices_are_cut_by_the_size_of_their_payload() -> None:
+def test_slices_are_cut_by_the_bytes_of_their_messages() -> None:
     streams = certified()
-    header = len(encode_stream_header(HEADER))
     for count in range(1, END - BEGIN + 1):
-        size = 71 + header + sum(8 + len(message) + 8 for message in ENCODED[:count])
-        for limit, expected in ((size, count), (size - 1, count - 1)):
+        size = sum(map(len, ENCODED[:count]))
+        for limit, expected in ((size, count), (size - 1, max(count - 1, 1))):  # the first is never too long
             found = streams.encode_certified_stream_slice(OWN, byte_limit=limit)
             assert len(found.payload.messages) == expected
             found.verify_root()
-    assert streams.encode_certified_stream_slice(OWN, byte_limit=0).payload.messages == ()
+    assert len(streams.encode_certified_stream_slice(OWN, byte_limit=0).payload.messages) == 1
+    assert streams.encode_certified_stream_slice(OWN, msg_limit=0, byte_limit=10**9).payload.messages == ()
     assert len(streams.encode_certified_stream_slice(OWN, msg_limit=2, byte_limit=10**9).payload.messages) == 2
+    suffix = streams.encode_certified_stream_slice(OWN, witness_begin=BEGIN, msg_begin=BEGIN + 1, byte_limit=1)
+    assert suffix.payload.messages == () and suffix.witness_begin() == BEGIN
 
 
 def test_a_slice_with_an_earlier_witness_is_appended() -> None:
@@ -98,6 +100,9 @@ def test_what_the_state_does_not_have_is_refused_by_name() -> None:
     with pytest.raises(InvalidSliceIndices) as late:
         streams.encode_certified_stream_slice(OWN, witness_begin=BEGIN + 2, msg_begin=BEGIN + 1)
     assert (late.value.witness_begin, late.value.msg_begin) == (BEGIN + 2, BEGIN + 1)
+    with pytest.raises(InvalidSliceIndices, match="messages from nowhere"):
+        streams.encode_certified_stream_slice(OWN, witness_begin=BEGIN)
+    assert streams.subnets_with_certified_streams() == [OWN, OTHER, EMPTY]
     for limits in ({"msg_limit": -1}, {"byte_limit": -1}):
         with pytest.raises(InvalidInput, match="is -1, 0 or more is allowed"):
             streams.encode_certified_stream_slice(OWN, **limits)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,11 +22,6 @@ from causeway.proofs.ic.stream_header import decode_stream_header
 from causeway.proofs.ic.stream_tree import StreamTree, streams_tree, streams_witness
 from causeway.proofs.ic.versions import CURRENT, CertificationVersion
 from causeway.proofs.ic.witness import encode_witness
-
-PAYLOAD_BYTES = 71
-MESSAGE_BYTES = 16
-"""Of the size of a payload with messages, what comes on top of the header and of each message (IC reference 2.10)."""
-
 
 class SliceRequestError(CausewayError):
     """A slice was asked for that the state does not have."""
@@ -50,15 +45,16 @@ class InvalidSliceBegin(SliceRequestError):
 
 
 class InvalidSliceIndices(SliceRequestError):
-    """The witness was to begin after the messages.
+    """The witness was to begin after the messages, or nobody said where these begin.
 
     Attributes:
-        witness_begin, msg_begin: where they were to begin.
+        witness_begin, msg_begin: where they were to begin; None if that was not said.
     """
 
-    def __init__(self, witness_begin: int, msg_begin: int) -> None:
+    def __init__(self, witness_begin: int, msg_begin: int | None) -> None:
         self.witness_begin, self.msg_begin = witness_begin, msg_begin
-        super().__init__(f"a witness from {witness_begin} on for messages from {msg_begin} on is asked for")
+        messages = "messages from nowhere" if msg_begin is None else f"messages from {msg_begin} on"
+        super().__init__(f"a witness from {witness_begin} on for {messages} is asked for")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +107,10 @@ class CertifiedStreams:
             height, root, sign(certification_message(root)), height_witness=_height_witness(state, contents, height)
         )
 
+    def subnets_with_certified_streams(self) -> Sequence[bytes]:
+        """Return the ids of the subnets that a stream leads to, ascending."""
+        return sorted(self._streams)
+
     def encode_certified_stream_slice(
         self,
         dst_subnet: bytes,
@@ -127,7 +127,8 @@ class CertifiedStreams:
                 ``msg_begin`` if not given.
             msg_begin: the first message; the stream's first if not given.
             msg_limit: the most messages.
-            byte_limit: the largest size of the payload (IC reference 2.10). The header is in it in any case.
+            byte_limit: the most bytes of encoded messages. The first message is in the slice in any case, unless the
+                slice is to be appended to another (X-9).
 
         Raises:
             NoStreamForSubnet: there is none.
@@ -135,6 +136,8 @@ class CertifiedStreams:
             InvalidSliceIndices: the witness begins after the messages.
             InvalidInput: the stream was changed since it was certified, or a limit is negative.
         """
+        if witness_begin is not None and (msg_begin is None or witness_begin > msg_begin):
+            raise InvalidSliceIndices(witness_begin, msg_begin)
         held = self._streams.get(dst_subnet)
         if held is None:
             raise NoStreamForSubnet(f"there is no stream to subnet {dst_subnet.hex()}")
@@ -144,9 +147,7 @@ class CertifiedStreams:
         for asked in (begin, known):
             if not header.begin <= asked <= header.end:
                 raise InvalidSliceBegin(asked, header.begin, header.end)
-        if known > begin:
-            raise InvalidSliceIndices(known, begin)
-        end = _end(held, header.begin, begin, header.end, msg_limit, byte_limit)
+        end = _end(held, header.begin, begin, header.end, msg_limit, byte_limit, first=known == begin)
         messages = held.messages.slice(known - header.begin, end - known)
         shown = streams_witness(self._roots, dst_subnet, held.tree.witness(known, end, messages))
         state = prune(build_tree({**self._contents, STREAMS: shown}), [(STREAMS,)])
@@ -157,19 +158,26 @@ class CertifiedStreams:
 
 
 def _end(
-    held: StoredStream, stream_begin: int, begin: int, stream_end: int, msg_limit: int | None, byte_limit: int | None
+    held: StoredStream,
+    stream_begin: int,
+    begin: int,
+    stream_end: int,
+    msg_limit: int | None,
+    byte_limit: int | None,
+    *,
+    first: bool,
 ) -> int:
-    """Return where a run from ``begin`` on ends within the limits."""
+    """Return where a run from ``begin`` on ends within the limits; ``first``: its first message is never too long."""
     for limit, what in ((msg_limit, "msg_limit"), (byte_limit, "byte_limit")):
         if limit is not None and limit < 0:
             raise InvalidInput(f"{what} is {limit}, 0 or more is allowed")
     end = stream_end if msg_limit is None else min(begin + msg_limit, stream_end)
-    if byte_limit is None:
+    if byte_limit is None or end == begin:
         return end
     lengths = pc.binary_length(held.messages.slice(begin - stream_begin, end - begin))
-    sizes = np.cumsum(lengths.to_numpy(zero_copy_only=False).astype(np.int64) + MESSAGE_BYTES)
-    room = byte_limit - PAYLOAD_BYTES - len(held.tree.header)
-    return begin + int(np.searchsorted(sizes, room, side="right"))
+    sizes = np.cumsum(lengths.to_numpy(zero_copy_only=False).astype(np.int64))
+    fitting = int(np.searchsorted(sizes, byte_limit, side="right"))
+    return begin + max(fitting, int(first))
 
 
 def _height_witness(state: HashTree, contents: LabeledTree, height: int) -> bytes | None:
