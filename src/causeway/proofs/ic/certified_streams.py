@@ -23,6 +23,7 @@ from causeway.proofs.ic.stream_tree import StreamTree, streams_tree, streams_wit
 from causeway.proofs.ic.versions import CURRENT, CertificationVersion
 from causeway.proofs.ic.witness import encode_witness
 
+
 class SliceRequestError(CausewayError):
     """A slice was asked for that the state does not have."""
 

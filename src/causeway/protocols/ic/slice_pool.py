@@ -1,0 +1,247 @@
+"""Slices that were pulled from remote subnets and wait for a payload (IC reference X-15).
+
+Sans I/O: who pulls asks the pool what to ask for (``ask``), and hands over what came (``put``, ``append``); who makes a
+block takes (``take``), and tells what the subnet expects by then (``garbage_collect``). Nothing is pooled that was not
+verified, and what cannot be used is dropped, so that a slice never stands in the way of a better one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from causeway.model.frame import Frame
+from causeway.model.order import U64
+from causeway.proofs.ic.errors import TakeBeforeSliceBegin
+from causeway.proofs.ic.slice import CertifiedStreamSlice, StreamSlice
+from causeway.protocols.ic.sizes import count_bytes
+from causeway.protocols.ic.wire_slices import MAX_SLICE_MESSAGES
+
+POOL_BYTES = 10 << 20
+"""Bytes of all pooled slices from which on no more are asked for."""
+
+SLICE_BYTES = 4 << 20
+"""Bytes of one pooled slice at most, unless its first message is longer."""
+
+LEAST_BYTES = 1 << 10
+"""Less room than this is not worth a request."""
+
+HEADER_BYTES, MARGIN = 350, 98
+"""Of the room that is left, so many bytes are kept for what is no message, and of the rest so many percent asked for
+(X-15)."""
+
+Verify = Callable[[bytes, CertifiedStreamSlice], StreamSlice]
+"""Verifies a slice from a remote subnet (id) to us; raises ``ProofError`` (``SliceReader.verify``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """What a subnet expects of a stream to it: the next message, and the first signal that it has not seen."""
+
+    message_index: int
+    signal_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What to ask a remote subnet for: ``witness_begin`` is where the pooled slice begins, which the messages from
+    ``msg_begin`` on are to be appended to; both are the same where none is pooled."""
+
+    witness_begin: int
+    msg_begin: int
+    msg_limit: int
+    byte_limit: int
+
+    @property
+    def is_suffix(self) -> bool:
+        """Return whether what comes is to be appended."""
+        return self.witness_begin != self.msg_begin
+
+
+@dataclass(frozen=True, slots=True)
+class Pooled:
+    """A pooled slice and its size (2.10)."""
+
+    slice: CertifiedStreamSlice
+    size: int
+
+
+class SlicePool:
+    """The pool of one subnet.
+
+    Args:
+        verify: verifies what is to be pooled.
+        base: the first index of a stream of which nothing is known.
+        pool_bytes: of all slices; soft, reached by whole slices.
+        slice_bytes, slice_messages: of one slice.
+    """
+
+    def __init__(
+        self,
+        verify: Verify,
+        base: int = 1,
+        *,
+        pool_bytes: int = POOL_BYTES,
+        slice_bytes: int = SLICE_BYTES,
+        slice_messages: int = MAX_SLICE_MESSAGES,
+    ) -> None:
+        self._verify, self._base = verify, base
+        self._pool_bytes, self._slice_bytes, self._slice_messages = pool_bytes, slice_bytes, slice_messages
+        self._slices: dict[bytes, Pooled] = {}
+        self._positions: dict[bytes, Position] = {}
+
+    def __len__(self) -> int:
+        return len(self._slices)
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of all pooled slices."""
+        return sum(pooled.size for pooled in self._slices.values())
+
+    def pooled(self, remote: bytes) -> CertifiedStreamSlice | None:
+        """Return what is pooled of a remote subnet."""
+        found = self._slices.get(remote)
+        return None if found is None else found.slice
+
+    def position(self, remote: bytes) -> Position:
+        """Return what is expected of a remote subnet."""
+        return self._positions.get(remote, Position(self._base, self._base))
+
+    def ask(self, remote: bytes) -> Ask | None:
+        """Return what to ask a remote subnet for, None when there is no room for more."""
+        position, pooled = self.position(remote), self._slices.get(remote)
+        begin = end = position.message_index
+        used, messages = 0, 0
+        if pooled is not None:
+            used, messages = pooled.size, len(pooled.slice.payload.messages)
+            begin = _begin(pooled.slice, position)
+            end = begin + messages
+        room = min(self._slice_bytes - used, self._pool_bytes - self.size)
+        left = self._slice_messages - messages
+        if room < LEAST_BYTES or left <= 0:
+            return None
+        return Ask(begin, end, left, max(room - HEADER_BYTES, 0) * MARGIN // 100)
+
+    def put(self, remote: bytes, certified: CertifiedStreamSlice) -> None:
+        """Pool a slice of a remote subnet in the place of what was pooled of it, trimmed to what is expected.
+
+        Raises:
+            ProofError: it does not hold; what was pooled stays.
+            TakeBeforeSliceBegin: it begins behind what is expected; what was pooled stays.
+        """
+        self._verify(remote, certified)
+        self._keep(remote, certified)
+
+    def append(self, remote: bytes, suffix: CertifiedStreamSlice) -> None:
+        """Pool what follows on the pooled slice of a remote subnet, under its later header; like ``put`` where nothing
+        is pooled.
+
+        Raises:
+            DifferentSubnet, SignalsEndRegresses, IndexMismatch: it does not follow; what was pooled stays.
+            ProofError: both together do not hold; what was pooled stays.
+            TakeBeforeSliceBegin: as of ``put``.
+        """
+        pooled = self._slices.get(remote)
+        self.put(remote, suffix if pooled is None else pooled.slice.append(suffix))
+
+    def drop(self, remote: bytes) -> None:
+        """Let go of what is pooled of a remote subnet: nothing that it serves follows on it."""
+        self._slices.pop(remote, None)
+
+    def _keep(self, remote: bytes, certified: CertifiedStreamSlice) -> None:
+        position = self.position(remote)
+        trimmed = certified.garbage_collect(position.message_index, position.signal_index)
+        if trimmed is None:
+            self._slices.pop(remote, None)
+            return
+        _require_begin(trimmed, position)
+        sizes = prefix_sizes(trimmed)
+        fitting = self._fitting(sizes, self._slice_messages, self._slice_bytes)
+        count = max(fitting, min(1, len(trimmed.payload.messages)))
+        if count < len(trimmed.payload.messages):
+            trimmed, _ = trimmed.take_prefix(count)
+        self._slices[remote] = Pooled(trimmed, int(sizes[count]))
+
+    def take(
+        self,
+        remote: bytes,
+        position: Position | None = None,
+        msg_limit: int | None = None,
+        byte_limit: int | None = None,
+    ) -> tuple[CertifiedStreamSlice, int] | None:
+        """Return the longest beginning of the pooled slice within the limits, and its size; the rest stays.
+
+        ``position``: what is expected, if not what was told last. None where nothing is pooled, or nothing of it that
+        is new fits.
+
+        Raises:
+            TakeBeforeSliceBegin: the slice begins behind what is expected: it is of no use and is dropped.
+            WitnessPruningFailed: payload and witness do not fit together: it is dropped.
+        """
+        pooled = self._slices.pop(remote, None)
+        if pooled is None:
+            return None
+        position = position or self.position(remote)
+        left = pooled.slice.garbage_collect(position.message_index, position.signal_index)
+        if left is None:
+            return None
+        _require_begin(left, position)
+        sizes = prefix_sizes(left)
+        count = self._fitting(sizes, msg_limit, byte_limit)
+        news = count > 0 or left.payload.header.signals_end > position.signal_index
+        if (byte_limit is not None and int(sizes[0]) > byte_limit) or not news:
+            self._slices[remote] = Pooled(left, int(sizes[-1]))
+            return None
+        prefix, rest = left.take_prefix(count)
+        if rest is not None:
+            self._slices[remote] = Pooled(rest, int(prefix_sizes(rest)[-1]))
+        return prefix, int(sizes[count])
+
+    def garbage_collect(self, positions: Mapping[bytes, Position]) -> None:
+        """Drop what is not needed by a subnet that expects ``positions`` of all remote subnets; slices of others, and
+        such as begin behind what is expected, are dropped."""
+        self._positions = dict(positions)
+        for remote, pooled in list(self._slices.items()):
+            del self._slices[remote]
+            position = positions.get(remote)
+            if position is None:
+                continue
+            left = pooled.slice.garbage_collect(position.message_index, position.signal_index)
+            if left is None or _begin(left, position) > position.message_index:
+                continue
+            size = pooled.size if left is pooled.slice else int(prefix_sizes(left)[-1])
+            self._slices[remote] = Pooled(left, size)
+
+    @staticmethod
+    def _fitting(sizes: U64, msg_limit: int | None, byte_limit: int | None) -> int:
+        """Return how many messages fit. Sizes may fall by some bytes from one count to the next: trees get fuller."""
+        count = len(sizes) - 1 if msg_limit is None else min(msg_limit, len(sizes) - 1)
+        if byte_limit is None:
+            return count
+        fitting = np.flatnonzero(sizes[: count + 1] <= np.uint64(byte_limit))
+        return int(fitting[-1]) if len(fitting) else 0
+
+
+def prefix_sizes(certified: CertifiedStreamSlice) -> U64:
+    """Return the size (2.10) of a slice with its first 0, 1, 2, ... messages, up to all."""
+    payload = certified.payload
+    lengths = np.array([len(message) for message in payload.messages], dtype=np.uint64)
+    counts = np.arange(len(lengths) + 1, dtype=np.uint64)
+    begin = payload.header.begin if payload.messages_begin is None else payload.messages_begin
+    numbers = {"begin": payload.header.begin, "end": payload.header.end, "message_begin": begin}
+    rows = Frame({name: np.full(len(counts), value, dtype=np.uint64) for name, value in numbers.items()})
+    header = np.full(len(counts), len(payload.header_bytes), dtype=np.uint64)
+    return count_bytes(rows, header, counts, np.append(np.uint64(0), np.cumsum(lengths, dtype=np.uint64)))
+
+
+def _begin(certified: CertifiedStreamSlice, position: Position) -> int:
+    begin = certified.payload.messages_begin
+    return position.message_index if begin is None else begin
+
+
+def _require_begin(certified: CertifiedStreamSlice, position: Position) -> None:
+    begin = _begin(certified, position)
+    if begin > position.message_index:
+        raise TakeBeforeSliceBegin(f"the slice begins at {begin}, expected is {position.message_index}")

@@ -1,0 +1,267 @@
+"""Slices that came over a wire: verified from their bytes, then columns like those of slices inside a lake.
+
+Everything here is bounded before it is parsed: what comes is from strangers until the signature holds. A slice that
+holds is from the subnet whose key signed it, and for us (IC reference 2.8, 3.9 step 3); what is in it is still checked
+against what we expect like any other.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.ledger import Kind
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ic.certificate import verify_state_root
+from causeway.proofs.ic.errors import DecodeFailed, InvalidDestination
+from causeway.proofs.ic.messages import Data, RejectContext, Request, Response, StreamMessage
+from causeway.proofs.ic.slice import CertifiedStreamSlice, StreamSlice, decode_certified_stream_slice
+from causeway.proofs.ic.slice_certification import write_certification
+from causeway.proofs.ic.versions import CURRENT, CertificationVersion
+from causeway.proofs.limits import MAX_PROOF_BYTES
+from causeway.protocols.ic.ids import CANISTER_SUFFIX
+from causeway.protocols.ic.state import REJECTS_SCHEMA
+from causeway.protocols.messages import LANE_FIELDS, MESSAGE_COLUMNS, MESSAGE_FIELDS
+
+MAX_SLICE_BYTES = MAX_PROOF_BYTES
+"""Longest slice on a wire that is read."""
+
+MAX_SLICE_MESSAGES = 10_000
+"""Most messages of a slice on a wire: as many as a stream of a deployed subnet holds (X-5)."""
+
+KEPT_SIGNATURES = 1024
+"""Signatures that were verified of late, by root and key: the same state is served in many slices."""
+
+_INDEX = pa.field("index", pa.uint64(), nullable=False)
+
+MESSAGES_SCHEMA = pa.schema([*LANE_FIELDS, _INDEX, *MESSAGE_FIELDS])
+"""A message of a slice, at its position in its lane."""
+
+SLICES_SCHEMA = pa.schema(
+    [
+        *LANE_FIELDS,
+        *(
+            pa.field(name, pa.uint64(), nullable=False)
+            for name in ("number", "begin", "end", "signals_end", "message_begin", "message_end")
+        ),
+        pa.field("header", pa.binary(), nullable=False),
+        pa.field("root", pa.binary(32), nullable=False),
+        pa.field("certification", pa.binary(), nullable=False),
+        pa.field("row", pa.uint64(), nullable=False),
+    ]
+)
+"""A slice of the stream from ``source`` to ``destination`` as it was at the source's height ``number``: its header,
+encoded and decoded, the run of its messages (empty: both bounds are the stream's end), the certified root and the
+certification (protobuf). ``row``: of what was carried."""
+
+
+SIGNALS_SCHEMA = REJECTS_SCHEMA.append(pa.field("slice", pa.uint64(), nullable=False))
+"""A REJECT signal in the header of a slice; ``slice`` is the row of the slice."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A carried slice that is no valid slice: its row, and ``cause``, the error's name."""
+
+    row: int
+    source: int
+    destination: int
+    cause: str
+    text: str
+
+
+@dataclass(frozen=True)
+class WireSlices:
+    """What was carried, as columns: ``slices`` (``SLICES_SCHEMA``), ``messages`` (``MESSAGES_SCHEMA``), the ``rejects``
+    in the headers (``SIGNALS_SCHEMA``), and what was ``refused``."""
+
+    slices: Frame
+    messages: Frame
+    rejects: Frame
+    refused: tuple[Refused, ...]
+
+
+class SliceReader:
+    """Verifies slices with the keys of the subnets that they are from.
+
+    Args:
+        keys: the public key (96 bytes) of each remote subnet, by its id.
+        version: of the encodings.
+    """
+
+    def __init__(self, keys: Mapping[bytes, bytes], version: CertificationVersion = CURRENT) -> None:
+        self._keys, self.version = dict(keys), version
+        self._verified: OrderedDict[tuple[bytes, bytes, bytes], None] = OrderedDict()
+
+    def decode(self, data: bytes) -> CertifiedStreamSlice:
+        """Return the slice that ``data`` (protobuf) is; nothing of it is verified.
+
+        Raises:
+            OverLimit, MalformedProof: it is none.
+        """
+        found = decode_certified_stream_slice(data, self.version, MAX_SLICE_BYTES)
+        if len(found.payload.messages) > MAX_SLICE_MESSAGES:
+            raise DecodeFailed(f"{len(found.payload.messages)} messages, at most {MAX_SLICE_MESSAGES} are read")
+        return found
+
+    def verify(self, own: bytes, remote: bytes, certified: CertifiedStreamSlice) -> StreamSlice:
+        """Return what the subnet ``remote`` says to ``own`` in a slice (``decode_certified_stream``).
+
+        Raises:
+            InvalidDestination: it is of a stream to another subnet.
+            WitnessPruningFailed: payload and witness do not fit together.
+            RootHashMismatch: their root, or that of the height, is not the certified one.
+            MalformedSignature, InvalidSignature: that is not signed with the subnet's key.
+            DecodeFailed: there is no key of the subnet, a message is none, or the height is not shown where it is part
+                of the state (certification version 24 on).
+        """
+        receiver = certified.payload.subnet_id
+        if receiver != own:
+            why = f"the stream leads to subnet {receiver.hex()}, not to {own.hex()}"
+            raise InvalidDestination(why, remote, receiver)
+        key = self._keys.get(remote)
+        if key is None:
+            raise DecodeFailed(f"no key of subnet {remote.hex()} is known")
+        if self.version >= CertificationVersion.V24 and certified.certification.height_witness is None:
+            raise DecodeFailed("nothing but the sender's word says which height is certified")
+        certified.verify_root()
+        self._verify_signature(certified.certification.root_hash, certified.certification.signature, key)
+        return certified.decode_messages(self.version)
+
+    def _verify_signature(self, root: bytes, signature: bytes, key: bytes) -> None:
+        known = (root, signature, key)
+        if known in self._verified:
+            self._verified.move_to_end(known)
+            return
+        verify_state_root(root, signature, key)
+        self._verified[known] = None
+        if len(self._verified) > KEPT_SIGNATURES:
+            self._verified.popitem(last=False)
+
+    def read(
+        self,
+        carried: Sequence[tuple[int, int, bytes]],
+        ids: Sequence[bytes],
+    ) -> WireSlices:
+        """Return what was carried as columns, in the order in which it was; whatever does not hold is refused.
+
+        ``carried``: rows of (source, destination, protobuf of a slice), subnets by their row in ``ids``.
+        """
+        slices: list[Frame] = [empty_frame(SLICES_SCHEMA)]
+        messages: list[Frame] = [empty_frame(MESSAGES_SCHEMA)]
+        rejects: list[Frame] = [empty_frame(SIGNALS_SCHEMA)]
+        refused: list[Refused] = []
+        for row, (source, destination, data) in enumerate(carried):
+            try:
+                certified = self.decode(data)
+                held = self.verify(ids[destination], ids[source], certified)
+                found = message_columns(held)
+            except ProofError as error:
+                refused.append(Refused(row, source, destination, type(error).__name__, str(error)))
+                continue
+            lane = {"source": source, "destination": destination, "substream": 0}
+            slices.append(_slice_row(row, lane, certified))
+            signals = [(signal.index, int(signal.reason)) for signal in held.header.reject_signals]
+            rejects.append(_rejects_of(signals, destination, source, len(slices) - 2))
+            if len(found):
+                index = np.array([index for index, _ in held.messages], dtype=np.uint64)
+                messages.append(_with_lane(found, lane, index))
+        return WireSlices(concat(slices), concat(messages), concat(rejects), tuple(refused))
+
+
+def message_columns(held: StreamSlice) -> Frame:
+    """Return the messages of a slice as columns (``MESSAGE_COLUMNS``).
+
+    Raises:
+        DecodeFailed: one is of a kind that is not supported here (refunds, calls with a deadline), or names a canister
+            whose id is not that of a number.
+    """
+    rows = [_row(index, message) for index, message in held.messages]
+    columns = {item.name: _column(item, [row[place] for row in rows]) for place, item in enumerate(MESSAGE_FIELDS)}
+    return Frame(columns, len(rows))
+
+
+def _row(index: int, message: StreamMessage) -> tuple[int | str | bytes, ...]:
+    match message:
+        case Request(receiver, sender, callback, cycles, method, payload, _, deadline):
+            kind, code = Kind.REQUEST, 0
+        case Response(receiver, sender, callback, cycles, Data(payload), deadline):
+            kind, code, method = Kind.RESPONSE, 0, ""
+        case Response(receiver, sender, callback, cycles, RejectContext(reject, text), deadline):
+            kind, code, method, payload = Kind.RESPONSE, int(reject), "", text.encode()
+        case _:
+            raise DecodeFailed(f"message {index}: refunds belong to best-effort calls, which are not supported")
+    if deadline:
+        raise DecodeFailed(f"message {index}: deadline {deadline}: best-effort calls are not supported")
+    ends = _number(index, sender), _number(index, receiver)
+    return (int(kind), *ends, callback, cycles >> 64, cycles & (2**64 - 1), code, deadline, method, payload)
+
+
+def _number(index: int, canister: bytes) -> int:
+    if len(canister) != 8 + len(CANISTER_SUFFIX) or not canister.endswith(CANISTER_SUFFIX):
+        raise DecodeFailed(f"message {index}: {canister.hex()} is the id of no canister that has a number")
+    return int.from_bytes(canister[:8], "big")
+
+
+def _column(item: pa.Field, values: list[int | str | bytes]) -> object:
+    if pa.types.is_integer(item.type):
+        return np.array(values, dtype=item.type.to_pandas_dtype())
+    return pa.array(values, pa.string()).dictionary_encode() if item.name == "method" else pa.array(values, item.type)
+
+
+def _slice_row(row: int, lane: Mapping[str, int], certified: CertifiedStreamSlice) -> Frame:
+    payload, certification = certified.payload, certified.certification
+    header, begin, end = payload.header, payload.messages_begin, payload.messages_end
+    numbers = {
+        "number": certification.height,
+        "begin": header.begin,
+        "end": header.end,
+        "signals_end": header.signals_end,
+        "message_begin": header.end if begin is None else begin,
+        "message_end": header.end if end is None else end,
+    }
+    columns = {name: _one(value, np.uint32 if name != "substream" else np.uint64) for name, value in lane.items()}
+    columns |= {name: _one(value, np.uint64) for name, value in numbers.items()}
+    encoded = write_certification(certification).SerializeToString(deterministic=True)
+    return Frame(
+        {
+            **columns,
+            "header": pa.array([payload.header_bytes], pa.binary()),
+            "root": np.frombuffer(certification.root_hash, dtype=np.uint8).reshape(1, 32),
+            "certification": pa.array([encoded], pa.binary()),
+            "row": _one(row, np.uint64),
+        }
+    )
+
+
+def _rejects_of(signals: list[tuple[int, int]], destination: int, source: int, at: int) -> Frame:
+    count = len(signals)
+    return Frame(
+        {
+            # A signal is in the stream of the one that rejected: about messages from us to the slice's source.
+            "destination": np.full(count, source, dtype=np.uint32),
+            "source": np.full(count, destination, dtype=np.uint32),
+            "substream": np.zeros(count, dtype=np.uint64),
+            "index": np.array([index for index, _ in signals], dtype=np.uint64),
+            "reason": np.array([reason for _, reason in signals], dtype=np.uint8),
+            "slice": np.full(count, at, dtype=np.uint64),
+        }
+    )
+
+
+def _with_lane(messages: Frame, lane: Mapping[str, int], index: np.ndarray) -> Frame:
+    count = len(messages)
+    ends = {
+        name: np.full(count, value, dtype=np.uint64 if name == "substream" else np.uint32)
+        for name, value in lane.items()
+    }
+    return Frame({**ends, "index": index, **{name: messages[name] for name in MESSAGE_COLUMNS}})
+
+
+def _one(value: int, kind: type[np.unsignedinteger]) -> np.ndarray:
+    return np.array([value], dtype=kind)

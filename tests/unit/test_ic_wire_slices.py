@@ -1,0 +1,123 @@
+"""Slices from a wire as columns: what holds is read, whatever was altered is refused by the name of its cause."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from causeway.proofs.ic.bls import SecretKey
+from causeway.proofs.ic.columns import encode_stream_messages
+from causeway.proofs.ic.slice import CertifiedStreamSlice, encode_certified_stream_slice
+from causeway.proofs.ic.slice_certification import read_certification
+from causeway.proofs.ic.stream_header import RejectReason
+from causeway.proofs.ic.witness import Fork, Node, Pruned, Witness
+from causeway.proofs.wire import xnet_pb2
+from causeway.protocols.ic.wire_slices import SliceReader
+from causeway.protocols.messages import MESSAGE_COLUMNS
+from tests.unit.ic_streams import BEGIN, END, HEIGHT, KEY, OTHER, OWN, REMOTE, certified
+
+IDS = [OWN, REMOTE, OTHER]
+READER = SliceReader({REMOTE: KEY.public_key(), OTHER: SecretKey.derive(b"another").public_key()})
+
+
+def whole(**asked: int) -> CertifiedStreamSlice:
+    return certified().encode_certified_stream_slice(OWN, **asked)
+
+
+def test_what_holds_is_read_message_by_message_in_the_columns_of_messages() -> None:
+    parts = [whole(msg_begin=BEGIN, msg_limit=4), whole(msg_begin=END), whole(msg_begin=BEGIN + 4)]
+    carried = [(1, 0, encode_certified_stream_slice(part)) for part in parts]
+    found = READER.read([*carried, (1, 0, b"no slice")], IDS)
+    assert [(one.row, one.source, one.destination, one.cause) for one in found.refused] == [(3, 1, 0, "MalformedProof")]
+    slices, messages = found.slices, found.messages
+    assert slices["row"].tolist() == [0, 1, 2] and set(slices["number"].tolist()) == {HEIGHT}
+    assert slices["message_begin"].tolist() == [BEGIN, END, BEGIN + 4]
+    assert slices["message_end"].tolist() == [BEGIN + 4, END, END]
+    assert {
+        (int(a), int(b), int(c)) for a, b, c in zip(slices["begin"], slices["end"], slices["signals_end"], strict=True)
+    } == {(BEGIN, END, 9)}
+    assert slices["header"].to_pylist() == [parts[0].payload.header_bytes] * 3
+    certification = xnet_pb2.Certification.FromString(slices["certification"][0].as_py())
+    assert read_certification(certification) == parts[0].certification
+    assert messages["index"].tolist() == list(range(BEGIN, END))
+    assert set(messages["source"].tolist()) == {1} and set(messages["destination"].tolist()) == {0}
+    again = encode_stream_messages({name: messages[name] for name in MESSAGE_COLUMNS})
+    assert again.to_pylist() == [*parts[0].payload.messages, *parts[2].payload.messages]
+    rejects = found.rejects
+    assert rejects["slice"].tolist() == [0, 1, 2] and rejects["index"].tolist() == [5, 5, 5]
+    assert {(int(a), int(b)) for a, b in zip(rejects["destination"], rejects["source"], strict=True)} == {(1, 0)}
+    assert set(rejects["reason"].tolist()) == {int(RejectReason.QueueFull)}
+
+
+def test_nothing_carried_has_the_columns_too() -> None:
+    found, some = READER.read([], IDS), READER.read([(1, 0, encode_certified_stream_slice(whole()))], IDS)
+    for name in ("slices", "messages", "rejects"):
+        empty, full = getattr(found, name), getattr(some, name)
+        assert len(empty) == 0 and empty.names == full.names
+        assert all(np.asarray(empty[column]).dtype == np.asarray(full[column]).dtype for column in ("source",))
+
+
+def _other_sibling(witness: Witness) -> Witness:
+    match witness:
+        case Pruned(digest):
+            return Pruned(bytes([digest[0] ^ 1]) + digest[1:])
+        case Fork(left, right):
+            changed = _other_sibling(right)
+            return Fork(_other_sibling(left), right) if changed == right else Fork(left, changed)
+        case Node(label, below):
+            return Node(label, _other_sibling(below))
+        case _:
+            return witness
+
+
+def _altered() -> dict[str, tuple[CertifiedStreamSlice, str]]:
+    one = whole()
+    payload, certification = one.payload, one.certification
+    message = payload.messages[0]
+    return {
+        "message": (
+            replace(one, payload=replace(payload, messages=(message[:-1] + b"q", *payload.messages[1:]))),
+            "RootHashMismatch",
+        ),
+        "sibling": (replace(one, witness=_other_sibling(one.witness)), "RootHashMismatch"),
+        "signature": (
+            replace(one, certification=replace(certification, signature=KEY.sign(b"something else"))),
+            "InvalidSignature",
+        ),
+        "no signature": (replace(one, certification=replace(certification, signature=b"")), "MalformedSignature"),
+        "height": (replace(one, certification=replace(certification, height=HEIGHT + 1)), "RootHashMismatch"),
+        "no height": (replace(one, certification=replace(certification, height_witness=None)), "DecodeFailed"),
+        "destination": (certified().encode_certified_stream_slice(OTHER), "InvalidDestination"),
+        "relabelled": (replace(one, payload=replace(payload, subnet_id=OTHER)), "InvalidDestination"),
+        "dropped": (replace(one, payload=replace(payload, messages=payload.messages[:-1])), "WitnessPruningFailed"),
+    }
+
+
+@pytest.mark.parametrize("what", _altered())
+def test_what_was_altered_is_refused_by_name(what: str) -> None:
+    altered, cause = _altered()[what]
+    found = READER.read([(1, 0, encode_certified_stream_slice(altered))], IDS)
+    assert [one.cause for one in found.refused] == [cause]
+    assert len(found.slices) == len(found.messages) == len(found.rejects) == 0
+
+
+def test_the_key_is_that_of_the_subnet_it_is_said_to_come_from() -> None:
+    data = encode_certified_stream_slice(whole())
+    assert [one.cause for one in READER.read([(2, 0, data), (0, 0, data)], IDS).refused] == [
+        "InvalidSignature",
+        "DecodeFailed",
+    ]
+
+
+def test_a_signature_is_verified_once_for_a_root_and_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    verify = "causeway.protocols.ic.wire_slices.verify_state_root"
+    monkeypatch.setattr(verify, lambda *arguments: calls.append(arguments))
+    reader = SliceReader({REMOTE: KEY.public_key()})
+    for begin in (BEGIN, BEGIN + 1, BEGIN + 2):
+        reader.verify(OWN, REMOTE, whole(msg_begin=begin))
+    assert len(calls) == 1
+    reader.verify(OWN, REMOTE, certified(signals=10).encode_certified_stream_slice(OWN))
+    assert len(calls) == 2
