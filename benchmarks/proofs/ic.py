@@ -21,6 +21,8 @@ from causeway.proofs.ic.certificate import certification_message, encode_certifi
 from causeway.proofs.ic.certification import certify, state_tree, verify_certificate
 from causeway.proofs.ic.columns import encode_stream_messages
 from causeway.proofs.ic.delegation import SubnetRecord, delegate
+from causeway.proofs.ic.digest_columns import stream_digests
+from causeway.proofs.ic.digests import labeled_digest, leaf_digest
 from causeway.proofs.ic.hash_tree import build_tree, digest
 from causeway.proofs.ic.messages import Request, encode_stream_message
 from causeway.proofs.ic.mixed_tree import split_hash_tree
@@ -74,6 +76,7 @@ def measure(size: int, repeats: int, node: str | None) -> list[Row]:
     queue = measure_queue(stream, size, -(-repeats // 2))
     return [
         _encoding(columns, encoded, size, repeats),
+        _digests(columns, encoded, size, repeats),
         *queue.rows,
         *_slices(queue, encoded, repeats),
         *_signatures(repeats),
@@ -114,6 +117,25 @@ def _encoding(columns: Mapping[str, Any], encoded: pa.BinaryArray, size: int, re
         "one by one": (timed(lambda: [encode_stream_message(each) for each in requests]), few),
     }
     return compared("commit", f"stream: {len(encoded):,} messages encoded", "messages", contenders, -(-repeats // 2))
+
+
+def _digests(columns: Mapping[str, Any], encoded: pa.BinaryArray, size: int, repeats: int) -> Row:
+    """Measure the nodes of messages in the tree of their stream, from columns, and from encodings one by one."""
+    few = min(size, MOST_ENCODED_ONE_BY_ONE)
+    indexes = np.arange(len(encoded), dtype=np.uint64)
+    values = encoded[:few].to_pylist()
+
+    def one_by_one() -> list[bytes]:
+        return [labeled_digest(index_label(index), leaf_digest(value)) for index, value in enumerate(values)]
+
+    found = [row.tobytes() for row in stream_digests(columns, indexes)[:few]]
+    require_same(found, one_by_one(), "digests of messages")
+    contenders: Contenders = {
+        OURS: (timed(lambda: stream_digests(columns, indexes)), len(encoded)),
+        "one by one, encodings given": (timed(one_by_one), few),
+    }
+    what = f"stream: {len(encoded):,} messages encoded and hashed"
+    return compared("commit", what, "messages", contenders, -(-repeats // 2))
 
 
 def _slices(queue: Measured[StreamTree], encoded: pa.BinaryArray, repeats: int) -> list[Row]:

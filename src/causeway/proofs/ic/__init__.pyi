@@ -19,6 +19,7 @@ from .certification import Freshness, VerifiedCertificate, certify, state_tree, 
 from .certified_streams import CertifiedStreams, SliceRequestError, StoredStream
 from .columns import Columns, encode_stream_messages
 from .delegation import RangesForm, SubnetRecord, VerifiedDelegation, delegate, verify_delegation
+from .digest_columns import stream_digests
 from .hash_tree import (
     EMPTY,
     Empty,
@@ -111,6 +112,7 @@ __all__ = [
     "errors", "labeled_tree", "leaves", "lookup_path", "lookup_subtree", "merge", "messages", "path_steps",
     "payload_tree", "principal_from_text", "principal_to_text", "prune", "prune_witness", "public_key_from_der",
     "public_key_to_der", "recompute_digest", "require_absent", "require_value", "require_well_formed",
-    "seeded_coefficients", "split_hash_tree", "state_tree", "stream_roots", "streams_tree", "streams_witness",
+    "seeded_coefficients", "split_hash_tree", "state_tree", "stream_digests", "stream_roots", "streams_tree",
+    "streams_witness",
     "verify_aggregate", "verify_certificate", "verify_delegation", "verify_state_root", "witness",
 ]  # fmt: skip

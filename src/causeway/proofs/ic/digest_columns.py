@@ -9,14 +9,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.order import U64, Groups, Rows
-from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, digest_values
+from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows, digest_slices, digest_values
+from causeway.proofs.ic.columns import LOOP_ROWS, Columns, MessageEncoder
 from causeway.proofs.ic.digests import EMPTY_DIGEST, FORK_DOMAIN, LABELED_DOMAIN, LEAF_DOMAIN
+from causeway.proofs.ic.versions import CURRENT, CertificationVersion
 from causeway.proofs.merkle import level_up
 
 INDEX_BYTES = 8
 
 PIECE = 1 << 13
 """Labels that are put before subtrees at a time: they stay in the cache until they are hashed."""
+
+ENCODED_BYTES = 1 << 20
+"""Encodings that are hashed at a time, unless one message has more."""
 
 _EMPTY_ROW = np.frombuffer(EMPTY_DIGEST, dtype=np.uint8)
 
@@ -44,6 +49,40 @@ def labeled_digests(label: bytes, subtrees: Digests) -> Digests:
 def identified_digests(ids: npt.NDArray[np.uint8], subtrees: Digests) -> Digests:
     """Return the digest of each subtree under its row of ``ids`` as a label, shapes (n, width) and (n, 32)."""
     return digest_rows(HashFunction.SHA256, np.concatenate([ids, subtrees], axis=1), prefix=LABELED_DOMAIN)
+
+
+def stream_digests(columns: Columns, indexes: U64, version: CertificationVersion = CURRENT) -> Digests:
+    """Return the digest of the leaf of each message under its index, shape (n, 32), from the messages' columns.
+
+    The same as ``indexed_digests(indexes, leaf_digests(encode_stream_messages(columns, version)))``, in the memory of a
+    piece: encodings are hashed while they are in the cache.
+
+    Raises:
+        EncodeError, InvalidInput: as of ``encode_stream_messages``.
+        ValueError: there are not as many indexes as messages.
+    """
+    encoder = MessageEncoder(columns, version)
+    count = encoder.count
+    if len(indexes) != count:
+        raise ValueError(f"{len(indexes)} indexes and {count} messages: there must be as many of both")
+    digests = np.empty((count, DIGEST_BYTES), dtype=np.uint8)
+    rows = min(count, LOOP_ROWS)
+    out, ends = np.empty(ENCODED_BYTES, dtype=np.uint8), np.zeros(rows + 1, dtype=np.int64)
+    leaves = np.empty((rows, DIGEST_BYTES), dtype=np.uint8)
+    labeled = np.empty((rows, INDEX_BYTES + DIGEST_BYTES), dtype=np.uint8)
+    start = 0
+    while start < count:
+        written = encoder.write(start, count, out, ends)
+        if not written:
+            out = np.empty(2 * len(out), dtype=np.uint8)
+            continue
+        leaf, label = leaves[:written], labeled[:written]
+        digest_slices(HashFunction.SHA256, out, ends[:written], ends[1 : written + 1], prefix=LEAF_DOMAIN, out=leaf)
+        label[:, :INDEX_BYTES] = indexes[start : start + written].astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES)
+        label[:, INDEX_BYTES:] = leaf
+        digest_rows(HashFunction.SHA256, label, prefix=LABELED_DOMAIN, out=digests[start : start + written])
+        start += written
+    return digests
 
 
 def fork_roots(nodes: Digests, groups: Groups) -> Digests:
