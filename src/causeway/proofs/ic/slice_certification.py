@@ -12,6 +12,7 @@ from causeway.proofs.ic.leb128 import encode_leb128
 from causeway.proofs.ic.witness import decode_witness
 from causeway.proofs.ic.witness_pruning import recompute_digest
 from causeway.proofs.limits import require_length
+from causeway.proofs.protobuf import parse_canonical
 from causeway.proofs.wire import xnet_pb2
 
 METADATA, HEIGHT = b"metadata", b"height"
@@ -21,6 +22,9 @@ MAX_SIGNER_BYTES = 256
 
 MAX_HEIGHT_WITNESS_BYTES = 1024
 """A witness of one leaf two labels deep, with a pruned node (36 bytes) for each fork among a dozen labels."""
+
+MAX_CERTIFICATION_BYTES = 2048
+"""More than the largest parts have together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,21 @@ class Certification:
 def height_tree(height: int) -> LabeledTree:
     """Return the part of a state that holds its height: ``metadata / height``, in LEB128 (IC reference 2.9)."""
     return SubTree({METADATA: SubTree({HEIGHT: Leaf(encode_leb128(height))})})
+
+
+def encode_certification(certification: Certification) -> bytes:
+    """Return the protobuf form of a certification."""
+    return write_certification(certification).SerializeToString(deterministic=True)
+
+
+def decode_certification(data: bytes) -> Certification:
+    """Return the certification that ``data`` is the canonical protobuf form of; nothing in it is verified.
+
+    Raises:
+        OverLimit: it, the signer's id or the height's witness is longer than any is.
+        MalformedProof: it is not canonical, a part is missing, or the root hash is no digest.
+    """
+    return read_certification(parse_canonical(xnet_pb2.Certification, data, "Certification", MAX_CERTIFICATION_BYTES))
 
 
 def write_certification(certification: Certification) -> xnet_pb2.Certification:
