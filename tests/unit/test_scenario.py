@@ -200,7 +200,11 @@ def test_a_connection_ends_once(small: Path) -> None:
     ("key", "value", "line"),
     [
         ("network.sed", "3", "network.sed: unknown key; did you mean seed? Keys here: protocol, seed,"),
-        ("x", "3", "x: unknown key; Keys here: network, options, transport, chains, programs, moves, faults, traffic"),
+        (
+            "x",
+            "3",
+            "x: unknown key; Keys here: network, options, transport, chains, programs, moves, nodes, faults, traffic",
+        ),
         ("network", "3", "network: 3: must be a table"),
         ("network.seed", "-1", "network.seed: -1: must be greater than or equal to 0"),
         ("network.seed", "18446744073709551616", "network.seed: 18446744073709551616: must be less than or equal to"),

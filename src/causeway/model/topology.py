@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from causeway.model.membership import Membership
+
 CHAINS_SCHEMA = pa.schema(
     [
         pa.field("number", pa.uint64(), nullable=False),
@@ -43,7 +45,9 @@ class Topology:
     """The chains of a network, the programs on them at genesis, and the changes that follow.
 
     ``external``: numbers of chains that another lake runs; this one knows their names and programs, and makes no block
-    of theirs. ``roles``: what chains (by number) are among the others, where the protocol has roles.
+    of theirs. ``roles``: what chains (by number) are among the others, where the protocol has roles. ``membership``:
+    which of them are in the registry when, and their nodes; what that means for programs stands in ``programs`` and
+    ``moves``.
     """
 
     chains: pa.Table
@@ -51,3 +55,4 @@ class Topology:
     moves: pa.Table = field(default_factory=MOVES_SCHEMA.empty_table)
     external: tuple[int, ...] = ()
     roles: Mapping[int, str] = field(default_factory=dict)
+    membership: Membership = field(default_factory=Membership)

@@ -88,6 +88,7 @@ def deploy(
             }
             for number, name in zip(numbers, kernel.chains(), strict=True)
         ],
+        "membership": topology.membership.encoded(),
         "past_heights": kernel.past_heights,
         "tables": TableSchemas.of(kernel).encoded(),
     }

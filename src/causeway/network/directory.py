@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.model.faults import Fault, Faults
+from causeway.model.faults import FOR_EVER, Fault, Faults
+from causeway.model.membership import ALWAYS, Membership, NodeChange, Span
 from causeway.model.section import U64_MAX
 from causeway.model.text import shown, unknown
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
-from causeway.network.settings import NOTHING_INSTALLED, ChainSection, MoveSection, ProgramSection
+from causeway.network.membership import Move, moves_of_membership
+from causeway.network.settings import NOTHING_INSTALLED, ChainSection, MoveSection, NodesSection, ProgramSection
 from causeway.protocols.faults import FaultSection
 
 
@@ -24,6 +27,7 @@ class Directory:
     def __init__(self, topology: Topology, path: str) -> None:
         """``path``: the scenario file, for error lines."""
         self._path = path
+        self._topology = topology
         self._chains = _index(topology.chains)
         self._programs = _index(topology.programs)
 
@@ -37,6 +41,14 @@ class Directory:
             raise self.fail(key, unknown("chain", name, self._chains))
         return self._chains[name]
 
+    def member(self, name: str, tick: int, key: str) -> int:
+        """Return the number of the chain ``name``, which must be in the registry at ``tick``."""
+        number = self.chain(name, key)
+        span = self._topology.membership.span(number)
+        if not span.holds(tick):
+            raise self.fail(key, f"{shown(name)}: in the registry {span}, not at tick {tick}")
+        return number
+
     def program(self, reference: int | str, key: str) -> int:
         """Return the number of a program given by name; a number stands for itself, whether or not it exists."""
         if isinstance(reference, int):
@@ -46,15 +58,20 @@ class Directory:
         return self._programs[reference]
 
     def moves(self, sections: Sequence[MoveSection]) -> pa.Table:
-        """Return ``[[moves]]`` as ``MOVES_SCHEMA``, by tick, then in the order of the file."""
-        rows: list[dict[str, int | None]] = []
+        """Return all moves as ``MOVES_SCHEMA``, by tick, then in the order of the file.
+
+        Those of ``[[moves]]``, and those that chains make by coming and going: the programs of one that comes later
+        are on it from then on, unless they were moved elsewhere, and those on one that goes are on no chain.
+        """
+        rows: list[Move] = []
         for position, section in enumerate(sections):
             key = f"moves[{position}]"
             program = self.program(section.program, f"{key}.program")
-            chain = None if section.chain is None else self.chain(section.chain, f"{key}.chain")
+            chain = None if section.chain is None else self.member(section.chain, section.tick, f"{key}.chain")
             if any((section.tick, program) == (row["tick"], row["program"]) for row in rows):
                 raise self.fail(key, f"{section.program} moves twice before the round of tick {section.tick}")
             rows.append({"tick": section.tick, "program": program, "chain": chain})
+        rows += moves_of_membership(self._topology, rows)
         return pa.Table.from_pylist(sorted(rows, key=lambda row: row["tick"] or 0), schema=MOVES_SCHEMA)
 
     def faults(self, sections: Sequence[FaultSection], skip: float) -> Faults:
@@ -63,29 +80,57 @@ class Directory:
         for position, section in enumerate(sections):
             key = f"faults[{position}]"
             fault = section.fault(self, key)
+            self._check_members(section, fault, key)
             if section.once and any(_lane(fault) == _lane(other) for other in found):
                 raise self.fail(key, f"a second {fault.kind} between the same chains; allowed: one")
             found.append(fault)
         return Faults.of(*found, skip=skip)
+
+    def _check_members(self, section: FaultSection, fault: Fault, key: str) -> None:
+        """Refuse a fault of a chain that is not in the registry at any tick of it.
+
+        What a chain offered while it was there may be brought after it went, so its source need only have come.
+        """
+        keys = section.keys()
+        ends = (("source" if "source" in keys else "chain", fault.source), ("destination", fault.destination))
+        for which, number in ends:
+            if number is None:
+                continue
+            span = self._topology.membership.span(number)
+            gone = which != "source" and span.last is not None and fault.first > span.last
+            if gone or fault.last < span.first:
+                name = shown(str(getattr(section, which, number)))
+                at = f"tick {fault.first}" if fault.first == fault.last else f"ticks {fault.first} to {fault.last}"
+                at = f"tick {fault.first} and later" if fault.last >= FOR_EVER else at
+                raise self.fail(f"{key}.{which}", f"{name}: in the registry {span}, the fault is at {at}")
 
 
 def _lane(fault: Fault) -> tuple[str, int | None, int | None]:
     return fault.kind, fault.source, fault.destination
 
 
-def own_topology(chains: Sequence[ChainSection], programs: Sequence[ProgramSection], path: str) -> Topology:
-    """Return the chains and programs that the file itself declares; ``InvalidInput`` names the key that is wrong."""
-    table, external, roles = _chains(chains, path)
-    return Topology(table, _programs(programs, table, path), external=external, roles=roles)
+def own_topology(
+    chains: Sequence[ChainSection], programs: Sequence[ProgramSection], nodes: Sequence[NodesSection], path: str
+) -> Topology:
+    """Return the chains and programs that the file itself declares; ``InvalidInput`` names the key that is wrong.
+
+    A program stands on the chain that the file says, also if that one comes later (``at_genesis``).
+    """
+    table, external, roles, membership = _chains(chains, path)
+    changes = _node_changes(
+        nodes, Directory(Topology(table, PROGRAMS_SCHEMA.empty_table(), membership=membership), path)
+    )
+    membership = replace(membership, changes=changes)
+    return Topology(table, _programs(programs, table, path), external=external, roles=roles, membership=membership)
 
 
 def merged(first: Topology, second: Topology, moves: pa.Table | None = None) -> Topology:
-    """Return the chains and programs of both, by number."""
+    """Return the chains and programs of both, by number, and the membership of the first."""
     chains = pa.concat_tables([first.chains, second.chains]).sort_by("number")
     programs = pa.concat_tables([first.programs, second.programs]).sort_by("number")
     external = tuple(sorted({*first.external, *second.external}))
     moves = MOVES_SCHEMA.empty_table() if moves is None else moves
-    return Topology(chains, programs, moves, external, {**first.roles, **second.roles})
+    return Topology(chains, programs, moves, external, {**first.roles, **second.roles}, first.membership)
 
 
 def programs_table(
@@ -112,12 +157,17 @@ def _index(table: pa.Table) -> dict[str, int]:
     return dict(zip(table["name"].to_pylist(), table["number"].to_pylist(), strict=True))
 
 
-def _chains(sections: Sequence[ChainSection], path: str) -> tuple[pa.Table, tuple[int, ...], dict[int, str]]:
-    """Return the chains of all sections, the numbers of those that another lake runs, and the roles by number."""
+def _chains(
+    sections: Sequence[ChainSection], path: str
+) -> tuple[pa.Table, tuple[int, ...], dict[int, str], Membership]:
+    """Return the chains of all sections, the numbers of those that another lake runs, the roles by number, and what
+    the sections say of membership."""
     names: dict[str, int] = {}
     numbers: set[int] = set()
     external: list[int] = []
     roles: dict[int, str] = {}
+    spans: dict[int, Span] = {}
+    nodes: dict[int, int] = {}
     following = 0
     for position, section in enumerate(sections):
         first = following if section.number is None else section.number
@@ -136,9 +186,23 @@ def _chains(sections: Sequence[ChainSection], path: str) -> tuple[pa.Table, tupl
                 external.append(first + place)
             if section.role:
                 roles[first + place] = section.role
+            if section.span != ALWAYS:
+                spans[first + place] = section.span
+            if section.nodes is not None:
+                nodes[first + place] = section.nodes
         following = first + size
     columns = [pa.array(list(names.values()), pa.uint64()), pa.array(list(names), pa.string())]
-    return pa.Table.from_arrays(columns, schema=CHAINS_SCHEMA), tuple(sorted(external)), roles
+    table = pa.Table.from_arrays(columns, schema=CHAINS_SCHEMA)
+    return table, tuple(sorted(external)), roles, Membership(spans, nodes)
+
+
+def _node_changes(sections: Sequence[NodesSection], directory: Directory) -> tuple[NodeChange, ...]:
+    """Return ``[[nodes]]`` by tick, then in the order of the file."""
+    changes = []
+    for position, section in enumerate(sections):
+        chain = directory.member(section.chain, section.tick, f"nodes[{position}].chain")
+        changes.append(NodeChange(section.tick, chain, section.add, tuple(section.remove)))
+    return tuple(sorted(changes, key=lambda change: change.tick))
 
 
 def _programs(sections: Sequence[ProgramSection], chains: pa.Table, path: str) -> pa.Table:

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, empty_frame, from_table
+from causeway.model.membership import Membership
 from causeway.model.text import unknown
 from causeway.model.topology import Topology
 from causeway.pipeline.lake import Lake, LakeError, Manifest, at_height
@@ -239,7 +240,9 @@ def open_lake(uri: str, scenario: str | None = None, share: Share | None = None)
     about = lake.about()
     chains, programs, moves = (lake.topology(name) for name in TOPOLOGY)
     external = tuple(int(item["number"]) for item in about["chains"] if item.get("external"))
-    return OpenedLake(lake, about, Topology(chains, programs, moves, external), scenario, share)
+    roles = {int(item["number"]): item["role"] for item in about["chains"] if item.get("role")}
+    membership = Membership.decoded(about.get("membership", {}))
+    return OpenedLake(lake, about, Topology(chains, programs, moves, external, roles, membership), scenario, share)
 
 
 def select(

@@ -13,6 +13,7 @@ from causeway.network.settings import (
     ChainSection,
     MoveSection,
     NetworkSection,
+    NodesSection,
     ProgramSection,
     TransportSection,
 )
@@ -51,6 +52,7 @@ SECTIONS: tuple[tuple[str, type[Section]], ...] = (
     ("[[chains]]", ChainSection),
     ("[[programs]]", ProgramSection),
     ("[[moves]]", MoveSection),
+    ("[[nodes]]", NodesSection),
     *_fault_sections(),
     ('[traffic] with source = "none"', NoTrafficSection),
     ('[traffic] with source = "script"', ScriptSection),
@@ -106,6 +108,8 @@ def _one_type(schema: dict[str, Any]) -> str:
         "array": "list of tables",
         "object": "table",
     }
+    if schema.get("items", {}).get("type") == "integer":
+        return "list of whole numbers"
     name = names.get(schema.get("type", "object" if "$ref" in schema else ""), "see meaning")
     bounds = []
     for key, words in (

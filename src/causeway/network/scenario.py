@@ -23,12 +23,14 @@ from causeway.model.text import unknown
 from causeway.model.topology import Topology
 from causeway.network.directory import Directory, merged, own_topology
 from causeway.network.document import override, parse_key, read_document, validated
+from causeway.network.membership import at_genesis
 from causeway.network.settings import (
     NOTHING_INSTALLED,
     ChainSection,
     JsonTable,
     MoveSection,
     NetworkSection,
+    NodesSection,
     ProgramSection,
     TransportSection,
 )
@@ -50,6 +52,7 @@ class ScenarioDocument(Section):
     chains: list[ChainSection] = Field(default_factory=list)
     programs: list[ProgramSection] = Field(default_factory=list)
     moves: list[MoveSection] = Field(default_factory=list)
+    nodes: list[NodesSection] = Field(default_factory=list)
     faults: list[Any] = Field(default_factory=list)  # of the kinds that the protocol has: see _document_of
     traffic: TrafficSection = Field(default_factory=lambda: NoTrafficSection.model_validate({}))
 
@@ -116,7 +119,7 @@ class Scenario:
             raise InvalidInput(f"{self.path}: chains: missing; a network has at least one chain")
         moves = Directory(whole, self.path).moves(self.document.moves)
         whole = merged(whole, Topology(whole.chains.slice(0, 0), whole.programs.slice(0, 0)), moves)
-        return self.protocol.complete(whole)
+        return self.protocol.complete(at_genesis(whole))
 
     def faults(self, topology: Topology) -> Faults:
         """Return the faults, ``transport.skip`` among them, with the names of ``topology`` resolved."""
@@ -138,7 +141,7 @@ class Scenario:
         return content
 
     def _own_topology(self) -> Topology:
-        return own_topology(self.document.chains, self.document.programs, self.path)
+        return own_topology(self.document.chains, self.document.programs, self.document.nodes, self.path)
 
 
 def load_scenario(
@@ -204,7 +207,7 @@ def _check(scenario: Scenario, programs: Collection[str] | None) -> None:
         what = "generated traffic needs" if isinstance(traffic, GeneratedSection) else "a network has"
         raise InvalidInput(f"{scenario.path}: chains: missing; {what} at least one chain, as [[chains]]")
     _check_chains(scenario)
-    own_topology(scenario.document.chains, scenario.document.programs, scenario.path)
+    own_topology(scenario.document.chains, scenario.document.programs, scenario.document.nodes, scenario.path)
 
 
 def _check_chains(scenario: Scenario) -> None:
@@ -217,8 +220,30 @@ def _check_chains(scenario: Scenario) -> None:
         if section.role and section.role not in info.roles:
             known = ", ".join(info.roles) or f"none under {info.name}"
             raise InvalidInput(f"{scenario.path}: chains[{place}].role: {section.role!r}; allowed: {known}")
+    _check_membership(scenario)
     if sections and all(section.external for section in sections):
         raise InvalidInput(f"{scenario.path}: chains: all are external; a lake runs at least one chain of its own")
+
+
+def _check_membership(scenario: Scenario) -> None:
+    """Refuse what a scenario says of the registry under a protocol that has none."""
+    if scenario.protocol.membership:
+        return
+    said = [
+        f"chains[{place}].{key}"
+        for place, section in enumerate(scenario.document.chains)
+        for key, given in (
+            ("from", section.from_tick > 0),
+            ("until", section.until is not None),
+            ("nodes", section.nodes is not None),
+        )
+        if given
+    ]
+    said += [f"nodes[{place}]" for place in range(len(scenario.document.nodes))]
+    if said:
+        allowed = ", ".join(name for name in names() if protocol(name).membership)
+        text = f"under {scenario.protocol.name} chains neither come nor go, and have no nodes; allowed under: {allowed}"
+        raise InvalidInput(f"{scenario.path}: {said[0]}: {text}")
 
 
 def _from_folder(document: dict[str, Any], keys: tuple[str, ...], folder: Path) -> None:

@@ -72,7 +72,7 @@ def scripted_traffic(section: ScriptSection, homes: Homes, moves: pa.Table, dire
         key = f"traffic.send[{position}]"
         receiver = directory.program(send.to, f"{key}.to")
         if send.chain is not None:
-            chain = directory.chain(send.chain, f"{key}.chain")
+            chain = directory.member(send.chain, send.tick, f"{key}.chain")
         else:
             host = homes.get(receiver)
             for change in changes:

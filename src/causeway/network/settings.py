@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
+from causeway.model.membership import Span
 from causeway.model.section import U64, U64_MAX, Balance, Section, TickNumber
 from causeway.network.early import EXECUTOR, MASTER, texts
 from causeway.pipeline.group import MOST_HEIGHTS, CommitEvery
@@ -16,6 +17,9 @@ from causeway.protocols.registry import DEFAULT
 
 MOST_MEGABYTES = 1024
 """A commit has at most so many megabytes of rows: it is in memory."""
+
+MOST_NODES = 1000
+"""Nodes that a chain has at most."""
 
 NOTHING_INSTALLED = "none"
 """The program of an instance that is mapped to a chain without anything installed there."""
@@ -152,11 +156,51 @@ class ChainSection(Section):
         description="Another lake runs this chain, where the protocol allows it; relay processes carry what goes there "
         "and comes back.",
     )
+    from_tick: TickNumber = Field(
+        0,
+        alias="from",
+        description="First tick at which it is in the registry, where chains may come and go; its programs begin then.",
+    )
+    until: TickNumber | None = Field(
+        None,
+        description="Last tick at which it is in the registry; without it, it stays. Programs still on it end.",
+    )
+    nodes: Annotated[int, Field(ge=1, le=MOST_NODES)] | None = Field(
+        None, description="How many nodes it has at first, where chains have nodes; they are numbered from 0."
+    )
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
         if (self.name is None) == (self.count is None):
             raise ValueError("give either name (one chain) or count (a group)")
+        if self.until is not None and self.until < self.from_tick:
+            raise ValueError(f"until = {self.until} must not be below from = {self.from_tick}")
+        return self
+
+    @property
+    def span(self) -> Span:
+        """Return when the chain is in the registry."""
+        return Span(self.from_tick, self.until)
+
+
+class NodesSection(Section):
+    """``[[nodes]]``: from a tick on, a chain has other nodes."""
+
+    tick: TickNumber = Field(..., description="In force before the round of this tick.")
+    chain: str = Field(..., description="Name of the chain.")
+    add: Annotated[int, Field(ge=0, le=MOST_NODES)] = Field(
+        0, description="How many new nodes join; they are numbered on from the highest number that the chain ever gave."
+    )
+    remove: list[Annotated[int, Field(ge=0, le=U64_MAX)]] = Field(
+        default_factory=list, description="The numbers of the nodes that leave."
+    )
+
+    @model_validator(mode="after")
+    def _some_change(self) -> Self:
+        if not self.add and not self.remove:
+            raise ValueError("give add, remove or both")
+        if len({*self.remove}) < len(self.remove):
+            raise ValueError("remove names a node twice")
         return self
 
 

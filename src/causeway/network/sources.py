@@ -16,6 +16,7 @@ from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import INGRESS_SCHEMA, Traffic
 from causeway.network.directory import Directory, merged
 from causeway.network.generator import generated_traffic
+from causeway.network.membership import at_genesis
 from causeway.network.prepared import prepared_traffic
 from causeway.network.recorded import recorded_traffic
 from causeway.network.script import homes_of, scripted_traffic
@@ -127,7 +128,7 @@ def open_traffic(
     """
     if isinstance(section, ScriptSection):
         directory = Directory(own, path)
-        return scripted_traffic(section, homes_of(own), directory.moves(moves), directory)
+        return scripted_traffic(section, homes_of(at_genesis(own)), directory.moves(moves), directory)
     if isinstance(section, RecordedSection):
         if folder is None:
             raise InvalidInput(
@@ -142,7 +143,7 @@ def open_traffic(
 
 
 def _moved(inner: SourcedTraffic, own: Topology, moves: Sequence[MoveSection], path: str) -> SourcedTraffic:
-    if not moves:
+    if not moves and not own.membership.spans:
         return inner
     whole = merged(own, inner.topology())
     table = Directory(whole, path).moves(moves)

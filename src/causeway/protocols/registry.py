@@ -29,6 +29,7 @@ class ProtocolInfo:
     ``roles``: what chains may be among the others; ``completion``: a function that adds to a topology the chains that
     the protocol does not run without. ``external``: whether another lake may run some of the chains.
     ``certifies_data``: whether chains certify what their programs set as certified data.
+    ``membership``: whether chains come and go while a network runs (``model.membership``), and have nodes.
     ``signs``: whether validators sign the chains' headers: the option ``validator_keys`` lists their public keys, and
     the kernel takes their ``secrets`` (``protocols.secrets``).
 
@@ -48,6 +49,7 @@ class ProtocolInfo:
     completion: str | None = None
     external: bool = False
     certifies_data: bool = False
+    membership: bool = False
     signs: bool = False
     prover: str | None = None
     endpoint: str | None = None
@@ -99,6 +101,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             kernel="causeway.protocols.ic.kernel:IcKernel",
             options="causeway.protocols.ic.options:IcOptions",
             asset="cycles",
+            membership=True,
             kinds="causeway.protocols.ic.fault_kinds:FAULT_KINDS",
             certifies_data=True,
         ),

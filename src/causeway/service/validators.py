@@ -46,7 +46,7 @@ def with_validators(
         InvalidInput: the protocol's chains do not sign, a chain or key is none, they contradict the scenario, or a
             chain is left.
     """
-    chains = own_topology(scenario.document.chains, scenario.document.programs, scenario.path)
+    chains = own_topology(scenario.document.chains, scenario.document.programs, scenario.document.nodes, scenario.path)
     names: list[str] = chains.chains["name"].to_pylist()
     if not scenario.protocol.signs:
         if own or others:

@@ -34,6 +34,8 @@ class Registry:
     ``trace_hosts``: for every canister that moved, its hosts from first to present, one row each in that order.
     ``newcomers``: canisters that no subnet hosted at genesis and that are hosted without a break since they first
     were. ``moved``: canisters that did not always live where they do, ascending; ``moved_ticks``: since when they do.
+    ``members``: by position, whether a subnet is in the registry; ``nodes``: by position, the numbers of the nodes that
+    it has, ascending. Positions are the same in all versions.
     """
 
     version: int
@@ -45,6 +47,8 @@ class Registry:
     newcomers: U64
     moved: U64
     moved_ticks: U64
+    members: npt.NDArray[np.bool_]
+    nodes: tuple[tuple[int, ...], ...]
 
     @cached_property
     def has_ended(self) -> bool:
@@ -66,6 +70,15 @@ class Registry:
         table = np.zeros(int(self.moved[-1]) + 2, dtype=np.uint64)
         table[self.moved] = self.moved_ticks
         return table
+
+    def has(self, chains: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+        """Return which of ``chains`` (positions) are in the registry; a number that is no position is not."""
+        known: npt.NDArray[np.bool_] = chains < len(self.members)
+        return known & self.members[np.where(known, chains, 0)] if len(self.members) else known
+
+    def nodes_of(self, chain: int) -> tuple[int, ...]:
+        """Return the numbers of the nodes of the subnet at position ``chain``, ascending; none if it is not there."""
+        return self.nodes[chain] if self.members[chain] else ()
 
     def host_of(self, canisters: U64) -> Hosts:
         """Return the position of each canister's subnet (``subnet_assignment``), ``NO_HOST`` where it is undefined."""
@@ -119,10 +132,17 @@ def subnet_positions(topology: Topology) -> U64:
     return numbers[np.argsort(subnet_order(numbers), kind="stable")]
 
 
-def registry_at(topology: Topology, tick: int) -> Registry:
-    """Return the registry in force in the round of ``tick``: genesis and all moves up to it.
+def change_ticks(topology: Topology) -> list[int]:
+    """Return the ticks before whose rounds there is a new version of the registry, ascending."""
+    return sorted({*topology.moves["tick"].to_pylist(), *topology.membership.ticks})
 
-    The moves of one tick make one version: of several of one canister the last counts.
+
+def registry_at(topology: Topology, tick: int, nodes: int = 1) -> Registry:
+    """Return the registry in force in the round of ``tick``: genesis, and all moves and subnets and nodes that came and
+    went up to it.
+
+    What changes at one tick makes one version: of several moves of one canister the last counts. ``nodes``: how many a
+    subnet has at first, where the topology does not say.
     """
     subnets = subnet_positions(topology)
     by_number = np.argsort(subnets)
@@ -155,7 +175,7 @@ def registry_at(topology: Topology, tick: int) -> Registry:
             trace.append(target)
     passed = [(canister, host) for canister in sorted(traces) for host in traces[canister]]
     return Registry(
-        version=1 + len(np.unique(ticks[:applied])),
+        version=1 + sum(changed <= tick for changed in change_ticks(topology)),
         subnets=subnets,
         canisters=canisters,
         hosts=hosts,
@@ -164,7 +184,16 @@ def registry_at(topology: Topology, tick: int) -> Registry:
         moved=np.array(sorted(since), dtype=np.uint64),
         moved_ticks=np.array([since[canister] for canister in sorted(since)], dtype=np.uint64),
         newcomers=np.array(sorted(canister for canister, new in newcomers.items() if new), dtype=np.uint64),
+        members=topology.membership.members(subnets, tick),
+        nodes=_nodes(topology, subnets, tick, nodes),
     )
+
+
+def _nodes(topology: Topology, subnets: U64, tick: int, default: int) -> tuple[tuple[int, ...], ...]:
+    membership = topology.membership
+    if not membership.nodes and not membership.changes:
+        return (tuple(range(default)),) * len(subnets)
+    return tuple(membership.nodes_of(chain, tick, default) for chain in subnets.tolist())
 
 
 def _positions(chains: Any, subnets: U64, by_number: npt.NDArray[np.intp]) -> Hosts:

@@ -1,0 +1,147 @@
+"""Which chains are in a network's registry at which ticks, and which nodes they have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from causeway.model.order import U64
+
+
+@dataclass(frozen=True)
+class Span:
+    """The ticks at which a chain is in the registry: from ``first`` to ``last``, both included; None: for ever."""
+
+    first: int = 0
+    last: int | None = None
+
+    def holds(self, tick: int) -> bool:
+        """Return whether the chain is in the registry at ``tick``."""
+        return self.first <= tick and (self.last is None or tick <= self.last)
+
+    def __str__(self) -> str:
+        """Return it as in a sentence: ``from tick 3 on``, ``until tick 7``."""
+        begin, end = f"from tick {self.first} on", f"until tick {self.last}"
+        if self.last is None:
+            return begin
+        return f"from tick {self.first} {end}" if self.first else end
+
+
+ALWAYS = Span()
+
+
+@dataclass(frozen=True)
+class NodeChange:
+    """A change of the nodes of ``chain`` (its number), in force before the round of ``tick``.
+
+    ``add``: how many new nodes join; they get the numbers after the highest that the chain ever gave. ``remove``: the
+    numbers of those that leave.
+    """
+
+    tick: int
+    chain: int
+    add: int = 0
+    remove: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The chains that are not in the registry all the time, and the nodes of chains. Chains are numbers.
+
+    ``spans``: of those that come or go. ``nodes``: how many nodes a chain has at first, where that is said; they have
+    the numbers from 0 on. ``changes``: by tick.
+    """
+
+    spans: Mapping[int, Span] = field(default_factory=dict)
+    nodes: Mapping[int, int] = field(default_factory=dict)
+    changes: tuple[NodeChange, ...] = ()
+
+    def span(self, chain: int) -> Span:
+        """Return when ``chain`` is in the registry."""
+        return self.spans.get(chain, ALWAYS)
+
+    def members(self, chains: U64, tick: int) -> npt.NDArray[np.bool_]:
+        """Return which of ``chains`` are in the registry in the round of ``tick``."""
+        absent = [chain for chain, span in self.spans.items() if not span.holds(tick)]
+        return ~np.isin(chains, np.array(absent, dtype=np.uint64))
+
+    @cached_property
+    def ticks(self) -> tuple[int, ...]:
+        """Return the ticks before whose rounds something changes, ascending."""
+        coming = [span.first for span in self.spans.values() if span.first]
+        going = [span.last + 1 for span in self.spans.values() if span.last is not None]
+        return tuple(sorted({*coming, *going, *(change.tick for change in self.changes)}))
+
+    @cached_property
+    def _changes_of(self) -> dict[int, list[NodeChange]]:
+        found: dict[int, list[NodeChange]] = {}
+        for change in self.changes:
+            found.setdefault(change.chain, []).append(change)
+        return found
+
+    def nodes_of(self, chain: int, tick: int, default: int) -> tuple[int, ...]:
+        """Return the numbers of the nodes of ``chain`` in the round of ``tick``, ascending.
+
+        ``default``: how many there are at first where that is not said. See ``first_mistake`` for
+        changes that cannot be made.
+        """
+        nodes = _Nodes(self.nodes.get(chain, default))
+        for change in self._changes_of.get(chain, ()):
+            if change.tick <= tick:
+                nodes.make(change)
+        return tuple(sorted(nodes.there))
+
+    def first_mistake(self, default: int) -> tuple[int, str] | None:
+        """Return the first of ``changes`` that cannot be made, and why; None if all can.
+
+        A node leaves that is not there, or none is left. ``default``: as of ``nodes_of``.
+        """
+        chains: dict[int, _Nodes] = {}
+        for row, change in enumerate(self.changes):
+            nodes = chains.setdefault(change.chain, _Nodes(self.nodes.get(change.chain, default)))
+            unknown = sorted({*change.remove} - nodes.there)
+            if unknown:
+                there = ", ".join(str(node) for node in sorted(nodes.there))
+                return row, f"node {unknown[0]} is not there at tick {change.tick}; there are {there}"
+            nodes.make(change)
+            if not nodes.there:
+                return row, f"no node is left at tick {change.tick}; there must be one at least"
+        return None
+
+    def encoded(self) -> dict[str, Any]:
+        """Return it as a JSON object."""
+        return {
+            "spans": [[chain, span.first, span.last] for chain, span in sorted(self.spans.items())],
+            "nodes": [[chain, count] for chain, count in sorted(self.nodes.items())],
+            "changes": [[change.tick, change.chain, change.add, list(change.remove)] for change in self.changes],
+        }
+
+    @classmethod
+    def decoded(cls, content: Mapping[str, Any]) -> Membership:
+        """Return what ``encoded`` was made of; of an object without a key, what it says is empty."""
+        return cls(
+            {chain: Span(first, last) for chain, first, last in content.get("spans", ())},
+            dict(content.get("nodes", ())),
+            tuple(
+                NodeChange(tick, chain, add, tuple(remove)) for tick, chain, add, remove in content.get("changes", ())
+            ),
+        )
+
+
+class _Nodes:
+    """The nodes of one chain while changes are made."""
+
+    def __init__(self, count: int) -> None:
+        self.there = set(range(count))
+        self._following = count
+
+    def make(self, change: NodeChange) -> None:
+        """Make one change."""
+        self.there.difference_update(change.remove)
+        self.there.update(range(self._following, self._following + change.add))
+        self._following += change.add
