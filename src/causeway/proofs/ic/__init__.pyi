@@ -16,6 +16,7 @@ from .certificate import (
     verify_state_root,
 )
 from .certification import Freshness, VerifiedCertificate, certify, state_tree, verify_certificate
+from .certified_roots import verify_certifications
 from .certified_streams import CertifiedStreams, SliceRequestError, StoredStream
 from .columns import Columns, encode_stream_messages
 from .delegation import RangesForm, SubnetRecord, VerifiedDelegation, delegate, verify_delegation
@@ -113,6 +114,6 @@ __all__ = [
     "payload_tree", "principal_from_text", "principal_to_text", "prune", "prune_witness", "public_key_from_der",
     "public_key_to_der", "recompute_digest", "require_absent", "require_value", "require_well_formed",
     "seeded_coefficients", "split_hash_tree", "state_tree", "stream_digests", "stream_roots", "streams_tree",
-    "streams_witness",
-    "verify_aggregate", "verify_certificate", "verify_delegation", "verify_state_root", "witness",
+    "streams_witness", "verify_aggregate", "verify_certificate", "verify_certifications", "verify_delegation",
+    "verify_state_root", "witness",
 ]  # fmt: skip
