@@ -83,6 +83,16 @@ def test_what_follows_is_appended_under_the_later_header() -> None:
     assert run(found) == (BEGIN, BEGIN + 7) and found is not None and found[0].payload.header.signals_end == 12
 
 
+def test_what_was_taken_while_a_suffix_was_on_its_way_is_trimmed() -> None:
+    one = pool()
+    one.put(REMOTE, cut(count=4))
+    asked = one.ask(REMOTE)
+    assert asked is not None
+    assert run(one.take(REMOTE)) == (BEGIN, BEGIN + 4)
+    one.append(REMOTE, cut(BEGIN + 4, 3, witness=BEGIN), asked.pooled)
+    assert run(one.take(REMOTE)) == (BEGIN + 4, BEGIN + 7)
+
+
 def test_what_does_not_follow_is_refused_by_name_and_what_is_pooled_stays() -> None:
     one = pool()
     one.put(REMOTE, cut(count=3))
@@ -136,6 +146,9 @@ def test_pooled_slices_and_what_is_asked_for_are_bounded() -> None:
     assert one.ask(REMOTE) == Ask(BEGIN, BEGIN, 4, ((4 << 20) - 350) * 98 // 100)
     one.put(REMOTE, whole)
     assert run(one.take(REMOTE)) == (BEGIN, BEGIN + 4)
+    asked = one.ask(REMOTE)
+    assert asked is not None and (asked.msg_begin, asked.is_suffix) == (BEGIN + 4, False), "what was taken is expected"
+    one = pool(slice_messages=4)
     one.put(REMOTE, cut(count=3))
     asked = one.ask(REMOTE)
     assert asked is not None and asked.msg_limit == 1

@@ -93,7 +93,7 @@ class ServiceClient:
         key: Key | None = None,
         ca: Path | None = None,
     ) -> None:
-        if not _is_address(url):
+        if not is_address(url):
             raise InvalidInput(f"{url}: no address of a served lake; write it as http://HOST:PORT")
         self.url = url.rstrip("/")
         self._seconds, self._tries, self._deadline = seconds, tries, deadline
@@ -278,7 +278,8 @@ class ServiceClient:
         raise (NonceUsed if status == USED else Refused)(f"{self.url}{path}: {text}")
 
 
-def _is_address(url: str) -> bool:
+def is_address(url: str) -> bool:
+    """Return whether a text is the address of a server: http or https, a host, and a port if any."""
     try:
         found = httpx.URL(url)
         return found.scheme in ("http", "https") and bool(found.host) and (found.port or 1) <= MAX_PORT

@@ -2,13 +2,15 @@
 
 Sans I/O: who pulls asks the pool what to ask for (``ask``), and hands over what came (``put``, ``append``); who makes a
 block takes (``take``), and tells what the subnet expects by then (``garbage_collect``). Nothing is pooled that was not
-verified, and what cannot be used is dropped, so that a slice never stands in the way of a better one.
+verified, and what cannot be used is dropped, so that a slice never stands in the way of a better one. Threads may share
+a pool: while one verifies, others take.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -46,13 +48,14 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What to ask a remote subnet for: ``witness_begin`` is where the pooled slice begins, which the messages from
-    ``msg_begin`` on are to be appended to; both are the same where none is pooled."""
+    """What to ask a remote subnet for: ``witness_begin`` is where the slice ``pooled`` begins, which the messages from
+    ``msg_begin`` on are to be appended to; both are the same where none is."""
 
     witness_begin: int
     msg_begin: int
     msg_limit: int
     byte_limit: int
+    pooled: CertifiedStreamSlice | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_suffix(self) -> bool:
@@ -91,6 +94,7 @@ class SlicePool:
         self._pool_bytes, self._slice_bytes, self._slice_messages = pool_bytes, slice_bytes, slice_messages
         self._slices: dict[bytes, Pooled] = {}
         self._positions: dict[bytes, Position] = {}
+        self._lock = threading.RLock()
 
     def __len__(self) -> int:
         return len(self._slices)
@@ -98,7 +102,8 @@ class SlicePool:
     @property
     def size(self) -> int:
         """Return the bytes of all pooled slices."""
-        return sum(pooled.size for pooled in self._slices.values())
+        with self._lock:
+            return sum(pooled.size for pooled in self._slices.values())
 
     def pooled(self, remote: bytes) -> CertifiedStreamSlice | None:
         """Return what is pooled of a remote subnet."""
@@ -111,18 +116,20 @@ class SlicePool:
 
     def ask(self, remote: bytes) -> Ask | None:
         """Return what to ask a remote subnet for, None when there is no room for more."""
-        position, pooled = self.position(remote), self._slices.get(remote)
-        begin = end = position.message_index
-        used, messages = 0, 0
-        if pooled is not None:
-            used, messages = pooled.size, len(pooled.slice.payload.messages)
-            begin = _begin(pooled.slice, position)
-            end = begin + messages
-        room = min(self._slice_bytes - used, self._pool_bytes - self.size)
-        left = self._slice_messages - messages
-        if room < LEAST_BYTES or left <= 0:
-            return None
-        return Ask(begin, end, left, max(room - HEADER_BYTES, 0) * MARGIN // 100)
+        with self._lock:
+            position, pooled = self.position(remote), self._slices.get(remote)
+            begin = end = position.message_index
+            used, messages = 0, 0
+            if pooled is not None:
+                used, messages = pooled.size, len(pooled.slice.payload.messages)
+                begin = _begin(pooled.slice, position)
+                end = begin + messages
+            room = min(self._slice_bytes - used, self._pool_bytes - self.size)
+            left = self._slice_messages - messages
+            if room < LEAST_BYTES or left <= 0:
+                return None
+            limit = max(room - HEADER_BYTES, 0) * MARGIN // 100
+            return Ask(begin, end, left, limit, pooled.slice if pooled is not None and messages else None)
 
     def put(self, remote: bytes, certified: CertifiedStreamSlice) -> None:
         """Pool a slice of a remote subnet in the place of what was pooled of it, trimmed to what is expected.
@@ -134,35 +141,38 @@ class SlicePool:
         self._verify(remote, certified)
         self._keep(remote, certified)
 
-    def append(self, remote: bytes, suffix: CertifiedStreamSlice) -> None:
-        """Pool what follows on the pooled slice of a remote subnet, under its later header; like ``put`` where nothing
-        is pooled.
+    def append(self, remote: bytes, suffix: CertifiedStreamSlice, onto: CertifiedStreamSlice | None = None) -> None:
+        """Pool what follows on a slice of a remote subnet, under its later header; like ``put`` where there is none.
+
+        ``onto``: what was pooled when the suffix was asked for (``Ask.pooled``), if not what is pooled now: what was
+        taken since is trimmed.
 
         Raises:
             DifferentSubnet, SignalsEndRegresses, IndexMismatch: it does not follow; what was pooled stays.
             ProofError: both together do not hold; what was pooled stays.
             TakeBeforeSliceBegin: as of ``put``.
         """
-        pooled = self._slices.get(remote)
-        self.put(remote, suffix if pooled is None else pooled.slice.append(suffix))
+        pooled = onto or self.pooled(remote)
+        self.put(remote, suffix if pooled is None else pooled.append(suffix))
 
     def drop(self, remote: bytes) -> None:
         """Let go of what is pooled of a remote subnet: nothing that it serves follows on it."""
         self._slices.pop(remote, None)
 
     def _keep(self, remote: bytes, certified: CertifiedStreamSlice) -> None:
-        position = self.position(remote)
-        trimmed = certified.garbage_collect(position.message_index, position.signal_index)
-        if trimmed is None:
-            self._slices.pop(remote, None)
-            return
-        _require_begin(trimmed, position)
-        sizes = prefix_sizes(trimmed)
-        fitting = self._fitting(sizes, self._slice_messages, self._slice_bytes)
-        count = max(fitting, min(1, len(trimmed.payload.messages)))
-        if count < len(trimmed.payload.messages):
-            trimmed, _ = trimmed.take_prefix(count)
-        self._slices[remote] = Pooled(trimmed, int(sizes[count]))
+        with self._lock:
+            position = self.position(remote)
+            trimmed = certified.garbage_collect(position.message_index, position.signal_index)
+            if trimmed is None:
+                self._slices.pop(remote, None)
+                return
+            _require_begin(trimmed, position)
+            sizes = prefix_sizes(trimmed)
+            fitting = self._fitting(sizes, self._slice_messages, self._slice_bytes)
+            count = max(fitting, min(1, len(trimmed.payload.messages)))
+            if count < len(trimmed.payload.messages):
+                trimmed, _ = trimmed.take_prefix(count)
+            self._slices[remote] = Pooled(trimmed, int(sizes[count]))
 
     def take(
         self,
@@ -171,7 +181,8 @@ class SlicePool:
         msg_limit: int | None = None,
         byte_limit: int | None = None,
     ) -> tuple[CertifiedStreamSlice, int] | None:
-        """Return the longest beginning of the pooled slice within the limits, and its size; the rest stays.
+        """Return the longest beginning of the pooled slice within the limits, and its size; the rest stays, and what
+        follows is expected from now on.
 
         ``position``: what is expected, if not what was told last. None where nothing is pooled, or nothing of it that
         is new fits.
@@ -180,39 +191,43 @@ class SlicePool:
             TakeBeforeSliceBegin: the slice begins behind what is expected: it is of no use and is dropped.
             WitnessPruningFailed: payload and witness do not fit together: it is dropped.
         """
-        pooled = self._slices.pop(remote, None)
-        if pooled is None:
-            return None
-        position = position or self.position(remote)
-        left = pooled.slice.garbage_collect(position.message_index, position.signal_index)
-        if left is None:
-            return None
-        _require_begin(left, position)
-        sizes = prefix_sizes(left)
-        count = self._fitting(sizes, msg_limit, byte_limit)
-        news = count > 0 or left.payload.header.signals_end > position.signal_index
-        if (byte_limit is not None and int(sizes[0]) > byte_limit) or not news:
-            self._slices[remote] = Pooled(left, int(sizes[-1]))
-            return None
-        prefix, rest = left.take_prefix(count)
-        if rest is not None:
-            self._slices[remote] = Pooled(rest, int(prefix_sizes(rest)[-1]))
-        return prefix, int(sizes[count])
+        with self._lock:
+            pooled = self._slices.pop(remote, None)
+            if pooled is None:
+                return None
+            position = position or self.position(remote)
+            left = pooled.slice.garbage_collect(position.message_index, position.signal_index)
+            if left is None:
+                return None
+            _require_begin(left, position)
+            sizes = prefix_sizes(left)
+            count = self._fitting(sizes, msg_limit, byte_limit)
+            news = count > 0 or left.payload.header.signals_end > position.signal_index
+            if (byte_limit is not None and int(sizes[0]) > byte_limit) or not news:
+                self._slices[remote] = Pooled(left, int(sizes[-1]))
+                return None
+            prefix, rest = left.take_prefix(count)
+            if rest is not None:
+                self._slices[remote] = Pooled(rest, int(prefix_sizes(rest)[-1]))
+            signals = max(left.payload.header.signals_end, position.signal_index)
+            self._positions[remote] = Position(position.message_index + count, signals)
+            return prefix, int(sizes[count])
 
     def garbage_collect(self, positions: Mapping[bytes, Position]) -> None:
         """Drop what is not needed by a subnet that expects ``positions`` of all remote subnets; slices of others, and
         such as begin behind what is expected, are dropped."""
-        self._positions = dict(positions)
-        for remote, pooled in list(self._slices.items()):
-            del self._slices[remote]
-            position = positions.get(remote)
-            if position is None:
-                continue
-            left = pooled.slice.garbage_collect(position.message_index, position.signal_index)
-            if left is None or _begin(left, position) > position.message_index:
-                continue
-            size = pooled.size if left is pooled.slice else int(prefix_sizes(left)[-1])
-            self._slices[remote] = Pooled(left, size)
+        with self._lock:
+            self._positions = dict(positions)
+            for remote, pooled in list(self._slices.items()):
+                del self._slices[remote]
+                position = positions.get(remote)
+                if position is None:
+                    continue
+                left = pooled.slice.garbage_collect(position.message_index, position.signal_index)
+                if left is None or _begin(left, position) > position.message_index:
+                    continue
+                size = pooled.size if left is pooled.slice else int(prefix_sizes(left)[-1])
+                self._slices[remote] = Pooled(left, size)
 
     @staticmethod
     def _fitting(sizes: U64, msg_limit: int | None, byte_limit: int | None) -> int:

@@ -1,0 +1,196 @@
+"""XNetEndpoint: what one node of a subnet serves of the subnet's certified streams (IC reference 3.10, X-9).
+
+    GET /api/v1/streams                                       the ids of the subnets that streams lead to
+    GET /api/v1/stream/{SubnetId}?msg_begin=&witness_begin=&msg_limit=&byte_limit=      a certified slice
+
+``answer`` is sans I/O; ``XNetNode`` is the ASGI application around it. Paths, parameters, status codes and content
+types are those of deployed replicas. Ours is the bound of an answer: as many messages and bytes as a pool of slices
+takes, so that no request costs more than others may make of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Protocol
+from urllib.parse import parse_qsl
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from causeway.model.section import U64_MAX
+from causeway.proofs.ic.certified_streams import InvalidSliceBegin, InvalidSliceIndices, NoStreamForSubnet
+from causeway.proofs.ic.principals import principal_from_text, principal_to_text
+from causeway.proofs.ic.slice import CertifiedStreamSlice, encode_certified_stream_slice
+from causeway.protocols.ic.slice_pool import SLICE_BYTES
+from causeway.protocols.ic.wire_slices import MAX_SLICE_MESSAGES
+
+STREAMS_PATH = "/api/v1/streams"
+STREAM_PATH = "/api/v1/stream/"
+
+PROTOBUF = "application/x-protobuf"
+
+MOST_RUNNING = 4
+"""Requests that one node answers at a time; further ones are told to come again."""
+
+MAX_ID_TEXT = 63
+"""Longest text of a subnet's id."""
+
+MAX_VALUE_TEXT = 64
+"""Longest text of a parameter's value that is looked at."""
+
+PARAMETERS = {
+    "witness_begin": "witness_begin",
+    "msg_begin": "msg_begin",
+    "index": "msg_begin",
+    "msg_limit": "msg_limit",
+    "byte_limit": "byte_limit",
+}
+"""What each parameter of a query means."""
+
+
+class StreamStore(Protocol):
+    """A certified state that serves slices (``proofs.ic.certified_streams.CertifiedStreams``)."""
+
+    def subnets_with_certified_streams(self) -> Sequence[bytes]:
+        """Return the ids of the subnets that a stream leads to."""
+        ...
+
+    def encode_certified_stream_slice(
+        self,
+        dst_subnet: bytes,
+        witness_begin: int | None = None,
+        msg_begin: int | None = None,
+        msg_limit: int | None = None,
+        byte_limit: int | None = None,
+    ) -> CertifiedStreamSlice:
+        """Return a slice; raises ``SliceRequestError``."""
+        ...
+
+
+Altered = Callable[[CertifiedStreamSlice], CertifiedStreamSlice]
+"""What a faulty node serves instead of a slice."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """An answer: its status, its body, and its header fields."""
+
+    status: int
+    body: bytes = b""
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def refused(cls, status: int, text: str) -> Reply:
+        """Return a refusal that says why."""
+        return cls(status, text.encode(errors="replace"), {"content-type": "text/plain; charset=utf-8"})
+
+
+def answer(certified: StreamStore | None, path: str, query: str, altered: Altered | None = None) -> Reply:
+    """Return what a node answers to a request for a path with a query string.
+
+    ``certified``: its newest certified state, None before there is one. ``altered``: of a node that lies.
+    """
+    if path == STREAMS_PATH:
+        ids = [] if certified is None else certified.subnets_with_certified_streams()
+        texts = [principal_to_text(subnet) for subnet in ids]
+        body = json.dumps(texts, separators=(",", ":")).encode()
+        return Reply(200, body, {"content-type": "application/json"})
+    if not path.startswith(STREAM_PATH):
+        return Reply.refused(404, "Not Found")
+    name = path.removeprefix(STREAM_PATH)
+    try:
+        subnet = principal_from_text(name[: MAX_ID_TEXT + 1])
+    except ValueError:
+        return Reply.refused(400, f"Invalid subnet ID: {name[:MAX_ID_TEXT]}")
+    asked: dict[str, int] = {}
+    for parameter, value in parse_qsl(query, keep_blank_values=True):
+        if not (0 < len(value) <= MAX_VALUE_TEXT and value.isascii() and value.isdigit() and int(value) <= U64_MAX):
+            return Reply.refused(400, f"Invalid query param: {parameter[:MAX_VALUE_TEXT]}")
+        if parameter not in PARAMETERS:
+            return Reply.refused(400, f"Unexpected query param: {parameter[:MAX_VALUE_TEXT]}")
+        asked[PARAMETERS[parameter]] = int(value)
+    return _stream(certified, subnet, asked, altered)
+
+
+def _stream(certified: StreamStore | None, subnet: bytes, asked: dict[str, int], altered: Altered | None) -> Reply:
+    if certified is None:
+        return Reply(204)
+    asked["msg_limit"] = min(asked.get("msg_limit", MAX_SLICE_MESSAGES), MAX_SLICE_MESSAGES)
+    asked["byte_limit"] = min(asked.get("byte_limit", SLICE_BYTES), SLICE_BYTES)
+    try:
+        found = certified.encode_certified_stream_slice(subnet, **asked)
+    except NoStreamForSubnet:
+        return Reply(204)
+    except InvalidSliceBegin as error:
+        return Reply.refused(416, str(error))
+    except InvalidSliceIndices as error:
+        return Reply.refused(400, str(error))
+    if altered is not None:
+        found = altered(found)
+    headers = {
+        "content-type": PROTOBUF,
+        "x-protobuf-schema": "certified_stream_slice.proto",
+        "x-protobuf-message": "xnet.v1.CertifiedStreamSlice",
+    }
+    return Reply(200, encode_certified_stream_slice(found), headers)
+
+
+class XNetNode:
+    """One node of a subnet as an ASGI application.
+
+    Args:
+        certified: returns the node's newest certified state, None before there is one.
+        altered: of a node that lies, what it serves instead of a slice.
+        delay: seconds that a slow node takes on top.
+    """
+
+    def __init__(
+        self, certified: Callable[[], StreamStore | None], altered: Altered | None = None, delay: float = 0.0
+    ) -> None:
+        self._certified, self._altered, self._delay = certified, altered, delay
+        self._running = 0
+        self._workers = ThreadPoolExecutor(MOST_RUNNING, "xnet")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            return
+        reply = await self._reply(scope)
+        headers = {**reply.headers, "content-length": str(len(reply.body))} if reply.status != 204 else {}
+        fields = [(name.encode(), value.encode()) for name, value in headers.items()]
+        body = b"" if scope["method"] == "HEAD" else reply.body
+        await send({"type": "http.response.start", "status": reply.status, "headers": fields})
+        await send({"type": "http.response.body", "body": body})
+
+    async def _reply(self, scope: Scope) -> Reply:
+        if scope["method"] not in ("GET", "HEAD"):
+            return Reply(405, b"", {"allow": "GET, HEAD"})
+        if self._running >= MOST_RUNNING:
+            return Reply.refused(503, "Queue full")
+        self._running += 1
+        try:
+            if self._delay:
+                await asyncio.sleep(self._delay)
+            query = scope["query_string"].decode("latin-1")
+            return await asyncio.get_running_loop().run_in_executor(self._workers, self._answer, scope["path"], query)
+        finally:
+            self._running -= 1
+
+    def _answer(self, path: str, query: str) -> Reply:
+        return answer(self._certified(), path, query, self._altered)
+
+
+class ByPort:
+    """Several applications behind one server: each at a port of its own, ``app`` at all others."""
+
+    def __init__(self, app: ASGIApp, nodes: Mapping[int, ASGIApp]) -> None:
+        self._app, self._nodes = app, dict(nodes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Hand a request to the application at the port that it came to."""
+        server = scope.get("server")
+        app = self._nodes.get(server[1], self._app) if server else self._app
+        await app(scope, receive, send)

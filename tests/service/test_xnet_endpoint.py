@@ -1,0 +1,148 @@
+"""The endpoint of a node: paths, parameters, statuses, content types and limits of deployed replicas (X-9)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from typing import Any
+
+import httpx
+import pytest
+
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ic.principals import principal_to_text
+from causeway.proofs.ic.slice import decode_certified_stream_slice
+from causeway.protocols.ic.ids import subnet_id
+from causeway.protocols.ic.wire_slices import SliceReader
+from causeway.service.ic.node_faults import LIES, Liar
+from causeway.service.ic.xnet_endpoint import MOST_RUNNING, ByPort, XNetNode, answer
+from tests.unit.ic_streams import BEGIN, END, KEY, OTHER, OWN, REMOTE, certified
+
+STREAM = f"/api/v1/stream/{principal_to_text(OWN)}"
+
+
+def test_streams_are_listed_by_the_texts_of_ids() -> None:
+    found = answer(certified(), "/api/v1/streams", "")
+    assert (found.status, found.headers["content-type"]) == (200, "application/json")
+    assert json.loads(found.body) == [principal_to_text(OWN), principal_to_text(OTHER)]
+    assert answer(None, "/api/v1/streams", "").body == b"[]"
+
+
+@pytest.mark.parametrize(
+    ("query", "first", "count", "witness"),
+    [
+        ("", BEGIN, END - BEGIN, BEGIN),
+        (f"msg_begin={BEGIN + 2}", BEGIN + 2, END - BEGIN - 2, BEGIN + 2),
+        (f"index={BEGIN + 2}&msg_limit=3", BEGIN + 2, 3, BEGIN + 2),
+        (f"msg_begin={BEGIN + 5}&witness_begin={BEGIN + 2}&msg_limit=2", BEGIN + 5, 2, BEGIN + 2),
+        (f"msg_begin={BEGIN}&byte_limit=1", BEGIN, 1, BEGIN),
+        (f"msg_begin={END}", None, 0, None),
+        ("msg_limit=0", None, 0, None),
+        (f"msg_limit={2**64 - 1}&byte_limit={2**64 - 1}", BEGIN, END - BEGIN, BEGIN),
+    ],
+)
+def test_a_slice_is_what_was_asked_for(query: str, first: int | None, count: int, witness: int | None) -> None:
+    found = answer(certified(), STREAM, query)
+    assert (found.status, found.headers["content-type"]) == (200, "application/x-protobuf")
+    assert found.headers["x-protobuf-message"] == "xnet.v1.CertifiedStreamSlice"
+    held = decode_certified_stream_slice(found.body)
+    assert (held.payload.messages_begin, len(held.payload.messages)) == (first, count)
+    assert held.witness_begin() == witness
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "status"),
+    [
+        (f"/api/v1/stream/{principal_to_text(subnet_id(9))}", "", 204),
+        (STREAM, f"msg_begin={BEGIN - 1}", 416),
+        (STREAM, f"msg_begin={END + 1}", 416),
+        (STREAM, f"msg_begin={BEGIN}&witness_begin={BEGIN - 1}", 416),
+        (STREAM, f"msg_begin={BEGIN}&witness_begin={BEGIN + 1}", 400),
+        (STREAM, f"witness_begin={BEGIN}", 400),
+        (STREAM, "msg_begin=", 400),
+        (STREAM, "msg_begin=-1", 400),
+        (STREAM, "msg_begin=1e3", 400),
+        (STREAM, "msg_begin=\u0664", 400),
+        (STREAM, f"msg_begin={2**64}", 400),
+        (STREAM, "msg_begin=" + "1" * 5000, 400),
+        (STREAM, "something=1", 400),
+        ("/api/v1/stream/", "", 400),
+        ("/api/v1/stream/abc", "", 400),
+        (STREAM + "a", "", 400),
+        (STREAM.upper().replace("/API/V1/STREAM", "/api/v1/stream"), "", 400),
+        ("/api/v1/stream/" + "a" * 100_000, "", 400),
+        ("/api/v1/stream", "", 404),
+        ("/", "", 404),
+    ],
+)
+def test_what_cannot_be_served_has_a_status_of_its_own(path: str, query: str, status: int) -> None:
+    found = answer(certified(), path, query)
+    assert found.status == status and len(found.body) < 300
+    assert (found.body == b"") == (status == 204)
+
+
+def test_a_node_without_a_certified_state_has_no_streams() -> None:
+    assert answer(None, STREAM, "").status == 204
+    assert answer(None, STREAM, "x=1").status == 400
+
+
+def test_every_lie_is_found_and_none_is_a_valid_slice() -> None:
+    reader, liar = SliceReader({REMOTE: KEY.public_key()}), Liar.made()
+    causes = []
+    for _ in LIES:
+        found = answer(certified(), STREAM, f"msg_begin={BEGIN}&msg_limit=4", liar)
+        with pytest.raises(ProofError) as refused:
+            reader.verify(OWN, REMOTE, reader.decode(found.body))
+        causes.append(type(refused.value).__name__)
+    mismatch = "RootHashMismatch"
+    assert causes == [mismatch, mismatch, "InvalidSignature", "InvalidDestination", mismatch]
+    for _ in LIES:
+        found = answer(certified(), STREAM, f"msg_begin={END}", liar)
+        with pytest.raises(ProofError):
+            reader.verify(OWN, REMOTE, reader.decode(found.body))
+
+
+def client(app: Any, port: int = 80) -> httpx.AsyncClient:
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"http://127.0.0.1:{port}")
+
+
+def test_a_node_answers_four_requests_at_a_time_and_no_more() -> None:
+    begun, go_on = threading.Semaphore(0), threading.Event()
+
+    def slowly() -> Any:
+        begun.release()
+        go_on.wait(10)
+        return certified()
+
+    async def ask() -> list[int]:
+        async with client(XNetNode(slowly)) as asking:
+            running = [asyncio.create_task(asking.get(STREAM)) for _ in range(MOST_RUNNING)]
+            for _ in running:
+                await asyncio.to_thread(begun.acquire, timeout=10)
+            refused = await asking.get(STREAM)
+            go_on.set()
+            found = [refused.status_code, *[(await one).status_code for one in running]]
+            return [*found, (await asking.get(STREAM)).status_code]
+
+    assert asyncio.run(ask()) == [503, 200, 200, 200, 200, 200]
+
+
+def test_nodes_share_a_server_and_each_answers_at_its_port() -> None:
+    async def main(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 418, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def ask() -> list[int]:
+        app = ByPort(main, {9001: XNetNode(certified), 9002: XNetNode(lambda: None)})
+        found = []
+        for port in (9000, 9001, 9002):
+            async with client(app, port) as asking:
+                found.append((await asking.get(STREAM)).status_code)
+        async with client(app, 9001) as asking:
+            head = await asking.head(STREAM)
+            assert head.content == b"" and int(head.headers["content-length"]) > 1000
+            found += [head.status_code, (await asking.post(STREAM)).status_code]
+        return found
+
+    assert asyncio.run(ask()) == [418, 200, 204, 200, 405]
