@@ -76,9 +76,9 @@ def test_a_change_hashes_what_is_above_it_and_a_tree_that_grows_is_moved_with_it
 ) -> None:
     hashed: list[int] = []
 
-    def counted(pairs: Digests, rows: Any) -> Digests:
+    def counted(pairs: Digests, prefix: bytes, rows: Any) -> Digests:
         hashed.append(len(rows))
-        return hash_pairs(pairs, rows=rows)
+        return hash_pairs(pairs, prefix, rows)
 
     monkeypatch.setattr(kept_forest, "hash_pairs", counted)
     draw = np.random.default_rng(1)

@@ -70,11 +70,20 @@ def side_positions(first: Rows, count: Rows, size: Rows) -> SidePositions:
     )
 
 
-def run_roots(leaves: Digests, groups: Groups, first: Rows, size: Rows, sides: Digests, side_counts: Rows) -> Digests:
+def run_roots(
+    leaves: Digests,
+    groups: Groups,
+    first: Rows,
+    size: Rows,
+    sides: Digests,
+    side_counts: Rows,
+    prefix: bytes = INNER_PREFIX,
+) -> Digests:
     """Return the root to which each run of leaves and its sides amount, shape (runs, 32).
 
     ``groups``: the runs among ``leaves``, none empty; ``first``, ``size``: the claimed position of a run's first leaf
-    and the size of its tree; ``sides``: the digests of all runs joined, ``side_counts`` of each.
+    and the size of its tree; ``sides``: the digests of all runs joined, ``side_counts`` of each; ``prefix``: that of
+    inner nodes.
 
     Raises:
         MalformedProof: a run does not fit its tree, or has more or fewer sides than its position calls for.
@@ -84,9 +93,9 @@ def run_roots(leaves: Digests, groups: Groups, first: Rows, size: Rows, sides: D
     for level in range(int(positions.level.max()) + 1 if len(positions.level) else 0):
         rows = np.flatnonzero(positions.level == level)
         nodes, counts = _with_sides(nodes, counts, positions.run[rows], positions.right[rows], sides[rows])
-        nodes, counts = level_up(nodes, counts)
+        nodes, counts = level_up(nodes, counts, prefix)
     while len(counts) and int(counts.max()) > 1:
-        nodes, counts = level_up(nodes, counts)
+        nodes, counts = level_up(nodes, counts, prefix)
     return nodes
 
 

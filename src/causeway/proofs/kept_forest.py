@@ -1,4 +1,6 @@
-"""Many RFC 6962 trees that are kept and changed: a change hashes the nodes above what it changes, and no others.
+"""Many Merkle trees that are kept and changed: a change hashes the nodes above what it changes, and no others.
+
+They have the shape of RFC 6962, and its prefix of inner nodes unless another one is given.
 
 All trees share one array a level. A tree has a region of each, with room to grow; the region of level 0 begins at a
 multiple of a power of two that is no smaller than the region, so that node i of a level has the children 2i and 2i + 1
@@ -8,26 +10,34 @@ of the level below in the shared arrays, too, and the nodes of all trees are has
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from causeway.model.order import Rows
 from causeway.proofs.forest import side_positions
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
-from causeway.proofs.merkle import hash_pairs
+from causeway.proofs.merkle import EMPTY_ROOT, INNER_PREFIX, hash_pairs
 
 ROOM = 64
 """Leaves that a tree can have more, at least, before it has to be moved."""
 
+LONG_RUN = 32
+"""Rows from which on to copy a run by itself is faster than all rows of many runs by their numbers."""
+
 
 class KeptForest:
-    """Trees of ``sizes`` leaves each, of which none may become empty.
+    """Trees of ``sizes`` leaves each; one without leaves has the root ``empty_root``.
 
-    The leaves are written to ``leaves`` from ``offsets`` of each tree on; ``rehash`` then says which were. ``version``
-    counts the changes: whoever has seen an earlier one must not read the nodes any more, nor change them.
+    The leaves are written to ``leaves`` from ``offsets`` of each tree on; ``rehash`` or ``rehash_ends`` then says which
+    were. ``version`` counts the changes: whoever has seen an earlier one must not read the nodes any more, nor change
+    them.
     """
 
-    def __init__(self, sizes: Rows) -> None:
+    def __init__(self, sizes: Rows, prefix: bytes = INNER_PREFIX, empty_root: bytes = EMPTY_ROOT) -> None:
         self.version = 0
+        self._prefix, self._empty_root = prefix, np.frombuffer(empty_root, dtype=np.uint8)
         self.sizes: Rows = np.asarray(sizes, dtype=np.int64).copy()
+        self.offsets: Rows = np.zeros(len(sizes), dtype=np.int64)
+        self._rooms: Rows = np.zeros(len(sizes), dtype=np.int64)
         self._lay_out()
 
     @property
@@ -35,35 +45,51 @@ class KeptForest:
         """Return the leaves of all trees, shape (n, 32)."""
         return self._levels[0]
 
-    @property
-    def depths(self) -> Rows:
-        """Return the level of each tree's root."""
-        return _bits(self.sizes - 1)
+    def rearrange(self, origin: Rows) -> None:
+        """Begin a change: let there be other trees, of which each was the tree ``origin`` before; -1 is a new one.
 
-    def resize(self, sizes: Rows) -> None:
-        """Begin a change: give the trees other numbers of leaves; those that both have stay. ``offsets`` may change."""
+        New ones have no leaves; those that are in ``origin`` no more are gone.
+        """
+        self.version += 1
+        kept = origin >= 0
+        before = self.sizes, self.offsets, self._rooms
+        self.sizes, self.offsets, self._rooms = np.zeros((3, len(origin)), dtype=np.int64)
+        for old, now in zip(before, (self.sizes, self.offsets, self._rooms), strict=True):
+            now[kept] = old[origin[kept]]
+
+    def resize(self, sizes: Rows, trimmed: Rows | None = None) -> None:
+        """Begin a change: give the trees other numbers of leaves. ``offsets`` may change.
+
+        ``trimmed``: how many of the first leaves of each tree go, none if it is not given. Those behind them stay, with
+        the nodes above them that are the same then, as far as the new size has them. ``rehash_ends`` hashes the others.
+        """
         self.version += 1
         sizes = np.asarray(sizes, dtype=np.int64)
-        moved = np.flatnonzero(sizes > self._rooms)
-        if len(moved) == 0:
-            self.sizes = sizes.copy()
-            return
-        before, offsets, levels = self.sizes, self.offsets.copy(), self._levels
+        gone = np.zeros(len(sizes), dtype=np.int64) if trimmed is None else trimmed
+        kept = np.minimum(self.sizes - gone, sizes)
+        offsets, levels = self.offsets.copy(), self._levels
         self.sizes = sizes.copy()
-        rooms = _room(sizes[moved])
-        if self._used + int((2 * rooms).sum()) > 4 * int(_room(sizes).sum()):
-            self._lay_out()
-            moved = np.arange(len(sizes), dtype=np.int64)
-        else:
-            self._append(moved, rooms)
-        for tree in moved.tolist():
-            old, new, count = int(offsets[tree]), int(self.offsets[tree]), int(min(before[tree], sizes[tree]))
-            for level, nodes in enumerate(levels):
-                first = new >> level
-                self._levels[level][first : first + count] = nodes[old >> level : (old >> level) + count]
-                if count == 1:
-                    break
-                count = (count + 1) // 2
+        grown = np.flatnonzero(sizes > self._rooms)
+        moved = np.flatnonzero(gone > 0)
+        if len(grown):
+            rooms, all_rooms = _room(sizes[grown]), int(_room(sizes).sum())
+            # Most trees move anyhow, or most of the arrays is what others have left.
+            if 2 * int(rooms.sum()) > all_rooms or self._used + int((2 * rooms).sum()) > 4 * all_rooms:
+                self._lay_out()
+                moved = np.arange(len(sizes), dtype=np.int64)
+            else:
+                self._append(grown, rooms)
+                moved = np.union1d(moved, grown)
+        moved = moved[kept[moved] > 0]
+        first, left, gone = (offsets + gone)[moved], kept[moved], gone[moved]
+        target = self.offsets[moved]
+        for level, nodes in enumerate(levels):
+            if len(left) == 0:
+                return
+            _copy_runs(nodes, first >> level, self._levels[level], target >> level, left)
+            # Nodes over as many leaves as divide what was trimmed have the same below them, the others have not.
+            stay = (left > 1) & (gone & ((2 << level) - 1) == 0)
+            first, left, gone, target = first[stay], (left[stay] + 1) >> 1, gone[stay], target[stay]
 
     def rehash(self, tree: Rows, position: Rows) -> None:
         """Hash what is above leaves that were written: ``position`` in ``tree``, by tree, ascending, each once.
@@ -87,22 +113,59 @@ class KeptForest:
             last = (self.offsets[tree] >> level) + counts - 1
             paired = 2 * parents < last
             if paired.all():
-                upper[parents] = hash_pairs(_pairs(nodes), rows=parents)
+                upper[parents] = hash_pairs(_pairs(nodes), self._prefix, parents)
             else:
                 both = parents[paired]
-                upper[both] = hash_pairs(_pairs(nodes), rows=both)
+                upper[both] = hash_pairs(_pairs(nodes), self._prefix, both)
                 alone = parents[~paired]
                 upper[alone] = nodes[2 * alone]
             rows, counts = parents, (counts + 1) >> 1
             level += 1
 
-    def roots(self) -> Digests:
-        """Return the root of each tree, shape (trees, 32)."""
-        found = np.empty((len(self.sizes), DIGEST_BYTES), dtype=np.uint8)
-        depths = self.depths
+    def rehash_ends(self, tree: Rows, first: Rows, trimmed: Rows) -> None:
+        """Hash what is above leaves that were written, in each ``tree`` those from ``first`` on, and what was trimmed.
+
+        ``trimmed`` is what ``resize`` was given for these trees, which lost no leaves at their ends. A tree that has no
+        leaves may be among them.
+        """
+        offsets, counts = self.offsets[tree], self.sizes[tree]
+        added = first < counts
+        level = 0
+        while True:
+            above = counts > 1
+            if not above.all():
+                offsets, counts, added = offsets[above], counts[above], added[above]
+                first, trimmed = first[above], trimmed[above]
+            if len(counts) == 0:
+                return
+            nodes, upper = self._levels[level], self._levels[level + 1]
+            pairs, parents = counts >> 1, (counts + 1) >> 1
+            # How many nodes of the level above have the same below them as before.
+            same = np.where(added, first >> (level + 1), parents)
+            same[trimmed & ((2 << level) - 1) != 0] = 0
+            target = offsets >> (level + 1)
+            odd = np.flatnonzero((parents > pairs) & (same < parents))
+            upper[(target + pairs)[odd]] = nodes[((offsets >> level) + counts - 1)[odd]]
+            fresh = np.maximum(pairs - same, 0)
+            starts = np.cumsum(fresh) - fresh
+            rows = np.repeat(target + same - starts, fresh) + np.arange(int(fresh.sum()))
+            _copy_runs(hash_pairs(_pairs(nodes), self._prefix, rows), starts, upper, target + same, fresh)
+            counts = parents
+            level += 1
+
+    def write_ends(self, tree: Rows, first: Rows, digests: Digests) -> None:
+        """Write the leaves of each ``tree`` from ``first`` on; ``digests`` are those of all of them, joined."""
+        counts = self.sizes[tree] - first
+        _copy_runs(digests, np.cumsum(counts) - counts, self.leaves, self.offsets[tree] + first, counts)
+
+    def roots(self, tree: Rows | None = None) -> Digests:
+        """Return the root of each tree, or of those given, shape (trees, 32)."""
+        sizes, offsets = (self.sizes, self.offsets) if tree is None else (self.sizes[tree], self.offsets[tree])
+        found = np.empty((len(sizes), DIGEST_BYTES), dtype=np.uint8)
+        depths = np.where(sizes > 0, _bits(sizes - 1), -1)
         for depth in np.unique(depths).tolist():
-            trees = np.flatnonzero(depths == depth)
-            found[trees] = self._levels[depth][self.offsets[trees] >> depth]
+            rows = np.flatnonzero(depths == depth)
+            found[rows] = self._empty_root if depth < 0 else self._levels[depth][offsets[rows] >> depth]
         return found
 
     def nodes_of(self, tree: int) -> list[Digests]:
@@ -110,7 +173,7 @@ class KeptForest:
         offset, count, found = int(self.offsets[tree]), int(self.sizes[tree]), []
         for level, nodes in enumerate(self._levels):
             found.append(nodes[offset >> level : (offset >> level) + count].copy())
-            if count == 1:
+            if count <= 1:
                 break
             count = (count + 1) // 2
         return found
@@ -118,7 +181,8 @@ class KeptForest:
     def sides(self, tree: Rows, first: Rows, count: Rows) -> tuple[Digests, Rows]:
         """Return the sides' digests of runs, joined, and how many each run has.
 
-        ``tree``, ``first``, ``count``: of each run its tree, the position of its first leaf there, and its length.
+        ``tree``, ``first``, ``count``: of each run its tree, the position of its first leaf there, and its length,
+        at least 1.
         """
         positions = side_positions(first, count, self.sizes[tree])
         digests = np.empty((len(positions.run), DIGEST_BYTES), dtype=np.uint8)
@@ -130,8 +194,8 @@ class KeptForest:
 
     def _lay_out(self) -> None:
         """Give every tree a region in new arrays, the largest first."""
-        self.offsets: Rows = np.zeros(len(self.sizes), dtype=np.int64)
-        self._rooms: Rows = np.zeros(len(self.sizes), dtype=np.int64)
+        self.offsets = np.zeros(len(self.sizes), dtype=np.int64)
+        self._rooms = np.zeros(len(self.sizes), dtype=np.int64)
         self._used, self._levels = 0, [np.empty((0, DIGEST_BYTES), dtype=np.uint8)]
         rooms = _room(self.sizes)
         order = np.argsort(-rooms, kind="stable")
@@ -160,6 +224,27 @@ class KeptForest:
 def _pairs(nodes: Digests) -> Digests:
     """Return the children of each node of the level above, side by side."""
     return nodes[: len(nodes) & ~1].reshape(-1, 2 * DIGEST_BYTES)
+
+
+def _copy_runs(source: Digests, starts: Rows, target: Digests, at: Rows, counts: Rows) -> None:
+    """Copy runs of ``counts`` rows, from ``starts`` in ``source`` to ``at`` in ``target``.
+
+    Both may be the same array: a run may go to where it overlaps itself, not to where another one comes from.
+    """
+    total = int(counts.sum())
+    if total >= LONG_RUN * len(counts):
+        for start, to, count in zip(starts.tolist(), at.tolist(), counts.tolist(), strict=True):
+            target[to : to + count] = source[start : start + count]
+        return
+    shift = np.cumsum(counts) - counts
+    ranks = np.arange(total)
+    rows, place = (np.repeat(first - shift, counts) + ranks for first in (starts, at))
+    # As one value a row, they are copied twice as fast.
+    _values(target)[place] = _values(source)[rows]
+
+
+def _values(digests: Digests) -> npt.NDArray[np.void]:
+    return np.ascontiguousarray(digests).view(f"V{DIGEST_BYTES}").reshape(-1)
 
 
 def _room(sizes: Rows) -> Rows:

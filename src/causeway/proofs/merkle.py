@@ -24,25 +24,25 @@ EMPTY_ROOT = sha256(b"").digest()
 """The root over no leaves."""
 
 
-def merkle_roots(leaves: Digests, groups: Groups) -> Digests:
+def merkle_roots(leaves: Digests, groups: Groups, prefix: bytes = INNER_PREFIX) -> Digests:
     """Return the root of each group of ``leaves`` (neighbouring rows), shape (len(groups), 32); no group is empty."""
     if len(leaves) <= FEW:
         runs = zip(groups.starts.tolist(), groups.counts.tolist(), strict=True)
         digests = [leaf.tobytes() for leaf in leaves]
-        roots = b"".join([_root(digests[start : start + count]) for start, count in runs])
+        roots = b"".join([_root(digests[start : start + count], prefix) for start, count in runs])
         return np.frombuffer(roots, dtype=np.uint8).reshape(len(groups), DIGEST_BYTES)
     counts = groups.counts.copy()
-    nodes = leaves
+    nodes = np.ascontiguousarray(leaves)
     while len(counts) and int(counts.max()) > 1:
-        nodes, counts = level_up(nodes, counts)
+        nodes, counts = level_up(nodes, counts, prefix)
     return nodes
 
 
-def _root(nodes: list[bytes]) -> bytes:
+def _root(nodes: list[bytes], prefix: bytes) -> bytes:
     """Return the root of one tree of few leaves."""
     while len(nodes) > 1:
         pairs = zip(nodes[::2], nodes[1::2], strict=False)
-        above = [sha256(INNER_PREFIX + left + right).digest() for left, right in pairs]
+        above = [sha256(prefix + left + right).digest() for left, right in pairs]
         nodes = [*above, nodes[-1]] if len(nodes) % 2 else above
     return nodes[0]
 

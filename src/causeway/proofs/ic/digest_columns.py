@@ -13,7 +13,7 @@ from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_
 from causeway.proofs.ic.columns import LOOP_ROWS, Columns, MessageEncoder
 from causeway.proofs.ic.digests import EMPTY_DIGEST, FORK_DOMAIN, LABELED_DOMAIN, LEAF_DOMAIN
 from causeway.proofs.ic.versions import CURRENT, CertificationVersion
-from causeway.proofs.merkle import level_up
+from causeway.proofs.merkle import level_up, merkle_roots
 
 INDEX_BYTES = 8
 
@@ -91,14 +91,10 @@ def fork_roots(nodes: Digests, groups: Groups) -> Digests:
     The shape is that of one map: the largest power of two on the left. A group without nodes has the root of an empty
     map.
     """
-    counts = groups.counts.copy()
-    filled = counts > 0
-    roots = np.empty((len(counts), DIGEST_BYTES), dtype=np.uint8)
+    filled = groups.counts > 0
+    roots = np.empty((len(groups), DIGEST_BYTES), dtype=np.uint8)
     roots[~filled] = _EMPTY_ROW
-    counts = counts[filled]
-    while len(counts) and int(counts.max()) > 1:
-        nodes, counts = level_up(np.ascontiguousarray(nodes), counts, FORK_DOMAIN)
-    roots[filled] = nodes
+    roots[filled] = merkle_roots(nodes, Groups(groups.starts[filled], groups.counts[filled], groups.total), FORK_DOMAIN)
     return roots
 
 
