@@ -31,6 +31,7 @@ from tests.property.ic_harness import KernelRun, OracleRun, Scenario
 from tests.property.ic_strategies import scenarios
 from tests.property.ic_views import plain_message
 from tests.spec import ic
+from tests.spec.ic import encoding as oracle_encoding
 from tests.spec.ic import sizes as oracle_sizes
 from tests.spec.ic.messages import Reason
 from tests.spec.ic.slices import StreamSlice, expected_signal
@@ -79,7 +80,7 @@ def columns(found: list[ic.Request | ic.Response]) -> Frame:
 @given(st.data())
 def test_lengths_of_messages_are_those_of_their_encoding(data: st.DataObject) -> None:
     found = [messages(data.draw) for _ in range(data.draw(st.integers(0, 6)))]
-    assert message_lengths(columns(found)).tolist() == [len(oracle_sizes.encoded_message(m)) for m in found]
+    assert message_lengths(columns(found)).tolist() == [len(oracle_encoding.encoded_message(m)) for m in found]
 
 
 @CALM
@@ -93,7 +94,7 @@ def test_lengths_of_headers_are_those_of_their_encoding(data: st.DataObject) -> 
         rejects.sort()
         rows.append((9, chain, 0, begin, end, signals_end))
         listed += [(9, chain, 0, index, int(reason)) for index, reason in rejects]
-        expected.append(len(oracle_sizes.encoded_header(begin, end, signals_end, tuple(rejects))))
+        expected.append(len(oracle_encoding.encoded_header(begin, end, signals_end, tuple(rejects))))
     names = (*LANE, "begin", "end", "signals_end")
     slices = Frame({name: u64(*(row[place] for row in rows)) for place, name in enumerate(names)}, len(rows))
     given_rejects = Frame(
@@ -140,13 +141,13 @@ def test_encodings_are_those_of_the_vectors(shared_folder: Path) -> None:
         pytest.skip("no vectors of the IC")
     vectors = {row["name"]: row for row in json.loads(path.read_text())["encodings"]}
     header = vectors["minimal_stream_header"]["value"]
-    encoded = oracle_sizes.encoded_header(header["begin"], header["end"], header["signals_end"], ())
+    encoded = oracle_encoding.encoded_header(header["begin"], header["end"], header["signals_end"], ())
     assert encoded.hex() == vectors["minimal_stream_header"]["cbor_hex"]
     cycles = 123456789012345678901234567890
     request = ic.Request(1, 2, 3, cycles, "test", b"\x06")
-    assert oracle_sizes.encoded_message(request).hex() == vectors["request_with_u128_cycles"]["cbor_hex"]
+    assert oracle_encoding.encoded_message(request).hex() == vectors["request_with_u128_cycles"]["cbor_hex"]
     response = ic.Response(5, 4, 3, 2, data=b"\x01", deadline=6)
-    assert oracle_sizes.encoded_message(response).hex() == vectors["response"]["cbor_hex"]
+    assert oracle_encoding.encoded_message(response).hex() == vectors["response"]["cbor_hex"]
     by_reason = (
         "CanisterMigrating",
         "CanisterNotFound",
@@ -158,7 +159,7 @@ def test_encodings_are_those_of_the_vectors(shared_folder: Path) -> None:
     rejects = tuple((249 + place, Reason[name]) for place, name in enumerate((*by_reason, "Unknown")))
     # The vector has one reason more and flags; without them its map of reasons is this.
     fields = "05a7008107018106028102038103048105058104068101"
-    assert oracle_sizes.encoded_header(23, 25, 256, rejects).hex() == "a4001701181902190100" + fields
+    assert oracle_encoding.encoded_header(23, 25, 256, rejects).hex() == "a4001701181902190100" + fields
 
 
 # ---- expected indices

@@ -21,6 +21,7 @@ from tests.spec.ic.ids import draw, philox_4x64
 from tests.spec.ic.induction import in_order, judge_xnet
 from tests.spec.ic.judge import lists_before
 from tests.spec.ic.messages import cycles_of, kind, reject_response
+from tests.spec.ic.payloads import first_message_is_expected
 from tests.spec.ic.queues import (
     MAX_NATURAL,
     by_identifier,
@@ -35,7 +36,8 @@ from tests.spec.ic.queues import (
     rank,
     successor,
 )
-from tests.spec.ic.slices import at, explicit_signals, first_message_is_expected
+from tests.spec.ic.sizes import count_bytes
+from tests.spec.ic.slices import at, decoded_payload, explicit_signals
 from tests.spec.ic.value import Value, g9_no_loss
 
 # ---- a small network
@@ -872,7 +874,7 @@ def test_hazard_12_past_payloads() -> None:
 def test_hazard_13_payload_of_exactly_the_limit() -> None:
     state, registry, options = two_subnets(3)
     payload = {1: a_slice([3, 4], 1, 9)}
-    size = 2 * 256
+    size = count_bytes(payload[1])
     ic.check_payload(registry, state, [], payload, size, options)
     with pytest.raises(ic.PayloadTooLarge):
         ic.check_payload(registry, state, [], payload, size - 1, options)
@@ -892,9 +894,11 @@ def test_built_payload_is_valid_and_aligned() -> None:
         net.options,
     )
     assert list(payload) == [1]
-    assert ic.validate_xnet_payload(net.registry, state, [], payload, 512, net.options)
+    size = count_bytes(payload[1])
+    assert ic.validate_xnet_payload(net.registry, state, [], payload, size, net.options)
     assert first_message_is_expected(ic.expected_indexes(2, state, []), payload)
-    for limit, brought in ((511, 1), (256, 1), (255, 0)):
+    first = replace(payload[1], messages={((), 1): payload[1].messages[(), 1]})
+    for limit, brought in ((size - 1, 1), (count_bytes(first), 1), (count_bytes(first) - 1, 0)):
         cut = ic.get_xnet_payload(
             2,
             net.registry,
@@ -916,7 +920,7 @@ def test_refused_slice_leaves_an_event_and_moves_nothing() -> None:
     assert [(e.kind, e.error, e.chain, e.remote) for e in of(events, "rejected")] == [
         ("control", "InvalidStream", 2, 1)
     ]
-    assert net.states[2] == replace(before, height=2, time_ns=net.states[2].time_ns)
+    assert net.states[2] == replace(before, height=2, number=2, time_ns=net.states[2].time_ns)
 
 
 def test_hazard_22_same_reject_signal_seen_twice_is_handled_once() -> None:
@@ -1098,8 +1102,8 @@ def test_hazard_33_order_of_the_maps_does_not_matter() -> None:
     net = Network({1: 1, 2: 2, 3: 3, 256: 256})
     for canister in (1, 3, 256):
         net.call(canister, (2, "echo", 1), (2, "hold", 1))
-    offered = ic.offered_slices(net.states, 2, net.registry, net.options)
-    forwards = ic.DecodedBatch(xnet_payload=dict(offered))
+    offered = decoded_payload(2, ic.offered_slices(net.states, net.states[2], net.registry, net.options))
+    forwards = ic.DecodedBatch(xnet_payload=offered)
     backwards = ic.DecodedBatch(xnet_payload=dict(reversed(offered.items())))
     results = [
         ic.one_round(net.states[2], net.registry, batch, scripted, net.options) for batch in (forwards, backwards)

@@ -14,12 +14,15 @@ docs/protocols/ic.md. It imports nothing of causeway, and only tests import it.
 | execution | 3.5 |
 | routing | 3.6, X-6, X-7 |
 | removal | canisters that end |
-| slices | 3.7 to 3.10 |
-| sizes | 2.9 and 2.10: lengths of encodings, count_bytes |
-| network | 3.1, 3.2, and rounds of several subnets |
+| slices, payloads | 3.7, 3.9 and 3.10 of one slice; 3.8, 3.9 of payloads, malicious block makers |
+| encoding, hash_tree, tree | 2.9: leaves, hash trees and witnesses, the state tree of a subnet |
+| certified, pool | 2.8: what is signed, served and taken; X-15 |
+| sizes | 2.10: count_bytes |
+| coordination, network | 3.1, 3.2, 2.8; rounds of several subnets |
 | events, guarantees, value, accounts | 1.1; 1.2 over the log; G9 over the log; 1.2 and 1.3 over states and log |
 """
 
+from .coordination import Batch, Ignored, StateManager, one_round, process_batch
 from .errors import (
     ContradictoryIndices,
     EmptySlice,
@@ -42,7 +45,7 @@ from .errors import (
     UnknownSubnet,
 )
 from .events import Event
-from .execution import Behaviour, Call, Effect, Reply, RequestKey, execute
+from .execution import Behaviour, Call, CertifiedData, Effect, Reply, RequestKey, execute
 from .ids import canister_bytes, canister_text, draw, subnet_bytes
 from .induction import DecodedBatch, map_valid_xnet_messages, pre_process, queue_index, substream_id
 from .judge import Judgement, judge, sender_class, valid_sender
@@ -59,20 +62,18 @@ from .messages import (
     Verdict,
     message_id,
 )
-from .network import Batch, Ignored, StateManager, network_round, offered_slices, one_round, process_batch
+from .network import network_round, offered_slices
 from .options import Limit, Options, deployed_profile
+from .payloads import check_payload, get_xnet_payload, validate_xnet_payload
 from .queues import Queue, clear, clear_map, delete, delete_map, new_queue, push, push_map
 from .routing import filter, non_existent_canister_replies, post_process, routing_order
 from .slices import (
     StreamSlice,
-    check_payload,
     check_slice,
     expected_indexes,
-    get_xnet_payload,
     slice_for,
     slice_indexes,
     state_and_payload_indexes,
-    validate_xnet_payload,
 )
 from .state import CanonicalState, Registry, Stream, expected_index, genesis, move_canisters
 
@@ -84,6 +85,7 @@ __all__ = [
     "Behaviour",
     "Call",
     "CanonicalState",
+    "CertifiedData",
     "ContradictoryIndices",
     "DecodedBatch",
     "Effect",

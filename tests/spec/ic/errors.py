@@ -29,6 +29,55 @@ class StateNotCommittedYet(SpecError):
     """The state manager has not that state yet (2.8)."""
 
 
+class GetStateFailed(SpecError):
+    """There is no state at the reference height (3.8)."""
+
+
+class NoStreamForSubnet(SpecError):
+    """No stream to that subnet is in the certified state (2.8)."""
+
+
+class InvalidSliceBegin(SpecError):
+    """A slice was asked for from outside of [stream_begin, stream_end] (2.8)."""
+
+
+class InvalidSliceIndices(SpecError):
+    """A slice was asked for whose witness begins behind its messages (2.8)."""
+
+
+class DecodeError(SpecError):
+    """Base of what `decode_certified_stream` may find (2.8, 2.9)."""
+
+
+class SerializationError(DecodeError):
+    """Bytes or trees that are no slice: the header, a message, the payload, the witness, the root."""
+
+
+class InvalidDestination(DecodeError):
+    """A slice of another subnet's stream."""
+
+
+class InvalidSignature(DecodeError):
+    """The certification is not the remote subnet's."""
+
+
+class PoolError(SpecError):
+    """Base of what the slice pool may answer (X-15)."""
+
+
+class InvalidAppend(PoolError):
+    """What is to be appended does not go on where the pooled slice ends. `cause`: DifferentSubnet,
+    SignalsEndRegresses or IndexMismatch."""
+
+    @property
+    def cause(self) -> str:
+        return str(self.args[0])
+
+
+class TakeBeforeSliceBegin(PoolError):
+    """The pooled slice begins behind what is expected."""
+
+
 class InvariantViolation(SpecError):
     """A hard invariant is false: the round stops."""
 

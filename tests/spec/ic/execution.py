@@ -61,7 +61,16 @@ class Call:
     cycles: int = 0
 
 
-Effect = Reply | Call
+@dataclass(frozen=True)
+class CertifiedData:
+    """Set what the subnet certifies as this canister's, in place of what it certified before."""
+
+    data: bytes
+
+
+MAX_CERTIFIED_DATA = 32
+
+Effect = Reply | Call | CertifiedData
 Behaviour = Callable[[CanisterId, Any, Message], tuple[Any, Sequence[Effect]]]
 """(canister, program state, message) -> (new program state, effects in the order made; the answer that a handler
 returns is made last). It must not change the state it is given."""
@@ -90,6 +99,7 @@ def execute(
         turns=run.turns,
         next_source={canister: source for canister, source in run.next_source.items() if source},
         sent_times=sent_times,
+        certified_data=run.certified_data,
     )
     return after, run.events
 
@@ -110,6 +120,7 @@ class Run:
         self.in_hand: dict[CanisterId, dict[InHand, int]] = {name: dict(keys) for name, keys in state.in_hand.items()}
         self.turns = dict(state.turns)
         self.next_source = dict(state.next_source)
+        self.certified_data = dict(state.certified_data)
         self.events: list[Event] = []
         self._lengths: dict[QueueName, int] = {}
 
@@ -236,6 +247,7 @@ def consume(run: Run, canister: CanisterId, index: int, message: Message, behavi
         run.balances[canister] = outcome.balance
         run.in_hand[canister] = dict(outcome.in_hand)
         run.next_callbacks[canister] = outcome.next_callback
+        run.certified_data |= {} if outcome.certified is None else {canister: outcome.certified}
         for produced in outcome.produced:
             run.produce(produced)
     elif isinstance(message, Request):
@@ -262,6 +274,7 @@ class Outcome:
     in_hand: Mapping[InHand, int]
     produced: Sequence[CanisterMessage]
     error: str | None = None
+    certified: bytes | None = None
 
 
 def run_handler(
@@ -291,8 +304,13 @@ def run_handler(
         held[key] = held.get(key, 0) + 1
     answers: list[CanisterMessage] = []
     others: list[CanisterMessage] = []
+    certified: bytes | None = None
     for effect in effects:
-        if isinstance(effect, Reply):
+        if isinstance(effect, CertifiedData):
+            if len(effect.data) > MAX_CERTIFIED_DATA:
+                return failed(f"CertifiedDataTooLong: {len(effect.data)} bytes, at most {MAX_CERTIFIED_DATA}")
+            certified = effect.data
+        elif isinstance(effect, Reply):
             to = RequestKey(*effect.to)
             if not 0 <= effect.accepted <= to.cycles:
                 raise InvariantViolation(f"canister {canister} accepts {effect.accepted} of {to.cycles} cycles")
@@ -330,7 +348,7 @@ def run_handler(
                 )
             )
             next_callback += 1
-    return Outcome(new_program, balance, next_callback, held, [*answers, *others])
+    return Outcome(new_program, balance, next_callback, held, [*answers, *others], certified=certified)
 
 
 def _answers(reply: Reply, message: Message) -> bool:

@@ -64,7 +64,7 @@ def pre_process(
     state: CanonicalState, registry: Registry, batch: DecodedBatch, options: Options
 ) -> tuple[CanonicalState, list[Event]]:
     """The induction phase. It starts the round: height moves on by one, and the time is max(old, batch time)."""
-    state = replace(state, height=state.height + 1, time_ns=max(state.time_ns, batch.time_ns))
+    state = replace(state, height=state.height + 1, number=state.number + 1, time_ns=max(state.time_ns, batch.time_ns))
     log: list[Event] = []
     state = time_out_requests(state, options, log)
     state = induct_loopback(state, registry, options, log)

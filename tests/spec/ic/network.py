@@ -1,120 +1,35 @@
-"""Coordination of one subnet (3.1), and rounds of a whole network, which stand for consensus and XNet transfer."""
+"""Rounds of a whole network, which stand for consensus and XNet transfer."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
+from .coordination import one_round
 from .errors import (
+    ContradictoryIndices,
     IndexOverflow,
     InvariantViolation,
     NotInQueue,
     SliceError,
     SpecError,
-    StateNotCommittedYet,
-    StateRemoved,
 )
 from .events import Event, canister_event
-from .execution import Behaviour, execute
+from .execution import Behaviour
 from .ids import CanisterId, SubnetId
-from .induction import DecodedBatch, append_to_stream, pre_process, refused_ingress
+from .induction import DecodedBatch, refused_ingress
 from .messages import CanisterMessage, Ingress, RejectCode
 from .options import Options
+from .payloads import Proposal, check_payload, get_xnet_payload, payload_bytes, propose
 from .removal import end_canisters
-from .routing import post_process
-from .slices import StreamSlice, check_slice, decode_valid_certified_stream, is_empty, slice_for
+from .slices import (
+    AnySlice,
+    StreamSlice,
+    check_slice,
+    expected_indexes,
+    is_empty,
+    slice_for,
+)
 from .state import CanonicalState, Registry, ascending_subnets, install, move_canisters
-
-
-def one_round(
-    state: CanonicalState,
-    registry: Registry,
-    batch: DecodedBatch,
-    behaviour: Behaviour,
-    options: Options,
-    seed: int = 0,
-    forged: Sequence[CanisterMessage] = (),
-) -> tuple[CanonicalState, list[Event]]:
-    """Step 4 of process_batch: the three phases, with one view of the registry (D-17).
-
-    `forged`: what a byzantine subnet appends to its streams when routing begins."""
-    inducted, induction_events = pre_process(state, registry, batch, options)
-    executed, execution_events = execute(inducted, registry, behaviour, options)
-    executed, forgery = forge(executed, registry, forged, options)
-    routed, routing_events = post_process(executed, registry, options, seed)
-    return routed, [*induction_events, *execution_events, *forgery, *routing_events]
-
-
-# ---- 3.1
-
-
-@dataclass(frozen=True)
-class Batch:
-    """2.7, with the batch time."""
-
-    batch_number: int
-    registry_version: int
-    ingress_payload: Mapping[int, Ingress] = field(default_factory=dict)
-    xnet_payload: Mapping[SubnetId, StreamSlice] = field(default_factory=dict)
-    requires_full_state_hash: bool = False
-    time_ns: int = 0
-
-
-@dataclass(frozen=True)
-class Ignored:
-    """The state of that height exists already."""
-
-    expected: int
-    actual: int
-
-
-@dataclass(frozen=True)
-class StateManager:
-    """The committed states of one subnet by height."""
-
-    states: Mapping[int, CanonicalState]
-
-    def take_tip_at(self, height: int) -> CanonicalState:
-        tip = max(self.states)
-        if height < tip:
-            raise StateRemoved(f"height {height}, tip {tip}")
-        if height > tip:
-            raise StateNotCommittedYet(f"height {height}, tip {tip}")
-        return self.states[tip]
-
-    def commit_and_certify(self, state: CanonicalState, height: int) -> "StateManager":
-        return StateManager({**self.states, height: state})
-
-
-def decode(own: SubnetId, b: Batch) -> DecodedBatch:
-    """3.2. The payload was validated before agreement, so a failure is an invariant violation."""
-    try:
-        payload = {src: decode_valid_certified_stream(own, css) for src, css in b.xnet_payload.items()}
-    except SliceError as error:
-        raise InvariantViolation(f"agreed payload does not decode: {error.name}") from error
-    return DecodedBatch(ingress_payload=b.ingress_payload, xnet_payload=payload, time_ns=b.time_ns)
-
-
-def process_batch(
-    manager: StateManager,
-    b: Batch,
-    registry_versions: Mapping[int, Registry],
-    behaviour: Behaviour,
-    options: Options,
-    seed: int = 0,
-) -> tuple[StateManager, list[Event]] | Ignored:
-    """3.1."""
-    try:
-        s = manager.take_tip_at(b.batch_number - 1)
-    except StateRemoved:
-        return Ignored(expected=max(manager.states) + 1, actual=b.batch_number)
-    except StateNotCommittedYet as error:
-        raise InvariantViolation(f"batch {b.batch_number} before its state") from error
-    registry = registry_versions[b.registry_version]
-    s3, events = one_round(s, registry, decode(s.own, b), behaviour, options, seed)
-    return manager.commit_and_certify(s3, b.batch_number), events
-
-
-# ---- the whole network
 
 
 def never_withheld(source: SubnetId, destination: SubnetId) -> bool:
@@ -127,7 +42,7 @@ def honestly(destination: SubnetId, the_slice: StreamSlice, news: bool) -> Strea
     return the_slice if news else None
 
 
-def untouched(destination: SubnetId, the_slice: StreamSlice) -> StreamSlice:
+def untouched(destination: SubnetId, the_slice: AnySlice) -> AnySlice:
     """Every slice arrives as it was made."""
     return the_slice
 
@@ -143,11 +58,15 @@ def network_round(
     seed: int = 0,
     previous_registry: Registry | None = None,
     withheld: Callable[[SubnetId, SubnetId], bool] = never_withheld,
-    tamper: Callable[[SubnetId, StreamSlice], StreamSlice] = untouched,
-    carry: Callable[[SubnetId, StreamSlice, bool], StreamSlice | None] = honestly,
+    tamper: Callable[[SubnetId, AnySlice], AnySlice] = untouched,
+    carry: Callable[[SubnetId, StreamSlice, bool], AnySlice | None] = honestly,
     forged: Mapping[SubnetId, Sequence[CanisterMessage]] | None = None,
     installed: Mapping[CanisterId, tuple[Any, int]] | None = None,
     halted: Set[SubnetId] = frozenset(),
+    served: Mapping[SubnetId, CanonicalState] | None = None,
+    makers: Mapping[SubnetId, Sequence[str]] | None = None,
+    order: Callable[[SubnetId, int], Sequence[SubnetId]] | None = None,
+    proposals: list[Proposal] | None = None,
 ) -> tuple[dict[SubnetId, CanonicalState], list[Event]]:
     """One round of every subnet. Each takes slices of all others at height h-1 and of nobody at height h.
 
@@ -156,9 +75,13 @@ def network_round(
     destination is shown instead of the slice. `carry(destination, slice, news)`: what becomes of every slice that could
     be offered, with or without news. `forged`: what byzantine subnets append to their streams. `installed`:
     program and balance of canisters that this version maps for the first time. `halted`: subnets that run no round;
-    their height moves on with the network's.
+    their height moves on with the network's. `served`: the latest certified states, where those are not the ones
+    before this round. `makers`: the malicious block makers that propose before the honest one does (see
+    `payloads.propose`). `order(subnet, height)`: whom a block maker asks first, when payloads have a limit.
+    `proposals`: where the payload log goes.
     """
     previous = previous_registry or registry
+    shown = states if served is None else served
     before = dict(move_canisters(states, previous, registry))
     for canister, (program, balance) in (installed or {}).items():
         host = registry.subnet_assignment[canister]
@@ -179,12 +102,20 @@ def network_round(
             log += events
             ends |= ends_here
             continue
-        offered = offered_slices(states, own, registry, options, withheld, carry)
-        payload, refused = agree(ended, registry, {sn: tamper(own, s) for sn, s in offered.items()}, options)
+        offered = offered_slices(shown, ended, registry, options, withheld, carry)
+        arrived = {sn: tamper(own, s) for sn, s in offered.items()}
+        made, refused = agree(ended, registry, arrived, options, order and order(own, ended.height + 1))
+        wanted = makers is not None or proposals is not None or options.payload_bytes > 0
+        rows = confirm(ended, registry, made, options, shown, (makers or {}).get(own, ())) if wanted else []
+        payload, waiting = next_payload(ended, made, options)
         batch = DecodedBatch(ingress_payload=dict(enumerate(inputs, start=1)), xnet_payload=payload, time_ns=time_ns)
         try:
-            after[own], events = one_round(ended, registry, batch, behaviour, options, seed, made_up)
+            done = replace(ended, agreed=waiting)
+            after[own], events = one_round(done, registry, batch, behaviour, options, seed, made_up)
             log += refused
+            log += [refused_proposal(row) for row in rows if row.error is not None]
+            if proposals is not None:
+                proposals += rows
             ends |= ends_here
         except (IndexOverflow, InvariantViolation, NotInQueue) as error:
             after[own], events = stop(before[own], error, inputs, made_up)
@@ -213,52 +144,98 @@ def stop(
 
 
 def offered_slices(
-    states: Mapping[SubnetId, CanonicalState],
-    own: SubnetId,
+    served: Mapping[SubnetId, CanonicalState],
+    state: CanonicalState,
     registry: Registry,
     options: Options,
     withheld: Callable[[SubnetId, SubnetId], bool] = never_withheld,
-    carry: Callable[[SubnetId, StreamSlice, bool], StreamSlice | None] = honestly,
-) -> dict[SubnetId, StreamSlice]:
-    """One slice a remote subnet of the registry that has a stream to us and is not withheld."""
-    offered: dict[SubnetId, StreamSlice] = {}
-    for sn in ascending_subnets(set(states) & registry.subnets - {own}):
+    carry: Callable[[SubnetId, StreamSlice, bool], AnySlice | None] = honestly,
+) -> dict[SubnetId, AnySlice]:
+    """One slice a remote subnet of the registry that has a stream to us and is not withheld: from what is expected
+    behind the payloads that are agreed."""
+    own, offered = state.own, dict[SubnetId, AnySlice]()
+    expected = expected_indexes(own, state, state.agreed)
+    for sn in ascending_subnets(set(served) & registry.subnets - {own}):
         if withheld(sn, own):
             continue
-        the_slice = slice_for(states[sn], own, states[own].expected_xnet_indices, options)
+        the_slice = slice_for(served[sn], own, expected, options)
         if the_slice is not None:
-            carried = carry(own, the_slice, not is_empty(states[own], the_slice, options))
+            carried = carry(own, the_slice, not is_empty(state, the_slice, options, state.agreed))
             if carried is not None:
                 offered[sn] = carried
     return offered
 
 
 def agree(
-    state: CanonicalState, registry: Registry, offered: Mapping[SubnetId, StreamSlice], options: Options
+    state: CanonicalState,
+    registry: Registry,
+    offered: Mapping[SubnetId, AnySlice],
+    options: Options,
+    order: Sequence[SubnetId] | None = None,
 ) -> tuple[dict[SubnetId, StreamSlice], list[Event]]:
-    """The slices that pass check_slice, and one event for each that does not."""
-    payload: dict[SubnetId, StreamSlice] = {}
+    """The honest payload: the slices that pass check_slice, cut by `payload_bytes`; and one event for each that does
+    not pass."""
+    passed: dict[SubnetId, StreamSlice] = {}
     refused: list[Event] = []
     for sn in ascending_subnets(offered):
         try:
-            payload[sn] = check_slice(state, registry, sn, offered[sn], options)
+            passed[sn] = check_slice(state, registry, sn, offered[sn], options, state.agreed)
         except SliceError as error:
             height = state.height + 1
             refused.append(Event("rejected", state.own, height, "control", remote=sn, error=error.name))
-    return payload, refused
+    if options.payload_bytes == 0:
+        return passed, refused
+    asked = passed if order is None else [sn for sn in order if sn in passed]
+    limit, own = options.payload_bytes, state.own
+    return get_xnet_payload(
+        own, registry, state, state.agreed, limit, lambda sn: lambda *_: passed.get(sn), options, order=list(asked)
+    ), refused
 
 
-def forge(
-    state: CanonicalState, registry: Registry, messages: Sequence[CanisterMessage], options: Options
-) -> tuple[CanonicalState, list[Event]]:
-    """Append messages to streams that no execution has produced. One for a canister in no subnet is dropped."""
-    log: list[Event] = []
-    for message in messages:
-        host = registry.host(message.dst)
-        if host is None:
-            log.append(canister_event("dropped", state.own, state.height, message, cause="forged_for_nobody"))
+def confirm(
+    state: CanonicalState,
+    registry: Registry,
+    honest: Mapping[SubnetId, StreamSlice],
+    options: Options,
+    served: Mapping[SubnetId, CanonicalState],
+    makers: Sequence[str],
+) -> list[Proposal]:
+    """Every proposal for the next batch, the honest one last, with what each notary says of it. That the honest one is
+    refused, or a malicious one is not, is an invariant violation: then the rules are wrong."""
+    limit = options.payload_bytes or None
+
+    def shown(sn: SubnetId, begin: int) -> StreamSlice | None:
+        return slice_for(served[sn], state.own, frozenset({(sn, ((), begin))}), replace(options, limits="none"))
+
+    rows: list[Proposal] = []
+    for maker in [*makers, ""]:
+        payload = propose(maker, honest, shown, options.index_base) if maker else honest
+        if maker and payload == honest:
             continue
-        log.append(canister_event("sent", state.own, state.height, message, via="forged"))
-        state, place = append_to_stream(state, host, message, options)
-        log.append(canister_event("committed", state.own, state.height, message, remote=host, at=place, via="forged"))
-    return state, log
+        error: str | None = None
+        try:
+            check_payload(registry, state, state.agreed, payload, limit, options)
+        except (SliceError, ContradictoryIndices) as found:
+            error = found.name
+        if (error is None) != (maker == ""):
+            raise InvariantViolation(f"proposal of {maker or 'an honest maker'}: {error}")
+        size, past = payload_bytes(payload), len(state.agreed)
+        height = state.height + 1 + options.blocks_ahead
+        rows.append(Proposal(state.own, height, state.height, past, not maker, size, limit, error))
+    return rows
+
+
+def refused_proposal(row: Proposal) -> Event:
+    """No notary takes it."""
+    return Event("rejected", row.chain, row.reference_height + 1, "control", error=row.error)
+
+
+def next_payload(
+    state: CanonicalState, made: Mapping[SubnetId, StreamSlice], options: Options
+) -> tuple[Mapping[SubnetId, StreamSlice], tuple[Mapping[SubnetId, StreamSlice], ...]]:
+    """The payload that is executed now, and those that wait: blocks are agreed `blocks_ahead` rounds before that. Only
+    slices wait; ingress and batch time are of the round that executes them."""
+    waiting = (*state.agreed, made)
+    if len(waiting) <= options.blocks_ahead:
+        return {}, waiting
+    return waiting[0], waiting[1:]

@@ -57,6 +57,10 @@ class Options:
         if self.index_base not in (0, 1):
             raise ValueError("index_base is 0 or 1")
 
+    def requires_full_state_hash(self, number: int) -> bool:
+        """Whether the batch that makes height `number` of a subnet requires it: every `full_hash_every`-th does."""
+        return number % self.full_hash_every == 0
+
     @property
     def rejects_exist(self) -> bool:
         """Whether any rule may give a REJECT (D-16: where none can, a REJECT signal received is UnexpectedSignals)."""

@@ -1,69 +1,19 @@
-"""Sizes (2.9, 2.10): packed CBOR of headers and messages, made and measured, and count_bytes(css)."""
+"""Sizes (2.10): count_bytes(css), from the bytes of its header and messages."""
 
-from itertools import pairwise
-from typing import Any
-
-import cbor2
-
-from .ids import canister_bytes
-from .messages import CanisterMessage, Reason, Request
+from .certified import CertifiedStreamSlice, read_payload
+from .encoding import encoded_header, encoded_message
+from .messages import CanisterMessage
 from .queues import StreamIndex
-from .slices import StreamSlice, at
+from .slices import AnySlice, StreamSlice, at
 from .state import SubstreamId
 
 SIGNATURE = 48
 
 
-def encoded_header(begin: int, end: int, signals_end: int, rejects: tuple[tuple[int, Reason], ...]) -> bytes:
-    """StreamHeader, with the deltas of RejectSignals."""
-    fields: dict[int, Any] = {0: begin, 1: end, 2: signals_end}
-    if rejects:
-        fields[5] = {int(reason) - 1: deltas(signals_end, reason, rejects) for reason in Reason}
-        fields[5] = {key: value for key, value in fields[5].items() if value}
-    return cbor2.dumps(fields)
-
-
-def deltas(signals_end: int, reason: Reason, rejects: tuple[tuple[int, Reason], ...]) -> list[int]:
-    """Walking from the last signal back: signals_end - index, then next index of the same reason - index."""
-    mine = [index for index, given in rejects if given == reason]
-    return [after - index for index, after in pairwise([*mine, signals_end])]
-
-
-def encoded_message(message: CanisterMessage) -> bytes:
-    """StreamMessage: a request (0) or a response (1). No call has a tree here: depth 0, start 0."""
-    if isinstance(message, Request):
-        fields: dict[int, Any] = {
-            0: canister_bytes(message.receiver),
-            1: canister_bytes(message.sender),
-            2: message.callback,
-            4: message.method,
-            5: message.payload,
-            6: encoded_cycles(message.cycles),
-            7: {0: 0, 1: 0},
-        }
-    else:
-        payload: dict[int, Any] = {0: message.data or b""}
-        if message.reject is not None:
-            payload = {1: {0: message.reject[0], 1: message.reject[1]}}
-        fields = {
-            0: canister_bytes(message.originator),
-            1: canister_bytes(message.respondent),
-            2: message.callback,
-            4: payload,
-            5: encoded_cycles(message.refund),
-        }
-    if message.deadline:
-        fields[8 if isinstance(message, Request) else 6] = message.deadline
-    return cbor2.dumps({0 if isinstance(message, Request) else 1: fields})
-
-
-def encoded_cycles(cycles: int) -> dict[int, int]:
-    low, high = cycles % 2**64, cycles // 2**64
-    return {0: low, 1: high} if high else {0: low}
-
-
-def count_bytes(css: StreamSlice) -> int:
-    """2.10. Every substream counts as a stream of its own."""
+def count_bytes(css: AnySlice) -> int:
+    """2.10, of either form of a slice. Every substream counts as a stream of its own."""
+    if isinstance(css, CertifiedStreamSlice):
+        return certified_bytes(css)
     return sum(stream_bytes(css, substream) for substream in css.substreams)
 
 
@@ -100,3 +50,13 @@ def ctz(number: int) -> int:
 
 def clz64(number: int) -> int:
     return 64 - number.bit_length()
+
+
+def certified_bytes(css: CertifiedStreamSlice) -> int:
+    """2.10 of a slice in its certified form: the same number, from the bytes that it carries."""
+    found = read_payload(css.payload)
+    n, header = len(found.blobs), found.header
+    size = len(found.header_bytes)
+    payload = 49 + size if n == 0 else 71 + size + sum(8 + len(blob) + 8 for blob in found.blobs.values())
+    witness = witness_bytes(header.begin, header.end, min(found.blobs, default=0), n)
+    return payload + witness + 8 + 32 + len(css.certification.signature)

@@ -1,40 +1,42 @@
 # ruff: noqa: RUF002 -- formulas keep the letters of the text they restate
 """Stream slices: cut at the source (3.10), expected indices (3.7), payload building and validation (3.8, 3.9).
 
-Certification is out of scope: a slice carries its source, source height and root as plain fields, and "decoding" it
-checks what a decoder would know from them.
+A slice is in one of two forms. A `StreamSlice` says what is in it, and its source, height and root as plain fields:
+"signed by that subnet over that root". A `CertifiedStreamSlice` is what travels (see `certified`). Everything here
+takes either; the first is what the second decodes to.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 
+from . import certified
+from .certified import CertifiedStreamSlice
+from .encoding import CURRENT, version_number
 from .errors import (
     ContradictoryIndices,
+    DecodeError,
     EmptySlice,
     InvalidSliceBounds,
     InvalidStream,
     InvalidStreamBounds,
     LoopbackSlice,
-    PayloadTooLarge,
     SliceAboveMessageLimit,
-    SliceError,
     TooManySignals,
     UnexpectedMessages,
     UnexpectedSignals,
     UnknownSubnet,
 )
 from .ids import SubnetId
-from .messages import ACCEPT, REJECT, CanisterMessage, Reason, Verdict, message_size
+from .messages import ACCEPT, REJECT, CanisterMessage, Reason, Verdict
 from .options import Options
-from .queues import StreamIndex, concatenate, maximum, postfix, successor
+from .queues import StreamIndex, concatenate, maximum, successor
 from .state import (
     CanonicalState,
     Registry,
-    Stream,
     SubstreamId,
-    ascending_subnets,
     expected_index,
+    rejects_of,
     stream_begin,
     stream_end,
 )
@@ -67,24 +69,10 @@ class StreamSlice:
         return {i: message for (name, i), message in sorted(self.messages.items()) if name == substream}
 
 
-XNetPayload = Mapping[SubnetId, StreamSlice]
-XNetEndpoint = Callable[[SubnetId, Expected], StreamSlice | None]
-"""`get_stream(subnet_id, begin, ..)` of 3.10, where begin is every index expected of the endpoint's subnet."""
-
-
 def at(indices: Iterable[StreamIndex], substream: SubstreamId) -> int:
     """The one index of `substream` in a set such as `slice.begin`."""
     (index,) = [i for name, i in indices if name == substream]
     return index
-
-
-def rejects_of(stream: Stream, substream: SubstreamId) -> tuple[tuple[int, Reason], ...]:
-    """explicit -> compact: the REJECT keys, ascending (2.6)."""
-    return tuple(
-        (i, verdict.reason)
-        for (name, i), verdict in sorted(stream.signals.items())
-        if name == substream and verdict.reason is not None
-    )
 
 
 def explicit_signals(the_slice: StreamSlice, substream: SubstreamId, own_begin: int) -> dict[StreamIndex, Verdict]:
@@ -133,15 +121,31 @@ def slice_for(
     )
 
 
-def decode_certified_stream(own: SubnetId, remote: SubnetId, css: StreamSlice) -> StreamSlice:
+AnySlice = StreamSlice | CertifiedStreamSlice
+XNetPayload = Mapping[SubnetId, AnySlice]
+
+
+def decode_certified_stream(own: SubnetId, remote: SubnetId, css: AnySlice, version: int = CURRENT) -> StreamSlice:
     """A slice that comes from `remote`, is meant for `own`, and has a whole header and no gap in its messages (2.7)."""
-    if css.source != remote:
-        raise InvalidStream(f"InvalidSignature({remote})")
-    return decode_valid_certified_stream(own, css)
+    if isinstance(css, StreamSlice):
+        if css.source != remote:
+            raise InvalidStream(f"InvalidSignature({remote})")
+        return decode_valid_certified_stream(own, remote, css)
+    try:
+        return _plain(own, remote, css, certified.decode_certified_stream(own, remote, css, version))
+    except DecodeError as error:
+        raise InvalidStream(f"{error.name}: {error}") from error
 
 
-def decode_valid_certified_stream(own: SubnetId, css: StreamSlice) -> StreamSlice:
-    """As above without the signature check."""
+def decode_valid_certified_stream(
+    own: SubnetId, remote: SubnetId, css: AnySlice, version: int = CURRENT
+) -> StreamSlice:
+    """As above without the signature check. `remote`: under whose name it stands in the payload."""
+    if isinstance(css, CertifiedStreamSlice):
+        try:
+            return _plain(own, remote, css, certified.decode_valid_certified_stream(own, css, version))
+        except DecodeError as error:
+            raise InvalidStream(f"{error.name}: {error}") from error
     if css.destination != own:
         raise InvalidStream(f"InvalidDestination(sender {css.source}, receiver {css.destination})")
     for indices in (css.begin, css.end, css.signals_end):
@@ -154,6 +158,32 @@ def decode_valid_certified_stream(own: SubnetId, css: StreamSlice) -> StreamSlic
         if indices_here and indices_here != list(range(indices_here[0], indices_here[-1] + 1)):
             raise InvalidStream("InvalidBounds: messages have a gap")
     return css
+
+
+def _plain(own: SubnetId, remote: SubnetId, css: CertifiedStreamSlice, found: certified.Decoded) -> StreamSlice:
+    """What the bytes say: flat streams."""
+    header = found.header
+    return StreamSlice(
+        source=remote,
+        destination=own,
+        height=css.certification.height,
+        root=css.certification.root,
+        begin=frozenset({((), header.begin)}),
+        end=frozenset({((), header.end)}),
+        signals_end=frozenset({((), header.signals_end)}),
+        rejects={(): header.rejects} if header.rejects else {},
+        messages={((), i): message for i, message in found.messages.items()},
+        heights={((), i): css.heights.get(i, 0) for i in found.messages},
+    )
+
+
+def decoded_payload(own: SubnetId, payload: "XNetPayload", version: int = CURRENT) -> dict[SubnetId, StreamSlice]:
+    """3.2, of a payload that was validated."""
+    return {src: decode_valid_certified_stream(own, src, css, version) for src, css in payload.items()}
+
+
+Decoded = Mapping[SubnetId, StreamSlice]
+"""A payload whose slices are decoded."""
 
 
 # ---- expected indices (3.7)
@@ -187,16 +217,16 @@ def state_and_payload_indexes(state: CanonicalState, slices: Slices) -> Expected
     return result
 
 
-def expected_indexes(own: SubnetId, state: CanonicalState, payloads: Sequence[XNetPayload]) -> Expected:
+def expected_indexes(
+    own: SubnetId, state: CanonicalState, payloads: Sequence[XNetPayload], version: int = CURRENT
+) -> Expected:
     """The state's own set, moved on by the payloads above the referenced state."""
-    decoded = [
-        (source, decode_valid_certified_stream(own, css)) for payload in payloads for source, css in payload.items()
-    ]
+    decoded = [item for payload in payloads for item in decoded_payload(own, payload, version).items()]
     return state_and_payload_indexes(state, merge(decoded))
 
 
 def expected_signal(
-    state: CanonicalState, remote: SubnetId, substream: SubstreamId, payloads: Sequence[XNetPayload], index_base: int
+    state: CanonicalState, remote: SubnetId, substream: SubstreamId, payloads: Sequence[Decoded], index_base: int
 ) -> int:
     """s0: signals_end of the newest past-payload slice from `remote`, else begin of our stream to it, else index_base.
     `payloads` are in order of height."""
@@ -213,7 +243,7 @@ def check_slice(
     state: CanonicalState,
     registry: Registry,
     sn: SubnetId,
-    css: StreamSlice,
+    css: AnySlice,
     options: Options,
     past_payloads: Sequence[XNetPayload] = (),
 ) -> StreamSlice:
@@ -223,14 +253,15 @@ def check_slice(
     one of them is.
     """
     own, base = state.own, options.index_base
-    deployed = options.limits == "deployed"
-    expected = expected_indexes(own, state, past_payloads)
+    deployed, version = options.limits == "deployed", version_number(options.certification_version)
+    past = [decoded_payload(own, payload, version) for payload in past_payloads]
+    expected = expected_indexes(own, state, past)
     # 1, 2, 3
     if sn == own:
         raise LoopbackSlice
     if sn not in registry.subnets:
         raise UnknownSubnet(sn)
-    the_slice = decode_certified_stream(own, sn, css)
+    the_slice = decode_certified_stream(own, sn, css, version)
     header = {
         name: (at(the_slice.begin, name), at(the_slice.end, name), expected_index(expected, sn, name, base))
         for name in the_slice.substreams
@@ -242,7 +273,7 @@ def check_slice(
         if not begin <= m0 <= end:  # 5
             raise UnexpectedMessages(f"expected {m0}, stream [{begin}, {end})")
     # 6
-    if options.empty_slice == "reject" and is_empty(state, the_slice, options, past_payloads):
+    if options.empty_slice == "reject" and is_empty(state, the_slice, options, past):
         raise EmptySlice
     with_messages = {name: list(the_slice.messages_of(name)) for name in header if the_slice.messages_of(name)}
     for name, run in with_messages.items():
@@ -260,15 +291,15 @@ def check_slice(
     for name, run in with_messages.items():
         if deployed and run[-1] + 1 > header[name][0] + options.limit.max_signals:  # 10
             raise TooManySignals(f"last message {run[-1]}, begin {header[name][0]}")
-    # 11 measures the encoding, which this oracle has not.
+    # 11: what was decoded can be measured.
     if options.validate_signals == "on":  # 12
         for substream in the_slice.substreams:
-            _check_signals(state, the_slice, substream, options, past_payloads)
+            _check_signals(state, the_slice, substream, options, past)
     return the_slice
 
 
 def is_empty(
-    state: CanonicalState, the_slice: StreamSlice, options: Options, past_payloads: Sequence[XNetPayload] = ()
+    state: CanonicalState, the_slice: StreamSlice, options: Options, past_payloads: Sequence[Decoded] = ()
 ) -> bool:
     """No messages, and in every substream signals_end = s0: a header-only slice without news."""
     return not the_slice.messages and all(
@@ -283,7 +314,7 @@ def _check_signals(
     the_slice: StreamSlice,
     substream: SubstreamId,
     options: Options,
-    past_payloads: Sequence[XNetPayload],
+    past_payloads: Sequence[Decoded],
 ) -> None:
     """Step 12 of check_slice for one substream (D-12, D-16)."""
     s0 = expected_signal(state, the_slice.source, substream, past_payloads, options.index_base)
@@ -298,93 +329,3 @@ def _check_signals(
         raise UnexpectedSignals("first reject signal is too old")
     if rejects and not options.rejects_exist:
         raise UnexpectedSignals("no subnet rejects anything under these options")
-
-
-# ---- payloads (3.8, 3.9)
-
-
-def slice_size(css: StreamSlice) -> int:
-    """A stand-in for count_bytes (2.10) that is easy to reckon with."""
-    return sum(message_size(message) for message in css.messages.values())
-
-
-def longest_prefix(css: StreamSlice, room: int, size_of: Callable[[StreamSlice], int]) -> StreamSlice | None:
-    """The slice with as many of its messages, the first substreams' first, as `room` takes; nothing if not even the
-    header fits."""
-    for count in range(len(css.messages), -1, -1):
-        cut = replace(css, messages=dict(sorted(css.messages.items())[:count]))
-        if size_of(cut) <= room:
-            return cut
-    return None
-
-
-def get_xnet_payload(
-    own: SubnetId,
-    registry: Registry,
-    state: CanonicalState,
-    past_payloads: Sequence[XNetPayload],
-    size_limit: int,
-    get: Callable[[SubnetId], XNetEndpoint],
-    options: Options,
-    size_of: Callable[[StreamSlice], int] = slice_size,
-) -> dict[SubnetId, StreamSlice]:
-    """3.8. `state` is the one at the reference height. A subnet is asked once for all its substreams."""
-    expected = expected_indexes(own, state, past_payloads)
-    payload: dict[SubnetId, StreamSlice] = {}
-    for sn in ascending_subnets(registry.subnets - {own}):
-        css = get(sn)(own, expected)
-        if css is None or is_empty(state, css, options, past_payloads):
-            continue
-        try:
-            check_slice(state, registry, sn, css, options, past_payloads)
-        except SliceError:
-            continue
-        cut = longest_prefix(css, size_limit - sum(map(size_of, payload.values())), size_of)
-        if cut is not None and not is_empty(state, cut, options, past_payloads):
-            payload[sn] = cut
-    return payload
-
-
-def check_payload(
-    registry: Registry,
-    state: CanonicalState,
-    past_payloads: Sequence[XNetPayload],
-    payload: XNetPayload,
-    size_limit: int,
-    options: Options,
-    size_of: Callable[[StreamSlice], int] = slice_size,
-) -> None:
-    """3.9: nothing, or the first error."""
-    size = sum(map(size_of, payload.values()))
-    if size > size_limit:
-        raise PayloadTooLarge(f"{size} > {size_limit}")
-    for sn in ascending_subnets(payload):
-        check_slice(state, registry, sn, payload[sn], options, past_payloads)
-
-
-def validate_xnet_payload(
-    registry: Registry,
-    state: CanonicalState,
-    past_payloads: Sequence[XNetPayload],
-    payload: XNetPayload,
-    size_limit: int,
-    options: Options,
-    size_of: Callable[[StreamSlice], int] = slice_size,
-) -> bool:
-    """3.9: any error makes the result false."""
-    try:
-        check_payload(registry, state, past_payloads, payload, size_limit, options, size_of)
-    except (SliceError, ContradictoryIndices):
-        return False
-    return True
-
-
-def first_message_is_expected(expected: Expected, payload: XNetPayload) -> bool:
-    """G13, alignment: every slice starts at the index that is expected of its subnet; an unseen one is free to."""
-    seen = {(subnet, substream): i for subnet, (substream, i) in expected}
-    for sn, css in payload.items():
-        for substream in css.substreams:
-            indices = css.messages_of(substream)
-            if indices and postfix((substream, min(indices))) != seen.get((sn, substream), min(indices)):
-                return False
-    return True

@@ -7,7 +7,7 @@ from typing import Any
 
 from .errors import InvariantViolation
 from .ids import CanisterId, SubnetId, subnet_bytes
-from .messages import CanisterMessage, Ingress, Verdict
+from .messages import CanisterMessage, Ingress, Reason, Verdict
 from .queues import Queue, QueueIndex, StreamIndex
 
 SubstreamId = tuple[()] | CanisterId
@@ -81,13 +81,18 @@ class CanonicalState:
     `turns`, `next_source`: where the round robin over inputs stands (X-4), with `messages_per_canister` only: the turn
     of every input queue that is not empty, among those of its receiver, and the source that comes next.
     `stopped`: the height at which a hard invariant was violated and its name; the subnet runs no round from then on.
+    `number`: the subnet's own height, which a subnet that runs no round keeps; `height` is the network's. `agreed`: the
+    payloads of the blocks that are agreed and not yet executed, the oldest first; they are consensus' business and in
+    no tree. `certified_data`: what canisters have set.
     `stray_queues` are input queues of canisters that were hosted elsewhere when the message came, which only
     `receiver_check = off` fills (D-5): nobody executes them, and they move with nobody.
     """
 
     own: SubnetId
     height: int = 0
+    number: int = 0
     time_ns: int = 0
+    agreed: tuple[Any, ...] = ()
     ingress_queues: Mapping[CanisterId, Queue[Ingress]] = field(default_factory=dict)
     input_queues: Mapping[QueueName, Queue[CanisterMessage]] = field(default_factory=dict)
     output_queues: Mapping[QueueName, Queue[CanisterMessage]] = field(default_factory=dict)
@@ -104,6 +109,7 @@ class CanonicalState:
     sent_times: Mapping[QueueIndex, int] = field(default_factory=dict)
     turns: Mapping[QueueName, int] = field(default_factory=dict)
     next_source: Mapping[CanisterId, int] = field(default_factory=dict)
+    certified_data: Mapping[CanisterId, bytes] = field(default_factory=dict)
 
     def stream(self, remote: SubnetId) -> Stream:
         """The stream to `remote`; an empty one where there is none yet."""
@@ -152,6 +158,15 @@ def stream_end(stream: Stream, substream: SubstreamId, index_base: int) -> int:
     return index_base if queue is None else queue.next_index
 
 
+def rejects_of(stream: Stream, substream: SubstreamId) -> tuple[tuple[int, Reason], ...]:
+    """explicit -> compact: the REJECT keys, ascending (2.6)."""
+    return tuple(
+        (i, verdict.reason)
+        for (name, i), verdict in sorted(stream.signals.items())
+        if name == substream and verdict.reason is not None
+    )
+
+
 BELONGS: dict[str, Callable[[CanisterId, Any], bool]] = {
     "ingress_queues": lambda canister, name: bool(name == canister),
     "input_queues": lambda canister, name: bool(name[1] == canister),
@@ -164,6 +179,7 @@ BELONGS: dict[str, Callable[[CanisterId, Any], bool]] = {
     "sent_times": lambda canister, name: bool(name[0] == canister),
     "turns": lambda canister, name: bool(name[1] == canister),
     "next_source": lambda canister, name: bool(name == canister),
+    "certified_data": lambda canister, name: bool(name == canister),
 }
 """Whose an entry of a state is."""
 
