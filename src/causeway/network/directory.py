@@ -92,7 +92,8 @@ class Directory:
         What a chain offered while it was there may be brought after it went, so its source need only have come.
         """
         keys = section.keys()
-        ends = (("source" if "source" in keys else "chain", fault.source), ("destination", fault.destination))
+        source, destination = (which if which in keys else "chain" for which in ("source", "destination"))
+        ends = ((source, fault.source), (destination, fault.destination))
         for which, number in ends:
             if number is None:
                 continue

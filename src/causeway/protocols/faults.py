@@ -75,7 +75,7 @@ class HaltSection(FaultSection):
 
     @model_validator(mode="after")
     def _forward(self) -> Self:
-        return _forward(self, self.until, "from", self.from_tick)
+        return ensure_forward(self, self.until, "from", self.from_tick)
 
     def fault(self, names: Names, key: str) -> Fault:
         """Return the fault, its names resolved."""
@@ -94,7 +94,7 @@ class DropSection(FaultSection):
 
     @model_validator(mode="after")
     def _forward(self) -> Self:
-        return _forward(self, self.until, "from", self.from_tick)
+        return ensure_forward(self, self.until, "from", self.from_tick)
 
     def fault(self, names: Names, key: str) -> Fault:
         """Return the fault, its names resolved."""
@@ -120,7 +120,7 @@ class OfferSection(FaultSection):
 
     @model_validator(mode="after")
     def _forward(self) -> Self:
-        return _forward(self, self.until, "tick", self.tick)
+        return ensure_forward(self, self.until, "tick", self.tick)
 
     def fault(self, names: Names, key: str) -> Fault:
         """Return the fault, its names resolved."""
@@ -131,7 +131,8 @@ class OfferSection(FaultSection):
         return {}
 
 
-def _forward(section: Kind, until: int | None, key: str, first: int) -> Kind:
+def ensure_forward(section: Kind, until: int | None, key: str, first: int) -> Kind:
+    """Return a section whose last tick is not below its ``first``, which stands under ``key``; ``ValueError`` else."""
     if until is not None and until < first:
         raise ValueError(f"until = {until} must not be below {key} = {first}")
     return section

@@ -5,7 +5,7 @@ Faults change what is carried before a kernel judges it; no rule of a protocol k
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,7 @@ TAMPER = "tamper"
 """The kinds that every protocol has (``protocols.faults`` declares what a scenario may say of each)."""
 
 PASSIVE = (HALT, DROP)
-"""Kinds that keep something from happening; all others act of themselves, each at every tick of its span."""
+"""Kinds of all protocols that keep something from happening."""
 
 _NONE_FORGED = empty_frame(
     pa.schema(
@@ -47,7 +47,13 @@ _NONE_FORGED = empty_frame(
 
 
 class Interference:
-    """The faults of one network. Chains are positions; ``numbers`` gives their numbers."""
+    """The faults of one network. Chains are positions; ``numbers`` gives their numbers.
+
+    ``passive``: the kinds that only change what happens anyway; all others act of themselves, each at every tick of its
+    span.
+    """
+
+    passive: ClassVar[tuple[str, ...]] = PASSIVE
 
     def __init__(self, faults: Faults, numbers: U64, seed: int) -> None:
         self.positions = {int(number): position for position, number in enumerate(numbers)}
@@ -63,7 +69,7 @@ class Interference:
 
     def next_planned(self, tick: int) -> int | None:
         """Return the first tick from ``tick`` on at which a fault acts of itself, None if none does."""
-        acting = [fault for fault in self._faults.rows if fault.kind not in PASSIVE and fault.last >= tick]
+        acting = [fault for fault in self._faults.rows if fault.kind not in self.passive and fault.last >= tick]
         return min((max(tick, fault.first) for fault in acting), default=None)
 
     def acting(self, tick: int, *kinds: str) -> list[Fault]:

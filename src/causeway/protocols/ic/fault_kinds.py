@@ -1,18 +1,53 @@
-"""The kinds of faults in a network of subnets: carriers offer what is older, byzantine subnets answer calls."""
+"""The kinds of faults in a network of subnets: of carriers, block makers, nodes and batches, and of whole subnets."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from causeway.model.faults import Fault
 from causeway.model.ledger import Kind
-from causeway.model.section import U64, Amount
+from causeway.model.section import U64, U64_MAX, Amount, TickNumber
 from causeway.proofs.ic.messages import RejectCode
-from causeway.protocols.faults import DropSection, FaultSection, ForgeSection, HaltSection, Names, OfferSection
+from causeway.protocols.faults import (
+    DropSection,
+    FaultSection,
+    ForgeSection,
+    HaltSection,
+    Names,
+    OfferSection,
+    ensure_forward,
+)
 
 STALE = "stale"
+ALTER = "alter"
+BLOCK_MAKER = "block_maker"
+NODE = "node"
+BATCH = "batch"
+"""The kinds that this protocol has besides those of all."""
+
+PART, DOES, NODES = "part", "does", "nodes"
+"""In the arguments: the part of a slice that is altered; what the party does; the numbers of nodes."""
+
+PAYLOAD, SIBLING, SIGNATURE, DESTINATION, HEIGHT, HEADER = (
+    "payload",
+    "sibling",
+    "signature",
+    "destination",
+    "height",
+    "header",
+)
+"""The parts of a slice that a carrier may alter."""
+
+REORDER, FOREIGN, OVERSIZED, ALTERED = "reorder", "foreign", "oversized", "altered"
+"""What a block maker may do, besides a gap, a replay and stale slices."""
+
+FALSE_SHARE, NO_SHARE, DOWN, SLOW, LYING = "false_share", "no_share", "down", "slow", "lying"
+"""What a node may do, besides serving stale slices."""
+
+AGAIN, AHEAD = "again", "ahead"
+"""What may happen to batches."""
 
 AGE = "age"
 """In the arguments of a stale offer: by how many heights it is older than the newest."""
@@ -67,5 +102,111 @@ class StaleSection(OfferSection):
         return {AGE: self.age}
 
 
-FAULT_KINDS: tuple[type[FaultSection], ...] = (CallForgeSection, DropSection, OfferSection, StaleSection, HaltSection)
+class AlterSection(OfferSection):
+    """``kind = "alter"``: a carrier alters what it offers.
+
+    Payload: a bit of the first message. Sibling: a digest of what is not shown. Signature: a bit of it. Destination:
+    the subnet that it is for. Height: it is said to be one higher. Header: it signals one message more.
+    """
+
+    kind: Literal["alter"] = Field(..., description="This fault.")  # type: ignore[assignment]
+    part: Literal["payload", "sibling", "signature", "destination", "height", "header"] = Field(
+        ..., description="What is altered of the slice."
+    )
+
+    def _args(self) -> dict[str, Any]:
+        return {PART: self.part}
+
+
+class BlockMakerSection(FaultSection):
+    """``kind = "block_maker"``: a subnet's block maker proposes what is false; the next one is honest.
+
+    Gap: slices from one index too high on. Replay: from the streams' first messages on. Reorder: the first two messages
+    of a slice exchanged. Foreign: slices for another subnet. Oversized: all that there is, whatever the limits. Stale:
+    slices of an older height from their first messages on. Altered: a bit of the first message.
+    """
+
+    kind: Literal["block_maker"] = Field(..., description="This fault.")
+    does: Literal["gap", "replay", "reorder", "foreign", "oversized", "stale", "altered"] = Field(
+        ..., description="What it does to the slices."
+    )
+    chain: str = Field(..., description="Name of the subnet whose block maker it is.")
+    tick: TickNumber = Field(..., description="When it does so first.")
+    until: TickNumber | None = Field(None, description="The last tick of it; without it, `tick` alone.")
+
+    @model_validator(mode="after")
+    def _forward(self) -> Self:
+        return ensure_forward(self, self.until, "tick", self.tick)
+
+    def fault(self, names: Names, key: str) -> Fault:
+        """Return the fault, its names resolved: its destination is where the slices go."""
+        chain = names.chain(self.chain, f"{key}.chain")
+        last = self.tick if self.until is None else self.until
+        return Fault(self.kind, None, chain, self.tick, last, {DOES: self.does})
+
+
+class NodeSection(FaultSection):
+    """``kind = "node"``: nodes of a subnet are faulty.
+
+    False_share: they give a share of a signature that is none. No_share: they give none. Down: they serve nothing.
+    Slow: they serve too late. Stale: they serve what was certified at an older height. Lying: they serve what was
+    altered.
+    """
+
+    kind: Literal["node"] = Field(..., description="This fault.")
+    does: Literal["false_share", "no_share", "down", "slow", "stale", "lying"] = Field(
+        ..., description="What the nodes do."
+    )
+    chain: str = Field(..., description="Name of the subnet.")
+    nodes: Annotated[list[Annotated[int, Field(ge=0, le=U64_MAX)]], Field(min_length=1)] = Field(
+        ..., description="The numbers of the nodes."
+    )
+    from_tick: TickNumber = Field(0, alias="from", description="First tick of the fault.")
+    until: TickNumber | None = Field(None, description="Last tick of the fault; without it, it lasts for ever.")
+
+    @model_validator(mode="after")
+    def _forward(self) -> Self:
+        return ensure_forward(self, self.until, "from", self.from_tick)
+
+    def fault(self, names: Names, key: str) -> Fault:
+        """Return the fault, its names resolved."""
+        chain = names.chain(self.chain, f"{key}.chain")
+        last = U64_MAX if self.until is None else self.until
+        return Fault(self.kind, chain, None, self.from_tick, last, {DOES: self.does, NODES: sorted({*self.nodes})})
+
+
+class BatchSection(FaultSection):
+    """``kind = "batch"``: a batch that is not the next one is delivered to a subnet, which ignores it.
+
+    Again: the batch of the round, a second time. Ahead: the one after it, before it.
+    """
+
+    kind: Literal["batch"] = Field(..., description="This fault.")
+    does: Literal["again", "ahead"] = Field(..., description="Which batch it is.")
+    chain: str = Field(..., description="Name of the subnet.")
+    tick: TickNumber = Field(..., description="When it is delivered first.")
+    until: TickNumber | None = Field(None, description="The last tick of it; without it, `tick` alone.")
+
+    @model_validator(mode="after")
+    def _forward(self) -> Self:
+        return ensure_forward(self, self.until, "tick", self.tick)
+
+    def fault(self, names: Names, key: str) -> Fault:
+        """Return the fault, its names resolved."""
+        chain = names.chain(self.chain, f"{key}.chain")
+        last = self.tick if self.until is None else self.until
+        return Fault(self.kind, chain, None, self.tick, last, {DOES: self.does})
+
+
+FAULT_KINDS: tuple[type[FaultSection], ...] = (
+    CallForgeSection,
+    DropSection,
+    OfferSection,
+    StaleSection,
+    AlterSection,
+    BlockMakerSection,
+    NodeSection,
+    BatchSection,
+    HaltSection,
+)
 """The sections of the kinds of this protocol."""

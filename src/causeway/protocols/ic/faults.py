@@ -25,11 +25,11 @@ from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.batch import DecodedBatch, refuse_ingress
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.endpoint import by_stream, certified_streams
-from causeway.protocols.ic.fault_kinds import AGE, STALE
+from causeway.protocols.ic.fault_kinds import AGE, NODE, STALE
 from causeway.protocols.ic.messages import CHAIN_HALTED, FORGED_FOR_NOBODY
 from causeway.protocols.ic.state import KEPT_SLICES_SCHEMA, opposite
 from causeway.protocols.ic.step import ONWARD_SCHEMA
-from causeway.protocols.interference import DROP, GAP, REPLAY, TAMPER, Interference
+from causeway.protocols.interference import DROP, GAP, PASSIVE, REPLAY, TAMPER, Interference
 from causeway.protocols.messages import FORGED, LANE, blank_messages
 
 _KEPT_ORDER = ("destination", "source", "substream", "source_height")
@@ -37,6 +37,8 @@ _KEPT_ORDER = ("destination", "source", "substream", "source_height")
 
 class Carriers(Interference):
     """The carriers of slices of one network, and its byzantine subnets."""
+
+    passive = (*PASSIVE, NODE)
 
     def oldest(self, tick: int) -> int:
         """Return by how many heights what carriers offer from ``tick`` on is older than the newest; 0: by none."""
