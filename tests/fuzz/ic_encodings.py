@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+
 from causeway.proofs.errors import ProofError
+from causeway.proofs.ic.header_columns import decode_stream_headers
 from causeway.proofs.ic.labeled_tree import Leaf, SubTree, decode_labeled_tree, encode_labeled_tree
 from causeway.proofs.ic.messages import (
     Data,
@@ -81,6 +84,31 @@ def leaf(encode: Callable[..., bytes], decode: Callable[..., Any], *versions: Ce
     return target
 
 
+def one_by_one(decode: Callable[..., Any], data: bytes, version: CertificationVersion) -> Any:
+    """Return what is decoded, or the error."""
+    try:
+        return decode(data, version)
+    except ProofError as error:
+        return error
+
+
+def headers_by_columns(data: bytes) -> None:
+    """A header between others is what it is by itself: the same values, or the same error."""
+    for version in (OLDEST, NEWEST):
+        plain = encode_stream_header(StreamHeader(1, 2, 3), version)
+        found = decode_stream_headers(pa.array([plain, data, plain], pa.binary()), version)
+        assert found.end[[0, 2]].tolist() == [2, 2] and found.errors.keys() <= {1}
+        error, header = found.errors.get(1), one_by_one(decode_stream_header, data, version)
+        if isinstance(header, ProofError):
+            assert (type(error), str(error)) == (type(header), str(header))
+            assert not len(found.reject_row)
+            continue
+        bounds = found.begin[1], found.end[1], found.signals_end[1], found.flags[1]
+        assert error is None and bounds == (header.begin, header.end, header.signals_end, header.flags)
+        given = zip(found.reject_index.tolist(), found.reject_reason.tolist(), strict=True)
+        assert tuple(given) == tuple((signal.index, signal.reason) for signal in header.reject_signals)
+
+
 def labeled_tree(data: bytes) -> None:
     """A tree that is read is the one that is written, and goes through the witness or is refused."""
     try:
@@ -124,6 +152,7 @@ def certified_slice(data: bytes) -> None:
 
 TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "ic_stream_header": (leaf(encode_stream_header, decode_stream_header, OLDEST, NEWEST), [HEADER]),
+    "ic_stream_headers": (headers_by_columns, [HEADER]),
     "ic_stream_message": (leaf(encode_stream_message, decode_stream_message, OLDEST, NEWEST), MESSAGES),
     "ic_subnet_metrics": (
         leaf(encode_subnet_metrics, decode_subnet_metrics),

@@ -12,11 +12,7 @@ from causeway.proofs.ic.memory import put_byte, put_word
 NUMBER, BYTE_STRING, TEXT, LIST, MAP = 0x00, 0x40, 0x60, 0x80, 0xA0
 """Types of items, as the upper three bits of their first byte."""
 
-MOST_HEAD = 9
-"""Bytes of the longest head."""
-
-HEAD_ROOM = 1 + 8
-"""Bytes behind an address that ``put_head`` may write, the ones in use and others."""
+NOT_FOUND = -1
 
 _HIGH_BITS = 0x80
 
@@ -79,3 +75,39 @@ def is_utf8(data: Any, begin: Any, end: Any) -> Any:
                 return False
         at += more + 1
     return True
+
+
+@compiled(allocates=False)
+def get_head(data: Any, at: Any, end: Any, major: Any) -> Any:
+    """Read the head of an item of type ``major`` at ``data[at]``, in its shortest form and inside of ``data[:end]``.
+
+    Returns:
+        Its number (a value, a length or a count), and the position behind it: ``NOT_FOUND`` if there is none, or if
+        ``at`` is that already.
+    """
+    if at < 0 or at >= end:
+        return np.uint64(0), NOT_FOUND
+    first = np.int64(data[at])
+    code = first & 0x1F
+    if first & 0xE0 != major or code > 27:
+        return np.uint64(0), NOT_FOUND
+    if code < 24:
+        return np.uint64(code), at + 1
+    width = 1 << (code - 24)
+    behind = at + 1 + width
+    if behind > end:
+        return np.uint64(0), NOT_FOUND
+    number = np.uint64(0)
+    for position in range(at + 1, behind):
+        number = number << np.uint64(8) | np.uint64(data[position])
+    if number < np.uint64(24 if width == 1 else 1 << (4 * width)):
+        return np.uint64(0), NOT_FOUND
+    return number, behind
+
+
+@compiled(allocates=False)
+def get_field(data: Any, at: Any, end: Any, key: Any) -> Any:
+    """Read the number of a field, below 24; return the position behind it, ``NOT_FOUND`` if it is another one."""
+    if at < 0 or at >= end or data[at] != key:
+        return NOT_FOUND
+    return at + 1

@@ -74,7 +74,7 @@ def encode_in_pieces(columns: Columns, version: CertificationVersion = CURRENT) 
     Raises:
         EncodeError, InvalidInput: as of ``encode_stream_messages``.
     """
-    offsets = _offsets(columns["payload"])
+    offsets = offsets_of(columns["payload"])
     encoder = MessageEncoder(columns, version)
     start = 0
     while start < encoder.count:
@@ -99,13 +99,13 @@ class MessageEncoder:
     def __init__(self, columns: Columns, version: CertificationVersion = CURRENT) -> None:
         self.count = len(columns["kind"])
         self._columns, self._version = columns, version
-        self._payload = _ByteColumn(columns["payload"], "payloads")
+        self._payload = ByteColumn(columns["payload"], "payloads")
         method = columns["method"]
         self._indices: Any = None
         if pa.types.is_dictionary(method.type):
             self._indices = _indices(method)
             method = method.dictionary
-        self._method = _ByteColumn(method, "methods")
+        self._method = ByteColumn(method, "methods")
         self._numbers = np.zeros((len(_NUMBERS) + 1, min(self.count, LOOP_ROWS)), dtype=np.uint64)
         kinds = np.asarray(columns["kind"])
         _require_present(columns["payload"], kinds != Kind.REFUND, "payload")
@@ -210,20 +210,21 @@ def _require_present(column: pa.Array, wanted: npt.NDArray[np.bool_], name: str)
         raise EncodeError(f"a message has no {name}: that column is null")
 
 
-class _ByteColumn:
+class ByteColumn:
     """The bytes and offsets of a column of bytes or text, as loops take them."""
 
     def __init__(self, values: pa.Array, name: str) -> None:
         if not (pa.types.is_binary(values.type) or pa.types.is_string(values.type)):
             values = values.cast(pa.binary())
-        self.offsets = _offsets(values)
+        self.offsets = offsets_of(values)
         if len(self.offsets) != len(values) + 1:
             raise InvalidInput(f"a column of {name} is damaged: it has {len(self.offsets)} offsets for {len(values)}")
         content = values.buffers()[2]
         self.data = np.frombuffer(content if content is not None else b"", dtype=np.uint8)
 
 
-def _offsets(values: pa.BinaryArray) -> Offsets:
+def offsets_of(values: pa.BinaryArray) -> Offsets:
+    """Return where each value starts in the column's bytes and, last, where the last one ends."""
     buffer = values.buffers()[1]
     if buffer is None or buffer.size == 0:
         return np.zeros(1, dtype=np.int32)

@@ -122,14 +122,14 @@ def decode_stream_header(data: bytes, version: CertificationVersion = CURRENT) -
     return header
 
 
-def _reasons(version: CertificationVersion) -> tuple[RejectReason, ...]:
+def reasons_of(version: CertificationVersion) -> tuple[RejectReason, ...]:
     """Return the reasons that a version knows, in the order of their fields."""
     return tuple(RejectReason)[: None if version >= ENGINE_SIGNALS else -1]
 
 
 def _deltas_by_reason(header: StreamHeader, version: CertificationVersion) -> dict[int, list[int]]:
     """Return the reject signals as the map from reasons to distances between signals."""
-    known = _reasons(version)
+    known = reasons_of(version)
     by_reason: dict[RejectReason, list[int]] = {reason: [] for reason in known}
     before = -1
     for signal in header.reject_signals:
@@ -156,7 +156,7 @@ def _deltas_by_reason(header: StreamHeader, version: CertificationVersion) -> di
 
 def _signals(item: Item, signals_end: int, version: CertificationVersion) -> tuple[RejectSignal, ...]:
     """Return the reject signals that a map from reasons to distances stands for."""
-    reasons = _reasons(version)
+    reasons = reasons_of(version)
     fields = Fields(item, "RejectSignals", REJECT_SIGNALS[: len(reasons)])
     found: dict[int, RejectReason] = {}
     for reason in reasons:
