@@ -38,6 +38,7 @@ source = "script"
         ("first_index_rule", "seed_literal"),
         ("best_effort", "on"),
         ("refunds", "on"),
+        ("splitting", "on"),
     ],
 )
 def test_an_option_with_one_value_says_which_and_why(name: str, value: str) -> None:

@@ -39,6 +39,7 @@ class Options:
     best_effort: Switch = "off"
     refunds: Switch = "off"
     migrations: Switch = "off"
+    splitting: Switch = "off"
     certification: Literal["bls", "threshold", "off"] = "off"
     certification_version: str = "V25"
     certification_delay: int = 0
@@ -51,7 +52,7 @@ class Options:
     request_lifetime_seconds: int = 300
 
     def __post_init__(self) -> None:
-        for name in ("best_effort", "refunds"):
+        for name in ("best_effort", "refunds", "splitting"):
             if getattr(self, name) != "off":
                 raise ValueError(f"{name} can only be off in this version")
         if self.index_base not in (0, 1):
@@ -82,4 +83,5 @@ def deployed_profile() -> Options:
         limits="deployed",
         timeouts="on",
         migrations="on",
+        payload_bytes=2_202_009,
     )

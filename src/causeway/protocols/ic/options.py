@@ -16,6 +16,9 @@ MAX_NODES = 1000
 MAX_AHEAD = 100
 """Certification lags, and blocks run ahead, by so many heights at most."""
 
+DEPLOYED_PAYLOAD_BYTES = (2 << 20) * 21 // 20
+"""Size of an XNet payload that deployed subnets allow: 2 MiB, and a margin of 5 percent (X-5)."""
+
 DEPLOYED: Mapping[str, Any] = {
     "index_base": 0,
     "signal_form": "compact",
@@ -24,6 +27,7 @@ DEPLOYED: Mapping[str, Any] = {
     "limits": "deployed",
     "timeouts": "on",
     "migrations": "on",
+    "payload_bytes": DEPLOYED_PAYLOAD_BYTES,
 }
 """What ``profile = deployed`` changes: the values marked (d) in the reference, as far as they exist here."""
 
@@ -66,6 +70,7 @@ class IcOptions(BaseModel):
     best_effort: Annotated[Literal["off"], only("off", "all calls are guaranteed")] = "off"
     refunds: Annotated[Literal["off"], only("off", "they come with best_effort")] = "off"
     migrations: Literal["off", "on"] = "off"
+    splitting: Annotated[Literal["off"], only("off", "a subnet stays whole")] = "off"
     certification: Literal["bls", "threshold", "off"] = "off"
     certification_version: Literal["V19", "V20", "V21", "V22", "V23", "V24", "V25"] = "V25"
     certification_delay: int = Field(default=0, ge=0, le=MAX_AHEAD)
