@@ -148,7 +148,7 @@ class CertifiedStreams:
         for asked in (begin, known):
             if not header.begin <= asked <= header.end:
                 raise InvalidSliceBegin(asked, header.begin, header.end)
-        end = _end(held, header.begin, begin, header.end, msg_limit, byte_limit, first=known == begin)
+        end = run_end(held.messages.slice(begin - header.begin), begin, msg_limit, byte_limit, first=known == begin)
         messages = held.messages.slice(known - header.begin, end - known)
         shown = streams_witness(self._roots, dst_subnet, held.tree.witness(known, end, messages))
         state = prune(build_tree({**self._contents, STREAMS: shown}), [(STREAMS,)])
@@ -158,27 +158,22 @@ class CertifiedStreams:
         return CertifiedStreamSlice(payload, witness, self.certification)
 
 
-def _end(
-    held: StoredStream,
-    stream_begin: int,
-    begin: int,
-    stream_end: int,
-    msg_limit: int | None,
-    byte_limit: int | None,
-    *,
-    first: bool,
-) -> int:
-    """Return where a run from ``begin`` on ends within the limits; ``first``: its first message is never too long."""
+def run_end(messages: pa.BinaryArray, begin: int, msg_limit: int | None, byte_limit: int | None, *, first: bool) -> int:
+    """Return where a run of the messages from index ``begin`` on ends within the limits (X-9).
+
+    ``first``: its first message is never too long.
+
+    Raises:
+        InvalidInput: a limit is negative.
+    """
     for limit, what in ((msg_limit, "msg_limit"), (byte_limit, "byte_limit")):
         if limit is not None and limit < 0:
             raise InvalidInput(f"{what} is {limit}, 0 or more is allowed")
-    end = stream_end if msg_limit is None else min(begin + msg_limit, stream_end)
-    if byte_limit is None or end == begin:
-        return end
-    lengths = pc.binary_length(held.messages.slice(begin - stream_begin, end - begin))
-    sizes = np.cumsum(lengths.to_numpy(zero_copy_only=False).astype(np.int64))
-    fitting = int(np.searchsorted(sizes, byte_limit, side="right"))
-    return begin + max(fitting, int(first))
+    most = len(messages) if msg_limit is None else min(msg_limit, len(messages))
+    if byte_limit is None or most == 0:
+        return begin + most
+    sizes = np.cumsum(pc.binary_length(messages.slice(0, most)).to_numpy(zero_copy_only=False).astype(np.int64))
+    return begin + max(int(np.searchsorted(sizes, byte_limit, side="right")), int(first))
 
 
 def _height_witness(state: HashTree, contents: LabeledTree, height: int) -> bytes | None:

@@ -13,8 +13,8 @@ what the shape of the tree forces:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ import pyarrow as pa
 from causeway.model.errors import IndexOverflow, InvalidInput
 from causeway.model.order import U64, Groups
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_pairs
+from causeway.proofs.ic import witness as witnesses
 from causeway.proofs.ic.digest_columns import (
     INDEX_BYTES,
     fork_roots,
@@ -40,6 +41,9 @@ MESSAGES = b"messages"
 
 Messages: TypeAlias = "pa.BinaryArray | Sequence[bytes]"
 """Encoded messages, one after the other."""
+
+Shown = TypeVar("Shown")
+"""Nodes of a hash tree, or of a witness of one."""
 
 _END_OF_INDEXES = 1 << 64
 
@@ -129,15 +133,41 @@ class MessagesTree:
         nodes: list[HashTree] = [
             Labeled(index_label(begin + at), Leaf(value.as_py())) for at, value in enumerate(column)
         ]
+        return self._joined(first, last, nodes, Fork, Pruned)
+
+    def known(self, begin: int, end: int) -> witnesses.Witness:
+        """Return the witness of the messages [begin, end): all others pruned; a run of none is pruned as a whole.
+
+        Raises:
+            InvalidInput: the run is not inside the tree.
+        """
+        if not self._begin <= begin <= end <= self.end:
+            raise InvalidInput(f"there is no run [{begin}, {end}) in a stream of [{self._begin}, {self.end})")
+        if begin == end:
+            return witnesses.Pruned(self.root)
+        nodes: list[witnesses.Witness] = [
+            witnesses.Node(index_label(index), witnesses.KNOWN) for index in range(begin, end)
+        ]
+        return self._joined(begin - self._begin, end - self._begin, nodes, witnesses.Fork, witnesses.Pruned)
+
+    def _joined(
+        self,
+        first: int,
+        last: int,
+        nodes: list[Shown],
+        fork: Callable[[Shown, Shown], Shown],
+        pruned: Callable[[bytes], Shown],
+    ) -> Shown:
+        """Return the whole tree, in which the nodes [first, last) of the lowest level are ``nodes``."""
         for level in self._levels[:-1]:
             rows = level.rows()
             if first % 2:
                 first -= 1
-                nodes.insert(0, Pruned(rows[first].tobytes()))
+                nodes.insert(0, pruned(rows[first].tobytes()))
             if last % 2 and last < len(rows):
-                nodes.append(Pruned(rows[last].tobytes()))
+                nodes.append(pruned(rows[last].tobytes()))
                 last += 1
-            paired: list[HashTree] = [Fork(nodes[at], nodes[at + 1]) for at in range(0, len(nodes) - 1, 2)]
+            paired = [fork(nodes[at], nodes[at + 1]) for at in range(0, len(nodes) - 1, 2)]
             # An odd last node stands at the end of its level: it moves up.
             nodes = paired + nodes[2 * len(paired) :]
             first, last = first // 2, (last + 1) // 2
