@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.proofs.ic.certificate import certification_message
-from causeway.proofs.ic.hash_tree import HashTree, LabeledTree, Path, build_tree, digest
+from causeway.proofs.ic.hash_tree import HashTree, LabeledTree, Path, Pruned, build_tree, digest
 from causeway.proofs.ic.leb128 import encode_leb128
 from causeway.proofs.ic.mixed_tree import split_hash_tree
 from causeway.proofs.ic.pruning import prune
@@ -19,6 +19,7 @@ from causeway.proofs.ic.slice import CertifiedStreamSlice
 from causeway.proofs.ic.slice_certification import HEIGHT, METADATA, Certification
 from causeway.proofs.ic.slice_payload import STREAMS, SlicePayload
 from causeway.proofs.ic.stream_header import decode_stream_header
+from causeway.proofs.ic.stream_paths import tree_along
 from causeway.proofs.ic.stream_tree import StreamTree, streams_tree, streams_witness
 from causeway.proofs.ic.versions import CURRENT, CertificationVersion
 from causeway.proofs.ic.witness import encode_witness
@@ -89,8 +90,79 @@ class CertifiedStreams:
         sign: Callable[[bytes], bytes],
         version: CertificationVersion = CURRENT,
     ) -> None:
-        if STREAMS in contents:
-            raise InvalidInput("the contents of a state have a label 'streams' beside the streams given")
+        state = state_of(streams, contents)
+        root = digest(state)
+        certification = Certification(
+            height, root, sign(certification_message(root)), height_witness=height_witness(state, contents, height)
+        )
+        self._set(streams, _shown_in(streams, contents), certification, version)
+
+    @classmethod
+    def of(
+        cls,
+        streams: Mapping[bytes, StoredStream],
+        contents: LabeledTree,
+        certification: Certification,
+        version: CertificationVersion = CURRENT,
+    ) -> CertifiedStreams:
+        """Return the streams of a state that is certified already; its arguments are those of the constructor.
+
+        Raises:
+            InvalidInput: another root is certified than the state's, or as of the constructor.
+            DecodeError: a header is not encoded in that version.
+        """
+        root = digest(state_of(streams, contents))
+        if root != certification.root_hash:
+            raise InvalidInput(f"the state has the root {root.hex()}, certified is {certification.root_hash.hex()}")
+        made = cls.__new__(cls)
+        made._set(streams, _shown_in(streams, contents), certification, version)
+        return made
+
+    @classmethod
+    def along(
+        cls,
+        streams: Mapping[bytes, StoredStream],
+        paths: Mapping[bytes, bytes],
+        certification: Certification,
+        version: CertificationVersion = CURRENT,
+    ) -> CertifiedStreams:
+        """Return streams of a state that is certified already, without the rest of the state.
+
+        Args:
+            streams: each stream by the id of the subnet that it leads to; some of the state's will do.
+            paths: the path of each one from its root to the state's (``stream_paths``).
+            certification: of the state.
+            version: of the headers.
+
+        Raises:
+            InvalidInput: a path does not lead from its stream to the certified root, or a stream's header has other
+                bounds than its messages.
+            DecodeError: a header is not encoded in that version.
+            MalformedProof: a path is none.
+        """
+
+        def shown(subnet: bytes, stream: HashTree) -> HashTree:
+            state = tree_along(paths[subnet], subnet, stream)
+            if digest(state) != certification.root_hash:
+                raise InvalidInput(
+                    f"the stream to {subnet.hex()} leads to the root {digest(state).hex()}, certified is"
+                    f" {certification.root_hash.hex()}"
+                )
+            return state
+
+        for subnet, held in streams.items():
+            shown(subnet, Pruned(held.tree.root))
+        made = cls.__new__(cls)
+        made._set(streams, shown, certification, version)
+        return made
+
+    def _set(
+        self,
+        streams: Mapping[bytes, StoredStream],
+        shown: Callable[[bytes, HashTree], HashTree],
+        certification: Certification,
+        version: CertificationVersion,
+    ) -> None:
         self._streams = dict(streams)
         self._headers = {subnet: decode_stream_header(held.tree.header, version) for subnet, held in streams.items()}
         for subnet, held in streams.items():
@@ -100,13 +172,8 @@ class CertifiedStreams:
                     f"the stream to {subnet.hex()} has messages [{messages.begin}, {messages.end}) under a header of"
                     f" [{header.begin}, {header.end})"
                 )
-        self._contents = dict(contents)
-        self._roots = {subnet: held.tree.root for subnet, held in streams.items()}
-        state = build_tree({**contents, STREAMS: streams_tree(self._roots)})
-        root = digest(state)
-        self.certification = Certification(
-            height, root, sign(certification_message(root)), height_witness=_height_witness(state, contents, height)
-        )
+        self._shown = shown
+        self.certification = certification
 
     def subnets_with_certified_streams(self) -> Sequence[bytes]:
         """Return the ids of the subnets that a stream leads to, ascending."""
@@ -150,9 +217,7 @@ class CertifiedStreams:
                 raise InvalidSliceBegin(asked, header.begin, header.end)
         end = run_end(held.messages.slice(begin - header.begin), begin, msg_limit, byte_limit, first=known == begin)
         messages = held.messages.slice(known - header.begin, end - known)
-        shown = streams_witness(self._roots, dst_subnet, held.tree.witness(known, end, messages))
-        state = prune(build_tree({**self._contents, STREAMS: shown}), [(STREAMS,)])
-        _, witness = split_hash_tree(state)
+        _, witness = split_hash_tree(self._shown(dst_subnet, held.tree.witness(known, end, messages)))
         run = tuple(messages.slice(begin - known).to_pylist())
         payload = SlicePayload(dst_subnet, held.tree.header, header, begin if run else None, run)
         return CertifiedStreamSlice(payload, witness, self.certification)
@@ -176,7 +241,33 @@ def run_end(messages: pa.BinaryArray, begin: int, msg_limit: int | None, byte_li
     return begin + max(int(np.searchsorted(sizes, byte_limit, side="right")), int(first))
 
 
-def _height_witness(state: HashTree, contents: LabeledTree, height: int) -> bytes | None:
+def _shown_in(streams: Mapping[bytes, StoredStream], contents: LabeledTree) -> Callable[[bytes, HashTree], HashTree]:
+    """Return what gives the tree of the state that shows one stream, and has the rest pruned."""
+    rest = dict(contents)
+    roots = {subnet: held.tree.root for subnet, held in streams.items()}
+
+    def shown(subnet: bytes, stream: HashTree) -> HashTree:
+        witness = streams_witness(roots, subnet, stream)
+        return prune(build_tree({**rest, STREAMS: witness}), [(STREAMS,)])
+
+    return shown
+
+
+def state_of(streams: Mapping[bytes, StoredStream], contents: LabeledTree) -> HashTree:
+    """Return the tree of a state of ``contents`` and streams, these pruned; without streams there is no such label.
+
+    Raises:
+        InvalidInput: the contents have streams.
+    """
+    if STREAMS in contents:
+        raise InvalidInput("the contents of a state have a label 'streams' beside the streams given")
+    roots = {subnet: held.tree.root for subnet, held in streams.items()}
+    return build_tree({**contents, STREAMS: streams_tree(roots)} if roots else contents)
+
+
+def height_witness(state: HashTree, contents: LabeledTree, height: int) -> bytes | None:
+    """Return the encoded witness of ``metadata / height`` in ``state``; None if ``contents`` do not have that height
+    there."""
     metadata = contents.get(METADATA)
     if not isinstance(metadata, Mapping) or metadata.get(HEIGHT) != encode_leb128(height):
         return None

@@ -230,13 +230,11 @@ def state_contents(states: CanonicalStates, row: int) -> dict[bytes, bytes | Lab
 
     Who knows the messages of a stream puts a witness of them in that position.
     """
-    contents: dict[bytes, bytes | LabeledTree] = {TIME: encode_leb128(int(states.times[row]))}
     previous = states.previous[row].tobytes() if states.has_previous[row] else None
-    if states.version >= METADATA_SUBTREE:
-        height = {HEIGHT: encode_leb128(int(states.heights[row]))}
-        contents[METADATA] = height if previous is None else {**height, PREVIOUS: previous}
-    else:
-        contents[METADATA] = encode_system_metadata(SystemMetadata(previous))
+    contents: dict[bytes, bytes | LabeledTree] = {
+        METADATA: metadata_contents(int(states.heights[row]), previous, states.version),
+        TIME: encode_leb128(int(states.times[row])),
+    }
     data, streams, sections = states.certified_data, states.streams, states.sections
     if sections is not None and sections.labels and sections.full[row]:
         digests = sections.digests[row]
@@ -252,6 +250,13 @@ def state_contents(states: CanonicalStates, row: int) -> dict[bytes, bytes | Lab
     if first < last:
         contents[STREAMS] = {streams.destinations[at].tobytes(): _stream(streams, at) for at in range(first, last)}
     return contents
+
+
+def metadata_contents(height: int, previous: bytes | None, version: CertificationVersion) -> bytes | LabeledTree:
+    """Return what is below ``metadata`` at a height, with the root of the state before (32 bytes) if there is one."""
+    if version < METADATA_SUBTREE:
+        return encode_system_metadata(SystemMetadata(previous))
+    return {HEIGHT: encode_leb128(height), **({} if previous is None else {PREVIOUS: previous})}
 
 
 def _stream(streams: StreamColumns, at: int) -> LabeledTree:

@@ -7,7 +7,6 @@ against what we expect like any other.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,7 +16,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.ledger import Kind
 from causeway.proofs.errors import ProofError
-from causeway.proofs.ic.certificate import verify_state_root
+from causeway.proofs.ic.certified_roots import verify_certifications
 from causeway.proofs.ic.errors import DecodeFailed, InvalidDestination
 from causeway.proofs.ic.messages import Data, RejectContext, Request, Response, StreamMessage
 from causeway.proofs.ic.slice import CertifiedStreamSlice, StreamSlice, decode_certified_stream_slice
@@ -33,9 +32,6 @@ MAX_SLICE_BYTES = MAX_PROOF_BYTES
 
 MAX_SLICE_MESSAGES = 10_000
 """Most messages of a slice on a wire: as many as a stream of a deployed subnet holds (X-5)."""
-
-KEPT_SIGNATURES = 1024
-"""Signatures that were verified of late, by root and key: the same state is served in many slices."""
 
 _INDEX = pa.field("index", pa.uint64(), nullable=False)
 
@@ -96,7 +92,6 @@ class SliceReader:
 
     def __init__(self, keys: Mapping[bytes, bytes], version: CertificationVersion = CURRENT) -> None:
         self._keys, self.version = dict(keys), version
-        self._verified: OrderedDict[tuple[bytes, bytes, bytes], None] = OrderedDict()
 
     def decode(self, data: bytes) -> CertifiedStreamSlice:
         """Return the slice that ``data`` (protobuf) is; nothing of it is verified.
@@ -130,18 +125,11 @@ class SliceReader:
         if self.version >= CertificationVersion.V24 and certified.certification.height_witness is None:
             raise DecodeFailed("nothing but the sender's word says which height is certified")
         certified.verify_root()
-        self._verify_signature(certified.certification.root_hash, certified.certification.signature, key)
+        certification = certified.certification
+        for error in verify_certifications([certification.root_hash], [certification.signature], [key]):
+            if error is not None:
+                raise error
         return certified.decode_messages(self.version)
-
-    def _verify_signature(self, root: bytes, signature: bytes, key: bytes) -> None:
-        known = (root, signature, key)
-        if known in self._verified:
-            self._verified.move_to_end(known)
-            return
-        verify_state_root(root, signature, key)
-        self._verified[known] = None
-        if len(self._verified) > KEPT_SIGNATURES:
-            self._verified.popitem(last=False)
 
     def read(
         self,
