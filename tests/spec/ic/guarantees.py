@@ -1,13 +1,14 @@
 """The safety statements of 1.2 as functions over the events of a run. Each gives its violations as sentences."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from .events import Event
 from .ids import SubnetId
 from .messages import CanisterMessage, MessageId, Request, Response
 from .options import Options
+from .payloads import Proposal
 from .state import Registry
 
 Place = tuple[SubnetId, SubnetId, Any, int]
@@ -240,8 +241,73 @@ def g10_responses_are_accepted(events: Sequence[Event]) -> list[str]:
     ]
 
 
+def g12_payloads(proposals: Sequence[Proposal], events: Sequence[Event]) -> list[str]:
+    """Of every batch one payload was agreed, honest ones always, within the limit, and what was executed is what was
+    agreed. `proposals`: the payload log, one row a proposal; `events` are asked for the slices of each batch (control,
+    received). Batches at the end of the payload log may wait to be executed."""
+    executed: dict[tuple[SubnetId, int], dict[SubnetId, Any]] = defaultdict(dict)
+    for e in events:
+        if e.event == "received" and e.kind == "control" and e.remote is not None:
+            executed[e.chain, e.height][e.remote] = e.detail
+    violations: list[str] = []
+    agreed: dict[tuple[SubnetId, int], Proposal] = {}
+    for row in proposals:
+        batch = (row.chain, row.height)
+        if row.honest and row.error is not None:
+            violations.append(f"G12: the honest payload for {batch} was refused: {row.error}")
+        if row.error is not None:
+            continue
+        if batch in agreed:
+            violations.append(f"G12: two payloads were agreed for {batch}")
+        if row.size_limit is not None and row.size > row.size_limit:
+            violations.append(f"G12: the payload for {batch} has {row.size} bytes of {row.size_limit}")
+        agreed[batch] = row
+    last = max((e.height for e in events), default=0)
+    for batch, row in agreed.items():
+        if batch[1] <= last and executed.get(batch, {}) != dict(row.slices):
+            violations.append(f"G12: the batch {batch} is not what was agreed")
+    return violations + [f"G12: nobody agreed on the slices of {batch}" for batch in executed if batch not in agreed]
+
+
+def g12_agreement(roots: Iterable[tuple[SubnetId, int, bytes]]) -> list[str]:
+    """One root for every height of a subnet, whoever computed it: (subnet, own height, root) of all replicas, runs and
+    re-executions."""
+    found: dict[tuple[SubnetId, int], set[bytes]] = defaultdict(set)
+    for subnet, number, root in roots:
+        found[subnet, number].add(root)
+    return [f"G12: {len(them)} roots of {key}" for key, them in sorted(found.items()) if len(them) > 1]
+
+
+def g13_alignment(events: Sequence[Event], options: Options) -> list[str]:
+    """The first message of an included slice is the one that is expected, and exactly its messages were judged in that
+    round. From the log alone: slices are the control events `received`, what is expected follows from those before."""
+    violations: list[str] = []
+    following: dict[tuple[Any, ...], int] = {}
+    due: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for e in events:
+        if e.event == "received" and e.kind == "control":
+            for substream, _, _, _, first, end in e.detail:
+                stream = (e.remote, e.chain, substream)
+                expected = following.get(stream, options.index_base)
+                if first is None:
+                    continue
+                if first != expected:
+                    violations.append(f"G13: the slice of {stream} at {e.height} begins at {first}, not at {expected}")
+                following[stream] = end
+                due[(*stream, e.height)] += range(first, end)
+    made: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for place, e in judged(events):
+        if e.via == "xnet":
+            made[(*place[:3], e.height)].append(place[3])
+    return violations + [
+        f"G13: {key} brought {due.get(key)}, judged were {made.get(key)}"
+        for key in {**due, **made}
+        if due.get(key) != sorted(made.get(key, []))
+    ]
+
+
 def check_events(events: Sequence[Event], registries: Mapping[int, Registry], options: Options) -> list[str]:
-    """G1 to G8 and G10, over the log alone. `registries` has the version in force at every height."""
+    """G1 to G8, G10 and G13, over the log alone. `registries` has the version in force at every height."""
     return [
         *g1_exactly_once(events, registries, options),
         *g2_no_invention(events, registries, options),
@@ -252,6 +318,7 @@ def check_events(events: Sequence[Event], registries: Mapping[int, Registry], op
         *g7_signals_tell_the_truth(events),
         *g8_collection_is_safe(events),
         *g10_responses_are_accepted(events),
+        *g13_alignment(events, options),
     ]
 
 

@@ -35,7 +35,7 @@ from .queues import (
     rank,
     successor,
 )
-from .slices import StreamSlice, at, explicit_signals
+from .slices import StreamSlice, at, explicit_signals, included
 from .state import (
     CanonicalState,
     QueueName,
@@ -219,18 +219,7 @@ def collect_from_header(
     log: list[Event],
 ) -> CanonicalState:
     """Remove our messages that have a signal, handle the rejected ones, then remove our signals below slice.begin."""
-    detail = tuple(
-        (
-            substream,
-            at(the_slice.begin, substream),
-            at(the_slice.end, substream),
-            at(the_slice.signals_end, substream),
-            min(the_slice.messages_of(substream), default=None),
-            max((i + 1 for i in the_slice.messages_of(substream)), default=None),
-        )
-        for substream in the_slice.substreams
-    )
-    log.append(Event("received", state.own, state.height, "control", remote=sn, via="xnet", detail=detail))
+    log.append(Event("received", state.own, state.height, "control", remote=sn, via="xnet", detail=included(the_slice)))
     for substream in the_slice.substreams:
         own_begin = stream_begin(state.stream(sn), substream, options.index_base)
         signals = explicit_signals(the_slice, substream, own_begin)

@@ -26,6 +26,7 @@ from .slices import (
     StreamSlice,
     check_slice,
     expected_indexes,
+    included,
     is_empty,
     slice_for,
 )
@@ -221,7 +222,8 @@ def confirm(
             raise InvariantViolation(f"proposal of {maker or 'an honest maker'}: {error}")
         size, past = payload_bytes(payload), len(state.agreed)
         height = state.height + 1 + options.blocks_ahead
-        rows.append(Proposal(state.own, height, state.height, past, not maker, size, limit, error))
+        slices = {sn: included(the_slice) for sn, the_slice in payload.items()}
+        rows.append(Proposal(state.own, height, state.height, past, not maker, size, limit, slices, error))
     return rows
 
 

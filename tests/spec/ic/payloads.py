@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from .certified import read_payload, take_prefix
 from .encoding import version_number
@@ -139,7 +139,8 @@ def first_message_is_expected(expected: Expected, payload: Mapping[SubnetId, Str
 class Proposal:
     """One row of the payload log: what a block maker proposed for the batch of round `height` of `chain`, on the state
     of `reference_height` and `past` payloads above it, and what the notaries said of it (None: agreed). `honest`: it
-    is what get_xnet_payload gave."""
+    is what get_xnet_payload gave. `slices`: of each remote what the control event `received` says of its slice when the
+    batch is executed."""
 
     chain: SubnetId
     height: int
@@ -148,12 +149,13 @@ class Proposal:
     honest: bool
     size: int
     size_limit: int | None
+    slices: Mapping[SubnetId, Any]
     error: str | None = None
 
 
 def propose(
-    maker: str, honest: Mapping[SubnetId, AnySlice], shown: Callable[[SubnetId, int], AnySlice | None], base: int
-) -> dict[SubnetId, AnySlice]:
+    maker: str, honest: Mapping[SubnetId, S], shown: Callable[[SubnetId, int], S | None], base: int
+) -> dict[SubnetId, S]:
     """What a malicious block maker makes of the honest payload. `shown(sn, begin)`: the certified slice of `sn` from
     index `begin` on, without end; certificates it cannot make.
 

@@ -9,6 +9,7 @@ takes either; the first is what the second decodes to.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import Any
 
 from . import certified
 from .certified import CertifiedStreamSlice
@@ -73,6 +74,21 @@ def at(indices: Iterable[StreamIndex], substream: SubstreamId) -> int:
     """The one index of `substream` in a set such as `slice.begin`."""
     (index,) = [i for name, i in indices if name == substream]
     return index
+
+
+def included(the_slice: StreamSlice) -> tuple[tuple[Any, ...], ...]:
+    """The `detail` of a slice that is part of the batch (see `events`)."""
+    return tuple(
+        (
+            substream,
+            at(the_slice.begin, substream),
+            at(the_slice.end, substream),
+            at(the_slice.signals_end, substream),
+            min(the_slice.messages_of(substream), default=None),
+            max((i + 1 for i in the_slice.messages_of(substream)), default=None),
+        )
+        for substream in the_slice.substreams
+    )
 
 
 def explicit_signals(the_slice: StreamSlice, substream: SubstreamId, own_begin: int) -> dict[StreamIndex, Verdict]:
