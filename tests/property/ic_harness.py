@@ -33,7 +33,10 @@ from causeway.protocols.partition import part, state_of, union
 from tests.property.ic_programs import BEHAVIOURS, behaviour_of
 from tests.spec import ic
 from tests.spec.ic import ids
-from tests.spec.ic.slices import StreamSlice
+from tests.spec.ic.certified import altered, encode_certified_stream_slice
+from tests.spec.ic.coordination import certified_state
+from tests.spec.ic.payloads import Proposal
+from tests.spec.ic.slices import AnySlice, StreamSlice
 from tests.spec.ic.state import expected_index
 
 TICK_NS = 1_000_000_000
@@ -106,7 +109,10 @@ class Scenario:
     withheld: frozenset[tuple[int, int, int]] = frozenset()
     """(tick, source, destination)."""
     carriers: Sequence[tuple[Any, ...]] = ()
-    """(kind, source, destination, first tick, last tick), and for ``stale`` {"age": heights}."""
+    """(kind, source, destination, first tick, last tick), for ``stale`` {"age": heights}, for ``alter`` {"part": name}.
+    """
+    makers: Sequence[tuple[str, int, int, int]] = ()
+    """(does, chain, first tick, last tick)."""
     halts: Sequence[tuple[int, int, int]] = ()
     forged: Sequence[Forgery] = ()
     worn: Sequence[tuple[int, int, int]] = ()
@@ -151,9 +157,14 @@ def _rows(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
 def faults(scenario: Scenario) -> Faults:
     carriers = [Fault(*row) for row in scenario.carriers]
     halts = [Fault(HALT, chain, None, first, last) for chain, first, last in scenario.halts]
+    makers = [
+        Fault("block_maker", chain, None, first, last, {"does": does}) for does, chain, first, last in scenario.makers
+    ]
     # Last: what is late is not offered, whatever another carrier would have made of it.
     late = [Fault(DROP, source, taker, tick, tick) for tick, source, taker in sorted(scenario.withheld)]
-    return Faults.of(*(forgery.fault() for forgery in scenario.forged), *carriers, *halts, *late, skip=scenario.skip)
+    return Faults.of(
+        *(forgery.fault() for forgery in scenario.forged), *carriers, *makers, *halts, *late, skip=scenario.skip
+    )
 
 
 def ic_options(options: Mapping[str, Any]) -> IcOptions:
@@ -325,6 +336,9 @@ class OracleRun:
         self.ever = set(hosts)
         self.states = {subnet: self._genesis(subnet) for subnet in scenario.subnets}
         self.history: list[dict[int, ic.CanonicalState]] = []
+        self.committed = {subnet: [(0, state)] for subnet, state in self.states.items()}
+        """The states that each subnet committed, each with the tick: a round that is not made commits nothing."""
+        self.proposals: list[Proposal] = []
         self.behaviour = behaviour_of(scenario.programs())
         self.installed = {
             number: balance for state in self.states.values() for number, balance in state.balances.items()
@@ -368,6 +382,10 @@ class OracleRun:
             if at == tick:
                 self._wear(source, destination)
         self.history.append(self.states)
+        acting = {
+            chain: [m[0] for m in scenario.makers if m[1] == chain and m[2] <= tick <= m[3]] for chain in self.states
+        }
+        proposals: list[Proposal] | None = self.proposals if scenario.makers else None
         self.states, self.events = ic.network_round(
             self.states,
             self.registry,
@@ -381,12 +399,24 @@ class OracleRun:
             forged=forged,
             installed=installed,
             halted={chain for chain, begin, end in scenario.halts if begin <= tick <= end},
+            served=[self.served(tick - 1), self.served(tick - 2)] if self.options.certification != "off" else None,
+            makers=acting if scenario.makers else None,
+            proposals=proposals,
         )
+        for subnet, state in self.states.items():
+            if state.number > self.committed[subnet][-1][1].number:
+                self.committed[subnet].append((tick, state))
         for event in self.events:
             if event.event == "committed" and event.remote is not None and event.content is not None:
                 self.sent[event.chain, event.remote, event.substream, event.index or 0] = event.content
             if event.event == "executed" and event.kind == "response" and event.error is not None:
                 self._forget_note(event)
+
+    def served(self, tick: int) -> dict[int, ic.CanonicalState]:
+        """The latest states that are certified once ``tick`` is over."""
+        newest = tick - self.options.certification_delay
+        found = {subnet: [state for at, state in states if at <= newest] for subnet, states in self.committed.items()}
+        return {subnet: states[-1] for subnet, states in found.items() if states}
 
     def _wear(self, source: int, destination: int) -> None:
         """Bring a stream at rest near the end of its indices, at both of its ends."""
@@ -413,22 +443,24 @@ class OracleRun:
         if isinstance(program, dict):
             program["notes"].pop(event.message[-1], None)
 
-    def _carried(self, tick: int) -> Callable[[int, StreamSlice, bool], StreamSlice | None]:
+    def _carried(self, tick: int) -> Callable[[int, StreamSlice, bool], AnySlice | None]:
         """What carriers bring to a destination instead of the slice that an honest endpoint serves."""
         order = ids_in_order(self.scenario.subnets)
 
-        def carried(destination: int, honest: StreamSlice, news: bool) -> StreamSlice | None:
+        def carried(destination: int, honest: StreamSlice, news: bool) -> AnySlice | None:
             source = honest.source
             if (tick, source, destination) in self.scenario.withheld:
                 return None
             height = self.states[destination].height + 1
             words = ids.philox_4x64((height + 1, 1, 0, 0), (self.scenario.seed, destination))
             skipped = (words[order.index(source)] >> 11) * 2.0**-53 < self.scenario.skip
-            result = honest if news and not skipped else None
+            result: AnySlice | None = honest if news and not skipped else None
             for kind, from_, to, begin, end, *args in self.scenario.carriers:
                 if begin <= tick <= end and from_ in (None, source) and to in (None, destination):
                     if kind == "stale":
                         result = self._stale(tick, args[0]["age"], source, destination)
+                    elif kind == "alter":
+                        result = self._altered_part(tick, args[0]["part"], honest)
                     else:
                         result = None if kind == "drop" else self._altered(kind, destination, honest)
             return result
@@ -438,10 +470,20 @@ class OracleRun:
     def _stale(self, tick: int, age: int, source: int, destination: int) -> StreamSlice | None:
         """What the source served ``age`` heights before the last one, from the index on that is expected now."""
         height = tick - 1 - age
-        if height < 0:
-            return None
-        expected = self.states[destination].expected_xnet_indices
-        return ic.slice_for(self.history[height][source], destination, expected, self.options)
+        state = self.states[destination]
+        older = self.history[height] if height >= 0 else {}
+        if self.options.certification != "off":
+            older = self.served(tick - 1 - age)
+        expected = ic.expected_indexes(destination, state, state.agreed)
+        return ic.slice_for(older[source], destination, expected, self.options) if source in older else None
+
+    def _altered_part(self, tick: int, part: str, honest: StreamSlice) -> AnySlice:
+        """The slice as it travels, one part of it altered."""
+        source = certified_state(self.served(tick - 1)[honest.source], None, {}, self.options)
+        begin = min((i for _, i in honest.messages), default=None)
+        css = encode_certified_stream_slice(source, honest.destination, msg_begin=begin, msg_limit=len(honest.messages))
+        other = next(subnet for subnet in ids_in_order(self.scenario.subnets) if subnet != honest.destination)
+        return altered(css, part, other)
 
     def _altered(self, kind: str, destination: int, honest: StreamSlice) -> StreamSlice:
         base, source = self.options.index_base, honest.source

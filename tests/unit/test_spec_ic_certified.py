@@ -290,10 +290,10 @@ def test_slices_are_cut_and_refused_by_name() -> None:
 CAUSES = {
     "payload": SerializationError,
     "sibling": SerializationError,
-    "root": SerializationError,
-    "height": SerializationError,
     "signature": InvalidSignature,
     "destination": InvalidDestination,
+    "height": SerializationError,
+    "header": SerializationError,
 }
 
 
@@ -302,7 +302,9 @@ CAUSES = {
 def test_hazard_5_whatever_a_carrier_alters_is_an_invalid_stream(kind: str, begin: int) -> None:
     css = encode_certified_stream_slice(a_source(), OWN, msg_begin=begin)
     wrong = altered(css, kind, OTHER)
-    assert wrong != css
+    assert (wrong != css) or (kind, begin) == ("payload", 13), "there is no message to alter"
+    if wrong == css:
+        return
     with pytest.raises(CAUSES[kind]):
         certified.decode_certified_stream(OWN, REMOTE, wrong)
     state, registry = taker(begin)
@@ -328,7 +330,7 @@ def test_a_height_is_believed_with_its_witness_only() -> None:
         with pytest.raises(SerializationError):
             certified.verify_root(replace(css, certification=unproven))
     old = encode_certified_stream_slice(a_source(23), OWN)
-    certified.verify_root(altered(old, "height"), 23)
+    certified.verify_root(altered(old, "height", OTHER), 23)
 
 
 def test_an_old_slice_is_judged_by_what_is_in_it() -> None:
@@ -412,7 +414,7 @@ def test_a_pooled_slice_goes_on() -> None:
             pool.append(pooled, OWN, REMOTE, suffix)
         assert refused.value.cause == cause
     before = dict(pooled)
-    wrong = altered(encode_certified_stream_slice(newer, OWN, witness_begin=6, msg_begin=13), "signature")
+    wrong = altered(encode_certified_stream_slice(newer, OWN, witness_begin=6, msg_begin=13), "signature", OTHER)
     with pytest.raises(InvalidSignature):
         pool.append(pooled, OWN, REMOTE, wrong)
     assert pooled == before, "it is verified before it is pooled"

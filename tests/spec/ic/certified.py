@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .encoding import CURRENT, METADATA_SUBTREE, Header, decoded_header, decoded_message, leb128
+from .encoding import CURRENT, METADATA_SUBTREE, Header, decoded_header, decoded_message, encoded_header, leb128
 from .errors import (
     InvalidDestination,
     InvalidSignature,
@@ -255,33 +255,48 @@ def garbage_collect(css: CertifiedStreamSlice, begin: int) -> CertifiedStreamSli
 
 # ---- altered by carriers
 
+PARTS = ("payload", "sibling", "signature", "destination", "height", "header")
 
-def altered(css: CertifiedStreamSlice, kind: str, other: SubnetId = 0) -> CertifiedStreamSlice:
-    """What a carrier makes of a slice: `payload` (the last byte of a message, else of the header), `sibling` (the
-    first digest of the witness), `signature`, `root`, `height`, or `destination` (as if it were for `other`)."""
+
+def altered(css: CertifiedStreamSlice, part: str, other: SubnetId) -> CertifiedStreamSlice:
+    """What a carrier makes of a slice. Payload: a bit of the first message. Sibling: a digest of what is not shown.
+    Signature: a bit of it. Destination: the subnet that it is for becomes `other`. Height: one higher. Header: it
+    signals one message more. A slice without messages has no payload to alter."""
     certification = css.certification
-    if kind == "signature":
+    if part == "signature":
         return replace(css, certification=replace(certification, signature=flipped(certification.signature)))
-    if kind == "root":
-        return replace(css, certification=replace(certification, root=flipped(certification.root)))
-    if kind == "height":
+    if part == "height":
         return replace(css, certification=replace(certification, height=certification.height + 1))
-    if kind == "sibling":
+    if part == "sibling":
         return replace(css, witness=_other_sibling(css.witness))
     found = read_payload(css.payload)
-    if kind == "destination":
+    stream = {b"header": found.header_bytes, **({b"messages": _labeled(found.blobs)} if found.blobs else {})}
+    if part == "destination":
         label = subnet_bytes(other)
-        below: Any = {found.subnet: label}
-        part = at_path(css.payload, (b"streams", found.subnet))
-        return replace(css, payload={b"streams": {label: part}}, witness=_relabeled(css.witness, below))
-    assert kind == "payload", kind
-    part = dict(at_path(css.payload, (b"streams", found.subnet)))  # type: ignore[arg-type]
-    if found.blobs:
-        last = max(found.blobs)
-        part[b"messages"] = {**part[b"messages"], index_label(last): flipped(found.blobs[last])}
-    else:
-        part[b"header"] = flipped(found.header_bytes)
-    return replace(css, payload={b"streams": {found.subnet: part}})
+        witness = _relabeled(css.witness, {found.subnet: label})
+        return replace(css, payload={b"streams": {label: stream}}, witness=witness)
+    if part == "payload" and found.blobs:
+        first = min(found.blobs)
+        stream[b"messages"] = _labeled({**found.blobs, first: flipped(found.blobs[first])})
+    elif part == "header":
+        header = found.header
+        stream[b"header"] = encoded_header(header.begin, header.end, header.signals_end + 1, header.rejects)
+    return replace(css, payload={b"streams": {found.subnet: stream}})
+
+
+def exchanged(css: CertifiedStreamSlice) -> CertifiedStreamSlice:
+    """The slice with its first two messages under each other's indices."""
+    found = read_payload(css.payload)
+    if len(found.blobs) < 2:
+        return css
+    first, second = sorted(found.blobs)[:2]
+    blobs = {**found.blobs, first: found.blobs[second], second: found.blobs[first]}
+    stream = {b"header": found.header_bytes, b"messages": _labeled(blobs)}
+    return replace(css, payload={b"streams": {found.subnet: stream}})
+
+
+def _labeled(blobs: Mapping[int, bytes]) -> dict[bytes, bytes]:
+    return {index_label(index): blob for index, blob in blobs.items()}
 
 
 def flipped(data: bytes) -> bytes:

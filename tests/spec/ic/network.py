@@ -4,11 +4,15 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
-from .coordination import one_round
+from .certified import CertifiedStreamSlice, encode_certified_stream_slice
+from .coordination import certified_state, one_round
+from .encoding import version_number
 from .errors import (
     ContradictoryIndices,
     IndexOverflow,
+    InvalidSliceBegin,
     InvariantViolation,
+    NoStreamForSubnet,
     NotInQueue,
     SliceError,
     SpecError,
@@ -25,6 +29,7 @@ from .slices import (
     AnySlice,
     StreamSlice,
     check_slice,
+    decoded_payload,
     expected_indexes,
     included,
     is_empty,
@@ -64,7 +69,7 @@ def network_round(
     forged: Mapping[SubnetId, Sequence[CanisterMessage]] | None = None,
     installed: Mapping[CanisterId, tuple[Any, int]] | None = None,
     halted: Set[SubnetId] = frozenset(),
-    served: Mapping[SubnetId, CanonicalState] | None = None,
+    served: Sequence[Mapping[SubnetId, CanonicalState]] | None = None,
     makers: Mapping[SubnetId, Sequence[str]] | None = None,
     order: Callable[[SubnetId, int], Sequence[SubnetId]] | None = None,
     proposals: list[Proposal] | None = None,
@@ -77,12 +82,12 @@ def network_round(
     be offered, with or without news. `forged`: what byzantine subnets append to their streams. `installed`:
     program and balance of canisters that this version maps for the first time. `halted`: subnets that run no round;
     their height moves on with the network's. `served`: the latest certified states, where those are not the ones
-    before this round. `makers`: the malicious block makers that propose before the honest one does (see
+    before this round, and older ones. `makers`: the malicious block makers that propose before the honest one does (see
     `payloads.propose`). `order(subnet, height)`: whom a block maker asks first, when payloads have a limit.
     `proposals`: where the payload log goes.
     """
     previous = previous_registry or registry
-    shown = states if served is None else served
+    shown = [states] if served is None else served
     before = dict(move_canisters(states, previous, registry))
     for canister, (program, balance) in (installed or {}).items():
         host = registry.subnet_assignment[canister]
@@ -103,11 +108,13 @@ def network_round(
             log += events
             ends |= ends_here
             continue
-        offered = offered_slices(shown, ended, registry, options, withheld, carry)
+        offered = offered_slices(shown[0], ended, registry, options, withheld, carry)
         arrived = {sn: tamper(own, s) for sn, s in offered.items()}
         made, refused = agree(ended, registry, arrived, options, order and order(own, ended.height + 1))
         wanted = makers is not None or proposals is not None or options.payload_bytes > 0
-        rows = confirm(ended, registry, made, options, shown, (makers or {}).get(own, ())) if wanted else []
+        rows: list[Proposal] = []
+        if wanted:
+            made, rows = confirm(ended, registry, made, options, shown, (makers or {}).get(own, ()))
         payload, waiting = next_payload(ended, made, options)
         batch = DecodedBatch(ingress_payload=dict(enumerate(inputs, start=1)), xnet_payload=payload, time_ns=time_ns)
         try:
@@ -198,33 +205,38 @@ def confirm(
     registry: Registry,
     honest: Mapping[SubnetId, StreamSlice],
     options: Options,
-    served: Mapping[SubnetId, CanonicalState],
+    served: Sequence[Mapping[SubnetId, CanonicalState]],
     makers: Sequence[str],
-) -> list[Proposal]:
-    """Every proposal for the next batch, the honest one last, with what each notary says of it. That the honest one is
-    refused, or a malicious one is not, is an invariant violation: then the rules are wrong."""
-    limit = options.payload_bytes or None
+) -> tuple[dict[SubnetId, StreamSlice], list[Proposal]]:
+    """The payload that is agreed, and every proposal for it up to then, with what each notary says of it: the first one
+    that has nothing false in it, whoever made it. That the honest one, the last, is refused is an invariant violation:
+    then the rules are wrong. `served`: the latest certified states, and older ones."""
+    limit, version = options.payload_bytes or None, version_number(options.certification_version)
 
-    def shown(sn: SubnetId, begin: int) -> StreamSlice | None:
-        return slice_for(served[sn], state.own, frozenset({(sn, ((), begin))}), replace(options, limits="none"))
+    def serve(sn: SubnetId, begin: int | None, older: bool) -> CertifiedStreamSlice | None:
+        certified = certified_state(served[-1 if older else 0][sn], None, {}, options)
+        try:
+            return encode_certified_stream_slice(certified, state.own, msg_begin=begin)
+        except (NoStreamForSubnet, InvalidSliceBegin):
+            return None
 
     rows: list[Proposal] = []
-    for maker in [*makers, ""]:
-        payload = propose(maker, honest, shown, options.index_base) if maker else honest
-        if maker and payload == honest:
-            continue
+    other = next((sn for sn in ascending_subnets(registry.subnets) if sn != state.own), state.own)
+    for does in [*makers, None]:
+        payload = honest if does is None else propose(does, honest, serve, other)
         error: str | None = None
         try:
             check_payload(registry, state, state.agreed, payload, limit, options)
         except (SliceError, ContradictoryIndices) as found:
             error = found.name
-        if (error is None) != (maker == ""):
-            raise InvariantViolation(f"proposal of {maker or 'an honest maker'}: {error}")
+        decoded = decoded_payload(state.own, payload, version) if error is None else {}
         size, past = payload_bytes(payload), len(state.agreed)
         height = state.height + 1 + options.blocks_ahead
-        slices = {sn: included(the_slice) for sn, the_slice in payload.items()}
-        rows.append(Proposal(state.own, height, state.height, past, not maker, size, limit, slices, error))
-    return rows
+        slices = {sn: included(the_slice) for sn, the_slice in decoded.items()}
+        rows.append(Proposal(state.own, height, state.height, past, does is None, size, limit, slices, error))
+        if error is None:
+            return decoded, rows
+    raise InvariantViolation(f"the honest payload is refused: {rows[-1].error}")
 
 
 def refused_proposal(row: Proposal) -> Event:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar, cast
 
-from .certified import read_payload, take_prefix
+from .certified import CertifiedStreamSlice, altered, exchanged, read_payload, take_prefix
 from .encoding import version_number
 from .errors import ContradictoryIndices, PayloadTooLarge, SliceError
 from .ids import SubnetId
@@ -153,31 +153,40 @@ class Proposal:
     error: str | None = None
 
 
-def propose(
-    maker: str, honest: Mapping[SubnetId, S], shown: Callable[[SubnetId, int], S | None], base: int
-) -> dict[SubnetId, S]:
-    """What a malicious block maker makes of the honest payload. `shown(sn, begin)`: the certified slice of `sn` from
-    index `begin` on, without end; certificates it cannot make.
+MAKERS = ("gap", "replay", "reorder", "foreign", "oversized", "stale", "altered")
 
-    gap      every slice without its first message, if a second is there to be served
-    replay   every slice from the first index of its stream that is still served
-    reorder  the slices of two subnets under each other's names
-    foreign  a slice under the name of a subnet that is in no registry
-    oversize everything that is served, whatever the limit
-    """
-    if maker == "gap":
-        firsts = {sn: min(indices_of(css), default=None) for sn, css in honest.items()}
-        later = {sn: shown(sn, first + 1) for sn, first in firsts.items() if first is not None}
-        return {**honest, **{sn: css for sn, css in later.items() if css is not None}}
-    if maker == "replay":
-        earlier = {sn: shown(sn, base) for sn in honest}
-        return {**honest, **{sn: css for sn, css in earlier.items() if css is not None}}
-    if maker == "reorder":
-        names = ascending_subnets(honest)
-        return {sn: honest[names[at - 1]] for at, sn in enumerate(names)}
-    if maker == "foreign":
-        return {**honest, **({2**63: next(iter(honest.values()))} if honest else {})}
-    assert maker == "oversize", maker
-    firsts = {sn: min(indices_of(css), default=None) for sn, css in honest.items()}
-    whole = {sn: shown(sn, first) for sn, first in firsts.items() if first is not None}
-    return {**honest, **{sn: css for sn, css in whole.items() if css is not None}}
+
+def propose(
+    does: str,
+    honest: Mapping[SubnetId, AnySlice],
+    serve: Callable[[SubnetId, int | None, bool], CertifiedStreamSlice | None],
+    other: SubnetId,
+) -> dict[SubnetId, AnySlice]:
+    """What a malicious block maker makes of the honest payload. `serve(sn, begin, older)`: all that `sn` certified from
+    index `begin` on (None: from the first that is still there), now or at an older height; certificates it cannot make.
+
+    Gap: slices from one index too high on. Replay: from the streams' first messages on. Reorder: the first two messages
+    of a slice exchanged. Foreign: slices for another subnet. Oversized: all that there is, whatever the limits. Stale:
+    slices of an older height from their first messages on. Altered: a bit of the first message."""
+    made: dict[SubnetId, AnySlice] = dict(honest)
+    for sn, css in honest.items():
+        first = min(indices_of(css), default=None)
+        whole = None if first is None else serve(sn, first, False)
+        if does == "gap" and first is not None:
+            false = serve(sn, first + 1, False)
+        elif does == "replay":
+            false = serve(sn, None, False)
+        elif does == "stale":
+            false = serve(sn, None, True)
+        elif whole is None:
+            continue
+        else:
+            cut = take_prefix(whole, len(indices_of(css)))
+            false = {
+                "reorder": lambda cut=cut: exchanged(cut),
+                "foreign": lambda cut=cut: altered(cut, "destination", other),
+                "oversized": lambda whole=whole: whole,
+                "altered": lambda cut=cut: altered(cut, "payload", other),
+            }[does]()
+        made |= {} if false is None else {sn: false}
+    return made
