@@ -12,7 +12,7 @@ from causeway.proofs.errors import MalformedProof, OverLimit
 from causeway.proofs.ic.certificate import verify_state_root
 from causeway.proofs.ic.errors import DecodeFailed, InvalidSignature
 from causeway.proofs.ic.slice_certification import Certification, decode_certification, encode_certification
-from causeway.protocols.ic.certifying import Certifier, ShareFaults, rotated, threshold_of
+from causeway.protocols.ic.certifying import Certifier, Due, ShareFaults, rotated, threshold_of
 from causeway.protocols.ic.options import IcOptions
 
 NUMBERS = np.array([258, 3], dtype=np.uint64)
@@ -75,6 +75,26 @@ def test_false_shares_are_found_named_and_left_out() -> None:
     assert with_faults(set(range(7)), set()) == (False, tuple(range(7)))
     others = ShareFaults(frozenset((3, node) for node in range(7)))
     assert replace(SHARED, faults=others).certify(0, 14, ROOT) == good
+
+
+def test_many_states_are_certified_as_one_by_one() -> None:
+    faults = ShareFaults(frozenset({(3, 1), (4, 0), (4, 1), (4, 2)}), frozenset({(5, 0), (5, 1), (5, 2)}))
+    for mode in ("bls", "threshold"):
+        options = IcOptions.model_validate({"certification": mode, "nodes": 7})
+        network = Certifier(np.arange(7, dtype=np.uint64), 5, options, faults=faults)
+        due = [Due(at, 14 + at % 2, bytes([at]) * 32, None if at % 2 else b"witness") for at in (6, 5, 4, 3, 0)]
+        found = network.certify_all(due)
+        assert found == [network.certify(one.position, one.height, one.root, one.height_witness) for one in due]
+        for one, made in zip(due, found, strict=True):
+            if made.certification is not None:
+                held = verified(network, made.certification, one.position)
+                assert (held.height, held.root_hash, held.height_witness) == (one.height, one.root, one.height_witness)
+        expected = [True, mode == "bls", mode == "bls", True, True]
+        assert [made.certification is not None for made in found] == expected
+        assert (
+            [made.false_shares for made in found] == [(), (), (0, 1, 2), (1,), ()] if mode == "threshold" else [()] * 5
+        )
+    assert network.certify_all([]) == []
 
 
 def test_a_subnet_of_one_node_and_of_none() -> None:

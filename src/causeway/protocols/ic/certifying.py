@@ -6,19 +6,19 @@ derived again: a ``Certifier`` is made for a round, from the registry and the fa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import chain, islice
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import U64
-from causeway.proofs.errors import ProofError
-from causeway.proofs.ic.bls import SecretKey, verify
+from causeway.proofs.ic.bls import SecretKey
 from causeway.proofs.ic.certificate import certification_message
+from causeway.proofs.ic.certified_roots import verify_certifications
 from causeway.proofs.ic.errors import InvalidShare
 from causeway.proofs.ic.slice_certification import Certification, encode_certification
-from causeway.proofs.ic.threshold import Dealing, combine, deal, seeded_coefficients
+from causeway.proofs.ic.threshold import Dealing, ThresholdKey, combine, deal, seeded_coefficients
 from causeway.protocols.ic.options import IcOptions
 
 Nodes = tuple[int, ...]
@@ -59,6 +59,57 @@ class Certified:
 
 
 @dataclass(frozen=True)
+class Due:
+    """A state that is to be certified.
+
+    Attributes:
+        position: of the subnet.
+        height: the subnet's own.
+        root: of the state, 32 bytes.
+        height_witness: that the state has that height, encoded (certification version 24 on).
+    """
+
+    position: int
+    height: int
+    root: bytes
+    height_witness: bytes | None = None
+
+    def certified(self, signature: bytes, false_shares: Iterable[int] = ()) -> Certified:
+        """Return the certification with a signature."""
+        certification = Certification(self.height, self.root, signature, height_witness=self.height_witness)
+        return Certified(encode_certification(certification), tuple(sorted(false_shares)))
+
+
+@dataclass(frozen=True)
+class _Attempt:
+    """Shares of one state's signature: the first of them, combined (empty if they are too few), and those to come."""
+
+    due: Due
+    nodes: Nodes
+    key: ThresholdKey | None
+    first: list[tuple[int, bytes]]
+    arriving: Iterator[tuple[int, bytes]]
+    signature: bytes = b""
+
+    def without_false_shares(self) -> Certified:
+        """Return what comes of verifying one share after the other."""
+        good: list[tuple[int, bytes]] = []
+        false: list[int] = []
+        if self.key is None:
+            return Certified(None)
+        for index, share in chain(self.first, self.arriving):
+            try:
+                self.key.verify_share(index, share, certification_message(self.due.root))
+            except InvalidShare:
+                false.append(self.nodes[index - 1])
+                continue
+            good.append((index, share))
+            if len(good) == self.key.threshold:
+                return self.due.certified(combine(good, self.key.threshold), false)
+        return Certified(None, tuple(sorted(false)))
+
+
+@dataclass(frozen=True)
 class Certifier:
     """Signs the states of subnets, one signature a subnet and height.
 
@@ -85,65 +136,60 @@ class Certifier:
         return public_key_of(self.seed, int(self.numbers[position])) if external is None else external
 
     def certify(self, position: int, height: int, root: bytes, height_witness: bytes | None = None) -> Certified:
-        """Return the certification of the state with ``root`` of the subnet at ``position``.
+        """Return the certification of one state (``certify_all``)."""
+        return self.certify_all([Due(position, height, root, height_witness)])[0]
+
+    def certify_all(self, due: Sequence[Due]) -> list[Certified]:
+        """Return the certification of each state.
 
         With ``certification = threshold``, shares are taken as ``rotated`` says until they are enough, and combined
-        unseen; only when the signature does not hold, each share is verified, and false ones are left out.
-
-        Args:
-            height: the subnet's own, of the state.
-            root: of the state, 32 bytes.
-            height_witness: that the state has that height, encoded.
+        unseen; all signatures are verified together. Only of one that does not hold is each share verified: false ones
+        are left out, and further nodes asked.
 
         Raises:
-            InvalidInput: the subnet certifies elsewhere, or ``certification = off``.
+            InvalidInput: a subnet certifies elsewhere, or ``certification = off``.
         """
-        if position in self.external or not self.options.certified:
-            why = "certifies elsewhere" if position in self.external else "does not certify: certification = off"
-            raise InvalidInput(f"subnet {self.numbers[position]} {why}")
-        number, message = int(self.numbers[position]), certification_message(root)
-        false: list[int] = []
-        signature: bytes | None
+        for one in due:
+            if one.position in self.external:
+                raise InvalidInput(f"subnet {self.numbers[one.position]} certifies elsewhere")
+            if not self.options.certified:
+                raise InvalidInput(f"subnet {self.numbers[one.position]} does not certify: certification = off")
         if self.options.certification == "bls":
-            signature = secret_key_of(self.seed, number).sign(message)
-        else:
-            signature, false = self._combined(number, self._nodes(position), height, message)
-        if signature is None:
-            return Certified(None, tuple(sorted(false)))
-        certification = Certification(height, root, signature, height_witness=height_witness)
-        return Certified(encode_certification(certification), tuple(sorted(false)))
+            secrets = [secret_key_of(self.seed, int(self.numbers[one.position])) for one in due]
+            return [
+                one.certified(key.sign(certification_message(one.root))) for one, key in zip(due, secrets, strict=True)
+            ]
+        return self._combined(due)
 
-    def _nodes(self, position: int) -> Nodes:
-        return tuple(range(self.options.nodes)) if self.nodes is None else self.nodes[position]
+    def _combined(self, due: Sequence[Due]) -> list[Certified]:
+        attempts = [self._attempt(one) for one in due]
+        whole = [attempt for attempt in attempts if attempt.signature]
+        errors = iter(
+            verify_certifications(
+                [attempt.due.root for attempt in whole],
+                [attempt.signature for attempt in whole],
+                [self.public_key(attempt.due.position) for attempt in whole],
+            )
+        )
+        return [
+            attempt.due.certified(attempt.signature)
+            if attempt.signature and next(errors) is None
+            else attempt.without_false_shares()
+            for attempt in attempts
+        ]
 
-    def _combined(self, number: int, nodes: Nodes, height: int, message: bytes) -> tuple[bytes | None, list[int]]:
-        """Return the signature, None if there are too few good shares, and the nodes whose shares are false."""
+    def _attempt(self, due: Due) -> _Attempt:
+        """Return the first shares of a state, combined if they are enough."""
+        nodes = tuple(range(self.options.nodes)) if self.nodes is None else self.nodes[due.position]
+        number = int(self.numbers[due.position])
         if not nodes:
-            return None, []
+            return _Attempt(due, nodes, None, [], iter(()))
         dealing = _dealing(self.seed, number, nodes)
         needed = dealing.key.threshold
-        arriving = self._shares(number, nodes, dealing, height, message)
+        arriving = self._shares(number, nodes, dealing, due.height, certification_message(due.root))
         first = list(islice(arriving, needed))
-        if len(first) == needed:
-            try:
-                signature = combine(first, needed)
-                verify(signature, message, dealing.key.public_key)
-            except ProofError:
-                pass  # A share is false: which one is found below.
-            else:
-                return signature, []
-        good: list[tuple[int, bytes]] = []
-        false: list[int] = []
-        for index, share in chain(first, arriving):
-            try:
-                dealing.key.verify_share(index, share, message)
-            except InvalidShare:
-                false.append(nodes[index - 1])
-                continue
-            good.append((index, share))
-            if len(good) == needed:
-                return combine(good, needed), false
-        return None, false
+        signature = combine(first, needed) if len(first) == needed else b""
+        return _Attempt(due, nodes, dealing.key, first, arriving, signature)
 
     def _shares(
         self, number: int, nodes: Nodes, dealing: Dealing, height: int, message: bytes
