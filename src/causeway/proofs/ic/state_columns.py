@@ -17,12 +17,10 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import U64, Groups, Rows
-from causeway.proofs.errors import OverLimit
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_rows
 from causeway.proofs.ic.certificate import TIME
 from causeway.proofs.ic.digest_columns import (
     RIGHT,
-    STEP_BYTES,
     ForkSteps,
     fork_roots,
     fork_steps,
@@ -36,6 +34,7 @@ from causeway.proofs.ic.leb128 import encode_leb128
 from causeway.proofs.ic.metadata import SystemMetadata, encode_system_metadata
 from causeway.proofs.ic.slice_certification import HEIGHT, METADATA
 from causeway.proofs.ic.slice_payload import STREAMS
+from causeway.proofs.ic.stream_paths import encode_paths
 from causeway.proofs.ic.stream_tree import HEADER, MESSAGES, roots_of_streams
 from causeway.proofs.ic.versions import CURRENT, METADATA_SUBTREE, CertificationVersion
 from causeway.proofs.ic.witness import KNOWN, Fork, Node, Witness, encode_witness
@@ -46,7 +45,6 @@ PREVIOUS = b"prev_state_hash"
 
 _TOP = (CANISTER, SECTIONS, METADATA, STREAMS, TIME)
 _WORD_BYTES = 8
-_MOST_BYTES = (1 << 31) - 1
 
 Ids = npt.NDArray[np.uint8]
 """Identifiers, all of one width, a row each."""
@@ -167,9 +165,7 @@ class StateRoots:
     Attributes:
         roots: of the states, shape (subnets, 32).
         stream_roots: of the streams, shape (streams, 32).
-        paths: of each stream the way from its root to its state's root: two bytes, the numbers n1 and n2 of forks
-            before and after the label ``streams``; then of each of these forks 33 bytes, the side of the sibling
-            (0 left, 1 right) and its digest. The way begins with the label of the stream.
+        paths: of each stream the way from its root to its state's root, in the form of ``stream_paths``.
     """
 
     roots: Digests
@@ -220,7 +216,7 @@ def state_roots(states: CanonicalStates) -> StateRoots:
     roots, steps = fork_steps(nodes[order], np.bincount(owners, minlength=rows))
     kinds = kinds[order]
     top = steps.take((kinds == _TOP.index(STREAMS)).nonzero()[0])
-    paths = _paths(stream_steps, top.take(np.repeat(np.arange(len(lengths)), lengths)))
+    paths = encode_paths(stream_steps, top.take(np.repeat(np.arange(len(lengths)), lengths)))
     metadata = steps.take((kinds == _TOP.index(METADATA)).nonzero()[0])
     return StateRoots(roots, stream_roots, paths, states, metadata)
 
@@ -296,24 +292,6 @@ def _metadata(states: CanonicalStates) -> Digests:
     nodes[groups.starts] = heights
     nodes[groups.starts[states.has_previous] + 1] = previous
     return fork_roots(nodes, groups)
-
-
-def _paths(streams: ForkSteps, top: ForkSteps) -> pa.BinaryArray:
-    """Return the encoded ways: ``streams`` inside of the subtree of all streams, ``top`` from there on."""
-    steps = np.concatenate([streams.steps, top.steps], axis=1)
-    used = np.concatenate([streams.used, top.used], axis=1)
-    offsets = np.zeros(len(steps) + 1, dtype=np.int64)
-    np.cumsum(2 + STEP_BYTES * used.sum(axis=1), out=offsets[1:])
-    if offsets[-1] > _MOST_BYTES:
-        raise OverLimit(f"the ways of {len(steps)} streams to their roots take {offsets[-1]} bytes")
-    data = np.empty(int(offsets[-1]), dtype=np.uint8)
-    is_step = np.ones(len(data), dtype=bool)
-    for at, count in enumerate((streams.used.sum(axis=1), top.used.sum(axis=1))):
-        data[offsets[:-1] + at] = count
-        is_step[offsets[:-1] + at] = False
-    data[is_step] = steps[used].reshape(-1)
-    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(data)]
-    return pa.BinaryArray.from_buffers(pa.binary(), len(steps), buffers)
 
 
 def _leaves_of(digests: Digests) -> Digests:

@@ -268,8 +268,15 @@ def roots_of_streams(headers: pa.BinaryArray, message_roots: Digests, filled: np
         message_roots: the root of each one's subtree ``messages``, shape (n, 32).
         filled: whether it has messages; where not, there is no such subtree and its root is not looked at.
     """
+    return fork_headers(headers, labeled_digests(MESSAGES, message_roots[filled]), filled)
+
+
+def fork_headers(headers: pa.BinaryArray, messages: Digests, filled: npt.NDArray[np.bool_]) -> Digests:
+    """Return the roots of streams whose messages are known by the digests of their subtrees with the label.
+
+    ``messages``: of those that have messages (``filled``) only; else as ``roots_of_streams``.
+    """
     roots = labeled_digests(HEADER, leaf_digests(headers))
-    messages = labeled_digests(MESSAGES, message_roots[filled])
     roots[filled] = digest_pairs(HashFunction.SHA256, FORK_DOMAIN, roots[filled], messages)
     return roots
 
