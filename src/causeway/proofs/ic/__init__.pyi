@@ -81,7 +81,10 @@ from .slice import (
     encode_certified_stream_slice,
 )
 from .slice_certification import Certification
+from .slice_columns import SliceFault, slice_error, slice_roots
+from .slice_forms import SliceRow, from_certified_slice, to_certified_slice
 from .slice_payload import SlicePayload, payload_tree
+from .stream_forest import StreamForest
 from .stream_header import (
     RejectReason,
     RejectSignal,
@@ -101,20 +104,21 @@ __all__ = [
     "EMPTY", "Certificate", "Certification", "CertificationVersion", "CertifiedStreamSlice", "CertifiedStreams",
     "Columns", "Data", "Dealing", "DecodedHeaders", "Delegation", "Empty", "Fork", "Freshness", "HashTree", "Labeled",
     "Leaf", "Lookup", "MessagesTree", "Pruned", "RangesForm", "Refund", "RejectCode", "RejectContext", "RejectReason",
-    "RejectSignal", "Request", "RequestMetadata", "Response", "SecretKey", "SlicePayload", "SliceRequestError",
-    "Status", "StoredStream", "StreamFlags", "StreamHeader", "StreamMessage", "StreamSlice", "StreamTree",
-    "SubnetMetrics", "SubnetRecord", "SubtreeLookup", "SystemMetadata", "ThresholdKey", "VerifiedCertificate",
-    "VerifiedDelegation", "aggregate_public_keys", "aggregate_signatures", "bls", "build_certified_stream_slice",
-    "build_tree", "build_witness", "canister_ranges", "certification_message", "certify", "cycles", "deal",
-    "decode_certificate", "decode_certified_stream", "decode_certified_stream_slice", "decode_ranges",
-    "decode_stream_header", "decode_stream_headers", "decode_stream_message", "decode_subnet_metrics",
+    "RejectSignal", "Request", "RequestMetadata", "Response", "SecretKey", "SliceFault", "SlicePayload",
+    "SliceRequestError", "SliceRow", "Status", "StoredStream", "StreamFlags", "StreamForest", "StreamHeader",
+    "StreamMessage", "StreamSlice", "StreamTree", "SubnetMetrics", "SubnetRecord", "SubtreeLookup", "SystemMetadata",
+    "ThresholdKey", "VerifiedCertificate", "VerifiedDelegation", "aggregate_public_keys", "aggregate_signatures", "bls",
+    "build_certified_stream_slice", "build_tree", "build_witness", "canister_ranges", "certification_message",
+    "certify", "cycles", "deal", "decode_certificate", "decode_certified_stream", "decode_certified_stream_slice",
+    "decode_ranges", "decode_stream_header", "decode_stream_headers", "decode_stream_message", "decode_subnet_metrics",
     "decode_system_metadata", "decode_tree", "decode_valid_certified_stream", "decode_witness", "delegate", "digest",
     "digest_tree", "encode_certificate", "encode_certified_stream_slice", "encode_ranges", "encode_stream_header",
     "encode_stream_headers", "encode_stream_message", "encode_stream_messages", "encode_subnet_metrics",
-    "encode_system_metadata", "encode_tree", "encode_witness", "errors", "labeled_tree", "leaves", "lookup_path",
-    "lookup_subtree", "merge", "messages", "path_steps", "payload_tree", "principal_from_text", "principal_to_text",
-    "prune", "prune_witness", "public_key_from_der", "public_key_to_der", "recompute_digest", "require_absent",
-    "require_value", "require_well_formed", "seeded_coefficients", "split_hash_tree", "state_tree", "stream_digests",
-    "stream_roots", "streams_tree", "streams_witness", "verify_aggregate", "verify_certificate",
-    "verify_certifications", "verify_delegation", "verify_state_root", "witness",
+    "encode_system_metadata", "encode_tree", "encode_witness", "errors", "from_certified_slice", "labeled_tree",
+    "leaves", "lookup_path", "lookup_subtree", "merge", "messages", "path_steps", "payload_tree", "principal_from_text",
+    "principal_to_text", "prune", "prune_witness", "public_key_from_der", "public_key_to_der", "recompute_digest",
+    "require_absent", "require_value", "require_well_formed", "seeded_coefficients", "slice_error", "slice_roots",
+    "split_hash_tree", "state_tree", "stream_digests", "stream_roots", "streams_tree", "streams_witness",
+    "to_certified_slice", "verify_aggregate", "verify_certificate", "verify_certifications", "verify_delegation",
+    "verify_state_root", "witness",
 ]  # fmt: skip
