@@ -22,7 +22,7 @@ from causeway.proofs.ic.certified_streams import (
     StoredStream,
 )
 from causeway.proofs.ic.errors import RootHashMismatch
-from causeway.proofs.ic.offered_streams import OfferedStreams, StreamPath
+from causeway.proofs.ic.offered_streams import OfferedStreams
 from causeway.proofs.ic.slice import encode_certified_stream_slice
 from causeway.proofs.ic.slice_certification import Certification
 from causeway.proofs.ic.slice_payload import STREAMS
@@ -36,6 +36,7 @@ from causeway.proofs.ic.state_columns import (
     state_roots,
 )
 from causeway.proofs.ic.stream_header import StreamHeader, encode_stream_header
+from causeway.proofs.ic.stream_paths import decode_path
 from causeway.proofs.ic.stream_tree import StreamTree
 from causeway.protocols.ic.ids import subnet_id
 
@@ -191,7 +192,7 @@ def test_a_stream_that_is_not_what_is_certified_is_not_served() -> None:
         with pytest.raises(MalformedProof):
             offered.update(SUBNETS[0], header, column(held), wrong, certification)
         with pytest.raises(MalformedProof):
-            StreamPath.decoded(wrong)
+            decode_path(wrong)
     assert offered.subnets_with_certified_streams() == []
     offered.update(SUBNETS[0], header, column(held), path, certification)
     assert offered.subnets_with_certified_streams() == SUBNETS[:1]

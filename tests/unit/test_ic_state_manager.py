@@ -10,29 +10,18 @@ import pyarrow as pa
 import pytest
 
 from causeway.model.errors import InvalidInput
-from causeway.proofs.errors import MalformedProof
 from causeway.proofs.ic.certified_streams import (
-    CertifiedStreams,
     InvalidSliceBegin,
     InvalidSliceIndices,
     NoStreamForSubnet,
     StoredStream,
 )
 from causeway.proofs.ic.errors import InvalidDestination
-from causeway.proofs.ic.hash_tree import Labeled, Leaf
 from causeway.proofs.ic.leb128 import encode_leb128
 from causeway.proofs.ic.messages import encode_stream_message
 from causeway.proofs.ic.slice import CertifiedStreamSlice, encode_certified_stream_slice
-from causeway.proofs.ic.slice_certification import decode_certification
-from causeway.proofs.ic.state_columns import (
-    StreamColumns,
-    state_contents,
-    state_roots,
-)
 from causeway.proofs.ic.stream_header import StreamHeader, encode_stream_header
-from causeway.proofs.ic.stream_paths import tree_along
 from causeway.proofs.ic.stream_tree import StreamTree
-from causeway.proofs.ic.versions import CertificationVersion
 from causeway.protocols.ic.certifying import Certifier
 from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.state_manager import (
@@ -44,7 +33,6 @@ from causeway.protocols.ic.state_manager import (
     StateNotCommittedYet,
     StateRemoved,
 )
-from tests.unit.ic_states import generated
 from tests.unit.ic_streams import OTHER, OWN, REMOTE, message
 
 BEGIN = 250
@@ -179,56 +167,13 @@ def test_slices_are_refused_by_name() -> None:
         states.decode_valid_certified_stream(OWN, b"")
 
 
-@pytest.mark.parametrize("version", [CertificationVersion.V23, CertificationVersion.V25])
-def test_slices_along_paths_are_byte_for_byte_those_of_the_whole_state(version: CertificationVersion) -> None:
-    """What a lake has of a certified state is a path a stream: the slices are those of the one who has all of it."""
-    states = generated(5, 12, version, ("accounts", "turns"))
-    row = 0
-    while not (states.streams.subnets == row).sum() > 2:
-        row += 1
-    rows = np.flatnonzero(states.streams.subnets == row)
-    held = [stored(BEGIN + at % 7) for at in range(len(rows))]
-    columns = StreamColumns(
-        np.full(len(rows), row),
-        states.streams.destinations[rows],
-        pa.array([one.tree.header for one in held], pa.binary()),
-        np.stack([np.frombuffer(one.tree.messages.root, dtype=np.uint8) for one in held]),
-        np.array([len(one.messages) for one in held], dtype=np.uint64),
+def test_a_state_that_is_changed_before_it_is_certified_is_found() -> None:
+    """Trees of streams can be changed; what is certified later must be what was committed."""
+    held = stored(BEGIN + 3)
+    states: StateManager[int] = StateManager(
+        lambda _: Canonical({OWN: held}, {b"time": b"\x01"}), certify, lambda _: KEYS, delay=1
     )
-    states = replace(states, streams=columns)
-    found = state_roots(states)
-    ids = [one.tobytes() for one in columns.destinations]
-    streams = dict(zip(ids, held, strict=True))
-    contents = {label: part for label, part in state_contents(states, row).items() if label != b"streams"}
-    height = int(states.heights[row])
-    signed = CERTIFIER.certify(0, height, found.roots[row].tobytes(), found.height_witness(row)).certification
-    assert signed is not None
-    certification = decode_certification(signed)
-    paths = dict(zip(ids, found.paths.to_pylist(), strict=True))
-    whole = CertifiedStreams.of(streams, contents, certification, version)
-    along = CertifiedStreams.along(streams, paths, certification, version)
-    for subnet in ids:
-        for asked in ({}, {"msg_begin": BEGIN}, {"msg_limit": 2}, {"msg_limit": 0}):
-            one = along.encode_certified_stream_slice(subnet, **asked)
-            assert encoded(one) == encoded(whole.encode_certified_stream_slice(subnet, **asked))
-            assert one.root_digest() == found.roots[row].tobytes()
-    other = replace(certification, root_hash=bytes(32))
-    with pytest.raises(InvalidInput, match="leads to the root"):
-        CertifiedStreams.along(streams, paths, other, version)
+    states.commit_and_certify(1, 0)
+    held.tree.header = encode_stream_header(StreamHeader(BEGIN, BEGIN + 3, 10))
     with pytest.raises(InvalidInput, match="the state has the root"):
-        CertifiedStreams.of(streams, contents, other, version)
-
-
-def test_paths_that_are_none() -> None:
-    step = b"\x00" + bytes(32)
-    assert tree_along(b"\x00\x00", OWN, Leaf(b"")) == Labeled(b"streams", Labeled(OWN, Leaf(b"")))
-    for path in (
-        b"",
-        b"\x00",
-        b"\x01\x00",
-        b"\x01\x01" + step,
-        b"\x00\x01" + step + b"\x00",
-        b"\x01\x00\x02" + bytes(32),
-    ):
-        with pytest.raises(MalformedProof, match="path of a stream"):
-            tree_along(path, OWN, Leaf(b""))
+        states.commit_and_certify(2, 1)

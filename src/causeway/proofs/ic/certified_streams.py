@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.proofs.ic.certificate import certification_message
-from causeway.proofs.ic.hash_tree import HashTree, LabeledTree, Path, Pruned, build_tree, digest
+from causeway.proofs.ic.hash_tree import HashTree, LabeledTree, Path, build_tree, digest
 from causeway.proofs.ic.leb128 import encode_leb128
 from causeway.proofs.ic.mixed_tree import split_hash_tree
 from causeway.proofs.ic.pruning import prune
@@ -19,7 +19,6 @@ from causeway.proofs.ic.slice import CertifiedStreamSlice
 from causeway.proofs.ic.slice_certification import HEIGHT, METADATA, Certification
 from causeway.proofs.ic.slice_payload import STREAMS, SlicePayload
 from causeway.proofs.ic.stream_header import decode_stream_header
-from causeway.proofs.ic.stream_paths import tree_along
 from causeway.proofs.ic.stream_tree import StreamTree, streams_tree, streams_witness
 from causeway.proofs.ic.versions import CURRENT, CertificationVersion
 from causeway.proofs.ic.witness import encode_witness
@@ -95,7 +94,7 @@ class CertifiedStreams:
         certification = Certification(
             height, root, sign(certification_message(root)), height_witness=height_witness(state, contents, height)
         )
-        self._set(streams, _shown_in(streams, contents), certification, version)
+        self._set(streams, contents, certification, version)
 
     @classmethod
     def of(
@@ -115,51 +114,13 @@ class CertifiedStreams:
         if root != certification.root_hash:
             raise InvalidInput(f"the state has the root {root.hex()}, certified is {certification.root_hash.hex()}")
         made = cls.__new__(cls)
-        made._set(streams, _shown_in(streams, contents), certification, version)
-        return made
-
-    @classmethod
-    def along(
-        cls,
-        streams: Mapping[bytes, StoredStream],
-        paths: Mapping[bytes, bytes],
-        certification: Certification,
-        version: CertificationVersion = CURRENT,
-    ) -> CertifiedStreams:
-        """Return streams of a state that is certified already, without the rest of the state.
-
-        Args:
-            streams: each stream by the id of the subnet that it leads to; some of the state's will do.
-            paths: the path of each one from its root to the state's (``stream_paths``).
-            certification: of the state.
-            version: of the headers.
-
-        Raises:
-            InvalidInput: a path does not lead from its stream to the certified root, or a stream's header has other
-                bounds than its messages.
-            DecodeError: a header is not encoded in that version.
-            MalformedProof: a path is none.
-        """
-
-        def shown(subnet: bytes, stream: HashTree) -> HashTree:
-            state = tree_along(paths[subnet], subnet, stream)
-            if digest(state) != certification.root_hash:
-                raise InvalidInput(
-                    f"the stream to {subnet.hex()} leads to the root {digest(state).hex()}, certified is"
-                    f" {certification.root_hash.hex()}"
-                )
-            return state
-
-        for subnet, held in streams.items():
-            shown(subnet, Pruned(held.tree.root))
-        made = cls.__new__(cls)
-        made._set(streams, shown, certification, version)
+        made._set(streams, contents, certification, version)
         return made
 
     def _set(
         self,
         streams: Mapping[bytes, StoredStream],
-        shown: Callable[[bytes, HashTree], HashTree],
+        contents: LabeledTree,
         certification: Certification,
         version: CertificationVersion,
     ) -> None:
@@ -172,7 +133,8 @@ class CertifiedStreams:
                     f"the stream to {subnet.hex()} has messages [{messages.begin}, {messages.end}) under a header of"
                     f" [{header.begin}, {header.end})"
                 )
-        self._shown = shown
+        self._contents = dict(contents)
+        self._roots = {subnet: held.tree.root for subnet, held in streams.items()}
         self.certification = certification
 
     def subnets_with_certified_streams(self) -> Sequence[bytes]:
@@ -217,7 +179,9 @@ class CertifiedStreams:
                 raise InvalidSliceBegin(asked, header.begin, header.end)
         end = run_end(held.messages.slice(begin - header.begin), begin, msg_limit, byte_limit, first=known == begin)
         messages = held.messages.slice(known - header.begin, end - known)
-        _, witness = split_hash_tree(self._shown(dst_subnet, held.tree.witness(known, end, messages)))
+        shown = streams_witness(self._roots, dst_subnet, held.tree.witness(known, end, messages))
+        state = prune(build_tree({**self._contents, STREAMS: shown}), [(STREAMS,)])
+        _, witness = split_hash_tree(state)
         run = tuple(messages.slice(begin - known).to_pylist())
         payload = SlicePayload(dst_subnet, held.tree.header, header, begin if run else None, run)
         return CertifiedStreamSlice(payload, witness, self.certification)
@@ -239,18 +203,6 @@ def run_end(messages: pa.BinaryArray, begin: int, msg_limit: int | None, byte_li
         return begin + most
     sizes = np.cumsum(pc.binary_length(messages.slice(0, most)).to_numpy(zero_copy_only=False).astype(np.int64))
     return begin + max(int(np.searchsorted(sizes, byte_limit, side="right")), int(first))
-
-
-def _shown_in(streams: Mapping[bytes, StoredStream], contents: LabeledTree) -> Callable[[bytes, HashTree], HashTree]:
-    """Return what gives the tree of the state that shows one stream, and has the rest pruned."""
-    rest = dict(contents)
-    roots = {subnet: held.tree.root for subnet, held in streams.items()}
-
-    def shown(subnet: bytes, stream: HashTree) -> HashTree:
-        witness = streams_witness(roots, subnet, stream)
-        return prune(build_tree({**rest, STREAMS: witness}), [(STREAMS,)])
-
-    return shown
 
 
 def state_of(streams: Mapping[bytes, StoredStream], contents: LabeledTree) -> HashTree:

@@ -14,73 +14,22 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.proofs.errors import MalformedProof
 from causeway.proofs.ic.certified_streams import (
     InvalidSliceBegin,
     InvalidSliceIndices,
     NoStreamForSubnet,
     run_end,
 )
-from causeway.proofs.ic.digests import fork_digest, labeled_digest
+from causeway.proofs.ic.digests import labeled_digest
 from causeway.proofs.ic.errors import RootHashMismatch
 from causeway.proofs.ic.slice import CertifiedStreamSlice
 from causeway.proofs.ic.slice_certification import Certification
-from causeway.proofs.ic.slice_payload import HEADER, MESSAGES, STREAMS, SlicePayload
+from causeway.proofs.ic.slice_payload import HEADER, MESSAGES, SlicePayload
 from causeway.proofs.ic.stream_header import StreamHeader, decode_stream_header
+from causeway.proofs.ic.stream_paths import Forks, decode_path, root_along, witness_along
 from causeway.proofs.ic.stream_tree import StreamTree
 from causeway.proofs.ic.versions import CURRENT, CertificationVersion
 from causeway.proofs.ic.witness import KNOWN, Fork, Node, Pruned, Witness
-
-_STEP_BYTES = 33
-_LEFT = 0
-
-Step = tuple[bool, bytes]
-"""A fork on the way up: whether the sibling is on the left, and its digest."""
-
-
-@dataclass(frozen=True, slots=True)
-class StreamPath:
-    """The way from a stream's root to that of the state: ``labeled(subnet)``, forks among the streams, ``labeled``
-    with ``streams``, forks among the top labels of the state."""
-
-    streams: tuple[Step, ...]
-    top: tuple[Step, ...]
-
-    @classmethod
-    def decoded(cls, data: bytes) -> StreamPath:
-        """Return the way that is encoded as two bytes, the numbers of forks before and after the label ``streams``, and
-        of each fork 33 bytes: the side of the sibling (0 left, 1 right) and its digest.
-
-        Raises:
-            MalformedProof: it is none.
-        """
-        if len(data) < 2 or len(data) != 2 + _STEP_BYTES * (data[0] + data[1]):
-            raise MalformedProof(f"a way of {len(data)} bytes has not the length that its first bytes say")
-        steps = [data[start : start + _STEP_BYTES] for start in range(2, len(data), _STEP_BYTES)]
-        if any(step[0] > 1 for step in steps):
-            raise MalformedProof("the side of a sibling is neither 0 nor 1")
-        found = tuple((step[0] == _LEFT, step[1:]) for step in steps)
-        return cls(found[: data[0]], found[data[0] :])
-
-    def root(self, subnet: bytes, stream: bytes) -> bytes:
-        """Return the root of the state in which the stream to ``subnet`` has the root ``stream``."""
-        digest = labeled_digest(subnet, stream)
-        for is_left, sibling in self.streams:
-            digest = fork_digest(sibling, digest) if is_left else fork_digest(digest, sibling)
-        digest = labeled_digest(STREAMS, digest)
-        for is_left, sibling in self.top:
-            digest = fork_digest(sibling, digest) if is_left else fork_digest(digest, sibling)
-        return digest
-
-    def witness(self, subnet: bytes, stream: Witness) -> Witness:
-        """Return the witness of the state around ``stream``, that of the stream to ``subnet``."""
-        witness: Witness = Node(subnet, stream)
-        for is_left, sibling in self.streams:
-            witness = Fork(Pruned(sibling), witness) if is_left else Fork(witness, Pruned(sibling))
-        witness = Node(STREAMS, witness)
-        for is_left, sibling in self.top:
-            witness = Fork(Pruned(sibling), witness) if is_left else Fork(witness, Pruned(sibling))
-        return witness
 
 
 @dataclass(slots=True)
@@ -89,7 +38,7 @@ class _Stream:
 
     tree: StreamTree
     header: StreamHeader
-    path: StreamPath
+    path: Forks
     certification: Certification
     pieces: list[tuple[int, pa.BinaryArray]]
 
@@ -129,7 +78,7 @@ class OfferedStreams:
             header: encoded; it says from where on messages are dropped.
             appended: the encoded messages from ``end`` on, or from where the stream begins if it begins later, up to
                 the header's end.
-            path: ``StreamPath``, encoded.
+            path: from the stream's root to the state's (``stream_paths``).
             certification: of the state.
 
         Raises:
@@ -137,7 +86,7 @@ class OfferedStreams:
             RootHashMismatch: header, messages and path do not have the certified root; the stream is dropped.
             MalformedProof: header or path are none.
         """
-        read, steps = decode_stream_header(header, self._version), StreamPath.decoded(path)
+        read, steps = decode_stream_header(header, self._version), decode_path(path)
         with self._lock:
             held = self._streams.pop(subnet, None)
             if held is None or read.begin > held.header.end:
@@ -152,7 +101,7 @@ class OfferedStreams:
             tree.trim(read.begin)
             held.pieces = [(first, piece) for first, piece in held.pieces if first + len(piece) > read.begin]
             held.tree.header, held.header, held.path, held.certification = header, read, steps, certification
-            root = steps.root(subnet, held.tree.root)
+            root = root_along(steps, subnet, held.tree.root)
             if root != certification.root_hash:
                 text = f"the stream to {subnet.hex()} has the root {root.hex()}"
                 raise RootHashMismatch(f"{text}, certified is {certification.root_hash.hex()}")
@@ -208,6 +157,6 @@ class OfferedStreams:
             payload = tuple(messages.slice(0, end - begin).to_pylist())
             return CertifiedStreamSlice(
                 SlicePayload(dst_subnet, tree.header, header, begin if payload else None, payload),
-                held.path.witness(dst_subnet, shown),
+                witness_along(held.path, dst_subnet, shown),
                 held.certification,
             )

@@ -22,7 +22,7 @@ from causeway.proofs.ic.slice_certification import Certification
 from causeway.proofs.ic.slice_columns import MOST_MESSAGES, SliceFault, slice_error
 from causeway.proofs.ic.slice_payload import HEADER, MESSAGES, STREAMS, SlicePayload, index_label
 from causeway.proofs.ic.stream_header import StreamHeader, decode_stream_header
-from causeway.proofs.ic.stream_paths import Step, decode_path, encode_path
+from causeway.proofs.ic.stream_paths import Step, decode_path, encode_path, witness_along
 from causeway.proofs.ic.versions import CURRENT, CertificationVersion
 from causeway.proofs.ic.witness import KNOWN, Fork, Known, Node, Pruned, Witness
 
@@ -61,7 +61,7 @@ def to_certified_slice(
     begin = row.begin if row.messages else None
     payload = SlicePayload(row.destination, row.header, header, begin, row.messages)
     try:
-        below, above = decode_path(row.path)
+        path = decode_path(row.path)
     except MalformedProof as error:
         raise WitnessPruningFailed(str(error)) from error
     stream: Witness = Node(HEADER, KNOWN)
@@ -73,8 +73,7 @@ def to_certified_slice(
         stream = Fork(stream, Node(MESSAGES, _run_witness(labels, first, size, siblings)))
     elif size:
         stream = Fork(stream, Pruned(siblings[0]))
-    streams = _climb(Node(row.destination, stream), below)
-    return CertifiedStreamSlice(payload, _climb(Node(STREAMS, streams), above), certification)
+    return CertifiedStreamSlice(payload, witness_along(path, row.destination, stream), certification)
 
 
 def from_certified_slice(certified: CertifiedStreamSlice) -> SliceRow:
@@ -146,12 +145,6 @@ def _run_witness(labels: Sequence[bytes], first: int, size: int, siblings: Seque
         nodes = paired + nodes[2 * len(paired) :]
         level += 1
     return nodes[0]
-
-
-def _climb(witness: Witness, steps: Sequence[Step]) -> Witness:
-    for side, digest in steps:
-        witness = Fork(Pruned(digest), witness) if side == LEFT else Fork(witness, Pruned(digest))
-    return witness
 
 
 def _descend(witness: Witness) -> tuple[list[Step], Node]:

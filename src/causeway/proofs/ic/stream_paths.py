@@ -26,10 +26,10 @@ from causeway.proofs.ic.digest_columns import (
     identified_digests,
     labeled_digests,
 )
-from causeway.proofs.ic.digests import FORK_DOMAIN
+from causeway.proofs.ic.digests import FORK_DOMAIN, fork_digest, labeled_digest
 from causeway.proofs.ic.errors import WitnessPruningFailed
-from causeway.proofs.ic.hash_tree import Fork, HashTree, Labeled, Pruned
 from causeway.proofs.ic.slice_payload import STREAMS
+from causeway.proofs.ic.witness import Fork, Node, Pruned, Witness
 from causeway.proofs.limits import MAX_DEPTH
 
 Bytes = npt.NDArray[np.uint8]
@@ -156,6 +156,9 @@ def encode_paths(below: ForkSteps, above: ForkSteps) -> pa.BinaryArray:
 Step = tuple[int, bytes]
 """A fork on the way: the side of the sibling (``LEFT``, ``RIGHT``), and its digest."""
 
+Forks = tuple[list[Step], list[Step]]
+"""The forks of one path below and above the label ``streams``."""
+
 
 def encode_path(below: Sequence[Step], above: Sequence[Step]) -> bytes:
     """Return one path from its forks below and above the label ``streams``.
@@ -168,7 +171,7 @@ def encode_path(below: Sequence[Step], above: Sequence[Step]) -> bytes:
     return bytes([len(below), len(above)]) + b"".join(bytes([side]) + digest for side, digest in (*below, *above))
 
 
-def decode_path(path: bytes) -> tuple[list[Step], list[Step]]:
+def decode_path(path: bytes) -> Forks:
     """Return the forks of one path below and above the label ``streams``.
 
     Raises:
@@ -186,17 +189,25 @@ def decode_path(path: bytes) -> tuple[list[Step], list[Step]]:
     return found[: path[0]], found[path[0] :]
 
 
-def tree_along(path: bytes, subnet: bytes, stream: HashTree) -> HashTree:
-    """Return the state's tree that shows ``stream``, which leads to ``subnet``, and has all else pruned.
-
-    Raises:
-        MalformedProof: ``path`` is none.
-    """
-    below, above = decode_path(path)
-    return _forked(Labeled(STREAMS, _forked(Labeled(subnet, stream), below)), above)
+def root_along(path: Forks, subnet: bytes, stream: bytes) -> bytes:
+    """Return the root of the state in which the stream to ``subnet`` has the root ``stream``, 32 bytes."""
+    below, above = path
+    return _hashed(labeled_digest(STREAMS, _hashed(labeled_digest(subnet, stream), below)), above)
 
 
-def _forked(node: HashTree, steps: Sequence[Step]) -> HashTree:
-    for side, digest in steps:
-        node = Fork(Pruned(digest), node) if side == LEFT else Fork(node, Pruned(digest))
-    return node
+def witness_along(path: Forks, subnet: bytes, stream: Witness) -> Witness:
+    """Return the witness of the state around ``stream``, that of the stream to ``subnet``."""
+    below, above = path
+    return _forked(Node(STREAMS, _forked(Node(subnet, stream), below)), above)
+
+
+def _hashed(digest: bytes, steps: Sequence[Step]) -> bytes:
+    for side, sibling in steps:
+        digest = fork_digest(sibling, digest) if side == LEFT else fork_digest(digest, sibling)
+    return digest
+
+
+def _forked(witness: Witness, steps: Sequence[Step]) -> Witness:
+    for side, sibling in steps:
+        witness = Fork(Pruned(sibling), witness) if side == LEFT else Fork(witness, Pruned(sibling))
+    return witness
