@@ -7,6 +7,7 @@ responses. All of it is drawn by arithmetic on the rally's number, so that a tas
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from causeway.pipeline.deployment import Deployment
 from causeway.programs.runner import Programs
 from causeway.proofs.hashing import binary_rows
 from causeway.protocols.ic.kernel import IcKernel
+from causeway.protocols.ic.options import IcOptions
 
 START_TICKS = 2
 """Rallies start at the ticks 0 and 1."""
@@ -36,6 +38,7 @@ class Workload:
     """A steady state: ``messages`` under way at every tick, between ``canisters`` spread evenly over ``subnets``.
 
     Every canister calls at most ``peers`` others; payloads are ``payload_bytes`` long and differ from rally to rally.
+    ``certification``: the protocol's option.
     """
 
     messages: int
@@ -43,6 +46,7 @@ class Workload:
     canisters: int = 20_000
     payload_bytes: int = 64
     peers: int = 8
+    certification: Literal["bls", "threshold", "off"] = "off"
 
     def subnet_of(self, canisters: U64) -> U64:
         """Return the subnet number of each canister: a subnet holds a range of them, as on the Internet Computer."""
@@ -70,7 +74,8 @@ class Workload:
     def deployment(self, partitions: int) -> Deployment:
         """Return the network made ready for an executor, its chains cut into at most ``partitions`` buckets."""
         topology = self.topology()
-        kernel = IcKernel(topology=topology, programs=Programs(topology))
+        options = IcOptions(certification=self.certification)
+        kernel = IcKernel(topology=topology, programs=Programs(topology), options=options)
         return Deployment(kernel, SteadyTraffic(self), cut(kernel.weights(), partitions), kernel.numbers())
 
 

@@ -31,6 +31,7 @@ from causeway.protocols.contract import (
     HEADERS_SCHEMA,
     HEIGHTS_SCHEMA,
     PAST_SCHEMA,
+    RANGES_SCHEMA,
     Chains,
     Hosts,
     Inputs,
@@ -223,7 +224,11 @@ class BeaconKernel:
         state = self.state({"members": rows})
         return RoundResult(state, empty_frame(self.outbound), {}, self._headers(state, chains, 0), self._wake(state, 0))
 
-    def roots(self, state: State, chains: Chains, tick: Tick) -> Frame:
+    def committed(self, state: State) -> Frame:
+        """Return no entries: the state holds all that its root is made of."""
+        return empty_frame(RANGES_SCHEMA)
+
+    def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
         """Return the root of each chain's state."""
         return self._headers(state, chains, tick.height).select(["chain", "root"])
 

@@ -276,10 +276,16 @@ def _compare_payloads(oracle: OracleRun, run: KernelRun, tick: Tick, size_limit:
     expected = expected_indexes(state, (), kernel.options.index_base)
     view = run.view(run.groups[0])
     slices = with_news(expected, get_streams(expected, view, context))
-    sizes = _sizes(run)
-    built, errors = get_xnet_payload(state, slices, view, context, size_limit=size_limit, sizes=sizes)
+    sizes, rejects = _sizes(run), view.tables["rejects"]
+
+    def refused(payload: Frame, limit: int) -> Any:
+        invalid = np.zeros(len(payload), dtype=bool)
+        return validate_xnet_payload(state, payload, rejects, invalid, context, (), limit, sizes)
+
+    invalid = np.zeros(len(slices), dtype=bool)
+    built, errors = get_xnet_payload(state, slices, rejects, invalid, context, size_limit=size_limit, sizes=sizes)
     assert (errors == 0).sum() == len(built)
-    payload = payload_bytes(built, view, sizes)
+    payload = payload_bytes(built, rejects, sizes)
     found: dict[int, dict[int, set[tuple[int, int, int]]]] = {number: {} for number in run.numbers}
     total = dict.fromkeys(run.numbers, 0)
     for row in range(len(built)):
@@ -289,7 +295,7 @@ def _compare_payloads(oracle: OracleRun, run: KernelRun, tick: Tick, size_limit:
         found[own].setdefault(remote, set()).update(brought)
         total[own] += int(payload[row])
     assert all(size <= size_limit for size in total.values())
-    assert not validate_xnet_payload(state, built, view, context, (), size_limit, sizes).any()
+    assert not refused(built, size_limit).any()
     for own, theirs in oracle.states.items():
 
         def endpoint(sn: int) -> Any:
@@ -304,9 +310,8 @@ def _compare_payloads(oracle: OracleRun, run: KernelRun, tick: Tick, size_limit:
         if total[own] and size_limit > 1:
             chain = run.numbers.index(own)
             one = built.filter(built["destination"] == chain)
-            refused = validate_xnet_payload(state, one, view, context, (), total[own] - 1, sizes)
-            assert (refused == 13).all(), "hazard 13: one byte more is PayloadTooLarge"
-            assert not validate_xnet_payload(state, one, view, context, (), total[own], sizes).any()
+            assert (refused(one, total[own] - 1) == 13).all(), "hazard 13: one byte more is PayloadTooLarge"
+            assert not refused(one, total[own]).any()
 
 
 def _sizes(run: KernelRun) -> MessageSizes:

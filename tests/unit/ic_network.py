@@ -13,7 +13,7 @@ from causeway.model.frame import Frame, concat
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.protocols.contract import Inputs, Plan, Tick, View
 from causeway.protocols.ic.batch import XNetPlan
-from causeway.protocols.ic.check_slice import SliceError, check_slices
+from causeway.protocols.ic.check_slice import SliceError, carried_rejects, check_slices, unknown_roots
 from causeway.protocols.ic.endpoint import get_streams
 from causeway.protocols.ic.expected_indexes import expected_indexes
 from causeway.protocols.ic.state import State
@@ -229,7 +229,9 @@ class Network(Played):
 
     def errors(self, slices: Frame, view: View | None = None) -> list[str]:
         """The outcome of the checks on each slice (a row a substream)."""
-        found = check_slices(self.state, slices, view or self.shown(), self._context())
+        seen, context = view or self.shown(), self._context()
+        rejects = carried_rejects(slices, seen, context)
+        found = check_slices(self.state, slices, rejects, unknown_roots(slices, seen), context)
         return [SliceError(int(error)).name for error in found]
 
     def _next(self) -> Tick:

@@ -123,7 +123,10 @@ def test_stores_that_are_changed_are_those_that_are_built() -> None:
 def roots(net: Network, state: State) -> list[bytes]:
     """Return the roots of a state, whether or not it has stores."""
     (chains,) = net.groups
-    return [bytes(root) for root in net.kernel.roots(state, chains, Tick(net.height, net.height))["root"]]
+    return [
+        bytes(root)
+        for root in net.kernel.roots(state, chains, Tick(net.height, net.height), net.kernel.committed(state))["root"]
+    ]
 
 
 def test_a_state_may_be_gone_on_with_twice() -> None:

@@ -572,7 +572,10 @@ def test_hazards_32_and_33_a_round_is_a_pure_function_of_sets_of_rows() -> None:
     other = replace(
         plan,
         content=XNetPlan(
-            *map(turned, (content.slices, content.loopback, content.signals, content.segments, content.kept))
+            *map(
+                turned,
+                (content.slices, content.loopback, content.signals, content.segments, content.kept, content.rejects),
+            )
         ),
         reads=replace(reads, offered=turned(reads.offered), own=turned(reads.own)),
     )

@@ -155,7 +155,7 @@ def pairs(tmp_path_factory: pytest.TempPathFactory) -> Network:
     rows = [f"{one},{other},l,{number},{number}" for number in range(9) for one, other in ("ab", "ba", "cd", "dc")]
     (folder / "packets.csv").write_text("\n".join(["from,to,lane,number,at", *rows]) + "\n")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(offers, "ROOM", 4 * 320)
+        patch.setattr(offers, "ROOM", 4 * 640)
         net = network(folder, PAIRS, 4)
         net.run(ticks=6)
     return net

@@ -108,7 +108,9 @@ class Reader:
             [empty_frame(HEADERS_SCHEMA), *(from_table(rows.select(HEADERS_SCHEMA.names)) for rows in logged)]
         )
         headers = headers.filter(np.isin(headers["chain"], chains))
-        found = self.deployment.kernel.roots(state, chains, Tick(manifest.height, manifest.tick))
+        kernel = self.deployment.kernel
+        entries = self._ranges(kernel.committed(state), exchanged=False)
+        found = kernel.roots(state, chains, Tick(manifest.height, manifest.tick), entries)
         wrong = different_chains(headers, found)
         if len(wrong):
             name = self.deployment.kernel.chains()[int(wrong[0])]
@@ -183,9 +185,9 @@ class Reader:
         """Return the outbound entries offered to the bucket's chains, and their own, that a plan asks for."""
         return self._ranges(reads.offered), self._ranges(reads.own)
 
-    def _ranges(self, ranges: Frame) -> Frame:
+    def _ranges(self, ranges: Frame, *, exchanged: bool = True) -> Frame:
         """Return the entries of ``ranges`` (``RANGES_SCHEMA``): what the height before offers this bucket, and the rest
-        from the files of the heights that made it."""
+        from the files of the heights that made it. ``exchanged``: whether the lake still has what was offered."""
         found = [empty_frame(self.deployment.kernel.outbound)]
         order = np.argsort(ranges["height"], kind="stable")
         ranges = ranges.take(order)
@@ -199,15 +201,15 @@ class Reader:
             manifest = self._manifest(height)
             bucket_of = self.deployment.buckets_of(parts["source"])
             for source in np.unique(bucket_of).tolist():
-                found.append(self._from(manifest, source, parts.filter(bucket_of == source)))
+                found.append(self._from(manifest, source, parts.filter(bucket_of == source), exchanged))
         return concat(found)
 
-    def _from(self, manifest: Manifest, source: int, parts: Frame) -> Frame:
+    def _from(self, manifest: Manifest, source: int, parts: Frame, exchanged: bool) -> Frame:
         """Return the rows of ``parts`` from the outbound entries that one bucket made at a height."""
         first, end = self.deployment.buckets[self.bucket]
         mine = bool(((parts["destination"] >= first) & (parts["destination"] < end)).all())
         rows = None
-        if self.taken is not None and mine and manifest.height == self.before.height:
+        if exchanged and mine and manifest.height == self.before.height and self.taken is not None:
             rows = self.taken.entries(source, self.deployment.kernel.outbound)
         if rows is None:
             rows = self._of_file(manifest, source, int(parts["destination"].min()), int(parts["destination"].max()) + 1)

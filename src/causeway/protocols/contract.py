@@ -272,10 +272,16 @@ class Kernel(Protocol[State, Content]):
         """Return the state that has these tables; one that is absent is empty."""
         ...
 
-    def roots(self, state: State, chains: Chains, tick: Tick) -> Frame:
+    def committed(self, state: State) -> Frame:
+        """Return the outbound entries that the roots of a state commit to, and that are not in its tables
+        (``RANGES_SCHEMA``): ``roots`` needs them."""
+        ...
+
+    def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
         """Return the root of each chain's state, as its header has it (``chain``, ``root``).
 
-        ``state``: what the round of ``tick`` made, or genesis. Of chains that are run elsewhere there is none.
+        ``state``: what the round of ``tick`` made, or genesis; ``committed``: the entries that it commits to. Of chains
+        that are run elsewhere there is none.
         """
         ...
 

@@ -68,6 +68,11 @@ OUTBOUND_SCHEMA = pa.schema(
 what a byzantine chain forged."""
 
 
+def message_columns(messages: Frame) -> dict[str, Any]:
+    """Return the columns of ``MESSAGE_FIELDS`` by name."""
+    return {name: messages[name] for name in MESSAGE_COLUMNS}
+
+
 def blank_messages(length: int, **columns: Any) -> Frame:
     """Return ``length`` messages: of the columns of ``MESSAGE_FIELDS`` those given, as columns or as one value for all,
     and zeros, empty texts and empty bytes for the others. Given columns of other names follow them."""

@@ -43,13 +43,14 @@ class Section:
 
 @dataclass(frozen=True)
 class Hashed:
-    """What the roots of a state were made of. ``owners``: what says whose rows are whose, beside the tables."""
+    """What the roots of a state were made of. ``owners``: what says whose rows are whose, beside the tables; ``roots``:
+    None where others than these sections enter them."""
 
     chains: npt.NDArray[np.uint32]
     owners: Any
     tables: Mapping[str, Frame]
     sections: Mapping[str, Section]
-    roots: npt.NDArray[np.uint8]
+    roots: npt.NDArray[np.uint8] | None
 
     def is_of(self, chains: npt.NDArray[np.uint32], owners: Any) -> bool:
         """Return whether the sections are of these chains, by the same owners."""

@@ -40,7 +40,7 @@ class Options:
     refunds: Switch = "off"
     migrations: Switch = "off"
     splitting: Switch = "off"
-    certification: Literal["bls", "threshold", "off"] = "off"
+    certification: Literal["bls", "threshold", "off"] = "bls"
     certification_version: str = "V25"
     certification_delay: int = 0
     blocks_ahead: int = 0

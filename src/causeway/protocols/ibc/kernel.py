@@ -20,6 +20,7 @@ from causeway.model.order import U64, stable_order
 from causeway.model.topology import Topology
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
+    RANGES_SCHEMA,
     Chains,
     Hosts,
     Inputs,
@@ -199,7 +200,11 @@ class IbcKernel:
             first = pause if first is None else min(first, pause)
         return RoundResult(state, empty_frame(ENTRIES_SCHEMA), EventLog().logs(), headers, wake=first)
 
-    def roots(self, state: State, chains: Chains, tick: Tick) -> Frame:
+    def committed(self, state: State) -> Frame:
+        """Return no entries: the digests of all are in the table ``leaves``."""
+        return empty_frame(RANGES_SCHEMA)
+
+    def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
         """Return the root of each zone's store (``chain``, ``root``)."""
         chains = self._own(chains)
         if len(chains) == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -23,11 +23,12 @@ from causeway.protocols.messages import LANE, LANE_COLUMNS, blank_messages
 class XNetPlan:
     """What an agreed payload means for a round.
 
-    ``slices``: the accepted slices, one row a lane (``SLICE_COLUMNS``). ``loopback``: the loopback streams that are
-    inducted, one row a lane (``message_begin``, ``message_end``). ``signals``: the REJECT signals in the slices that
-    are about messages still in our streams (``REJECTS_SCHEMA``). ``segments``: where canisters have moved, in which
-    round the messages of both were routed (lane, ``first``, ``tick``). ``kept``: what carriers keep from now on
-    (``KEPT_SLICES_SCHEMA``).
+    ``slices``: the accepted slices, one row a lane (``SLICE_COLUMNS``); where they are certified those that were
+    brought, of which the round accepts what holds (``certified_slices``), and ``rejects`` the REJECT signals in them.
+    ``loopback``: the loopback streams that are inducted, one row a lane (``message_begin``, ``message_end``).
+    ``signals``: the REJECT signals in the slices that are about messages still in our streams (``REJECTS_SCHEMA``).
+    ``segments``: where canisters have moved, in which round the messages of both were routed (lane, ``first``,
+    ``tick``). ``kept``: what carriers keep from now on (``KEPT_SLICES_SCHEMA``).
     """
 
     slices: Frame
@@ -35,16 +36,17 @@ class XNetPlan:
     signals: Frame
     segments: Frame
     kept: Frame
+    rejects: Frame
 
     def without(self, chains: Chains) -> XNetPlan:
         """Return the plan without what ``chains`` would take."""
         slices, loopback, signals = self.slices, self.loopback, self.signals
-        return XNetPlan(
-            slices.filter(~np.isin(slices["destination"], chains)),
-            loopback.filter(~np.isin(loopback["source"], chains)),
-            signals.filter(~np.isin(signals["source"], chains)),
-            self.segments,
-            self.kept,
+        return replace(
+            self,
+            slices=slices.filter(~np.isin(slices["destination"], chains)),
+            loopback=loopback.filter(~np.isin(loopback["source"], chains)),
+            signals=signals.filter(~np.isin(signals["source"], chains)),
+            rejects=self.rejects.filter(~np.isin(self.rejects["source"], chains)),
         )
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.joins import lookup
@@ -15,7 +18,7 @@ from causeway.protocols.contract import View
 from causeway.protocols.events import event_rows, names_column
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.expected_indexes import Expected, expected_indexes
-from causeway.protocols.ic.state import State, opposite
+from causeway.protocols.ic.state import REJECTS_SCHEMA, State, opposite
 from causeway.protocols.messages import LANE, blank_messages
 
 
@@ -37,13 +40,18 @@ class SliceError(IntEnum):
 
 
 def check_slices(
-    state: State, slices: Frame, view: View, context: Context, expected_of: Expected | None = None
+    state: State,
+    slices: Frame,
+    rejects: Frame,
+    invalid: npt.NDArray[np.bool_],
+    context: Context,
+    expected_of: Expected | None = None,
 ) -> np.ndarray:
     """Return the ``SliceError`` of each row's slice; a slice whose one substream fails fails whole (3.9).
 
-    ``expected_of``: what is expected, if not what ``state`` expects.
-
-    The slices are in order of (destination, source, substream).
+    ``slices``: in order of (destination, source, substream); ``rejects``: the REJECT signals in them
+    (``REJECTS_SCHEMA``); ``invalid``: which are not what their source has certified; ``expected_of``: what is expected,
+    if not what ``state`` expects.
     """
     if len(slices) == 0:
         return np.empty(0, dtype=np.uint8)
@@ -56,8 +64,8 @@ def check_slices(
     wrong_start = ~empty & (first != expected)
     checks: list[tuple[SliceError, Any]] = [
         (SliceError.LoopbackSlice, slices["source"] == slices["destination"]),
-        (SliceError.UnknownSubnet, slices["source"] >= len(context.registry.subnets)),
-        (SliceError.InvalidStream, ~_header_is_known(slices, view, context)),
+        (SliceError.UnknownSubnet, ~context.registry.has(slices["source"])),
+        (SliceError.InvalidStream, invalid),
         (SliceError.InvalidStreamBounds, begin > end),
         (SliceError.UnexpectedMessages, (begin > expected) | (expected > end)),
     ]
@@ -71,7 +79,7 @@ def check_slices(
             checks.append((SliceError.SliceAboveMessageLimit, too_many))
         checks.append((SliceError.TooManySignals, ~empty & (stop - begin > np.uint64(limit.max_signals))))
     if options.validate_signals == "on":
-        checks.append((SliceError.UnexpectedSignals, _unexpected_signals(state, slices, signal, view, context)))
+        checks.append((SliceError.UnexpectedSignals, _unexpected_signals(state, slices, signal, rejects, context)))
     failed = np.full(len(slices), len(checks), dtype=np.int64)
     for rank in reversed(range(len(checks))):
         failed[checks[rank][1]] = rank
@@ -81,15 +89,15 @@ def check_slices(
     return found
 
 
-def _unexpected_signals(state: State, slices: Frame, signal: np.ndarray, view: View, context: Context) -> np.ndarray:
+def _unexpected_signals(
+    state: State, slices: Frame, signal: np.ndarray, rejects: Frame, context: Context
+) -> np.ndarray:
     """Return which slices carry signals that cannot be true (check 12; D-12, D-16)."""
     options, signals_end = context.options, slices["signals_end"]
     our_end = state.streams.count_of("next_index", opposite(slices))
     wrong: np.ndarray = (signals_end < signal) | (signals_end > our_end)
-    given = view.tables["rejects"]
-    row = lookup(slices, opposite(given), LANE, ordered=False)
-    seen = carries(slices, given, row, context)
-    given, row = given.filter(seen), row[seen]
+    row = lookup(slices, opposite(rejects), LANE, ordered=False)
+    given, row = rejects.filter(row >= 0), row[row >= 0]
     if options.limits == "deployed" and "oldest_reject" in slices:
         # Where carriers offer older slices: signals that their source has collected since.
         wrong |= signals_end - slices["oldest_reject"] > np.uint64(2 * options.limit.max_signals)
@@ -112,32 +120,39 @@ def _whole_stream(slices: Frame, values: np.ndarray, reduce: Any) -> np.ndarray:
     return streams.spread(reduce.reduceat(values, streams.starts)) if len(slices) else values
 
 
-def _header_is_known(slices: Frame, view: View, context: Context) -> np.ndarray:
-    """Return whether a slice carries a height that its source has certified, and its source's root at that height.
+def unknown_roots(slices: Frame, view: View) -> npt.NDArray[np.bool_]:
+    """Return which slices do not carry a height that their source has made, and its source's root at that height.
 
-    Any height will do, also one older than one seen before: what is in the slice is checked (3.9).
+    This is all that is asked of slices where subnets do not certify. Any height will do, also one older than one seen
+    before: what is in the slice is checked (3.9).
     """
     if len(slices) == 0:
         return np.zeros(0, dtype=bool)
     headers = view.headers
     asked = Frame({"chain": slices["source"], "height": slices["source_height"]})
     row = lookup(headers, asked, ("chain", "height"))
-    same: np.ndarray = (row >= 0) & (slices["root"] == headers["root"][np.maximum(row, 0)]).all(axis=1)
-    return same
+    unknown: npt.NDArray[np.bool_] = (row < 0) | (slices["root"] != headers["root"][np.maximum(row, 0)]).any(axis=1)
+    return unknown
 
 
-def carries(slices: Frame, rejects: Frame, row: np.ndarray, context: Context) -> np.ndarray:
-    """Return which REJECT signals, as shown now, a slice carries: ``row`` of its lane back in ``slices``, -1 for none.
+def carried_rejects(slices: Frame, view: View, context: Context) -> Frame:
+    """Return the REJECT signals that uncertified slices carry, of those that are shown now (``REJECTS_SCHEMA``).
 
-    One of an older height has only those below the end of its signals.
+    A slice of an older height has only those below the end of its signals.
     """
+    rejects = view.tables["rejects"]
+    if len(rejects) == 0 or len(slices) == 0:
+        return empty_frame(REJECTS_SCHEMA)
+    row = lookup(slices, opposite(rejects), LANE, ordered=False)
     older = slices["source_height"] < np.uint64(context.height - 1)
-    carried: np.ndarray = (row >= 0) & ~(older[row] & (rejects["index"] >= slices["signals_end"][row]))
-    return carried
+    return rejects.filter((row >= 0) & ~(older[row] & (rejects["index"] >= slices["signals_end"][row])))
 
 
-def refusals(slices: Frame, errors: np.ndarray) -> Frame:
-    """Return one control event for every refused slice, with its error's name."""
+def refusals(slices: Frame, errors: np.ndarray, causes: Sequence[str] | None = None) -> Frame:
+    """Return one control event for every refused slice, with its error's name.
+
+    ``causes``: of each slice that is ``InvalidStream`` the name of what is wrong with it, where it is known.
+    """
     streams = groups_of(slices["destination"], slices["source"])
     refused = streams.starts[errors[streams.starts] > 0] if len(slices) else np.empty(0, dtype=np.int64)
     if len(refused) == 0:
@@ -149,6 +164,16 @@ def refusals(slices: Frame, errors: np.ndarray) -> Frame:
         **{name: rows[name] for name in LANE},
         index=rows["message_begin"],
     )
-    names = [SliceError(value).name if value in set(SliceError) else "" for value in range(max(SliceError) + 1)]
-    reason = names_column(names, errors[refused])
+    if causes is None:
+        reason = names_column(_NAMES, errors[refused])
+    else:
+        texts = [_named(errors[row], causes[row]) for row in refused.tolist()]
+        reason = pa.array(texts, pa.string()).dictionary_encode()
     return event_rows(control, Event.REJECTED, chain=rows["destination"], on_lane=True, reason=reason)
+
+
+_NAMES = [SliceError(value).name if value in set(SliceError) else "" for value in range(max(SliceError) + 1)]
+
+
+def _named(error: int, cause: str) -> str:
+    return f"{_NAMES[error]}({cause})" if error == SliceError.InvalidStream and cause else _NAMES[error]

@@ -1,14 +1,15 @@
-"""The state root of a subnet, and the Merkle roots of what it appends to its streams.
+"""The digests of a subnet's tables, its sections, and its state root where subnets certify nothing.
 
-Until certification (a later part) a header carries this root: SHA-256 over the digests of the state's sections, each a
-digest of the section's columns in their canonical order. Messages in streams enter by the Merkle root of the run they
-were appended in, so a message is hashed once in its life on a chain and each can be proved against the root.
+There the root is SHA-256 over the digests of the sections, each a digest of the section's columns in their canonical
+order. Messages in streams enter by the Merkle root of the run they were appended in, so a message is hashed once in its
+life on a chain. The root that subnets certify stands in ``certified_state``.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -82,36 +83,59 @@ def segments_of(outbound: Frame, context: Context) -> Frame:
         first=outbound["index"][groups.starts],
         count=groups.counts.astype(np.uint64),
         bytes=np.add.reduceat(message_sizes(outbound), groups.starts),
-        root=merkle_roots(message_leaves(outbound), groups),
+        root=_NO_ROOT.repeat(len(groups), axis=0)
+        if context.options.certified
+        else merkle_roots(message_leaves(outbound), groups),
     ).select(RUNS_SCHEMA.names)
 
 
+_NO_ROOT = np.zeros((1, DIGEST_BYTES), dtype=np.uint8)
+"""The root of a segment where the trees of streams commit to their messages."""
+
+
 def state_roots(state: State, context: Context) -> Digests:
-    """Return the root of each chain of ``context.chains``, shape (chains, 32).
+    """Return the root of each chain of ``context.chains``, shape (chains, 32), where they certify nothing.
 
     What the state has kept of its last roots (``State.hashed``) saves hashing what is the same, and is moved on.
+    """
+    known = state.hashed.last
+    before = known if known is not None and known.is_of(context.chains, context.registry) else None
+    sections = sections_of(state, context)
+    changed = np.full(len(context.chains), before is None)
+    for name, section in sections.items():
+        if before is None or section is not before.sections[name]:
+            changed[section.changed] = True
+    kept = None if before is None else before.roots
+    chains = len(context.chains)
+    roots = np.empty((chains, DIGEST_BYTES), dtype=np.uint8) if kept is None else kept.copy()
+    digests = [section.digests for section in sections.values()]
+    rows = changed.nonzero()[0]
+    made = [hashlib.sha256(b"".join([ROOT_DOMAIN, *(of[chain] for of in digests)])).digest() for chain in rows.tolist()]
+    roots[rows] = np.frombuffer(b"".join(made), dtype=np.uint8).reshape(len(made), DIGEST_BYTES)
+    roots.setflags(write=False)
+    assert state.hashed.last is not None
+    state.hashed.last = replace(state.hashed.last, roots=roots)
+    return roots
+
+
+def sections_of(state: State, context: Context) -> dict[str, Section]:
+    """Return the digests of each of the state's tables, one a chain of ``context.chains``.
+
+    What the state has kept of those of before (``State.hashed``) saves hashing what is the same, and is moved on.
     """
     chains, known = context.chains, state.hashed.last
     before = known if known is not None and known.is_of(chains, context.registry) else None
     tables: dict[str, Frame] = {}
     sections: dict[str, Section] = {}
-    changed = np.full(len(chains), before is None)
     for name, frame, owner, hashing in _sections(state, context):
         old = None if before is None else before.sections[name]
         tables[name] = frame
         if before is not None and old is not None and _is_same(frame, before.tables[name]):
             sections[name] = old
             continue
-        section = sections[name] = hashing(frame, owner(), chains, old)
-        changed[section.changed] = True
-    roots = np.empty((len(chains), DIGEST_BYTES), dtype=np.uint8) if before is None else before.roots.copy()
-    digests = [section.digests for section in sections.values()]
-    rows = changed.nonzero()[0]
-    made = [hashlib.sha256(b"".join([ROOT_DOMAIN, *(of[chain] for of in digests)])).digest() for chain in rows.tolist()]
-    roots[rows] = np.frombuffer(b"".join(made), dtype=np.uint8).reshape(len(made), DIGEST_BYTES)
-    roots.setflags(write=False)
-    state.hashed.last = Hashed(chains, context.registry, tables, sections, roots)
-    return roots
+        sections[name] = hashing(frame, owner(), chains, old)
+    state.hashed.last = Hashed(chains, context.registry, tables, sections, None if before is None else before.roots)
+    return sections
 
 
 def _is_same(frame: Frame, other: Frame) -> bool:

@@ -8,6 +8,7 @@ happens before a slice is checked, before the phases of a round and before routi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -80,6 +81,26 @@ class Carriers(Interference):
             slices = self._with_fault(slices, everything, older, fault, context)
         return slices
 
+    def carry_certified(
+        self, slices: Frame, everything: Frame, older: Callable[[int], Frame], context: Context
+    ) -> Frame:
+        """Return the certified slices that reach their destinations, in order of (destination, source).
+
+        ``slices``, ``everything``: as of ``carry``; ``older``: the slices of so many heights before the newest.
+        """
+        if len(slices):
+            slices = slices.filter(~self.skipped(slices["destination"], slices["source"], context.height))
+        for fault in self.acting(context.tick, DROP, REPLAY, GAP, TAMPER, STALE):
+            offered = older(int(fault.args[AGE])) if fault.kind == STALE else everything
+            altered = offered.filter(self.hit(fault, offered["destination"], offered["source"]))
+            if fault.kind == STALE and not len(altered):
+                continue
+            slices = slices.filter(~self.hit(fault, slices["destination"], slices["source"]))
+            if fault.kind == DROP:
+                continue
+            slices = by_stream(concat([slices, _falsified(altered, fault.kind)]))
+        return slices
+
     def _with_fault(self, slices: Frame, everything: Frame, older: Frame, fault: Fault, context: Context) -> Frame:
         honest = slices.filter(~self.hit(fault, slices["destination"], slices["source"]))
         if fault.kind == DROP:
@@ -139,3 +160,18 @@ def _oldest_rejects(streams: Frame, view: View) -> U64:
     row = lookup(streams, opposite(first), LANE, ordered=False)
     oldest[row[row >= 0]] = first["index"][row >= 0]
     return oldest
+
+
+def _falsified(slices: Frame, kind: str) -> Frame:
+    """Return certified slices as a carrier offers them that replays, leaves a gap or tampers."""
+    begin, first, stop = slices["begin"], slices["message_begin"], slices["message_end"]
+    if kind == REPLAY:
+        # What was taken before, as far as it is still in the stream.
+        return slices.with_columns(message_begin=np.where(slices["end"] > begin, begin, first))
+    if kind == GAP:
+        later = np.minimum(first, np.uint64(MAX_INDEX - 2)) + np.uint64(1)
+        return slices.with_columns(message_begin=later, message_end=np.maximum(stop, later + np.uint64(1)))
+    if kind == TAMPER:
+        paths = [path[:-1] + bytes([path[-1] ^ 1]) for path in slices["path"].to_pylist()]
+        return slices.with_columns(path=pa.array(paths, pa.binary()))
+    return slices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import ClassVar
 
 import numpy as np
@@ -14,9 +14,12 @@ import pyarrow as pa
 from causeway.model.errors import IndexOverflow, InvalidInput, InvariantViolation
 from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes
+from causeway.model.joins import lookup
+from causeway.model.ledger import EVENTS_SCHEMA
 from causeway.model.order import U64
 from causeway.model.topology import Topology
 from causeway.protocols.contract import (
+    RANGES_SCHEMA,
     Chains,
     Hosts,
     Inputs,
@@ -29,7 +32,19 @@ from causeway.protocols.contract import (
 from causeway.protocols.events import LEDGER_LOGS, EventLog, joined_logs
 from causeway.protocols.execution import PROGRAM_TABLE, ProgramRunner
 from causeway.protocols.ic.batch import DecodedBatch, XNetPlan, decode
-from causeway.protocols.ic.check_slice import refusals
+from causeway.protocols.ic.certified_slices import check_certified, only_of, rejects_in, served, with_reads
+from causeway.protocols.ic.certified_state import (
+    commit_and_certify,
+    first_heads,
+    moved_trees,
+    next_heads,
+    roots_of,
+    trimmed_runs,
+    with_trees,
+)
+from causeway.protocols.ic.certified_state import headers as certified_headers
+from causeway.protocols.ic.certifying import Certifier
+from causeway.protocols.ic.check_slice import carried_rejects, refusals, unknown_roots
 from causeway.protocols.ic.commitment import state_roots
 from causeway.protocols.ic.context import Context, lifetime_ticks
 from causeway.protocols.ic.endpoint import cut, get_streams, with_news
@@ -37,16 +52,17 @@ from causeway.protocols.ic.execute import execute, received_only
 from causeway.protocols.ic.expected_indexes import expected_indexes
 from causeway.protocols.ic.faults import Carriers
 from causeway.protocols.ic.options import IcOptions
+from causeway.protocols.ic.parties import share_faults
 from causeway.protocols.ic.payload_builder import get_xnet_payload
-from causeway.protocols.ic.planning import make_plan
+from causeway.protocols.ic.planning import brought, held, make_plan
 from causeway.protocols.ic.post_process import append_onward, in_lane_order, post_process
 from causeway.protocols.ic.pre_process import pre_process
 from causeway.protocols.ic.registry import Registry, registry_at, subnet_positions
 from causeway.protocols.ic.removal import remove_ended
-from causeway.protocols.ic.state import State, state_of, state_tables
+from causeway.protocols.ic.state import State, opposite, state_of, state_tables
 from causeway.protocols.ic.step import Step
 from causeway.protocols.ic.stopping import just_stopped, with_stopped, without
-from causeway.protocols.messages import OUTBOUND_SCHEMA
+from causeway.protocols.messages import LANE, OUTBOUND_SCHEMA
 from causeway.protocols.option_values import check_tick
 from causeway.protocols.partition import part, union
 from causeway.protocols.segments import oldest
@@ -114,10 +130,16 @@ class IcKernel:
         """Return who carries slices between subnets, with the scenario's faults."""
         return Carriers(self.faults, self._subnets, self.seed)
 
+    def certifier(self, tick: int) -> Certifier:
+        """Return who certifies the subnets' states at ``tick``."""
+        nodes, faults = self.registry(tick).nodes, share_faults(self.faults, tick)
+        return Certifier(self._subnets, self.seed, self.options, nodes, faults=faults)
+
     @property
     def header_heights(self) -> int:
-        """Return of how many heights headers are known: the newest, and older ones that carriers offer."""
-        return 1 + self.carriers.oldest(0)
+        """Return of how many heights headers are known: the newest, and older ones that carriers offer where slices are
+        not certified."""
+        return 1 if self.options.certified else 1 + self.carriers.oldest(0)
 
     def context(self, chains: Chains, tick: Tick) -> Context:
         """Return the metadata of the round of ``chains`` at ``tick``."""
@@ -161,9 +183,13 @@ class IcKernel:
         """Return the state of ``chains`` at height 0: empty queues and streams, and the programs' first states."""
         registry = self.registry(0)
         state = self._installed(registry.canisters[np.isin(registry.hosts, chains.astype(np.int32))])
-        logs = {name: empty_frame(schema) for name, schema in self.logs.items()}
-        headers = self.headers(state, chains, Tick(0, 0))
-        return RoundResult(state, empty_frame(self.outbound), logs, headers, self.next_planned(0))
+        nothing = empty_frame(self.outbound)
+        if self.options.certified:
+            state = replace(state, heads=first_heads(chains))
+            state = with_trees(state, nothing, self.context(chains, Tick(0, 0)))
+        state, headers, log = self._commit_and_certify(state, chains, chains, nothing, Tick(0, 0))
+        logs = joined_logs([log], empty_frame(EVENTS_SCHEMA))
+        return RoundResult(state, nothing, logs, headers, self.next_planned(0))
 
     def _installed(self, canisters: U64) -> State:
         """Return the first state of the programs of ``canisters`` (ascending), and nothing else."""
@@ -184,9 +210,17 @@ class IcKernel:
             }
         )
 
-    def roots(self, state: State, chains: Chains, tick: Tick) -> Frame:
+    def committed(self, state: State) -> Frame:
+        """Return all messages in streams, where subnets certify them."""
+        return held(state) if self.options.certified else empty_frame(RANGES_SCHEMA)
+
+    def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
         """Return the root of each subnet's state (``chain``, ``root``)."""
-        return self.headers(state, chains, tick).select(["chain", "root"])
+        if not self.options.certified:
+            return self.headers(state, chains, tick).select(["chain", "root"])
+        context = self.context(chains, tick)
+        roots = roots_of(with_trees(state, committed, context), chains, context)
+        return Frame({"chain": chains, "root": roots}, len(chains))
 
     # ---- when something happens of itself
 
@@ -218,13 +252,24 @@ class IcKernel:
         running = self._running(state, chains, tick)
         context = self.context(running, tick)
         expected = expected_indexes(state, (), self.options.index_base)
-        everything = get_streams(expected, view, context)
-        older = cut(state.kept_slices, expected, context)
-        slices = self.carriers.carry(with_news(expected, everything), everything, older, context)
-        accepted, errors = get_xnet_payload(state, slices, view, context, expected=expected)
         local = part(self, state, running, tick.tick) if len(running) < len(chains) else state
+        if self.options.certified:
+            everything, older = served(view, expected, context), partial(served, view, expected, context)
+            slices = self.carriers.carry_certified(with_news(expected, everything), everything, older, context)
+            slices = with_reads(slices)
+            rejects = rejects_in(slices, context)
+            plan = make_plan(local, slices, rejects, view, state.kept_slices, empty_frame(EVENTS_SCHEMA), context)
+            # Whoever has to build the trees of streams anew reads all that is in them.
+            return plan if state.has_trees else replace(plan, reads=replace(plan.reads, own=held(state)))
+        everything = get_streams(expected, view, context)
+        older_ones = cut(state.kept_slices, expected, context)
+        slices = self.carriers.carry(with_news(expected, everything), everything, older_ones, context)
+        rejects = carried_rejects(slices, view, context)
+        unknown = unknown_roots(slices, view)
+        accepted, errors = get_xnet_payload(state, slices, rejects, unknown, context, expected=expected)
         kept = self.carriers.kept(state.kept_slices, view, chains, tick)
-        return make_plan(local, accepted, kept, view, refusals(slices, errors), context)
+        rejects = carried_rejects(accepted, view, context)
+        return make_plan(local, accepted, rejects, view, kept, refusals(slices, errors), context)
 
     def round(
         self, state: State, chains: Chains, plan: Plan[XNetPlan], inputs: Inputs[State], tick: Tick
@@ -246,7 +291,10 @@ class IcKernel:
         stops = just_stopped(state, tick.height)
         if stops.chains.size:
             plan, inputs = without(plan, inputs, stops.chains)
-        state = replace(state, kept_slices=plan.content.kept)
+        before = state = replace(state, kept_slices=plan.content.kept)
+        if self.options.certified and not state.has_trees:
+            before = state = with_trees(state, inputs.own, self.context(chains, tick))
+        trees = state.trees
         removal = remove_ended(state, self.context(chains, tick))
         state = self._with_newcomers(removal.state, chains, self.registry(tick.tick))
         running = self._running(state, chains, tick)
@@ -256,21 +304,60 @@ class IcKernel:
         if len(running) < len(chains):
             halted = self._halt(removal, np.setdiff1d(chains, running), tick)
             removal = self._of(removal, running, tick)
-        batch = decode(plan.content, inputs.offered, inputs.own, inputs.ingress, self._subnets)
+        agreed, offered, refused = self._agreed(plan, inputs.offered, removal.state, context)
+        batch = decode(agreed, offered, inputs.own, inputs.ingress, self._subnets)
         state, logs, outbound = self.process_batch(removal, chains, batch, context)
         if halted is not None:
             state = union(self, [state, halted.state])
             outbound = in_lane_order(concat([outbound, halted.outbound]))
             logs = [halted.log, *logs]
+        state = replace(state, trees=trees)
+        state, headers, signing = self._commit_and_certify(state, chains, running, outbound, tick, before)
         return RoundResult(
             state,
             outbound,
-            joined_logs([stops.log, *logs], plan.events),
-            self.headers(state, chains, tick),
+            joined_logs([stops.log, *logs, signing], concat([plan.events, refused])),
+            headers,
             wake(tick, idle=self.idle(state), planned=self.next_planned(tick.tick + 1)),
-            oldest(state.runs),
+            oldest(concat([state.trimmed_runs, state.runs])),
             self._gives_up(tick),
         )
+
+    def _agreed(
+        self, plan: Plan[XNetPlan], offered: Frame, state: State, context: Context
+    ) -> tuple[XNetPlan, Frame, Frame]:
+        """Return what the round takes of what was brought, its messages, and the refusals of the rest."""
+        content = plan.content
+        if not self.options.certified:
+            return content, offered, empty_frame(EVENTS_SCHEMA)
+        slices = content.slices
+        looped = offered["source"] == offered["destination"]
+        messages = offered.filter(~looped)
+        checked = check_certified(slices, messages, context, self.certifier(context.tick))
+        accepted, errors = get_xnet_payload(state, slices, content.rejects, checked.invalid, context)
+        taken = lookup(accepted, opposite(content.signals), LANE, ordered=False) >= 0
+        agreed = replace(content, slices=brought(state, accepted, context), signals=content.signals.filter(taken))
+        offered = concat([only_of(agreed.slices, messages), offered.take(np.flatnonzero(looped))])
+        return agreed, offered, refusals(slices, errors, checked.causes)
+
+    def _commit_and_certify(
+        self, state: State, chains: Chains, running: Chains, outbound: Frame, tick: Tick, before: State | None = None
+    ) -> tuple[State, Frame, EventLog]:
+        """Return the state committed to, the headers of ``chains``, and the events of their nodes (3.1 (5)).
+
+        ``before``: the state that the round began with.
+        """
+        if not self.options.certified:
+            return state, self.headers(state, chains, tick), EventLog()
+        context = self.context(chains, tick)
+        state = moved_trees(state, outbound, context)
+        if before is not None:
+            state = replace(state, heads=next_heads(state.heads, running, context))
+        oldest_offer = self.carriers.oldest(tick.tick + 1)
+        state, log = commit_and_certify(state, running, oldest_offer, context, self.certifier(tick.tick))
+        if before is not None:
+            state = replace(state, trimmed_runs=trimmed_runs(before, state))
+        return state, certified_headers(state, chains), log
 
     def _running(self, state: State, chains: Chains, tick: Tick) -> Chains:
         """Return the chains that run a round: neither halted by a fault nor stopped."""

@@ -71,7 +71,7 @@ class IcOptions(BaseModel):
     refunds: Annotated[Literal["off"], only("off", "they come with best_effort")] = "off"
     migrations: Literal["off", "on"] = "off"
     splitting: Annotated[Literal["off"], only("off", "a subnet stays whole")] = "off"
-    certification: Literal["bls", "threshold", "off"] = "off"
+    certification: Literal["bls", "threshold", "off"] = "bls"
     certification_version: Literal["V19", "V20", "V21", "V22", "V23", "V24", "V25"] = "V25"
     certification_delay: int = Field(default=0, ge=0, le=MAX_AHEAD)
     blocks_ahead: int = Field(default=0, ge=0, le=MAX_AHEAD)

@@ -11,17 +11,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from causeway.model.frame import Frame
 from causeway.model.joins import codes
 from causeway.model.order import U64, groups_of
-from causeway.protocols.contract import View
 from causeway.protocols.ic.check_slice import SliceError, check_slices
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.expected_indexes import Expected, expected_indexes
 from causeway.protocols.ic.sizes import count_bytes, header_lengths
 from causeway.protocols.ic.state import State
 from causeway.protocols.messages import LANE, LANE_COLUMNS
+
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,8 @@ class MessageSizes:
 def get_xnet_payload(
     state: State,
     slices: Frame,
-    view: View,
+    rejects: Frame,
+    invalid: Mask,
     context: Context,
     past_payloads: Sequence[Frame] = (),
     size_limit: int = 0,
@@ -53,6 +56,7 @@ def get_xnet_payload(
 ) -> tuple[Frame, np.ndarray]:
     """Return the slices that go into the payload, and the ``SliceError`` of each of ``slices``.
 
+    ``rejects``: the REJECT signals in them; ``invalid``: which of them their sources have not certified.
     ``past_payloads``: those agreed above the state, in order of height. ``size_limit``: bytes of a payload, 0 = any
     size; then ``sizes`` must be given. A slice that does not fit is cut, to its longest beginning that does and that
     brings anything, or left out (``PayloadTooLarge``). ``validate_xnet_payload`` accepts the result. ``expected``: what
@@ -60,32 +64,33 @@ def get_xnet_payload(
     """
     if expected is None:
         expected = expected_indexes(state, past_payloads, context.options.index_base)
-    errors = check_slices(state, slices, view, context, expected)
+    errors = check_slices(state, slices, rejects, invalid, context, expected)
     accepted = slices.filter(errors == 0)
     if not size_limit or len(accepted) == 0:
         return accepted, errors
     assert sizes is not None
     _, signal = expected.of(accepted)
     signals = accepted["signals_end"] != signal
-    stop, fits = _within(accepted, signals, header_lengths(accepted, view.tables["rejects"]), sizes, size_limit)
+    stop, fits = _within(accepted, signals, header_lengths(accepted, rejects), sizes, size_limit)
     rows = np.flatnonzero(errors == 0)
     errors[rows[~fits]] = SliceError.PayloadTooLarge
     return accepted.with_columns(message_end=stop).filter(fits), errors
 
 
-def payload_bytes(slices: Frame, view: View, sizes: MessageSizes) -> U64:
+def payload_bytes(slices: Frame, rejects: Frame, sizes: MessageSizes) -> U64:
     """Return the size of each row's part of its payload."""
     counts = np.maximum(slices["message_end"], slices["message_begin"]) - slices["message_begin"]
     total = np.append(np.uint64(0), np.cumsum(sizes.lengths))
     first = sizes.starts(slices)
     lengths = total[np.minimum(first + counts.astype(np.int64), len(total) - 1)] - total[first]
-    return count_bytes(slices, header_lengths(slices, view.tables["rejects"]), counts, lengths)
+    return count_bytes(slices, header_lengths(slices, rejects), counts, lengths)
 
 
 def validate_xnet_payload(
     state: State,
     slices: Frame,
-    view: View,
+    rejects: Frame,
+    invalid: Mask,
     context: Context,
     past_payloads: Sequence[Frame] = (),
     size_limit: int = 0,
@@ -96,11 +101,11 @@ def validate_xnet_payload(
     One that is too large is refused before its slices are looked at: ``PayloadTooLarge``.
     """
     expected = expected_indexes(state, past_payloads, context.options.index_base)
-    errors = check_slices(state, slices, view, context, expected)
+    errors = check_slices(state, slices, rejects, invalid, context, expected)
     if size_limit and len(slices):
         assert sizes is not None
         payloads = groups_of(slices["destination"])
-        total = np.add.reduceat(payload_bytes(slices, view, sizes), payloads.starts)
+        total = np.add.reduceat(payload_bytes(slices, rejects, sizes), payloads.starts)
         errors[payloads.spread(total > np.uint64(size_limit))] = SliceError.PayloadTooLarge
     return errors
 

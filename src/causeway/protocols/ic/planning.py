@@ -8,7 +8,6 @@ from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
 from causeway.protocols.contract import Plan, Reads, View
 from causeway.protocols.ic.batch import XNetPlan
-from causeway.protocols.ic.check_slice import carries
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.endpoint import SLICE_COLUMNS
 from causeway.protocols.ic.expected_indexes import expected_indexes
@@ -20,26 +19,24 @@ _SEGMENTS = empty_frame(RUNS_SCHEMA).select([*LANE, "first", "tick"])
 
 
 def make_plan(
-    state: State, accepted: Frame, kept: Frame, view: View, events: Frame, context: Context
+    state: State, slices: Frame, rejects: Frame, view: View, kept: Frame, events: Frame, context: Context
 ) -> Plan[XNetPlan]:
-    """Return what accepted slices and loopback streams bring, and which of our messages must be seen again.
+    """Return what slices and loopback streams bring, and which of our messages must be seen again.
 
-    ``kept``: what carriers keep.
+    ``slices``: those that are accepted, or that may be; where they are certified with ``read_begin`` and ``read_end``,
+    the messages that the check needs. ``rejects``: the REJECT signals in them. ``kept``: what carriers keep.
     """
-    slices = accepted.select(SLICE_COLUMNS)
-    empty = slices["message_end"] <= slices["message_begin"]
-    if empty.any():
-        # A slice without messages moves nothing, wherever it says it would begin.
-        here, _ = expected_indexes(state, (), context.options.index_base).of(slices)
-        slices = slices.with_columns(
-            message_begin=np.where(empty, here, slices["message_begin"]),
-            message_end=np.where(empty, here, slices["message_end"]),
-        )
+    if not context.options.certified:
+        slices = brought(state, slices, context)
     loopback = loopback_streams(state, context)
+    runs = view.tables["runs"]
+    trimmed = view.tables["trimmed_runs"]
+    if len(trimmed):
+        runs = concat([trimmed, runs])
     segments = _SEGMENTS
     if len(context.registry.moved):
-        segments = concat([_segments(slices, view.tables["runs"]), _segments(loopback, state.runs)])
-    signals = _signals_about_ours(state, accepted, view, context)
+        segments = concat([_segments(slices, runs), _segments(loopback, state.runs)])
+    signals = _signals_about_ours(state, rejects)
     # One about a message that we never sent is kept, for the round to see.
     sent = signals.filter(signals["index"] < state.streams.count_of("next_index", signals))
     own = sent.select(LANE).with_columns(begin=sent["index"], end=sent["index"] + np.uint64(1))
@@ -47,10 +44,30 @@ def make_plan(
         cut = _cut_segments(state, slices)
         own = concat([cut, _outside(own, cut)])
     reads = Reads(
-        offered=concat([located(_brought(slices), view.tables["runs"]), located(_brought(loopback), state.runs)]),
+        offered=concat([located(_wanted(slices), runs), located(_brought(loopback), state.runs)]),
         own=located(own, state.runs),
     )
-    return Plan(reads, XNetPlan(slices, loopback, signals, segments, kept), events)
+    return Plan(reads, XNetPlan(slices, loopback, signals, segments, kept, rejects), events)
+
+
+def brought(state: State, slices: Frame, context: Context) -> Frame:
+    """Return accepted slices as a round takes them (``SLICE_COLUMNS``): one without messages moves nothing, wherever it
+    says it would begin."""
+    slices = slices.select(SLICE_COLUMNS)
+    empty = slices["message_end"] <= slices["message_begin"]
+    if not empty.any():
+        return slices
+    here, _ = expected_indexes(state, (), context.options.index_base).of(slices)
+    return slices.with_columns(
+        message_begin=np.where(empty, here, slices["message_begin"]),
+        message_end=np.where(empty, here, slices["message_end"]),
+    )
+
+
+def held(state: State) -> Frame:
+    """Return all messages in the streams of the state's subnets (``RANGES_SCHEMA``)."""
+    lanes = state.streams.counters
+    return located(lanes.select(LANE).with_columns(begin=lanes["begin"], end=lanes["next_index"]), state.runs)
 
 
 def loopback_streams(state: State, context: Context) -> Frame:
@@ -72,12 +89,16 @@ def _brought(slices: Frame) -> Frame:
     return slices.select(LANE).with_columns(begin=slices["message_begin"], end=slices["message_end"])
 
 
-def _signals_about_ours(state: State, slices: Frame, view: View, context: Context) -> Frame:
-    """Return the REJECT signals in the slices about messages that are still in our streams."""
-    given = view.tables["rejects"]
-    if len(given) == 0 or len(slices) == 0:
+def _wanted(slices: Frame) -> Frame:
+    if "read_begin" not in slices:
+        return _brought(slices)
+    return slices.select(LANE).with_columns(begin=slices["read_begin"], end=slices["read_end"])
+
+
+def _signals_about_ours(state: State, signals: Frame) -> Frame:
+    """Return the REJECT signals in slices that are about messages that are still in our streams."""
+    if len(signals) == 0:
         return empty_frame(REJECTS_SCHEMA)
-    signals = given.filter(carries(slices, given, lookup(slices, opposite(given), LANE, ordered=False), context))
     row = state.streams.positions(signals)
     signals, row = signals.filter(row >= 0), row[row >= 0]
     return signals.filter(signals["index"] >= state.streams.counters["begin"][row])

@@ -12,6 +12,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.order import U64, groups_of, positions_in
 from causeway.model.queues import Queues
+from causeway.proofs.ic.stream_forest import StreamForest
 from causeway.protocols.contract import Shown, StateTable
 from causeway.protocols.execution import ACCOUNTS, PROGRAM_TABLE, program_frames, program_tables
 from causeway.protocols.ic.in_hand import IN_HAND_KEYS, IN_HAND_SCHEMA
@@ -80,11 +81,53 @@ KEPT_SLICES_SCHEMA = pa.schema(
 source's root, and the oldest message that it rejected (``signals_end``: none). A carrier keeps it to offer it later (a
 fault): it is no part of a subnet's state, and enters no root."""
 
+HEADS_SCHEMA = pa.schema(
+    [
+        pa.field("chain", pa.uint32(), nullable=False),
+        *_numbers("number", "time"),
+        pa.field("previous", pa.binary(), nullable=False),
+        pa.field("root", pa.binary(32), nullable=False),
+        *_numbers("certified"),
+        pa.field("certification", pa.binary(), nullable=False),
+    ]
+)
+"""How far a subnet is: its own height ``number``, its batch time in nanoseconds, the root of its state and that of the
+height before (empty at height 0); the last height that is ``certified``, and its ``certification`` (protobuf; empty as
+long as there is none)."""
+
+UNCERTIFIED_SCHEMA = pa.schema(
+    [
+        pa.field("chain", pa.uint32(), nullable=False),
+        *_numbers("number"),
+        pa.field("root", pa.binary(32), nullable=False),
+        pa.field("height_witness", pa.binary(), nullable=False),
+    ]
+)
+"""A height of a subnet that is not certified yet: its root, and the encoded witness of ``metadata / height``."""
+
+OFFERS_SCHEMA = pa.schema(
+    [
+        *LANE_FIELDS,
+        *_numbers("number", "begin", "anchor"),
+        pa.field("header", pa.binary(), nullable=False),
+        pa.field("siblings", pa.binary(), nullable=False),
+        pa.field("messages", pa.binary(32), nullable=False),
+        pa.field("path", pa.binary(), nullable=False),
+        pa.field("certification", pa.binary(), nullable=False),
+    ]
+)
+"""What an endpoint needs to serve the stream from ``source`` to ``destination`` as it was at the source's own height
+``number``: the encoded header, which says where the stream began (``begin``); the digests beside the run of messages
+from ``anchor`` to the end, joined; the digest of all ``messages``; the digests from the stream's up to the state's
+root; and the certification, empty until there is one."""
+
 INGRESS_KEYS = ("receiver",)
 INPUT_KEYS = ("receiver", "sender")
 OUTPUT_KEYS = ("sender", "receiver")
 MISROUTED_KEYS = ("chain", "receiver", "sender")
 STREAM_INDICES = ("begin", "next_index", "signals_begin", "expected")
+
+REJECTS_ORDER = ("destination", "source", "substream", "index")
 
 ENDS = ("source", "destination")
 PROGRAMS = ("sender", "receiver")
@@ -111,7 +154,7 @@ STATE_TABLES: Mapping[str, StateTable] = {
     "rejects": StateTable(
         REJECTS_SCHEMA,
         "destination",
-        ("destination", "source", "substream", "index"),
+        REJECTS_ORDER,
         chains=ENDS,
         shown=Shown.DESTINATION,
         shown_to="source",
@@ -124,15 +167,34 @@ STATE_TABLES: Mapping[str, StateTable] = {
     "kept_slices": StateTable(
         KEPT_SLICES_SCHEMA, "destination", ("destination", "source", "substream", "source_height"), chains=ENDS
     ),
+    "heads": StateTable(HEADS_SCHEMA, "chain", ("chain",), chains=("chain",)),
+    "uncertified": StateTable(UNCERTIFIED_SCHEMA, "chain", ("chain", "number"), chains=("chain",)),
+    "offers": StateTable(OFFERS_SCHEMA, "source", (*LANE, "number"), chains=ENDS, shown=Shown.DESTINATION),
+    "trimmed_runs": StateTable(RUNS_SCHEMA, "source", (*LANE, "first"), chains=ENDS, shown=Shown.DESTINATION),
     "accounts": ACCOUNTS,
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
 
-NOT_COMMITTED = ("kept_slices",)
-"""Tables that enter no root."""
+NOT_COMMITTED = ("kept_slices", "heads", "uncertified", "offers", "trimmed_runs")
+"""Tables that are no sections of a root. The root commits to the number, the time and the root before of ``heads``
+all the same where it is certified (``certified_state``)."""
 
 DENSE_CANISTERS = 1 << 24
 """Canister numbers below this are looked up in an array, larger ones by bisection."""
+
+
+@dataclass(frozen=True)
+class StreamTrees:
+    """The trees of the messages in streams, as they were at ``version``. They are changed in place: whoever holds an
+    older state must not use them."""
+
+    forest: StreamForest
+    version: int
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether nobody has changed the trees since."""
+        return self.forest.version == self.version
 
 
 @dataclass(frozen=True)
@@ -145,8 +207,11 @@ class State:
     and have not answered. ``turns``, ``next_sources``: whose turn it is, where what a canister takes in a round is
     limited. ``rejects``: the REJECT signals in streams. ``misrouted`` by (chain, receiver, sender).
     ``stopped``: the subnets that violated an invariant. ``kept_slices``: what carriers keep to offer later.
+    ``heads``: how far each subnet is; ``uncertified``: its heights that are not certified yet; ``offers``: what its
+    endpoints serve; ``trimmed_runs``: segments that are collected, and that offers reach into.
     ``programs`` maps the name of a program class to the frame of its canisters' state (first column ``program``).
-    ``hashed`` is no table: what the last roots were made of, of this state or of one that it was made from.
+    Two are no tables. ``hashed``: what the last roots were made of, of this state or of one that it was made from.
+    ``trees``: the trees of the messages in streams, where streams are certified; None where they are to be built.
     """
 
     ingress_queues: Queues
@@ -161,8 +226,13 @@ class State:
     misrouted: Queues
     stopped: Frame
     kept_slices: Frame
+    heads: Frame
+    uncertified: Frame
+    offers: Frame
+    trimmed_runs: Frame
     accounts: Frame
     programs: Mapping[str, Frame]
+    trees: StreamTrees | None = field(default=None, compare=False, repr=False)
     hashed: LastHashed = field(default_factory=LastHashed, compare=False, repr=False)
 
     def frames(self) -> dict[str, Frame]:
@@ -184,9 +254,18 @@ class State:
             "misrouted": self.misrouted.elements,
             "stopped": self.stopped,
             "kept_slices": self.kept_slices,
+            "heads": self.heads,
+            "uncertified": self.uncertified,
+            "offers": self.offers,
+            "trimmed_runs": self.trimmed_runs,
             "accounts": self.accounts,
             **{PROGRAM_TABLE + name: frame for name, frame in self.programs.items()},
         }
+
+    @property
+    def has_trees(self) -> bool:
+        """Return whether the trees of the streams' messages are there, and are of this very state."""
+        return self.trees is not None and self.trees.is_current
 
     @property
     def runs(self) -> Frame:
@@ -233,6 +312,10 @@ def state_of(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schem
         ),
         stopped=found["stopped"],
         kept_slices=found["kept_slices"],
+        heads=found["heads"],
+        uncertified=found["uncertified"],
+        offers=found["offers"],
+        trimmed_runs=found["trimmed_runs"],
         accounts=found["accounts"],
         programs=program_frames(found),
     )

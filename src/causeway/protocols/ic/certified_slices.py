@@ -1,0 +1,243 @@
+"""Slices of certified streams: what endpoints serve, and whether a slice is what its source has certified (IC reference
+2.7, 2.9, 3.9 (3), 3.10).
+
+A slice is a row: ``endpoint.SLICE_COLUMNS``, and beside them those of ``state.OFFERS_SCHEMA`` (the bytes of the header,
+the digests beside the messages up to the root of the source's state, the certification of that root) and ``receiver``,
+the subnet that the stream leads to. Its messages are rows of the lake,
+or were decoded off the wire. They are encoded again where the slice is taken, so that what is checked are the very
+columns that a round then uses.
+
+A check needs the digests beside the messages from ``read_begin`` to ``read_end`` - 1, which are read for it; those that
+are not in the slice enter the check only: whoever serves the slice would have sent their digests.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.model.frame import Frame, empty_frame
+from causeway.model.joins import lookup
+from causeway.model.order import Rows, groups_of, stable_order
+from causeway.proofs.errors import ProofError
+from causeway.proofs.hashing import DIGEST_BYTES, Digests
+from causeway.proofs.ic.certified_roots import verify_certifications
+from causeway.proofs.ic.digest_columns import stream_digests
+from causeway.proofs.ic.header_columns import decode_stream_headers
+from causeway.proofs.ic.slice_certification import Certification, decode_certification
+from causeway.proofs.ic.slice_columns import slice_roots
+from causeway.protocols.contract import View
+from causeway.protocols.ic.certifying import Certifier
+from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.endpoint import by_stream, cut
+from causeway.protocols.ic.expected_indexes import Expected
+from causeway.protocols.ic.ids import subnet_id
+from causeway.protocols.ic.state import REJECTS_ORDER, REJECTS_SCHEMA
+from causeway.protocols.messages import LANE, message_columns
+
+MISSING = "MissingMessages"
+"""The cause of an invalid slice that says it has messages, and brings others or none."""
+
+
+def served(view: View, expected_of: Expected, context: Context, age: int = 0) -> Frame:
+    """Return what ``get_stream`` of all endpoints serves to ``context.chains``: of each stream the height that is
+    certified last, or one that is ``age`` older, from the expected index on; in order of (destination, source)."""
+    offers = view.tables["offers"]
+    offers = offers.filter(np.isin(offers["destination"], context.chains) & certified(offers))
+    lanes = groups_of(*(offers[name] for name in LANE))
+    newest = lanes.starts + lanes.counts - 1
+    if age:
+        wanted = np.maximum(offers["number"][newest], np.uint64(age)) - np.uint64(age)
+        offers = offers.filter(offers["number"] == lanes.spread(wanted))
+    else:
+        offers = offers.take(newest)
+    headers = decode_stream_headers(offers["header"], context.options.version)
+    streams = offers.with_columns(
+        receiver=offers["destination"], begin=headers.begin, end=headers.end, signals_end=headers.signals_end
+    )
+    slices = by_stream(cut(streams, expected_of, context))
+    # An endpoint that is asked for what is no more, or not yet, in the stream serves the header alone.
+    outside = (slices["message_begin"] < slices["begin"]) | (slices["message_begin"] > slices["end"])
+    return slices.with_columns(message_end=np.where(outside, slices["message_begin"], slices["message_end"]))
+
+
+def certified(offers: Frame) -> npt.NDArray[np.bool_]:
+    """Return which rows have a certification."""
+    lengths: npt.NDArray[np.int32] = pc.binary_length(offers["certification"]).to_numpy(zero_copy_only=False)
+    return lengths > 0
+
+
+def with_reads(slices: Frame) -> Frame:
+    """Return slices with the messages that must be read to check them: ``read_begin``, ``read_end``.
+
+    Of those that bring no message none are read: the digest of all messages is beside the header. A slice that says it
+    brings what is not in the stream brings none.
+    """
+    begin, end, first, stop = (slices[name] for name in ("begin", "end", "message_begin", "message_end"))
+    some = (stop > first) & (first >= begin) & (stop <= end)
+    start = np.where(first >= slices["anchor"], slices["anchor"], begin)
+    nothing = np.uint64(0)
+    return slices.with_columns(read_begin=np.where(some, start, nothing), read_end=np.where(some, end, nothing))
+
+
+def rejects_in(slices: Frame, context: Context) -> Frame:
+    """Return the REJECT signals in the headers of slices (``REJECTS_SCHEMA``)."""
+    headers = decode_stream_headers(slices["header"], context.options.version)
+    rows = headers.reject_row
+    if len(rows) == 0:
+        return empty_frame(REJECTS_SCHEMA)
+    found = Frame(
+        {
+            "destination": slices["source"][rows],
+            "source": slices["destination"][rows],
+            "substream": slices["substream"][rows],
+            "index": headers.reject_index,
+            "reason": headers.reject_reason,
+        }
+    )
+    return found.take(stable_order(*(found[name] for name in REJECTS_ORDER)))
+
+
+def only_of(slices: Frame, messages: Frame) -> Frame:
+    """Return the messages that are in slices, of those that were read to check them."""
+    if len(messages) == int((slices["message_end"] - slices["message_begin"]).sum()):
+        return messages
+    runs = groups_of(*(messages[name] for name in LANE))
+    row = runs.spread(lookup(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False))
+    inside = (row >= 0) & (messages["index"] >= slices["message_begin"][row])
+    return messages.filter(inside & (messages["index"] < slices["message_end"][row]))
+
+
+@dataclass(frozen=True)
+class Checked:
+    """Which slices are not what their source has certified, and of each the name of what is wrong with it."""
+
+    causes: list[str]
+
+    @property
+    def invalid(self) -> npt.NDArray[np.bool_]:
+        """Return which slices are invalid."""
+        return np.array([bool(cause) for cause in self.causes], dtype=bool)
+
+
+def check_certified(slices: Frame, messages: Frame, context: Context, certifier: Certifier) -> Checked:
+    """Check that slices are what their sources have certified, from the bytes that are then used.
+
+    ``slices``: rows with the columns above, ``read_begin`` and ``read_end``, no lane twice; ``messages``: what was read
+    (``OUTBOUND_SCHEMA``), in any order. Steps: the header can be read, the stream leads to us, the messages are there;
+    messages, digests beside them and header have a root, which is the certified one, of the height that is said; the
+    source's key has signed it.
+    """
+    causes = [""] * len(slices)
+    if len(slices) == 0:
+        return Checked(causes)
+    headers = decode_stream_headers(slices["header"], context.options.version)
+    for row in headers.errors:
+        causes[row] = "DecodeFailed"
+    _note(causes, slices["receiver"] != slices["destination"], "InvalidDestination")
+    leaves, counts, missing = _leaves(slices, messages, context)
+    claimed = (slices["message_end"] > slices["message_begin"]) & (slices["read_end"] <= slices["read_begin"])
+    _note(causes, missing | claimed, MISSING)
+    roots, errors = slice_roots(
+        slices["header"],
+        [subnet_id(int(context.registry.subnets[chain])) for chain in slices["destination"].tolist()],
+        leaves,
+        counts,
+        np.where(counts > 0, slices["read_begin"] - headers.begin, 0).astype(np.uint64),
+        headers.end - headers.begin,
+        _siblings(slices, counts),
+        slices["path"],
+    )
+    for row in np.flatnonzero(errors).tolist():
+        causes[row] = causes[row] or "WitnessPruningFailed"
+    _check_certifications(slices, roots, causes, certifier)
+    return Checked(causes)
+
+
+def _note(causes: list[str], wrong: npt.NDArray[np.bool_], cause: str) -> None:
+    for row in np.flatnonzero(wrong).tolist():
+        causes[row] = causes[row] or cause
+
+
+def _leaves(
+    slices: Frame, messages: Frame, context: Context
+) -> tuple[npt.NDArray[np.uint8], Rows, npt.NDArray[np.bool_]]:
+    """Return the digests of the messages of each slice, joined, how many each has, and which lack some."""
+    counts = (slices["read_end"] - slices["read_begin"]).astype(np.int64)
+    starts = np.cumsum(counts) - counts
+    total = int(counts.sum())
+    leaves = np.zeros((total, DIGEST_BYTES), dtype=np.uint8)
+    filled = np.zeros(total, dtype=bool)
+    if len(messages):
+        runs = groups_of(*(messages[name] for name in LANE))
+        found = runs.spread(lookup(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False))
+        begin = slices["read_begin"][found]
+        mine = (found >= 0) & (messages["index"] >= begin) & (messages["index"] < slices["read_end"][found])
+        rows = slice(None) if mine.all() else np.flatnonzero(mine)
+        positions = starts[found[rows]] + (messages["index"][rows] - begin[rows]).astype(np.int64)
+        wanted = messages if mine.all() else messages.filter(mine)
+        leaves[positions] = stream_digests(message_columns(wanted), wanted["index"], context.options.version)
+        filled[positions] = True
+    missing = np.zeros(len(slices), dtype=bool)
+    if not filled.all():
+        owner = np.repeat(np.arange(len(slices)), counts)
+        missing[owner[~filled]] = True
+    return leaves, counts, missing
+
+
+def _siblings(slices: Frame, counts: Rows) -> pa.BinaryArray:
+    """Return the digests that each slice has beside its messages: without messages that of all messages, none where the
+    messages are all of the stream's."""
+    begin, end = slices["begin"], slices["end"]
+    bare, whole = (counts == 0) & (end > begin), (counts > 0) & (slices["read_begin"] == begin)
+    if not bare.any() and not whole.any():
+        return slices["siblings"]
+    found = slices["siblings"].to_pylist()
+    for row in np.flatnonzero(bare | (counts == 0) | whole).tolist():
+        found[row] = slices["messages"][row].tobytes() if bare[row] else b""
+    return pa.array(found, pa.binary())
+
+
+def _check_certifications(slices: Frame, roots: Digests, causes: list[str], certifier: Certifier) -> None:
+    """Compare the roots of slices with those that are certified, and check the certifications."""
+    known: dict[bytes, Certification | str] = {}
+    asked: dict[tuple[bytes, int], Certification] = {}
+    encoded = slices["certification"].to_pylist()
+    sources, numbers = slices["source"].tolist(), slices["number"].tolist()
+    for row, data in enumerate(encoded):
+        if causes[row]:
+            continue
+        if data not in known:
+            known[data] = _read(data)
+        certification = known[data]
+        if isinstance(certification, str):
+            causes[row] = certification
+        elif certification.height != numbers[row] or roots[row].tobytes() != certification.root_hash:
+            causes[row] = "RootHashMismatch"
+        else:
+            asked[data, sources[row]] = certification
+    if not asked:
+        return
+    errors = verify_certifications(
+        [certification.root_hash for certification in asked.values()],
+        [certification.signature for certification in asked.values()],
+        [certifier.public_key(source) for _, source in asked],
+    )
+    wrong = {key: type(error).__name__ for key, error in zip(asked, errors, strict=True) if error is not None}
+    for row, data in enumerate(encoded):
+        if not causes[row]:
+            causes[row] = wrong.get((data, sources[row]), "")
+
+
+def _read(data: bytes) -> Certification | str:
+    """Return a certification, its height checked, or the name of what is wrong with it."""
+    try:
+        certification = decode_certification(data)
+        certification.verify_height()
+    except ProofError as error:
+        return type(error).__name__
+    return certification
