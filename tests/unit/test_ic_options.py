@@ -12,6 +12,7 @@ from causeway.model.errors import InvalidInput
 from causeway.protocols.contract import Tick
 from causeway.protocols.ic.options import IcOptions, Limits
 from causeway.protocols.option_values import LARGEST
+from causeway.protocols.registry import protocol
 from tests.property.ic_harness import KernelRun, Scenario, kernel_of
 from tests.property.ic_programs import ACTOR
 from tests.spec import ic
@@ -127,3 +128,10 @@ def test_a_kernel_refuses_a_tick_without_length() -> None:
     for tick_ns in (0, -1, 2**63):
         with pytest.raises(InvalidInput, match="seconds_per_tick"):
             type(kernel)(kernel.topology, kernel.programs, tick_ns=tick_ns)
+
+
+def test_a_summary_says_when_nothing_was_certified() -> None:
+    remark = protocol("ic").part("remark")
+    assert "Nothing was certified" in remark({"certification": "off"})
+    assert remark({}) is None
+    assert protocol("ibc").part("remark") is None

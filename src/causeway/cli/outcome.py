@@ -17,6 +17,7 @@ from causeway.model.text import readable
 from causeway.network.carriers import CarrierSummary, carrier_summary
 from causeway.network.failures import Failures, failures
 from causeway.network.stopped import Stopped, stopped_chains
+from causeway.protocols.registry import protocol
 
 if TYPE_CHECKING:
     from causeway.network.network import Network
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class Outcome:
     """A run's figures; ``counts`` (``calls.COUNTS``) and ``lost_because`` (cause -> calls) are from the ledger,
     ``seconds`` and ``routed`` from this command alone. ``finished``: nothing more would happen, however long it ran;
-    ``stalled``: and yet messages are on their way.
+    ``stalled``: and yet messages are on their way. ``remark``: what the protocol says of the options.
     """
 
     scenario: str
@@ -46,6 +47,7 @@ class Outcome:
     carriers: CarrierSummary = field(default_factory=CarrierSummary)
     failures: Failures = field(default_factory=Failures)
     stopped: tuple[Stopped, ...] = ()
+    remark: str | None = None
 
     @property
     def broken(self) -> dict[str, int]:
@@ -94,6 +96,7 @@ class Outcome:
             "messages_per_second": round(self.messages_per_second, 1),
             "peak_memory_bytes": self.peak_memory_bytes,
             "lake": self.lake,
+            "remark": self.remark,
             "stalled": self.stalled,
             "holds": self.holds,
         }
@@ -129,7 +132,15 @@ def outcome_of(
         carriers=carrier_summary(network.lake, network.manifest),
         failures=failures(network.lake, network.topology),
         stopped=stopped_chains(network.lake, network.manifest),
+        remark=remark_on(about),
     )
+
+
+def remark_on(about: Mapping[str, Any]) -> str | None:
+    """Return what the protocol of a lake has to say about its options, None for nothing."""
+    part = protocol(about["protocol"]).part("remark")
+    found: str | None = None if part is None else part(about["scenario"]["options"])
+    return found
 
 
 def finished(network: Network) -> bool:
@@ -174,6 +185,8 @@ def show(outcome: Outcome, console: Console) -> None:
     )
     console.print(counts_table(outcome))
     console.print(f"{moved(outcome)} {besides(outcome)} Peak memory {size(outcome.peak_memory_bytes)}.")
+    if outcome.remark is not None:
+        console.print(escape(outcome.remark))
     for line in outcome.carriers.lines:
         console.print(escape(line))
     for each in outcome.stopped:

@@ -103,7 +103,8 @@ class Network:
     def _prepare_workers(self) -> None:
         deployment = self.deployment
         parts = (deployment.kernel, deployment.traffic)
-        modules = [run_task.__module__, *(type(part).__module__ for part in parts), HASHING]
+        loops = self.scenario.protocol.loops
+        modules = [run_task.__module__, *(type(part).__module__ for part in parts), HASHING, *loops]
         prepare_workers(len(deployment.buckets), modules)
 
     def _tasks(self) -> int:

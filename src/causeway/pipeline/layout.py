@@ -10,7 +10,7 @@ from causeway.model.errors import InvalidInput
 from causeway.pipeline.manifests import decoded, encoded
 from causeway.pipeline.sealed import Seal
 
-FORMAT = 5
+FORMAT = 6
 """The version of this layout; a lake of another is refused."""
 
 LAKE_FILE = "lake.json"

@@ -37,6 +37,8 @@ class ProtocolInfo:
     (``service.endpoint.Endpoint``); ``relay``: the process that carries messages between two served lakes
     (``service.relay.Relay``); ``carriers``: sums up for a person what carriers did in a lake and what they left
     (``network.carriers.Carriers``).
+    ``remark``: a function of a scenario's options that gives the sentence which every summary of a run says, or None.
+    ``loops``: the modules of compiled loops that rounds use, which workers load before their first task.
     """
 
     name: str
@@ -55,6 +57,8 @@ class ProtocolInfo:
     endpoint: str | None = None
     relay: str | None = None
     carriers: str | None = None
+    remark: str | None = None
+    loops: tuple[str, ...] = ()
 
     def load_kernel(self) -> Any:
         """Return the kernel's class."""
@@ -103,6 +107,8 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             asset="cycles",
             membership=True,
             kinds="causeway.protocols.ic.fault_kinds:FAULT_KINDS",
+            remark="causeway.protocols.ic.options:remark",
+            loops=("causeway.proofs.ic.message_write_loops", "causeway.proofs.ic.header_loops"),
             certifies_data=True,
         ),
         ProtocolInfo(

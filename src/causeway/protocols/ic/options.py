@@ -116,3 +116,10 @@ class IcOptions(BaseModel):
             or self.migrations == "on"
             or self.reject_every > 0
         )
+
+
+def remark(options: Mapping[str, Any]) -> str | None:
+    """Return what a summary of a run with these options says, None if they need no word."""
+    if IcOptions.model_validate(options).certified:
+        return None
+    return 'Nothing was certified (certification = "off"): subnets believed what others in the lake offered.'
