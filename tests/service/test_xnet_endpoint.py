@@ -15,8 +15,9 @@ from causeway.proofs.ic.principals import principal_to_text
 from causeway.proofs.ic.slice import decode_certified_stream_slice
 from causeway.protocols.ic.ids import subnet_id
 from causeway.protocols.ic.wire_slices import SliceReader
+from causeway.service.by_port import ByPort
 from causeway.service.ic.node_faults import LIES, Liar
-from causeway.service.ic.xnet_endpoint import MOST_RUNNING, ByPort, XNetNode, answer
+from causeway.service.ic.xnet_endpoint import MOST_RUNNING, Conduct, XNetNode, answer
 from tests.unit.ic_streams import BEGIN, END, KEY, OTHER, OWN, REMOTE, certified
 
 STREAM = f"/api/v1/stream/{principal_to_text(OWN)}"
@@ -116,7 +117,7 @@ def test_a_node_answers_four_requests_at_a_time_and_no_more() -> None:
         return certified()
 
     async def ask() -> list[int]:
-        async with client(XNetNode(slowly)) as asking:
+        async with client(XNetNode(lambda: Conduct(slowly))) as asking:
             running = [asyncio.create_task(asking.get(STREAM)) for _ in range(MOST_RUNNING)]
             for _ in running:
                 await asyncio.to_thread(begun.acquire, timeout=10)
@@ -128,13 +129,23 @@ def test_a_node_answers_four_requests_at_a_time_and_no_more() -> None:
     assert asyncio.run(ask()) == [503, 200, 200, 200, 200, 200]
 
 
+def test_a_node_that_is_down_answers_nothing_and_a_slow_one_later() -> None:
+    conduct = [Conduct(certified, down=True), Conduct(certified, delay=0.01), Conduct(certified)]
+
+    async def ask() -> list[int]:
+        async with client(XNetNode(lambda: conduct.pop(0))) as asking:
+            return [(await asking.get(STREAM)).status_code for _ in range(3)]
+
+    assert asyncio.run(ask()) == [503, 200, 200]
+
+
 def test_nodes_share_a_server_and_each_answers_at_its_port() -> None:
     async def main(scope: Any, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 418, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
     async def ask() -> list[int]:
-        app = ByPort(main, {9001: XNetNode(certified), 9002: XNetNode(lambda: None)})
+        app = ByPort(main, {9001: XNetNode(lambda: Conduct(certified)), 9002: XNetNode(lambda: Conduct(lambda: None))})
         found = []
         for port in (9000, 9001, 9002):
             async with client(app, port) as asking:

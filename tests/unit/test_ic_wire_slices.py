@@ -16,7 +16,7 @@ from causeway.proofs.ic.slice_certification import read_certification
 from causeway.proofs.ic.stream_header import RejectReason
 from causeway.proofs.ic.witness import Fork, Node, Pruned, Witness
 from causeway.proofs.wire import xnet_pb2
-from causeway.protocols.ic.wire_slices import SliceReader
+from causeway.protocols.ic.wire_slices import MORE_THAN_ONE, SliceReader
 from causeway.protocols.messages import MESSAGE_COLUMNS
 from tests.unit.ic_streams import BEGIN, END, HEIGHT, KEY, OTHER, OWN, REMOTE, certified
 
@@ -29,28 +29,36 @@ def whole(**asked: int) -> CertifiedStreamSlice:
 
 
 def test_what_holds_is_read_message_by_message_in_the_columns_of_messages() -> None:
-    parts = [whole(msg_begin=BEGIN, msg_limit=4), whole(msg_begin=END), whole(msg_begin=BEGIN + 4)]
-    carried = [(1, 0, encode_certified_stream_slice(part)) for part in parts]
-    found = READER.read([*carried, (1, 0, b"no slice")], IDS)
-    assert [(one.row, one.source, one.destination, one.cause) for one in found.refused] == [(3, 1, 0, "MalformedProof")]
-    slices, messages = found.slices, found.messages
-    assert slices["row"].tolist() == [0, 1, 2] and set(slices["number"].tolist()) == {HEIGHT}
-    assert slices["message_begin"].tolist() == [BEGIN, END, BEGIN + 4]
-    assert slices["message_end"].tolist() == [BEGIN + 4, END, END]
-    assert {
-        (int(a), int(b), int(c)) for a, b, c in zip(slices["begin"], slices["end"], slices["signals_end"], strict=True)
-    } == {(BEGIN, END, 9)}
-    assert slices["header"].to_pylist() == [parts[0].payload.header_bytes] * 3
+    first = whole(msg_begin=BEGIN, msg_limit=4)
+    second = certified().encode_certified_stream_slice(OTHER, msg_begin=BEGIN + 4)
+    parts = [encode_certified_stream_slice(part) for part in (first, second)]
+    found = READER.read([(1, 0, parts[0]), (1, 0, b"no slice"), (1, 2, parts[1]), (1, 0, parts[0])], IDS)
+    assert [(one.row, one.source, one.destination, one.cause) for one in found.refused] == [
+        (1, 1, 0, "MalformedProof"),
+        (3, 1, 0, MORE_THAN_ONE),
+    ]
+    slices, messages, rejects = found.slices, found.messages, found.rejects
+    assert slices["row"].tolist() == [0, 2] and slices["number"].tolist() == [HEIGHT, HEIGHT]
+    assert slices["message_begin"].tolist() == [BEGIN, BEGIN + 4]
+    assert slices["message_end"].tolist() == [BEGIN + 4, END]
+    for name, value in (("begin", BEGIN), ("end", END), ("signals_end", 9), ("source", 1)):
+        assert slices[name].tolist() == [value, value]
+    assert slices["header"].to_pylist() == [first.payload.header_bytes] * 2
     certification = xnet_pb2.Certification.FromString(slices["certification"][0].as_py())
-    assert read_certification(certification) == parts[0].certification
-    assert messages["index"].tolist() == list(range(BEGIN, END))
-    assert set(messages["source"].tolist()) == {1} and set(messages["destination"].tolist()) == {0}
+    assert read_certification(certification) == first.certification
+    assert messages["index"].tolist() == list(range(BEGIN, END)) and set(messages["source"].tolist()) == {1}
+    assert messages["destination"].tolist() == [0] * 4 + [2] * (END - BEGIN - 4)
     again = encode_stream_messages({name: messages[name] for name in MESSAGE_COLUMNS})
-    assert again.to_pylist() == [*parts[0].payload.messages, *parts[2].payload.messages]
-    rejects = found.rejects
-    assert rejects["slice"].tolist() == [0, 1, 2] and rejects["index"].tolist() == [5, 5, 5]
-    assert {(int(a), int(b)) for a, b in zip(rejects["destination"], rejects["source"], strict=True)} == {(1, 0)}
+    assert again.to_pylist() == [*first.payload.messages, *second.payload.messages]
+    assert [rejects[name].tolist() for name in ("slice", "index", "destination", "source")] == [
+        [0, 1], [5, 5], [1, 1], [0, 2],
+    ]  # fmt: skip
     assert set(rejects["reason"].tolist()) == {int(RejectReason.QueueFull)}
+
+
+def test_a_header_alone_has_no_messages() -> None:
+    found = READER.read([(1, 0, encode_certified_stream_slice(whole(msg_begin=END)))], IDS)
+    assert (found.slices["message_begin"][0], found.slices["message_end"][0], len(found.messages)) == (END, END, 0)
 
 
 def test_nothing_carried_has_the_columns_too() -> None:

@@ -99,7 +99,7 @@ def command(
     from causeway.service.keys import public_key
     from causeway.service.listening import bound
     from causeway.service.node import Node, Pace
-    from causeway.service.serving import Tls, address, require_local, serve
+    from causeway.service.serving import Tls, address, further_addresses, require_local, serve
     from causeway.service.serving_log import ServingLog
     from causeway.service.validators import with_validators
 
@@ -122,14 +122,18 @@ def command(
             network, keys = with_validators(found, validator_key or (), validators or (), **options)
             pace, bounds = Pace(block_seconds, on_demand), ClockBounds(max_step, max_lead)
             node = Node(network, lake, pace, drop_redundant=drop_redundant, clock=bounds, keys=keys, carriers=carriers)
-        with node:
+        with node, further_addresses(node, public) as further:
             where = address(listening, tls)
 
             def started() -> None:
+                nodes = [{"key": one.address.key, "url": one.url(tls)} for one in further]
                 if as_json:
-                    print(json.dumps({"url": where, "height": node.network.height}), flush=True)
+                    said = {"url": where, "height": node.network.height, **({"nodes": nodes} if nodes else {})}
+                    print(json.dumps(said), flush=True)
                 else:
                     shell.tell(f"serving {lake} at {where}, height {node.network.height}; Ctrl-C stops")
+                    for one in nodes:
+                        shell.tell(f"{one['key']}: {one['url']}")
                     if drawn_keys:
                         shell.tell(
                             "validators' keys are drawn from the seed: anybody can sign as them, a simulation only"
@@ -150,7 +154,7 @@ def command(
             if status is not None:
                 status.start()
             try:
-                serve(node, listening, committed, hosts=name or (), tls=tls, log=log, started=started)
+                serve(node, listening, committed, hosts=name or (), tls=tls, log=log, started=started, further=further)
             finally:
                 if status is not None:
                     status.stop()

@@ -15,7 +15,6 @@ from causeway.model.errors import InvalidInput
 from causeway.model.text import shown
 from causeway.model.topology import Topology
 from causeway.network.deploy import Deployed, cut, deploy
-from causeway.network.document import first_difference
 from causeway.network.instances import program_state
 from causeway.network.replayed import Replayed
 from causeway.network.scenario import Scenario, load_scenario
@@ -119,7 +118,7 @@ class Network:
         about = self.lake.about()
         if not resume:
             raise LakeError(f"lake: {place} already holds a lake; continue it with --resume, or name another folder")
-        different = first_difference(self.scenario.identity(), about["scenario"])
+        different = self.scenario.difference(about["scenario"])
         if different is not None:
             key, asked, made = different
             text = f"{key} is {shown(asked)} in {self.scenario.path}, and was {shown(made)}"

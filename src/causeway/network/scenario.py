@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import operator
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +22,7 @@ from causeway.model.section import Section
 from causeway.model.text import unknown
 from causeway.model.topology import Topology
 from causeway.network.directory import Directory, merged, own_topology
-from causeway.network.document import override, parse_key, read_document, validated
+from causeway.network.document import first_difference, override, parse_key, read_document, validated
 from causeway.network.membership import at_genesis
 from causeway.network.settings import (
     NOTHING_INSTALLED,
@@ -140,6 +140,13 @@ class Scenario:
         }
         return content
 
+    def difference(self, made: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
+        """Return the key under which this scenario's identity and another one (``made``) differ first, and both values;
+        None where nothing that decides a result differs: options may say where parties are (``ProtocolInfo.places``).
+        """
+        places = self.protocol.places
+        return first_difference(_placed_anywhere(self.identity(), places), _placed_anywhere(made, places))
+
     def _own_topology(self) -> Topology:
         return own_topology(self.document.chains, self.document.programs, self.document.nodes, self.path)
 
@@ -244,6 +251,25 @@ def _check_membership(scenario: Scenario) -> None:
         allowed = ", ".join(name for name in names() if protocol(name).membership)
         text = f"under {scenario.protocol.name} chains neither come nor go, and have no nodes; allowed under: {allowed}"
         raise InvalidInput(f"{scenario.path}: {said[0]}: {text}")
+
+
+def _placed_anywhere(identity: Mapping[str, Any], places: Iterable[str]) -> dict[str, Any]:
+    """Return an identity without the options that are named."""
+
+    def without(node: Any, steps: Sequence[str]) -> Any:
+        if not isinstance(node, Mapping):
+            return node
+        step, *below = steps
+        if not below:
+            return {name: value for name, value in node.items() if step not in (name, "*")}
+        return {name: without(value, below) if step in (name, "*") else value for name, value in node.items()}
+
+    options = identity.get("options", {})
+    for place in places:
+        options = without(options, place.split("."))
+        # A section that has nothing else is as good as none.
+        options = {name: value for name, value in options.items() if value != {}}
+    return {**identity, "options": options}
 
 
 def _from_folder(document: dict[str, Any], keys: tuple[str, ...], folder: Path) -> None:

@@ -33,6 +33,9 @@ class ProtocolInfo:
     ``signs``: whether validators sign the chains' headers: the option ``validator_keys`` lists their public keys, and
     the kernel takes their ``secrets`` (``protocols.secrets``).
 
+    ``places``: options (dotted, ``*`` for any name) that say where parties are: they decide nothing, and may change
+    when a lake is continued.
+
     ``prover``: takes proofs out of a lake (``proving.prover.Prover``); ``endpoint``: serves a lake to other deployments
     (``service.endpoint.Endpoint``); ``relay``: the process that carries messages between two served lakes
     (``service.relay.Relay``); ``carriers``: sums up for a person what carriers did in a lake and what they left
@@ -53,6 +56,7 @@ class ProtocolInfo:
     certifies_data: bool = False
     membership: bool = False
     signs: bool = False
+    places: tuple[str, ...] = ()
     prover: str | None = None
     endpoint: str | None = None
     relay: str | None = None
@@ -110,6 +114,9 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             remark="causeway.protocols.ic.options:remark",
             loops=("causeway.proofs.ic.message_write_loops", "causeway.proofs.ic.header_loops"),
             certifies_data=True,
+            external=True,
+            endpoint="causeway.service.ic.endpoint:IcEndpoint",
+            places=("remote.*.endpoints", "listen"),
         ),
         ProtocolInfo(
             name="ibc",

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+import pyarrow as pa
 from prometheus_client.core import Metric
+from starlette.types import ASGIApp
 
+from causeway.pipeline.lake import Manifest
 from causeway.service.lake_views import LakeViews
 from causeway.service.mempool import Message
 from causeway.service.requests import Address, Answer
@@ -25,15 +29,56 @@ class Submission(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class FurtherAddress:
+    """An address that a served lake listens at besides its own: the key that names it, where it is, what answers."""
+
+    key: str
+    host: str
+    port: int
+    app: ASGIApp
+
+
+class Exchange(Protocol):
+    """What a served lake does besides answering at its address: it answers at others, and fetches what comes into its
+    blocks from other lakes."""
+
+    def addresses(self) -> Sequence[FurtherAddress]:
+        """Return where else it answers."""
+        ...
+
+    def carried(self) -> pa.Table:
+        """Return what goes into the next block (``CARRIED_SCHEMA``); it is let go of."""
+        ...
+
+    @property
+    def waits(self) -> bool:
+        """Return whether anything waits for the next block."""
+        ...
+
+    def committed(self, manifest: Manifest) -> None:
+        """Take notice of a new height."""
+        ...
+
+    async def run(self, news: Callable[[], None]) -> None:
+        """Fetch until cancelled; ``news`` is called when something waits for the next block."""
+        ...
+
+
 class Endpoint(Protocol):
     """A protocol's part of a served lake. The registry names a class, which is called with an ``OpenedLake`` and the
     network's kernel.
 
     ``views``: what the lake says of itself. ``status_answer``: the schema of its status. ``max_transaction_bytes``: the
-    longest transaction.
+    longest transaction. ``exchange``: what it does besides answering, None if that is all.
     """
 
     status_answer: ClassVar[type[Answer]]
+
+    @property
+    def exchange(self) -> Exchange | None:
+        """Return what the lake does besides answering."""
+        ...
 
     @property
     def views(self) -> LakeViews:

@@ -67,8 +67,8 @@ class Loop(asyncio.SelectorEventLoop):
         return await super().create_server(*arguments, **options)
 
 
-def bound(host: str, port: int) -> Listening:
-    """Return a socket that listens at an address; port 0 stands for one that is free.
+def bound(host: str, port: int, what: str = "--port") -> Listening:
+    """Return a socket that listens at an address; port 0 stands for one that is free. ``what``: names it in errors.
 
     Raises:
         InvalidInput: the address cannot be had.
@@ -82,7 +82,7 @@ def bound(host: str, port: int) -> Listening:
     except OSError as error:
         found.close()
         why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had: {error.strerror or error}"
-        raise InvalidInput(f"--port: {host}:{port} {why}") from None
+        raise InvalidInput(f"{what}: {host}:{port} {why}") from None
     return found
 
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
+import pyarrow as pa
+
 from causeway.model.errors import InvalidInput
 from causeway.model.text import unknown
 from causeway.model.traffic import INGRESS_SCHEMA
@@ -280,12 +282,18 @@ class Node:
         tick = self._next_tick()
         messages = self.pool.take(tick)
         ingress, carried = rows_of(messages) if messages else (None, None)
+        exchange = self.endpoint.exchange
+        fetched = exchange.carried() if exchange is not None else None
+        if fetched is not None and fetched.num_rows:
+            carried = fetched if carried is None else pa.concat_tables([carried, fetched])
         noted = {}
         if messages:
             with self._changed:
                 noted = self.senders.rows(messages, self.network.height + 1)
         manifest = self.network.step(tick, ingress=ingress, carried=carried, noted=noted, check=self._sign)
-        self._quiet = 0 if messages or moved(manifest.rows) else self._quiet + 1
+        if exchange is not None:
+            exchange.committed(manifest)
+        self._quiet = 0 if carried is not None or moved(manifest.rows) else self._quiet + 1
         with self._changed:
             self.senders.taken(messages, manifest.height)
             self._waiting.difference_update(message.hash for message in messages)
@@ -294,8 +302,15 @@ class Node:
 
     @property
     def has_work(self) -> bool:
-        """Return whether a block would do something: messages wait, or the scenario is not at its end."""
-        return bool(self.pool) or (self.network.next_tick() is not None and self._quiet < QUIET)
+        """Return whether a block would do something: something waits for it, or the scenario is not at its end."""
+        exchange = self.endpoint.exchange
+        waits = bool(self.pool) or (exchange is not None and exchange.waits)
+        return waits or (self.network.next_tick() is not None and self._quiet < QUIET)
+
+    def look(self) -> None:
+        """Let whoever makes blocks see whether there is work."""
+        with self._changed:
+            self._changed.notify_all()
 
     def run(self, committed: Callable[[Manifest], None] | None = None) -> None:
         """Make blocks at the node's pace until ``stop``; a block that is being made is finished."""

@@ -8,7 +8,8 @@ import signal
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -18,10 +19,12 @@ import uvicorn
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline.lake import Manifest
 from causeway.service.api import application
+from causeway.service.by_port import ByPort
 from causeway.service.connections import Connection
-from causeway.service.guard import LOCAL, is_address
+from causeway.service.endpoint import FurtherAddress
+from causeway.service.guard import LOCAL, Guard, is_address
 from causeway.service.keys import refuse_readable
-from causeway.service.listening import Loop
+from causeway.service.listening import Loop, bound
 from causeway.service.node import Node
 from causeway.service.serving_log import ServingLog
 
@@ -77,15 +80,15 @@ class Tls:
         return cls(certificate, key)
 
 
-def require_local(host: str, public: bool) -> None:
-    """Refuse an address that other machines reach, unless that is wanted.
+def require_local(host: str, public: bool, what: str = "--host") -> None:
+    """Refuse an address that other machines reach, unless that is wanted. ``what``: names it in errors.
 
     Raises:
         InvalidInput: it is not wanted.
     """
     local = host == LOCAL or (is_address(host) and ipaddress.ip_address(host).is_loopback)
     if not local and not public:
-        raise InvalidInput(f"--host: {host} can be reached by strangers; add --public if that is wanted")
+        raise InvalidInput(f"{what}: {host} can be reached by strangers; add --public if that is wanted")
 
 
 def address(listening: socket.socket, tls: Tls | None = None) -> str:
@@ -93,6 +96,37 @@ def address(listening: socket.socket, tls: Tls | None = None) -> str:
     host, port = listening.getsockname()[:2]
     scheme = "http" if tls is None else "https"
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+
+
+@dataclass(frozen=True)
+class Further:
+    """An address that the protocol of a lake adds, and the socket that listens there."""
+
+    address: FurtherAddress
+    listening: socket.socket
+
+    def url(self, tls: Tls | None = None) -> str:
+        """Return the URL of the address."""
+        return address(self.listening, tls)
+
+
+@contextmanager
+def further_addresses(node: Node, public: bool) -> Iterator[list[Further]]:
+    """Give the sockets of the addresses that the protocol of a node's lake adds, closed in the end.
+
+    Raises:
+        InvalidInput: an address can be reached by strangers, and that is not wanted (``public``); or it cannot be had.
+    """
+    exchange = node.endpoint.exchange
+    found: list[Further] = []
+    try:
+        for where in () if exchange is None else exchange.addresses():
+            require_local(where.host, public, where.key)
+            found.append(Further(where, bound(where.host, where.port, where.key)))
+        yield found
+    finally:
+        for one in found:
+            one.listening.close()
 
 
 def serve(
@@ -104,18 +138,21 @@ def serve(
     tls: Tls | None = None,
     log: ServingLog | None = None,
     started: Callable[[], None] = lambda: None,
+    further: Sequence[Further] = (),
 ) -> None:
     """Serve a node's lake and make its blocks until SIGINT or SIGTERM; ``committed`` is called after every block.
 
     ``hosts``: names by which it may be asked. ``tls``: without it, what goes over the line can be read there. ``log``:
-    is told of refusals and faults. ``started`` is called once signals to end are taken and the socket takes
-    connections.
+    is told of refusals and faults. ``started`` is called once signals to end are taken and the sockets take
+    connections. ``further``: what else listens (``further_addresses``).
 
     Raises:
         ProductionFailed: a block could not be made.
     """
+    others = {one.listening.getsockname()[1]: Guard(one.address.app, frozenset(hosts)) for one in further}
+    app = application(node, hosts, log)
     config = uvicorn.Config(
-        application(node, hosts, log),
+        ByPort(app, others) if others else app,
         http=Connection,
         ssl_certfile=None if tls is None else str(tls.certificate),
         ssl_keyfile=None if tls is None else str(tls.key),
@@ -138,13 +175,15 @@ def serve(
             if node.failure is None or isinstance(node.failure, SystemExit):
                 raise
 
-    listening.listen(config.backlog)  # whoever is told the address may connect before the loop has begun
+    sockets = [listening, *(one.listening for one in further)]
+    for each in sockets:
+        each.listen(config.backlog)  # whoever is told the address may connect before the loop has begun
     started()
     producer = threading.Thread(target=produce, name="blocks")
     producer.start()
     try:
         with asyncio.Runner(loop_factory=Loop) as runner:
-            runner.run(server.serve(sockets=[listening]))
+            runner.run(_serve(server, sockets, node))
     finally:
         node.stop()
         producer.join()
@@ -153,3 +192,23 @@ def serve(
     if node.failure is not None:
         text = str(node.failure)
         raise ProductionFailed(f"block {node.network.height + 1}: {type(node.failure).__name__}: {text}") from None
+
+
+async def _serve(server: _Server, sockets: list[socket.socket], node: Node) -> None:
+    """Answer at the sockets, and fetch what the lake fetches, until the server ends."""
+    exchange = node.endpoint.exchange
+    if exchange is None:
+        await server.serve(sockets=sockets)
+        return
+    fetching = asyncio.create_task(exchange.run(node.look))
+
+    def end(task: asyncio.Task[None]) -> None:
+        server.should_exit = True
+
+    fetching.add_done_callback(end)
+    try:
+        await server.serve(sockets=sockets)
+    finally:
+        fetching.cancel()
+        with suppress(asyncio.CancelledError):
+            await fetching

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from causeway.model.order import U64, groups_of, stable_order
 from causeway.protocols.contract import Chains
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.messages import message_sizes
+from causeway.protocols.ic.remote_subnets import Wired
 from causeway.protocols.messages import LANE, LANE_COLUMNS, blank_messages
 
 
@@ -28,7 +29,8 @@ class XNetPlan:
     ``loopback``: the loopback streams that are inducted, one row a lane (``message_begin``, ``message_end``).
     ``signals``: the REJECT signals in the slices that are about messages still in our streams (``REJECTS_SCHEMA``).
     ``segments``: where canisters have moved, in which round the messages of both were routed (lane, ``first``,
-    ``tick``). ``kept``: what carriers keep from now on (``KEPT_SLICES_SCHEMA``).
+    ``tick``). ``kept``: what carriers keep from now on (``KEPT_SLICES_SCHEMA``). ``wired``: what other lakes' subnets
+    brought, None without any.
     """
 
     slices: Frame
@@ -37,6 +39,7 @@ class XNetPlan:
     segments: Frame
     kept: Frame
     rejects: Frame
+    wired: Wired | None = field(default=None, kw_only=True)
 
     def without(self, chains: Chains) -> XNetPlan:
         """Return the plan without what ``chains`` would take."""

@@ -106,6 +106,8 @@ def only_of(slices: Frame, messages: Frame) -> Frame:
     """Return the messages that are in slices, of those that were read to check them."""
     if len(messages) == int((slices["message_end"] - slices["message_begin"]).sum()):
         return messages
+    if len(slices) == 0:
+        return messages.slice(0, 0)
     runs = groups_of(*(messages[name] for name in LANE))
     row = runs.spread(lookup(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False))
     inside = (row >= 0) & (messages["index"] >= slices["message_begin"][row])

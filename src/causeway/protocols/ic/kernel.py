@@ -58,6 +58,7 @@ from causeway.protocols.ic.planning import brought, held, make_plan
 from causeway.protocols.ic.post_process import append_onward, in_lane_order, post_process
 from causeway.protocols.ic.pre_process import pre_process
 from causeway.protocols.ic.registry import Registry, registry_at, subnet_positions
+from causeway.protocols.ic.remote_subnets import RemoteSubnets, all_rejects, joined, planned
 from causeway.protocols.ic.removal import remove_ended
 from causeway.protocols.ic.state import State, opposite, state_of, state_tables
 from causeway.protocols.ic.step import Step
@@ -105,6 +106,7 @@ class IcKernel:
         check_tick(self.tick_ns)
         if self.topology.chains.num_rows > MAX_CHAINS:
             raise InvalidInput(f"chains: {self.topology.chains.num_rows}; at most {MAX_CHAINS} are allowed")
+        assert self.remotes is not None  # what cannot be is told before anything runs
 
     @cached_property
     def _move_ticks(self) -> list[int]:
@@ -126,6 +128,11 @@ class IcKernel:
         return subnet_positions(self.topology)
 
     @cached_property
+    def remotes(self) -> RemoteSubnets:
+        """Return the subnets that other lakes run."""
+        return RemoteSubnets(self.topology, self.options, self._subnets, self.chains())
+
+    @cached_property
     def carriers(self) -> Carriers:
         """Return who carries slices between subnets, with the scenario's faults."""
         return Carriers(self.faults, self._subnets, self.seed)
@@ -133,7 +140,7 @@ class IcKernel:
     def certifier(self, tick: int) -> Certifier:
         """Return who certifies the subnets' states at ``tick``."""
         nodes, faults = self.registry(tick).nodes, share_faults(self.faults, tick)
-        return Certifier(self._subnets, self.seed, self.options, nodes, faults=faults)
+        return Certifier(self._subnets, self.seed, self.options, nodes, self.remotes.keys, faults)
 
     @property
     def header_heights(self) -> int:
@@ -181,7 +188,7 @@ class IcKernel:
 
     def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
         """Return the state of ``chains`` at height 0: empty queues and streams, and the programs' first states."""
-        registry = self.registry(0)
+        registry, chains = self.registry(0), self.remotes.here(chains)
         state = self._installed(registry.canisters[np.isin(registry.hosts, chains.astype(np.int32))])
         nothing = empty_frame(self.outbound)
         if self.options.certified:
@@ -216,6 +223,7 @@ class IcKernel:
 
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
         """Return the root of each subnet's state (``chain``, ``root``)."""
+        chains = self.remotes.here(chains)
         if not self.options.certified:
             return self.headers(state, chains, tick).select(["chain", "root"])
         context = self.context(chains, tick)
@@ -229,6 +237,9 @@ class IcKernel:
         lanes = state.streams.counters
         queues = (state.ingress_queues, state.input_queues, state.output_queues)
         in_streams = lanes["next_index"] > lanes["begin"]
+        if len(self.remotes.external):
+            # What another lake's subnet takes, and when, nobody here can know.
+            in_streams &= ~np.isin(lanes["destination"], self.remotes.external)
         if self.options.loopback == "seed_literal":
             in_streams &= lanes["source"] != lanes["destination"]
         return not in_streams.any() and all(len(queue.elements) == 0 for queue in queues)
@@ -249,6 +260,7 @@ class IcKernel:
         self, state: State, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
     ) -> Plan[XNetPlan]:
         """Build the payloads of ``chains``: the slices that pass the checks, and the refusals of those that do not."""
+        chains = self.remotes.here(chains)
         running = self._running(state, chains, tick)
         context = self.context(running, tick)
         expected = expected_indexes(state, (), self.options.index_base)
@@ -257,8 +269,12 @@ class IcKernel:
             everything, older = served(view, expected, context), partial(served, view, expected, context)
             slices = self.carriers.carry_certified(with_news(expected, everything), everything, older, context)
             slices = with_reads(slices)
-            rejects = rejects_in(slices, context)
-            plan = make_plan(local, slices, rejects, view, state.kept_slices, empty_frame(EVENTS_SCHEMA), context)
+            rejects, wanted, events = rejects_in(slices, context), slices, empty_frame(EVENTS_SCHEMA)
+            wired = self.remotes.read(carried, context)
+            if wired is not None:
+                rejects, wanted, events = all_rejects(rejects, wired), planned(slices, wired), wired.events
+            plan = make_plan(local, wanted, rejects, view, state.kept_slices, events, context)
+            plan = replace(plan, content=replace(plan.content, slices=slices, wired=wired))
             # Whoever has to build the trees of streams anew reads all that is in them.
             return plan if state.has_trees else replace(plan, reads=replace(plan.reads, own=held(state)))
         everything = get_streams(expected, view, context)
@@ -279,6 +295,7 @@ class IcKernel:
         A halted chain keeps its state; so does one that violates a hard invariant, from this round on: the others' is
         run again without it (X-17).
         """
+        chains = self.remotes.here(chains)
         while True:
             try:
                 return self._round(state, chains, plan, inputs, tick)
@@ -334,6 +351,9 @@ class IcKernel:
         looped = offered["source"] == offered["destination"]
         messages = offered.filter(~looped)
         checked = check_certified(slices, messages, context, self.certifier(context.tick))
+        if content.wired is not None:
+            slices, causes = joined(slices, checked.causes, content.wired)
+            checked, messages = replace(checked, causes=causes), concat([messages, content.wired.messages])
         accepted, errors = get_xnet_payload(state, slices, content.rejects, checked.invalid, context)
         taken = lookup(accepted, opposite(content.signals), LANE, ordered=False) >= 0
         agreed = replace(content, slices=brought(state, accepted, context), signals=content.signals.filter(taken))

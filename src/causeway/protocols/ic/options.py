@@ -45,6 +45,15 @@ class Limits(BaseModel):
     message_bytes: int = Field(default=2 * 1024 * 1024, ge=1, le=LARGEST)
 
 
+class RemoteSubnet(BaseModel):
+    """A subnet that another deployment runs: its public key, and where its nodes serve streams."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    public_key: str = Field(pattern=r"^[0-9a-f]{192}$")
+    endpoints: tuple[str, ...] = Field(default=(), max_length=MAX_NODES)
+
+
 class IcOptions(BaseModel):
     """Options of the Internet Computer protocol; ``docs/protocols/ic.md`` says what each does."""
 
@@ -79,6 +88,8 @@ class IcOptions(BaseModel):
     nodes: int = Field(default=4, ge=1, le=MAX_NODES)
     payload_bytes: int = Field(default=0, ge=0, le=LARGEST)
     messages_per_canister: int = Field(default=0, ge=0, le=LARGEST)
+    remote: Mapping[str, RemoteSubnet] = Field(default_factory=dict)
+    listen: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod

@@ -33,6 +33,9 @@ MAX_SLICE_BYTES = MAX_PROOF_BYTES
 MAX_SLICE_MESSAGES = 10_000
 """Most messages of a slice on a wire: as many as a stream of a deployed subnet holds (X-5)."""
 
+MORE_THAN_ONE = "MoreThanOneSlice"
+"""The cause of an invalid slice of a stream of which another one is there already."""
+
 _INDEX = pa.field("index", pa.uint64(), nullable=False)
 
 MESSAGES_SCHEMA = pa.schema([*LANE_FIELDS, _INDEX, *MESSAGE_FIELDS])
@@ -68,7 +71,6 @@ class Refused:
     source: int
     destination: int
     cause: str
-    text: str
 
 
 @dataclass(frozen=True)
@@ -131,27 +133,29 @@ class SliceReader:
                 raise error
         return certified.decode_messages(self.version)
 
-    def read(
-        self,
-        carried: Sequence[tuple[int, int, bytes]],
-        ids: Sequence[bytes],
-    ) -> WireSlices:
+    def read(self, carried: Sequence[tuple[int, int, bytes]], ids: Sequence[bytes]) -> WireSlices:
         """Return what was carried as columns, in the order in which it was; whatever does not hold is refused.
 
-        ``carried``: rows of (source, destination, protobuf of a slice), subnets by their row in ``ids``.
+        ``carried``: rows of (source, destination, protobuf of a slice), subnets by their row in ``ids``. Of a stream
+        the first slice that holds is taken.
         """
         slices: list[Frame] = [empty_frame(SLICES_SCHEMA)]
         messages: list[Frame] = [empty_frame(MESSAGES_SCHEMA)]
         rejects: list[Frame] = [empty_frame(SIGNALS_SCHEMA)]
         refused: list[Refused] = []
+        taken: set[tuple[int, int]] = set()
         for row, (source, destination, data) in enumerate(carried):
             try:
                 certified = self.decode(data)
                 held = self.verify(ids[destination], ids[source], certified)
                 found = message_columns(held)
             except ProofError as error:
-                refused.append(Refused(row, source, destination, type(error).__name__, str(error)))
+                refused.append(Refused(row, source, destination, type(error).__name__))
                 continue
+            if (source, destination) in taken:
+                refused.append(Refused(row, source, destination, MORE_THAN_ONE))
+                continue
+            taken.add((source, destination))
             lane = {"source": source, "destination": destination, "substream": 0}
             slices.append(_slice_row(row, lane, certified))
             signals = [(signal.index, int(signal.reason)) for signal in held.header.reject_signals]

@@ -24,6 +24,8 @@ class IbcEndpoint:
 
     max_transaction_bytes = MAX_TRANSACTION_BYTES
     status_answer = StatusAnswer
+    exchange = None
+    """Relay processes carry what goes to other lakes and comes from there."""
 
     def __init__(self, opened: OpenedLake, kernel: IbcKernel) -> None:
         self.views, self._kernel = Views(opened), kernel

@@ -1,4 +1,5 @@
-"""Faulty nodes: down, slow, stale, or lying in every way that certification must find (IC reference, hazard 5)."""
+"""What faulty nodes serve: too late, what is old, or slices altered in every way that certification must find (IC
+reference, hazard 5)."""
 
 from __future__ import annotations
 
@@ -10,13 +11,11 @@ from causeway.proofs.ic.bls import SecretKey
 from causeway.proofs.ic.slice import CertifiedStreamSlice
 from causeway.proofs.ic.witness import Fork, Node, Pruned, Witness
 
-FAULTS = ("down", "slow", "stale", "lying")
-"""What may be wrong with a node: it does not listen; it takes ``SLOW_SECONDS`` longer than anybody waits; it serves
-what was certified ``STALE_HEIGHTS`` heights ago; what it serves is altered, each time in another way (``LIES``)."""
-
 SLOW_SECONDS = 7.0
+"""A slow node takes so much longer: more than anybody waits."""
 
 STALE_HEIGHTS = 5
+"""A node that is behind serves what was certified so many heights ago."""
 
 _LIAR = SecretKey.derive(b"a node that lies")
 

@@ -44,11 +44,20 @@ class NodeFailed(Exception):
 
 @dataclass(frozen=True)
 class Remote:
-    """A remote subnet: its id, its public key (96 bytes), and the addresses of its nodes."""
+    """A remote subnet: its id, its public key (96 bytes), and the addresses of its nodes.
+
+    Raises:
+        InvalidInput: an address is none.
+    """
 
     subnet: bytes
     public_key: bytes
     endpoints: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for endpoint in self.endpoints:
+            if not is_address(endpoint):
+                raise InvalidInput(f"{endpoint}: no address of a node; write it as http://HOST:PORT")
 
 
 @dataclass
@@ -87,11 +96,7 @@ class XNetClient:
         clock: Callable[[], float] = time.monotonic,
         deadline: float = DEADLINE,
     ) -> None:
-        for remote in remotes.values():
-            for endpoint in remote.endpoints:
-                if not is_address(endpoint):
-                    raise InvalidInput(f"{endpoint}: no address of a node; write it as http://HOST:PORT")
-        self._own, self.pool, self._reader, self._clock = own, pool, reader, clock
+        self.own, self.pool, self._reader, self._clock = own, pool, reader, clock
         self._deadline = deadline
         self.remotes = dict(remotes)
         numbered = enumerate(sorted(remotes))
@@ -178,7 +183,7 @@ class XNetClient:
 
     async def _get(self, node: str, asked: Ask) -> bytes | None:
         """Return the slice that a node serves, None when it has no stream to us. Raises ``NodeFailed``."""
-        url = f"{node.rstrip('/')}{STREAM_PATH}{principal_to_text(self._own)}"
+        url = f"{node.rstrip('/')}{STREAM_PATH}{principal_to_text(self.own)}"
         query = {
             "msg_begin": asked.msg_begin,
             "witness_begin": asked.witness_begin,

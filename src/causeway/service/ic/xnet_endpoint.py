@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 from urllib.parse import parse_qsl
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from causeway.model.section import U64_MAX
 from causeway.proofs.ic.certified_streams import InvalidSliceBegin, InvalidSliceIndices, NoStreamForSubnet
@@ -26,6 +26,7 @@ from causeway.proofs.ic.principals import principal_from_text, principal_to_text
 from causeway.proofs.ic.slice import CertifiedStreamSlice, encode_certified_stream_slice
 from causeway.protocols.ic.slice_pool import SLICE_BYTES
 from causeway.protocols.ic.wire_slices import MAX_SLICE_MESSAGES
+from causeway.service.connections import CONNECTION
 
 STREAMS_PATH = "/api/v1/streams"
 STREAM_PATH = "/api/v1/stream/"
@@ -138,19 +139,28 @@ def _stream(certified: StreamStore | None, subnet: bytes, asked: dict[str, int],
     return Reply(200, encode_certified_stream_slice(found), headers)
 
 
-class XNetNode:
-    """One node of a subnet as an ASGI application.
+@dataclass(frozen=True)
+class Conduct:
+    """How a node serves.
 
-    Args:
-        certified: returns the node's newest certified state, None before there is one.
+    Attributes:
+        certified: returns the certified state that it serves from, None before there is one.
         altered: of a node that lies, what it serves instead of a slice.
-        delay: seconds that a slow node takes on top.
+        delay: seconds that it takes on top.
+        down: whether it serves nothing.
     """
 
-    def __init__(
-        self, certified: Callable[[], StreamStore | None], altered: Altered | None = None, delay: float = 0.0
-    ) -> None:
-        self._certified, self._altered, self._delay = certified, altered, delay
+    certified: Callable[[], StreamStore | None]
+    altered: Altered | None = None
+    delay: float = 0.0
+    down: bool = False
+
+
+class XNetNode:
+    """One node of a subnet as an ASGI application. ``conduct``: returns how it serves now."""
+
+    def __init__(self, conduct: Callable[[], Conduct]) -> None:
+        self._conduct = conduct
         self._running = 0
         self._workers = ThreadPoolExecutor(MOST_RUNNING, "xnet")
 
@@ -158,39 +168,32 @@ class XNetNode:
         """Answer a request."""
         if scope["type"] != "http":
             return
-        reply = await self._reply(scope)
+        conduct = self._conduct()
+        connection = scope.get("state", {}).get(CONNECTION)
+        if conduct.down and connection is not None:
+            connection.cut()
+            return
+        reply = Reply.refused(503, "down") if conduct.down else await self._reply(scope, conduct)
         headers = {**reply.headers, "content-length": str(len(reply.body))} if reply.status != 204 else {}
         fields = [(name.encode(), value.encode()) for name, value in headers.items()]
         body = b"" if scope["method"] == "HEAD" else reply.body
         await send({"type": "http.response.start", "status": reply.status, "headers": fields})
         await send({"type": "http.response.body", "body": body})
 
-    async def _reply(self, scope: Scope) -> Reply:
+    async def _reply(self, scope: Scope, conduct: Conduct) -> Reply:
         if scope["method"] not in ("GET", "HEAD"):
             return Reply(405, b"", {"allow": "GET, HEAD"})
         if self._running >= MOST_RUNNING:
             return Reply.refused(503, "Queue full")
         self._running += 1
         try:
-            if self._delay:
-                await asyncio.sleep(self._delay)
-            query = scope["query_string"].decode("latin-1")
-            return await asyncio.get_running_loop().run_in_executor(self._workers, self._answer, scope["path"], query)
+            if conduct.delay:
+                await asyncio.sleep(conduct.delay)
+            path, query = scope["path"], scope["query_string"].decode("latin-1")
+            return await asyncio.get_running_loop().run_in_executor(self._workers, self._answer, path, query, conduct)
         finally:
             self._running -= 1
 
-    def _answer(self, path: str, query: str) -> Reply:
-        return answer(self._certified(), path, query, self._altered)
-
-
-class ByPort:
-    """Several applications behind one server: each at a port of its own, ``app`` at all others."""
-
-    def __init__(self, app: ASGIApp, nodes: Mapping[int, ASGIApp]) -> None:
-        self._app, self._nodes = app, dict(nodes)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand a request to the application at the port that it came to."""
-        server = scope.get("server")
-        app = self._nodes.get(server[1], self._app) if server else self._app
-        await app(scope, receive, send)
+    @staticmethod
+    def _answer(path: str, query: str, conduct: Conduct) -> Reply:
+        return answer(conduct.certified(), path, query, conduct.altered)

@@ -1,0 +1,161 @@
+"""Subnets that another lake runs: what came from them over a wire, as part of a round (IC reference 3.8, 3.9).
+
+Their streams lie in no table here. What somebody carried are protobuf slices; each is verified with the remote subnet's
+key before anything in it counts, and then stands among the slices of the lake's own subnets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.errors import InvalidInput
+from causeway.model.frame import Frame, concat, repeated
+from causeway.model.ledger import NO_CHAIN
+from causeway.model.order import U64, stable_order
+from causeway.model.topology import Topology
+from causeway.protocols.contract import Chains
+from causeway.protocols.ic.check_slice import SliceError, refusals
+from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.endpoint import SLICE_COLUMNS
+from causeway.protocols.ic.ids import subnet_id
+from causeway.protocols.ic.options import IcOptions
+from causeway.protocols.ic.state import REJECTS_ORDER, REJECTS_SCHEMA
+from causeway.protocols.ic.wire_slices import Refused, SliceReader
+from causeway.protocols.messages import NO_QUEUE, OUTBOUND_SCHEMA
+
+READ_COLUMNS = ("read_begin", "read_end")
+
+
+@dataclass(frozen=True)
+class Wired:
+    """What a round has from a wire: slices that hold (``SLICE_COLUMNS`` and ``READ_COLUMNS``: nothing must be read for
+    them), their messages (``OUTBOUND_SCHEMA``), the REJECT signals in them (``REJECTS_SCHEMA``), and the events of
+    those that do not hold."""
+
+    slices: Frame
+    messages: Frame
+    rejects: Frame
+    events: Frame
+
+
+class RemoteSubnets:
+    """The subnets of a network that another lake runs.
+
+    Args:
+        topology: the network.
+        options: with the remote subnets' keys.
+        subnets: the numbers of all subnets by position.
+        names: their names.
+
+    Raises:
+        InvalidInput: a key is missing or is of no such subnet, or the network has what needs all subnets here.
+    """
+
+    def __init__(self, topology: Topology, options: IcOptions, subnets: U64, names: Sequence[str]) -> None:
+        self._subnets = subnets
+        self.external: Chains = np.flatnonzero(np.isin(subnets, np.array(topology.external, dtype=np.uint64))).astype(
+            np.uint32
+        )
+        remote = {names[position] for position in self.external.tolist()}
+        _check(remote, set(names) - remote, topology, options)
+        self._ids = [subnet_id(number) for number in subnets.tolist()]
+        self.keys = {
+            position: bytes.fromhex(options.remote[names[position]].public_key) for position in self.external.tolist()
+        }
+        self._reader = SliceReader({self._ids[at]: key for at, key in self.keys.items()}, options.version)
+
+    def here(self, chains: Chains) -> Chains:
+        """Return which of ``chains`` this lake runs."""
+        return chains[~np.isin(chains, self.external)] if len(self.external) else chains
+
+    def read(self, carried: pa.Table, context: Context) -> Wired | None:
+        """Return what was carried to the chains that run this round, None where nothing was."""
+        if not carried.num_rows:
+            return None
+        destinations = self._positions(carried["chain"])
+        sources = self._positions(carried["carrier"])
+        rows = [
+            (int(source), int(destination), payload)
+            for source, destination, payload in zip(sources, destinations, carried["payload"].to_pylist(), strict=True)
+            if destination in context.chains
+        ]
+        strangers = [Refused(0, NO_CHAIN, to, "") for source, to, _ in rows if source == NO_CHAIN]
+        found = self._reader.read([row for row in rows if row[0] != NO_CHAIN], self._ids)
+        slices = found.slices.select([name for name in SLICE_COLUMNS if name in found.slices])
+        nothing = repeated(np.uint64(0), len(slices))
+        messages = found.messages.with_columns(
+            queue_index=repeated(np.uint64(NO_QUEUE), len(found.messages)),
+            sent_tick=repeated(np.uint64(0), len(found.messages)),
+        )
+        refused = [*((one, SliceError.UnknownSubnet) for one in strangers)]
+        refused += [(one, SliceError.InvalidStream) for one in found.refused]
+        return Wired(
+            slices.with_columns(**dict.fromkeys(READ_COLUMNS, nothing)),
+            messages.select(OUTBOUND_SCHEMA.names),
+            found.rejects.select(REJECTS_SCHEMA.names),
+            _events(refused),
+        )
+
+    def _positions(self, numbers: pa.ChunkedArray) -> list[int]:
+        """Return the position of each chain, ``NO_CHAIN`` for one that there is not."""
+        known = {number: position for position, number in enumerate(self._subnets.tolist())}
+        return [known.get(number, NO_CHAIN) for number in numbers.to_pylist()]
+
+
+def _check(remote: set[str], own: set[str], topology: Topology, options: IcOptions) -> None:
+    if remote and not options.certified:
+        raise InvalidInput('options.certification = "off": chains of other lakes are believed by their keys alone')
+    for name in sorted(remote - set(options.remote)):
+        raise InvalidInput(f"options.remote.{name}: missing; {name} is external: public_key says who signs for it")
+    for name in sorted(set(options.remote) - remote):
+        raise InvalidInput(f"options.remote.{name}: no chain of that name is external")
+    for name in sorted(set(options.listen) - own):
+        raise InvalidInput(f"options.listen.{name}: this lake runs no chain of that name")
+    if remote and topology.moves.num_rows:
+        raise InvalidInput("moves: programs do not move in a network of several lakes")
+
+
+def _events(refused: Sequence[tuple[Refused, SliceError]]) -> Frame:
+    """Return the events of slices that do not hold."""
+    count = len(refused)
+    slices = Frame(
+        {
+            "source": np.array([one.source for one, _ in refused], dtype=np.uint32),
+            "destination": np.array([one.destination for one, _ in refused], dtype=np.uint32),
+            "substream": np.zeros(count, dtype=np.uint64),
+            "message_begin": np.zeros(count, dtype=np.uint64),
+        },
+        count,
+    )
+    # A stream has one event: those of several slices of one stream are told one by one.
+    parts = [
+        refusals(slices.slice(row, row + 1), np.array([error], dtype=np.uint8), [one.cause])
+        for row, (one, error) in enumerate(refused)
+    ]
+    return concat([refusals(slices.slice(0, 0), np.empty(0, dtype=np.uint8)), *parts])
+
+
+def joined(slices: Frame, causes: list[str], wired: Wired) -> tuple[Frame, list[str]]:
+    """Return the slices of the lake's own subnets, of each the cause that makes it invalid, and those from a wire, in
+    the order of payloads (destination, source)."""
+    both = concat([slices.select(SLICE_COLUMNS), wired.slices.select(SLICE_COLUMNS)])
+    order = stable_order(both["destination"], both["source"], both["substream"])
+    named = [*causes, *[""] * len(wired.slices)]
+    return both.take(order), [named[row] for row in order.tolist()]
+
+
+def planned(slices: Frame, wired: Wired) -> Frame:
+    """Return what a plan needs to know of the slices of the lake's own subnets and of those from a wire."""
+    columns = [*SLICE_COLUMNS, *READ_COLUMNS]
+    both = concat([slices.select(columns), wired.slices.select(columns)])
+    return both.take(stable_order(both["destination"], both["source"], both["substream"]))
+
+
+def all_rejects(rejects: Frame, wired: Wired) -> Frame:
+    """Return the REJECT signals in both, in their order."""
+    both = concat([rejects, wired.rejects])
+    return both.take(stable_order(*(both[name] for name in REJECTS_ORDER)))

@@ -1,0 +1,188 @@
+"""What a lake of subnets exchanges with lakes elsewhere: its nodes serve certified streams, and it pulls what remote
+subnets serve into its blocks (IC reference 3.8, 3.10, X-9, X-15).
+
+Nothing that is pulled is believed for whom it came from: the remote subnet's key certifies it, before it waits for a
+block and again in the block, and with the block's record whoever executes the lake again verifies it a third time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+import httpx
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.errors import InvalidInput
+from causeway.model.traffic import CARRIED_SCHEMA
+from causeway.network.opened import OpenedLake
+from causeway.pipeline.lake import Manifest
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ic.slice import encode_certified_stream_slice
+from causeway.protocols.ic.fault_kinds import DOWN, LYING, SLOW, STALE
+from causeway.protocols.ic.ids import subnet_id
+from causeway.protocols.ic.kernel import IcKernel
+from causeway.protocols.ic.parties import faulty_nodes
+from causeway.protocols.ic.slice_pool import Position, SlicePool
+from causeway.protocols.ic.wire_slices import SliceReader
+from causeway.service.endpoint import FurtherAddress
+from causeway.service.ic.node_faults import SLOW_SECONDS, STALE_HEIGHTS, Liar
+from causeway.service.ic.stream_lake import LakeStreams
+from causeway.service.ic.xnet_client import Remote, XNetClient
+from causeway.service.ic.xnet_endpoint import Conduct, XNetNode
+
+PAUSE = 0.05
+"""Seconds between two pulls from a subnet that had nothing new."""
+
+
+class LakeNode:
+    """How one node of a subnet of a lake serves, with the faults that the scenario gives it at the lake's tick."""
+
+    def __init__(self, opened: OpenedLake, kernel: IcKernel, fresh: LakeStreams, position: int, number: int) -> None:
+        self._opened, self._kernel, self._fresh = opened, kernel, fresh
+        self._node = (int(kernel.numbers()[position]), number)
+        self._behind = LakeStreams(opened, position, kernel.options.version, STALE_HEIGHTS)
+        self._liar = Liar.made()
+
+    def conduct(self) -> Conduct:
+        """Return how the node serves now."""
+        tick = self._opened.manifest().tick
+
+        def does(what: str) -> bool:
+            return self._node in faulty_nodes(self._kernel.faults, tick, what)
+
+        streams = self._behind if does(STALE) else self._fresh
+        delay = SLOW_SECONDS if does(SLOW) else 0.0
+        return Conduct(streams.newest, self._liar if does(LYING) else None, delay, does(DOWN))
+
+
+class XNetExchange:
+    """The exchange of a served lake (``service.endpoint.Exchange``).
+
+    Raises:
+        InvalidInput: an address is none.
+    """
+
+    def __init__(self, opened: OpenedLake, kernel: IcKernel) -> None:
+        self._opened, self._kernel = opened, kernel
+        options = kernel.options
+        names = kernel.chains()
+        self._numbers = kernel.numbers()
+        self._external = frozenset(kernel.topology.external)
+        self._positions = {name: position for position, name in enumerate(names)}
+        self.ids = [subnet_id(int(number)) for number in self._numbers.tolist()]
+        own = [position for position, number in enumerate(self._numbers.tolist()) if number not in self._external]
+        self.streams = {position: LakeStreams(opened, position, options.version) for position in own}
+        self._listening = [
+            (f"options.listen.{name}", self._positions[name], node, _address(f"options.listen.{name}", where))
+            for name, nodes in options.listen.items()
+            for node, where in enumerate(nodes)
+        ]
+        self.remotes = {
+            self.ids[self._positions[name]]: Remote(
+                self.ids[self._positions[name]], bytes.fromhex(remote.public_key), tuple(remote.endpoints)
+            )
+            for name, remote in options.remote.items()
+        }
+        self._places = {subnet: self.ids.index(subnet) for subnet in self.remotes}
+        self.reader = SliceReader({key: remote.public_key for key, remote in self.remotes.items()}, options.version)
+        self.pools = {
+            position: SlicePool(partial(self.reader.verify, self.ids[position]), options.index_base)
+            for position in (own if self.remotes else ())
+        }
+        self._clients: list[XNetClient] = []
+        if self.pools:
+            self.committed(opened.manifest())
+
+    def clients(self, transport: httpx.AsyncBaseTransport | None = None) -> list[XNetClient]:
+        """Return the clients that pull, made at the first call; ``transport``: what carries requests, for tests."""
+        if not self._clients:
+            seed = self._kernel.seed
+            self._clients = [
+                XNetClient(self.ids[at], pool, self.reader, self.remotes, seed + at, transport=transport)
+                for at, pool in self.pools.items()
+            ]
+        return self._clients
+
+    def addresses(self) -> Sequence[FurtherAddress]:
+        """Return where the nodes of the lake's subnets serve."""
+        return [
+            FurtherAddress(
+                key, host, port, XNetNode(LakeNode(self._opened, self._kernel, self.streams[at], at, node).conduct)
+            )
+            for key, at, node, (host, port) in self._listening
+        ]
+
+    @property
+    def waits(self) -> bool:
+        """Return whether any slice is pooled."""
+        return any(len(pool) for pool in self.pools.values())
+
+    def carried(self) -> pa.Table:
+        """Return what the pools have for the next block; it is let go of."""
+        rows = []
+        for position, pool in self.pools.items():
+            for remote in sorted(self.remotes):
+                taken = self._taken(pool, remote)
+                if taken is not None:
+                    chain, carrier = (int(self._numbers[at]) for at in (position, self._places[remote]))
+                    rows.append({"chain": chain, "carrier": carrier, "payload": taken})
+        return pa.Table.from_pylist(rows, CARRIED_SCHEMA)
+
+    def _taken(self, pool: SlicePool, remote: bytes) -> bytes | None:
+        """Return a slice of a remote subnet as the limits of a block allow it, None without one."""
+        options = self._kernel.options
+        pooled, limit = pool.pooled(remote), None
+        if pooled is None:
+            return None
+        if options.limits == "deployed":
+            room = pooled.payload.header.begin + options.limit.max_signals - pool.position(remote).message_index
+            limit = (
+                max(room, 0) if not options.limit.slice_messages else min(max(room, 0), options.limit.slice_messages)
+            )
+        try:
+            found = pool.take(remote, None, limit, options.payload_bytes or None)
+        except ProofError:
+            return None  # it was of no use, and is pulled again
+        return None if found is None else encode_certified_stream_slice(found[0])
+
+    def committed(self, manifest: Manifest) -> None:
+        """Let the pools know what the subnets expect after a height."""
+        for position, pool in self.pools.items():
+            pool.garbage_collect(self._expected(manifest, position))
+
+    def _expected(self, manifest: Manifest, position: int) -> Mapping[bytes, Position]:
+        lanes = self._opened.state_rows(manifest, "lanes", position, lambda owners: owners)
+        base = self._kernel.options.index_base
+        found = {}
+        for remote, place in self._places.items():
+            row = np.flatnonzero(lanes["destination"] == place)
+            known = [int(lanes[name][row[0]]) for name in ("expected", "begin")] if len(row) else [base, base]
+            found[remote] = Position(*known)
+        return found
+
+    async def run(self, news: Callable[[], None]) -> None:
+        """Pull from all remote subnets until cancelled."""
+        clients = self.clients()
+        try:
+            await asyncio.gather(*(self._pull(client, remote, news) for client in clients for remote in self.remotes))
+        finally:
+            self._clients = []
+            await asyncio.gather(*(client.close() for client in clients))
+
+    @staticmethod
+    async def _pull(client: XNetClient, remote: bytes, news: Callable[[], None]) -> None:
+        while True:
+            if await client.pull(remote):
+                news()
+            await asyncio.sleep(PAUSE)
+
+
+def _address(key: str, text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdigit() and int(port) < 2**16):
+        raise InvalidInput(f"{key}: {text!r}: no address to listen at; write it as HOST:PORT")
+    return host, int(port)

@@ -1,0 +1,167 @@
+"""Two lakes of subnets that exchange streams: delivered once, in order, answered, whoever serves lies or is away."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from causeway.cli import main
+from causeway.model.errors import InvalidInput
+from causeway.model.ledger import Kind
+from causeway.model.traffic import CARRIED_SCHEMA
+from causeway.network.scenario import load_scenario
+from causeway.pipeline.lake import LakeError
+from causeway.proofs.ic.slice import CertifiedStreamSlice, encode_certified_stream_slice
+from causeway.service.ic.node_faults import LIES
+from causeway.service.node import Node, Pace
+from tests.service.subnet_lakes import ENDS, FIRST_PORT, OTHER, Lakes, both, scenario_text
+
+
+def test_calls_go_both_ways_and_both_lakes_execute_again_to_their_roots(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with both(tmp_path, calls=60, per_tick=20) as lakes:
+        lakes.until_idle()
+        lakes.check(60)
+        assert lakes.refusals("left") == lakes.refusals("right") == []
+        status = {own: lakes.nodes[own].views.status() for own in ENDS}
+        keys = [[chain["public_key"] for chain in status[own]["chains"]] for own in ENDS]
+        assert keys[0] == keys[1] and len(set(keys[0])) == 2, "each lake knows the other's key"
+    for own in ENDS:
+        with pytest.raises(SystemExit) as ended:
+            main(["check", "--execute", str(tmp_path / own)])
+        assert ended.value.code == 0
+        assert "come out the same" in capsys.readouterr().out
+
+
+def test_lying_and_unreachable_nodes_are_passed_over(tmp_path: Path) -> None:
+    lying = '\n[[faults]]\nkind = "node"\ndoes = "lying"\nchain = "{0}"\nnodes = [0]'
+    scenarios = {own: scenario_text(own, calls=12, per_tick=3, more=lying.format(own)) for own in ENDS}
+    lakes = Lakes(tmp_path, scenarios)
+    try:
+        lakes.until_idle()
+        lakes.check(12)
+        for own in ENDS:
+            failures = lakes.exchange(own).clients()[0].pulled[lakes.exchange(own).ids[1 - ENDS.index(own)]].failures
+            assert set(failures) <= {"RootHashMismatch", "InvalidSignature", "InvalidDestination"}
+        for own in ENDS:
+            del lakes.transport.apps[FIRST_PORT[own]]
+        lakes.until_idle()
+    finally:
+        lakes.close()
+
+
+def carried(lakes: Lakes, own: str, payload: bytes, carrier: int | None = None) -> pa.Table:
+    row = {"chain": ENDS.index(own), "carrier": ENDS.index(OTHER[own]) if carrier is None else carrier}
+    return pa.Table.from_pylist([{**row, "payload": payload}], CARRIED_SCHEMA)
+
+
+def slice_of(lakes: Lakes, source: str) -> CertifiedStreamSlice:
+    """Return what a subnet serves to the other one."""
+    exchange = lakes.exchange(source)
+    position = ENDS.index(source)
+    streams = exchange.streams[position].newest()
+    return streams.encode_certified_stream_slice(exchange.ids[1 - position])
+
+
+def test_what_is_carried_is_verified_in_the_block_and_refused_by_name(tmp_path: Path) -> None:
+    with both(tmp_path, calls=4) as lakes:
+        lakes.settle("left")
+        lakes.settle("right")
+        good, right = slice_of(lakes, "left"), lakes.nodes["right"].network
+        altered = [*(lie(good) for lie in LIES.values()), replace(good, certification=good.certification)]
+        tick = right.manifest.tick
+        for number, one in enumerate(altered):
+            right.step(tick + 1 + number, carried=carried(lakes, "right", encode_certified_stream_slice(one)))
+        data = encode_certified_stream_slice(good)
+        right.step(tick + 10, carried=carried(lakes, "right", data))
+        right.step(tick + 11, carried=carried(lakes, "right", data[:-1]))
+        right.step(tick + 12, carried=carried(lakes, "right", data, carrier=77))
+        right.step(tick + 13, carried=carried(lakes, "right", data, carrier=1))
+        mismatch = "InvalidStream(RootHashMismatch)"
+        assert lakes.refusals("right") == [
+            mismatch,
+            "InvalidStream(WitnessPruningFailed)" if good.witness == LIES["sibling"](good).witness else mismatch,
+            "InvalidStream(InvalidSignature)",
+            "InvalidStream(InvalidDestination)",
+            mismatch,
+            "UnexpectedMessages",  # the same slice again
+            "InvalidStream(MalformedProof)",
+            "UnknownSubnet",
+            "InvalidStream(DecodeFailed)",  # one's own slice
+        ]
+        lakes.exchange("right").committed(right.manifest)
+        lakes.until_idle()
+        lakes.check(4)
+
+
+def test_two_slices_of_a_stream_in_one_block_are_one_too_many(tmp_path: Path) -> None:
+    with both(tmp_path, calls=4) as lakes:
+        lakes.settle("left")
+        lakes.settle("right")
+        one = carried(lakes, "right", encode_certified_stream_slice(slice_of(lakes, "left")))
+        right = lakes.nodes["right"].network
+        right.step(right.manifest.tick + 1, carried=pa.concat_tables([one, one]))
+        assert lakes.refusals("right") == ["InvalidStream(MoreThanOneSlice)"]
+        lakes.exchange("right").committed(right.manifest)
+        lakes.until_idle()
+        lakes.check(4)
+
+
+def test_a_lake_is_continued_with_nodes_elsewhere_but_not_with_another_key(tmp_path: Path) -> None:
+    ports = {"left": [9105], "right": [9300, 9301, 9302]}
+    with both(tmp_path, calls=3) as lakes:
+        lakes.settle("left")
+    path = tmp_path / "left.toml"
+    path.write_text(scenario_text("left", calls=3, ports=ports))
+    with Node(load_scenario(path), str(tmp_path / "left"), Pace(0, on_demand=True)) as node:
+        exchange = node.endpoint.exchange
+        assert exchange is not None and [one.port for one in exchange.addresses()] == [9105]
+    key = scenario_text("left").split('public_key = "')[1].split('"')[0]
+    path.write_text(path.read_text().replace(key, scenario_text("right").split('public_key = "')[1].split('"')[0]))
+    with pytest.raises(LakeError, match=r"options\.remote\.right\.public_key is"):
+        Node(load_scenario(path), str(tmp_path / "left"))
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (("[options]\n", '[options]\ncertification = "off"\n'), "believed by their keys alone"),
+        (("[options.remote.right]", "[options.remote.left]"), r"options\.remote\.right: missing"),
+        (("left = [", "right = ["), r"options\.listen\.right: this lake runs no chain of that name"),
+        (('"127.0.0.1:9100"', '"9100"'), r"options\.listen\.left: '9100': no address to listen at"),
+        (('"http://127.0.0.1:9200"', '"127.0.0.1:9200"'), "no address of a node"),
+        (("public_key = ", "public_key = 'ab' # "), "public_key"),
+        (("[traffic]\n", '[[moves]]\ntick = 3\nprogram = "echo-left"\n[traffic]\n'), "programs do not move"),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_runs(tmp_path: Path, change: tuple[str, str], text: str) -> None:
+    path = tmp_path / "left.toml"
+    changed = scenario_text("left").replace(*change)
+    assert changed != scenario_text("left")
+    path.write_text(changed)
+    with pytest.raises(InvalidInput, match=text):
+        Node(load_scenario(path), str(tmp_path / "left"))
+
+
+def test_a_lake_killed_between_blocks_goes_on_where_it_was(tmp_path: Path) -> None:
+    texts = {own: scenario_text(own, calls=20, per_tick=4) for own in ENDS}
+    lakes = Lakes(tmp_path, texts)
+    for turn in range(6):
+        for own in ENDS:
+            if lakes.nodes[own].has_work:
+                lakes.nodes[own].produce()
+            lakes.pull(own)
+        lakes.close()  # what is pooled is lost
+        lakes = Lakes(tmp_path, texts)
+        assert turn == 5 or not all(lakes.state(f"caller-{own}")["answered"] == 20 for own in ENDS)
+    try:
+        lakes.until_idle()
+        lakes.check(20)
+        requests = [row for row in lakes.rows("left") if row["kind"] == Kind.REQUEST]
+        assert requests
+    finally:
+        lakes.close()
