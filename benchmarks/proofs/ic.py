@@ -20,11 +20,13 @@ from causeway.proofs.ic.bls import DOMAIN_SEPARATION_TAG, SecretKey, public_key_
 from causeway.proofs.ic.certificate import certification_message, encode_certificate
 from causeway.proofs.ic.certification import certify, state_tree, verify_certificate
 from causeway.proofs.ic.columns import encode_stream_messages
+from causeway.proofs.ic.decoded_messages import decode_stream_messages
 from causeway.proofs.ic.delegation import SubnetRecord, delegate
 from causeway.proofs.ic.digest_columns import stream_digests
 from causeway.proofs.ic.digests import labeled_digest, leaf_digest
 from causeway.proofs.ic.hash_tree import build_tree, digest
-from causeway.proofs.ic.messages import Request, encode_stream_message
+from causeway.proofs.ic.header_columns import decode_stream_headers, encode_stream_headers
+from causeway.proofs.ic.messages import Request, decode_stream_message, encode_stream_message
 from causeway.proofs.ic.mixed_tree import split_hash_tree
 from causeway.proofs.ic.pruning import prune
 from causeway.proofs.ic.slice import (
@@ -33,7 +35,7 @@ from causeway.proofs.ic.slice import (
     encode_certified_stream_slice,
 )
 from causeway.proofs.ic.slice_certification import Certification
-from causeway.proofs.ic.stream_header import StreamHeader, encode_stream_header
+from causeway.proofs.ic.stream_header import RejectReason, StreamHeader, decode_stream_header, encode_stream_header
 from causeway.proofs.ic.stream_tree import StreamTree, index_label, streams_tree, streams_witness
 from causeway.proofs.ic.threshold import combine, deal, seeded_coefficients
 
@@ -44,6 +46,7 @@ STREAMS = b"streams"
 
 MOST_ENCODED_ONE_BY_ONE = 20_000
 SLICE_MESSAGES = 100
+REJECTS = 5
 SIGNATURES = 10
 SIGNERS, THRESHOLD = 40, 27
 
@@ -77,6 +80,8 @@ def measure(size: int, repeats: int, node: str | None) -> list[Row]:
     return [
         _encoding(columns, encoded, size, repeats),
         _digests(columns, encoded, size, repeats),
+        _decoding(columns, encoded, size, repeats),
+        *_headers(size, repeats),
         *queue.rows,
         *_slices(queue, encoded, repeats),
         *_signatures(repeats),
@@ -136,6 +141,50 @@ def _digests(columns: Mapping[str, Any], encoded: pa.BinaryArray, size: int, rep
     }
     what = f"stream: {len(encoded):,} messages encoded and hashed"
     return compared("commit", what, "messages", contenders, -(-repeats // 2))
+
+
+def _decoding(columns: Mapping[str, Any], encoded: pa.BinaryArray, size: int, repeats: int) -> Row:
+    """Measure messages read into columns, and one by one."""
+    few = min(size, MOST_ENCODED_ONE_BY_ONE)
+    values = encoded[:few].to_pylist()
+    found = decode_stream_messages(encoded)
+    require_same((found.errors, encode_stream_messages(found.columns).equals(encoded)), ({}, True), "decoded messages")
+    contenders: Contenders = {
+        OURS: (timed(lambda: decode_stream_messages(encoded)), len(encoded)),
+        "one by one": (timed(lambda: [decode_stream_message(value) for value in values]), few),
+    }
+    return compared("verify", f"stream: {len(encoded):,} messages decoded", "messages", contenders, -(-repeats // 2))
+
+
+def _headers(size: int, repeats: int) -> list[Row]:
+    """Measure headers, each with some reject signals, written and read by columns and one by one."""
+    count = max(size // 10, 1)
+    few = min(count, MOST_ENCODED_ONE_BY_ONE // 4)
+    begin = np.arange(count, dtype=np.uint64)
+    rows = np.repeat(np.arange(count), REJECTS)
+    signals = np.tile(np.arange(REJECTS, dtype=np.uint64), count)
+    reasons = (signals % np.uint64(len(RejectReason) - 1) + np.uint64(1)).astype(np.uint8)
+    bounds = begin, begin + np.uint64(1_000), begin + np.uint64(70_000)
+    given = *bounds, rows, begin[rows] + signals, reasons
+    encoded = encode_stream_headers(*given)
+    values = encoded[:few].to_pylist()
+    headers = [decode_stream_header(value) for value in values]
+    require_same([encode_stream_header(header) for header in headers], values, "encoded headers")
+    found = decode_stream_headers(encoded)
+    require_same((found.errors, found.reject_index.tolist()), ({}, given[4].tolist()), "decoded headers")
+    what = f"{count:,} headers with {REJECTS} reject signals each"
+    written: Contenders = {
+        OURS: (timed(lambda: encode_stream_headers(*given)), count),
+        "one by one": (timed(lambda: [encode_stream_header(header) for header in headers]), few),
+    }
+    read: Contenders = {
+        OURS: (timed(lambda: decode_stream_headers(encoded)), count),
+        "one by one": (timed(lambda: [decode_stream_header(value) for value in values]), few),
+    }
+    return [
+        compared("commit", f"stream: {what}, encoded", "headers", written, -(-repeats // 2)),
+        compared("verify", f"stream: {what}, decoded", "headers", read, -(-repeats // 2)),
+    ]
 
 
 def _slices(queue: Measured[StreamTree], encoded: pa.BinaryArray, repeats: int) -> list[Row]:

@@ -7,9 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from causeway.proofs.ic.errors import DecodeError
+from causeway.proofs.ic.columns import encode_stream_messages
+from causeway.proofs.ic.decoded_messages import decode_stream_messages
+from causeway.proofs.ic.errors import DecodeError, NotInColumns
+from causeway.proofs.ic.header_columns import decode_stream_headers
 from causeway.proofs.ic.messages import (
     Data,
     Payload,
@@ -167,3 +171,34 @@ def test_broken_encodings_are_refused_with_the_deployed_words(vectors: dict[str,
             with pytest.raises(DecodeError) as refused:
                 decoder(case["type"])(bytes.fromhex(case["cbor_hex"]), version)
             assert case["error_contains"] in str(refused.value), case["mutation"]
+
+
+def test_columns_have_the_values_and_the_words_of_the_deployed_system(vectors: dict[str, Any]) -> None:
+    """The decoders by columns, of all vectors of one type and version together."""
+    decoders: dict[str, Any] = {"StreamHeader": decode_stream_headers, "StreamMessage": decode_stream_messages}
+    accepted = 0
+    for version in CertificationVersion:
+        for kind, decode in decoders.items():
+            good = [
+                case
+                for case in vectors["encodings"]
+                if case["kind"].split("/")[0] == kind and version in versions(case)
+            ]
+            bad = [case for case in vectors["negatives"] if case["type"] == kind and version >= 23]
+            found = decode(pa.array([bytes.fromhex(case["cbor_hex"]) for case in good + bad], pa.binary()), version)
+            for row, case in enumerate(bad, len(good)):
+                assert case["error_contains"] in str(found.errors[row]), case["mutation"]
+            for row, case in enumerate(good):
+                error = found.errors.get(row)
+                assert error is None or isinstance(error, NotInColumns), (case["name"], error)
+                accepted += error is None
+                if kind == "StreamHeader":
+                    value = case["value"]
+                    assert (found.begin[row], found.end[row]) == (value["begin"], value["end"])
+                    reasons = [RejectReason(reason).name for reason in found.reject_reason[found.reject_row == row]]
+                    indexes = found.reject_index[found.reject_row == row].tolist()
+                    assert sorted(zip(reasons, indexes, strict=True)) == sorted(map(tuple, value["reject_signals"]))
+                elif error is None:
+                    columns = {name: column[row : row + 1] for name, column in found.columns.items()}
+                    assert encode_stream_messages(columns, version).to_pylist() == [bytes.fromhex(case["cbor_hex"])]
+    assert accepted >= 14

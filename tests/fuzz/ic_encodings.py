@@ -8,6 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from causeway.proofs.errors import ProofError
+from causeway.proofs.ic.columns import encode_stream_messages
+from causeway.proofs.ic.decoded_messages import decode_stream_messages
+from causeway.proofs.ic.errors import NotInColumns
 from causeway.proofs.ic.header_columns import decode_stream_headers
 from causeway.proofs.ic.labeled_tree import Leaf, SubTree, decode_labeled_tree, encode_labeled_tree
 from causeway.proofs.ic.messages import (
@@ -59,6 +62,13 @@ MESSAGES = [
     encode_stream_message(Refund(b"c", 2**70)),
     encode_stream_message(Request(b"r", b"s", 1, 1, "", b""), OLDEST),
 ]
+CANISTER = (7).to_bytes(8, "big") + b"\x01\x01"
+ROWS = [
+    encode_stream_message(Request(CANISTER, CANISTER, 2**40, 2**100, "call", b"payload", deadline=9)),
+    encode_stream_message(Response(CANISTER, CANISTER, 1, 2, RejectContext(RejectCode.CanisterError, "no"))),
+    encode_stream_message(Request(CANISTER, CANISTER, 1, 2**70, "", b"", deadline=2**31), OLDEST),
+    encode_stream_message(Refund(CANISTER, 2**70)),
+]
 PART = payload_tree(b"subnet", HEADER, dict(enumerate(MESSAGES[1:3], 6)))
 FULL = digest_tree(
     SubTree({**payload_tree(b"subnet", HEADER, dict(enumerate(MESSAGES[:3], 5))).children, b"time": Leaf(b"t")})  # type: ignore[union-attr]
@@ -107,6 +117,23 @@ def headers_by_columns(data: bytes) -> None:
         assert error is None and bounds == (header.begin, header.end, header.signals_end, header.flags)
         given = zip(found.reject_index.tolist(), found.reject_reason.tolist(), strict=True)
         assert tuple(given) == tuple((signal.index, signal.reason) for signal in header.reject_signals)
+
+
+def messages_by_columns(data: bytes) -> None:
+    """A message between others is what it is by itself: the same bytes again, or the same error."""
+    for version in (OLDEST, CertificationVersion.V22, NEWEST):
+        plain = encode_stream_message(Response(CANISTER, CANISTER, 1, 2, Data(b"data")), version)
+        found = decode_stream_messages(pa.array([plain, data, plain], pa.binary()), version)
+        error, message = found.errors.get(1), one_by_one(decode_stream_message, data, version)
+        if error is None:
+            assert encode_stream_messages(found.columns, version).to_pylist() == [plain, data, plain]
+            assert not isinstance(message, ProofError)
+            continue
+        assert found.columns["payload"].to_pylist() == [b"data", b"", b"data"]
+        if isinstance(message, ProofError):
+            assert (type(error), str(error)) == (type(message), str(message))
+        else:
+            assert isinstance(error, NotInColumns)
 
 
 def labeled_tree(data: bytes) -> None:
@@ -158,6 +185,7 @@ TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
         leaf(encode_subnet_metrics, decode_subnet_metrics),
         [encode_subnet_metrics(SubnetMetrics(1, 2**33, 2**80, 4))],
     ),
+    "ic_stream_messages": (messages_by_columns, [*MESSAGES, *ROWS]),
     "ic_system_metadata": (
         leaf(encode_system_metadata, decode_system_metadata),
         [encode_system_metadata(SystemMetadata(bytes(range(32))))],

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.ledger import Kind
+from causeway.proofs.errors import ProofError
 from causeway.proofs.ic.messages import (
     Data,
     Refund,
@@ -70,3 +71,14 @@ def row_message(columns: dict[str, Any], row: int) -> StreamMessage:
             return Response(receiver, sender, number("callback"), cycles, answer, number("deadline"))
         case _:
             return Refund(receiver, cycles)
+
+
+def one_by_one(decode: Any, values: list[bytes], version: CertificationVersion) -> list[Any]:
+    """Return what each value is decoded to, or the kind and text of its error."""
+    rows = []
+    for value in values:
+        try:
+            rows.append(decode(value, version))
+        except ProofError as error:
+            rows.append((type(error), str(error)))
+    return rows

@@ -1,41 +1,42 @@
-"""Messages and headers of streams by columns: the same bytes, digests, values and refusals as one by one."""
+"""Messages of streams by columns: the same bytes, digests, values and refusals as one by one."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import re
 from random import Random
 from typing import Any
 
+import cbor2
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.model.ledger import Kind
-from causeway.proofs.errors import OverLimit, ProofError
+from causeway.proofs.errors import OverLimit
+from causeway.proofs.ic.cbor import MAX_ITEM_BYTES
 from causeway.proofs.ic.columns import encode_stream_messages
+from causeway.proofs.ic.decoded_messages import decode_stream_messages
 from causeway.proofs.ic.digest_columns import ENCODED_BYTES, stream_digests
 from causeway.proofs.ic.digests import labeled_digest, leaf_digest
-from causeway.proofs.ic.errors import EncodeError
-from causeway.proofs.ic.header_columns import decode_stream_headers, encode_stream_headers
-from causeway.proofs.ic.messages import encode_stream_message
-from causeway.proofs.ic.stream_header import (
-    MAX_HEADER_BYTES,
-    RejectReason,
-    RejectSignal,
-    StreamFlags,
-    StreamHeader,
-    decode_stream_header,
-    encode_stream_header,
-    reasons_of,
+from causeway.proofs.ic.errors import EncodeError, NotInColumns
+from causeway.proofs.ic.messages import (
+    Data,
+    Refund,
+    Request,
+    RequestMetadata,
+    Response,
+    StreamMessage,
+    decode_stream_message,
+    encode_stream_message,
 )
 from causeway.proofs.ic.stream_tree import index_label
 from causeway.proofs.ic.versions import CertificationVersion
 from tests.fuzz.mutations import mutations
-from tests.property.ic_messages import draw_columns, row_message
+from tests.property.ic_messages import canister, draw_columns, one_by_one, row_message
 
 VERSIONS = list(CertificationVersion)
-BOUNDS = ("begin", "end", "signals_end")
+HERE = canister(7)
 
 
 def digests_one_by_one(columns: dict[str, Any], indexes: Any, version: CertificationVersion) -> list[bytes]:
@@ -117,136 +118,160 @@ def test_offsets_outside_of_a_columns_bytes_are_refused(offsets: list[int]) -> N
         stream_digests(columns | {"method": numbers}, np.arange(2, dtype=np.uint64))
 
 
-def header_columns(headers: list[StreamHeader]) -> dict[str, Any]:
-    """Return headers as their encoder takes them."""
-    signals = [(row, signal) for row, header in enumerate(headers) for signal in header.reject_signals]
-    return {
-        **{name: np.array([getattr(header, name) for header in headers], dtype=np.uint64) for name in BOUNDS},
-        "reject_row": np.array([row for row, _ in signals], dtype=np.int64),
-        "reject_index": np.array([signal.index for _, signal in signals], dtype=np.uint64),
-        "reject_reason": np.array([signal.reason for _, signal in signals], dtype=np.uint8),
-    }
-
-
-def draw_headers(seed: int, count: int, version: CertificationVersion) -> list[StreamHeader]:
-    """Return headers with numbers of every length, up to the largest ones, and signals from near and far."""
-    random = Random(seed)
-
-    def number() -> int:
-        return random.choice((2**64 - 1, random.getrandbits(64) >> random.randrange(64)))
-
-    drawn = []
-    for row in range(count):
-        end = number()
-        span = min(end, random.choice((10, 1 << 20, 1 << 63)))
-        indices = {end - 1 - random.randrange(span) for _ in range(random.choice((0, 1, 5, 40)))} if span else set()
-        reasons = random.sample(reasons_of(version), random.choice((1, 2, len(reasons_of(version)))))
-        signals = tuple(RejectSignal(index, random.choice(reasons)) for index in sorted(indices))
-        drawn.append(StreamHeader(number(), number(), end, signals, StreamFlags(row % 5 == 0)))
-    return drawn
-
-
-def decoded_headers(values: list[bytes], version: CertificationVersion) -> list[Any]:
-    """Return each header, or the kind and text of its error, as they are decoded by columns."""
-    found = decode_stream_headers(pa.array(values, pa.binary()), version)
-    edges = np.searchsorted(found.reject_row, np.arange(len(values) + 1))
+def decoded_messages(values: list[bytes], version: CertificationVersion) -> list[Any]:
+    """Return each message, or the kind and text of its error, as they are decoded by columns."""
+    found = decode_stream_messages(pa.array(values, pa.binary()), version)
+    shown = found.columns | {"method": found.columns["method"].dictionary_decode()}
     rows: list[Any] = []
     for row in range(len(values)):
-        part = slice(edges[row], edges[row + 1])
-        given = zip(found.reject_index[part].tolist(), found.reject_reason[part].tolist(), strict=True)
-        signals = tuple(RejectSignal(index, RejectReason(reason)) for index, reason in given)
-        bounds = (int(found.begin[row]), int(found.end[row]), int(found.signals_end[row]))
-        header = StreamHeader(*bounds, signals, StreamFlags(found.flags[row]))
-        assert header.reject_signals == signals
         error = found.errors.get(row)
-        assert error is None or header == StreamHeader(0, 0, 0)
-        rows.append(header if error is None else (type(error), str(error)))
-    return rows
-
-
-def one_by_one(decode: Any, values: list[bytes], version: CertificationVersion) -> list[Any]:
-    """Return what each value is decoded to, or the kind and text of its error."""
-    rows = []
-    for value in values:
-        try:
-            rows.append(decode(value, version))
-        except ProofError as error:
+        if error is None:
+            rows.append(row_message(shown, row))
+        else:
+            assert not any(int(column[row]) for name, column in shown.items() if name not in ("method", "payload"))
+            assert (shown["method"][row].as_py(), shown["payload"][row].as_py()) == ("", b"")
             rows.append((type(error), str(error)))
     return rows
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_headers_are_those_of_one_by_one(version: CertificationVersion) -> None:
-    headers = draw_headers(int(version), 200, version)
-    values = [encode_stream_header(header, version) for header in headers]
-    assert decoded_headers(values, version) == headers
-    bare = [replace(header, flags=StreamFlags(0)) for header in headers]
-    expected = [encode_stream_header(header, version) for header in bare]
-    assert encode_stream_headers(**header_columns(bare), version=version).to_pylist() == expected
+def test_messages_are_those_of_one_by_one(version: CertificationVersion) -> None:
+    columns = draw_columns(int(version), 150, version)
+    columns |= {name: columns["callback"] >> np.uint64(3) for name in ("call_tree_depth", "call_tree_start")}
+    for given in (columns, widest(columns)):
+        encoded = encode_stream_messages(given, version)
+        messages = [row_message(given, row) for row in range(150)]
+        assert decoded_messages(encoded.to_pylist(), version) == messages
+        found = decode_stream_messages(encoded, version).columns
+        assert encode_stream_messages(found, version).equals(encoded)
+        assert {name: found[name].dtype for name in ("kind", "code", "deadline", "sender")} == {
+            "kind": np.uint8, "code": np.uint8, "deadline": np.uint32, "sender": np.uint64,
+        }  # fmt: skip
+        assert found["method"].type == pa.dictionary(pa.int32(), pa.string())
+        part = decode_stream_messages(encoded[140:], version).columns
+        assert part["payload"].equals(found["payload"][140:])
 
 
 @pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_changed_headers_have_the_verdicts_of_one_by_one(count: int) -> None:
-    for version in (CertificationVersion.V19, CertificationVersion.V26):
-        seeds = [encode_stream_header(header, version) for header in draw_headers(7, 60, version)]
-        values = seeds + list(mutations(seeds, count // 2, Random(count)))
-        assert decoded_headers(values, version) == one_by_one(decode_stream_header, values, version)
+def test_changed_messages_have_the_verdicts_of_one_by_one(count: int) -> None:
+    for version in (CertificationVersion.V19, CertificationVersion.V22, CertificationVersion.V25):
+        columns = draw_columns(7, 40, version)
+        columns["payload"] = pa.array([value[:30] for value in columns["payload"].to_pylist()], pa.binary())
+        seeds = encode_stream_messages(columns, version).to_pylist()
+        values = seeds + list(mutations(seeds, count // 3, Random(count)))
+        found = decoded_messages(values, version)
+        expected = one_by_one(decode_stream_message, values, version)
+        outside = [row for row, one in enumerate(found) if isinstance(one, tuple) and one[0] is NotInColumns]
+        assert [expected[row] for row in outside] == [one for one in expected if not in_columns(one)]
+        assert [one for row, one in enumerate(found) if row not in set(outside)] == [
+            one for one in expected if in_columns(one)
+        ]
+
+
+def nearly_messages(version: CertificationVersion) -> list[bytes]:
+    """Return messages, and what differs from them in one rule: fields too many, defaults, numbers out of range."""
+    funds = {0: {0: 1, 1: 2}}
+    early = version < CertificationVersion.V23
+    ids: dict[int, Any] = {0: HERE, 1: HERE, 2: 3} | ({3: funds} if early else {})
+    cycles: dict[int, Any] = {} if early else funds[0]
+    request = ids | {4: "name", 5: b"p"} | ({} if early else {6: cycles}) | {7: {0: 4, 1: 5}, 8: 6}
+    reject = ids | {4: {1: {0: 1, 1: "text"}}} | ({} if early else {5: cycles}) | {6: 7}
+    refund: dict[int, Any] = {0: HERE, 1: {0: 5, 1: 6}}
+    amount = {3: {0: {0: 1, 1: 0}}} if early else {6: {0: 1, 1: 0}}
+    requests = [
+        request, request | {8: 2**32 - 1}, request | {8: 2**32}, request | {8: 0}, request | amount, request | {9: 1},
+        request | {7: {0: 4, 1: 5, 2: 6}}, request | {7: {0: 4}}, request | {7: {1: 4}}, request | {7: {}},
+        request | {3: {0: {0: 1}, 1: 0}}, request | {6: {0: 1, 1: 1, 2: 1}}, request | {3: {}}, request | {4: b"name"},
+        request | {5: "p"}, request | {2: -1}, request | {2: 2**64}, request | {0: "text"}, ids, {},
+    ]  # fmt: skip
+    responses = [
+        reject, reject | {6: 2**32 - 1}, reject | {6: 2**32}, reject | {6: 0}, reject | {7: 1},
+        *(reject | {4: {1: {0: code, 1: "text"}}} for code in (0, 6, 7, 24, 256)),
+        reject | {4: {1: {0: 1, 1: b"text"}}},
+        reject | {4: {1: {0: 1, 1: "text", 2: 0}}}, reject | {4: {0: b"", 1: {0: 1, 1: "text"}}}, reject | {4: {}},
+        reject | {4: {0: "data"}}, reject | {4: {1: {0: 1}}}, reject | {4: {2: b""}}, reject | {4: {0: b"data"}},
+        reject | {3 if early else 5: {0: 1, 1: 0}},
+    ]  # fmt: skip
+    refunds: list[dict[int, Any]] = [
+        refund,
+        refund | {1: {0: 5, 1: 0}},
+        refund | {1: {1: 5}},
+        refund | {2: 1},
+        {0: HERE},
+    ]
+    groups: list[list[dict[int, Any]]] = [requests, responses, refunds]
+    items: list[Any] = [
+        *({kind: item} for kind, group in enumerate(groups) for item in group),
+        {}, {3: refund}, {0: request, 1: reject}, [request], request,
+    ]  # fmt: skip
+    encoded = [cbor2.dumps(item) for item in items]
+    return (
+        encoded
+        + [value + b"\x00" for value in encoded[:1]]
+        + [value[:end] for value in encoded[:1] for end in range(90)]
+    )
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_nearly_a_message_has_the_verdict_of_one_by_one(version: CertificationVersion) -> None:
+    values = nearly_messages(version)
+    expected = one_by_one(decode_stream_message, values, version)
+    found = decoded_messages(values, version)
+    for row, one in enumerate(expected):
+        assert found[row] == one if in_columns(one) else found[row][0] is NotInColumns, values[row].hex()
+    assert sum(not isinstance(one, tuple) for one in found) >= 5
+
+
+def in_columns(message: Any) -> bool:
+    """Return whether columns have a row for a message, or it is none."""
+    match message:
+        case Request(receiver, sender, metadata=RequestMetadata(depth, start)):
+            return depth is not None and start is not None and ten_bytes(receiver) and ten_bytes(sender)
+        case Request():
+            return False
+        case Response(originator, respondent):
+            return ten_bytes(originator) and ten_bytes(respondent)
+        case Refund(recipient):
+            return ten_bytes(recipient)
+    return True
+
+
+def ten_bytes(principal: bytes) -> bool:
+    return len(principal) == 10 and principal[8:] == b"\x01\x01"
 
 
 @pytest.mark.parametrize(
-    ("given", "signals"),
+    ("message", "text"),
     [
-        ({"reject_index": [3, 9]}, [(3, RejectReason.QueueFull), (9, RejectReason.Unknown)]),
-        ({"reject_index": [3, 3]}, [(3, RejectReason.QueueFull), (3, RejectReason.Unknown)]),
-        ({"reject_reason": [8, 7]}, [(3, RejectReason.EngineNotAllowed), (4, RejectReason.Unknown)]),
-        ({"reject_reason": [0, 7]}, [(3, 0), (4, RejectReason.Unknown)]),
-        ({"reject_reason": [5, 9]}, [(3, RejectReason.QueueFull), (4, 9)]),
+        (Request(b"", HERE, 0, 0, "", b""), "Request: receiver: .*, not ''"),
+        (Request(HERE, HERE[:8] + b"\x01\x02", 0, 0, "", b""), "Request: sender: .*, not '00000000000000070102'"),
+        (Request(HERE, HERE, 0, 0, "", b"", None), "call tree|left out"),
+        (Request(HERE, HERE, 0, 0, "", b"", RequestMetadata(None, 0)), "left out"),
+        (Request(HERE, HERE, 0, 0, "", b"", RequestMetadata(0, None)), "left out"),
+        (Response(bytes(29), HERE, 0, 0, Data(b"")), "Response: originator"),
+        (Response(HERE, HERE + b"\x01", 0, 0, Data(b"")), "Response: respondent"),
+        (Refund(HERE[1:], 0), "Refund: recipient: columns have ids of canisters of eight bytes and 0101"),
     ],
 )
-def test_headers_without_an_encoding_are_refused_as_one_by_one(
-    given: dict[str, list[int]], signals: list[tuple[int, Any]]
-) -> None:
-    columns = TWO | {name: [*TWO[name][:2].tolist(), *second] for name, second in given.items()}
-    with pytest.raises(EncodeError) as one:
-        encode_stream_header(StreamHeader(1, 2, 9, tuple(RejectSignal(*signal) for signal in signals)))
-    with pytest.raises(EncodeError) as many:
-        encode_stream_headers(**columns)
-    assert str(one.value) == str(many.value)
+def test_messages_that_columns_have_no_row_for_are_named(message: StreamMessage, text: str) -> None:
+    good = encode_stream_message(Refund(HERE, 5))
+    found = decode_stream_messages(pa.array([good, encode_stream_message(message), good], pa.binary()))
+    assert found.columns["amount_low"].tolist() == [5, 0, 5]
+    assert list(found.errors) == [1]
+    assert isinstance(found.errors[1], NotInColumns)
+    assert re.search(text, str(found.errors[1]))
 
 
-TWO = header_columns(
-    [StreamHeader(1, 2, 9, (RejectSignal(3, RejectReason.QueueFull), RejectSignal(4, RejectReason.Unknown)))] * 2
-)
-
-
-@pytest.mark.parametrize(
-    ("given", "error", "text"),
-    [
-        ({"reject_index": [3, 4, 4, 3]}, ValueError, "header 1 must be in ascending order"),
-        ({"reject_row": [1, 1, 0, 0]}, ValueError, "in the order of their headers"),
-        ({"reject_row": [0, 0, 1]}, ValueError, "reject signals have 3 rows"),
-        ({"reject_row": [0, 0, 1, 2]}, InvalidInput, "reject_row must be from 0 to 1"),
-        ({"reject_row": [-1, 0, 1, 1]}, InvalidInput, "reject_row must be from 0 to 1"),
-        ({"begin": [1]}, ValueError, "1, 2, 2 rows"),
-        ({"end": [1, -1]}, InvalidInput, "end must be from 0"),
-    ],
-)
-def test_columns_that_are_no_headers_are_refused(given: dict[str, Any], error: type[Exception], text: str) -> None:
-    with pytest.raises(error, match=text):
-        encode_stream_headers(**(TWO | given))
-
-
-def test_columns_of_headers_that_are_damaged_are_refused() -> None:
+def test_columns_of_messages_that_are_damaged_are_refused() -> None:
     buffers = [None, pa.py_buffer(np.array([0, 9, 4], dtype=np.int32)), pa.py_buffer(bytes(4))]
     with pytest.raises(InvalidInput, match="damaged"):
-        decode_stream_headers(pa.BinaryArray.from_buffers(pa.binary(), 2, buffers))
+        decode_stream_messages(pa.BinaryArray.from_buffers(pa.binary(), 2, buffers))
     with pytest.raises(InvalidInput, match="null"):
-        decode_stream_headers(pa.array([b"", None]))
-    long = encode_stream_header(StreamHeader(1, 2, 3)) + bytes(MAX_HEADER_BYTES)
-    assert [type(error) for error in decode_stream_headers(pa.array([long])).errors.values()] == [OverLimit]
-    part = pa.array([b"", encode_stream_header(StreamHeader(1, 2, 3))], pa.binary()).slice(1)
-    assert decode_stream_headers(part).end.tolist() == [2]
-    assert len(decode_stream_headers(pa.array([], pa.binary())).begin) == 0
+        decode_stream_messages(pa.array([None], pa.binary()))
+    long = encode_stream_message(Response(HERE, HERE, 0, 0, Data(bytes(MAX_ITEM_BYTES))))
+    assert [type(error) for error in decode_stream_messages(pa.array([long])).errors.values()] == [OverLimit]
+    empty = decode_stream_messages(pa.array([], pa.binary())).columns
+    assert {len(column) for column in empty.values()} == {0}
 
 
 TEXTS = [
@@ -270,4 +295,13 @@ def test_texts_of_rejects_are_utf8_as_elsewhere(text: bytes) -> None:
         with pytest.raises(EncodeError, match="UTF-8"):
             encode_stream_messages(columns)
     else:
-        assert encode_stream_messages(columns).to_pylist() == [encode_stream_message(row_message(columns, 0))]
+        (encoded,) = encode_stream_messages(columns).to_pylist()
+        assert encoded == encode_stream_message(row_message(columns, 0))
+        assert decoded_messages([encoded], CertificationVersion.V25) == [row_message(columns, 0)]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_methods_are_utf8_as_elsewhere(text: bytes) -> None:
+    encoded = encode_stream_message(Request(HERE, HERE, 1, 1, "m" * len(text), b"")).replace(b"m" * len(text), text)
+    version = CertificationVersion.V25
+    assert decoded_messages([encoded], version) == one_by_one(decode_stream_message, [encoded], version)

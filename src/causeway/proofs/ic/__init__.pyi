@@ -19,6 +19,7 @@ from .certification import Freshness, VerifiedCertificate, certify, state_tree, 
 from .certified_roots import verify_certifications
 from .certified_streams import CertifiedStreams, SliceRequestError, StoredStream
 from .columns import Columns, encode_stream_messages
+from .decoded_messages import DecodedMessages, decode_stream_messages
 from .delegation import RangesForm, SubnetRecord, VerifiedDelegation, delegate, verify_delegation
 from .digest_columns import stream_digests
 from .hash_tree import (
@@ -102,23 +103,24 @@ from .witness_pruning import prune_witness, recompute_digest
 
 __all__ = [
     "EMPTY", "Certificate", "Certification", "CertificationVersion", "CertifiedStreamSlice", "CertifiedStreams",
-    "Columns", "Data", "Dealing", "DecodedHeaders", "Delegation", "Empty", "Fork", "Freshness", "HashTree", "Labeled",
-    "Leaf", "Lookup", "MessagesTree", "Pruned", "RangesForm", "Refund", "RejectCode", "RejectContext", "RejectReason",
-    "RejectSignal", "Request", "RequestMetadata", "Response", "SecretKey", "SliceFault", "SlicePayload",
-    "SliceRequestError", "SliceRow", "Status", "StoredStream", "StreamFlags", "StreamForest", "StreamHeader",
-    "StreamMessage", "StreamSlice", "StreamTree", "SubnetMetrics", "SubnetRecord", "SubtreeLookup", "SystemMetadata",
-    "ThresholdKey", "VerifiedCertificate", "VerifiedDelegation", "aggregate_public_keys", "aggregate_signatures", "bls",
-    "build_certified_stream_slice", "build_tree", "build_witness", "canister_ranges", "certification_message",
-    "certify", "cycles", "deal", "decode_certificate", "decode_certified_stream", "decode_certified_stream_slice",
-    "decode_ranges", "decode_stream_header", "decode_stream_headers", "decode_stream_message", "decode_subnet_metrics",
+    "Columns", "Data", "Dealing", "DecodedHeaders", "DecodedMessages", "Delegation", "Empty", "Fork", "Freshness",
+    "HashTree", "Labeled", "Leaf", "Lookup", "MessagesTree", "Pruned", "RangesForm", "Refund", "RejectCode",
+    "RejectContext", "RejectReason", "RejectSignal", "Request", "RequestMetadata", "Response", "SecretKey",
+    "SliceFault", "SlicePayload", "SliceRequestError", "SliceRow", "Status", "StoredStream", "StreamFlags",
+    "StreamForest", "StreamHeader", "StreamMessage", "StreamSlice", "StreamTree", "SubnetMetrics", "SubnetRecord",
+    "SubtreeLookup", "SystemMetadata", "ThresholdKey", "VerifiedCertificate", "VerifiedDelegation",
+    "aggregate_public_keys", "aggregate_signatures", "bls", "build_certified_stream_slice", "build_tree",
+    "build_witness", "canister_ranges", "certification_message", "certify", "cycles", "deal", "decode_certificate",
+    "decode_certified_stream", "decode_certified_stream_slice", "decode_ranges", "decode_stream_header",
+    "decode_stream_headers", "decode_stream_message", "decode_stream_messages", "decode_subnet_metrics",
     "decode_system_metadata", "decode_tree", "decode_valid_certified_stream", "decode_witness", "delegate", "digest",
     "digest_tree", "encode_certificate", "encode_certified_stream_slice", "encode_ranges", "encode_stream_header",
     "encode_stream_headers", "encode_stream_message", "encode_stream_messages", "encode_subnet_metrics",
     "encode_system_metadata", "encode_tree", "encode_witness", "errors", "from_certified_slice", "labeled_tree",
-    "leaves", "lookup_path", "lookup_subtree", "merge", "messages", "path_steps", "payload_tree", "principal_from_text",
-    "principal_to_text", "prune", "prune_witness", "public_key_from_der", "public_key_to_der", "recompute_digest",
-    "require_absent", "require_value", "require_well_formed", "seeded_coefficients", "slice_error", "slice_roots",
-    "split_hash_tree", "state_tree", "stream_digests", "stream_roots", "streams_tree", "streams_witness",
-    "to_certified_slice", "verify_aggregate", "verify_certificate", "verify_certifications", "verify_delegation",
-    "verify_state_root", "witness",
+    "leaves", "lookup_path", "lookup_subtree", "merge", "messages", "path_steps", "payload_tree",
+    "principal_from_text", "principal_to_text", "prune", "prune_witness", "public_key_from_der", "public_key_to_der",
+    "recompute_digest", "require_absent", "require_value", "require_well_formed", "seeded_coefficients",
+    "slice_error", "slice_roots", "split_hash_tree", "state_tree", "stream_digests", "stream_roots", "streams_tree",
+    "streams_witness", "to_certified_slice", "verify_aggregate", "verify_certificate", "verify_certifications",
+    "verify_delegation", "verify_state_root", "witness",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from causeway.model.compiled import compiled
-from causeway.proofs.ic.memory import put_byte, put_word
+from causeway.proofs.ic.memory import address_of, get_word, put_byte, put_word
 
 NUMBER, BYTE_STRING, TEXT, LIST, MAP = 0x00, 0x40, 0x60, 0x80, 0xA0
 """Types of items, as the upper three bits of their first byte."""
@@ -98,8 +98,11 @@ def get_head(data: Any, at: Any, end: Any, major: Any) -> Any:
     if behind > end:
         return np.uint64(0), NOT_FOUND
     number = np.uint64(0)
-    for position in range(at + 1, behind):
-        number = number << np.uint64(8) | np.uint64(data[position])
+    if at + 9 <= len(data):
+        number = get_word(address_of(data) + at + 1) >> np.uint64(64 - 8 * width)
+    else:
+        for position in range(at + 1, behind):
+            number = number << np.uint64(8) | np.uint64(data[position])
     if number < np.uint64(24 if width == 1 else 1 << (4 * width)):
         return np.uint64(0), NOT_FOUND
     return number, behind

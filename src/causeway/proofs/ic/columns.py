@@ -17,6 +17,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.ledger import Kind
 from causeway.model.order import Rows
 from causeway.proofs.arrays import whole
+from causeway.proofs.ic.byte_columns import ByteColumn, Bytes, binary_array, offsets_of
 from causeway.proofs.ic.errors import EncodeError
 from causeway.proofs.ic.messages import RejectCode
 from causeway.proofs.ic.versions import CURRENT, CYCLES_FIELDS, REFUNDS, CertificationVersion
@@ -33,8 +34,6 @@ MAX_COLUMN_BYTES = 2**31 - 1
 LOOP_ROWS = 1 << 12
 """Messages that go through the loop at a time."""
 
-Bytes = npt.NDArray[np.uint8]
-Offsets = npt.NDArray[np.int32]
 
 Columns = Mapping[str, Any]
 """Columns of messages, by name, all of one length.
@@ -130,9 +129,7 @@ class MessageEncoder:
                 out = longer
         if int(ends[-1]) > MAX_COLUMN_BYTES:
             raise EncodeError(f"{stop - start} messages have more bytes than a column: encode them in pieces")
-        offsets = ends.astype(np.int32)
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(out[: ends[-1]])]
-        return pa.BinaryArray.from_buffers(pa.binary(), stop - start, buffers)
+        return binary_array(out[: ends[-1]], ends.astype(np.int32))
 
     def write(self, start: int, stop: int, out: Bytes, ends: Rows) -> int:
         """Write the encodings of the messages from ``start`` on one behind the other.
@@ -208,28 +205,6 @@ def _require_known(kinds: Any, codes: Any, payload: pa.BinaryArray, version: Cer
 def _require_present(column: pa.Array, wanted: npt.NDArray[np.bool_], name: str) -> None:
     if column.null_count and bool((wanted & np.asarray(pc.is_null(column))).any()):
         raise EncodeError(f"a message has no {name}: that column is null")
-
-
-class ByteColumn:
-    """The bytes and offsets of a column of bytes or text, as loops take them."""
-
-    def __init__(self, values: pa.Array, name: str) -> None:
-        if not (pa.types.is_binary(values.type) or pa.types.is_string(values.type)):
-            values = values.cast(pa.binary())
-        self.offsets = offsets_of(values)
-        if len(self.offsets) != len(values) + 1:
-            raise InvalidInput(f"a column of {name} is damaged: it has {len(self.offsets)} offsets for {len(values)}")
-        content = values.buffers()[2]
-        self.data = np.frombuffer(content if content is not None else b"", dtype=np.uint8)
-
-
-def offsets_of(values: pa.BinaryArray) -> Offsets:
-    """Return where each value starts in the column's bytes and, last, where the last one ends."""
-    buffer = values.buffers()[1]
-    if buffer is None or buffer.size == 0:
-        return np.zeros(1, dtype=np.int32)
-    offsets = np.frombuffer(buffer, dtype=np.int32)[values.offset : values.offset + len(values) + 1]
-    return np.require(offsets, requirements="A")
 
 
 def _indices(method: pa.DictionaryArray) -> Any:

@@ -31,6 +31,10 @@ class NotCanonical(DecodeError):
     """Bytes that mean a value which has another encoding: padded integers, unordered keys, defaults written out."""
 
 
+class NotInColumns(MalformedProof):
+    """A message that is canonical and that columns have no row for: an id of another form, or numbers left out."""
+
+
 def path_text(path: Sequence[bytes]) -> str:
     """Return a path in a labeled tree for people: ``/streams/0x00.../header``."""
     return "/" + "/".join(

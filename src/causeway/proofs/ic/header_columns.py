@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.errors import InvalidInput
 from causeway.model.order import U64, Rows
-from causeway.proofs.arrays import integers, whole
+from causeway.proofs.arrays import integers
 from causeway.proofs.errors import ProofError
-from causeway.proofs.ic.columns import MAX_COLUMN_BYTES, ByteColumn
+from causeway.proofs.ic.byte_columns import binary_array, encodings_of, refusal
+from causeway.proofs.ic.columns import MAX_COLUMN_BYTES
 from causeway.proofs.ic.errors import EncodeError
 from causeway.proofs.ic.stream_header import (
     MAX_HEADER_BYTES,
@@ -99,8 +98,7 @@ def encode_stream_headers(
         raise ValueError(f"the reject signals of header {wrong} must be in ascending order")
     if int(ends[-1]) > MAX_COLUMN_BYTES:
         raise EncodeError(f"{count} headers have more bytes than a column: encode them in pieces")
-    buffers = [None, pa.py_buffer(ends.astype(np.int32)), pa.py_buffer(out[: ends[-1]].copy())]
-    return pa.BinaryArray.from_buffers(pa.binary(), count, buffers)
+    return binary_array(out[: ends[-1]].copy(), ends.astype(np.int32))
 
 
 def decode_stream_headers(values: pa.BinaryArray, version: CertificationVersion = CURRENT) -> DecodedHeaders:
@@ -111,8 +109,7 @@ def decode_stream_headers(values: pa.BinaryArray, version: CertificationVersion 
     """
     from causeway.proofs.ic import header_loops as loops
 
-    column = ByteColumn(whole(values, "headers"), "headers")
-    require_no_null(values, "headers")
+    column = encodings_of(values, "headers")
     count, known = len(values), len(reasons_of(version))
     bounds, flags = np.empty((3, count), dtype=np.uint64), np.zeros(count, dtype=np.uint8)
     counts, positions = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
@@ -136,23 +133,6 @@ def decode_stream_headers(values: pa.BinaryArray, version: CertificationVersion 
         row: refusal(decode_stream_header, values[row].as_py(), version) for row in np.flatnonzero(refused).tolist()
     }
     return DecodedHeaders(bounds[0], bounds[1], bounds[2], flags, rows, indexes, reasons, errors)
-
-
-def refusal(
-    decode: Callable[[bytes, CertificationVersion], Any], data: bytes, version: CertificationVersion
-) -> ProofError:
-    """Return the error with which ``decode`` refuses what a loop has not found canonical."""
-    try:
-        decode(data, version)
-    except ProofError as error:
-        return error
-    raise RuntimeError(f"{decode.__name__} takes the {len(data)} bytes {data[:64].hex()}..., which its loop refuses")
-
-
-def require_no_null(values: pa.Array, what: str) -> None:
-    """Return when a column holds no null; ``InvalidInput`` otherwise."""
-    if values.null_count:
-        raise InvalidInput(f"a column of {what} holds a null, only byte strings are allowed")
 
 
 def _reason(number: int) -> RejectReason:
