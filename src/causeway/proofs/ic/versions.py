@@ -21,6 +21,7 @@ class CertificationVersion(IntEnum):
 CURRENT = CertificationVersion.V25
 """The version of the deployed networks."""
 
+LOOPBACK_NOT_CERTIFIED = CertificationVersion.V20
 REFUNDS = CertificationVersion.V22
 CYCLES_FIELDS = CertificationVersion.V23
 METADATA_SUBTREE = CertificationVersion.V24

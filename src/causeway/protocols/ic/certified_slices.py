@@ -27,9 +27,11 @@ from causeway.proofs.errors import ProofError
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.proofs.ic.certified_roots import verify_certifications
 from causeway.proofs.ic.digest_columns import stream_digests
+from causeway.proofs.ic.errors import DecodeFailed
 from causeway.proofs.ic.header_columns import decode_stream_headers
 from causeway.proofs.ic.slice_certification import Certification, decode_certification
 from causeway.proofs.ic.slice_columns import slice_roots
+from causeway.proofs.ic.versions import METADATA_SUBTREE, CertificationVersion
 from causeway.protocols.contract import View
 from causeway.protocols.ic.certifying import Certifier
 from causeway.protocols.ic.context import Context
@@ -110,7 +112,9 @@ def only_of(slices: Frame, messages: Frame) -> Frame:
         return messages.slice(0, 0)
     runs = groups_of(*(messages[name] for name in LANE))
     row = runs.spread(lookup(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False))
-    inside = (row >= 0) & (messages["index"] >= slices["message_begin"][row])
+    known = row >= 0
+    messages, row = messages.filter(known), row[known]
+    inside = messages["index"] >= slices["message_begin"][row]
     return messages.filter(inside & (messages["index"] < slices["message_end"][row]))
 
 
@@ -139,7 +143,7 @@ def check_certified(slices: Frame, messages: Frame, context: Context, certifier:
         return Checked(causes)
     headers = decode_stream_headers(slices["header"], context.options.version)
     for row in headers.errors:
-        causes[row] = "DecodeFailed"
+        causes[row] = DecodeFailed.__name__
     _note(causes, slices["receiver"] != slices["destination"], "InvalidDestination")
     leaves, counts, missing = _leaves(slices, messages, context)
     claimed = (slices["message_end"] > slices["message_begin"]) & (slices["read_end"] <= slices["read_begin"])
@@ -156,7 +160,7 @@ def check_certified(slices: Frame, messages: Frame, context: Context, certifier:
     )
     for row in np.flatnonzero(errors).tolist():
         causes[row] = causes[row] or "WitnessPruningFailed"
-    _check_certifications(slices, roots, causes, certifier)
+    _check_certifications(slices, roots, causes, certifier, context.options.version)
     return Checked(causes)
 
 
@@ -204,7 +208,9 @@ def _siblings(slices: Frame, counts: Rows) -> pa.BinaryArray:
     return pa.array(found, pa.binary())
 
 
-def _check_certifications(slices: Frame, roots: Digests, causes: list[str], certifier: Certifier) -> None:
+def _check_certifications(
+    slices: Frame, roots: Digests, causes: list[str], certifier: Certifier, version: CertificationVersion
+) -> None:
     """Compare the roots of slices with those that are certified, and check the certifications."""
     known: dict[bytes, Certification | str] = {}
     asked: dict[tuple[bytes, int], Certification] = {}
@@ -214,7 +220,7 @@ def _check_certifications(slices: Frame, roots: Digests, causes: list[str], cert
         if causes[row]:
             continue
         if data not in known:
-            known[data] = _read(data)
+            known[data] = _read(data, version)
         certification = known[data]
         if isinstance(certification, str):
             causes[row] = certification
@@ -235,11 +241,12 @@ def _check_certifications(slices: Frame, roots: Digests, causes: list[str], cert
             causes[row] = wrong.get((data, sources[row]), "")
 
 
-def _read(data: bytes) -> Certification | str:
-    """Return a certification, its height checked, or the name of what is wrong with it."""
+def _read(data: bytes, version: CertificationVersion) -> Certification | str:
+    """Return a certification, its height checked, or the name of what is wrong with it: from version 24 on the height
+    is in the state, and one that is not shown is nothing but the sender's word."""
     try:
         certification = decode_certification(data)
-        certification.verify_height()
+        is_shown = certification.verify_height()
     except ProofError as error:
         return type(error).__name__
-    return certification
+    return certification if is_shown or version < METADATA_SUBTREE else DecodeFailed.__name__

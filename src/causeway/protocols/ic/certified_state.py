@@ -35,10 +35,11 @@ from causeway.proofs.ic.state_columns import (
 )
 from causeway.proofs.ic.stream_forest import StreamForest
 from causeway.proofs.ic.stream_tree import MESSAGES
+from causeway.proofs.ic.versions import LOOPBACK_NOT_CERTIFIED
 from causeway.protocols.contract import HEADERS_SCHEMA, Chains
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.certified_slices import certified as is_certified
-from causeway.protocols.ic.certifying import Certifier
+from causeway.protocols.ic.certifying import Certifier, Due
 from causeway.protocols.ic.commitment import sections_of
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.ids import subnet_id
@@ -111,7 +112,8 @@ def canonical_states(state: State, heads: Frame, context: Context) -> tuple[Cano
     assert state.trees is not None
     options = context.options
     lanes = state.streams.counters
-    lanes = lanes.take(np.flatnonzero(lanes["source"] != lanes["destination"]))
+    if options.version >= LOOPBACK_NOT_CERTIFIED:
+        lanes = lanes.take(np.flatnonzero(lanes["source"] != lanes["destination"]))
     keys = stream_keys(lanes)
     subnets = _rows(heads, lanes["source"])
     ids = _ids(context)
@@ -273,13 +275,17 @@ def _certified(
     at = _rows(heads, waiting["chain"])
     due = waiting["number"] + np.uint64(delay) <= heads["number"][at]
     certified, certifications = heads["certified"].copy(), heads["certification"].to_pylist()
-    for row in np.flatnonzero(due).tolist():
-        signed = certifier.certify(
+    rows = np.flatnonzero(due)
+    wanted = [
+        Due(
             int(waiting["chain"][row]),
             int(waiting["number"][row]),
             waiting["root"][row].tobytes(),
             waiting["height_witness"][row].as_py() or None,
         )
+        for row in rows.tolist()
+    ]
+    for row, signed in zip(rows.tolist(), certifier.certify_all(wanted), strict=True):
         _log_false_shares(int(waiting["chain"][row]), signed.false_shares, log)
         if signed.certification is not None:
             certifications[at[row]] = signed.certification
@@ -309,7 +315,8 @@ def _offering(
     certification, and ``oldest`` older ones."""
     assert state.trees is not None
     heads = state.heads
-    mine = np.flatnonzero(np.isin(lanes["source"], running))
+    # Up to V19 the loopback stream is in the state, but nobody takes slices of it.
+    mine = np.flatnonzero(np.isin(lanes["source"], running) & (lanes["source"] != lanes["destination"]))
     part = lanes.take(mine)
     head = _rows(heads, part["source"])
     keys = stream_keys(part)

@@ -1,0 +1,178 @@
+"""Certified rounds: their roots are those of an independent reading of 2.9, and of one subnet's state manager."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from causeway.proofs.ic.certified_streams import StoredStream
+from causeway.proofs.ic.columns import encode_stream_messages
+from causeway.proofs.ic.slice import encode_certified_stream_slice
+from causeway.proofs.ic.slice_certification import decode_certification, encode_certification
+from causeway.proofs.ic.slice_forms import SliceRow, to_certified_slice
+from causeway.proofs.ic.state_columns import CanonicalStates, state_contents
+from causeway.proofs.ic.stream_tree import StreamTree
+from causeway.protocols.contract import Tick, View
+from causeway.protocols.ic.certified_state import canonical_states
+from causeway.protocols.ic.ids import subnet_id
+from causeway.protocols.ic.state_manager import Canonical, Scope, StateManager
+from causeway.protocols.messages import MESSAGE_COLUMNS
+from tests.property.ic_harness import Call, KernelRun, OracleRun, Scenario
+from tests.property.ic_programs import ACTOR, ops
+from tests.spec.ic.coordination import certified_state
+from tests.spec.ic.tree import FULL, METADATA
+
+SUBNETS = (1, 2, 260)
+CALLS = {
+    1: [Call(1, 10, 9, "do", ops(("call", 20, "echo", b"x", 5, None), ("call", 11, "echo", b"local", 0, None)))],
+    2: [Call(2, 20, 9, "do", ops(*(("call", 30, "refuse", bytes([at]) * 40, 0, None) for at in range(5))))],
+    4: [Call(260, 30, 9, "do", ops(("call", 10, "echo", b"", 2**70, None)))],
+}
+EVERY = 2
+"""Every second height is certified with full scope."""
+
+
+def scenario(**options: Any) -> Scenario:
+    canisters = {number: (host, ACTOR, 2**80) for number, host in ((10, 1), (11, 1), (20, 2), (30, 260))}
+    wanted = {"certification": "bls", "full_hash_every": EVERY, **options}
+    return Scenario(subnets=SUBNETS, canisters=canisters, options=wanted, ingress=CALLS)
+
+
+class Watched:
+    """A kernel, and what its states are in canonical form, row by row in the order of ``numbers``."""
+
+    def __init__(self, played: Scenario) -> None:
+        self.run = KernelRun(played, apart=False)
+        self.numbers, self.tick = self.run.numbers, 0
+
+    def play(self) -> None:
+        self.tick += 1
+        self.run.round(Tick(self.tick, self.tick))
+
+    def states(self) -> CanonicalStates:
+        context = self.run.kernel.context(self.run.groups[0], Tick(self.tick, self.tick))
+        return canonical_states(self.run.state, self.run.state.heads, context)[0]
+
+    def roots(self) -> dict[int, bytes]:
+        heads = self.run.state.heads
+        return {self.numbers[chain]: heads["root"][row].tobytes() for row, chain in enumerate(heads["chain"].tolist())}
+
+    def stored(self, row: int, states: CanonicalStates) -> dict[bytes, StoredStream]:
+        """The streams of a subnet, each hashed anew from all its messages."""
+        found = {}
+        for at in np.flatnonzero(states.streams.subnets == row).tolist():
+            subnet = states.streams.destinations[at].tobytes()
+            lanes = self.run.state.streams.counters
+            (destination,) = [chain for chain, number in enumerate(self.numbers) if subnet_id(number) == subnet]
+            lane = lanes.filter((lanes["source"] == row) & (lanes["destination"] == destination))
+            entries = self.run.read(lane.with_columns(end=lane["next_index"]))
+            entries = entries.take(np.argsort(entries["index"]))
+            messages = encode_stream_messages({name: entries[name] for name in MESSAGE_COLUMNS}, states.version)
+            begin = int(lane["begin"][0])
+            assert len(messages) == int(lane["next_index"][0]) - begin
+            found[subnet] = StoredStream(StreamTree(states.streams.headers[at].as_py(), begin, messages), messages)
+        return found
+
+
+@pytest.mark.parametrize("version", ["V19", "V20", "V23", "V25"])
+def test_roots_are_those_of_the_state_tree_that_the_oracle_makes(version: str) -> None:
+    played = scenario(certification_version=version)
+    kernel, oracle = Watched(played), OracleRun(played)
+    loopbacks, streams = 0, 0
+    previous: Mapping[int, bytes] = {}
+    for tick in range(8):
+        if tick:
+            kernel.play()
+            oracle.round(tick)
+        states = kernel.states()
+        assert states.sections is not None
+        for row, number in enumerate(kernel.numbers):
+            state = oracle.states[number]
+            sections = dict(
+                zip(states.sections.labels, (one.tobytes() for one in states.sections.digests[row]), strict=True)
+            )
+            # The rest of the sections is private; this one is what the reference knows.
+            sections["loopback"] = b""
+            scope = FULL if state.number % EVERY == 0 else METADATA
+            expected = certified_state(state, previous.get(number), sections, oracle.options, scope)
+            assert kernel.roots()[number] == expected.root, (tick, number)
+            loopbacks += bool(state.stream(number).msgs) and scope == FULL
+            streams += len(expected.tree.get(b"streams", {}))
+        previous = kernel.roots()
+    assert loopbacks and streams > 20
+
+
+def test_a_state_manager_has_the_roots_and_serves_the_slices_of_the_columns() -> None:
+    kernel = Watched(scenario())
+    certifier = kernel.run.kernel.certifier(0)
+    managers: list[StateManager[Canonical]] = []
+    for row in range(len(SUBNETS)):
+
+        def certify(height: int, root: bytes, witness: bytes | None, row: int = row) -> bytes | None:
+            return certifier.certify(row, height, root, witness).certification
+
+        managers.append(StateManager(lambda state: state, certify, lambda _: {}))
+    compared = 0
+    for tick in range(7):
+        if tick:
+            kernel.play()
+        states, offers = kernel.states(), kernel.run.state.offers
+        for row, number in enumerate(kernel.numbers):
+            contents = {
+                label: part
+                for label, part in state_contents(states, row).items()
+                if label not in (b"streams", b"metadata")
+            }
+            scope = Scope.FULL if tick % EVERY == 0 else Scope.METADATA
+            root = managers[row].commit_and_certify(Canonical(kernel.stored(row, states), contents), tick, scope)
+            assert root == kernel.roots()[number]
+        for at in range(len(offers)):
+            source, destination = int(offers["source"][at]), int(offers["destination"][at])
+            if int(offers["number"][at]) != tick:
+                continue
+            subnet = subnet_id(kernel.numbers[destination])
+            found = managers[source].encode_certified_stream_slice(subnet, msg_begin=int(offers["anchor"][at]))
+            if not found.payload.messages:
+                continue
+            siblings = offers["siblings"][at].as_py() if found.payload.messages_begin != offers["begin"][at] else b""
+            row_form = SliceRow(
+                subnet,
+                offers["header"][at].as_py(),
+                int(offers["anchor"][at]),
+                found.payload.messages,
+                siblings,
+                offers["path"][at].as_py(),
+            )
+            certification = decode_certification(offers["certification"][at].as_py())
+            in_columns = to_certified_slice(row_form, certification)
+            assert encode_certified_stream_slice(in_columns) == encode_certified_stream_slice(found)
+            compared += 1
+    assert compared >= 4
+
+
+@pytest.mark.parametrize(("version", "refused"), [("V23", []), ("V25", ["InvalidStream(DecodeFailed)"])])
+def test_a_height_that_is_in_the_state_must_be_shown(version: str, refused: list[str]) -> None:
+    """From version 24 on whoever leaves the witness of the height out could say any other."""
+    kernel = Watched(scenario(certification_version=version))
+    view = kernel.run.view
+
+    def without_witnesses(group: Any) -> View:
+        shown = view(group)
+        offers = shown.tables["offers"]
+        bare = [
+            encode_certification(replace(decode_certification(data), height_witness=None)) if data else data
+            for data in offers["certification"].to_pylist()
+        ]
+        offers = offers.with_columns(certification=pa.array(bare, pa.binary()))
+        return View({**shown.tables, "offers": offers}, shown.headers)
+
+    kernel.run.view = without_witnesses  # type: ignore[method-assign]
+    kernel.play()
+    kernel.play()
+    reasons = [reason for events in kernel.run.events for reason in events["reason"].to_pylist() if reason]
+    assert reasons == refused
