@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 from py_arkworks_bls12381 import GT, G1Point, G2Point
 
+from benchmarks.proofs import ic_streams
 from benchmarks.proofs.node import IC, OtherVerifier
 from benchmarks.proofs.queues import Measured, Queue, changed_at_a_time, measure_queue
 from benchmarks.proofs.timing import OURS, Clocked, Row, compared, require_same, take_turns, timed
@@ -83,6 +84,7 @@ def measure(size: int, repeats: int, node: str | None) -> list[Row]:
         _decoding(columns, encoded, size, repeats),
         *_headers(size, repeats),
         *queue.rows,
+        *ic_streams.measure(size, repeats),
         *_slices(queue, encoded, repeats),
         *_signatures(repeats),
         _certificate(repeats, node),
