@@ -275,9 +275,14 @@ def test_slices_are_cut_and_refused_by_name() -> None:
     source = a_source()
     indices = [
         sorted(certified.read_payload(encode_certified_stream_slice(source, OWN, **limits).payload).blobs)
-        for limits in ({"msg_begin": 6, "msg_limit": 2}, {"byte_limit": 1}, {"msg_limit": 0})
+        for limits in (
+            {"msg_begin": 6, "msg_limit": 2},
+            {"byte_limit": 1},
+            {"msg_limit": 0},
+            {"witness_begin": 4, "msg_begin": 5, "byte_limit": 1},
+        )
     ]
-    assert indices == [[6, 7], [4], []], "a limit of bytes always admits the first message"
+    assert indices == [[6, 7], [4], [], []], "a limit of bytes always admits the first message, but for a suffix"
     with pytest.raises(NoStreamForSubnet):
         encode_certified_stream_slice(source, OTHER)
     for begin in (3, 14):

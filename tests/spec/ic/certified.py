@@ -97,7 +97,9 @@ def encode_certified_stream_slice(
 ) -> CertifiedStreamSlice:
     """Header and messages [msg_begin, ...) of the stream to `destination`, cut by limits. With an earlier
     `witness_begin` the witness takes the messages from there on for known: the suffix of a slice that the asker has.
-    `byte_limit` counts the messages' bytes and always admits the first one."""
+    `byte_limit` counts the messages' bytes and always admits the first one, but for such a suffix."""
+    if witness_begin is not None and msg_begin is not None and witness_begin > msg_begin:
+        raise InvalidSliceIndices(f"witness_begin {witness_begin}, msg_begin {msg_begin}")
     stream = at_path(state.tree, (b"streams", subnet_bytes(destination)))
     if stream is None or isinstance(stream, bytes):
         raise NoStreamForSubnet(destination)
@@ -107,13 +109,12 @@ def encode_certified_stream_slice(
     for begin in (known, first):
         if not header.begin <= begin <= header.end:
             raise InvalidSliceBegin(f"slice_begin {begin}, stream_begin {header.begin}, stream_end {header.end}")
-    if known > first:
-        raise InvalidSliceIndices(f"witness_begin {known}, msg_begin {first}")
     messages = stream.get(b"messages", {})
     taken: list[int] = []
     for index in range(first, header.end):
         size = sum(len(messages[index_label(i)]) for i in [*taken, index])
-        if len(taken) == msg_limit or (byte_limit is not None and taken and size > byte_limit):
+        admitted = not taken and known == first
+        if len(taken) == msg_limit or (byte_limit is not None and not admitted and size > byte_limit):
             break
         taken.append(index)
     end = taken[-1] + 1 if taken else first
