@@ -334,15 +334,14 @@ def _offering(
     )
     offers = concat([state.offers, new.select(OFFERS_SCHEMA.names)])
     head = _rows(heads, offers["source"])
-    certified = heads["certified"][head]
-    there = is_certified(heads)[head]
-    kept = offers["number"] + np.uint64(oldest) >= certified
-    # What was passed over when it was due never gets a certification of its own.
-    kept &= ~there | (offers["number"] >= certified) | is_certified(offers)
-    offers, head, now = offers.filter(kept), head[kept], (there & (offers["number"] == certified))[kept]
+    number, certified = offers["number"], heads["certified"][head]
+    now = is_certified(heads)[head] & (number == certified)
     if now.any():
         given = heads["certification"].take(pa.array(head))
         offers = offers.with_columns(certification=pc.if_else(pa.array(now), given, offers["certification"]))
+    # One that was passed over when it was due never gets a certification.
+    waits = number + np.uint64(context.options.certification_delay) > heads["number"][head]
+    offers = offers.filter(waits | (is_certified(offers) & (number + np.uint64(oldest) >= certified)))
     offers = offers.take(stable_order(*(offers[name] for name in (*LANE, "number"))))
     return replace(state, offers=offers)
 
