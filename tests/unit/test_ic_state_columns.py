@@ -1,4 +1,4 @@
-"""Canonical states of many subnets at once: the roots and ways of the tree that is built node by node (2.9)."""
+"""Canonical states of many subnets at once: the roots and paths of the tree that is built node by node (2.9)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LABELS = ("accounts", "input_queues", "program:ledger", "turns")
 
 
 def climb(path: bytes, root: bytes, destination: bytes) -> bytes:
-    """Return the root at the end of a stream's way, read as the docs have it."""
+    """Return the root at the end of a stream's path, read as the docs have it."""
     first, second = path[0], path[1]
     steps = [path[start : start + 33] for start in range(2, len(path), 33)]
     assert len(steps) == first + second and len(steps[-1]) == 33
@@ -48,7 +48,7 @@ def climb(path: bytes, root: bytes, destination: bytes) -> bytes:
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("labels", [None, (), LABELS[:1], LABELS])
-def test_roots_and_ways_are_those_of_the_tree_built_node_by_node(
+def test_roots_and_paths_are_those_of_the_tree_built_node_by_node(
     version: CertificationVersion, labels: tuple[str, ...] | None
 ) -> None:
     states = generated(len(LABELS if labels is None else labels) + version, 17, version, labels)

@@ -100,12 +100,12 @@ def fork_roots(nodes: Digests, groups: Groups) -> Digests:
 
 STEP_BYTES = 1 + DIGEST_BYTES
 LEFT, RIGHT = 0, 1
-"""The first byte of a step: on which side of the way up the sibling is."""
+"""The first byte of a step: on which side the sibling is."""
 
 
 @dataclass(frozen=True)
 class ForkSteps:
-    """The way from each node of many maps up to the root of its map.
+    """The forks from each node of many maps up to the root of its map.
 
     Attributes:
         steps: shape (n, levels, 33): for each level the side of the sibling (``LEFT``, ``RIGHT``) and its digest, from
@@ -117,12 +117,12 @@ class ForkSteps:
     used: npt.NDArray[np.bool_]
 
     def take(self, rows: Rows) -> ForkSteps:
-        """Return the ways of some of the nodes, in the order of ``rows``."""
+        """Return those of some of the nodes, in the order of ``rows``."""
         return ForkSteps(self.steps[rows], self.used[rows])
 
 
 def fork_steps(nodes: Digests, counts: Rows) -> tuple[Digests, ForkSteps]:
-    """Return the root of each map, shape (len(counts), 32), and the way from each node to it.
+    """Return the root of each map, shape (len(counts), 32), and the forks from each node up to it.
 
     ``nodes``: those of all maps, joined; ``counts``: how many each has, 1 or more.
     """

@@ -1,8 +1,8 @@
 """Streams of one subnet that are served as they go on: each as its state certified it last (IC reference 2.8, 3.10).
 
-Where ``CertifiedStreams`` holds a whole state, this holds of each stream its messages, and of the state only the way
+Where ``CertifiedStreams`` holds a whole state, this holds of each stream its messages, and of the state only the path
 from the stream's root to the state's. A later state is taken over by what it changed: messages are appended and
-trimmed, header, way and certification replaced; nothing is hashed again but what that forces (``stream_tree``).
+trimmed, header, path and certification replaced; nothing is hashed again but what that forces (``stream_tree``).
 """
 
 from __future__ import annotations

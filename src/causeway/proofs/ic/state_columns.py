@@ -1,4 +1,4 @@
-"""The canonical state trees of many subnets at once: their roots, and the way from each stream to its root.
+"""The canonical state trees of many subnets at once: their roots, and the path of each stream to its root.
 
 The labels of a state, in their order (IC reference 2.9): ``canister / <id> / certified_data``, ``causeway / <section>``
 (digests of the state that no other subnet reads; with full scope only), ``metadata`` (the height and the root before;
@@ -165,7 +165,7 @@ class StateRoots:
     Attributes:
         roots: of the states, shape (subnets, 32).
         stream_roots: of the streams, shape (streams, 32).
-        paths: of each stream the way from its root to its state's root, in the form of ``stream_paths``.
+        paths: of each stream, from its root to its state's root, in the form of ``stream_paths``.
     """
 
     roots: Digests
@@ -173,7 +173,7 @@ class StateRoots:
     paths: pa.BinaryArray
     _states: CanonicalStates
     _metadata: ForkSteps
-    """The way from each state's ``metadata`` to its root."""
+    """The forks above each state's ``metadata``."""
 
     def height_witness(self, row: int) -> bytes | None:
         """Return the encoded witness of ``metadata / height`` in the state of ``row``; None before version 24."""
@@ -192,10 +192,10 @@ class StateRoots:
 
 
 def state_roots(states: CanonicalStates) -> StateRoots:
-    """Return the roots of ``states``, and the ways of their streams to them.
+    """Return the roots of ``states``, and the paths of their streams to them.
 
     Raises:
-        OverLimit: the ways take 2 GiB or more.
+        OverLimit: the paths take 2 GiB or more.
     """
     rows, streams = len(states), states.streams
     everybody = np.arange(rows, dtype=np.int64)

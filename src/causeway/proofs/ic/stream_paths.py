@@ -142,7 +142,7 @@ def encode_paths(below: ForkSteps, above: ForkSteps) -> pa.BinaryArray:
     offsets = np.zeros(len(steps) + 1, dtype=np.int64)
     np.cumsum(_COUNT_BYTES + STEP_BYTES * used.sum(axis=1), out=offsets[1:])
     if offsets[-1] > _MOST_BYTES:
-        raise OverLimit(f"the ways of {len(steps)} streams to their roots take {offsets[-1]} bytes")
+        raise OverLimit(f"the paths of {len(steps)} streams to their roots take {offsets[-1]} bytes")
     data = np.empty(int(offsets[-1]), dtype=np.uint8)
     is_step = np.ones(len(data), dtype=bool)
     for at, count in enumerate((below.used.sum(axis=1), above.used.sum(axis=1))):
@@ -154,7 +154,7 @@ def encode_paths(below: ForkSteps, above: ForkSteps) -> pa.BinaryArray:
 
 
 Step = tuple[int, bytes]
-"""A fork on the way: the side of the sibling (``LEFT``, ``RIGHT``), and its digest."""
+"""A fork on a path: the side of the sibling (``LEFT``, ``RIGHT``), and its digest."""
 
 Forks = tuple[list[Step], list[Step]]
 """The forks of one path below and above the label ``streams``."""

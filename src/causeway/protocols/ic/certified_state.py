@@ -42,7 +42,7 @@ from causeway.protocols.ic.certified_slices import certified as is_certified
 from causeway.protocols.ic.certifying import Certifier, Due
 from causeway.protocols.ic.commitment import sections_of
 from causeway.protocols.ic.context import Context
-from causeway.protocols.ic.ids import subnet_id
+from causeway.protocols.ic.ids import subnet_ids
 from causeway.protocols.ic.state import (
     HEADS_SCHEMA,
     OFFERS_SCHEMA,
@@ -116,7 +116,7 @@ def canonical_states(state: State, heads: Frame, context: Context) -> tuple[Cano
         lanes = lanes.take(np.flatnonzero(lanes["source"] != lanes["destination"]))
     keys = stream_keys(lanes)
     subnets = _rows(heads, lanes["source"])
-    ids = _ids(context)
+    ids = subnet_ids(context.registry.subnets)
     streams = StreamColumns(
         subnets=subnets,
         destinations=ids[lanes["destination"]],
@@ -136,11 +136,6 @@ def canonical_states(state: State, heads: Frame, context: Context) -> tuple[Cano
         version=options.version,
     )
     return states, lanes
-
-
-def _ids(context: Context) -> npt.NDArray[np.uint8]:
-    data = b"".join(subnet_id(number) for number in context.registry.subnets.tolist())
-    return np.frombuffer(data, dtype=np.uint8).reshape(len(context.registry.subnets), -1)
 
 
 def _digests(values: pa.BinaryArray, there: npt.NDArray[np.bool_]) -> Digests:
