@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from causeway.model.faults import Fault, Faults
 from causeway.proofs.ic.certified_streams import StoredStream
 from causeway.proofs.ic.columns import encode_stream_messages
 from causeway.proofs.ic.slice import encode_certified_stream_slice
@@ -19,6 +20,7 @@ from causeway.proofs.ic.state_columns import CanonicalStates, state_contents
 from causeway.proofs.ic.stream_tree import StreamTree
 from causeway.protocols.contract import Tick, View
 from causeway.protocols.ic.certified_state import canonical_states
+from causeway.protocols.ic.fault_kinds import DOES, FALSE_SHARE, NO_SHARE, NODE, NODES
 from causeway.protocols.ic.ids import subnet_id
 from causeway.protocols.ic.state_manager import Canonical, Scope, StateManager
 from causeway.protocols.messages import MESSAGE_COLUMNS
@@ -61,6 +63,10 @@ class Watched:
     def roots(self) -> dict[int, bytes]:
         heads = self.run.state.heads
         return {self.numbers[chain]: heads["root"][row].tobytes() for row, chain in enumerate(heads["chain"].tolist())}
+
+    def ends(self) -> list[list[int]]:
+        lanes = self.run.state.streams.counters
+        return [lanes[name].tolist() for name in ("source", "destination", "next_index")]
 
     def stored(self, row: int, states: CanonicalStates) -> dict[bytes, StoredStream]:
         """The streams of a subnet, each hashed anew from all its messages."""
@@ -176,3 +182,43 @@ def test_a_height_that_is_in_the_state_must_be_shown(version: str, refused: list
     kernel.play()
     reasons = [reason for events in kernel.run.events for reason in events["reason"].to_pylist() if reason]
     assert reasons == refused
+
+
+def test_faulty_nodes_are_named_and_change_no_root_while_enough_are_good() -> None:
+    """Node 2 of subnet 1 gives false shares. From tick 3 to 4 two of four nodes of subnet 2 give none: nothing of it is
+    certified, and taken, until it has signed again."""
+    bls, shared = Watched(scenario()), Watched(scenario(certification="threshold"))
+    liar = Fault(NODE, 1, None, 2, 6, {DOES: FALSE_SHARE, NODES: [2]})
+    shared.run.kernel = replace(shared.run.kernel, faults=Faults.of(liar))
+    named: dict[int, list[int]] = {}
+    for tick in range(1, 9):
+        bls.play()
+        shared.play()
+        assert shared.roots() == bls.roots()
+        named[tick] = [
+            index
+            for events in shared.run.events
+            for index, reason in zip(events["index"].tolist(), events["reason"].to_pylist(), strict=True)
+            if reason == "InvalidShare"
+        ]
+    # Three of four are asked, from node (height mod 4) on: at height 3 those are 3, 0 and 1.
+    assert named == {1: [], 2: [2], 3: [], 4: [2], 5: [2], 6: [2], 7: [], 8: []}
+    assert bls.run.state.heads["certification"].equals(shared.run.state.heads["certification"])
+
+    silent = Watched(scenario(certification="threshold"))
+    missing = Fault(NODE, 2, None, 3, 4, {DOES: NO_SHARE, NODES: [0, 1]})
+    silent.run.kernel = replace(silent.run.kernel, faults=Faults.of(missing))
+    certified = []
+    for _ in range(9):
+        silent.play()
+        heads = silent.run.state.heads
+        certified.append(int(heads["certified"][silent.numbers.index(2)]))
+        others = [at for at, number in enumerate(silent.numbers) if number != 2]
+        assert heads["certified"][others].tolist() == [silent.tick] * 2
+    assert certified == [1, 2, 2, 2, 5, 6, 7, 8, 9]
+    # All was said that is said where everybody signs, and all is answered.
+    for _ in range(4):
+        silent.play()
+        bls.play()
+    assert silent.ends() == bls.ends()
+    assert len(silent.run.state.open_calls.rows) == len(bls.run.state.open_calls.rows) == 0

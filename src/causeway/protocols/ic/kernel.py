@@ -120,7 +120,7 @@ class IcKernel:
         """Return the registry version in force in the round of ``tick``."""
         applied = sum(1 for moved in self._move_ticks if moved <= tick)
         if applied not in self._registries:
-            self._registries[applied] = registry_at(self.topology, tick)
+            self._registries[applied] = registry_at(self.topology, tick, self.options.nodes)
         return self._registries[applied]
 
     @cached_property
