@@ -24,6 +24,7 @@ from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import Inputs, RoundResult, Shown, Tick, View
+from causeway.protocols.ic.agreement import Agreement
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.ic.options import IcOptions, Limits
 from causeway.protocols.ic.state import State
@@ -158,7 +159,7 @@ def faults(scenario: Scenario) -> Faults:
     carriers = [Fault(*row) for row in scenario.carriers]
     halts = [Fault(HALT, chain, None, first, last) for chain, first, last in scenario.halts]
     makers = [
-        Fault("block_maker", chain, None, first, last, {"does": does}) for does, chain, first, last in scenario.makers
+        Fault("block_maker", None, chain, first, last, {"does": does}) for does, chain, first, last in scenario.makers
     ]
     # Last: what is late is not offered, whatever another carrier would have made of it.
     late = [Fault(DROP, source, taker, tick, tick) for tick, source, taker in sorted(scenario.withheld)]
@@ -172,9 +173,21 @@ def ic_options(options: Mapping[str, Any]) -> IcOptions:
     return IcOptions(**{"certification": "off", **options, "limit": Limits(**options.get("limit", {}))})
 
 
-def kernel_of(scenario: Scenario) -> IcKernel:
-    network = topology(scenario)
-    return IcKernel(network, Programs(network), ic_options(scenario.options), scenario.seed, TICK_NS, faults(scenario))
+@dataclass(frozen=True)
+class WatchedKernel(IcKernel):
+    """A kernel that notes what its rounds execute: where slices are certified, no plan tells."""
+
+    executed: list[Frame] = field(default_factory=list)
+
+    def _agreed(self, *given: Any) -> Agreement:
+        agreement = super()._agreed(*given)
+        self.executed.append(agreement.content.slices)
+        return agreement
+
+
+def kernel_of(scenario: Scenario) -> WatchedKernel:
+    network, options = topology(scenario), ic_options(scenario.options)
+    return WatchedKernel(network, Programs(network), options, scenario.seed, TICK_NS, faults(scenario))
 
 
 LAST_BUT_TWO = WORD - 3
@@ -229,7 +242,9 @@ class KernelRun:
             offered, own = self.read(plan.reads.offered), self.read(plan.reads.own)
             result = kernel.round(state, group, plan, Inputs(ingress, carried, offered, own), tick)
             self.results.append(result)
-            slices, stopped = plan.content.slices, result.state.frames()["stopped"]["chain"]
+            # A round that a violated invariant ends is run again without the subnet whose it is.
+            slices, stopped = kernel.executed[-1], result.state.frames()["stopped"]["chain"]
+            kernel.executed.clear()
             self.accepted.append(slices.filter(~np.isin(slices["destination"], stopped)))
             self.events.append(result.logs["events"])
             states.append(self._through_tables(result.state) if self.via_tables else result.state)
@@ -402,6 +417,7 @@ class OracleRun:
             halted={chain for chain, begin, end in scenario.halts if begin <= tick <= end},
             served=[self.served(tick - 1), self.served(tick - 2)] if self.options.certification != "off" else None,
             makers=acting if scenario.makers else None,
+            order=self._turns if self.options.payload_bytes else None,
             proposals=proposals,
         )
         for subnet, state in self.states.items():
@@ -412,6 +428,12 @@ class OracleRun:
                 self.sent[event.chain, event.remote, event.substream, event.index or 0] = event.content
             if event.event == "executed" and event.kind == "response" and event.error is not None:
                 self._forget_note(event)
+
+    def _turns(self, own: int, height: int) -> list[int]:
+        """In which order a block maker asks the other subnets, where its payload is limited."""
+        order = ids_in_order(self.scenario.subnets)
+        words = ids.philox_4x64((height + 1, 2, 0, 0), (self.scenario.seed, own))
+        return sorted(order, key=lambda subnet: words[order.index(subnet)] >> 11)
 
     def served(self, tick: int) -> dict[int, ic.CanonicalState]:
         """The latest states that are certified once ``tick`` is over."""

@@ -11,6 +11,7 @@ import numpy as np
 from causeway.model.frame import Frame
 from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
 from causeway.proofs.ic.stream_header import RejectReason
+from causeway.protocols.ic.check_slice import INVALID_PAYLOAD
 from causeway.protocols.ic.messages import REASON_CODES
 from causeway.protocols.ic.state import State
 from causeway.protocols.messages import FORGED, LANE, NO_QUEUE
@@ -328,7 +329,10 @@ def _add_event(run: KernelRun, add: Any, event: dict[str, Any]) -> None:
     code, reason = event["code"], event["reason"]
     index = {NO_QUEUE: None, FORGED: 0}.get(event["queue_index"], event["queue_index"])
     if kind == Kind.CONTROL and events == Event.REJECTED:
-        add(chain, "slice refused", remote, reason)
+        if reason.startswith(f"{INVALID_PAYLOAD}("):
+            # A payload is refused whole; the oracle does not say for which slice.
+            remote, reason = None, reason.removeprefix(f"{INVALID_PAYLOAD}(").removesuffix(")")
+        add(chain, "slice refused", remote, reason.split("(")[0])
         return
     if kind == Kind.CONTROL and events == Event.STOPPED:
         add(chain, "stopped", reason)

@@ -25,7 +25,6 @@ from causeway.model.frame import Frame, concat
 from causeway.model.ledger import Event
 from causeway.programs.scalar import Context, Program, Reject, Request
 from causeway.protocols.contract import Tick, View
-from causeway.protocols.ic.batch import XNetPlan
 from causeway.protocols.ic.ids import canister_texts
 from causeway.protocols.ic.messages import NO_ROUTE, REASON_TEXTS, TIMED_OUT
 from causeway.protocols.ic.post_process import OVERSIZED
@@ -571,11 +570,12 @@ def test_hazards_32_and_33_a_round_is_a_pure_function_of_sets_of_rows() -> None:
     content, reads = plan.content, plan.reads
     other = replace(
         plan,
-        content=XNetPlan(
-            *map(
-                turned,
-                (content.slices, content.loopback, content.signals, content.segments, content.kept, content.rejects),
-            )
+        content=replace(
+            content,
+            slices=turned(content.slices),
+            loopback=turned(content.loopback),
+            signals=turned(content.signals),
+            segments=turned(content.segments),
         ),
         reads=replace(reads, offered=turned(reads.offered), own=turned(reads.own)),
     )

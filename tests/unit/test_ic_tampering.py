@@ -100,9 +100,9 @@ def test_a_sibling_that_is_not_needed_is_not_the_one_altered(first: int, stop: i
 @pytest.mark.parametrize(
     ("does", "begins", "ends"),
     [
-        ("gap", [7, 6], [8, 7]),
-        ("replay", [3, 5], [8, 5]),
-        ("stale", [3, 5], [8, 5]),
+        ("gap", [7, 5], [9, 5]),
+        ("replay", [3, 5], [9, 5]),
+        ("stale", [3, 5], [9, 5]),
         ("oversized", [6, 5], [9, 5]),
         ("foreign", [6, 5], [8, 5]),
         ("reorder", [6, 5], [8, 5]),
@@ -114,6 +114,12 @@ def test_what_a_block_maker_proposes(does: str, begins: list[int], ends: list[in
     assert (found["message_begin"].tolist(), found["message_end"].tolist()) == (begins, ends)
     assert found["number"].tolist() == ([5, 1] if does == "stale" else [6, 2])
     assert found["receiver"].tolist() == ([1, 2] if does == "foreign" else [0, 0])
+
+
+def test_what_is_not_served_stays_as_it_is_proposed() -> None:
+    found = proposed(slices(), slices(), slices(number=u64(5, 1)).slice(0, 1), "stale")
+    assert found["number"].tolist() == [5, 2]
+    assert found["message_begin"].tolist() == [3, 5]
 
 
 def messages(*rows: tuple[int, int, bytes]) -> Frame:

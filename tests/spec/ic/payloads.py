@@ -24,6 +24,9 @@ from .slices import (
 )
 from .state import CanonicalState, Registry, ascending_subnets
 
+LEAST_BYTES = 1024
+"""With less room than this no messages are added to a payload (X-5), unless it is empty."""
+
 S = TypeVar("S", bound=AnySlice)
 SizeOf = Callable[[AnySlice], int]
 
@@ -36,14 +39,17 @@ def longest_prefix(css: S, room: int, size_of: SizeOf) -> S | None:
     """The slice with as many of its messages, the first substreams' first, as `room` takes; nothing if not even the
     header fits."""
     for count in range(len(indices_of(css)), -1, -1):
-        cut: AnySlice
-        if isinstance(css, StreamSlice):
-            cut = replace(css, messages=dict(sorted(css.messages.items())[:count]))
-        else:
-            cut = take_prefix(css, count)
+        cut = prefix_of(css, count)
         if size_of(cut) <= room:
-            return cast(S, cut)
+            return cut
     return None
+
+
+def prefix_of(css: S, count: int) -> S:
+    """The slice with the first `count` of its messages."""
+    if isinstance(css, StreamSlice):
+        return cast(S, replace(css, messages=dict(sorted(css.messages.items())[:count])))
+    return cast(S, take_prefix(css, count))
 
 
 def indices_of(css: AnySlice) -> list[int]:
@@ -69,7 +75,7 @@ def get_xnet_payload(
     version = version_number(options.certification_version)
     past = [decoded_payload(own, payload, version) for payload in past_payloads]
     expected = expected_indexes(own, state, past)
-    payload: dict[SubnetId, S] = {}
+    whole: dict[SubnetId, S] = {}
     for sn in ascending_subnets(registry.subnets - {own}) if order is None else order:
         css = get(sn)(own, expected)
         if css is None:
@@ -78,12 +84,22 @@ def get_xnet_payload(
             the_slice = check_slice(state, registry, sn, css, options, past)
         except SliceError:
             continue
-        cut: S | None = css
-        if size_limit is not None:
-            cut = longest_prefix(css, size_limit - payload_bytes(payload, size_of), size_of)
-        if cut is None or is_empty(state, the_slice, options, past):
+        if not is_empty(state, the_slice, options, past):
+            whole[sn] = css
+    if size_limit is None:
+        return {sn: whole[sn] for sn in ascending_subnets(whole)}
+    payload: dict[SubnetId, S] = {}
+    for sn, css in whole.items():  # first the headers with new signals
+        bare = prefix_of(css, 0)
+        news = not is_empty(state, decode_valid_certified_stream(own, sn, bare, version), options, past)
+        if news and size_of(bare) <= size_limit - payload_bytes(payload, size_of):
+            payload[sn] = bare
+    for sn, css in whole.items():  # then each with as many messages as fit
+        left = size_limit - payload_bytes(payload, size_of)
+        if left < min(LEAST_BYTES, size_limit):
             continue
-        if not is_empty(state, decode_valid_certified_stream(own, sn, cut, version), options, past):
+        cut = longest_prefix(css, left + (size_of(payload[sn]) if sn in payload else 0), size_of)
+        if cut is not None and indices_of(cut):
             payload[sn] = cut
     return {sn: payload[sn] for sn in ascending_subnets(payload)}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +21,29 @@ from causeway.protocols.messages import LANE, LANE_COLUMNS, blank_messages
 
 
 @dataclass(frozen=True)
+class Brought:
+    """Certified slices that were brought, not verified yet, of which a payload is built (``certified_slices``).
+
+    ``candidates``: what carriers offer, one row a lane. ``everything``, ``older``: what endpoints serve, now and of the
+    height before, to the subnets with block makers that propose something else; none to all others.
+    """
+
+    candidates: Frame
+    everything: Frame
+    older: Frame
+
+    def without(self, chains: Chains) -> Brought:
+        """Return what was not brought to ``chains``."""
+        frames = (self.candidates, self.everything, self.older)
+        return Brought(*(frame.filter(~np.isin(frame["destination"], chains)) for frame in frames))
+
+
+@dataclass(frozen=True)
 class XNetPlan:
     """What an agreed payload means for a round.
 
-    ``slices``: the accepted slices, one row a lane (``SLICE_COLUMNS``); where they are certified those that were
-    brought, of which the round accepts what holds (``certified_slices``), and ``rejects`` the REJECT signals in them.
+    ``slices``: the accepted slices, one row a lane (``SLICE_COLUMNS``); where they are certified those that may be
+    taken, until the round has agreed on ``brought`` (``agreement``).
     ``loopback``: the loopback streams that are inducted, one row a lane (``message_begin``, ``message_end``).
     ``signals``: the REJECT signals in the slices that are about messages still in our streams (``REJECTS_SCHEMA``).
     ``segments``: where canisters have moved, in which round the messages of both were routed (lane, ``first``,
@@ -38,8 +56,8 @@ class XNetPlan:
     signals: Frame
     segments: Frame
     kept: Frame
-    rejects: Frame
-    wired: Wired | None = field(default=None, kw_only=True)
+    wired: Wired | None = None
+    brought: Brought | None = None
 
     def without(self, chains: Chains) -> XNetPlan:
         """Return the plan without what ``chains`` would take."""
@@ -49,7 +67,7 @@ class XNetPlan:
             slices=slices.filter(~np.isin(slices["destination"], chains)),
             loopback=loopback.filter(~np.isin(loopback["source"], chains)),
             signals=signals.filter(~np.isin(signals["source"], chains)),
-            rejects=self.rejects.filter(~np.isin(self.rejects["source"], chains)),
+            brought=None if self.brought is None else self.brought.without(chains),
         )
 
 

@@ -120,9 +120,12 @@ def only_of(slices: Frame, messages: Frame) -> Frame:
 
 @dataclass(frozen=True)
 class Checked:
-    """Which slices are not what their source has certified, and of each the name of what is wrong with it."""
+    """Which slices are not what their source has certified, and of each the name of what is wrong with it (empty:
+    nothing); the digests of the messages that were read for each, joined, and how many these are."""
 
     causes: list[str]
+    leaves: npt.NDArray[np.uint8]
+    counts: Rows
 
     @property
     def invalid(self) -> npt.NDArray[np.bool_]:
@@ -136,11 +139,12 @@ def check_certified(slices: Frame, messages: Frame, context: Context, certifier:
     ``slices``: rows with the columns above, ``read_begin`` and ``read_end``, no lane twice; ``messages``: what was read
     (``OUTBOUND_SCHEMA``), in any order. Steps: the header can be read, the stream leads to us, the messages are there;
     messages, digests beside them and header have a root, which is the certified one, of the height that is said; the
-    source's key has signed it.
+    source's key has signed it. Slices that were checked before have the digests of the messages ``beside`` theirs
+    (``AGREED_SCHEMA``), and only theirs are read.
     """
     causes = [""] * len(slices)
     if len(slices) == 0:
-        return Checked(causes)
+        return Checked(causes, np.empty((0, DIGEST_BYTES), dtype=np.uint8), np.empty(0, dtype=np.int64))
     headers = decode_stream_headers(slices["header"], context.options.version)
     for row in headers.errors:
         causes[row] = DecodeFailed.__name__
@@ -161,7 +165,7 @@ def check_certified(slices: Frame, messages: Frame, context: Context, certifier:
     for row in np.flatnonzero(errors).tolist():
         causes[row] = causes[row] or "WitnessPruningFailed"
     _check_certifications(slices, roots, causes, certifier, context.options.version)
-    return Checked(causes)
+    return Checked(causes, leaves, counts)
 
 
 def _note(causes: list[str], wrong: npt.NDArray[np.bool_], cause: str) -> None:
@@ -188,11 +192,46 @@ def _leaves(
         wanted = messages if mine.all() else messages.filter(mine)
         leaves[positions] = stream_digests(message_columns(wanted), wanted["index"], context.options.version)
         filled[positions] = True
+    if "beside" in slices:
+        _fill_beside(slices, starts, leaves, filled)
     missing = np.zeros(len(slices), dtype=bool)
     if not filled.all():
         owner = np.repeat(np.arange(len(slices)), counts)
         missing[owner[~filled]] = True
     return leaves, counts, missing
+
+
+def _outside(slices: Frame, counts: Rows) -> tuple[Rows, Rows]:
+    """Return how many messages were read before, and how many after, those of each slice."""
+    some = counts > 0
+    before = np.where(some, slices["message_begin"] - slices["read_begin"], np.uint64(0))
+    after = np.where(some, slices["read_end"] - slices["message_end"], np.uint64(0))
+    return before.astype(np.int64), after.astype(np.int64)
+
+
+def _fill_beside(slices: Frame, starts: Rows, leaves: npt.NDArray[np.uint8], filled: npt.NDArray[np.bool_]) -> None:
+    counts = (slices["read_end"] - slices["read_begin"]).astype(np.int64)
+    before, after = _outside(slices, counts)
+    for row in np.flatnonzero(before + after > 0).tolist():
+        digests = np.frombuffer(slices["beside"][row].as_py(), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+        start, stop = int(starts[row]), int(starts[row] + counts[row])
+        for first, given in ((start, digests[: before[row]]), (stop - int(after[row]), digests[before[row] :])):
+            leaves[first : first + len(given)] = given
+            filled[first : first + len(given)] = True
+
+
+def beside(slices: Frame, rows: Rows, checked: Checked) -> pa.BinaryArray:
+    """Return the digests of the messages that were read to check slices, and that are in none of them, joined.
+
+    ``rows``: which of the slices that were ``checked`` each is, or is the beginning of.
+    """
+    starts, counts = (np.cumsum(checked.counts) - checked.counts)[rows], checked.counts[rows]
+    before, after = _outside(slices, np.where(slices["message_end"] > slices["message_begin"], counts, 0))
+    found = []
+    for start, count, first, last in zip(*(part.tolist() for part in (starts, counts, before, after)), strict=True):
+        leaves = checked.leaves[start : start + count]
+        found.append(leaves[:first].tobytes() + (leaves[count - last :].tobytes() if last else b""))
+    return pa.array(found, pa.binary())
 
 
 def _siblings(slices: Frame, counts: Rows) -> pa.BinaryArray:

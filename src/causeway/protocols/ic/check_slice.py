@@ -172,6 +172,21 @@ def refusals(slices: Frame, errors: np.ndarray, causes: Sequence[str] | None = N
     return event_rows(control, Event.REJECTED, chain=rows["destination"], on_lane=True, reason=reason)
 
 
+def refused_payload(slices: Frame, errors: np.ndarray, causes: Sequence[str]) -> Frame:
+    """Return the control event for a payload that is refused whole: ``InvalidXNetPayload``, with the error of the first
+    slice that fails and that slice's lane."""
+    row = int(np.flatnonzero(errors)[0])
+    first = slices.slice(row, row + 1)
+    lane = {name: first[name] for name in LANE}
+    control = blank_messages(1, kind=int(Kind.CONTROL), **lane, index=first["message_begin"])
+    reason = f"{INVALID_PAYLOAD}({_named(errors[row], causes[row])})"
+    return event_rows(control, Event.REJECTED, chain=first["destination"], on_lane=True, reason=reason)
+
+
+INVALID_PAYLOAD = "InvalidXNetPayload"
+"""The reason of events about payloads that no notary takes, before the error's name in brackets."""
+
+
 _NAMES = [SliceError(value).name if value in set(SliceError) else "" for value in range(max(SliceError) + 1)]
 
 

@@ -15,12 +15,20 @@ from causeway.model.errors import CausewayError
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
 from causeway.model.order import U64, groups_of, stable_order
+from causeway.protocols.contract import Chains
 from causeway.protocols.ic.state import State, opposite
 from causeway.protocols.messages import LANE
 
 
 class ContradictoryIndices(CausewayError):
-    """Payloads and state expect different indices of one substream: one is older than the state, or is missing."""
+    """Payloads and state expect different indices of one substream: one is older than the state, or is missing.
+
+    ``chains``: positions of the subnets of which this is so.
+    """
+
+    def __init__(self, text: str, chains: Chains) -> None:
+        super().__init__(text)
+        self.chains = chains
 
 
 class Expected:
@@ -69,7 +77,8 @@ def state_and_payload_indexes(expected: Frame, slices: Frame, base: int) -> Fram
         row = int(wrong[0])
         names = ", ".join(f"{name} {kept[name][row]}" for name in LANE)
         one, other = kept["index"][row], made["index"][rows[row]]
-        raise ContradictoryIndices(f"{names}: the state expects {one}, after the payloads it is {other}")
+        chains = np.unique(kept["destination"][wrong])
+        raise ContradictoryIndices(f"{names}: the state expects {one}, after the payloads it is {other}", chains)
     alone = np.ones(len(kept), dtype=bool)
     alone[met] = False
     joined = concat([kept.filter(alone).select([*LANE, "index"]), made])

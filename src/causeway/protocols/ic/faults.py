@@ -21,15 +21,17 @@ from causeway.model.ledger import Event, Kind
 from causeway.model.order import U64, groups_of, stable_order
 from causeway.model.queues import MAX_INDEX
 from causeway.proofs.ic.messages import RejectCode
+from causeway.proofs.ic.versions import CertificationVersion
 from causeway.protocols.contract import Chains, Tick, View
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.ic.batch import DecodedBatch, refuse_ingress
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.endpoint import by_stream, certified_streams
-from causeway.protocols.ic.fault_kinds import AGE, NODE, STALE
+from causeway.protocols.ic.fault_kinds import AGE, ALTER, BLOCK_MAKER, DOES, NODE, PART, STALE
 from causeway.protocols.ic.messages import CHAIN_HALTED, FORGED_FOR_NOBODY
 from causeway.protocols.ic.state import KEPT_SLICES_SCHEMA, opposite
 from causeway.protocols.ic.step import ONWARD_SCHEMA
+from causeway.protocols.ic.tampering import altered, replayed, untouched, with_gap
 from causeway.protocols.interference import DROP, GAP, PASSIVE, REPLAY, TAMPER, Interference
 from causeway.protocols.messages import FORGED, LANE, blank_messages
 
@@ -39,12 +41,20 @@ _KEPT_ORDER = ("destination", "source", "substream", "source_height")
 class Carriers(Interference):
     """The carriers of slices of one network, and its byzantine subnets."""
 
-    passive = (*PASSIVE, NODE)
+    passive = (*PASSIVE, NODE, BLOCK_MAKER)
+
+    @property
+    def of_certified(self) -> list[str]:
+        """Return the kinds among the faults that alter certified slices."""
+        return sorted({fault.kind for fault in self._faults.rows if fault.kind in (ALTER, BLOCK_MAKER)})
 
     def oldest(self, tick: int) -> int:
-        """Return by how many heights what carriers offer from ``tick`` on is older than the newest; 0: by none."""
-        ages = (int(fault.args[AGE]) for fault in self._faults.rows if fault.kind == STALE and fault.last >= tick)
-        return max(ages, default=0)
+        """Return by how many heights what carriers offer, or block makers propose, from ``tick`` on is older than the
+        newest; 0: by none."""
+        coming = [fault for fault in self._faults.rows if fault.last >= tick]
+        ages = [int(fault.args[AGE]) for fault in coming if fault.kind == STALE]
+        stale = any(fault.kind == BLOCK_MAKER and fault.args[DOES] == STALE for fault in coming)
+        return max([*ages, int(stale)])
 
     def kept(self, kept: Frame, view: View, chains: Chains, tick: Tick) -> Frame:
         """Return what carriers to ``chains`` keep after a tick, to offer it later (``KEPT_SLICES_SCHEMA``).
@@ -90,16 +100,29 @@ class Carriers(Interference):
         """
         if len(slices):
             slices = slices.filter(~self.skipped(slices["destination"], slices["source"], context.height))
-        for fault in self.acting(context.tick, DROP, REPLAY, GAP, TAMPER, STALE):
+        acting = self.acting(context.tick, DROP, REPLAY, GAP, TAMPER, STALE, ALTER)
+        marked = any(fault.kind == ALTER for fault in acting)
+        if marked:
+            slices = untouched(slices)
+        for fault in acting:
             offered = older(int(fault.args[AGE])) if fault.kind == STALE else everything
-            altered = offered.filter(self.hit(fault, offered["destination"], offered["source"]))
-            if fault.kind == STALE and not len(altered):
+            offered = offered.filter(self.hit(fault, offered["destination"], offered["source"]))
+            if fault.kind == STALE and not len(offered):
                 continue
             slices = slices.filter(~self.hit(fault, slices["destination"], slices["source"]))
             if fault.kind == DROP:
                 continue
-            slices = by_stream(concat([slices, _falsified(altered, fault.kind)]))
+            offered = _falsified(untouched(offered) if marked else offered, fault, context.options.version)
+            slices = by_stream(concat([slices, offered]))
         return slices
+
+    def block_makers(self, context: Context) -> list[tuple[int, str]]:
+        """Return the malicious block makers of a round, in the order in which they propose: chain, and what it does."""
+        acting = self.acting(context.tick, BLOCK_MAKER)
+        makers = [
+            (self.positions[chain], fault.args[DOES]) for fault in acting if (chain := fault.destination) is not None
+        ]
+        return [(chain, does) for chain, does in makers if chain in context.chains]
 
     def _with_fault(self, slices: Frame, everything: Frame, older: Frame, fault: Fault, context: Context) -> Frame:
         honest = slices.filter(~self.hit(fault, slices["destination"], slices["source"]))
@@ -162,16 +185,13 @@ def _oldest_rejects(streams: Frame, view: View) -> U64:
     return oldest
 
 
-def _falsified(slices: Frame, kind: str) -> Frame:
-    """Return certified slices as a carrier offers them that replays, leaves a gap or tampers."""
-    begin, first, stop = slices["begin"], slices["message_begin"], slices["message_end"]
-    if kind == REPLAY:
-        # What was taken before, as far as it is still in the stream.
-        return slices.with_columns(message_begin=np.where(slices["end"] > begin, begin, first))
-    if kind == GAP:
-        later = np.minimum(first, np.uint64(MAX_INDEX - 2)) + np.uint64(1)
-        return slices.with_columns(message_begin=later, message_end=np.maximum(stop, later + np.uint64(1)))
-    if kind == TAMPER:
+def _falsified(slices: Frame, fault: Fault, version: CertificationVersion) -> Frame:
+    """Return certified slices as a carrier offers them that replays, leaves a gap, tampers or alters."""
+    if fault.kind == REPLAY:
+        return replayed(slices)
+    if fault.kind == GAP:
+        return with_gap(slices)
+    if fault.kind == TAMPER:
         paths = [path[:-1] + bytes([path[-1] ^ 1]) for path in slices["path"].to_pylist()]
         return slices.with_columns(path=pa.array(paths, pa.binary()))
-    return slices
+    return altered(slices, fault.args[PART], version) if fault.kind == ALTER else slices

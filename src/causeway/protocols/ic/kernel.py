@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +14,6 @@ import pyarrow as pa
 from causeway.model.errors import IndexOverflow, InvalidInput, InvariantViolation
 from causeway.model.faults import Faults
 from causeway.model.frame import Frame, concat, empty_frame, repeated_bytes
-from causeway.model.joins import lookup
 from causeway.model.ledger import EVENTS_SCHEMA
 from causeway.model.order import U64
 from causeway.model.topology import Topology
@@ -31,8 +30,8 @@ from causeway.protocols.contract import (
 )
 from causeway.protocols.events import LEDGER_LOGS, EventLog, joined_logs
 from causeway.protocols.execution import PROGRAM_TABLE, ProgramRunner
+from causeway.protocols.ic.agreement import Agreement, agree, plan_certified
 from causeway.protocols.ic.batch import DecodedBatch, XNetPlan, decode
-from causeway.protocols.ic.certified_slices import check_certified, only_of, rejects_in, served, with_reads
 from causeway.protocols.ic.certified_state import (
     commit_and_certify,
     first_heads,
@@ -54,16 +53,16 @@ from causeway.protocols.ic.faults import Carriers
 from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.parties import share_faults
 from causeway.protocols.ic.payload_builder import get_xnet_payload
-from causeway.protocols.ic.planning import brought, held, make_plan
+from causeway.protocols.ic.planning import held, make_plan
 from causeway.protocols.ic.post_process import append_onward, in_lane_order, post_process
 from causeway.protocols.ic.pre_process import pre_process
 from causeway.protocols.ic.registry import Registry, registry_at, subnet_positions
-from causeway.protocols.ic.remote_subnets import RemoteSubnets, all_rejects, joined, planned
+from causeway.protocols.ic.remote_subnets import RemoteSubnets
 from causeway.protocols.ic.removal import remove_ended
-from causeway.protocols.ic.state import State, opposite, state_of, state_tables
-from causeway.protocols.ic.step import Step
+from causeway.protocols.ic.state import State, state_of, state_tables
+from causeway.protocols.ic.step import Halted, Step
 from causeway.protocols.ic.stopping import just_stopped, with_stopped, without
-from causeway.protocols.messages import LANE, OUTBOUND_SCHEMA
+from causeway.protocols.messages import OUTBOUND_SCHEMA
 from causeway.protocols.option_values import check_tick
 from causeway.protocols.partition import part, union
 from causeway.protocols.segments import oldest
@@ -71,15 +70,6 @@ from causeway.protocols.waking import QUIET_TICKS, earliest, gives_up, wake
 
 MAX_CHAINS = 2**16
 """A pair of positions fits one word of 32 bits."""
-
-
-@dataclass(frozen=True)
-class Halted:
-    """What a round leaves of chains that do not run it."""
-
-    state: State
-    outbound: Frame
-    log: EventLog
 
 
 @dataclass(frozen=True)
@@ -107,6 +97,8 @@ class IcKernel:
         if self.topology.chains.num_rows > MAX_CHAINS:
             raise InvalidInput(f"chains: {self.topology.chains.num_rows}; at most {MAX_CHAINS} are allowed")
         assert self.remotes is not None  # what cannot be is told before anything runs
+        if not self.options.certified and (kinds := self.carriers.of_certified):
+            raise InvalidInput(f"faults: {', '.join(kinds)}; allowed with certification = bls or threshold")
 
     @cached_property
     def _move_ticks(self) -> list[int]:
@@ -233,7 +225,7 @@ class IcKernel:
     # ---- when something happens of itself
 
     def idle(self, state: State) -> bool:
-        """Return whether no queue or stream of ``state`` holds a message."""
+        """Return whether no queue or stream of ``state`` holds a message, and nothing agreed waits to be executed."""
         lanes = state.streams.counters
         queues = (state.ingress_queues, state.input_queues, state.output_queues)
         in_streams = lanes["next_index"] > lanes["begin"]
@@ -242,7 +234,8 @@ class IcKernel:
             in_streams &= ~np.isin(lanes["destination"], self.remotes.external)
         if self.options.loopback == "seed_literal":
             in_streams &= lanes["source"] != lanes["destination"]
-        return not in_streams.any() and all(len(queue.elements) == 0 for queue in queues)
+        at_rest = not in_streams.any() and all(len(queue.elements) == 0 for queue in queues)
+        return at_rest and not len(state.agreed)
 
     def next_planned(self, tick: int) -> int | None:
         """Return the first tick at or after ``tick`` with a move, a forgery or a false slice; None if none is left."""
@@ -251,6 +244,7 @@ class IcKernel:
 
     def _gives_up(self, tick: Tick) -> int:
         waits = lifetime_ticks(self.options, self.tick_ns) + 1 if self.options.timeouts == "on" else 0
+        waits += self.options.certification_delay + self.options.blocks_ahead
         settled = max([0, *self._move_ticks, self.carriers.last_change]) + waits
         return gives_up(tick, settled=settled, idle_limit=QUIET_TICKS + waits)
 
@@ -263,20 +257,10 @@ class IcKernel:
         chains = self.remotes.here(chains)
         running = self._running(state, chains, tick)
         context = self.context(running, tick)
-        expected = expected_indexes(state, (), self.options.index_base)
         local = part(self, state, running, tick.tick) if len(running) < len(chains) else state
         if self.options.certified:
-            everything, older = served(view, expected, context), partial(served, view, expected, context)
-            slices = self.carriers.carry_certified(with_news(expected, everything), everything, older, context)
-            slices = with_reads(slices)
-            rejects, wanted, events = rejects_in(slices, context), slices, empty_frame(EVENTS_SCHEMA)
-            wired = self.remotes.read(carried, context)
-            if wired is not None:
-                rejects, wanted, events = all_rejects(rejects, wired), planned(slices, wired), wired.events
-            plan = make_plan(local, wanted, rejects, view, state.kept_slices, events, context)
-            plan = replace(plan, content=replace(plan.content, slices=slices, wired=wired))
-            # Whoever has to build the trees of streams anew reads all that is in them.
-            return plan if state.has_trees else replace(plan, reads=replace(plan.reads, own=held(state)))
+            return plan_certified(state, local, view, self.carriers, context, self.remotes.read(carried, context))
+        expected = expected_indexes(state, (), self.options.index_base)
         everything = get_streams(expected, view, context)
         older_ones = cut(state.kept_slices, expected, context)
         slices = self.carriers.carry(with_news(expected, everything), everything, older_ones, context)
@@ -321,9 +305,9 @@ class IcKernel:
         if len(running) < len(chains):
             halted = self._halt(removal, np.setdiff1d(chains, running), tick)
             removal = self._of(removal, running, tick)
-        agreed, offered, refused = self._agreed(plan, inputs.offered, removal.state, context)
-        batch = decode(agreed, offered, inputs.own, inputs.ingress, self._subnets)
-        state, logs, outbound = self.process_batch(removal, chains, batch, context)
+        agreed = self._agreed(plan, inputs, removal.state, context)
+        batch = decode(agreed.content, agreed.offered, agreed.own, inputs.ingress, self._subnets)
+        state, logs, outbound = self.process_batch(replace(removal, state=agreed.state), chains, batch, context)
         if halted is not None:
             state = union(self, [state, halted.state])
             outbound = in_lane_order(concat([outbound, halted.outbound]))
@@ -333,32 +317,18 @@ class IcKernel:
         return RoundResult(
             state,
             outbound,
-            joined_logs([stops.log, *logs, signing], concat([plan.events, refused])),
+            joined_logs([stops.log, *logs, signing], concat([plan.events, agreed.refused])),
             headers,
             wake(tick, idle=self.idle(state), planned=self.next_planned(tick.tick + 1)),
             oldest(concat([state.trimmed_runs, state.runs])),
             self._gives_up(tick),
         )
 
-    def _agreed(
-        self, plan: Plan[XNetPlan], offered: Frame, state: State, context: Context
-    ) -> tuple[XNetPlan, Frame, Frame]:
+    def _agreed(self, plan: Plan[XNetPlan], inputs: Inputs[State], state: State, context: Context) -> Agreement:
         """Return what the round takes of what was brought, its messages, and the refusals of the rest."""
-        content = plan.content
         if not self.options.certified:
-            return content, offered, empty_frame(EVENTS_SCHEMA)
-        slices = content.slices
-        looped = offered["source"] == offered["destination"]
-        messages = offered.filter(~looped)
-        checked = check_certified(slices, messages, context, self.certifier(context.tick))
-        if content.wired is not None:
-            slices, causes = joined(slices, checked.causes, content.wired)
-            checked, messages = replace(checked, causes=causes), concat([messages, content.wired.messages])
-        accepted, errors = get_xnet_payload(state, slices, content.rejects, checked.invalid, context)
-        taken = lookup(accepted, opposite(content.signals), LANE, ordered=False) >= 0
-        agreed = replace(content, slices=brought(state, accepted, context), signals=content.signals.filter(taken))
-        offered = concat([only_of(agreed.slices, messages), offered.take(np.flatnonzero(looped))])
-        return agreed, offered, refusals(slices, errors, checked.causes)
+            return Agreement(plan.content, inputs.offered, inputs.own, state, empty_frame(EVENTS_SCHEMA))
+        return agree(plan, inputs, state, self.carriers, self.certifier(context.tick), context)
 
     def _commit_and_certify(
         self, state: State, chains: Chains, running: Chains, outbound: Frame, tick: Tick, before: State | None = None

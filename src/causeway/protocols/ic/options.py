@@ -96,16 +96,22 @@ class IcOptions(BaseModel):
     def _with_profile(cls, data: Any) -> Any:
         """Take the defaults of the profile; keys that are given win."""
         if isinstance(data, Mapping) and data.get("profile") == "deployed":
-            return {**DEPLOYED, **data}
+            defaults = dict(DEPLOYED)
+            if data.get("certification") == "off":
+                del defaults["payload_bytes"]  # there are no payloads in bytes
+            return {**defaults, **data}
         return data
 
     @model_validator(mode="after")
-    def _streams_have_an_encoding(self) -> Self:
+    def _what_needs_certificates(self) -> Self:
         if self.certification != "off" and self.substreams != "flat":
             raise ValueError(
                 f'certification = "{self.certification}": the streams of substreams = "{self.substreams}" have no place'
                 ' in the certified state; allowed with it: certification = "off"'
             )
+        for name in ("payload_bytes", "blocks_ahead"):
+            if self.certification == "off" and (value := getattr(self, name)):
+                raise ValueError(f'{name} = {value}: allowed with certification = "off": 0')
         return self
 
     @property

@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from causeway.model.frame import Frame
 from causeway.model.joins import codes
-from causeway.model.order import U64, groups_of
+from causeway.model.order import U64, groups_of, stable_order
 from causeway.protocols.ic.check_slice import SliceError, check_slices
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.expected_indexes import Expected, expected_indexes
-from causeway.protocols.ic.sizes import count_bytes, header_lengths
+from causeway.protocols.ic.sizes import LEAST_BYTES, count_bytes, header_lengths
 from causeway.protocols.ic.state import State
 from causeway.protocols.messages import LANE, LANE_COLUMNS
 
@@ -53,33 +53,57 @@ def get_xnet_payload(
     size_limit: int = 0,
     sizes: MessageSizes | None = None,
     expected: Expected | None = None,
+    turn: U64 | None = None,
 ) -> tuple[Frame, np.ndarray]:
     """Return the slices that go into the payload, and the ``SliceError`` of each of ``slices``.
 
     ``rejects``: the REJECT signals in them; ``invalid``: which of them their sources have not certified.
     ``past_payloads``: those agreed above the state, in order of height. ``size_limit``: bytes of a payload, 0 = any
-    size; then ``sizes`` must be given. A slice that does not fit is cut, to its longest beginning that does and that
-    brings anything, or left out (``PayloadTooLarge``). ``validate_xnet_payload`` accepts the result. ``expected``: what
-    state and past payloads expect, where that is known.
+    size; then ``sizes`` must be given. Of what is larger, headers with new signals come first, then each stream's
+    messages, as many as fit, as long as there is room for ``LEAST_BYTES`` (X-5); what does not fit is left out
+    (``PayloadTooLarge``). ``turn``: which of the slices to one destination comes first, ascending; without it they come
+    in their order. ``validate_xnet_payload`` accepts the result. ``expected``: what state and past payloads expect,
+    where that is known.
     """
     if expected is None:
         expected = expected_indexes(state, past_payloads, context.options.index_base)
     errors = check_slices(state, slices, rejects, invalid, context, expected)
-    accepted = slices.filter(errors == 0)
+    held = errors == 0
+    accepted = slices.filter(held)
     if not size_limit or len(accepted) == 0:
         return accepted, errors
     assert sizes is not None
     _, signal = expected.of(accepted)
     signals = accepted["signals_end"] != signal
-    stop, fits = _within(accepted, signals, header_lengths(accepted, rejects), sizes, size_limit)
-    rows = np.flatnonzero(errors == 0)
+    order = np.arange(len(accepted), dtype=np.uint64) if turn is None else turn[held]
+    stop, fits = _within(accepted, signals, order, rejects, sizes, size_limit)
+    rows = np.flatnonzero(held)
     errors[rows[~fits]] = SliceError.PayloadTooLarge
     return accepted.with_columns(message_end=stop).filter(fits), errors
 
 
+def turns(slices: Frame, context: Context) -> U64:
+    """Return when the source of each slice has its turn at its destination: another order of the subnets at every
+    height, drawn of seed, destination and height (X-5)."""
+    found = np.zeros(len(slices), dtype=np.uint64)
+    numbers = context.registry.subnets
+    for chain in np.unique(slices["destination"]).tolist():
+        key = np.array([context.seed, int(numbers[chain])], dtype=np.uint64)
+        generator = np.random.Generator(np.random.Philox(key=key, counter=[context.height, 2, 0, 0]))
+        order = np.argsort(generator.random(len(numbers)), kind="stable")
+        turn = np.empty(len(numbers), dtype=np.uint64)
+        turn[order] = np.arange(len(numbers), dtype=np.uint64)
+        mine = slices["destination"] == chain
+        found[mine] = turn[slices["source"][mine]]
+    return found
+
+
 def payload_bytes(slices: Frame, rejects: Frame, sizes: MessageSizes) -> U64:
-    """Return the size of each row's part of its payload."""
-    counts = np.maximum(slices["message_end"], slices["message_begin"]) - slices["message_begin"]
+    """Return the size of each row's part of its payload. One that says it brings what is not in the stream brings
+    none."""
+    begin, stop = slices["message_begin"], slices["message_end"]
+    inside = (stop > begin) & (begin >= slices["begin"]) & (stop <= slices["end"])
+    counts: U64 = np.where(inside, stop - begin, np.uint64(0))
     total = np.append(np.uint64(0), np.cumsum(sizes.lengths))
     first = sizes.starts(slices)
     lengths = total[np.minimum(first + counts.astype(np.int64), len(total) - 1)] - total[first]
@@ -95,12 +119,15 @@ def validate_xnet_payload(
     past_payloads: Sequence[Frame] = (),
     size_limit: int = 0,
     sizes: MessageSizes | None = None,
+    expected: Expected | None = None,
 ) -> np.ndarray:
     """Return the ``SliceError`` of each row of payloads, one payload a destination; a payload is valid if all are 0.
 
-    One that is too large is refused before its slices are looked at: ``PayloadTooLarge``.
+    One that is too large is refused before its slices are looked at: ``PayloadTooLarge``. The arguments are those of
+    ``get_xnet_payload``.
     """
-    expected = expected_indexes(state, past_payloads, context.options.index_base)
+    if expected is None:
+        expected = expected_indexes(state, past_payloads, context.options.index_base)
     errors = check_slices(state, slices, rejects, invalid, context, expected)
     if size_limit and len(slices):
         assert sizes is not None
@@ -111,53 +138,68 @@ def validate_xnet_payload(
 
 
 def _within(
-    slices: Frame, signals: np.ndarray, headers: U64, sizes: MessageSizes, size_limit: int
-) -> tuple[U64, np.ndarray]:
+    slices: Frame, signals: Mask, turn: U64, rejects: Frame, sizes: MessageSizes, size_limit: int
+) -> tuple[U64, Mask]:
     """Return where each slice's messages end so that the payload of its destination fits, and which slices are in it.
 
     ``signals``: which slices bring signals that are new, so that they are worth it without messages.
     """
-    stop = np.maximum(slices["message_end"], slices["message_begin"])
-    fits = np.ones(len(slices), dtype=bool)
-    first = sizes.starts(slices)
-    used: dict[int, int] = {}
+    begin = slices["message_begin"]
+    whole: U64 = np.maximum(slices["message_end"], begin)
     streams = groups_of(slices["destination"], slices["source"])
-    for start, count in zip(streams.starts.tolist(), streams.counts.tolist(), strict=True):
-        chain = int(slices["destination"][start])
-        rows = range(start, start + count)
-        tables = [
-            _sizes_by_count(slices.slice(row, row + 1), headers[row], sizes, first[row], stop[row]) for row in rows
-        ]
-        counts, size = _longest(tables, size_limit - used.get(chain, 0))
-        if not any(counts) and not signals[start : start + count].any():
-            size = None
-        for row, taken in zip(rows, counts, strict=True):
-            stop[row] = slices["message_begin"][row] + np.uint64(taken)
-            fits[row] = size is not None
-        used[chain] = used.get(chain, 0) + (size or 0)
+    worth = streams.spread(np.logical_or.reduceat(signals | (whole > begin), streams.starts))
+    payloads = groups_of(slices["destination"])
+    total = np.add.reduceat(np.where(worth, payload_bytes(slices, rejects, sizes), np.uint64(0)), payloads.starts)
+    small = payloads.spread(total + np.uint64(LEAST_BYTES) <= np.uint64(size_limit))
+    if small.all():
+        return whole, worth
+    stop, fits = np.where(small, whole, begin), worth & small
+    first, headers = sizes.starts(slices), header_lengths(slices, rejects)
+    starts, counts = streams.starts.tolist(), streams.counts.tolist()
+    large = np.flatnonzero((worth & ~small)[streams.starts])
+    large = large[stable_order(slices["destination"][streams.starts][large], turn[streams.starts][large])]
+    rows = {stream: range(starts[stream], starts[stream] + counts[stream]) for stream in large.tolist()}
+    left: dict[int, int] = {}
+    bare: dict[int, int] = {}
+    for stream, its_rows in rows.items():
+        chain = int(slices["destination"][its_rows[0]])
+        size = sum(int(_sizes(slices, row, headers, sizes, first, 0)[0]) for row in its_rows)
+        if signals[its_rows].any() and size <= left.setdefault(chain, size_limit):
+            bare[stream] = size
+            left[chain] -= size
+            fits[its_rows] = True
+    for stream, its_rows in rows.items():
+        chain = int(slices["destination"][its_rows[0]])
+        # A payload with nothing in it takes what fits, however small its limit.
+        if left.setdefault(chain, size_limit) < min(LEAST_BYTES, size_limit):
+            continue
+        tables = [_sizes(slices, row, headers, sizes, first, int(whole[row] - begin[row])) for row in its_rows]
+        room = left[chain] + bare.get(stream, 0)
+        taken, size = _longest(tables, room)
+        if any(taken):
+            stop[its_rows] = begin[its_rows] + np.array(taken, dtype=np.uint64)
+            fits[its_rows] = True
+            left[chain] = room - size
     return stop, fits
 
 
-def _sizes_by_count(one: Frame, header: np.uint64, sizes: MessageSizes, first: np.int64, stop: np.uint64) -> list[int]:
-    """Return the size of one substream's slice with its first 0, 1, 2, ... messages."""
-    most = int(stop - one["message_begin"][0])
-    lengths = np.append(np.uint64(0), np.cumsum(sizes.lengths[first : first + most]))
-    many = one.select(["begin", "end", "message_begin"]).take(np.zeros(most + 1, dtype=np.int64))
+def _sizes(slices: Frame, row: int, headers: U64, sizes: MessageSizes, first: np.ndarray, most: int) -> U64:
+    """Return the size of one substream's slice with its first 0, 1, 2, ..., ``most`` messages."""
+    lengths = np.append(np.uint64(0), np.cumsum(sizes.lengths[first[row] : first[row] + most]))
+    many = slices.select(["begin", "end", "message_begin"]).take(np.full(most + 1, row))
     counts = np.arange(most + 1, dtype=np.uint64)
-    found: list[int] = count_bytes(many, np.full(most + 1, header), counts, lengths).tolist()
-    return found
+    return count_bytes(many, np.full(most + 1, headers[row]), counts, lengths)
 
 
-def _longest(tables: list[list[int]], room: int) -> tuple[list[int], int | None]:
-    """Return how many messages of each substream are taken, the first ones first, and their size; None if none fits."""
+def _longest(tables: list[U64], room: int) -> tuple[list[int], int]:
+    """Return how many messages of each substream fit, the first ones first, and their size; none where none fit."""
     counts = [len(table) - 1 for table in tables]
     for last in reversed(range(len(tables))):
-        others = sum(table[count] for table, count in zip(tables, counts, strict=True)) - tables[last][counts[last]]
-        while True:
-            size = others + tables[last][counts[last]]
-            if size <= room:
-                return counts, size
-            if counts[last] == 0:
-                break
-            counts[last] -= 1
-    return counts, None
+        others = sum(int(table[count]) for table, count in zip(tables[:last], counts, strict=False))
+        others += sum(int(table[0]) for table in tables[last + 1 :])
+        fitting = np.flatnonzero(tables[last] <= np.uint64(max(room - others, 0)))
+        if len(fitting):
+            counts[last] = int(fitting[-1])
+            return counts, others + int(tables[last][fitting[-1]])
+        counts[last] = 0
+    return counts, 0

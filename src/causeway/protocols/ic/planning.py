@@ -12,19 +12,27 @@ from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.endpoint import SLICE_COLUMNS
 from causeway.protocols.ic.expected_indexes import expected_indexes
 from causeway.protocols.ic.state import REJECTS_SCHEMA, RUNS_SCHEMA, State, opposite
-from causeway.protocols.messages import LANE
+from causeway.protocols.messages import LANE, LANE_COLUMNS
 from causeway.protocols.segments import located
 
 _SEGMENTS = empty_frame(RUNS_SCHEMA).select([*LANE, "first", "tick"])
 
 
 def make_plan(
-    state: State, slices: Frame, rejects: Frame, view: View, kept: Frame, events: Frame, context: Context
+    state: State,
+    slices: Frame,
+    rejects: Frame,
+    view: View,
+    kept: Frame,
+    events: Frame,
+    context: Context,
+    wanted: Frame | None = None,
 ) -> Plan[XNetPlan]:
     """Return what slices and loopback streams bring, and which of our messages must be seen again.
 
-    ``slices``: those that are accepted, or that may be; where they are certified with ``read_begin`` and ``read_end``,
-    the messages that the check needs. ``rejects``: the REJECT signals in them. ``kept``: what carriers keep.
+    ``slices``: those that are accepted, or that may be. ``rejects``: the REJECT signals in them. ``kept``: what
+    carriers keep. ``wanted``: the messages of others that are read (lane, ``begin``, ``end``; none twice), if not those
+    that the slices bring.
     """
     if not context.options.certified:
         slices = brought(state, slices, context)
@@ -36,7 +44,7 @@ def make_plan(
     segments = _SEGMENTS
     if len(context.registry.moved):
         segments = concat([_segments(slices, runs), _segments(loopback, state.runs)])
-    signals = _signals_about_ours(state, rejects)
+    signals = signals_about_ours(state, rejects)
     # One about a message that we never sent is kept, for the round to see.
     sent = signals.filter(signals["index"] < state.streams.count_of("next_index", signals))
     own = sent.select(LANE).with_columns(begin=sent["index"], end=sent["index"] + np.uint64(1))
@@ -44,10 +52,12 @@ def make_plan(
         cut = _cut_segments(state, slices)
         own = concat([cut, _outside(own, cut)])
     reads = Reads(
-        offered=concat([located(_wanted(slices), runs), located(_brought(loopback), state.runs)]),
+        offered=concat(
+            [located(_brought(slices) if wanted is None else wanted, runs), located(_brought(loopback), state.runs)]
+        ),
         own=located(own, state.runs),
     )
-    return Plan(reads, XNetPlan(slices, loopback, signals, segments, kept, rejects), events)
+    return Plan(reads, XNetPlan(slices, loopback, signals, segments, kept), events)
 
 
 def brought(state: State, slices: Frame, context: Context) -> Frame:
@@ -62,6 +72,18 @@ def brought(state: State, slices: Frame, context: Context) -> Frame:
         message_begin=np.where(empty, here, slices["message_begin"]),
         message_end=np.where(empty, here, slices["message_end"]),
     )
+
+
+def seen_again(state: State, own: Frame, slices: Frame, signals: Frame, context: Context) -> Frame:
+    """Return those of our messages (``own``, in streams) that accepted ``slices`` make a round look at, and no others:
+    what was read for another reason leaves no trace in a state."""
+    wanted = lookup(signals, own, LANE_COLUMNS, ordered=False) >= 0
+    if context.options.limits == "deployed":
+        cut = _cut_segments(state, slices)
+        row = lookup(cut, own, LANE, ordered=False)
+        if len(cut):
+            wanted |= (row >= 0) & (own["index"] >= cut["begin"][row]) & (own["index"] < cut["end"][row])
+    return own if wanted.all() else own.filter(wanted)
 
 
 def held(state: State) -> Frame:
@@ -89,13 +111,7 @@ def _brought(slices: Frame) -> Frame:
     return slices.select(LANE).with_columns(begin=slices["message_begin"], end=slices["message_end"])
 
 
-def _wanted(slices: Frame) -> Frame:
-    if "read_begin" not in slices:
-        return _brought(slices)
-    return slices.select(LANE).with_columns(begin=slices["read_begin"], end=slices["read_end"])
-
-
-def _signals_about_ours(state: State, signals: Frame) -> Frame:
+def signals_about_ours(state: State, signals: Frame) -> Frame:
     """Return the REJECT signals in slices that are about messages that are still in our streams."""
     if len(signals) == 0:
         return empty_frame(REJECTS_SCHEMA)

@@ -25,6 +25,10 @@ PRUNED, KNOWN, FORK, MESSAGES_LABEL = 36, 16, 7, 10
 """Bytes of the parts of a witness: a pruned node, a known node under an index, a fork, the label ``messages``."""
 
 HEADER_WITNESS = 214
+
+LEAST_BYTES = 1 << 10
+"""Less room than this is worth neither a request nor messages in a payload (X-5, X-15)."""
+
 CANISTER_FIELD = 1 + 1 + 10
 """Bytes of a field that is a canister id: its key, the length, ten bytes."""
 

@@ -18,7 +18,7 @@ from causeway.model.frame import Frame
 from causeway.model.order import U64
 from causeway.proofs.ic.errors import TakeBeforeSliceBegin
 from causeway.proofs.ic.slice import CertifiedStreamSlice, StreamSlice
-from causeway.protocols.ic.sizes import count_bytes
+from causeway.protocols.ic.sizes import LEAST_BYTES, count_bytes
 from causeway.protocols.ic.wire_slices import MAX_SLICE_MESSAGES
 
 POOL_BYTES = 10 << 20
@@ -26,9 +26,6 @@ POOL_BYTES = 10 << 20
 
 SLICE_BYTES = 4 << 20
 """Bytes of one pooled slice at most, unless its first message is longer."""
-
-LEAST_BYTES = 1 << 10
-"""Less room than this is not worth a request."""
 
 HEADER_BYTES, MARGIN = 350, 98
 """Of the room that is left, so many bytes are kept for what is no message, and of the rest so many percent asked for

@@ -121,12 +121,29 @@ OFFERS_SCHEMA = pa.schema(
 from ``anchor`` to the end, joined; the digest of all ``messages``; the digests from the stream's up to the state's
 root; and the certification, empty until there is one."""
 
+AGREED_SCHEMA = pa.schema(
+    [
+        *LANE_FIELDS,
+        *_numbers("executed", "begin", "end", "signals_end", "message_begin", "message_end", "number", "anchor"),
+        pa.field("header", pa.binary(), nullable=False),
+        pa.field("siblings", pa.binary(), nullable=False),
+        pa.field("messages", pa.binary(32), nullable=False),
+        pa.field("path", pa.binary(), nullable=False),
+        pa.field("certification", pa.binary(), nullable=False),
+        pa.field("beside", pa.binary(), nullable=False),
+    ]
+)
+"""A slice in a payload that is agreed and not yet executed: what ``destination`` does at its own height ``executed``.
+It is all that is needed to verify the slice again then: the columns of ``offers`` and of slices, and the digests of the
+messages ``beside`` those of the slice that were read to check it, joined."""
+
 INGRESS_KEYS = ("receiver",)
 INPUT_KEYS = ("receiver", "sender")
 OUTPUT_KEYS = ("sender", "receiver")
 MISROUTED_KEYS = ("chain", "receiver", "sender")
 STREAM_INDICES = ("begin", "next_index", "signals_begin", "expected")
 
+AGREED_ORDER = ("destination", "source", "substream", "executed")
 REJECTS_ORDER = ("destination", "source", "substream", "index")
 
 ENDS = ("source", "destination")
@@ -171,11 +188,12 @@ STATE_TABLES: Mapping[str, StateTable] = {
     "uncertified": StateTable(UNCERTIFIED_SCHEMA, "chain", ("chain", "number"), chains=("chain",)),
     "offers": StateTable(OFFERS_SCHEMA, "source", (*LANE, "number"), chains=ENDS, shown=Shown.DESTINATION),
     "trimmed_runs": StateTable(RUNS_SCHEMA, "source", (*LANE, "first"), chains=ENDS, shown=Shown.DESTINATION),
+    "agreed": StateTable(AGREED_SCHEMA, "destination", AGREED_ORDER, chains=ENDS),
     "accounts": ACCOUNTS,
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
 
-NOT_COMMITTED = ("kept_slices", "heads", "uncertified", "offers", "trimmed_runs")
+NOT_COMMITTED = ("kept_slices", "heads", "uncertified", "offers", "trimmed_runs", "agreed")
 """Tables that are no sections of a root. The root commits to the number, the time and the root before of ``heads``
 all the same where it is certified (``certified_state``)."""
 
@@ -209,6 +227,7 @@ class State:
     ``stopped``: the subnets that violated an invariant. ``kept_slices``: what carriers keep to offer later.
     ``heads``: how far each subnet is; ``uncertified``: its heights that are not certified yet; ``offers``: what its
     endpoints serve; ``trimmed_runs``: segments that are collected, and that offers reach into.
+    ``agreed``: slices of payloads that are agreed and not yet executed.
     ``programs`` maps the name of a program class to the frame of its canisters' state (first column ``program``).
     Two are no tables. ``hashed``: what the last roots were made of, of this state or of one that it was made from.
     ``trees``: the trees of the messages in streams, where streams are certified; None where they are to be built.
@@ -230,6 +249,7 @@ class State:
     uncertified: Frame
     offers: Frame
     trimmed_runs: Frame
+    agreed: Frame
     accounts: Frame
     programs: Mapping[str, Frame]
     trees: StreamTrees | None = field(default=None, compare=False, repr=False)
@@ -258,6 +278,7 @@ class State:
             "uncertified": self.uncertified,
             "offers": self.offers,
             "trimmed_runs": self.trimmed_runs,
+            "agreed": self.agreed,
             "accounts": self.accounts,
             **{PROGRAM_TABLE + name: frame for name, frame in self.programs.items()},
         }
@@ -316,6 +337,7 @@ def state_of(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schem
         uncertified=found["uncertified"],
         offers=found["offers"],
         trimmed_runs=found["trimmed_runs"],
+        agreed=found["agreed"],
         accounts=found["accounts"],
         programs=program_frames(found),
     )

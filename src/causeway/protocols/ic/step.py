@@ -46,3 +46,12 @@ class Step:
     arrivals: Frame = field(default_factory=lambda: empty_frame(ARRIVALS_SCHEMA))
     ingress: Frame = field(default_factory=lambda: empty_frame(INGRESS_ARRIVALS_SCHEMA))
     onward: Frame = field(default_factory=lambda: empty_frame(ONWARD_SCHEMA))
+
+
+@dataclass(frozen=True)
+class Halted:
+    """What a round leaves of chains that do not run it."""
+
+    state: State
+    outbound: Frame
+    log: EventLog

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from causeway.model.frame import Frame
+from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
 from causeway.model.order import stable_order
 from causeway.model.queues import MAX_INDEX
@@ -21,6 +21,7 @@ from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.ic.slice_certification import decode_certification, encode_certification
 from causeway.proofs.ic.stream_header import decode_stream_header, encode_stream_header
 from causeway.proofs.ic.versions import CertificationVersion
+from causeway.protocols.ic.endpoint import by_stream
 from causeway.protocols.ic.fault_kinds import (
     ALTERED,
     DESTINATION,
@@ -73,21 +74,28 @@ def altered(slices: Frame, part: str, version: CertificationVersion) -> Frame:
 def proposed(honest: Frame, everything: Frame, older: Frame, does: str) -> Frame:
     """Return the slices that a malicious block maker proposes instead of the ``honest`` ones.
 
-    ``everything``: all that endpoints serve it, whatever the limits; ``older``: the same of the height before. It does
-    as ``fault_kinds.BlockMakerSection`` says.
+    ``everything``: all that endpoints serve it; ``older``: the same of the height before. It does as
+    ``fault_kinds.BlockMakerSection`` says, and leaves a slice as it is where that cannot be done to it: it has no
+    certificates but those of endpoints.
     """
-    if does == GAP:
-        return with_gap(everything)
-    if does == REPLAY:
-        return replayed(everything)
-    if does == STALE:
-        return replayed(older)
-    if does == OVERSIZED:
-        return everything.with_columns(message_end=np.maximum(everything["end"], everything["message_begin"]))
     if does == FOREIGN:
         return honest.with_columns(receiver=honest["source"])
-    assert does in (REORDER, ALTERED), does
-    return _marked(honest, EXCHANGED if does == REORDER else FLIPPED)
+    if does in (REORDER, ALTERED):
+        return _marked(honest, EXCHANGED if does == REORDER else FLIPPED)
+    served = older if does == STALE else everything
+    row = lookup(served, honest, LANE, ordered=False)
+    hit = row >= 0
+    if does in (GAP, OVERSIZED):
+        hit &= honest["message_end"] > honest["message_begin"]
+    false, first = served.select(honest.names).take(row[hit]), honest["message_begin"][hit]
+    if does in (REPLAY, STALE):
+        first = false["begin"]
+    elif does == GAP:
+        first = first + np.uint64(1)
+    else:
+        assert does == OVERSIZED, does
+    false = false.with_columns(message_begin=first, message_end=np.maximum(false["end"], first))
+    return by_stream(concat([honest.filter(~hit), false]))
 
 
 def replayed(slices: Frame) -> Frame:
@@ -139,6 +147,11 @@ def _with_exchanged(messages: Frame, rows: np.ndarray) -> Frame:
     taken[first], taken[second] = second, first
     kept = {name: messages[name] for name in (*LANE, "index")}
     return messages.take(taken).with_columns(**kept)
+
+
+def untouched(slices: Frame) -> Frame:
+    """Return slices marked so that nothing happens to their messages."""
+    return _marked(slices, UNTOUCHED)
 
 
 def _marked(slices: Frame, what: int) -> Frame:
