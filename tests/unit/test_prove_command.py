@@ -327,7 +327,7 @@ WRONG: dict[str, tuple[list[object], str]] = {
     "absent alone": (["--tail", "--absent"], "--absent: say which index"),
     "height": (["--tail", "--height", 99], "height: 99 is not committed; committed are 0 to 16"),
     "negative height": (["--tail", "--height", -1], "height: -1 is not committed"),
-    "one file": (["--tail", "--out", "a", "--trust-out", "a"], "--out, --trust-out, --header-out: give each a"),
+    "one file": (["--tail", "--out", "a", "--trust-out", "a"], "--out, --trust-out: give each a different file"),
     "no folder": (["--tail", "--out", "none/a.json"], "none/a.json: No such file or directory"),
     "unsigned": (["--tail", "--height", 0, "--header-out", "h"], "height: 0: its header is not signed"),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,11 +17,14 @@ from causeway.model.errors import InvalidInput
 from causeway.model.text import readable
 from causeway.protocols.command_options import CommandOption, FileOption
 
+ABOUT = "Take a proof out of a lake: of what a chain has committed to, for causeway verify."
+
 
 def _command(
     lake: Annotated[str, typer.Argument(help="Folder or URI of a lake.", show_default=False)],
     height: Annotated[
-        int | None, typer.Option(help="A committed height; default: the last.", show_default=False)
+        int | None,
+        typer.Option(help="A committed height; default: the last, under ic the last certified.", show_default=False),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the proof here.", show_default=False)] = None,
     scenario: Annotated[
@@ -36,20 +40,20 @@ def _command(
     from causeway.proving.prover import prover_of
 
     files: dict[FileOption, Path | None] = {option: given[option.name] for option in _files()}
-    places = [path for path in (out, *files.values()) if path is not None]
-    if len(set(places)) < len(places):
-        flags = ", ".join(("--out", *(option.flag for option in files)))
-        raise InvalidInput(f"{flags}: give each a different file")
+    places = {"--out": out, **{option.flag: path for option, path in files.items()}}
+    places = {flag: path for flag, path in places.items() if path is not None}
+    if len(set(places.values())) < len(places):
+        raise InvalidInput(f"{', '.join(places)}: give each a different file")
     with waiting("Reading"):
         opened = open_lake(lake, None if scenario is None else str(scenario))
         prover = prover_of(opened)
         refuse_others(given, (*_options(), *files), (*prover.options, *prover.files), opened.protocol)
         proved = prover.prove(opened, height, given)
-    written = [(out, proved.document)]
+    written: list[tuple[Path | None, Any]] = [(out, proved.document)]
     written += [(path, proved.beside[option.name]) for option, path in files.items() if option.name in proved.beside]
     for path, content in written:
         if path is not None:
-            path.write_text(json.dumps(content, indent=1) + "\n")
+            path.write_bytes(content if isinstance(content, bytes) else f"{json.dumps(content, indent=1)}\n".encode())
     if as_json:
         print(json.dumps(proved.document))
         return shell.OK
@@ -74,5 +78,5 @@ def _files() -> list[FileOption]:
 
 def build() -> Command:
     """Return the command, with the options of all protocols whose lakes proofs can be taken out of."""
-    about = "\n\n".join(prover.about for prover in parts("prover"))
+    about = "\n\n".join((ABOUT, *(cleandoc(prover.about) for prover in parts("prover"))))
     return declared(_command, about, {"lake": _options(), "out": _files()})

@@ -115,6 +115,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             loops=("causeway.proofs.ic.message_write_loops", "causeway.proofs.ic.header_loops"),
             certifies_data=True,
             external=True,
+            prover="causeway.proving.ic.prover:PROVER",
             endpoint="causeway.service.ic.endpoint:IcEndpoint",
             places=("remote.*.endpoints", "listen"),
         ),

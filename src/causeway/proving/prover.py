@@ -20,12 +20,12 @@ class Proved:
     """A proof that was asked for.
 
     ``document``: the proof. ``lines``: what a person reads of it, its first line what is proved. ``beside``: further
-    documents, by the name of the option (``Prover.files``) that asked for them.
+    documents, or bytes as they are, by the name of the option (``Prover.files``) that asked for them.
     """
 
     document: Document
     lines: Sequence[str]
-    beside: Mapping[str, Document] = field(default_factory=dict)
+    beside: Mapping[str, Document | bytes] = field(default_factory=dict)
 
 
 class Prover(Protocol):

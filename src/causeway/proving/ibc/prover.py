@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from causeway.model.errors import InvalidInput
 from causeway.model.text import readable
 from causeway.protocols.command_options import CommandOption, FileOption
+from causeway.proving.options import CHAIN, COUNTERPARTY, INDEX, TRUST_OUT
 
 if TYPE_CHECKING:
     from causeway.network.opened import OpenedLake
@@ -22,30 +23,29 @@ SHOWN = 8
 class IbcProver:
     """Takes proofs out of lakes of zones."""
 
-    about = """Prove what a zone under ibc has committed to: packets, receipts, the heads and tails of queues.
+    about = """Under ibc: prove what a zone has committed to: packets, receipts, heads and tails of queues (--queue).
 
-    causeway verify accepts the proofs. Those of one entry are ICS-23 proofs of Tendermint's kind, which other verifiers
-    of ICS-23 accept as well.
+    Proofs of one entry are ICS-23 proofs of Tendermint's kind, which other verifiers of ICS-23 accept.
 
     [bold]Example[/bold]: causeway prove my-lake --chain A --counterparty B --queue send --index 17 --out proof.json
     """
     options = (
-        CommandOption("chain", "The zone whose store is proved.", required=True),
-        CommandOption("counterparty", "The zone at the other end of the connection.", required=True),
+        CommandOption("chain", CHAIN, required=True),
+        CommandOption("counterparty", COUNTERPARTY, required=True),
         CommandOption(
             "queue",
             "Packets for the counterparty, or receipts of packets from it.",
             required=True,
             words=("send", "receipt"),
         ),
-        CommandOption("index", "Prove the entry with this index.", int, metavar="N"),
+        CommandOption("index", INDEX, int, metavar="N"),
         CommandOption("absent", "With --index: prove that there is no such entry.", bool),
         CommandOption("indices", "Prove entries M to N-1 with one proof.", metavar="M:N"),
         CommandOption("head", "Prove the queue's head.", bool),
         CommandOption("tail", "Prove the queue's tail.", bool),
     )
     files = (
-        FileOption("trust_out", "Write the header with the root to this file: what to trust.", verified_by="--trust"),
+        TRUST_OUT,
         FileOption("header_out", "Write the signed header to this file, for a client at the height before."),
     )
 

@@ -1,0 +1,154 @@
+"""What ``causeway prove`` proves of a subnet: headers and messages of its streams, certified data of its programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from causeway.model.errors import InvalidInput
+from causeway.model.text import readable
+from causeway.protocols.command_options import CommandOption, FileOption
+from causeway.proving.options import CHAIN, COUNTERPARTY, INDEX, TRUST_OUT
+
+if TYPE_CHECKING:
+    from causeway.network.opened import OpenedLake
+    from causeway.proving.ic.state import CertifiedState, Shown
+    from causeway.proving.prover import Proved
+
+
+class IcProver:
+    """Takes certificates out of lakes of subnets."""
+
+    about = """Under ic: prove what a subnet has certified: the header of a stream (--header), a message in it
+    (--index), a program's certified data (--program).
+
+    These proofs are certificates in CBOR, which @icp-sdk/core and other verifiers of the Internet Computer accept.
+
+    [bold]Example[/bold]: causeway prove my-lake --chain left --counterparty right --index 17 --out proof.json
+    """
+    options = (
+        CommandOption("chain", CHAIN),
+        CommandOption("counterparty", COUNTERPARTY),
+        CommandOption("header", "Prove the header of the stream to the counterparty.", bool),
+        CommandOption("index", INDEX, int, metavar="N"),
+        CommandOption("program", "Prove the certified data of this program.", metavar="NAME"),
+    )
+    files = (
+        TRUST_OUT,
+        FileOption("certificate_out", "Write the certificate itself to this file, in CBOR."),
+    )
+
+    def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> Proved:
+        """Return a proof out of a lake, as ``proving.prover.Prover`` says."""
+        from causeway.proving.ic.documents import certificate_document, trust_document
+        from causeway.proving.ic.subnets import subnets_of
+        from causeway.proving.prover import Proved
+
+        subnets_of(opened)  # what the lake cannot prove is told before anything else
+        what = _what(given)
+        state, shown, line = _proved(opened, height, given, what)
+        document = certificate_document(state, shown)
+        trust = trust_document(state)
+        made = {"trust_out": trust, "certificate_out": shown.certificate}
+        beside = {name: content for name, content in made.items() if given[name] is not None}
+        return Proved(document, [line, *_about(state, shown)], beside)
+
+
+PROVER = IcProver()
+
+_WHAT = "what to prove: give one of --header, --index N (both with --chain and --counterparty), --program NAME"
+
+
+def _what(given: Mapping[str, Any]) -> str:
+    """Return the one thing that is asked for. Raises ``InvalidInput`` when it is none or two, or not all is named."""
+    asked = [name for name in ("header", "index", "program") if given[name] is not None and given[name] is not False]
+    if len(asked) != 1:
+        raise InvalidInput(_WHAT)
+    (what,) = asked
+    for name in ("chain", "counterparty"):
+        if what != "program" and given[name] is None:
+            raise InvalidInput(f"--{name}: missing")
+    if what == "program" and given["counterparty"] is not None:
+        raise InvalidInput("--counterparty: certified data is of one subnet; leave it out")
+    return what
+
+
+def _proved(
+    opened: OpenedLake, height: int | None, given: Mapping[str, Any], what: str
+) -> tuple[CertifiedState, Shown, str]:
+    """Return the state, what is shown of it, and what a person reads of that."""
+    from causeway.proving.ic.state import host_of_program, state_at
+
+    if what == "program":
+        program = given["program"]
+        chain = given["chain"] or host_of_program(opened, program, height)
+        state = state_at(opened, chain, height)
+        shown = state.certified_data(program)
+        return state, shown, f"{_where(state)}: certified data of {readable(program)} is {_bytes(shown.value)}"
+    state = state_at(opened, given["chain"], height)
+    counterparty = given["counterparty"]
+    stream = f"the stream from {state.chain} to {counterparty}"
+    if what == "header":
+        shown = state.header(counterparty)
+        return state, shown, f"{_where(state)}: {stream} {_header(state, shown.value)}"
+    shown = state.message(counterparty, given["index"])
+    return state, shown, f"{_where(state)}: message {given['index']} of {stream} is {_message(state, shown.value)}"
+
+
+def _where(state: CertifiedState) -> str:
+    own = "" if state.number == state.height else f" (its height {state.number})"
+    return f"{state.chain} at height {state.height}{own}"
+
+
+def _bytes(data: bytes) -> str:
+    return f"0x{data.hex()}" if data else "empty"
+
+
+def _header(state: CertifiedState, value: bytes) -> str:
+    """Return what the header of a stream says."""
+    from causeway.proofs.ic.stream_header import decode_stream_header
+
+    header = decode_stream_header(value, state.subnets.options.version)
+    rejects = f", {len(header.reject_signals):,} rejected" if header.reject_signals else ""
+    held = f"holds {header.begin} to {header.end - 1}" if header.end > header.begin else f"is empty at {header.begin}"
+    return f"{held}, and signals what came the other way below {header.signals_end}{rejects}"
+
+
+def _message(state: CertifiedState, value: bytes) -> str:
+    """Return what a message in a stream says."""
+    from causeway.proofs.ic.messages import Data, Request, Response, decode_stream_message
+
+    names = state.subnets.opened.program_names
+
+    def name(canister: bytes) -> str:
+        number = int.from_bytes(canister[:8], "big")
+        return names.get(number, str(number))
+
+    message = decode_stream_message(value, state.subnets.options.version)
+    if isinstance(message, Request):
+        text = f"a request: {name(message.sender)} calls {message.method_name} of {name(message.receiver)}"
+        text += f", payload of {len(message.method_payload):,} bytes{_cycles(message.cycles_payment)}"
+    elif isinstance(message, Response):
+        text = f"a response of {name(message.respondent)} to {name(message.originator)}"
+        answer = message.payload
+        text += f", {len(answer.data):,} bytes of data" if isinstance(answer, Data) else f", reject {answer.code.name}"
+        text += _cycles(message.cycles_refund)
+    else:
+        text = f"a refund to {name(message.recipient)}{_cycles(message.amount)}"
+    return readable(text)
+
+
+def _cycles(amount: int) -> str:
+    return f", {amount:,} cycles" if amount else ""
+
+
+def _about(state: CertifiedState, shown: Shown) -> list[str]:
+    """Return what stands behind a certificate: how long it is, its root, and who signed it."""
+    from causeway.proofs.documents.values import when
+    from causeway.proofs.ic.principals import principal_to_text
+
+    subnet = principal_to_text(state.subnets.id_of(state.position))
+    return [
+        f"  proof     certificate, {len(shown.certificate):,} bytes, of {when(shown.time)}",
+        f"  root      {state.root.hex()}, signed by subnet {subnet}",
+    ]

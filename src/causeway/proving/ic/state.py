@@ -1,0 +1,330 @@
+"""The state that a subnet certified, read from a lake: its canonical tree, its certification, certificates of it."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.errors import InvalidInput
+from causeway.model.frame import Frame, concat, empty_frame, from_table
+from causeway.model.text import shown, unknown
+from causeway.network.opened import Mask, OpenedLake
+from causeway.pipeline.lake import LakeError, Manifest
+from causeway.proofs.errors import ProofError
+from causeway.proofs.ic.certificate import TIME, Certificate, encode_certificate
+from causeway.proofs.ic.certification import verify_certificate
+from causeway.proofs.ic.columns import encode_stream_messages
+from causeway.proofs.ic.hash_tree import HashTree, Path, build_tree, digest
+from causeway.proofs.ic.pruning import prune
+from causeway.proofs.ic.slice_certification import Certification, decode_certification
+from causeway.proofs.ic.slice_payload import STREAMS
+from causeway.proofs.ic.state_columns import CANISTER, CERTIFIED_DATA, state_contents
+from causeway.proofs.ic.stream_tree import HEADER, MESSAGES, MessagesTree, index_label
+from causeway.protocols.contract import NO_HOST
+from causeway.protocols.execution import PROGRAM_TABLE
+from causeway.protocols.ic.certified_state import canonical_states, with_trees
+from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.ids import canister_id
+from causeway.protocols.ic.registry import registry_at
+from causeway.protocols.ic.state import State, state_of
+from causeway.protocols.messages import OUTBOUND_SCHEMA
+from causeway.proving.ic.subnets import Subnets, subnets_of
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A certificate that shows one value of a state.
+
+    Attributes:
+        path: where in the state tree the value is.
+        value: what is there, as the certificate shows it.
+        certificate: encoded.
+        time: of the state, in nanoseconds.
+    """
+
+    path: Path
+    value: bytes
+    certificate: bytes
+    time: int
+
+
+class CertifiedState:
+    """What a subnet certified at one of its own heights (``number``). Made by ``state_at``.
+
+    Attributes:
+        subnets, chain, position: whose state it is.
+        height: the lake's height that made it.
+        certification: of its root.
+    """
+
+    def __init__(
+        self, subnets: Subnets, chain: str, position: int, manifest: Manifest, certification: Certification
+    ) -> None:
+        self.subnets, self.chain, self.position = subnets, chain, position
+        self.height, self.certification = manifest.height, certification
+        self._context = subnets.context(position, manifest)
+        state, messages = _read(subnets.opened, position, manifest, self._context)
+        self._messages = messages
+        self._state = with_trees(state, messages, self._context)
+        states, _ = canonical_states(self._state, self._state.heads, self._context)
+        self._contents = state_contents(states, 0)
+        if digest(self._tree({})) != certification.root_hash:
+            raise self._wrong(
+                f"has the root {digest(self._tree({})).hex()}, certified is {certification.root_hash.hex()}"
+            )
+
+    @property
+    def number(self) -> int:
+        """Return which of the subnet's own heights it is."""
+        return self.certification.height
+
+    @property
+    def root(self) -> bytes:
+        """Return the root of the state, 32 bytes."""
+        return self.certification.root_hash
+
+    def header(self, counterparty: str) -> Shown:
+        """Return a certificate of the header of the stream to another subnet.
+
+        Raises:
+            InvalidInput: there is no such stream.
+        """
+        lane = self._stream_to(counterparty)
+        return self._shown((STREAMS, self._id(lane), HEADER), {})
+
+    def message(self, counterparty: str, index: int) -> Shown:
+        """Return a certificate of the message ``index`` in the stream to another subnet.
+
+        Raises:
+            InvalidInput: there is no such stream, or it does not hold that index.
+        """
+        lane = self._stream_to(counterparty)
+        begin, end = (int(lane[name][0]) for name in ("begin", "next_index"))
+        if not begin <= index < end:
+            holds = f"holds {begin} to {end - 1}" if end > begin else f"is empty (begin and end {begin})"
+            raise InvalidInput(
+                f"--index: {index}: is not in the stream; at height {self.height} the stream from {self.chain} to "
+                f"{counterparty} {holds}"
+            )
+        messages = self._messages.filter(self._messages["destination"] == lane["destination"][0])
+        messages = messages.take(np.argsort(messages["index"], kind="stable"))
+        columns = {name: messages[name] for name in messages.names}
+        encoded = encode_stream_messages(columns, self._context.options.version)
+        tree = MessagesTree(begin, encoded)
+        witness = tree.witness(index, index + 1, encoded.slice(index - begin, 1))
+        path = (STREAMS, self._id(lane), MESSAGES, index_label(index))
+        return self._shown(path, {self._id(lane): witness})
+
+    def certified_data(self, program: str) -> Shown:
+        """Return a certificate of the certified data of a program on this subnet.
+
+        Raises:
+            InvalidInput: it never set any, or is not on this subnet.
+        """
+        number = _program(self.subnets.opened, program)
+        canisters = self._contents.get(CANISTER, {})
+        canister = canister_id(number)
+        if canister not in canisters:
+            raise InvalidInput(
+                f"--program: {program}: has set no certified data by height {self.height}"
+                if self._hosts(number)
+                else f"--program: {program}: is not on {self.chain} at height {self.height}"
+            )
+        return self._shown((CANISTER, canister, CERTIFIED_DATA), {})
+
+    # ---- steps
+
+    def _hosts(self, program: int) -> bool:
+        host = self._context.host_of(np.array([program], dtype=np.uint64))
+        return int(host[0]) == self.position
+
+    def _id(self, lane: Frame) -> bytes:
+        return self.subnets.id_of(int(lane["destination"][0]))
+
+    def _stream_to(self, counterparty: str) -> Frame:
+        lanes, names = self._state.streams.counters, self.subnets.opened.names
+        known = {names[place]: row for row, place in enumerate(lanes["destination"].tolist()) if place != self.position}
+        if counterparty == self.chain:
+            raise InvalidInput(
+                f"--counterparty: {shown(counterparty)}: the stream of a subnet to itself is not certified"
+            )
+        if counterparty not in known:
+            self.subnets.opened.position(counterparty)
+            raise InvalidInput(
+                f"--counterparty: {shown(counterparty)}: {self.chain} has no stream to it at height {self.height}; "
+                f"it has to {', '.join(known) or 'none'}"
+            )
+        return lanes.slice(known[counterparty], known[counterparty] + 1)
+
+    def _tree(self, witnesses: dict[bytes, HashTree]) -> HashTree:
+        """Return the state's tree, with ``witnesses`` of the messages of streams, by where they lead to."""
+        contents = dict(self._contents)
+        if witnesses:
+            streams = dict(contents[STREAMS])
+            for subnet, witness in witnesses.items():
+                streams[subnet] = {**streams[subnet], MESSAGES: witness}
+            contents[STREAMS] = streams
+        return build_tree(contents)
+
+    def _shown(self, path: Path, witnesses: dict[bytes, HashTree]) -> Shown:
+        """Return a certificate that shows a path, verified as a stranger would."""
+        tree = prune(self._tree(witnesses), [path, (TIME,)])
+        certificate = encode_certificate(Certificate(tree, self.certification.signature))
+        key, own = self.subnets.key_of(self.position), self.subnets.id_of(self.position)
+        try:
+            verified = verify_certificate(certificate, key, subnet_id=own, root_subnet_id=own)
+            return Shown(path, verified.value(path), certificate, verified.time)
+        except ProofError as error:
+            raise self._wrong(f"is not certified: {error}") from error
+
+    def _wrong(self, what: str) -> LakeError:
+        where = self.subnets.opened.lake.storage.uri
+        return LakeError(f"lake: {where}: the state of {self.chain} at height {self.height} {what}")
+
+
+def state_at(opened: OpenedLake, chain: str, height: int | None = None) -> CertifiedState:
+    """Return the state of a subnet at a committed height, by default the last that it has certified.
+
+    Raises:
+        InvalidInput: the lake is of another protocol or certifies nothing, it has no such chain, or the subnet has not
+            certified that height (``LakeError``: no such height, or a state that is not the one certified).
+    """
+    subnets = subnets_of(opened)
+    position = opened.position(chain)
+    if int(subnets.numbers[position]) in opened.topology.external:
+        raise InvalidInput(f"--chain: {shown(chain)}: is run by another lake, which has its state")
+    heads = _Heads(opened, position)
+    top = opened.last_height() if height is None else height
+    certification = heads.newest(top) if height is None else heads.of_height(height)
+    return CertifiedState(
+        subnets, chain, position, opened.manifest(heads.made(certification.height, top)), certification
+    )
+
+
+class _Heads:
+    """Which of its own heights a subnet had reached and certified at heights of the lake, from its headers."""
+
+    def __init__(self, opened: OpenedLake, position: int) -> None:
+        self._opened, self._position = opened, position
+        self._known: dict[int, tuple[int, Certification | None]] = {}
+
+    def newest(self, height: int) -> Certification:
+        """Return the last certification by a height of the lake.
+
+        Raises:
+            InvalidInput: there is none yet.
+        """
+        found = self._at(height)[1]
+        if found is None:
+            raise InvalidInput(f"--chain: {shown(self._name)}: has certified nothing by height {height}")
+        return found
+
+    def of_height(self, height: int) -> Certification:
+        """Return the certification of what the subnet had reached at a height of the lake.
+
+        Raises:
+            InvalidInput: there is none, or not yet.
+        """
+        number, last = self._at(height)[0], self._opened.last_height()
+        later = range(height, last + 1)
+        at = bisect_left(later, number, key=self._certified)
+        found = self._at(later[at])[1] if at < len(later) else None
+        if found is None:
+            newest = self._certified(last)
+            until = "nothing" if newest < 0 else f"up to height {self.made(newest, last)}"
+            raise InvalidInput(f"--height: {height}: is not certified yet; {self._name} has certified {until}")
+        if found.height != number:
+            raise InvalidInput(
+                f"--height: {height}: {self._name} has no certification of it: too few of its nodes signed"
+            )
+        return found
+
+    def made(self, number: int, by: int) -> int:
+        """Return at which height of the lake, at the latest ``by`` one, the subnet reached a height of its own."""
+        return bisect_left(range(by), number, key=lambda height: self._at(height)[0])
+
+    @property
+    def _name(self) -> str:
+        return self._opened.names[self._position]
+
+    def _certified(self, height: int) -> int:
+        found = self._at(height)[1]
+        return -1 if found is None else found.height
+
+    def _at(self, height: int) -> tuple[int, Certification | None]:
+        """Return the subnet's own height and its last certification at a height of the lake."""
+        if height not in self._known:
+            opened, position = self._opened, self._position
+            rows = opened.log_rows("headers", height, position, ["chain", "number", "certification"], self._mine)
+            if rows is None or rows.num_rows != 1:
+                raise LakeError(f"lake: {opened.lake.storage.uri} has no header of {self._name} at height {height}")
+            encoded = rows["certification"][0].as_py()
+            certification = decode_certification(encoded) if encoded else None
+            self._known[height] = rows["number"][0].as_py(), certification
+        return self._known[height]
+
+    def _mine(self, batch: pa.RecordBatch) -> Mask:
+        mask: Mask = batch["chain"].to_numpy() == self._position
+        return mask
+
+
+def _read(opened: OpenedLake, position: int, manifest: Manifest, context: Context) -> tuple[State, Frame]:
+    """Return the state of a subnet at a height, and the messages in its streams (``OUTBOUND_SCHEMA``)."""
+    host_of, tables = context.registry.last_host_of, opened.tables.state
+    schemas = {
+        name.removeprefix(PROGRAM_TABLE): table.schema
+        for name, table in tables.items()
+        if name.startswith(PROGRAM_TABLE)
+    }
+    frames = {name: opened.state_rows(manifest, name, position, host_of) for name in tables}
+    state = state_of(frames, schemas, context.options.index_base)
+    lanes = state.streams.counters
+    begin, end = np.zeros((2, len(opened.names)), dtype=np.uint64)
+    begin[lanes["destination"]], end[lanes["destination"]] = lanes["begin"], lanes["next_index"]
+
+    def held(batch: pa.RecordBatch) -> Mask:
+        index, destination = batch["index"].to_numpy(), batch["destination"].to_numpy()
+        mask: Mask = batch["source"].to_numpy() == position
+        mask &= (index >= begin[destination]) & (index < end[destination])
+        return mask
+
+    found = [empty_frame(OUTBOUND_SCHEMA)]
+    for height in np.unique(state.runs["height"]).tolist():
+        rows = opened.log_rows("outbound", height, position, OUTBOUND_SCHEMA.names, held)
+        if rows is not None and rows.num_rows:
+            found.append(from_table(rows))
+    messages = concat(found)
+    if len(messages) != int((end - begin).sum()):
+        raise LakeError(
+            f"lake: {opened.lake.storage.uri}: has {len(messages)} of the {int((end - begin).sum())} messages in the "
+            f"streams of {opened.names[position]} at height {manifest.height}"
+        )
+    return state, messages
+
+
+def _program(opened: OpenedLake, name: str) -> int:
+    """Return the number of the program of that name. Raises ``InvalidInput``: there is none."""
+    known = {text: number for number, text in opened.program_names.items()}
+    if name not in known:
+        raise InvalidInput(f"--program: {unknown('program', name, known)}")
+    return known[name]
+
+
+def host_of_program(opened: OpenedLake, name: str, height: int | None = None) -> str:
+    """Return the name of the subnet that hosts a program at a committed height, by default the last.
+
+    Raises:
+        InvalidInput: there is no such program, or it is on no subnet then.
+    """
+    number, manifest = _program(opened, name), opened.manifest(height)
+    registry = registry_at(opened.topology, manifest.tick)
+    host = int(registry.host_of(np.array([number], dtype=np.uint64))[0])
+    if host == NO_HOST:
+        raise InvalidInput(f"--program: {shown(name)}: is on no subnet at height {manifest.height}")
+    return opened.names[host]
+
+
+__all__ = ["CertifiedState", "Shown", "host_of_program", "state_at"]

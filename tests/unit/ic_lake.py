@@ -1,0 +1,92 @@
+"""A small network under ic on a lake, made in this process: calls in both directions, and certified data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from causeway.network.network import Network
+
+TICKS = 8
+
+SCENARIO = """
+[network]
+protocol = "ic"
+seed = 3
+executor = "in_process"
+partitions = 2
+seconds_per_tick = 2.5
+
+[options]
+certification = "bls"
+{options}
+
+[[chains]]
+name = "left"
+[[chains]]
+name = "middle"
+[[chains]]
+name = "right"
+
+[[programs]]
+name = "alice"
+chain = "left"
+program = "caller"
+balance = 1_000_000
+[[programs]]
+name = "bob"
+chain = "right"
+program = "caller"
+balance = 1_000_000
+[[programs]]
+name = "fruit"
+chain = "left"
+program = "certified_map"
+[[programs]]
+name = "stones"
+chain = "left"
+program = "certified_map"
+[[programs]]
+name = "nobody"
+chain = "right"
+program = "none"
+{more}
+
+[traffic]
+source = "script"
+[[traffic.send]]
+tick = 1
+to = "fruit"
+method = "put"
+text = "apple=red"
+[[traffic.send]]
+tick = 4
+to = "fruit"
+method = "put"
+text = "plum=blue"
+"""
+
+SENDS = (("alice", "bob", "echo", 3, 500), ("bob", "alice", "echo", 2, 0), ("bob", "nobody", "ask", 1, 7))
+
+
+def scenario(ticks: int = TICKS, options: str = "", more: str = "") -> str:
+    """Return the scenario's file: what users tell ``alice`` and ``bob`` to call, over ``ticks`` ticks; ``options``,
+    ``more``: TOML."""
+    sends = [
+        f'[[traffic.send]]\ntick = {tick}\nto = "{sender}"\ncount = {count}\n'
+        f'call = {{ receiver = "{receiver}", method = "{method}", text = "tick {tick}", amount = {amount} }}\n'
+        for tick in range(ticks)
+        for sender, receiver, method, count, amount in SENDS
+    ]
+    return SCENARIO.format(options=options, more=more) + "".join(sends)
+
+
+def make_lake(folder: Path, *, ticks: int = TICKS, options: str = "", more: str = "", until: int | None = None) -> str:
+    """Run the scenario in ``folder``, to its end or to tick ``until``; return where its lake is."""
+    path = folder / "scenario.toml"
+    path.write_text(scenario(ticks, options, more))
+    network = Network.from_scenario(path, lake=str(folder / "lake"))
+    try:
+        network.run(until)
+    finally:
+        network.close()
+    return str(folder / "lake")
