@@ -80,11 +80,12 @@ def message_of(state: CertifiedState, counterparty: str) -> int:
 @pytest.mark.parametrize("kind", ["header", "message", "program"])
 def test_what_is_proved_is_true_and_altered_it_is_false(cli: Run, lake: str, opened: OpenedLake, kind: str) -> None:
     index = message_of(state_at(opened, "left", HEIGHT), "right")
-    arguments, told = {
-        "header": ([*STREAM, "--header"], f"the stream from left to right holds {index} to "),
+    asked: dict[str, tuple[list[object], str]] = {
+        "header": ([*STREAM, "--header"], f"the stream from left to right has the header begin {index}, end "),
         "message": ([*STREAM, "--index", index], f"message {index} of the stream from left to right is a "),
         "program": (["--program", "fruit"], "certified data of fruit is 0x"),
-    }[kind]
+    }
+    arguments, told = asked[kind]
     files = ("--out", "proof.json", "--trust-out", "trust.json", "--certificate-out", "proof.cbor")
     code, out, err = cli("prove", lake, *arguments, "--height", HEIGHT, *files)
     assert (code, err) == (0, "")

@@ -9,6 +9,7 @@ from pydantic import Field
 from causeway.model.errors import InvalidInput
 from causeway.proofs.documents.document import ProofDocument, Track, expect, hexed
 from causeway.proofs.documents.errors import ClaimMismatch
+from causeway.proofs.documents.ic_leaves import read_leaf
 from causeway.proofs.documents.trust import IcPublicKey, Trust
 from causeway.proofs.documents.values import (
     Bytes,
@@ -55,9 +56,12 @@ class PathClaim(Section):
 
     @property
     def text(self) -> str:
-        """Return the claim in one line."""
+        """Return the claim in one line, with what a header or message of a stream says."""
         where = name_of(self.path)
-        return f"there is nothing at {where}" if self.value is None else f"{hexed(self.value)} is at {where}"
+        if self.value is None:
+            return f"there is nothing at {where}"
+        said = read_leaf(self.path, self.value)
+        return f"{hexed(self.value)}{f' ({said})' if said else ''} is at {where}"
 
 
 class FreshnessClaim(Section):

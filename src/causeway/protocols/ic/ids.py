@@ -18,6 +18,11 @@ def canister_id(number: int) -> bytes:
     return number.to_bytes(8, "big") + CANISTER_SUFFIX
 
 
+def canister_number(identifier: bytes) -> int:
+    """Return the number of the canister with an id as ``canister_id`` makes it."""
+    return int.from_bytes(identifier[: -len(CANISTER_SUFFIX)], "big")
+
+
 def subnet_id(number: int) -> bytes:
     """Return the id of test subnet ``number``: 8 bytes little-endian, then fc 01."""
     return number.to_bytes(8, "little") + TEST_SUBNET_SUFFIX

@@ -13,7 +13,7 @@ from causeway.proving.options import CHAIN, COUNTERPARTY, INDEX, TRUST_OUT
 if TYPE_CHECKING:
     from causeway.network.opened import OpenedLake
     from causeway.proving.ic.state import CertifiedState, Shown
-    from causeway.proving.prover import Proved
+    from causeway.proving.prover import Document, Proved
 
 
 class IcProver:
@@ -49,7 +49,7 @@ class IcProver:
         state, shown, line = _proved(opened, height, given, what)
         document = certificate_document(state, shown)
         trust = trust_document(state)
-        made = {"trust_out": trust, "certificate_out": shown.certificate}
+        made: dict[str, Document | bytes] = {"trust_out": trust, "certificate_out": shown.certificate}
         beside = {name: content for name, content in made.items() if given[name] is not None}
         return Proved(document, [line, *_about(state, shown)], beside)
 
@@ -90,9 +90,9 @@ def _proved(
     stream = f"the stream from {state.chain} to {counterparty}"
     if what == "header":
         shown = state.header(counterparty)
-        return state, shown, f"{_where(state)}: {stream} {_header(state, shown.value)}"
+        return state, shown, f"{_where(state)}: {stream} has the header {_header(state, shown.value)}"
     shown = state.message(counterparty, given["index"])
-    return state, shown, f"{_where(state)}: message {given['index']} of {stream} is {_message(state, shown.value)}"
+    return state, shown, f"{_where(state)}: message {given['index']} of {stream} is a {_message(state, shown.value)}"
 
 
 def _where(state: CertifiedState) -> str:
@@ -105,41 +105,24 @@ def _bytes(data: bytes) -> str:
 
 
 def _header(state: CertifiedState, value: bytes) -> str:
-    """Return what the header of a stream says."""
+    from causeway.proofs.documents.ic_leaves import header_text
     from causeway.proofs.ic.stream_header import decode_stream_header
 
-    header = decode_stream_header(value, state.subnets.options.version)
-    rejects = f", {len(header.reject_signals):,} rejected" if header.reject_signals else ""
-    held = f"holds {header.begin} to {header.end - 1}" if header.end > header.begin else f"is empty at {header.begin}"
-    return f"{held}, and signals what came the other way below {header.signals_end}{rejects}"
+    return header_text(decode_stream_header(value, state.subnets.options.version))
 
 
 def _message(state: CertifiedState, value: bytes) -> str:
-    """Return what a message in a stream says."""
-    from causeway.proofs.ic.messages import Data, Request, Response, decode_stream_message
+    from causeway.proofs.documents.ic_leaves import message_text
+    from causeway.proofs.ic.messages import decode_stream_message
+    from causeway.protocols.ic.ids import canister_number
 
     names = state.subnets.opened.program_names
 
     def name(canister: bytes) -> str:
-        number = int.from_bytes(canister[:8], "big")
+        number = canister_number(canister)
         return names.get(number, str(number))
 
-    message = decode_stream_message(value, state.subnets.options.version)
-    if isinstance(message, Request):
-        text = f"a request: {name(message.sender)} calls {message.method_name} of {name(message.receiver)}"
-        text += f", payload of {len(message.method_payload):,} bytes{_cycles(message.cycles_payment)}"
-    elif isinstance(message, Response):
-        text = f"a response of {name(message.respondent)} to {name(message.originator)}"
-        answer = message.payload
-        text += f", {len(answer.data):,} bytes of data" if isinstance(answer, Data) else f", reject {answer.code.name}"
-        text += _cycles(message.cycles_refund)
-    else:
-        text = f"a refund to {name(message.recipient)}{_cycles(message.amount)}"
-    return readable(text)
-
-
-def _cycles(amount: int) -> str:
-    return f", {amount:,} cycles" if amount else ""
+    return readable(message_text(decode_stream_message(value, state.subnets.options.version), name))
 
 
 def _about(state: CertifiedState, shown: Shown) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from causeway.proofs.errors import ProofError
 from causeway.proofs.ic.certificate import TIME, Certificate, encode_certificate
 from causeway.proofs.ic.certification import verify_certificate
 from causeway.proofs.ic.columns import encode_stream_messages
-from causeway.proofs.ic.hash_tree import HashTree, Path, build_tree, digest
+from causeway.proofs.ic.hash_tree import EMPTY, HashTree, Path, build_tree, digest
 from causeway.proofs.ic.pruning import prune
 from causeway.proofs.ic.slice_certification import Certification, decode_certification
 from causeway.proofs.ic.slice_payload import STREAMS
@@ -71,10 +72,9 @@ class CertifiedState:
         self._state = with_trees(state, messages, self._context)
         states, _ = canonical_states(self._state, self._state.heads, self._context)
         self._contents = state_contents(states, 0)
-        if digest(self._tree({})) != certification.root_hash:
-            raise self._wrong(
-                f"has the root {digest(self._tree({})).hex()}, certified is {certification.root_hash.hex()}"
-            )
+        root = digest(self._tree())
+        if root != certification.root_hash:
+            raise self._wrong(f"has the root {root.hex()}, certified is {certification.root_hash.hex()}")
 
     @property
     def number(self) -> int:
@@ -93,7 +93,7 @@ class CertifiedState:
             InvalidInput: there is no such stream.
         """
         lane = self._stream_to(counterparty)
-        return self._shown((STREAMS, self._id(lane), HEADER), {})
+        return self._shown((STREAMS, self._id(lane), HEADER), self._tree())
 
     def message(self, counterparty: str, index: int) -> Shown:
         """Return a certificate of the message ``index`` in the stream to another subnet.
@@ -116,7 +116,7 @@ class CertifiedState:
         tree = MessagesTree(begin, encoded)
         witness = tree.witness(index, index + 1, encoded.slice(index - begin, 1))
         path = (STREAMS, self._id(lane), MESSAGES, index_label(index))
-        return self._shown(path, {self._id(lane): witness})
+        return self._shown(path, self._tree(self._id(lane), witness))
 
     def certified_data(self, program: str) -> Shown:
         """Return a certificate of the certified data of a program on this subnet.
@@ -125,7 +125,7 @@ class CertifiedState:
             InvalidInput: it never set any, or is not on this subnet.
         """
         number = _program(self.subnets.opened, program)
-        canisters = self._contents.get(CANISTER, {})
+        canisters: Any = self._contents.get(CANISTER, {})
         canister = canister_id(number)
         if canister not in canisters:
             raise InvalidInput(
@@ -133,7 +133,7 @@ class CertifiedState:
                 if self._hosts(number)
                 else f"--program: {program}: is not on {self.chain} at height {self.height}"
             )
-        return self._shown((CANISTER, canister, CERTIFIED_DATA), {})
+        return self._shown((CANISTER, canister, CERTIFIED_DATA), self._tree())
 
     # ---- steps
 
@@ -157,21 +157,20 @@ class CertifiedState:
                 f"--counterparty: {shown(counterparty)}: {self.chain} has no stream to it at height {self.height}; "
                 f"it has to {', '.join(known) or 'none'}"
             )
-        return lanes.slice(known[counterparty], known[counterparty] + 1)
+        row: Frame = lanes.slice(known[counterparty], known[counterparty] + 1)
+        return row
 
-    def _tree(self, witnesses: dict[bytes, HashTree]) -> HashTree:
-        """Return the state's tree, with ``witnesses`` of the messages of streams, by where they lead to."""
-        contents = dict(self._contents)
-        if witnesses:
-            streams = dict(contents[STREAMS])
-            for subnet, witness in witnesses.items():
-                streams[subnet] = {**streams[subnet], MESSAGES: witness}
-            contents[STREAMS] = streams
-        return build_tree(contents)
+    def _tree(self, lane: bytes = b"", messages: HashTree = EMPTY) -> HashTree:
+        """Return the state's tree, with a witness of the ``messages`` of the stream to the subnet ``lane``."""
+        if not lane:
+            return build_tree(self._contents)
+        streams: Any = self._contents[STREAMS]
+        shown = {**streams, lane: {**streams[lane], MESSAGES: messages}}
+        return build_tree({**self._contents, STREAMS: shown})
 
-    def _shown(self, path: Path, witnesses: dict[bytes, HashTree]) -> Shown:
-        """Return a certificate that shows a path, verified as a stranger would."""
-        tree = prune(self._tree(witnesses), [path, (TIME,)])
+    def _shown(self, path: Path, tree: HashTree) -> Shown:
+        """Return a certificate that shows a path of the state's tree, verified as a stranger would."""
+        tree = prune(tree, [path, (TIME,)])
         certificate = encode_certificate(Certificate(tree, self.certification.signature))
         key, own = self.subnets.key_of(self.position), self.subnets.id_of(self.position)
         try:
