@@ -41,7 +41,7 @@ PROVER = LeafProver()
 
 @pytest.fixture
 def forest() -> Iterator[None]:
-    """Let there be a second protocol whose lakes proofs can be taken out of."""
+    """Let there be one more protocol whose lakes proofs can be taken out of."""
     with registered(replace(protocol("ibc"), name="forest", prover=f"{__name__}:PROVER", relay=None)):
         yield
 
@@ -51,16 +51,18 @@ def test_a_command_has_the_options_of_all_protocols_once(forest: None) -> None:
     found = re.findall(r"--[a-z-]+", "\n".join(re.findall(r"^│ .*$", shown, re.M)))
     names = [
         *("chain", "counterparty", "queue", "index", "absent", "indices", "head", "tail", "leaf", "side", "deep"),
-        *("height", "out", "trust-out", "header-out", "forest-out", "json"),
+        *("header", "program", "certificate-out", "height", "out", "trust-out", "header-out", "forest-out", "json"),
     ]
     options = [option for option in dict.fromkeys(found) if option.removeprefix("--") in names]
     assert options.count("--chain") == 1 and set(options) == {f"--{name}" for name in names}
-    assert "Prove a leaf of a forest." in shown and "Prove what a zone" in shown
-    assert len(parts("prover")) == 2 and len(parts("relay")) == 1
+    for about in ("Prove a leaf of a forest.", "Under ibc: prove what a zone", "Under ic: prove what a subnet"):
+        assert about in shown
+    assert len(parts("prover")) == 3 and len(parts("relay")) == 1
 
 
 def test_only_what_all_require_is_required(forest: None) -> None:
-    options = {option.name: option for option in merged([prover.options for prover in parts("prover")])}
+    provers = [protocol(name).part("prover") for name in ("forest", "ibc")]
+    options = {option.name: option for option in merged([prover.options for prover in provers])}
     assert [name for name, option in options.items() if option.required] == ["chain"]
     assert options["leaf"].least == 0 and options["side"].default == "left"
     alone = merged([PROVER.options])

@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from causeway.proofs.documents.verdict import judge
 from causeway.proofs.ics23.proof_specs import PROOF_SPECS
 from causeway.proofs.ics23.simple_store import SimpleStore
 from causeway.proofs.ics23.verify import verify_membership
+from causeway.protocols import registry
 from causeway.protocols.ibc.inputs import Code
 from causeway.protocols.ibc.keys import Key, Part, Purpose, index_key, parse_key
 from causeway.protocols.ibc.values import decode_packet, decode_receipt
@@ -342,17 +344,21 @@ def test_what_is_asked_wrongly_is_told_in_one_line(prove: Run, case: str) -> Non
     assert told in err
 
 
-def test_only_ibc_has_such_proofs(cli: Run, tmp_path: Path) -> None:
+def test_lakes_of_other_protocols_have_no_such_proofs(
+    cli: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "ic.toml").write_text('[network]\nexecutor = "in_process"\n[[chains]]\ncount = 2\nprefix = "s"\n')
     network = Network.from_scenario(tmp_path / "ic.toml", lake=str(tmp_path / "ic"))
     network.close()
     place = ("--chain", "s0", "--counterparty", "s1", "--queue", "send", "--tail")
+    assert cli("prove", "ic", *place) == (2, "", "causeway: --queue: no option for lakes of ic\n")
+    assert cli("prove", "none", *place) == (2, "", "causeway: lake: none holds no lake (no lake.json)\n")
+    monkeypatch.setitem(registry._PROTOCOLS, "ic", replace(registry.protocol("ic"), prover=None))
     assert cli("prove", "ic", *place) == (
         2,
         "",
         "causeway: lake: ic is of the protocol ic; proofs can be taken only from lakes of ibc\n",
     )
-    assert cli("prove", "none", *place) == (2, "", "causeway: lake: none holds no lake (no lake.json)\n")
 
 
 def _rewritten(path: Path, change: Callable[[pa.Table], pa.Table]) -> None:
