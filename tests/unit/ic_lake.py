@@ -17,7 +17,7 @@ partitions = 2
 seconds_per_tick = 2.5
 
 [options]
-certification = "bls"
+certification = "{certification}"
 {options}
 
 [[chains]]
@@ -68,7 +68,7 @@ text = "plum=blue"
 SENDS = (("alice", "bob", "echo", 3, 500), ("bob", "alice", "echo", 2, 0), ("bob", "nobody", "ask", 1, 7))
 
 
-def scenario(ticks: int = TICKS, options: str = "", more: str = "") -> str:
+def scenario(ticks: int = TICKS, options: str = "", more: str = "", certification: str = "bls") -> str:
     """Return the scenario's file: what users tell ``alice`` and ``bob`` to call, over ``ticks`` ticks; ``options``,
     ``more``: TOML."""
     sends = [
@@ -77,13 +77,21 @@ def scenario(ticks: int = TICKS, options: str = "", more: str = "") -> str:
         for tick in range(ticks)
         for sender, receiver, method, count, amount in SENDS
     ]
-    return SCENARIO.format(options=options, more=more) + "".join(sends)
+    return SCENARIO.format(options=options, more=more, certification=certification) + "".join(sends)
 
 
-def make_lake(folder: Path, *, ticks: int = TICKS, options: str = "", more: str = "", until: int | None = None) -> str:
+def make_lake(
+    folder: Path,
+    *,
+    ticks: int = TICKS,
+    options: str = "",
+    more: str = "",
+    certification: str = "bls",
+    until: int | None = None,
+) -> str:
     """Run the scenario in ``folder``, to its end or to tick ``until``; return where its lake is."""
     path = folder / "scenario.toml"
-    path.write_text(scenario(ticks, options, more))
+    path.write_text(scenario(ticks, options, more, certification))
     network = Network.from_scenario(path, lake=str(folder / "lake"))
     try:
         network.run(until)

@@ -57,11 +57,14 @@ class PathClaim(Section):
     @property
     def text(self) -> str:
         """Return the claim in one line, with what a header or message of a stream says."""
+        said = "" if self.value is None else read_leaf(self.path, self.value)
+        return f"{self.title}: {said}" if said else self.title
+
+    @property
+    def title(self) -> str:
+        """Return which bytes are where."""
         where = name_of(self.path)
-        if self.value is None:
-            return f"there is nothing at {where}"
-        said = read_leaf(self.path, self.value)
-        return f"{hexed(self.value)}{f' ({said})' if said else ''} is at {where}"
+        return f"there is nothing at {where}" if self.value is None else f"{hexed(self.value)} is at {where}"
 
 
 class FreshnessClaim(Section):
@@ -133,7 +136,7 @@ class IcCertificate(ProofDocument):
             raise ClaimMismatch(f"the certificate is of {when(verified.time)}, claimed is {when(self.time)}")
         for claim in self.paths:
             _require_shown(verified, claim)
-        tracks = [Track(claim.text, verified.explain(claim.path)) for claim in self.paths]
+        tracks = [Track(claim.title, verified.explain(claim.path)) for claim in self.paths]
         return tuple(tracks) or (Track(f"a state of {when(verified.time)}", verified.steps),)
 
     def sketch(self, trust: Trust) -> tuple[Track, ...]:
@@ -144,7 +147,7 @@ class IcCertificate(ProofDocument):
         for claim in self.paths:
             way = _way(certificate.tree, claim)
             if way:
-                tracks.append(Track(claim.text, way + signed))
+                tracks.append(Track(claim.title, way + signed))
         return tuple(tracks) or (Track("the certificate", signed),)
 
     @property

@@ -27,7 +27,6 @@ from causeway.proofs.ic.errors import InvalidShare
 from causeway.proofs.ic.header_columns import encode_stream_headers
 from causeway.proofs.ic.state_columns import (
     CanonicalStates,
-    CertifiedData,
     SectionColumns,
     StateRoots,
     StreamColumns,
@@ -38,9 +37,10 @@ from causeway.proofs.ic.stream_tree import MESSAGES
 from causeway.proofs.ic.versions import LOOPBACK_NOT_CERTIFIED
 from causeway.protocols.contract import HEADERS_SCHEMA, Chains
 from causeway.protocols.events import EventLog, event_rows
+from causeway.protocols.ic.certified_data import certified_leaves
 from causeway.protocols.ic.certified_slices import certified as is_certified
 from causeway.protocols.ic.certifying import Certifier, Due
-from causeway.protocols.ic.commitment import sections_of
+from causeway.protocols.ic.commitment import CERTIFIED_DATA_SECTION, sections_of
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.ids import subnet_ids
 from causeway.protocols.ic.state import (
@@ -131,7 +131,7 @@ def canonical_states(state: State, heads: Frame, context: Context) -> tuple[Cano
         has_previous=has_previous,
         times=heads["time"],
         sections=_sections(state, heads, context),
-        certified_data=_certified_data(),
+        certified_data=certified_leaves(state.certified_data, heads["chain"], context),
         streams=streams,
         version=options.version,
     )
@@ -170,6 +170,7 @@ def _sections(state: State, heads: Frame, context: Context) -> SectionColumns:
     found = {
         name: np.frombuffer(b"".join(section.digests), dtype=np.uint8).reshape(len(chains), DIGEST_BYTES)
         for name, section in sections_of(state, replace(context, chains=chains)).items()
+        if name != CERTIFIED_DATA_SECTION  # it has leaves of its own
     }
     lanes = state.streams.counters
     own = lanes.take(np.flatnonzero(lanes["source"] == lanes["destination"]))
@@ -180,10 +181,6 @@ def _sections(state: State, heads: Frame, context: Context) -> SectionColumns:
     labels = tuple(sorted(found))
     full = heads["number"] % np.uint64(context.options.full_hash_every) == 0
     return SectionColumns(labels, np.stack([found[label] for label in labels], axis=1), full)
-
-
-def _certified_data() -> CertifiedData:
-    return CertifiedData(np.empty(0, dtype=np.int64), np.empty((0, 10), dtype=np.uint8), pa.array([], pa.binary()))
 
 
 def roots_of(state: State, chains: Chains, context: Context) -> Digests:

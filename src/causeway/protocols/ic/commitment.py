@@ -1,8 +1,9 @@
 """The digests of a subnet's tables, its sections, and its state root where subnets certify nothing.
 
 There the root is SHA-256 over the digests of the sections, each a digest of the section's columns in their canonical
-order. Messages in streams enter by the Merkle root of the run they were appended in, so a message is hashed once in its
-life on a chain. The root that subnets certify stands in ``certified_state``.
+order; that of certified data, the last, where there is any. Messages in streams enter by the Merkle root of the run
+they were appended in, so a message is hashed once in its life on a chain. The root that subnets certify stands in
+``certified_state``.
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.messages import message_sizes
 from causeway.protocols.ic.state import NOT_COMMITTED, RUNS_SCHEMA, STATE_TABLES, State
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
-from causeway.protocols.sections import Hashed, Section, hashed_columns, hashed_rows
+from causeway.protocols.sections import EMPTY_DIGEST, Hashed, Section, hashed_columns, hashed_rows
 
 ROOT_DOMAIN = b"causeway-ic-state-1"
+
+CERTIFIED_DATA_SECTION = "certified_data"
+"""The section of what canisters let their subnets certify. The state tree has it as leaves of its own."""
 
 HEADER_TYPE = np.dtype(
     [
@@ -108,9 +112,13 @@ def state_roots(state: State, context: Context) -> Digests:
     kept = None if before is None else before.roots
     chains = len(context.chains)
     roots = np.empty((chains, DIGEST_BYTES), dtype=np.uint8) if kept is None else kept.copy()
-    digests = [section.digests for section in sections.values()]
+    digests = [section.digests for name, section in sections.items() if name != CERTIFIED_DATA_SECTION]
+    data = [b"" if digest == EMPTY_DIGEST else digest for digest in sections[CERTIFIED_DATA_SECTION].digests]
     rows = changed.nonzero()[0]
-    made = [hashlib.sha256(b"".join([ROOT_DOMAIN, *(of[chain] for of in digests)])).digest() for chain in rows.tolist()]
+    made = [
+        hashlib.sha256(b"".join([ROOT_DOMAIN, *(of[chain] for of in digests), data[chain]])).digest()
+        for chain in rows.tolist()
+    ]
     roots[rows] = np.frombuffer(b"".join(made), dtype=np.uint8).reshape(len(made), DIGEST_BYTES)
     roots.setflags(write=False)
     assert state.hashed.last is not None
@@ -177,6 +185,8 @@ def _sections(state: State, context: Context) -> Iterator[_Part]:
     yield "accounts", state.accounts, hosts(state.accounts, "program"), hashed_rows
     for name in sorted(state.programs):
         yield PROGRAM_TABLE + name, state.programs[name], hosts(state.programs[name], "program"), hashed_rows
+    data = state.certified_data
+    yield CERTIFIED_DATA_SECTION, data, hosts(data, "program"), hashed_rows
 
 
 _OF_CHAINS = {

@@ -17,6 +17,7 @@ from causeway.model.order import Rows, groups_of, stable_order
 from causeway.proofs.ic.messages import RejectCode
 from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.events import EventLog, event_rows
+from causeway.protocols.ic.certified_data import certified_data_after
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.in_hand import in_hand_after
 from causeway.protocols.ic.messages import NOT_FOUND, reject_responses, with_short_texts
@@ -116,6 +117,7 @@ def execute(state: State, induction: Sequence[Step], context: Context) -> Step:
         next_sources=plan.next_sources,
         in_hand=in_hand_after(state.in_hand, inputs, outcome),
         accounts=outcome.accounts,
+        certified_data=certified_data_after(state.certified_data, outcome.certified),
         programs=outcome.programs,
     )
     return Step(state, log)

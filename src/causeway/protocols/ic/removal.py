@@ -125,6 +125,7 @@ def _without_ended(state: State, context: Context, ended: Ended, log: EventLog) 
         turns=state.turns.filter(~ended.among(state.turns["receiver"])),
         next_sources=state.next_sources.filter(~ended.among(state.next_sources["receiver"])),
         accounts=accounts.filter(~ended.among(accounts["program"])),
+        certified_data=state.certified_data.filter(~ended.among(state.certified_data["program"])),
         programs={name: frame.filter(~ended.among(frame["program"])) for name, frame in state.programs.items()},
     )
 

@@ -15,6 +15,7 @@ from causeway.model.queues import Queues
 from causeway.proofs.ic.stream_forest import StreamForest
 from causeway.protocols.contract import Shown, StateTable
 from causeway.protocols.execution import ACCOUNTS, PROGRAM_TABLE, program_frames, program_tables
+from causeway.protocols.ic.certified_data import CERTIFIED_DATA
 from causeway.protocols.ic.in_hand import IN_HAND_KEYS, IN_HAND_SCHEMA
 from causeway.protocols.ic.open_calls import OPEN_CALLS_KEYS, OPEN_CALLS_SCHEMA, OpenCalls
 from causeway.protocols.ic.turns import NEXT_SOURCES_SCHEMA, QUEUE, TURNS_SCHEMA
@@ -190,6 +191,7 @@ STATE_TABLES: Mapping[str, StateTable] = {
     "trimmed_runs": StateTable(RUNS_SCHEMA, "source", (*LANE, "first"), chains=ENDS, shown=Shown.DESTINATION),
     "agreed": StateTable(AGREED_SCHEMA, "destination", AGREED_ORDER, chains=ENDS),
     "accounts": ACCOUNTS,
+    "certified_data": CERTIFIED_DATA,
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
 
@@ -228,6 +230,7 @@ class State:
     ``heads``: how far each subnet is; ``uncertified``: its heights that are not certified yet; ``offers``: what its
     endpoints serve; ``trimmed_runs``: segments that are collected, and that offers reach into.
     ``agreed``: slices of payloads that are agreed and not yet executed.
+    ``certified_data``: what canisters let their subnets certify.
     ``programs`` maps the name of a program class to the frame of its canisters' state (first column ``program``).
     Two are no tables. ``hashed``: what the last roots were made of, of this state or of one that it was made from.
     ``trees``: the trees of the messages in streams, where streams are certified; None where they are to be built.
@@ -251,6 +254,7 @@ class State:
     trimmed_runs: Frame
     agreed: Frame
     accounts: Frame
+    certified_data: Frame
     programs: Mapping[str, Frame]
     trees: StreamTrees | None = field(default=None, compare=False, repr=False)
     hashed: LastHashed = field(default_factory=LastHashed, compare=False, repr=False)
@@ -280,6 +284,7 @@ class State:
             "trimmed_runs": self.trimmed_runs,
             "agreed": self.agreed,
             "accounts": self.accounts,
+            "certified_data": self.certified_data,
             **{PROGRAM_TABLE + name: frame for name, frame in self.programs.items()},
         }
 
@@ -339,6 +344,7 @@ def state_of(frames: Mapping[str, Frame], program_schemas: Mapping[str, pa.Schem
         trimmed_runs=found["trimmed_runs"],
         agreed=found["agreed"],
         accounts=found["accounts"],
+        certified_data=found["certified_data"],
         programs=program_frames(found),
     )
 

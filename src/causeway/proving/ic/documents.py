@@ -9,13 +9,14 @@ from causeway.proving.prover import Document
 
 
 def certificate_document(state: CertifiedState, shown: Shown) -> Document:
-    """Return a certificate with what it claims: what is at a path, whose state it is, and its time."""
+    """Return a certificate with what it claims (what is at a path, whose state it is, its time), and the key."""
     return {
         "kind": "ic_certificate",
         "subnet_id": principal_to_text(state.subnets.id_of(state.position)),
         "time": shown.time,
         "paths": [{"path": [_label(label) for label in shown.path], "value": shown.value.hex()}],
         "proof": shown.certificate.hex(),
+        "trust": trust_document(state),
     }
 
 

@@ -15,10 +15,10 @@ from causeway.model.text import shown, unknown
 from causeway.network.opened import Mask, OpenedLake
 from causeway.pipeline.lake import LakeError, Manifest
 from causeway.proofs.errors import ProofError
-from causeway.proofs.ic.certificate import TIME, Certificate, encode_certificate
-from causeway.proofs.ic.certification import verify_certificate
+from causeway.proofs.ic.certificate import TIME, Certificate, encode_certificate, time_of, verify_state_root
 from causeway.proofs.ic.columns import encode_stream_messages
 from causeway.proofs.ic.hash_tree import EMPTY, HashTree, Path, build_tree, digest
+from causeway.proofs.ic.lookup import require_value
 from causeway.proofs.ic.pruning import prune
 from causeway.proofs.ic.slice_certification import Certification, decode_certification
 from causeway.proofs.ic.slice_payload import STREAMS
@@ -56,7 +56,7 @@ class CertifiedState:
     """What a subnet certified at one of its own heights (``number``). Made by ``state_at``.
 
     Attributes:
-        subnets, chain, position: whose state it is.
+        subnets, chain, position: whose state it is; it is verified that the subnet has signed its root.
         height: the lake's height that made it.
         certification: of its root.
     """
@@ -69,12 +69,17 @@ class CertifiedState:
         self._context = subnets.context(position, manifest)
         state, messages = _read(subnets.opened, position, manifest, self._context)
         self._messages = messages
+        self._opened_stream: tuple[int, MessagesTree, pa.BinaryArray] | None = None
         self._state = with_trees(state, messages, self._context)
         states, _ = canonical_states(self._state, self._state.heads, self._context)
         self._contents = state_contents(states, 0)
         root = digest(self._tree())
         if root != certification.root_hash:
             raise self._wrong(f"has the root {root.hex()}, certified is {certification.root_hash.hex()}")
+        try:
+            verify_state_root(root, certification.signature, subnets.key_of(position))
+        except ProofError as error:
+            raise self._wrong(f"is not certified by it: {error.name}: {error}") from error
 
     @property
     def number(self) -> int:
@@ -109,11 +114,7 @@ class CertifiedState:
                 f"--index: {index}: is not in the stream; at height {self.height} the stream from {self.chain} to "
                 f"{counterparty} {holds}"
             )
-        messages = self._messages.filter(self._messages["destination"] == lane["destination"][0])
-        messages = messages.take(np.argsort(messages["index"], kind="stable"))
-        columns = {name: messages[name] for name in messages.names}
-        encoded = encode_stream_messages(columns, self._context.options.version)
-        tree = MessagesTree(begin, encoded)
+        tree, encoded = self._messages_to(int(lane["destination"][0]), begin)
         witness = tree.witness(index, index + 1, encoded.slice(index - begin, 1))
         path = (STREAMS, self._id(lane), MESSAGES, index_label(index))
         return self._shown(path, self._tree(self._id(lane), witness))
@@ -137,6 +138,16 @@ class CertifiedState:
 
     # ---- steps
 
+    def _messages_to(self, destination: int, begin: int) -> tuple[MessagesTree, pa.BinaryArray]:
+        """Return the messages of the stream to a subnet, which begins with the index ``begin``, and their tree."""
+        if self._opened_stream is None or self._opened_stream[0] != destination:
+            messages = self._messages.filter(self._messages["destination"] == destination)
+            messages = messages.take(np.argsort(messages["index"], kind="stable"))
+            columns = {name: messages[name] for name in messages.names}
+            encoded = encode_stream_messages(columns, self._context.options.version)
+            self._opened_stream = destination, MessagesTree(begin, encoded), encoded
+        return self._opened_stream[1:]
+
     def _hosts(self, program: int) -> bool:
         host = self._context.host_of(np.array([program], dtype=np.uint64))
         return int(host[0]) == self.position
@@ -153,9 +164,10 @@ class CertifiedState:
             )
         if counterparty not in known:
             self.subnets.opened.position(counterparty)
+            others = f"has streams to {', '.join(known)}" if known else "has none to any"
             raise InvalidInput(
                 f"--counterparty: {shown(counterparty)}: {self.chain} has no stream to it at height {self.height}; "
-                f"it has to {', '.join(known) or 'none'}"
+                f"it {others}"
             )
         row: Frame = lanes.slice(known[counterparty], known[counterparty] + 1)
         return row
@@ -169,15 +181,10 @@ class CertifiedState:
         return build_tree({**self._contents, STREAMS: shown})
 
     def _shown(self, path: Path, tree: HashTree) -> Shown:
-        """Return a certificate that shows a path of the state's tree, verified as a stranger would."""
-        tree = prune(tree, [path, (TIME,)])
-        certificate = encode_certificate(Certificate(tree, self.certification.signature))
-        key, own = self.subnets.key_of(self.position), self.subnets.id_of(self.position)
-        try:
-            verified = verify_certificate(certificate, key, subnet_id=own, root_subnet_id=own)
-            return Shown(path, verified.value(path), certificate, verified.time)
-        except ProofError as error:
-            raise self._wrong(f"is not certified: {error}") from error
+        """Return a certificate that shows a path of the state's tree."""
+        shown = prune(tree, [path, (TIME,)])
+        certificate = encode_certificate(Certificate(shown, self.certification.signature))
+        return Shown(path, require_value(shown, path), certificate, time_of(shown))
 
     def _wrong(self, what: str) -> LakeError:
         where = self.subnets.opened.lake.storage.uri
