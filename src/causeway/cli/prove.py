@@ -24,7 +24,7 @@ def _command(
     lake: Annotated[str, typer.Argument(help="Folder or URI of a lake.", show_default=False)],
     height: Annotated[
         int | None,
-        typer.Option(help="A committed height; default: the last, under ic the last certified.", show_default=False),
+        typer.Option(help="A committed height; default: the last, or the last that is certified.", show_default=False),
     ] = None,
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the proof here.", show_default=False)] = None,
     scenario: Annotated[
