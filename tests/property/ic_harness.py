@@ -19,9 +19,11 @@ import pyarrow as pa
 from causeway.model.faults import Fault, Faults
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.ledger import Kind
+from causeway.model.membership import Membership, Span
 from causeway.model.order import stable_order
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
+from causeway.network.membership import Move, at_genesis, moves_of_membership
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import Inputs, RoundResult, Shown, Tick, View
 from causeway.protocols.ic.agreement import Agreement
@@ -107,6 +109,10 @@ class Scenario:
     ingress: Mapping[int, Sequence[Call]] = field(default_factory=dict)
     moves: Sequence[tuple[int, int, int | None]] = ()
     """(tick, canister, new host)."""
+    spans: Mapping[int, tuple[int, int | None]] = field(default_factory=dict)
+    """Subnet -> first and last tick in the registry, of those that are not always there."""
+    roles: Mapping[int, str] = field(default_factory=dict)
+    """Subnet -> "system" or "nns"."""
     withheld: frozenset[tuple[int, int, int]] = frozenset()
     """(tick, source, destination)."""
     carriers: Sequence[tuple[Any, ...]] = ()
@@ -124,6 +130,31 @@ class Scenario:
     def programs(self) -> dict[int, str | None]:
         return {number: program for number, (_, program, _) in self.canisters.items()}
 
+    def members(self, tick: int) -> frozenset[int]:
+        """The subnets that are in the registry."""
+        spans = {subnet: self.spans.get(subnet, (0, None)) for subnet in self.subnets}
+        return frozenset(s for s, (first, last) in spans.items() if first <= tick and (last is None or tick <= last))
+
+    def all_moves(self) -> list[tuple[int, int, int | None]]:
+        """The moves, and those that subnets make that come, with the canisters that are to begin on them, or go, from
+        whatever canisters are on them then."""
+        found: list[tuple[int, int, int | None]] = []
+        hosts = {c: host for c, (host, _, _) in self.canisters.items() if host in self.members(0)}
+        ticks = {tick for tick, _, _ in self.moves} | {first for first, _ in self.spans.values()}
+        ticks |= {last + 1 for _, last in self.spans.values() if last is not None}
+        for tick in sorted(ticks - {0}):
+            mine = {canister: host for at, canister, host in self.moves if at == tick}
+            moved_before = {canister for at, canister, _ in self.moves if at < tick}
+            for canister, (home, _, _) in self.canisters.items():
+                comes = home is not None and self.spans.get(home, (0, None))[0] == tick
+                if comes and canister not in moved_before:
+                    mine.setdefault(canister, home)
+            gone = {subnet for subnet, (_, last) in self.spans.items() if last is not None and tick == last + 1}
+            mine |= {canister: None for canister, host in hosts.items() if host in gone and canister not in mine}
+            hosts |= mine  # type: ignore[arg-type]
+            found += [(tick, canister, host) for canister, host in mine.items()]
+        return found
+
 
 # ---- the kernel
 
@@ -140,15 +171,15 @@ def topology(scenario: Scenario) -> Topology:
         "balance": pa.array([Decimal(balance) for balance in balances], pa.decimal128(38, 0)),
     }
     chains = {"number": pa.array(scenario.subnets, pa.uint64()), "name": [f"s{number}" for number in scenario.subnets]}
-    moves = {
-        name: pa.array([move[place] for move in scenario.moves], pa.uint64())
-        for place, name in enumerate(("tick", "program", "chain"))
-    }
-    return Topology(
+    whole = Topology(
         pa.table(chains, schema=CHAINS_SCHEMA),
         pa.table(columns, schema=PROGRAMS_SCHEMA),
-        pa.table(moves, schema=MOVES_SCHEMA),
+        roles=scenario.roles,
+        membership=Membership({chain: Span(*span) for chain, span in scenario.spans.items()}),
     )
+    moves: list[Move] = [dict(zip(MOVES_SCHEMA.names, move, strict=True)) for move in scenario.moves]
+    moves = sorted([*moves, *moves_of_membership(whole, moves)], key=lambda move: move["tick"] or 0)
+    return replace(at_genesis(whole), moves=pa.Table.from_pylist(moves, schema=MOVES_SCHEMA))
 
 
 def _rows(schema: pa.Schema, rows: Iterable[Sequence[Any]]) -> pa.Table:
@@ -347,8 +378,11 @@ class OracleRun:
         self.scenario = scenario
         options = dict(scenario.options)
         self.options = ic.Options(**{"certification": "off", **options, "limit": ic.Limit(**options.get("limit", {}))})
-        hosts = {number: host for number, (host, _, _) in scenario.canisters.items() if host is not None}
-        self.registry = ic.Registry(frozenset(scenario.subnets), hosts)
+        self.moves = scenario.all_moves()
+        members = scenario.members(0)
+        hosts = {number: host for number, (host, _, _) in scenario.canisters.items() if host in members}
+        nns = next((subnet for subnet, role in scenario.roles.items() if role == "nns"), None)
+        self.registry = ic.Registry(members, hosts, system=frozenset(scenario.roles), nns=nns)
         self.ever = set(hosts)
         self.states = {subnet: self._genesis(subnet) for subnet in scenario.subnets}
         self.history: list[dict[int, ic.CanonicalState]] = []
@@ -367,7 +401,7 @@ class OracleRun:
         here = {
             number: (program, balance)
             for number, (host, program, balance) in self.scenario.canisters.items()
-            if host == subnet and program is not None
+            if host == subnet and program is not None and host in self.registry.subnets
         }
         programs = {number: BEHAVIOURS[program][0] for number, (program, _) in here.items()}
         return ic.genesis(subnet, programs, {number: balance for number, (_, balance) in here.items()})
@@ -375,7 +409,8 @@ class OracleRun:
     def round(self, tick: int) -> None:
         """Run one round of every subnet."""
         scenario, previous = self.scenario, self.registry
-        for canister, host in {canister: host for at, canister, host in scenario.moves if at == tick}.items():
+        self.registry = replace(previous, subnets=scenario.members(tick))
+        for canister, host in {canister: host for at, canister, host in self.moves if at == tick}.items():
             if host != self.registry.host(canister):
                 self.registry = (
                     self.registry.without(canister) if host is None else self.registry.with_moved(canister, host, tick)
@@ -386,7 +421,7 @@ class OracleRun:
             if canister not in self.ever and program is not None:
                 installed[canister] = (BEHAVIOURS[program][0], balance)
         self.installed |= {canister: balance for canister, (_, balance) in installed.items()}
-        self.ever |= {canister for at, canister, host in scenario.moves if at <= tick and host is not None}
+        self.ever |= {canister for at, canister, host in self.moves if at <= tick and host is not None}
         ingress: dict[int, list[ic.Ingress]] = {}
         for call in scenario.ingress.get(tick, ()):
             ingress.setdefault(call.chain, []).append(ic.Ingress(call.user, call.receiver, call.method, call.payload))

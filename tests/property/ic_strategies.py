@@ -40,6 +40,8 @@ def options() -> st.SearchStrategy[dict[str, Any]]:
             "slice_messages": st.sampled_from([0, 0, 1, 2]),
             "max_signals": st.sampled_from([1, 2, 5, 10_000]),
             "message_bytes": st.sampled_from([1, 4, 8, 299, 300, 2 * 1024 * 1024, 2 * 1024 * 1024]),
+            "system_stream_messages": st.sampled_from([1, 2, 200]),
+            "system_slice_messages": st.sampled_from([1, 2, 100]),
         }
     )
     return st.fixed_dictionaries(
@@ -184,6 +186,25 @@ def journeys(draw: st.DrawFn, rounds: int, numbers: list[int], subnets: list[int
     return sorted((move for move in moves if move[0] <= rounds), key=lambda move: move[0])
 
 
+@st.composite
+def memberships(draw: st.DrawFn, rounds: int, subnets: list[int]) -> dict[int, tuple[int, int | None]]:
+    """When subnets are in the registry, of those that are not always there: some come, some go, some do both."""
+    spans: dict[int, tuple[int, int | None]] = {}
+    for subnet in subnets:
+        first = draw(st.sampled_from([0, 0, 0, 0, 1, 2, 3]))
+        last = draw(st.sampled_from([None, None, *range(max(first, 2), rounds)]))
+        if first or last is not None:
+            spans[subnet] = (first, last)
+    return spans
+
+
+@st.composite
+def some_roles(draw: st.DrawFn, subnets: list[int]) -> dict[int, str]:
+    """Which subnets are system subnets, and which of them governs."""
+    roles = {subnet: "system" for subnet in subnets if draw(st.booleans())}
+    return roles | ({subnets[0]: "nns"} if draw(st.booleans()) else {})
+
+
 def crowd(draw: st.DrawFn, canisters: dict[int, Any], home: Mapping[int, int | None]) -> list[Call]:
     """Everybody calls one canister, which also gets a user's message."""
     target = next(iter(canisters))
@@ -245,13 +266,14 @@ def scenarios(
     faulty: bool = False,
     crowded: bool = False,
     settling: bool = False,
+    changing: bool = False,
     **fixed: Any,
 ) -> Scenario:
     """A network of up to 4 subnets and 6 canisters, and what happens to it.
 
     ``moving``: canisters move, start and end, while slices are late. ``faulty``: carriers, halts and forgeries.
     ``crowded``: many senders call one canister that takes few messages a round. ``settling``: nothing goes on for ever.
-    ``fixed``: options.
+    ``changing``: subnets come and go, and some are system subnets. ``fixed``: options.
     """
     if crowded:
         fixed["messages_per_canister"] = draw(st.sampled_from([1, 1, 2, 3]))
@@ -267,6 +289,7 @@ def scenarios(
     rounds = draw(st.sampled_from(range(4, max_rounds + 1)))
     ticks = st.sampled_from(range(1, rounds + 1))
     chain, anywhere = st.sampled_from(subnets), st.sampled_from([None, None, *subnets])
+    spans = draw(memberships(rounds, subnets)) if changing else {}
     moves = draw(journeys(rounds, numbers, subnets)) if moving else []
     home: dict[int, int | None] = {number: host for number, (host, _, _) in canisters.items()}
     ingress: dict[int, list[Call]] = {}
@@ -276,15 +299,15 @@ def scenarios(
         calls = ingress_calls(subnets, canisters, dict(home))
         ingress[tick] = draw(st.lists(calls, min_size=how_many, max_size=how_many))
         ingress[tick] += crowd(draw, canisters, home) if crowded and tick <= rounds // 2 else []
-    spans = st.tuples(ticks, ticks).map(sorted)
+    periods = st.tuples(ticks, ticks).map(sorted)
     kinds = st.sampled_from(["drop", "replay", "replay", "gap", "gap", "tamper", *["stale"] * 3])
     ages = st.sampled_from([1, 1, 1, 2, 3, 4])
-    carriers = st.tuples(kinds, anywhere, anywhere, spans, ages).map(
+    carriers = st.tuples(kinds, anywhere, anywhere, periods, ages).map(
         lambda row: (*row[:3], *row[3], *([{"age": row[4]}] if row[0] == "stale" else []))
     )
     forged = forgeries(ticks, chain, numbers, {number: host for number, (host, _, _) in canisters.items()})
     for_ever = st.just(False) if settling else st.sampled_from([False, False, True])
-    halts = st.tuples(chain, spans, for_ever).map(lambda row: (row[0], row[1][0], FOR_EVER if row[2] else row[1][1]))
+    halts = st.tuples(chain, periods, for_ever).map(lambda row: (row[0], row[1][0], FOR_EVER if row[2] else row[1][1]))
     late = st.tuples(chain, chain, ticks, st.integers(0, 3))
 
     def some(of: st.SearchStrategy[Any], most: int, where: bool = faulty) -> tuple[Any, ...]:
@@ -306,6 +329,8 @@ def scenarios(
         rounds=rounds,
         ingress=ingress,
         moves=tuple(moves),
+        spans=spans,
+        roles=draw(some_roles(subnets)) if changing else {},
         withheld=frozenset(withheld),
         carriers=some(carriers, 3),
         halts=some(halts, 2),
@@ -314,4 +339,6 @@ def scenarios(
         seed=draw(st.sampled_from([0, 1, 2**64 - 1])),
     )
     piece = draw(st.sampled_from(pieces))
-    return scenario if piece is None else with_set_piece(scenario, piece)
+    scenario = scenario if piece is None else with_set_piece(scenario, piece)
+    possible = [move for move in scenario.moves if move[2] is None or move[2] in scenario.members(move[0])]
+    return replace(scenario, moves=possible)

@@ -121,6 +121,12 @@ def test_they_agree_where_many_senders_wait(scenario: Scenario) -> None:
     compare(scenario)
 
 
+@quick(30)
+@given(scenarios(changing=True, moving=True, faulty=True))
+def test_they_agree_while_subnets_come_and_go(scenario: Scenario) -> None:
+    compare(scenario)
+
+
 @quick(20)
 @given(scenarios(max_rounds=8, moving=True, faulty=True, settling=True))
 def test_every_call_is_answered_once_the_network_is_at_rest(scenario: Scenario) -> None:

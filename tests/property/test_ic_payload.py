@@ -275,7 +275,7 @@ def _compare_payloads(oracle: OracleRun, run: KernelRun, tick: Tick, size_limit:
     context = kernel.context(run.groups[0], tick)
     expected = expected_indexes(state, (), kernel.options.index_base)
     view = run.view(run.groups[0])
-    slices = with_news(expected, get_streams(expected, view, context))
+    slices = with_news(expected, get_streams(expected, view, context), context)
     sizes, rejects = _sizes(run), view.tables["rejects"]
 
     def refused(payload: Frame, limit: int) -> Any:

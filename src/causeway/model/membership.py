@@ -12,6 +12,9 @@ import numpy.typing as npt
 
 from causeway.model.order import U64
 
+MOST_NODES = 1000
+"""Nodes that a chain has at first, or that join at once, at most."""
+
 
 @dataclass(frozen=True)
 class Span:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema, model_validator
 
-from causeway.model.membership import Span
+from causeway.model.membership import MOST_NODES, Span
 from causeway.model.section import U64, U64_MAX, Balance, Section, TickNumber
 from causeway.network.early import EXECUTOR, MASTER, texts
 from causeway.pipeline.group import MOST_HEIGHTS, CommitEvery
@@ -17,9 +17,6 @@ from causeway.protocols.registry import DEFAULT
 
 MOST_MEGABYTES = 1024
 """A commit has at most so many megabytes of rows: it is in memory."""
-
-MOST_NODES = 1000
-"""Nodes that a chain has at most."""
 
 NOTHING_INSTALLED = "none"
 """The program of an instance that is mapped to a chain without anything installed there."""

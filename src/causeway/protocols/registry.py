@@ -110,6 +110,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             options="causeway.protocols.ic.options:IcOptions",
             asset="cycles",
             membership=True,
+            roles=("system", "nns"),
             kinds="causeway.protocols.ic.fault_kinds:FAULT_KINDS",
             remark="causeway.protocols.ic.options:remark",
             loops=("causeway.proofs.ic.message_write_loops", "causeway.proofs.ic.header_loops"),

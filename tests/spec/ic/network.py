@@ -31,8 +31,10 @@ from .slices import (
     check_slice,
     decoded_payload,
     expected_indexes,
+    first_of_each,
     included,
     is_empty,
+    message_limit,
     slice_for,
 )
 from .state import CanonicalState, Registry, ascending_subnets, install, move_canisters
@@ -103,12 +105,12 @@ def network_round(
             after[own], events = stop(before[own], error, inputs, made_up)
             log += events
             continue
-        if own in halted or before[own].stopped is not None:
-            after[own], events = no_round(ended, inputs, made_up)
+        if own in halted or own not in registry.subnets or before[own].stopped is not None:
+            after[own], events = no_round(ended, inputs, made_up, member=own in registry.subnets)
             log += events
             ends |= ends_here
             continue
-        offered = offered_slices(shown[0], ended, registry, options, withheld, carry)
+        offered = offered_slices(shown[0], ended, registry, options, withheld, carry, previous.subnets)
         arrived = {sn: tamper(own, s) for sn, s in offered.items()}
         made, refused = agree(ended, registry, arrived, options, order and order(own, ended.height + 1))
         wanted = makers is not None or proposals is not None or options.payload_bytes > 0
@@ -132,11 +134,14 @@ def network_round(
 
 
 def no_round(
-    state: CanonicalState, ingress: Sequence[Ingress], forged: Sequence[CanisterMessage]
+    state: CanonicalState, ingress: Sequence[Ingress], forged: Sequence[CanisterMessage], *, member: bool = True
 ) -> tuple[CanonicalState, list[Event]]:
-    """What a halted subnet does: its height moves on with the network's, users are refused."""
+    """What a halted subnet does, and one that is no `member` of the registry: its height moves on with the network's,
+    users are refused."""
     state = replace(state, height=state.height + 1)
     code, cause = int(RejectCode.SysTransient), "halted"
+    if not member:
+        code, cause = int(RejectCode.DestinationInvalid), "absent"
     refused = [refused_ingress(state, m, place, code, cause) for place, m in enumerate(ingress, start=1)]
     dropped = [canister_event("dropped", state.own, state.height, forgery, cause=cause) for forgery in forged]
     return state, [*refused, *dropped]
@@ -158,17 +163,22 @@ def offered_slices(
     options: Options,
     withheld: Callable[[SubnetId, SubnetId], bool] = never_withheld,
     carry: Callable[[SubnetId, StreamSlice, bool], AnySlice | None] = honestly,
+    members: Set[SubnetId] | None = None,
 ) -> dict[SubnetId, AnySlice]:
-    """One slice a remote subnet of the registry that has a stream to us and is not withheld: from what is expected
-    behind the payloads that are agreed."""
+    """One slice a remote subnet that has a stream to us and is not withheld: from what is expected behind the payloads
+    that are agreed. `members`: the subnets of the version before, whose endpoints were asked; of others, only faulty
+    carriers bring anything."""
+    members = registry.subnets if members is None else members
     own, offered = state.own, dict[SubnetId, AnySlice]()
     expected = expected_indexes(own, state, state.agreed)
-    for sn in ascending_subnets(set(served) & registry.subnets - {own}):
+    for sn in ascending_subnets(set(served) - {own}):
         if withheld(sn, own):
             continue
         the_slice = slice_for(served[sn], own, expected, options)
         if the_slice is not None:
-            carried = carry(own, the_slice, not is_empty(state, the_slice, options, state.agreed))
+            the_slice = first_of_each(the_slice, message_limit(state, registry, sn, options))
+            news = not is_empty(state, the_slice, options, state.agreed)
+            carried = carry(own, the_slice, news and sn in members)
             if carried is not None:
                 offered[sn] = carried
     return offered

@@ -16,6 +16,8 @@ class Limit:
     slice_messages: int = 0
     max_signals: int = 10_000
     message_bytes: int = 2 * 1024 * 1024
+    system_stream_messages: int = 200
+    system_slice_messages: int = 100
 
 
 @dataclass(frozen=True)

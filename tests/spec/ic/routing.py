@@ -43,7 +43,7 @@ def post_process(
     for sender, receiver, k in routing_order(filtered, options, seed):
         m = filtered.output_queues[sender, receiver].elements[k]
         destination = a[m.dst]
-        if at_limit(after, destination, options):
+        if at_limit(after, destination, registry, options):
             continue  # it stays in its queue, and so do all later ones for this stream: a full one stays full
         after = without_output(after, {(sender, receiver, k): m})
         after, place = append_to_stream(after, destination, m, options)
@@ -156,12 +156,14 @@ def routing_order(state: CanonicalState, options: Options, seed: int) -> list[Qu
     return order
 
 
-def at_limit(state: CanonicalState, destination: SubnetId, options: Options) -> bool:
+def at_limit(state: CanonicalState, destination: SubnetId, registry: Registry, options: Options) -> bool:
     """Whether the stream takes no message before the next push (X-6). The loopback stream is never full."""
     if options.limits == "none" or destination == state.own:
         return False
     stream = state.stream(destination)
     messages = sum(len(queue.elements) for queue in stream.msgs.values())
+    if destination in registry.system and messages >= options.limit.system_stream_messages:
+        return True
     return messages >= options.limit.stream_messages or stream_bytes(stream) >= options.limit.stream_bytes
 
 

@@ -29,6 +29,9 @@ class Registry:
     migration_traces: Mapping[CanisterId, tuple[SubnetId, ...]] = field(default_factory=dict)
     hosted_since: Mapping[CanisterId, int] = field(default_factory=dict)
     version: int = 1
+    system: frozenset[SubnetId] = frozenset()
+    """System subnets, the NNS among them."""
+    nns: SubnetId | None = None
 
     def host(self, canister: CanisterId) -> SubnetId | None:
         """The subnet that this version maps the canister to, or nothing."""

@@ -62,7 +62,7 @@ def plan_certified(
     expected, builders = expected_after(state, context)
     building = context if len(builders) == len(context.chains) else replace(context, chains=builders)
     everything, older = served(view, expected, building), partial(served, view, expected, building)
-    candidates = carriers.carry_certified(with_news(expected, everything), everything, older, building)
+    candidates = carriers.carry_certified(with_news(expected, everything, building), everything, older, building)
     candidates = with_reads(candidates)
     makers = np.array(sorted({chain for chain, _ in carriers.block_makers(building)}), dtype=np.uint32)
     everything = everything.filter(np.isin(everything["destination"], makers))

@@ -18,6 +18,7 @@ from causeway.protocols.contract import View
 from causeway.protocols.events import event_rows, names_column
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.expected_indexes import Expected, expected_indexes
+from causeway.protocols.ic.message_limits import message_limits
 from causeway.protocols.ic.state import REJECTS_SCHEMA, State, opposite
 from causeway.protocols.messages import LANE, blank_messages
 
@@ -74,9 +75,8 @@ def check_slices(
     checks.append((SliceError.InvalidSliceBounds, ~empty & ((first < begin) | (stop > end))))
     checks.append((SliceError.UnexpectedMessages, wrong_start))
     if options.limits == "deployed":
-        if limit.slice_messages:
-            too_many = ~empty & (stop - first > np.uint64(limit.slice_messages))
-            checks.append((SliceError.SliceAboveMessageLimit, too_many))
+        too_many = ~empty & (stop - first > message_limits(slices, expected_of, context))
+        checks.append((SliceError.SliceAboveMessageLimit, too_many))
         checks.append((SliceError.TooManySignals, ~empty & (stop - begin > np.uint64(limit.max_signals))))
     if options.validate_signals == "on":
         checks.append((SliceError.UnexpectedSignals, _unexpected_signals(state, slices, signal, rejects, context)))

@@ -22,7 +22,7 @@ class Context:
     """The batch's metadata: height, tick, the registry version in force, options, seed, and the programs installed.
 
     ``chains``: the positions of the chains that run this round. ``tick_ns``: nanoseconds a tick; the batch time is
-    ``tick * tick_ns``, from the scenario, never from a clock.
+    ``tick * tick_ns``, from the scenario, never from a clock. ``before``: the registry version of the round before.
     """
 
     height: int
@@ -33,6 +33,7 @@ class Context:
     registry: Registry
     options: IcOptions
     programs: ProgramRunner
+    before: Registry
 
     def host_of(self, canisters: U64) -> Hosts:
         """Return ``subnet_assignment`` of each canister as a chain position, -1 where it is undefined."""

@@ -14,6 +14,7 @@ from causeway.model.order import groups_of, stable_order
 from causeway.protocols.contract import Chains, View
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.expected_indexes import Expected
+from causeway.protocols.ic.message_limits import message_limits
 from causeway.protocols.messages import LANE
 
 SLICE_COLUMNS = [*LANE, "begin", "end", "signals_end", "message_begin", "message_end"]
@@ -53,16 +54,18 @@ def cut(streams: Frame, expected_of: Expected, context: Context) -> Frame:
         limit = context.options.limit
         stop = np.minimum(stop, begin + np.minimum(end - begin, np.uint64(limit.max_signals)))
         stop = np.maximum(stop, expected)
-        if limit.slice_messages:
-            stop = expected + np.minimum(stop - expected, np.uint64(limit.slice_messages))
+        stop = expected + np.minimum(stop - expected, message_limits(streams, expected_of, context))
     return streams.with_columns(message_begin=expected, message_end=stop)
 
 
-def with_news(expected_of: Expected, slices: Frame) -> Frame:
+def with_news(expected_of: Expected, slices: Frame, context: Context) -> Frame:
     """Return the slices of streams with messages or signals that their destination has not seen.
 
-    They are in order of (destination, source, substream).
+    They are in order of (destination, source, substream). Asked were the subnets of the registry version before (3.8
+    (3)): so slices may be under way when a subnet goes.
     """
+    asked = context.before.has(slices["source"])
+    slices = slices if asked.all() else slices.filter(asked)
     if len(slices) == 0:
         return slices
     slices = by_stream(slices)

@@ -34,12 +34,24 @@ class ContradictoryIndices(CausewayError):
 class Expected:
     """The expected message index (``index``) and the expected signal (``signal``) of lanes; the base for all others.
 
-    ``lanes``: rows in ascending order of the lane by which the messages come.
+    ``lanes``: rows in ascending order of the lane by which the messages come. ``own``: our own streams at the
+    reference height, as in the table ``lanes``.
     """
 
-    def __init__(self, lanes: Frame, base: int) -> None:
+    def __init__(self, lanes: Frame, base: int, own: Frame) -> None:
         self.lanes = lanes
         self._base = np.uint64(base)
+        self._own = own
+
+    def held(self, slices: Frame) -> U64:
+        """Return, for each slice, how many messages our stream to its source holds, all substreams together."""
+        streams = groups_of(self._own["source"], self._own["destination"])
+        ends = self._own.select(["source", "destination"]).take(streams.starts)
+        back = Frame({"source": slices["destination"], "destination": slices["source"]}, len(slices))
+        rows = lookup(ends, back, ("source", "destination"))
+        counts = self._own["next_index"] - self._own["begin"]
+        total = np.add.reduceat(counts, streams.starts) if len(streams) else counts
+        return np.where(rows >= 0, np.append(total, np.uint64(0))[rows], np.uint64(0))
 
     def of(self, slices: Frame) -> tuple[U64, U64]:
         """Return, for each slice, the expected message index (``m0``) and the expected signal (``s0``) of its lane."""
@@ -96,19 +108,19 @@ def expected_indexes(state: State, past_payloads: Sequence[Frame], base: int) ->
     own = own.take(stable_order(*(own[name] for name in LANE)))
     past = [payload for payload in past_payloads if len(payload)]
     if not past:
-        return Expected(own, base)
+        return Expected(own, base, lanes)
     columns = [*LANE, "message_begin", "message_end", "signals_end"]
     slices = concat([payload.select(columns) for payload in past])
     indexes = state_and_payload_indexes(own.select([*LANE, "index"]), slices, base)
-    lanes = concat([own.select(LANE), slices.select(LANE)])
-    lanes = lanes.take(stable_order(*(lanes[name] for name in LANE)))
-    lanes = lanes.take(groups_of(*(lanes[name] for name in LANE)).starts)
-    index, _ = Expected(indexes.with_columns(signal=indexes["index"]), base).of(lanes)
-    _, signal = Expected(own, base).of(lanes)
+    known = concat([own.select(LANE), slices.select(LANE)])
+    known = known.take(stable_order(*(known[name] for name in LANE)))
+    known = known.take(groups_of(*(known[name] for name in LANE)).starts)
+    index, _ = Expected(indexes.with_columns(signal=indexes["index"]), base, lanes).of(known)
+    _, signal = Expected(own, base, lanes).of(known)
     signal = signal.copy()
     for payload in past:
-        signal[lookup(lanes, payload, LANE)] = payload["signals_end"]
-    return Expected(lanes.with_columns(index=index, signal=signal), base)
+        signal[lookup(known, payload, LANE)] = payload["signals_end"]
+    return Expected(known.with_columns(index=index, signal=signal), base, lanes)
 
 
 def _covered(lanes: Frame, slices: Frame) -> np.ndarray:

@@ -28,7 +28,7 @@ from causeway.protocols.ic.batch import DecodedBatch, refuse_ingress
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.endpoint import by_stream, certified_streams
 from causeway.protocols.ic.fault_kinds import AGE, ALTER, BLOCK_MAKER, DOES, NODE, PART, STALE
-from causeway.protocols.ic.messages import CHAIN_HALTED, FORGED_FOR_NOBODY
+from causeway.protocols.ic.messages import CHAIN_HALTED, FORGED_FOR_NOBODY, UNKNOWN_SUBNET
 from causeway.protocols.ic.state import KEPT_SLICES_SCHEMA, opposite
 from causeway.protocols.ic.step import ONWARD_SCHEMA
 from causeway.protocols.ic.tampering import altered, replayed, untouched, with_gap
@@ -42,11 +42,6 @@ class Carriers(Interference):
     """The carriers of slices of one network, and its byzantine subnets."""
 
     passive = (*PASSIVE, NODE, BLOCK_MAKER)
-
-    @property
-    def of_certified(self) -> list[str]:
-        """Return the kinds among the faults that alter certified slices."""
-        return sorted({fault.kind for fault in self._faults.rows if fault.kind in (ALTER, BLOCK_MAKER)})
 
     def oldest(self, tick: int) -> int:
         """Return by how many heights what carriers offer, or block makers propose, from ``tick`` on is older than the
@@ -147,15 +142,19 @@ class Carriers(Interference):
         return by_stream(concat([honest, altered]))
 
     def reached(self, batch: DecodedBatch, context: Context, log: EventLog) -> DecodedBatch:
-        """Return the batch without what users send to halted subnets, which refuse it."""
-        halted = ~np.isin(batch.ingress["chain"], context.chains)
-        ingress = refuse_ingress(batch.ingress, halted, RejectCode.SysTransient, CHAIN_HALTED, log)
+        """Return the batch without what users send to subnets that run no round: halted ones, and those that are not in
+        the registry."""
+        absent = ~context.registry.has(batch.ingress["chain"])
+        ingress = refuse_ingress(batch.ingress, absent, RejectCode.DestinationInvalid, UNKNOWN_SUBNET, log)
+        halted = ~np.isin(ingress["chain"], context.chains)
+        ingress = refuse_ingress(ingress, halted, RejectCode.SysTransient, CHAIN_HALTED, log)
         return replace(batch, ingress=ingress)
 
     def forged_messages(self, chains: Chains, context: Context, log: EventLog) -> Frame:
         """Return what byzantine subnets among ``chains`` append to their streams in this round (``ONWARD_SCHEMA``).
 
-        A halted one appends nothing, and nothing is appended for a canister on no subnet: both leave an event.
+        One that runs no round appends nothing, nor is anything appended for a canister on no subnet; each leaves an
+        event.
         """
         rows = self.forged(chains, context.tick)
         if len(rows) == 0:
@@ -166,12 +165,13 @@ class Carriers(Interference):
         forged = blank_messages(len(rows), **given)
         forged = forged.with_columns(queue_index=np.uint64(FORGED), sent_tick=np.uint64(context.tick))
         forged = forged.select(ONWARD_SCHEMA.names)
-        halted = ~np.isin(forged["source"], context.chains)
-        nobody = ~halted & (context.host_of(forged["receiver"]) < 0)
-        for mask, reason in ((halted, CHAIN_HALTED), (nobody, FORGED_FOR_NOBODY)):
+        absent = ~context.registry.has(forged["source"])
+        halted = ~absent & ~np.isin(forged["source"], context.chains)
+        nobody = ~absent & ~halted & (context.host_of(forged["receiver"]) < 0)
+        for mask, reason in ((absent, UNKNOWN_SUBNET), (halted, CHAIN_HALTED), (nobody, FORGED_FOR_NOBODY)):
             dropped = forged.filter(mask)
             log.add(event_rows(dropped, Event.DROPPED, chain=dropped["source"], queue_index=FORGED, reason=reason))
-        return forged.filter(~halted & ~nobody)
+        return forged.filter(~absent & ~halted & ~nobody)
 
 
 def _oldest_rejects(streams: Frame, view: View) -> U64:

@@ -51,12 +51,12 @@ from causeway.protocols.ic.execute import execute, received_only
 from causeway.protocols.ic.expected_indexes import expected_indexes
 from causeway.protocols.ic.faults import Carriers
 from causeway.protocols.ic.options import IcOptions
-from causeway.protocols.ic.parties import share_faults
+from causeway.protocols.ic.parties import check_faults, share_faults
 from causeway.protocols.ic.payload_builder import get_xnet_payload
 from causeway.protocols.ic.planning import held, make_plan
 from causeway.protocols.ic.post_process import append_onward, in_lane_order, post_process
 from causeway.protocols.ic.pre_process import pre_process
-from causeway.protocols.ic.registry import Registry, registry_at, subnet_positions
+from causeway.protocols.ic.registry import Registry, change_ticks, check_registry, registry_at, subnet_positions
 from causeway.protocols.ic.remote_subnets import RemoteSubnets
 from causeway.protocols.ic.removal import remove_ended
 from causeway.protocols.ic.state import State, state_of, state_tables
@@ -97,12 +97,12 @@ class IcKernel:
         if self.topology.chains.num_rows > MAX_CHAINS:
             raise InvalidInput(f"chains: {self.topology.chains.num_rows}; at most {MAX_CHAINS} are allowed")
         assert self.remotes is not None  # what cannot be is told before anything runs
-        if not self.options.certified and (kinds := self.carriers.of_certified):
-            raise InvalidInput(f"faults: {', '.join(kinds)}; allowed with certification = bls or threshold")
+        check_registry(self.topology, self.options.nodes)
+        check_faults(self.faults, self.topology, self.options)
 
     @cached_property
-    def _move_ticks(self) -> list[int]:
-        return sorted(set(self.topology.moves["tick"].to_pylist()))
+    def _change_ticks(self) -> list[int]:
+        return change_ticks(self.topology)
 
     @cached_property
     def _registries(self) -> dict[int, Registry]:
@@ -110,7 +110,7 @@ class IcKernel:
 
     def registry(self, tick: int) -> Registry:
         """Return the registry version in force in the round of ``tick``."""
-        applied = sum(1 for moved in self._move_ticks if moved <= tick)
+        applied = sum(1 for changed in self._change_ticks if changed <= tick)
         if applied not in self._registries:
             self._registries[applied] = registry_at(self.topology, tick, self.options.nodes)
         return self._registries[applied]
@@ -143,7 +143,9 @@ class IcKernel:
     def context(self, chains: Chains, tick: Tick) -> Context:
         """Return the metadata of the round of ``chains`` at ``tick``."""
         registry = self.registry(tick.tick)
-        return Context(tick.height, tick.tick, self.tick_ns, self.seed, chains, registry, self.options, self.programs)
+        before = self.registry(max(tick.tick, 1) - 1)
+        clock = (tick.height, tick.tick, self.tick_ns)
+        return Context(*clock, self.seed, chains, registry, self.options, self.programs, before)
 
     # ---- what the network is
 
@@ -186,7 +188,7 @@ class IcKernel:
         if self.options.certified:
             state = replace(state, heads=first_heads(chains))
             state = with_trees(state, nothing, self.context(chains, Tick(0, 0)))
-        state, headers, log = self._commit_and_certify(state, chains, chains, nothing, Tick(0, 0))
+        state, headers, log = self._commit_and_certify(state, chains, chains[registry.has(chains)], nothing, Tick(0, 0))
         logs = joined_logs([log], empty_frame(EVENTS_SCHEMA))
         return RoundResult(state, nothing, logs, headers, self.next_planned(0))
 
@@ -238,14 +240,15 @@ class IcKernel:
         return at_rest and not len(state.agreed)
 
     def next_planned(self, tick: int) -> int | None:
-        """Return the first tick at or after ``tick`` with a move, a forgery or a false slice; None if none is left."""
-        moves = (moved for moved in self._move_ticks if moved >= tick)
-        return earliest(next(moves, None), self.carriers.next_planned(tick))
+        """Return the first tick at or after ``tick`` with another version of the registry, a forgery or a false slice;
+        None if none is left."""
+        changes = (changed for changed in self._change_ticks if changed >= tick)
+        return earliest(next(changes, None), self.carriers.next_planned(tick))
 
     def _gives_up(self, tick: Tick) -> int:
         waits = lifetime_ticks(self.options, self.tick_ns) + 1 if self.options.timeouts == "on" else 0
         waits += self.options.certification_delay + self.options.blocks_ahead
-        settled = max([0, *self._move_ticks, self.carriers.last_change]) + waits
+        settled = max([0, *self._change_ticks, self.carriers.last_change]) + waits
         return gives_up(tick, settled=settled, idle_limit=QUIET_TICKS + waits)
 
     # ---- a round
@@ -263,7 +266,7 @@ class IcKernel:
         expected = expected_indexes(state, (), self.options.index_base)
         everything = get_streams(expected, view, context)
         older_ones = cut(state.kept_slices, expected, context)
-        slices = self.carriers.carry(with_news(expected, everything), everything, older_ones, context)
+        slices = self.carriers.carry(with_news(expected, everything, context), everything, older_ones, context)
         rejects = carried_rejects(slices, view, context)
         unknown = unknown_roots(slices, view)
         accepted, errors = get_xnet_payload(state, slices, rejects, unknown, context, expected=expected)
@@ -298,6 +301,7 @@ class IcKernel:
         trees = state.trees
         removal = remove_ended(state, self.context(chains, tick))
         state = self._with_newcomers(removal.state, chains, self.registry(tick.tick))
+        state = self._with_new_subnets(state, chains, tick)
         running = self._running(state, chains, tick)
         context = self.context(running, tick)
         removal = replace(removal, state=state)
@@ -350,8 +354,9 @@ class IcKernel:
         return state, certified_headers(state, chains), log
 
     def _running(self, state: State, chains: Chains, tick: Tick) -> Chains:
-        """Return the chains that run a round: neither halted by a fault nor stopped."""
-        running = self.carriers.running(chains, tick.tick)
+        """Return the chains that run a round: in the registry, and neither halted by a fault nor stopped."""
+        members = self.registry(tick.tick).has(chains)
+        running = self.carriers.running(chains if members.all() else chains[members], tick.tick)
         return running[~np.isin(running, state.stopped["chain"])] if len(state.stopped) else running
 
     def _of(self, step: Step, chains: Chains, tick: Tick) -> Step:
@@ -378,6 +383,20 @@ class IcKernel:
         new = new[np.isin(registry.host_of(new), chains.astype(np.int32)) & ~state.installed(new)]
         new = new[self.programs.installed(new)]
         return union(self, [state, self._installed(new)]) if len(new) else state
+
+    def _with_new_subnets(self, state: State, chains: Chains, tick: Tick) -> State:
+        """Return the state with the roots of subnets of ``chains`` that are new in the registry at their height 0."""
+        context = self.context(chains, tick)
+        if not self.options.certified or context.registry is context.before:
+            return state
+        new = chains[context.registry.has(chains) & ~context.before.has(chains)]
+        if not new.size:
+            return state
+        context = replace(context, chains=new)
+        genesis = with_trees(part(self, state, new, tick.tick), empty_frame(self.outbound), context)
+        roots = state.heads["root"].copy()
+        roots[np.isin(state.heads["chain"], new)] = roots_of(genesis, new, context)
+        return replace(state, heads=state.heads.with_columns(root=roots))
 
     def process_batch(
         self, removal: Step, chains: Chains, batch: DecodedBatch, context: Context

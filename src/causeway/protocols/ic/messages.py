@@ -46,6 +46,7 @@ UNROUTABLE = "unroutable_response"
 """Reason of events of responses that are lost because their originator is on no subnet."""
 
 CHAIN_HALTED = "ChainHalted"
+UNKNOWN_SUBNET = "UnknownSubnet"
 FORGED_FOR_NOBODY = "forged_for_nobody"
 """Reasons of events of what a byzantine subnet would have put into a stream, had it run, or had there been one."""
 

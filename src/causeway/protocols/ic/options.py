@@ -7,11 +7,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from causeway.model.membership import MOST_NODES
 from causeway.proofs.ic.versions import CertificationVersion
 from causeway.protocols.option_values import LARGEST, only
-
-MAX_NODES = 1000
-"""A subnet has so many nodes at most."""
 
 MAX_AHEAD = 100
 """Certification lags, and blocks run ahead, by so many heights at most."""
@@ -43,6 +41,8 @@ class Limits(BaseModel):
     slice_messages: int = Field(default=0, ge=0, le=LARGEST)
     max_signals: int = Field(default=10_000, ge=1, le=LARGEST)
     message_bytes: int = Field(default=2 * 1024 * 1024, ge=1, le=LARGEST)
+    system_stream_messages: int = Field(default=200, ge=1, le=LARGEST)
+    system_slice_messages: int = Field(default=100, ge=1, le=LARGEST)
 
 
 class RemoteSubnet(BaseModel):
@@ -51,7 +51,7 @@ class RemoteSubnet(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     public_key: str = Field(pattern=r"^[0-9a-f]{192}$")
-    endpoints: tuple[str, ...] = Field(default=(), max_length=MAX_NODES)
+    endpoints: tuple[str, ...] = Field(default=(), max_length=MOST_NODES)
 
 
 class IcOptions(BaseModel):
@@ -85,7 +85,7 @@ class IcOptions(BaseModel):
     certification_delay: int = Field(default=0, ge=0, le=MAX_AHEAD)
     blocks_ahead: int = Field(default=0, ge=0, le=MAX_AHEAD)
     full_hash_every: int = Field(default=1, ge=1, le=LARGEST)
-    nodes: int = Field(default=4, ge=1, le=MAX_NODES)
+    nodes: int = Field(default=4, ge=1, le=MOST_NODES)
     payload_bytes: int = Field(default=0, ge=0, le=LARGEST)
     messages_per_canister: int = Field(default=0, ge=0, le=LARGEST)
     remote: Mapping[str, RemoteSubnet] = Field(default_factory=dict)

@@ -14,22 +14,18 @@ from causeway.protocols.ic.certifying import ShareFaults
 from causeway.protocols.ic.fault_kinds import (
     AHEAD,
     ALTER,
-    ALTERED,
     BATCH,
     BLOCK_MAKER,
     DOES,
     FALSE_SHARE,
-    FOREIGN,
     NO_SHARE,
     NODE,
     NODES,
     OVERSIZED,
     PART,
-    REORDER,
 )
 from causeway.protocols.ic.options import IcOptions
 
-_CERTIFIED = (REORDER, FOREIGN, ALTERED)
 _THRESHOLD = (FALSE_SHARE, NO_SHARE)
 
 
@@ -80,7 +76,7 @@ def check_faults(faults: Faults, topology: Topology, options: IcOptions) -> None
     for row, fault in enumerate(faults.rows):
         what = fault.args.get(DOES, fault.args.get(PART))
         said = f"faults[{row}]: {fault.kind} of {what}"
-        if not options.certified and (fault.kind == ALTER or (fault.kind == BLOCK_MAKER and what in _CERTIFIED)):
+        if not options.certified and fault.kind in (ALTER, BLOCK_MAKER):
             raise InvalidInput(f'{said}: nobody would see it with certification = "off"; allowed: bls, threshold')
         if fault.kind == BLOCK_MAKER and what == OVERSIZED and not options.payload_bytes:
             raise InvalidInput(f"{said}: payloads have no limit of size with payload_bytes = 0; allowed: 1 and more")

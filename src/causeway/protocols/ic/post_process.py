@@ -248,7 +248,11 @@ def _room(state: State, queued: Frame, onward: Frame, context: Context) -> Mask:
     sizes = message_sizes(queued).astype(np.int64)
     before = np.cumsum(sizes) - sizes
     before -= groups.spread(before[groups.starts])
-    full = (count[lane] + groups.ranks() >= limit.stream_messages) | (size[lane] + before >= limit.stream_bytes)
+    most = np.where(
+        context.registry.system, min(limit.system_stream_messages, limit.stream_messages), limit.stream_messages
+    )
+    full = count[lane] + groups.ranks() >= most[queued["destination"]]
+    full |= size[lane] + before >= limit.stream_bytes
     room: Mask = ~full | (queued["destination"] == queued["source"])
     return room
 

@@ -14,12 +14,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.model.joins import codes
 from causeway.model.order import U64, positions_in
 from causeway.model.topology import Topology
 from causeway.protocols.contract import NO_HOST, Hosts
 from causeway.protocols.ic.ids import subnet_order
+
+SYSTEM, NNS = "system", "nns"
+"""The roles of subnets: system subnets, and the one among them that governs the network."""
 
 DENSE_LIMIT = 1 << 24
 """Canister numbers below this are looked up in an array, larger ones by bisection."""
@@ -35,7 +39,7 @@ class Registry:
     ``newcomers``: canisters that no subnet hosted at genesis and that are hosted without a break since they first
     were. ``moved``: canisters that did not always live where they do, ascending; ``moved_ticks``: since when they do.
     ``members``: by position, whether a subnet is in the registry; ``nodes``: by position, the numbers of the nodes that
-    it has, ascending. Positions are the same in all versions.
+    it has, ascending. ``system``: which are system subnets, ``nns`` among them. Positions are the same in all versions.
     """
 
     version: int
@@ -49,6 +53,8 @@ class Registry:
     moved_ticks: U64
     members: npt.NDArray[np.bool_]
     nodes: tuple[tuple[int, ...], ...]
+    system: npt.NDArray[np.bool_]
+    nns: npt.NDArray[np.bool_]
 
     @cached_property
     def has_ended(self) -> bool:
@@ -186,7 +192,29 @@ def registry_at(topology: Topology, tick: int, nodes: int = 1) -> Registry:
         newcomers=np.array(sorted(canister for canister, new in newcomers.items() if new), dtype=np.uint64),
         members=topology.membership.members(subnets, tick),
         nodes=_nodes(topology, subnets, tick, nodes),
+        system=_with_role(topology, subnets, SYSTEM, NNS),
+        nns=_with_role(topology, subnets, NNS),
     )
+
+
+def check_registry(topology: Topology, nodes: int) -> None:
+    """Check what a topology says of subnets: one at most is the NNS, and nodes leave only where they are.
+
+    ``nodes``: as of ``registry_at``. Raises ``InvalidInput``.
+    """
+    names = dict(zip(topology.chains["number"].to_pylist(), topology.chains["name"].to_pylist(), strict=True))
+    governing = [names[number] for number, role in topology.roles.items() if role == NNS]
+    if len(governing) > 1:
+        raise InvalidInput(f'chains: {", ".join(governing)} have role = "{NNS}"; allowed: one')
+    mistake = topology.membership.first_mistake(nodes)
+    if mistake is not None:
+        change = topology.membership.changes[mistake[0]]
+        raise InvalidInput(f"nodes of {names[change.chain]}: {mistake[1]}")
+
+
+def _with_role(topology: Topology, subnets: U64, *roles: str) -> npt.NDArray[np.bool_]:
+    having = [number for number, role in topology.roles.items() if role in roles]
+    return np.isin(subnets, np.array(having, dtype=np.uint64))
 
 
 def _nodes(topology: Topology, subnets: U64, tick: int, default: int) -> tuple[tuple[int, ...], ...]:

@@ -47,10 +47,10 @@ class Subnets:
         opened = self.opened
         nothing = Programs(replace(opened.topology, programs=opened.topology.programs.slice(0, 0)))
         chains = np.array([position], dtype=np.uint32)
-        registry = registry_at(opened.topology, manifest.tick)
-        return Context(
-            manifest.height, manifest.tick, opened.tick_ns, opened.seed, chains, registry, self.options, nothing
-        )
+        tick = manifest.tick
+        registry, before = (registry_at(opened.topology, at, self.options.nodes) for at in (tick, max(tick, 1) - 1))
+        clock = (manifest.height, tick, opened.tick_ns)
+        return Context(*clock, opened.seed, chains, registry, self.options, nothing, before)
 
 
 @lru_cache(maxsize=KEPT)
