@@ -52,7 +52,10 @@ def _without(segments: Frame, cut: np.ndarray, to: U64, signalled: Frame) -> U64
     """Return the bytes of each segment without those of its ``signalled`` messages below ``to`` where it is ``cut``."""
     starts, asked = codes((*LANE, "first"), segments, signalled.select(LANE).with_columns(first=signalled["index"]))
     row = np.searchsorted(starts, asked, side="right") - 1
-    gone = signalled["index"] < to[row]
+    # Whoever rebuilds trees was given all messages, those of loopback streams among them that are collected by now.
+    gone = (row >= 0) & (signalled["index"] < to[row])
+    for name in LANE:
+        gone &= signalled[name] == segments[name][row]
     sizes = np.zeros(len(segments), dtype=np.uint64)
     np.add.at(sizes, row[gone], signalled["size"][gone])
     left: U64 = segments["bytes"] - np.where(cut, sizes, np.uint64(0))
