@@ -13,16 +13,21 @@ import pytest
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.network.deploy import kernel_of
+from causeway.network.network import Network
+from causeway.network.opened import open_lake
 from causeway.network.scenario import load_scenario
 from causeway.programs import Effects, Program, VectorProgram
 from causeway.programs.certified_map import CertifiedMap
 from causeway.programs.scalar import Context, Ingress, Request
 from causeway.programs.trial import HandlerFailed, Trial
-from causeway.proofs.ic.hash_tree import digest
+from causeway.proofs.ic.hash_tree import build_tree, digest
 from causeway.proofs.ic.hash_tree_cbor import decode_tree
 from causeway.proofs.ic.lookup import Status, lookup_path
 from causeway.protocols.execution import CERTIFIED_DATA_SCHEMA
 from causeway.protocols.ic.certified_data import certified_data_after
+from causeway.protocols.ic.registry import registry_at
+from causeway.proving.ic.state import state_at
+from tests.unit.ic_lake import make_lake
 from tests.unit.test_programs import request, run
 
 
@@ -180,3 +185,77 @@ def test_chains_that_do_not_certify_data_take_no_program_that_does(tmp_path: Pat
         said = 'program "certified_map" certifies data, which chains of the protocol ibc do not certify; those of ic do'
         with pytest.raises(InvalidInput, match=f"programs.*: {said}"):
             kernel_of(scenario, topology)
+
+
+MOVING = """
+[[programs]]
+name = "bare"
+chain = "middle"
+program = "certified_map"
+[[moves]]
+tick = 5
+program = "fruit"
+chain = "right"
+[[moves]]
+tick = 7
+program = "fruit"
+"""
+
+
+@pytest.mark.parametrize("certification", ["bls", "off"])
+def test_data_moves_with_its_canister_and_ends_with_it(tmp_path: Path, certification: str) -> None:
+    opened = open_lake(make_lake(tmp_path, more=MOVING, certification=certification))
+    manifests = {opened.manifest(height).tick: opened.manifest(height) for height in opened.lake.heights()}
+    found = {}
+    for tick in (1, 4, 5, 6, 7):
+        for position, chain in enumerate(opened.names):
+            registry = registry_at(opened.topology, tick)
+            rows = opened.state_rows(manifests[tick], "certified_data", position, registry.last_host_of)
+            found[tick, chain] = dict(zip(rows["program"].tolist(), rows["data"].to_pylist(), strict=True))
+    red, both = (digest(build_tree(entries)) for entries in ({b"apple": b"red"}, {b"apple": b"red", b"plum": b"blue"}))
+    left = {tick: found[tick, "left"] for tick in (1, 4, 5, 6, 7)}
+    assert left == {1: {2: red}, 4: {2: both}, 5: {}, 6: {}, 7: {}}
+    assert [found[tick, "right"] for tick in (4, 5, 6, 7)] == [{}, {2: both}, {2: both}, {}]
+    assert not any(found[tick, "middle"] for tick in (1, 4, 5, 6, 7))
+    if certification == "bls":
+        assert state_at(opened, "right", manifests[6].height).certified_data("fruit").value == both
+        for chain, tick, why in (("left", 6, "is not on left"), ("right", 7, "is not on right")):
+            with pytest.raises(InvalidInput, match=f"--program: fruit: {why} at height"):
+                state_at(opened, chain, manifests[tick].height).certified_data("fruit")
+
+
+def test_where_nothing_is_certified_it_enters_the_root_of_its_subnet_alone(tmp_path: Path) -> None:
+    roots = {}
+    for partitions in (1, 3):
+        for data in ("red", "blue", ""):
+            folder = tmp_path / f"{partitions}{data}"
+            folder.mkdir()
+            opened = open_lake(folder_lake(folder, partitions, data))
+            roots[partitions, data] = [opened.header(name, 1)[0] for name in opened.names]
+    assert roots[1, "red"] == roots[3, "red"]
+    (red, blue, none) = (roots[1, data] for data in ("red", "blue", ""))
+    changed = [name for name, *of in zip(opened.names, red, blue, none, strict=True) if len(set(of)) > 1]
+    assert changed == ["left"]
+    assert len({root[0] for root in (red, blue, none)}) == 3
+
+
+class Quiet(Program):
+    """Keeps nothing, and certifies what it is told."""
+
+    certifies = True
+
+    def on_ingress(self, message: Ingress, context: Context) -> None:
+        if message.payload:
+            context.set_certified_data(message.payload)
+
+
+def folder_lake(folder: Path, partitions: int, data: str) -> str:
+    """A lake of one height without certification, in which a program on ``left`` was told ``data``."""
+    network = f'executor = "in_process"\npartitions = {partitions}\n[options]\ncertification = "off"\n'
+    text = SCENARIO.format(protocol="ic").replace("[[chains]]", f"{network}[[chains]]", 1)
+    text = text.replace('"certified_map"', '"tests.unit.test_certified_data:Quiet"')
+    file = folder / "scenario.toml"
+    file.write_text(f'{text}[[traffic.send]]\ntick = 0\nto = "map"\nmethod = "set"\ntext = "{data}"\n')
+    with Network.from_scenario(file, lake=str(folder / "lake")) as ran:
+        ran.run(1)
+    return str(folder / "lake")
