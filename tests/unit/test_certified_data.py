@@ -220,7 +220,7 @@ def test_data_moves_with_its_canister_and_ends_with_it(tmp_path: Path, certifica
     if certification == "bls":
         assert state_at(opened, "right", manifests[6].height).certified_data("fruit").value == both
         for chain, tick, why in (("left", 6, "is not on left"), ("right", 7, "is not on right")):
-            with pytest.raises(InvalidInput, match=f"--program: fruit: {why} at height"):
+            with pytest.raises(InvalidInput, match=f"program: fruit: {why} at height"):
                 state_at(opened, chain, manifests[tick].height).certified_data("fruit")
 
 

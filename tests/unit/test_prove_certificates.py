@@ -206,7 +206,7 @@ def test_other_ways_to_certify(tmp_path: Path, form: str) -> None:
         assert all(true(state, certificates[-1]) for certificates in show_all(state).values())
     if late:
         with pytest.raises(
-            InvalidInput, match=f"--height: {last}: is not certified yet; left has certified up to height {last - 2}"
+            InvalidInput, match=f"height: {last}: is not certified yet; left has certified up to height {last - 2}"
         ):
             state_at(opened, "left", last)
 
@@ -240,20 +240,20 @@ WRONG: dict[str, tuple[list[object], str]] = {
     ),
     "no stream": (
         ["--chain", "left", "--counterparty", "middle", "--header"],
-        f'--counterparty: "middle": left has no stream to it at height {HEIGHT}; it has streams to right',
+        f'counterparty: "middle": left has no stream to it at height {HEIGHT}; it has streams to right',
     ),
     "itself": (
         ["--chain", "left", "--counterparty", "left", "--header"],
-        '--counterparty: "left": the stream of a subnet to itself is not certified',
+        'counterparty: "left": the stream of a subnet to itself is not certified',
     ),
     "index": (
         [*STREAM, "--index", 10**6],
-        f"--index: {10**6}: is not in the stream; at height {HEIGHT} the stream from left",
+        f"index: {10**6}: is not in the stream; at height {HEIGHT} the stream from left",
     ),
-    "negative": ([*STREAM, "--index", -1], "--index: -1: is not in the stream"),
-    "program": (["--program", "fruits"], '--program: "fruits": no such program; did you mean fruit?'),
-    "no data": (["--program", "stones"], f"--program: stones: has set no certified data by height {HEIGHT}"),
-    "elsewhere": (["--program", "fruit", "--chain", "right"], f"--program: fruit: is not on right at height {HEIGHT}"),
+    "negative": ([*STREAM, "--index", -1], "index: -1: is not in the stream"),
+    "program": (["--program", "fruits"], 'program: "fruits": no such program; did you mean fruit?'),
+    "no data": (["--program", "stones"], f"program: stones: has set no certified data by height {HEIGHT}"),
+    "elsewhere": (["--program", "fruit", "--chain", "right"], f"program: fruit: is not on right at height {HEIGHT}"),
     "height": ([*STREAM, "--header", "--height", 99], "height: 99 is not committed; committed are 0 to"),
     "queue": ([*STREAM, "--queue", "send"], "--queue: no option for lakes of ic"),
     "one file": (

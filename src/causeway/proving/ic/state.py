@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,7 @@ class Shown:
 
 
 class CertifiedState:
-    """What a subnet certified at one of its own heights (``number``). Made by ``state_at``.
+    """What a subnet certified at one of its own heights (``number``). Made by ``CertifiedStates``.
 
     Attributes:
         subnets, chain, position: whose state it is; it is verified that the subnet has signed its root.
@@ -111,7 +112,7 @@ class CertifiedState:
         if not begin <= index < end:
             holds = f"holds {begin} to {end - 1}" if end > begin else f"is empty (begin and end {begin})"
             raise InvalidInput(
-                f"--index: {index}: is not in the stream; at height {self.height} the stream from {self.chain} to "
+                f"index: {index}: is not in the stream; at height {self.height} the stream from {self.chain} to "
                 f"{counterparty} {holds}"
             )
         tree, encoded = self._messages_to(int(lane["destination"][0]), begin)
@@ -130,9 +131,9 @@ class CertifiedState:
         canister = canister_id(number)
         if canister not in canisters:
             raise InvalidInput(
-                f"--program: {program}: has set no certified data by height {self.height}"
+                f"program: {program}: has set no certified data by height {self.height}"
                 if self._hosts(number)
-                else f"--program: {program}: is not on {self.chain} at height {self.height}"
+                else f"program: {program}: is not on {self.chain} at height {self.height}"
             )
         return self._shown((CANISTER, canister, CERTIFIED_DATA), self._tree())
 
@@ -160,13 +161,13 @@ class CertifiedState:
         known = {names[place]: row for row, place in enumerate(lanes["destination"].tolist()) if place != self.position}
         if counterparty == self.chain:
             raise InvalidInput(
-                f"--counterparty: {shown(counterparty)}: the stream of a subnet to itself is not certified"
+                f"counterparty: {shown(counterparty)}: the stream of a subnet to itself is not certified"
             )
         if counterparty not in known:
             self.subnets.opened.position(counterparty)
             others = f"has streams to {', '.join(known)}" if known else "has none to any"
             raise InvalidInput(
-                f"--counterparty: {shown(counterparty)}: {self.chain} has no stream to it at height {self.height}; "
+                f"counterparty: {shown(counterparty)}: {self.chain} has no stream to it at height {self.height}; "
                 f"it {others}"
             )
         row: Frame = lanes.slice(known[counterparty], known[counterparty] + 1)
@@ -191,23 +192,39 @@ class CertifiedState:
         return LakeError(f"lake: {where}: the state of {self.chain} at height {self.height} {what}")
 
 
-def state_at(opened: OpenedLake, chain: str, height: int | None = None) -> CertifiedState:
-    """Return the state of a subnet at a committed height, by default the last that it has certified.
+class CertifiedStates:
+    """The certified states of the subnets of a lake; some are kept. For any number of threads."""
 
-    Raises:
-        InvalidInput: the lake is of another protocol or certifies nothing, it has no such chain, or the subnet has not
-            certified that height (``LakeError``: no such height, or a state that is not the one certified).
-    """
-    subnets = subnets_of(opened)
-    position = opened.position(chain)
-    if int(subnets.numbers[position]) in opened.topology.external:
-        raise InvalidInput(f"--chain: {shown(chain)}: is run by another lake, which has its state")
-    heads = _Heads(opened, position)
-    top = opened.last_height() if height is None else height
-    certification = heads.newest(top) if height is None else heads.of_height(height)
-    return CertifiedState(
-        subnets, chain, position, opened.manifest(heads.made(certification.height, top)), certification
-    )
+    def __init__(self, opened: OpenedLake, kept: int = 1) -> None:
+        self._opened = opened
+        self._state = lru_cache(maxsize=kept)(self._read)
+
+    def at(self, chain: str, height: int | None = None) -> CertifiedState:
+        """Return the state of a subnet at a committed height, by default the last that it has certified.
+
+        Raises:
+            InvalidInput: the lake is of another protocol or certifies nothing, it has no such chain, or the subnet has
+                not certified that height (``LakeError``: no such height, or a state that is not the one certified).
+        """
+        opened, subnets = self._opened, subnets_of(self._opened)
+        position = opened.position(chain)
+        if int(subnets.numbers[position]) in opened.topology.external:
+            raise InvalidInput(f"chain: {shown(chain)}: is run by another lake, which has its state")
+        heads = _Heads(opened, position)
+        top = opened.last_height() if height is None else height
+        certification = heads.newest(top) if height is None else heads.of_height(height)
+        return self._state(position, heads.made(certification.height, top), certification)
+
+    def _read(self, position: int, height: int, certification: Certification) -> CertifiedState:
+        opened = self._opened
+        chain, manifest = opened.names[position], opened.manifest(height)
+        return CertifiedState(subnets_of(opened), chain, position, manifest, certification)
+
+
+def state_at(opened: OpenedLake, chain: str, height: int | None = None) -> CertifiedState:
+    """Return the state of a subnet at a committed height, by default the last that it has certified; errors as of
+    ``CertifiedStates.at``."""
+    return CertifiedStates(opened).at(chain, height)
 
 
 class _Heads:
@@ -225,7 +242,7 @@ class _Heads:
         """
         found = self._at(height)[1]
         if found is None:
-            raise InvalidInput(f"--chain: {shown(self._name)}: has certified nothing by height {height}")
+            raise InvalidInput(f"chain: {shown(self._name)}: has certified nothing by height {height}")
         return found
 
     def of_height(self, height: int) -> Certification:
@@ -235,16 +252,18 @@ class _Heads:
             InvalidInput: there is none, or not yet.
         """
         number, last = self._at(height)[0], self._opened.last_height()
+        if number < 0:
+            raise InvalidInput(f"height: {height}: {self._name} was not in the registry")
         later = range(height, last + 1)
         at = bisect_left(later, number, key=self._certified)
         found = self._at(later[at])[1] if at < len(later) else None
         if found is None:
             newest = self._certified(last)
             until = "nothing" if newest < 0 else f"up to height {self.made(newest, last)}"
-            raise InvalidInput(f"--height: {height}: is not certified yet; {self._name} has certified {until}")
+            raise InvalidInput(f"height: {height}: is not certified yet; {self._name} has certified {until}")
         if found.height != number:
             raise InvalidInput(
-                f"--height: {height}: {self._name} has no certification of it: too few of its nodes signed"
+                f"height: {height}: {self._name} has no certification of it: too few of its nodes signed"
             )
         return found
 
@@ -261,15 +280,15 @@ class _Heads:
         return -1 if found is None else found.height
 
     def _at(self, height: int) -> tuple[int, Certification | None]:
-        """Return the subnet's own height and its last certification at a height of the lake."""
+        """Return the subnet's own height and its last certification at a height of the lake; -1 where it made no
+        header, since it was not in the registry."""
         if height not in self._known:
             opened, position = self._opened, self._position
             rows = opened.log_rows("headers", height, position, ["chain", "number", "certification"], self._mine)
-            if rows is None or rows.num_rows != 1:
-                raise LakeError(f"lake: {opened.lake.storage.uri} has no header of {self._name} at height {height}")
-            encoded = rows["certification"][0].as_py()
-            certification = decode_certification(encoded) if encoded else None
-            self._known[height] = rows["number"][0].as_py(), certification
+            number, encoded = -1, b""
+            if rows is not None and rows.num_rows:
+                number, encoded = rows["number"][0].as_py(), rows["certification"][0].as_py()
+            self._known[height] = number, decode_certification(encoded) if encoded else None
         return self._known[height]
 
     def _mine(self, batch: pa.RecordBatch) -> Mask:
@@ -315,7 +334,7 @@ def _program(opened: OpenedLake, name: str) -> int:
     """Return the number of the program of that name. Raises ``InvalidInput``: there is none."""
     known = {text: number for number, text in opened.program_names.items()}
     if name not in known:
-        raise InvalidInput(f"--program: {unknown('program', name, known)}")
+        raise InvalidInput(f"program: {unknown('program', name, known)}")
     return known[name]
 
 
@@ -329,8 +348,8 @@ def host_of_program(opened: OpenedLake, name: str, height: int | None = None) ->
     registry = registry_at(opened.topology, manifest.tick)
     host = int(registry.host_of(np.array([number], dtype=np.uint64))[0])
     if host == NO_HOST:
-        raise InvalidInput(f"--program: {shown(name)}: is on no subnet at height {manifest.height}")
+        raise InvalidInput(f"program: {shown(name)}: is on no subnet at height {manifest.height}")
     return opened.names[host]
 
 
-__all__ = ["CertifiedState", "Shown", "host_of_program", "state_at"]
+__all__ = ["CertifiedState", "CertifiedStates", "Shown", "host_of_program", "state_at"]

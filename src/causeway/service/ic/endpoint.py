@@ -13,6 +13,7 @@ from causeway.proofs.ic.principals import principal_to_text
 from causeway.protocols.ic.ids import subnet_id
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.limits import MAX_TRANSACTION_BYTES
+from causeway.service.ic.certificates import Certificates
 from causeway.service.ic.exchange import XNetExchange
 from causeway.service.ic.schemas import StatusAnswer
 from causeway.service.lake_views import LakeViews
@@ -65,8 +66,8 @@ class IcEndpoint:
         return self._kernel.next_planned(tick)
 
     def addresses(self) -> Sequence[Address]:
-        """Return nothing: the endpoints of subnets have addresses of their own."""
-        return ()
+        """Return that of certificates, where subnets certify; the endpoints of streams have addresses of their own."""
+        return (Certificates(self.views).address(),) if self._kernel.options.certified else ()
 
     def metrics(self, height: int) -> Iterable[Metric]:
         """Yield what Prometheus is told of pools and of the nodes that are asked."""

@@ -1,0 +1,107 @@
+"""Certificates over HTTP: what a served subnet has certified, in the form that ``causeway verify`` reads."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+from starlette.responses import Response
+
+from causeway.model.errors import InvalidInput
+from causeway.protocols.limits import DIGITS, MAX_ANSWER_BYTES
+from causeway.proving.ic.documents import certificate_document
+from causeway.proving.ic.state import CertifiedStates
+from causeway.service.lake_views import LakeViews
+from causeway.service.requests import Address, Answer, Call, Digits, Number, Query, answered
+
+KEPT_STATES = 2
+"""States that are kept: of a large subnet one takes some hundred megabytes."""
+
+REST_BYTES = 64 << 10
+"""More than an answer has besides the value and the certificate."""
+
+PATH = "/v1/chains/{chain}/certificate"
+
+
+class CertificateQuery(Query):
+    """What is to be shown: of a stream the message ``index`` or, without one, the header; or certified data."""
+
+    counterparty: str | None = Field(None, max_length=200, description="The subnet that the stream leads to.")
+    index: Number | None = Field(None, description="The message with this index, in place of the header.")
+    program: str | None = Field(None, max_length=200, description="The certified data of this program.")
+    height: Number | None = Field(None, description="A certified height; default: the last.")
+
+
+class KeyAnswer(Answer):
+    """A subnet's public key (DER)."""
+
+    kind: Literal["ic_public_key"]
+    key: Digits
+    subnet_id: str
+
+
+class PathAnswer(Answer):
+    """What is at a path of the state."""
+
+    path: list[str]
+    value: Digits
+
+
+class CertificateAnswer(Answer):
+    """A certificate (CBOR), and what it claims."""
+
+    kind: Literal["ic_certificate"]
+    subnet_id: str
+    time: int
+    paths: list[PathAnswer]
+    proof: Digits
+    trust: KeyAnswer
+
+
+class Certificates:
+    """What the address answers."""
+
+    def __init__(self, views: LakeViews) -> None:
+        self._views = views
+        self._states = CertifiedStates(views.opened, KEPT_STATES)
+
+    def address(self) -> Address:
+        """Return the address."""
+        return Address(
+            "GET",
+            PATH,
+            "A certificate of a stream, or of a program's certified data.",
+            self._answer,
+            CertificateQuery,
+            answers={200: CertificateAnswer},
+            parts={"chain": {"type": "string", "enum": self._views.own()}},
+        )
+
+    async def _answer(self, call: Call) -> Response:
+        query = call.query
+        return await answered(
+            self.certificate, call.path["chain"], query.counterparty, query.index, query.program, query.height
+        )
+
+    def certificate(
+        self, chain: str, counterparty: str | None, index: int | None, program: str | None, height: int | None
+    ) -> dict[str, Any]:
+        """Return a certificate as a document.
+
+        Raises:
+            InvalidInput: not one thing is asked for, it is not there, or longer than an answer.
+        """
+        if (counterparty is None) == (program is None):
+            raise InvalidInput("query: give either counterparty (and index) or program")
+        if counterparty is None and index is not None:
+            raise InvalidInput("index: is of a message in a stream; give counterparty with it, not program")
+        state = self._states.at(chain, height)
+        if program is not None:
+            shown = state.certified_data(program)
+        elif index is not None:
+            shown = state.message(str(counterparty), index)
+        else:
+            shown = state.header(str(counterparty))
+        if DIGITS * (len(shown.value) + len(shown.certificate)) > MAX_ANSWER_BYTES - REST_BYTES:
+            raise InvalidInput(f"index: {index}: has {len(shown.value)} bytes, more than an answer holds")
+        return certificate_document(state, shown)

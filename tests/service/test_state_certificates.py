@@ -1,0 +1,90 @@
+"""Certificates of a served lake of subnets: under the keys that its status names, while blocks are made."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+from starlette.applications import Starlette
+
+from causeway.proofs.documents.reading import document_of
+from causeway.proofs.documents.trust import trust_of
+from causeway.proofs.documents.verdict import judge
+from causeway.proofs.ic.messages import Request, decode_stream_message
+from causeway.proofs.ic.stream_header import decode_stream_header
+from causeway.service.api import application
+from tests.service.subnet_lakes import both
+
+PATH = "/v1/chains/left/certificate"
+
+
+def get(served: Starlette, path: str, **query: Any) -> httpx.Response:
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(served, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            return await client.get(path, params=query)
+
+    return asyncio.run(ask())
+
+
+def value(document: dict[str, Any], key: str) -> bytes:
+    """What a document shows, if it is true under a subnet's key."""
+    trust = trust_of({"kind": "ic_public_key", "key": key, "subnet_id": document["subnet_id"]}, "status")
+    verdict = judge(document_of(document, "answer"), trust)
+    assert verdict.valid, verdict.error
+    (shown,) = document["paths"]
+    return bytes.fromhex(shown["value"])
+
+
+def test_streams_are_shown_under_the_key_that_the_status_names(tmp_path: Path) -> None:
+    with both(tmp_path, calls=5, more=CERTIFYING) as lakes:
+        lakes.settle("left")
+        served = application(lakes.nodes["left"])
+        key = get(served, "/v1/status").json()["chains"][0]["public_key"]
+        found = get(served, PATH, counterparty="right")
+        assert found.status_code == 200
+        header = decode_stream_header(value(found.json(), key))
+        assert (header.begin, header.end) == (1, 6)
+        for index in range(1, 6):
+            shown = get(served, PATH, counterparty="right", index=index).json()
+            message = decode_stream_message(value(shown, key))
+            assert isinstance(message, Request) and message.method_payload == b"from the left"
+        data = value(get(served, PATH, program="map-left").json(), key)
+        assert len(data) == 32
+        lakes.until_idle()
+        later = decode_stream_header(value(get(served, PATH, counterparty="right").json(), key))
+        assert (later.begin, later.end, later.signals_end) == (11, 11, 11)
+        before = get(served, PATH, counterparty="right", index=5, height=1)
+        assert decode_stream_message(value(before.json(), key)) == message
+        for query, status, told in WRONG:
+            refused = get(served, PATH, **query)
+            assert refused.status_code == status, refused.text
+            assert told in refused.text
+        assert "is run by another lake" in get(served, PATH.replace("left", "right"), counterparty="left").text
+
+
+CERTIFYING = """
+[[programs]]
+name = "map-left"
+chain = "left"
+program = "certified_map"
+[[traffic.send]]
+tick = 0
+to = "map-left"
+method = "put"
+text = "apple=12"
+"""
+
+WRONG: list[tuple[dict[str, Any], int, str]] = [
+    ({}, 400, "give either counterparty (and index) or program"),
+    ({"counterparty": "right", "program": "map-left"}, 400, "give either counterparty (and index) or program"),
+    ({"program": "map-left", "index": 1}, 400, "index: is of a message in a stream"),
+    ({"counterparty": "right", "index": 1}, 400, "index: 1: is not in the stream"),
+    ({"counterparty": "right", "index": -1}, 400, "index"),
+    ({"counterparty": "nobody"}, 400, "nobody"),
+    ({"program": "caller-left"}, 400, "program: caller-left: has set no certified data"),
+    ({"counterparty": "right", "height": 999}, 404, "999"),
+    ({"counterparty": "right", "depth": 1}, 400, "depth: no such parameter"),
+]
