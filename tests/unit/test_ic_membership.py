@@ -148,6 +148,27 @@ def test_a_stream_to_a_system_subnet_is_full_early(roles: dict[int, str], held: 
     assert (lanes["next_index"] - lanes["begin"]).max() == held
 
 
+# ---- batches
+
+
+@pytest.mark.parametrize(("does", "numbers"), [("again", [(5, 6), (6, 7)]), ("ahead", [(6, 5), (7, 6)])])
+@pytest.mark.parametrize("certification", ["off", "bls"])
+def test_31_a_batch_that_is_not_the_next_one_is_ignored(does: str, numbers: Any, certification: str) -> None:
+    """It comes to a subnet whose own height is one less than the network's, and to no other."""
+    options = {"certification": certification}
+    late = {OTHER: (2, None)}
+    run, events = played(network(late, 7, options=options, carriers=[("batch", OTHER, None, 6, 7, {"does": does})]))
+    honest, _ = played(network(late, 7, options=options))
+    assert run.roots() == honest.roots(), "the state is as it was"
+    found = {tick: events[tick].filter(events[tick]["kind"] == CONTROL) for tick in events}
+    assert [len(found[tick]) for tick in range(1, 8)] == [0] * 5 + [1, 1]
+    less = 1 if certification == "bls" else 0
+    for tick, (actual, expected) in zip((6, 7), numbers, strict=True):
+        rows = found[tick]
+        assert (rows["reason"].to_pylist(), rows["chain"].tolist()) == (["Ignored"], [OTHER])
+        assert (rows["index"][0] + less - 1, rows["queue_index"][0] + less - 1) == (actual, expected)
+
+
 # ---- what cannot be
 
 

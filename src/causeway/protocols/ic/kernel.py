@@ -51,7 +51,7 @@ from causeway.protocols.ic.execute import execute, received_only
 from causeway.protocols.ic.expected_indexes import expected_indexes
 from causeway.protocols.ic.faults import Carriers
 from causeway.protocols.ic.options import IcOptions
-from causeway.protocols.ic.parties import check_faults, share_faults
+from causeway.protocols.ic.parties import check_faults, ignored_batches, share_faults
 from causeway.protocols.ic.payload_builder import get_xnet_payload
 from causeway.protocols.ic.planning import held, make_plan
 from causeway.protocols.ic.post_process import append_onward, in_lane_order, post_process
@@ -316,6 +316,7 @@ class IcKernel:
             state = union(self, [state, halted.state])
             outbound = in_lane_order(concat([outbound, halted.outbound]))
             logs = [halted.log, *logs]
+        logs.append(ignored_batches(self.faults, self._batches(before, running, tick), context))
         state = replace(state, trees=trees)
         state, headers, signing = self._commit_and_certify(state, chains, running, outbound, tick, before)
         return RoundResult(
@@ -327,6 +328,13 @@ class IcKernel:
             oldest(concat([state.trimmed_runs, state.runs])),
             self._gives_up(tick),
         )
+
+    def _batches(self, before: State, running: Chains, tick: Tick) -> Frame:
+        """Return the ``number`` of the batch of each subnet (``chain``) that runs this round."""
+        if not self.options.certified:
+            return Frame({"chain": running}, len(running)).with_columns(number=np.uint64(tick.height))
+        heads = before.heads.filter(np.isin(before.heads["chain"], running))
+        return heads.select(["chain"]).with_columns(number=heads["number"] + np.uint64(1))
 
     def _agreed(self, plan: Plan[XNetPlan], inputs: Inputs[State], state: State, context: Context) -> Agreement:
         """Return what the round takes of what was brought, its messages, and the refusals of the rest."""

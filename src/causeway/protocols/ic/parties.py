@@ -9,8 +9,13 @@ from collections.abc import Iterator
 
 from causeway.model.errors import InvalidInput
 from causeway.model.faults import Fault, Faults
+from causeway.model.frame import Frame
+from causeway.model.ledger import Event, Kind
 from causeway.model.topology import Topology
+from causeway.protocols.events import EventLog, event_rows
+from causeway.protocols.ic.batch_queue import BatchQueue, Ignored
 from causeway.protocols.ic.certifying import ShareFaults
+from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.fault_kinds import (
     AHEAD,
     ALTER,
@@ -25,6 +30,7 @@ from causeway.protocols.ic.fault_kinds import (
     PART,
 )
 from causeway.protocols.ic.options import IcOptions
+from causeway.protocols.messages import blank_messages
 
 _THRESHOLD = (FALSE_SHARE, NO_SHARE)
 
@@ -64,6 +70,27 @@ def delivered_batches(faults: Faults, tick: int, number: int, chain: int) -> lis
     does = [fault.args[DOES] for fault in _acting(faults, tick, BATCH) if fault.source == chain]
     ahead = does.count(AHEAD)
     return [number + 1] * ahead + [number] * (1 + len(does) - ahead)
+
+
+def ignored_batches(faults: Faults, numbers: Frame, context: Context) -> EventLog:
+    """Return the events of batches that subnets ignore in a round, because they are not the next one.
+
+    ``numbers``: the ``number`` of the round's batch of each subnet that runs it (``chain``). Of each that is ignored
+    ``index`` is the batch's number, and ``queue_index`` that of the expected one.
+    """
+    log = EventLog()
+    if not any(True for _ in _acting(faults, context.tick, BATCH)):
+        return log
+    for chain, number in zip(numbers["chain"].tolist(), numbers["number"].tolist(), strict=True):
+        queue = BatchQueue(latest_state=number - 1)
+        for delivered in delivered_batches(faults, context.tick, number, int(context.registry.subnets[chain])):
+            try:
+                queue.deliver(delivered)
+            except Ignored as error:
+                control = blank_messages(1, kind=int(Kind.CONTROL))
+                at = {"chain": chain, "index": error.actual, "queue_index": error.expected}
+                log.add(event_rows(control, Event.REJECTED, reason=error.name, **at))
+    return log
 
 
 def check_faults(faults: Faults, topology: Topology, options: IcOptions) -> None:
