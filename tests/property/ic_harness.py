@@ -315,7 +315,7 @@ class KernelRun:
 
     def _forget_collected(self) -> None:
         """Forget messages of runs that are in no state any more, as the lake may."""
-        runs = concat([state.runs for state in self.states])
+        runs = concat([frame for state in self.states for frame in (state.runs, state.trimmed_runs)])
         names = (*LANE, "first", "count")
         kept = {
             (source, destination, substream, index)
