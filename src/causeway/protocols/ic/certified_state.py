@@ -241,10 +241,24 @@ def commit_and_certify(
     """
     states, lanes = canonical_states(state, state.heads, context)
     found = state_roots(states)
+    moved = _moved_while_halted(state, running, found)
+    if len(moved):
+        state = replace(state, heads=next_heads(state.heads, moved, context))
+        states, lanes = canonical_states(state, state.heads, context)
+        found, running = state_roots(states), np.union1d(running, moved).astype(np.uint32)
     state = replace(state, heads=state.heads.with_columns(root=found.roots))
     log = EventLog()
     state = _certified(state, running, found, context, certifier, log)
     return _offering(state, running, oldest, states, lanes, found, context), log
+
+
+def _moved_while_halted(state: State, running: Chains, found: StateRoots) -> Chains:
+    """Return the subnets that run no round and have another root than before: the registry has taken canisters from
+    them, or brought some. That makes a height of theirs, so that no height has two roots."""
+    heads = state.heads
+    other = (found.roots != heads["root"]).any(axis=1) & ~np.isin(heads["chain"], running)
+    chains: Chains = heads["chain"][other]
+    return chains
 
 
 def _certified(

@@ -102,8 +102,6 @@ class Carriers(Interference):
         for fault in acting:
             offered = older(int(fault.args[AGE])) if fault.kind == STALE else everything
             offered = offered.filter(self.hit(fault, offered["destination"], offered["source"]))
-            if fault.kind == STALE and not len(offered):
-                continue
             slices = slices.filter(~self.hit(fault, slices["destination"], slices["source"]))
             if fault.kind == DROP:
                 continue
