@@ -1,0 +1,18 @@
+"""A short soak (``tests.service.xnet_soak``): two deployments over HTTP, kills, one of four endpoints lying."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.service.xnet_soak import xnet_soak
+
+pytestmark = pytest.mark.slow
+
+
+def test_two_thousand_calls_each_way_and_kills(tmp_path: Path) -> None:
+    with xnet_soak(tmp_path, seed=2, calls=2_000) as soak:
+        outcome = soak.run(between=(2.0, 4.0), kills=4)
+        soak.check()
+        assert outcome.kills >= 2 and all(outcome.blocks.values())

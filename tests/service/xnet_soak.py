@@ -1,0 +1,204 @@
+"""Two deployments that exchange streams over HTTP, both killed again and again, one of four endpoints lying.
+
+    python -m tests.service.xnet_soak --calls 100000 --seed 1
+
+Programs of both lakes call each other. Every few seconds one of the two processes is killed with SIGKILL and started
+again. In the end every call must have been received once, in order, and answered once, in order; both lakes must come
+out the same when they are executed again; nothing that the lying endpoint served may be in a block. What is chosen at
+random follows from the seed; when it happens is the wall clock's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.ledger import Event, Kind
+from causeway.network.instances import program_state
+from causeway.network.opened import OpenedLake, open_lake
+from causeway.pipeline.lake import LakeError
+from tests.service.soak import Member, free_port
+from tests.service.subnet_lakes import ENDS, OTHER, scenario_text
+
+TICK_SECONDS = 0.2
+WITHOUT_PROGRESS = 120.0
+"""Seconds after which nothing that moves is a failure."""
+
+LYING = '\n[[faults]]\nkind = "node"\ndoes = "lying"\nchain = "left"\nnodes = [1]'
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of it: calls answered on each side, kills, seconds, and how many blocks have a slice from a wire."""
+
+    answered: dict[str, int]
+    kills: int
+    seconds: float
+    blocks: dict[str, int]
+
+
+class XNetSoak:
+    """Both deployments, in a folder."""
+
+    def __init__(self, folder: Path, seed: int, calls: int) -> None:
+        self.folder, self.random, self.calls = folder, random.Random(seed), calls
+        ports = {own: [free_port(), free_port()] for own in ENDS}
+        self.members: dict[str, Member] = {}
+        for own in ENDS:
+            text = scenario_text(
+                own,
+                calls=calls,
+                per_tick=max(calls // 40, 1),
+                ports=ports,
+                tick_seconds=TICK_SECONDS,
+                more=LYING if own == "left" else "",
+            )
+            scenario = folder / f"{own}.toml"
+            scenario.write_text(text)
+            command = [sys.executable, "-m", "causeway", "serve", str(folder / own), "--scenario", str(scenario)]
+            pace = ["--port", str(free_port()), "--on-demand", "--block-seconds", str(TICK_SECONDS)]
+            self.members[own] = Member(own, "lake", [*command, *pace], folder / f"{own}.log")
+
+    def lake(self, own: str) -> OpenedLake | None:
+        """Return one lake, None before it is made."""
+        with contextlib.suppress(LakeError):
+            return open_lake(str(self.folder / own))
+        return None
+
+    def answered(self, own: str) -> int:
+        """Return how many calls of a side are answered by the last height."""
+        opened = self.lake(own)
+        with contextlib.suppress(LakeError):
+            if opened is not None:
+                state = program_state(opened.lake, opened.manifest(), opened.topology, f"caller-{own}")
+                return int(state["answered"])
+        return 0
+
+    def run(self, between: tuple[float, float] = (4.0, 12.0), kills: int | None = None) -> Outcome:
+        """Serve and kill until everything is answered: ``between``, seconds from a kill to the next; ``kills``, so
+        many at most. Then end both processes gently."""
+        begun = moved = time.monotonic()
+        before: dict[str, int] = {}
+        for member in self.members.values():
+            member.start()
+        due = begun + self.random.uniform(*between)
+        while True:
+            now = time.monotonic()
+            answered = {own: self.answered(own) for own in ENDS}
+            if answered != before:
+                before, moved = answered, now
+            assert now - moved < WITHOUT_PROGRESS, (answered, [one.last_lines() for one in self.members.values()])
+            if all(count == self.calls for count in answered.values()):
+                break
+            for member in self.members.values():
+                member.look()
+                if member.process is None and now >= member.due:
+                    member.start()
+            killed = sum(member.kills for member in self.members.values())
+            if now >= due and (kills is None or killed < kills):
+                alive = [member for member in self.members.values() if member.process is not None]
+                if alive:
+                    self.random.choice(alive).kill(self.random.uniform(0.0, 1.0))
+                due = now + self.random.uniform(*between)
+            time.sleep(0.25)
+        seconds = time.monotonic() - begun
+        for member in self.members.values():
+            if member.process is None:
+                member.start()
+                time.sleep(5)
+            assert member.process is not None
+            member.process.terminate()
+            assert member.process.wait(timeout=60) == 0, member.last_lines()
+        blocks = {own: self.carried(own) for own in ENDS}
+        return Outcome(before, sum(member.kills for member in self.members.values()), seconds, blocks)
+
+    def carried(self, own: str) -> int:
+        """Return how many heights of a lake took a slice from a wire."""
+        opened = self.lake(own)
+        assert opened is not None
+        return sum("carried" in opened.lake.manifest(at).outside for at in range(1, opened.last_height() + 1))
+
+    def check(self) -> None:
+        """Assert that all went over once, in order, that nothing was refused, and that both lakes execute again."""
+        for own in ENDS:
+            opened = self.lake(own)
+            assert opened is not None
+            found = {kind: self.received(opened, own, kind) for kind in (Kind.REQUEST, Kind.RESPONSE)}
+            for indices in found.values():
+                assert len(indices) == self.calls and bool((indices[1:] > indices[:-1]).all()), "once, in order"
+            both = np.sort(np.concatenate(list(found.values())))
+            assert np.array_equal(both, np.arange(1, 2 * self.calls + 1, dtype=np.uint64)), "without a gap"
+            state = program_state(opened.lake, opened.manifest(), opened.topology, f"caller-{own}")
+            assert (state["answered"], state["rejected"]) == (self.calls, 0)
+            command = [sys.executable, "-m", "causeway", "check", "--execute", str(self.folder / own)]
+            checked = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert checked.returncode == 0 and "come out the same" in checked.stdout, checked.stdout + checked.stderr
+        for member in self.members.values():
+            assert "Traceback" not in member.log.read_text(errors="replace"), member.last_lines()
+
+    def received(self, opened: OpenedLake, own: str, kind: Kind) -> npt.NDArray[np.uint64]:
+        """Return the stream indices of what came from the other side, in the order in which it was received."""
+        source = opened.position(OTHER[own])
+        names = ["kind", "events", "source", "index"]
+
+        def chosen(batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+            columns = {name: batch[name].to_numpy() for name in names}
+            assert not ((columns["kind"] == Kind.CONTROL) & (columns["events"] & Event.REJECTED > 0)).any(), "refused"
+            mask: npt.NDArray[np.bool_] = (columns["kind"] == kind) & (columns["source"] == source)
+            return mask & (columns["events"] & Event.RECEIVED > 0)
+
+        found = [
+            opened.log_rows("events", height, opened.position(own), names, chosen)
+            for height in range(1, opened.last_height() + 1)
+        ]
+        parts = [rows["index"].to_numpy() for rows in found if rows is not None and rows.num_rows]
+        return np.concatenate([np.empty(0, dtype=np.uint64), *parts])
+
+    def kill_all(self) -> None:
+        """Leave nothing running."""
+        for member in self.members.values():
+            if member.process is not None and member.process.poll() is None:
+                member.process.kill()
+                member.process.wait()
+
+
+@contextlib.contextmanager
+def xnet_soak(folder: Path, seed: int, calls: int) -> Iterator[XNetSoak]:
+    """Give two deployments that have not begun, and leave nothing running."""
+    soak = XNetSoak(folder, seed, calls)
+    try:
+        yield soak
+    finally:
+        soak.kill_all()
+
+
+def main() -> None:
+    """Run the soak that the command line asks for."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--calls", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="causeway-xnet-") as folder,
+        xnet_soak(Path(folder), asked.seed, asked.calls) as soak,
+    ):
+        outcome = soak.run()
+        print(f"{outcome.answered} answered in {outcome.seconds:.0f} s, {outcome.kills} kills, {outcome.blocks} blocks")
+        soak.check()
+        print("once, in order, all answered; both lakes come out the same when executed again")
+
+
+if __name__ == "__main__":
+    main()
