@@ -14,7 +14,7 @@ from causeway.model.errors import InvalidInput
 from causeway.proofs.ic.principals import principal_to_text
 from causeway.protocols.ic.slice_pool import Position, SlicePool
 from causeway.protocols.ic.wire_slices import SliceReader
-from causeway.service.ic.node_choice import LONGEST_SECONDS, NodeChoice
+from causeway.service.ic.node_choice import LONGEST, NodeChoice
 from causeway.service.ic.node_faults import Liar
 from causeway.service.ic.xnet_client import BODY_BYTES, Remote, XNetClient
 from causeway.service.ic.xnet_endpoint import PROTOBUF, answer
@@ -157,6 +157,22 @@ def test_what_nobody_can_continue_is_dropped_and_pulled_anew() -> None:
     assert one.run() == (None, 0) and one.failures == {"OutOfRange": 1}
 
 
+def test_after_a_time_out_less_is_asked_for_and_more_again_when_it_came() -> None:
+    asked: list[int] = []
+
+    def slow(request: httpx.Request) -> httpx.Response:
+        asked.append(int(request.url.params["msg_limit"]))
+        if asked[-1] > 2:
+            raise httpx.ReadTimeout("too slow")
+        return honest(request)
+
+    one = Setting({"a": slow})
+    one.pull(3)
+    assert asked == [6, 3, 1] and one.run() == (BEGIN, 1)
+    one.pull(2)
+    assert asked[3:] == [2, 3]
+
+
 def test_slow_nodes_are_given_up_after_the_deadline() -> None:
     async def never(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.sleep(30)
@@ -191,7 +207,7 @@ def test_a_node_is_left_alone_longer_each_time_and_forgiven_when_it_answers() ->
     assert choice.bad(13.9) == ["a"] and choice.bad(14.0) == []
     for _ in range(40):
         choice.failed("a", 20.0, 2.0)
-    assert choice.bad(20.0 + LONGEST_SECONDS - 1) == ["a"] and choice.bad(20.0 + LONGEST_SECONDS) == []
+    assert choice.bad(20.0 + LONGEST * 2.0 - 1) == ["a"] and choice.bad(20.0 + LONGEST * 2.0) == []
     choice.failed("b", 20.0, 2.0)
     assert list(choice.order(21.0)) == ["b"], "when all are left alone, the one whose time is over first"
     choice.answered("a", 0.01)

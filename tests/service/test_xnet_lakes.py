@@ -12,12 +12,15 @@ from causeway.cli import main
 from causeway.model.errors import InvalidInput
 from causeway.model.ledger import Kind
 from causeway.model.traffic import CARRIED_SCHEMA
+from causeway.network.instances import program_state
 from causeway.network.scenario import load_scenario
 from causeway.pipeline.lake import LakeError
 from causeway.proofs.ic.slice import CertifiedStreamSlice, encode_certified_stream_slice
 from causeway.service.ic.node_faults import LIES
 from causeway.service.node import Node, Pace
 from tests.service.subnet_lakes import ENDS, FIRST_PORT, OTHER, Lakes, both, scenario_text
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 
 def test_calls_go_both_ways_and_both_lakes_execute_again_to_their_roots(
@@ -165,3 +168,29 @@ def test_a_lake_killed_between_blocks_goes_on_where_it_was(tmp_path: Path) -> No
         assert requests
     finally:
         lakes.close()
+
+
+def test_the_examples_are_a_pair(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    texts = {own: (EXAMPLES / f"xnet_{own}.toml").read_text() for own in ENDS}
+    for own in ENDS:
+        with pytest.raises(SystemExit) as ended:
+            main(["key", "drawn", str(EXAMPLES / f"xnet_{own}.toml")])
+        name, key = capsys.readouterr().out.split()
+        assert (ended.value.code, name) == (0, own) and f'public_key = "{key}"' in texts[OTHER[own]]
+    lakes = Lakes(
+        tmp_path, {own: text.replace("[network]", '[network]\nexecutor = "in_process"') for own, text in texts.items()}
+    )
+    try:
+        lakes.until_idle()
+        for own, program, calls in (("left", "alice", 100), ("right", "bob", 40)):
+            network = lakes.nodes[own].network
+            state = program_state(network.lake, network.manifest, network.topology, program)
+            assert (state["answered"], state["rejected"]) == (calls, 0)
+    finally:
+        lakes.close()
+
+
+def test_keys_are_drawn_where_subnets_certify_only(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["key", "drawn", str(EXAMPLES / "relay_left.toml")])
+    assert ended.value.code == 2 and "keys are drawn under ic" in capsys.readouterr().err

@@ -93,7 +93,7 @@ class XNetSoak:
         before: dict[str, int] = {}
         for member in self.members.values():
             member.start()
-        due = begun + self.random.uniform(*between)
+        due: float | None = None
         while True:
             now = time.monotonic()
             answered = {own: self.answered(own) for own in ENDS}
@@ -106,23 +106,33 @@ class XNetSoak:
                 member.look()
                 if member.process is None and now >= member.due:
                     member.start()
-            killed = sum(member.kills for member in self.members.values())
-            if now >= due and (kills is None or killed < kills):
-                alive = [member for member in self.members.values() if member.process is not None]
-                if alive:
-                    self.random.choice(alive).kill(self.random.uniform(0.0, 1.0))
+            # The next kill is some time after both serve again, however long a start takes on this machine.
+            if not all(self.serves(member) for member in self.members.values()):
+                due = None
+            elif due is None:
                 due = now + self.random.uniform(*between)
+            elif now >= due and (kills is None or sum(member.kills for member in self.members.values()) < kills):
+                self.members[self.random.choice(ENDS)].kill(self.random.uniform(0.0, 1.0))
             time.sleep(0.25)
         seconds = time.monotonic() - begun
         for member in self.members.values():
             if member.process is None:
                 member.start()
-                time.sleep(5)
+            while not self.serves(member):
+                member.look()
+                time.sleep(0.25)
             assert member.process is not None
             member.process.terminate()
             assert member.process.wait(timeout=60) == 0, member.last_lines()
         blocks = {own: self.carried(own) for own in ENDS}
         return Outcome(before, sum(member.kills for member in self.members.values()), seconds, blocks)
+
+    @staticmethod
+    def serves(member: Member) -> bool:
+        """Return whether a process runs and has begun to serve."""
+        if member.process is None or not member.log.exists():
+            return False
+        return member.log.read_bytes().count(b"serve serving url=") >= member.starts
 
     def carried(self, own: str) -> int:
         """Return how many heights of a lake took a slice from a wire."""

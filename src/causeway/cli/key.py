@@ -51,6 +51,34 @@ def show(
     return shell.OK
 
 
+def drawn(
+    scenario: Annotated[Path, typer.Argument(help="A scenario file (TOML).", show_default=False)],
+    as_json: Json = False,
+) -> int:
+    """Print the public keys of the chains that a scenario runs itself, where they are drawn from its seed.
+
+    Other deployments are told them. Whoever knows the seed can sign as these chains: a simulation only.
+
+    [bold]Example[/bold]: causeway key drawn examples/xnet_left.toml
+    """
+    from causeway.model.errors import InvalidInput
+    from causeway.network.scenario import load_scenario
+    from causeway.protocols.registry import names
+
+    loaded = load_scenario(scenario)
+    keys_of = loaded.protocol.part("drawn_keys")
+    if keys_of is None:
+        known = ", ".join(names("drawn_keys"))
+        raise InvalidInput(f"{scenario}: network.protocol: {loaded.protocol.name}: keys are drawn under {known}")
+    keys: dict[str, str] = keys_of(loaded)
+    if as_json:
+        print(json.dumps(keys))
+    else:
+        for name, key in keys.items():
+            print(f"{name}  {key}")
+    return shell.OK
+
+
 def _tell(key: Key, as_json: bool) -> None:
     from causeway.service.signing import carrier_number, sender_number
 
@@ -68,4 +96,5 @@ def build() -> typer.Typer:
     app = typer.Typer(no_args_is_help=True, help="Make and show the keys of users, relayers and validators.")
     app.command("new", epilog=shell.EPILOG)(new)
     app.command("show", epilog=shell.EPILOG)(show)
+    app.command("drawn", epilog=shell.EPILOG)(drawn)
     return app

@@ -151,7 +151,7 @@ class ChainSection(Section):
     external: bool = Field(
         False,
         description="Another lake runs this chain, where the protocol allows it; relay processes carry what goes there "
-        "and comes back.",
+        "and comes back, or the lakes pull from each other.",
     )
     from_tick: TickNumber = Field(
         0,

@@ -37,7 +37,8 @@ class ProtocolInfo:
     when a lake is continued.
 
     ``prover``: takes proofs out of a lake (``proving.prover.Prover``); ``endpoint``: serves a lake to other deployments
-    (``service.endpoint.Endpoint``); ``relay``: the process that carries messages between two served lakes
+    (``service.endpoint.Endpoint``); ``drawn_keys``: returns the public keys of the chains that a scenario runs, which
+    are drawn from its seed; ``relay``: the process that carries messages between two served lakes
     (``service.relay.Relay``); ``carriers``: sums up for a person what carriers did in a lake and what they left
     (``network.carriers.Carriers``).
     ``remark``: a function of a scenario's options that gives the sentence which every summary of a run says, or None.
@@ -59,6 +60,7 @@ class ProtocolInfo:
     places: tuple[str, ...] = ()
     prover: str | None = None
     endpoint: str | None = None
+    drawn_keys: str | None = None
     relay: str | None = None
     carriers: str | None = None
     remark: str | None = None
@@ -119,6 +121,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             prover="causeway.proving.ic.prover:PROVER",
             endpoint="causeway.service.ic.endpoint:IcEndpoint",
             places=("remote.*.endpoints", "listen"),
+            drawn_keys="causeway.service.ic.keys:drawn_keys",
         ),
         ProtocolInfo(
             name="ibc",

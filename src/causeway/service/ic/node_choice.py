@@ -15,12 +15,12 @@ LEAST_RTT, MOST_RTT = 1e-6, 1.0
 NEWEST = 0.2
 """How much the newest round-trip time counts in the average."""
 
-UNREACHABLE_SECONDS = 2.0
+UNREACHABLE_SECONDS = 0.5
 LYING_SECONDS = 60.0
 """For so long a node is left alone that did not answer in time, or served what does not hold; twice as long each time
-in a row, up to ``LONGEST_SECONDS``."""
+in a row, up to ``LONGEST`` times as long."""
 
-LONGEST_SECONDS = 600.0
+LONGEST = 16
 
 
 @dataclass
@@ -68,8 +68,8 @@ class NodeChoice:
     def failed(self, name: str, now: float, seconds: float) -> None:
         """Take notice that a node failed; it is left alone for ``seconds``, longer if it failed before, too."""
         node = self._nodes[name]
-        node.bad_until = now + min(seconds * 2**node.failures, LONGEST_SECONDS)
-        node.failures = min(node.failures + 1, 20)
+        node.bad_until = now + seconds * min(2**node.failures, LONGEST)
+        node.failures = min(node.failures + 1, LONGEST)
         node.rtt = MOST_RTT
 
     def bad(self, now: float) -> list[str]:

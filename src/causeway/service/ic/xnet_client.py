@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -22,7 +22,7 @@ from causeway.proofs.errors import ProofError
 from causeway.proofs.ic.errors import InvalidAppend, TakeBeforeSliceBegin
 from causeway.proofs.ic.principals import principal_to_text
 from causeway.protocols.ic.slice_pool import SLICE_BYTES, Ask, SlicePool
-from causeway.protocols.ic.wire_slices import SliceReader
+from causeway.protocols.ic.wire_slices import MAX_SLICE_MESSAGES, SliceReader
 from causeway.service.http_client import CLOSING, believed, is_address
 from causeway.service.ic.node_choice import LYING_SECONDS, UNREACHABLE_SECONDS, NodeChoice
 from causeway.service.ic.xnet_endpoint import PROTOBUF, STREAM_PATH
@@ -40,6 +40,10 @@ class NodeFailed(Exception):
     def __init__(self, cause: str, seconds: float) -> None:
         self.cause, self.seconds = cause, seconds
         super().__init__(cause)
+
+
+class TooSlow(NodeFailed):
+    """An answer did not come in time: less may."""
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,7 @@ class XNetClient:
         numbered = enumerate(sorted(remotes))
         self._choices = {subnet: NodeChoice(remotes[subnet].endpoints, seed + at) for at, subnet in numbered}
         self.pulled = {subnet: Pulled() for subnet in remotes}
+        self._most = dict.fromkeys(remotes, MAX_SLICE_MESSAGES)
         self._client = httpx.AsyncClient(
             timeout=httpx.Timeout(deadline),
             transport=transport,
@@ -143,18 +148,22 @@ class XNetClient:
             asked = self.pool.ask(subnet)
             if asked is None:
                 return False
+            asked = replace(asked, msg_limit=min(asked.msg_limit, self._most[subnet]))
             begun = self._clock()
             try:
                 data = await self._get(node, asked)
                 new = data is not None and await asyncio.to_thread(self._pool, subnet, asked, data)
             except NodeFailed as error:
                 noted.failures[error.cause] += 1
+                if isinstance(error, TooSlow):
+                    self._most[subnet] = max(asked.msg_limit // 2, 1)
                 if error.seconds:
                     choice.failed(node, self._clock(), error.seconds)
                 behind = behind or not error.seconds
                 continue
             choice.answered(node, self._clock() - begun)
             noted.slices += new
+            self._most[subnet] = min(2 * self._most[subnet], MAX_SLICE_MESSAGES)
             return new
         if behind:
             # Nobody has what follows on what is pooled: the next pull begins anew.
@@ -202,7 +211,9 @@ class XNetClient:
                     if len(content) + len(piece) > BODY_BYTES:
                         raise NodeFailed("TooLong", LYING_SECONDS)
                     content += piece
-        except (httpx.HTTPError, TimeoutError) as error:
+        except (httpx.ReadTimeout, TimeoutError) as error:
+            raise TooSlow(type(error).__name__, UNREACHABLE_SECONDS) from error
+        except httpx.HTTPError as error:
             raise NodeFailed(type(error).__name__, UNREACHABLE_SECONDS) from error
         match status:
             case 200:

@@ -1,0 +1,16 @@
+"""The public keys of a scenario's subnets, as other deployments are told them."""
+
+from __future__ import annotations
+
+from causeway.network.directory import own_topology
+from causeway.network.scenario import Scenario
+from causeway.protocols.ic.certifying import public_key_of
+
+
+def drawn_keys(scenario: Scenario) -> dict[str, str]:
+    """Return the public key (192 hexadecimal digits) of each subnet that a scenario runs itself, by name."""
+    document = scenario.document
+    chains = own_topology(document.chains, document.programs, document.nodes, scenario.path)
+    named = zip(chains.chains["name"].to_pylist(), chains.chains["number"].to_pylist(), strict=True)
+    seed = scenario.network.seed
+    return {name: public_key_of(seed, number).hex() for name, number in named if number not in chains.external}
