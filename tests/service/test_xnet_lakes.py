@@ -133,6 +133,7 @@ def test_a_lake_is_continued_with_nodes_elsewhere_but_not_with_another_key(tmp_p
     ("change", "text"),
     [
         (("[options]\n", '[options]\ncertification = "off"\n'), "believed by their keys alone"),
+        (("[options]\n", "[options]\nblocks_ahead = 2\n"), "allowed with chains of other lakes: 0"),
         (("[options.remote.right]", "[options.remote.left]"), r"options\.remote\.right: missing"),
         (("left = [", "right = ["), r"options\.listen\.right: this lake runs no chain of that name"),
         (('"127.0.0.1:9100"', '"9100"'), r"options\.listen\.left: '9100': no address to listen at"),

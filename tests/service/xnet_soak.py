@@ -167,7 +167,8 @@ class XNetSoak:
             columns = {name: batch[name].to_numpy() for name in names}
             assert not ((columns["kind"] == Kind.CONTROL) & (columns["events"] & Event.REJECTED > 0)).any(), "refused"
             mask: npt.NDArray[np.bool_] = (columns["kind"] == kind) & (columns["source"] == source)
-            return mask & (columns["events"] & Event.RECEIVED > 0)
+            mask &= columns["events"] & Event.RECEIVED > 0
+            return mask
 
         found = [
             opened.log_rows("events", height, opened.position(own), names, chosen)
