@@ -185,9 +185,19 @@ chain = "left"
 from = 3
 """
 
+SILENT = """
+[[faults]]
+kind = "node"
+does = "no_share"
+chain = "left"
+nodes = [1, 2]
+from = 3
+until = 3
+"""
+
 FORMS = {
     "shares of nodes": "nodes = 4",
-    "late": "certification_delay = 2",
+    "late": "blocks_ahead = 1\ncertification_delay = 2",
     "mostly metadata": "full_hash_every = 3",
     "metadata in a leaf": 'certification_version = "V20"',
 }
@@ -195,8 +205,9 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_other_ways_to_certify(tmp_path: Path, form: str) -> None:
-    certification = "threshold" if form == "shares of nodes" else "bls"
-    opened = open_lake(make_lake(tmp_path, options=FORMS[form], certification=certification, until=6))
+    threshold = form == "shares of nodes"
+    kind, more = ("threshold", SILENT) if threshold else ("bls", "")
+    opened = open_lake(make_lake(tmp_path, options=FORMS[form], certification=kind, more=more, until=6))
     last = opened.last_height()
     late = 2 if form == "late" else 0
     assert state_at(opened, "left").height == last - late
@@ -204,6 +215,9 @@ def test_other_ways_to_certify(tmp_path: Path, form: str) -> None:
         state = state_at(opened, "left", height)
         assert state.height == height
         assert all(true(state, certificates[-1]) for certificates in show_all(state).values())
+    if threshold:
+        with pytest.raises(InvalidInput, match="height: 4: left has no certification of it: too few of"):
+            state_at(opened, "left", 4)
     if late:
         with pytest.raises(
             InvalidInput, match=f"height: {last}: is not certified yet; left has certified up to height {last - 2}"
