@@ -19,7 +19,7 @@ import pyarrow as pa
 from causeway.model.faults import Fault, Faults
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.ledger import Kind
-from causeway.model.membership import Membership, Span
+from causeway.model.membership import Membership, NodeChange, Span
 from causeway.model.order import stable_order
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
@@ -111,6 +111,7 @@ class Scenario:
     """(tick, canister, new host)."""
     spans: Mapping[int, tuple[int, int | None]] = field(default_factory=dict)
     """Subnet -> first and last tick in the registry, of those that are not always there."""
+    nodes: Sequence[NodeChange] = ()
     roles: Mapping[int, str] = field(default_factory=dict)
     """Subnet -> "system" or "nns"."""
     withheld: frozenset[tuple[int, int, int]] = frozenset()
@@ -175,7 +176,9 @@ def topology(scenario: Scenario) -> Topology:
         pa.table(chains, schema=CHAINS_SCHEMA),
         pa.table(columns, schema=PROGRAMS_SCHEMA),
         roles=scenario.roles,
-        membership=Membership({chain: Span(*span) for chain, span in scenario.spans.items()}),
+        membership=Membership(
+            {chain: Span(*span) for chain, span in scenario.spans.items()}, changes=tuple(scenario.nodes)
+        ),
     )
     moves: list[Move] = [dict(zip(MOVES_SCHEMA.names, move, strict=True)) for move in scenario.moves]
     moves = sorted([*moves, *moves_of_membership(whole, moves)], key=lambda move: move["tick"] or 0)

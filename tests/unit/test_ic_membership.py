@@ -169,6 +169,22 @@ def test_31_a_batch_that_is_not_the_next_one_is_ignored(does: str, numbers: Any,
         assert (rows["index"][0] + less - 1, rows["queue_index"][0] + less - 1) == (actual, expected)
 
 
+# ---- nodes
+
+
+def test_nodes_that_come_and_go_sign_with_the_same_key() -> None:
+    """All first nodes of a subnet give false shares from tick 3 on: who joined at tick 2 signs instead of them."""
+    joined = [NodeChange(2, OTHER, add=4, remove=(0, 1, 2, 3))]
+    false = ("node", OTHER, None, 3, 4, {"does": "false_share", "nodes": [0, 1, 2, 3]})
+    threshold = {"certification": "threshold"}
+    changed, _ = played(network({}, 4, options=threshold, nodes=joined, carriers=[false]))
+    whole, _ = played(network({}, 4, options=BLS))
+    stuck, _ = played(network({}, 4, options=threshold, carriers=[false]))
+    assert changed.roots() == whole.roots()
+    assert changed.headers["certification"].equals(whole.headers["certification"])
+    assert stuck.state.heads["certified"].tolist() == [4, 2, 4], "without them nobody signs for it"
+
+
 # ---- what cannot be
 
 
