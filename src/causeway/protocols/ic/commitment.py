@@ -113,12 +113,14 @@ def state_roots(state: State, context: Context) -> Digests:
     chains = len(context.chains)
     roots = np.empty((chains, DIGEST_BYTES), dtype=np.uint8) if kept is None else kept.copy()
     digests = [section.digests for name, section in sections.items() if name != CERTIFIED_DATA_SECTION]
-    data = [b"" if digest == EMPTY_DIGEST else digest for digest in sections[CERTIFIED_DATA_SECTION].digests]
+    data = sections[CERTIFIED_DATA_SECTION].digests
     rows = changed.nonzero()[0]
-    made = [
-        hashlib.sha256(b"".join([ROOT_DOMAIN, *(of[chain] for of in digests), data[chain]])).digest()
-        for chain in rows.tolist()
-    ]
+
+    def preimage(chain: int) -> bytes:
+        certified = b"" if data[chain] == EMPTY_DIGEST else data[chain]
+        return b"".join([ROOT_DOMAIN, *(of[chain] for of in digests), certified])
+
+    made = [hashlib.sha256(preimage(chain)).digest() for chain in rows.tolist()]
     roots[rows] = np.frombuffer(b"".join(made), dtype=np.uint8).reshape(len(made), DIGEST_BYTES)
     roots.setflags(write=False)
     assert state.hashed.last is not None
