@@ -198,7 +198,11 @@ def test_replayed_gapped_and_tampered_slices_are_refused_by_name(tmp_path: Path,
     )
     net = run(tmp_path, BASE + "".join(call("echo", tick=tick, count=2) for tick in range(10)) + faults)
     refused = [(row["tick"], row["chain"], row["detail"]) for row in ledger(net) if row["kind"] == "control"]
-    assert refused == [(3, "B", "UnexpectedMessages"), (5, "B", "UnexpectedMessages"), (7, "B", "InvalidStream")]
+    assert refused == [
+        (3, "B", "UnexpectedMessages"),
+        (5, "B", "UnexpectedMessages"),
+        (7, "B", "InvalidStream(RootHashMismatch)"),
+    ]
     summary = net.summary()
     assert (summary["answered"], summary["duplicates"], summary["out_of_order"]) == (20, 0, 0)
 

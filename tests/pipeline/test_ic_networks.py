@@ -175,7 +175,7 @@ def test_a_gap_in_a_slice_of_one_message_is_refused(tmp_path: Path) -> None:
     net = opened(tmp_path, NETWORK + SCRIPT + call() + gap)
     net.run()
     refused = [(row["tick"], row["reason"]) for row in rows(net, "events") if row["kind"] == 4]
-    assert refused == [(1, "UnexpectedMessages")]
+    assert refused == [(1, "InvalidStream(MissingMessages)")]
     received = [row["tick"] for row in rows(net, "events") if row["kind"] == 1 and row["events"] & Event.RECEIVED]
     assert received == [2], "the honest offer of the next tick is taken"
 
@@ -231,7 +231,8 @@ def test_what_cannot_be_forged_is_refused(tmp_path: Path, more: str, why: str) -
         opened(tmp_path, NETWORK + SCRIPT + call() + section)
 
 
-def test_an_older_slice_is_judged_by_its_indices(tmp_path: Path) -> None:
+@pytest.mark.parametrize("certification", ["bls", "off"])
+def test_an_older_slice_is_judged_by_its_indices(tmp_path: Path, certification: str) -> None:
     """At tick 4 what was certified two heights before brings the first two of four calls, that a drop had kept back; at
     tick 6 one from before what was taken is refused."""
 
@@ -242,12 +243,14 @@ def test_an_older_slice_is_judged_by_its_indices(tmp_path: Path) -> None:
     late += fault("stale", 6, "tick = TICK\nage = 5")
     traffic = call(tick=0, count=2) + call(tick=2, count=2) + call(tick=9)
     each = NETWORK.replace("[network]", "[network]\ncommit_every = 1")
-    net = opened(tmp_path, each + SCRIPT + traffic + late)
+    net = opened(tmp_path, each + SCRIPT + traffic + late, {"options.certification": f'"{certification}"'})
     net.run()
     events = rows(net, "events")
     taken = [(row["tick"], row["index"]) for row in events if row["kind"] == 1 and row["events"] & Event.RECEIVED]
     assert taken == [(4, 1), (4, 2), (5, 3), (5, 4), (10, 5)]
     assert [(row["tick"], row["reason"]) for row in events if row["kind"] == 4] == [(6, "UnexpectedMessages")]
+    if certification != "off":
+        return
     kept = [manifest for manifest in map(net.lake.manifest, net.lake.heights()) if manifest.state.get("kept_slices")]
     assert [manifest.tick for manifest in kept][-1] == 5, "nothing is kept that is not offered any more"
 

@@ -26,6 +26,13 @@ ROOTS = {
 }
 """The last height and the root there, by scenario and protocol."""
 
+UNCERTIFIED = {
+    "auction": (36, "dc72c4d9ed3f9a8cd87b68a3364d11da9c2e7a0f646eda1c49cb60291c485e7a"),
+    "generated": (28, "3442f7247b644c59fa607d0b91ee792b11776967547badd4d4c59435f25e9a22"),
+    "two_subnets": (5, "7e28ae6c6d7a15fa0a205a0ded12ef88b323b6c1cb4d7cf5796e07d6a51c92fe"),
+}
+"""The same where subnets certify nothing."""
+
 RECORDED = {
     "ic": (646, "2a7f28e2f679395267dac00d00d495e79ebe1afd15d8da89f10528351d846a5a"),
     "ibc": (643, "cec1ea875a03809533074088e7ff1a49dbca52ae8bff238a551fc8bf20230e7f"),
@@ -42,6 +49,11 @@ def last(scenario: str, protocol: str, folder: Path, **options: str) -> tuple[in
 @pytest.mark.parametrize(("scenario", "protocol"), ROOTS, ids=lambda text: str(text))
 def test_the_roots_of_the_examples(scenario: str, protocol: str, tmp_path: Path) -> None:
     assert last(scenario, protocol, tmp_path) == ROOTS[scenario, protocol]
+
+
+@pytest.mark.parametrize("scenario", UNCERTIFIED)
+def test_the_roots_of_uncertified_examples(scenario: str, tmp_path: Path) -> None:
+    assert last(scenario, "ic", tmp_path, **{"options.certification": '"off"'}) == UNCERTIFIED[scenario]
 
 
 @pytest.mark.slow
