@@ -9,7 +9,7 @@ by hand), 39 (counters near the end of the word). What the oracle alone has of 1
 
 Numbers left out belong to encodings (6, 10, 40), to classes of messages that are off (26, 27, 29, 30), to splits
 (34), to audits (41), to the driver of batches (31), and to payload building ahead of execution (12, 13: see
-``tests/property/test_ic_payload.py``).
+``tests/property/test_ic_payload.py``). Where streams are certified, see ``test_ic_certified_hazards.py``.
 """
 
 from __future__ import annotations
