@@ -1,5 +1,5 @@
 """What a round costs, next to other tools that do the same round; the smallest tick; commitments and proofs;
-whole cycles; the whole command on recorded traffic; small ticks in a row."""
+whole cycles; the whole command on recorded traffic; small ticks in a row; certified slices over HTTP."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from benchmarks.rounds import bench_rounds
     from benchmarks.show import render
     from benchmarks.ticks.bench import bench_ticks
+    from benchmarks.xnet import bench_xnet
 
 _HOMES = {
     "bench_cycles": "benchmarks.cycles.bench",
@@ -23,6 +24,7 @@ _HOMES = {
     "bench_recorded": "benchmarks.recorded.bench",
     "bench_rounds": "benchmarks.rounds",
     "bench_ticks": "benchmarks.ticks.bench",
+    "bench_xnet": "benchmarks.xnet",
     "render": "benchmarks.show",
 }
 
@@ -34,6 +36,7 @@ __all__ = [
     "bench_recorded",
     "bench_rounds",
     "bench_ticks",
+    "bench_xnet",
     "render",
 ]
 

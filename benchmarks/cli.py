@@ -341,6 +341,28 @@ def ticks(
     return shell.OK
 
 
+@app.command("xnet", epilog=shell.EPILOG)
+def xnet(
+    messages: Annotated[str, typer.Option(metavar="N,N", help="Messages of a slice.")] = "1,100,1000,10000",
+    seconds: Annotated[float, typer.Option(min=0.01, help="How long each is measured.")] = 3.0,
+    payload_bytes: Payload = 64,
+    as_json: Json = False,
+) -> int:
+    """Measure certified slices over HTTP: how many a node serves, and how many are pulled and verified, a second.
+
+    [bold]Example[/bold]: python -m benchmarks xnet --messages 100,1000
+    """
+    from benchmarks import bench_xnet, render
+
+    lengths = [_number(text, "messages") for text in _names(messages)]
+    result = _watched(
+        "Measuring slices",
+        lambda tell: bench_xnet(lengths, seconds=seconds, payload_bytes=payload_bytes, progress=tell),
+    )
+    _print(result, render, as_json)
+    return shell.OK
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a benchmark and exit with its code."""
     sys.exit(shell.execute(sys.argv[1:] if arguments is None else arguments, lambda: app, PROGRAM))

@@ -26,6 +26,7 @@ def render(result: dict[str, Any]) -> RenderableType:
         "cycles": cycles,
         "recorded": recorded,
         "ticks": ticks,
+        "xnet": _xnet,
     }
     shown = shows[result["benchmark"]](result)
     return Group(shown, Text(_machine(result), style="dim"))
@@ -97,6 +98,21 @@ def _exchange(result: dict[str, Any]) -> RenderableType:
         table.add_column(name, justify="right")
     for buckets, figures in result["figures"].items():
         table.add_row(buckets, *(f"{figures[column]:,}" for column in columns))
+    return table
+
+
+def _xnet(result: dict[str, Any]) -> RenderableType:
+    title = f"Certified slices over HTTP, messages of {result['payload_bytes']:,} bytes"
+    table = Table(title=title, title_justify="left")
+    for name in ("messages", "bytes", "served/s", "processor ms", "pulled/s", "processor ms", "messages pulled/s"):
+        table.add_column(name, justify="right")
+    for row in result["slices"]:
+        table.add_row(
+            f"{row['messages']:,}",
+            f"{row['bytes']:,}",
+            *(f"{row[f'{name}_{what}']:,}" for name in ("served", "pulled") for what in ("per_second", "processor_ms")),
+            f"{row['pulled_per_second'] * row['messages']:,.0f}",
+        )
     return table
 
 

@@ -20,6 +20,7 @@ from benchmarks.exchange import bench_exchange
 from benchmarks.floor import bench_floor
 from benchmarks.other import COMPARATORS, check
 from benchmarks.workload import Workload, mixed, payloads, peer_of
+from benchmarks.xnet import bench_xnet
 from causeway.model.errors import InvalidInput
 from causeway.model.ingress_call import decode_calls
 from causeway.pipeline.executors import InProcessExecutor
@@ -149,3 +150,14 @@ def test_rounds_and_floor_give_figures_that_print(
     text = console.export_text()
     assert "same result" in text
     assert "Spark, 2 partitions" in text and "bytes of manifest" in text
+
+
+def test_slices_are_served_and_pulled() -> None:
+    result = bench_xnet([1, 5], seconds=0.01, payload_bytes=3)
+    assert [row["messages"] for row in result["slices"]] == [1, 5]
+    assert all(row["pulled_per_second"] > 0 and row["bytes"] > 500 for row in result["slices"])
+    console = Console(record=True, width=200)
+    console.print(render(result))
+    assert "pulled/s" in console.export_text()
+    with pytest.raises(InvalidInput, match="messages: 10001; allowed: 0 to 10000"):
+        bench_xnet([10_001], seconds=0.01, payload_bytes=3)
