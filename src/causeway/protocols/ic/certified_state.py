@@ -254,9 +254,11 @@ def commit_and_certify(
 
 def _moved_while_halted(state: State, running: Chains, found: StateRoots) -> Chains:
     """Return the subnets that run no round and have another root than before: the registry has taken canisters from
-    them, or brought some. That makes a height of theirs, so that no height has two roots."""
+    them, or brought some. That makes a height of theirs, so that no height has two roots. Those that are still to come
+    into the registry stay at height 0, whose root is not known when the network begins."""
     heads = state.heads
-    other = (found.roots != heads["root"]).any(axis=1) & ~np.isin(heads["chain"], running)
+    known = heads["root"].any(axis=1)
+    other = known & (found.roots != heads["root"]).any(axis=1) & ~np.isin(heads["chain"], running)
     chains: Chains = heads["chain"][other]
     return chains
 
