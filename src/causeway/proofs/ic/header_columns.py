@@ -101,8 +101,11 @@ def encode_stream_headers(
     return binary_array(out[: ends[-1]].copy(), ends.astype(np.int32))
 
 
-def decode_stream_headers(values: pa.BinaryArray, version: CertificationVersion = CURRENT) -> DecodedHeaders:
-    """Return the headers that ``values`` encode, and why the others are refused: as ``decode_stream_header`` does.
+def decode_stream_headers(
+    values: pa.BinaryArray, version: CertificationVersion = CURRENT, most_bytes: int = MAX_HEADER_BYTES
+) -> DecodedHeaders:
+    """Return the headers that ``values`` encode, and why the others are refused: as ``decode_stream_header`` does, but
+    for the limit of a header's bytes, ``most_bytes``.
 
     Raises:
         InvalidInput: the column's offsets do not lie in its bytes, or it holds a null.
@@ -114,7 +117,7 @@ def decode_stream_headers(values: pa.BinaryArray, version: CertificationVersion 
     bounds, flags = np.empty((3, count), dtype=np.uint64), np.zeros(count, dtype=np.uint8)
     counts, positions = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
     data, ends = column.data, column.offsets
-    mixed = loops.read_headers(data, ends, MAX_HEADER_BYTES, known, bounds, flags, counts, positions)
+    mixed = loops.read_headers(data, ends, most_bytes, known, bounds, flags, counts, positions)
     refused = counts < 0
     edges = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(np.maximum(counts, 0), out=edges[1:])

@@ -20,15 +20,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.joins import lookup
+from causeway.model.ledger import Kind
 from causeway.model.order import Rows, groups_of, stable_order
 from causeway.proofs.errors import ProofError
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.proofs.ic.certified_roots import verify_certifications
+from causeway.proofs.ic.columns import MAX_COLUMN_BYTES
 from causeway.proofs.ic.digest_columns import stream_digests
-from causeway.proofs.ic.errors import DecodeFailed
-from causeway.proofs.ic.header_columns import decode_stream_headers
+from causeway.proofs.ic.errors import DecodeFailed, EncodeError
+from causeway.proofs.ic.header_columns import DecodedHeaders, decode_stream_headers
 from causeway.proofs.ic.slice_certification import Certification, decode_certification
 from causeway.proofs.ic.slice_columns import slice_roots
 from causeway.proofs.ic.versions import METADATA_SUBTREE, CertificationVersion
@@ -57,7 +60,7 @@ def served(view: View, expected_of: Expected, context: Context, age: int = 0) ->
         offers = offers.filter(offers["number"] == lanes.spread(wanted))
     else:
         offers = offers.take(newest)
-    headers = decode_stream_headers(offers["header"], context.options.version)
+    headers = _headers(offers["header"], context)
     streams = offers.with_columns(
         receiver=offers["destination"], begin=headers.begin, end=headers.end, signals_end=headers.signals_end
     )
@@ -88,7 +91,7 @@ def with_reads(slices: Frame) -> Frame:
 
 def rejects_in(slices: Frame, context: Context) -> Frame:
     """Return the REJECT signals in the headers of slices (``REJECTS_SCHEMA``)."""
-    headers = decode_stream_headers(slices["header"], context.options.version)
+    headers = _headers(slices["header"], context)
     rows = headers.reject_row
     if len(rows) == 0:
         return empty_frame(REJECTS_SCHEMA)
@@ -145,11 +148,16 @@ def check_certified(slices: Frame, messages: Frame, context: Context, certifier:
     causes = [""] * len(slices)
     if len(slices) == 0:
         return Checked(causes, np.empty((0, DIGEST_BYTES), dtype=np.uint8), np.empty(0, dtype=np.int64))
-    headers = decode_stream_headers(slices["header"], context.options.version)
+    headers = _headers(slices["header"], context)
     for row in headers.errors:
         causes[row] = DecodeFailed.__name__
     _note(causes, slices["receiver"] != slices["destination"], "InvalidDestination")
-    leaves, counts, missing = _leaves(slices, messages, context)
+    # Whoever takes the slice uses these columns: they say what the header says, which is what is certified.
+    for name in ("begin", "end", "signals_end"):
+        _note(causes, slices[name] != getattr(headers, name), "RootHashMismatch")
+    slices = _with_reads_inside(slices, headers)
+    leaves, counts, missing, unread = _leaves(slices, messages, context)
+    _note(causes, unread, DecodeFailed.__name__)
     claimed = (slices["message_end"] > slices["message_begin"]) & (slices["read_end"] <= slices["read_begin"])
     _note(causes, missing | claimed, MISSING)
     roots, errors = slice_roots(
@@ -173,15 +181,33 @@ def _note(causes: list[str], wrong: npt.NDArray[np.bool_], cause: str) -> None:
         causes[row] = causes[row] or cause
 
 
+def _headers(encoded: pa.BinaryArray, context: Context) -> DecodedHeaders:
+    """Return the headers of slices. They lie in the lake, where nothing limits how many messages a subnet may reject:
+    any that fits into a column is read."""
+    return decode_stream_headers(encoded, context.options.version, MAX_COLUMN_BYTES)
+
+
+def _with_reads_inside(slices: Frame, headers: DecodedHeaders) -> Frame:
+    """Return slices of which none reads what its header says is not in the stream."""
+    begin, end = slices["read_begin"], slices["read_end"]
+    inside = (begin < end) & (begin >= headers.begin) & (end <= headers.end)
+    if inside.all():
+        return slices
+    nothing = np.uint64(0)
+    return slices.with_columns(read_begin=np.where(inside, begin, nothing), read_end=np.where(inside, end, nothing))
+
+
 def _leaves(
     slices: Frame, messages: Frame, context: Context
-) -> tuple[npt.NDArray[np.uint8], Rows, npt.NDArray[np.bool_]]:
-    """Return the digests of the messages of each slice, joined, how many each has, and which lack some."""
+) -> tuple[npt.NDArray[np.uint8], Rows, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+    """Return the digests of the messages of each slice, joined, how many each has, which slices lack some or have one
+    twice, and which have one that is no message."""
     counts = (slices["read_end"] - slices["read_begin"]).astype(np.int64)
     starts = np.cumsum(counts) - counts
     total = int(counts.sum())
     leaves = np.zeros((total, DIGEST_BYTES), dtype=np.uint8)
     filled = np.zeros(total, dtype=bool)
+    missing, unread = np.zeros(len(slices), dtype=bool), np.zeros(len(slices), dtype=bool)
     if len(messages):
         runs = groups_of(*(messages[name] for name in LANE))
         found = runs.spread(lookup(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False))
@@ -190,15 +216,44 @@ def _leaves(
         rows = slice(None) if mine.all() else np.flatnonzero(mine)
         positions = starts[found[rows]] + (messages["index"][rows] - begin[rows]).astype(np.int64)
         wanted = messages if mine.all() else messages.filter(mine)
-        leaves[positions] = stream_digests(message_columns(wanted), wanted["index"], context.options.version)
+        leaves[positions], wrong = _digests_of(wanted, found[rows], context)
+        unread[found[rows][wrong]] = True
         filled[positions] = True
+        if len(positions) > np.count_nonzero(filled):
+            missing[_owners(counts)[np.bincount(positions, minlength=total) > 1]] = True
     if "beside" in slices:
         _fill_beside(slices, starts, leaves, filled)
-    missing = np.zeros(len(slices), dtype=bool)
     if not filled.all():
-        owner = np.repeat(np.arange(len(slices)), counts)
-        missing[owner[~filled]] = True
-    return leaves, counts, missing
+        missing[_owners(counts)[~filled]] = True
+    return leaves, counts, missing, unread
+
+
+def _owners(counts: Rows) -> Rows:
+    """Return which slice each of their messages is of."""
+    return np.repeat(np.arange(len(counts)), counts)
+
+
+def _digests_of(messages: Frame, slice_of: Rows, context: Context) -> tuple[Digests, npt.NDArray[np.bool_]]:
+    """Return the digest of each message, and which messages are none: what has no encoding is not certified, and
+    neither is a field of theirs that the encoding leaves out."""
+    request = messages["kind"] == Kind.REQUEST
+    method = messages["method"]
+    named = pc.binary_length(method.dictionary).to_numpy(zero_copy_only=False) > 0
+    names = method.indices.to_numpy(zero_copy_only=False)
+    wrong: npt.NDArray[np.bool_] = np.where(request, messages["code"] > 0, named[names] if len(named) else False)
+    version = context.options.version
+    try:
+        return stream_digests(message_columns(messages), messages["index"], version), wrong
+    except (EncodeError, InvalidInput):
+        digests = np.zeros((len(messages), DIGEST_BYTES), dtype=np.uint8)
+    for at in np.unique(slice_of).tolist():
+        rows = np.flatnonzero(slice_of == at)
+        part = messages.take(rows)
+        try:
+            digests[rows] = stream_digests(message_columns(part), part["index"], version)
+        except (EncodeError, InvalidInput):
+            wrong[rows] = True
+    return digests, wrong
 
 
 def _outside(slices: Frame, counts: Rows) -> tuple[Rows, Rows]:

@@ -283,6 +283,9 @@ class IcKernel:
         run again without it (X-17).
         """
         chains = self.remotes.here(chains)
+        if self.options.certified and not state.has_trees:
+            # Before any chain stops: of one that does, the messages are not among the inputs any more.
+            state = with_trees(state, inputs.own, self.context(chains, tick))
         while True:
             try:
                 return self._round(state, chains, plan, inputs, tick)
@@ -296,8 +299,6 @@ class IcKernel:
         if stops.chains.size:
             plan, inputs = without(plan, inputs, stops.chains)
         before = state = replace(state, kept_slices=plan.content.kept)
-        if self.options.certified and not state.has_trees:
-            before = state = with_trees(state, inputs.own, self.context(chains, tick))
         trees = state.trees
         removal = remove_ended(state, self.context(chains, tick))
         state = self._with_newcomers(removal.state, chains, self.registry(tick.tick))
