@@ -40,7 +40,9 @@ from tests.spec.ic.certified import altered, encode_certified_stream_slice
 from tests.spec.ic.coordination import certified_state
 from tests.spec.ic.payloads import Proposal
 from tests.spec.ic.slices import AnySlice, StreamSlice
+from tests.spec.ic.slices import at as index_in
 from tests.spec.ic.state import expected_index
+from tests.spec.ic.tree import FULL, METADATA
 
 TICK_NS = 1_000_000_000
 WORD = 2**64
@@ -391,7 +393,9 @@ class OracleRun:
         self.history: list[dict[int, ic.CanonicalState]] = []
         self.committed = {subnet: [(0, state)] for subnet, state in self.states.items()}
         """The states that each subnet committed, each with the tick: a round that is not made commits nothing."""
+        self.roots_made: dict[int, list[bytes]] = {subnet: [] for subnet in self.states}
         self.proposals: list[Proposal] = []
+        self.tick = 0
         self.behaviour = behaviour_of(scenario.programs())
         self.installed = {
             number: balance for state in self.states.values() for number, balance in state.balances.items()
@@ -411,7 +415,7 @@ class OracleRun:
 
     def round(self, tick: int) -> None:
         """Run one round of every subnet."""
-        scenario, previous = self.scenario, self.registry
+        scenario, previous, self.tick = self.scenario, self.registry, tick
         self.registry = replace(previous, subnets=scenario.members(tick))
         for canister, host in {canister: host for at, canister, host in self.moves if at == tick}.items():
             if host != self.registry.host(canister):
@@ -474,10 +478,25 @@ class OracleRun:
         return sorted(order, key=lambda subnet: words[order.index(subnet)] >> 11)
 
     def served(self, tick: int) -> dict[int, ic.CanonicalState]:
-        """The latest states that are certified once ``tick`` is over."""
-        newest = tick - self.options.certification_delay
-        found = {subnet: [state for at, state in states if at <= newest] for subnet, states in self.committed.items()}
-        return {subnet: states[-1] for subnet, states in found.items() if states}
+        """The latest states that are certified once ``tick`` is over: each `certification_delay` of its subnet's own
+        heights behind the newest."""
+        delay = self.options.certification_delay
+        made = {subnet: [state for at, state in states if at <= tick] for subnet, states in self.committed.items()}
+        return {subnet: states[-1 - delay] for subnet, states in made.items() if len(states) > delay}
+
+    def certify(self, sections: Mapping[int, Mapping[str, bytes]]) -> dict[int, bytes]:
+        """The root of every subnet, each with the digests of our own sections as they are given; to be asked for after
+        genesis and after every round."""
+        for subnet, states in self.committed.items():
+            while len(self.roots_made[subnet]) < len(states):
+                number = len(self.roots_made[subnet])
+                state = states[number][1]
+                assert state.number == number
+                scope = FULL if self.options.requires_full_state_hash(number) else METADATA
+                previous = self.roots_made[subnet][-1] if number else None
+                made = certified_state(state, previous, sections[subnet], self.options, scope)
+                self.roots_made[subnet].append(made.root)
+        return {subnet: roots[-1] for subnet, roots in self.roots_made.items()}
 
     def _wear(self, source: int, destination: int) -> None:
         """Bring a stream at rest near the end of its indices, at both of its ends."""
@@ -546,10 +565,27 @@ class OracleRun:
         other = next(subnet for subnet in ids_in_order(self.scenario.subnets) if subnet != honest.destination)
         return altered(css, part, other)
 
+    def _certified(self, kind: str, destination: int, honest: StreamSlice) -> StreamSlice:
+        """What a carrier can show of a certified stream: a gap from one above the expected index on, if there is a
+        message; a replay from where the stream begins."""
+        begin, end = index_in(honest.begin, ()), index_in(honest.end, ())
+        state = self.states[destination]
+        behind = ic.expected_indexes(destination, state, state.agreed)
+        expected = expected_index(behind, honest.source, (), self.options.index_base)
+        first = expected + 1 if kind == "gap" else begin
+        if first >= end and kind == "gap":
+            return replace(honest, source=-1)
+        source = self.served(self.tick - 1)[honest.source]
+        found = ic.slice_for(source, destination, frozenset({(honest.source, ((), first))}), self.options)
+        assert found is not None
+        return found
+
     def _altered(self, kind: str, destination: int, honest: StreamSlice) -> StreamSlice:
         base, source = self.options.index_base, honest.source
         if kind == "tamper":
             return replace(honest, source=-1)  # to whoever checks it, it is not from where it says
+        if self.options.certification != "off":
+            return self._certified(kind, destination, honest)
         messages, heights = dict(honest.messages), dict(honest.heights)
         if kind == "gap":
             ends = set()

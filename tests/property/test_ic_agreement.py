@@ -15,10 +15,10 @@ from causeway.protocols.contract import Tick
 from causeway.protocols.ic.check_slice import INVALID_PAYLOAD
 from causeway.protocols.ic.fault_kinds import ALTERED, FOREIGN, OVERSIZED, REORDER, STALE
 from causeway.protocols.interference import GAP, REPLAY
+from tests.property.ic_compare import compare
 from tests.property.ic_harness import Call, KernelRun, Scenario
 from tests.property.ic_programs import ACTOR, ops
 from tests.property.ic_strategies import scenarios
-from tests.property.test_ic_kernel import compare
 
 MAKERS = (GAP, REPLAY, REORDER, FOREIGN, OVERSIZED, STALE, ALTERED)
 PARTS = ("payload", "sibling", "signature", "destination", "height", "header")

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from causeway.protocols.contract import Tick
-from tests.property.ic_evidence import Evidence, holds
-from tests.property.ic_features import FEATURES, features
+from tests.property.ic_compare import assert_equal, assert_same_events, compare
+from tests.property.ic_features import FEATURES
 from tests.property.ic_harness import Call, Forgery, KernelRun, OracleRun, Scenario
 from tests.property.ic_programs import ACTOR, SCALAR_CALLER, ops
 from tests.property.ic_strategies import scenarios
-from tests.property.ic_views import Happened, kernel_happened, kernel_view, oracle_happened, oracle_view, with_failures
-from tests.property.tried import TRIED, tried
-from tests.spec.ic import accounts
+from tests.property.ic_views import kernel_happened, kernel_view
+from tests.property.tried import TRIED
 
 COMPARISONS = 7
 """How many tests of this file, by the beginning of their names, compare kernel and oracle in every run."""
@@ -26,51 +25,6 @@ COMPARISONS = 7
 def quick(examples: int) -> Callable[[Any], Any]:
     """The same examples in every run, few enough to wait for."""
     return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
-
-
-def compare(scenario: Scenario, *, settling: int = 0, parts: int = 2) -> None:
-    """Play a scenario in the oracle and in two cuts of the kernel, whole and in ``parts``; they agree after every
-    round, and the guarantees hold of the states and the log of both. ``settling``: at most so many further rounds,
-    until all is at rest."""
-    oracle = OracleRun(scenario)
-    whole = KernelRun(scenario, apart=False)
-    apart = KernelRun(scenario, apart=True, via_tables=True, parts=parts)
-    of_oracle, of_kernel = Evidence(oracle), Evidence(oracle)
-    for height in range(1, scenario.rounds + settling + 1):
-        oracle.round(height)
-        for run in (whole, apart):
-            run.round(Tick(height, height))
-        expected, happened = oracle_view(oracle), with_failures(oracle, oracle_happened(oracle))
-        found, found_happened = kernel_view(whole), kernel_happened(whole)
-        assert_equal(found, expected, height, "kernel and oracle")
-        assert_same_events(found_happened, happened, height)
-        assert_equal(kernel_view(apart), expected, height, "cuts")
-        assert_same_events(kernel_happened(apart), happened, height)
-        assert whole.roots() == apart.roots(), f"roots at height {height}"
-        of_oracle.of_oracle(oracle, height)
-        of_kernel.of_kernel(oracle, height, found, found_happened)
-        if height > scenario.rounds and not oracle.events:
-            break
-    else:
-        assert not settling, "the network does not come to rest"
-    for evidence in (of_oracle, of_kernel):
-        if not scenario.worn:  # G6: indices have no gap
-            evidence.check()
-        if settling:
-            holds(accounts.l2_all_calls_are_settled(evidence.states, evidence.events, oracle.options))
-    tried("ic", features(scenario, of_oracle.events, oracle.options))
-
-
-def assert_equal(found: dict[int, Any], expected: dict[int, Any], height: int, what: str) -> None:
-    for chain, sections in expected.items():
-        for section, content in sections.items():
-            assert found[chain][section] == content, f"{what}: {section} of {chain} at height {height}"
-
-
-def assert_same_events(found: Happened, expected: Happened, height: int) -> None:
-    for chain in expected:
-        missing, extra = expected[chain] - found[chain], found[chain] - expected[chain]
-        assert (missing, extra) == ({}, {}), f"events of {chain} at height {height}: missing, extra"
 
 
 @quick(45)

@@ -16,9 +16,9 @@ from causeway.model.membership import Membership, NodeChange
 from causeway.protocols.contract import Tick
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.ic.registry import NNS, SYSTEM, registry_at
+from tests.property.ic_compare import compare
 from tests.property.ic_harness import Call, KernelRun, Scenario, topology
 from tests.property.ic_programs import ACTOR, ops
-from tests.property.test_ic_kernel import compare
 
 HOME, OTHER, THIRD = 0, 1, 2
 

@@ -1,0 +1,47 @@
+"""The root that a subnet certifies is that of the oracle's tree, at every height."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.property.ic_compare import compare
+from tests.property.ic_harness import Call, Scenario
+from tests.property.ic_programs import ACTOR, ops
+from tests.property.ic_strategies import scenarios
+
+
+def told(chain: int, canister: int, *calls: tuple[int, str]) -> Call:
+    return Call(chain, canister, 9, "do", ops(*[("call", other, method, b"x", 7, None) for other, method in calls]))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"certification_version": "V25", "full_hash_every": 2},
+        {"certification_version": "V23", "certification": "threshold", "certification_delay": 1},
+        {"certification_version": "V19", "blocks_ahead": 1},
+    ],
+)
+def test_roots_of_calls_rejects_loopback_and_a_halt(options: dict[str, Any]) -> None:
+    calls = {
+        tick: [told(0, 1, (2, "take"), (4, "echo"), (3, "refuse"), (77, "echo")), told(256, 3, (1, "hold"))]
+        for tick in (1, 2, 4)
+    }
+    scenario = Scenario(
+        subnets=(0, 1, 256),
+        canisters={1: (0, ACTOR, 1000), 2: (1, ACTOR, 1000), 3: (256, ACTOR, 100), 4: (0, ACTOR, 5)},
+        options={"certification": "bls", "vsr": "deployed", "reject_every": 3, **options},
+        rounds=8,
+        ingress=calls,
+        halts=[(1, 3, 4)],
+    )
+    compare(scenario, roots=True)
+
+
+@settings(max_examples=5, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(scenarios(max_rounds=6, substreams="flat", certification="bls"))
+def test_roots_of_any_network(scenario: Scenario) -> None:
+    compare(scenario, roots=True)
