@@ -134,10 +134,9 @@ def command(
                     shell.tell(f"serving {lake} at {where}, height {node.network.height}; Ctrl-C stops")
                     for one in nodes:
                         shell.tell(f"{one['key']}: {one['url']}")
-                    if drawn_keys:
-                        shell.tell(
-                            "validators' keys are drawn from the seed: anybody can sign as them, a simulation only"
-                        )
+                    drawn = "validators'" if drawn_keys else "chains'" if network.protocol.drawn_keys and nodes else ""
+                    if drawn:
+                        shell.tell(f"{drawn} keys are drawn from the seed: anybody can sign as them, a simulation only")
                 log.started(where, lake, node.network.height)
 
             console = notes()
