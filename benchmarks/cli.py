@@ -53,6 +53,9 @@ def rounds(
     subnets: Subnets = 40,
     canisters: Canisters = 20_000,
     payload_bytes: Payload = 64,
+    certification: Annotated[
+        str, typer.Option(help="bls or threshold: measure the same network with certified states, too.")
+    ] = "off",
     master: Master = "local[*]",
     lake: Folder = None,
     force: Annotated[bool, typer.Option("--all", help="Run other tools even if memory may not suffice.")] = False,
@@ -76,6 +79,7 @@ def rounds(
             payload_bytes=payload_bytes,
             rounds=repeat,
             comparators=_names(against),
+            certification=certification,
             master=master,
             lake_folder=lake,
             force=force,
@@ -307,6 +311,9 @@ def ticks(
     executors: Annotated[
         str, typer.Option("--executors", metavar="NAME,NAME", help="Who runs the ticks: in_process, spark.")
     ] = "in_process,spark",
+    certification: Annotated[
+        str, typer.Option(metavar="NAME,NAME", help="Of ic, whether states are certified: off, bls, threshold.")
+    ] = "bls",
     against: Against = None,
     chains: Annotated[int, typer.Option(min=2, help="Chains.")] = 40,
     programs: Annotated[int, typer.Option(min=2, help="Programs on them, as many on each.")] = 20_000,
@@ -331,6 +338,7 @@ def ticks(
             repeats=repeats,
             protocols=_names(protocol),
             executors=_names(executors),
+            certifications=_names(certification),
             against=against,
             master=master,
             lake_folder=lake,

@@ -9,6 +9,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -18,7 +19,7 @@ from benchmarks.machine import machine, peaks, processor_seconds
 from benchmarks.other import Other, check
 from benchmarks.process import call
 from benchmarks.session import open_bench_session
-from benchmarks.workload import Workload
+from benchmarks.workload import CERTIFICATIONS, Workload
 from causeway.model.errors import InvalidInput
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.executors import Executor, SparkExecutor
@@ -30,6 +31,7 @@ from causeway.pipeline.run import commit_genesis, run_group
 Progress = Callable[[str], None]
 
 OURS = "causeway"
+OFF = "off"
 COMPARATORS = ("python", "duckdb", "polars")
 
 WARM_UP = 8
@@ -53,6 +55,7 @@ def bench_rounds(
     payload_bytes: int = 64,
     rounds: int = 5,
     comparators: Sequence[str] = COMPARATORS,
+    certification: str = OFF,
     master: str = "local[*]",
     lake_folder: str | None = None,
     force: bool = False,
@@ -60,12 +63,16 @@ def bench_rounds(
 ) -> dict[str, Any]:
     """Measure rounds of ``messages`` each; return figures that fit JSON.
 
-    ``rounds``: how often each is measured; the comparators take turns with Causeway. ``lake_folder``: where the lakes
-    are made and removed again, by default where temporary files are. ``force``: run comparators that may not fit into
-    memory. Raises ``InvalidInput``; ``BenchmarkFailed`` when a process dies.
+    ``rounds``: how often each is measured; the comparators take turns with Causeway. ``certification``: with ``bls`` or
+    ``threshold`` the same network with certified states takes turns, too, in a lake of its own; the comparators do what
+    Causeway does without certification. ``lake_folder``: where the lakes are made and removed again, by default where
+    temporary files are. ``force``: run comparators that may not fit into memory. Raises ``InvalidInput``;
+    ``BenchmarkFailed`` when a process dies.
     """
     names = tuple(comparators)
     check(names)
+    if certification not in CERTIFICATIONS:
+        raise InvalidInput(f'certification: "{certification}" is unknown; allowed: {", ".join(CERTIFICATIONS)}')
     if rounds < 1 or any(number < 1 for number in messages):
         raise InvalidInput("messages and rounds: at least 1")
     about = machine()
@@ -80,7 +87,10 @@ def bench_rounds(
         workload = Workload(number, subnets, canisters, payload_bytes)
         tell = _teller(progress, f"{number:,} messages")
         with work_folder(lake_folder) as folder:
-            sizes.append(_one_size(workload, folder, session, cores, rounds, names, force, tell))
+            kinds = [workload]
+            if certification != OFF:
+                kinds.append(replace(workload, certification=CERTIFICATIONS[certification]))
+            sizes.append(_one_size(kinds, folder, session, cores, rounds, names, force, tell))
     return {
         "benchmark": "rounds",
         "machine": about,
@@ -92,8 +102,25 @@ def bench_rounds(
     }
 
 
+class _Steady:
+    """A network in its steady state, in a lake of its own."""
+
+    def __init__(self, workload: Workload, lake: Lake, session: Any, partitions: int) -> None:
+        self.name = OURS if workload.certification == OFF else f"{OURS}, {workload.certification}"
+        self.deployment, self.lake = workload.deployment(partitions), lake
+        lake.create({"buckets": self.deployment.buckets})
+        self._executor = SparkExecutor(session, self.deployment, lake)
+        self.head = commit_genesis(self._executor, lake)
+        for _ in range(WARM_UP):
+            self.round()
+
+    def round(self) -> None:
+        """Run and commit one round."""
+        self.head = next_tick(self.deployment, self._executor, self.lake, self.head)
+
+
 def _one_size(
-    workload: Workload,
+    kinds: Sequence[Workload],
     folder: str,
     session: Any,
     cores: int,
@@ -102,29 +129,31 @@ def _one_size(
     force: bool,
     tell: Progress,
 ) -> dict[str, Any]:
+    workload = kinds[0]
     partitions = max(cores, -(-workload.messages // BUCKET_MESSAGES))
-    deployment = workload.deployment(partitions)
-    lake = Lake.at(os.path.join(folder, "lake"))
-    lake.create({"buckets": deployment.buckets})
-    executor = SparkExecutor(session, deployment, lake)
     tell("warming up")
-    before = commit_genesis(executor, lake)
-    for _ in range(WARM_UP):
-        before = next_tick(deployment, executor, lake, before)
-    start = before
+    networks = [
+        _Steady(kind, Lake.at(os.path.join(folder, f"lake-{kind.certification}")), session, partitions)
+        for kind in kinds
+    ]
+    start, lake = networks[0].head, networks[0].lake
     inputs = os.path.join(folder, "inputs")
     fitting = [name for name in names if force or _fits(name, workload)]
     if fitting:
         call(extract, lake.storage.uri, start.height, inputs, workload)
-    seconds: dict[str, list[tuple[float, float]]] = {name: [] for name in (OURS, *fitting)}
+    seconds: dict[str, list[tuple[float, float]]] = {
+        name: [] for name in (*(network.name for network in networks), *fitting)
+    }
     checked: dict[str, list[str]] = {}
     with contextlib.ExitStack() as stack:
         others = [stack.enter_context(Other(name, inputs, start.tick + 1, cores)) for name in fitting]
         pids = tuple(other.pid for other in others)
         for number in range(rounds + 1):
-            used, begun = processor_seconds(pids), time.perf_counter()
-            before = next_tick(deployment, executor, lake, before)
-            took = {OURS: (time.perf_counter() - begun, processor_seconds(pids) - used)}
+            took = {}
+            for network in networks:
+                used, begun = processor_seconds(pids), time.perf_counter()
+                network.round()
+                took[network.name] = time.perf_counter() - begun, processor_seconds(pids) - used
             for other in others:
                 tell(f"round {number} of {rounds}: {other.name}")
                 after = os.path.join(folder, f"{other.name}-{number}")
@@ -139,6 +168,9 @@ def _one_size(
         memory = peaks(pids)
         ours = _figures(seconds[OURS], workload)
         figures = {OURS: {**ours, "peak_bytes": memory["python"]}}
+        for network in networks[1:]:
+            theirs = _figures(seconds[network.name], workload)
+            figures[network.name] = {**theirs, "peak_bytes": memory["python"], **_ratios(theirs, ours)}
         for other in others:
             theirs = _figures(seconds[other.name], workload)
             figures[other.name] = {
@@ -146,15 +178,11 @@ def _one_size(
                 "peak_bytes": other.peak_bytes(),
                 "equal": not checked[other.name],
                 "different_tables": checked[other.name],
-                "ratio": round(theirs["median_seconds"] / ours["median_seconds"], 2),
-                "ratio_of_minima": round(theirs["min_seconds"] / ours["min_seconds"], 2),
-                "ratio_of_processor_time": round(
-                    theirs["median_processor_seconds"] / ours["median_processor_seconds"], 2
-                ),
+                **_ratios(theirs, ours),
             }
     return {
         "messages": workload.messages,
-        "partitions": len(deployment.buckets),
+        "partitions": len(networks[0].deployment.buckets),
         "java_peak_bytes": memory["java"],
         "left_out": [name for name in names if name not in fitting],
         "figures": figures,
@@ -187,6 +215,14 @@ def _figures(measured: list[tuple[float, float]], workload: Workload) -> dict[st
         "min_seconds": round(min(seconds), 4),
         "median_processor_seconds": round(max(statistics.median(used), 1e-4), 4),
         "messages_per_second": round(workload.messages / median),
+    }
+
+
+def _ratios(theirs: dict[str, Any], ours: dict[str, Any]) -> dict[str, float]:
+    return {
+        "ratio": round(theirs["median_seconds"] / ours["median_seconds"], 2),
+        "ratio_of_minima": round(theirs["min_seconds"] / ours["min_seconds"], 2),
+        "ratio_of_processor_time": round(theirs["median_processor_seconds"] / ours["median_processor_seconds"], 2),
     }
 
 

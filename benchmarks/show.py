@@ -59,7 +59,11 @@ def _rounds(result: dict[str, Any]) -> RenderableType:
                 f"{figures['median_processor_seconds']:.3f}",
                 f"{figures['peak_bytes'] // MIB:,}",
                 "" if ratio is None else f"{ratio:.1f}",
-                "" if ratio is None else "yes" if figures["equal"] else "NO: " + ", ".join(figures["different_tables"]),
+                ""
+                if "equal" not in figures
+                else "yes"
+                if figures["equal"]
+                else "NO: " + ", ".join(figures["different_tables"]),
             )
         table.add_section()
         note = f"{size['messages']:,} messages: {size['partitions']} partitions"

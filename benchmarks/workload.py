@@ -7,7 +7,7 @@ responses. All of it is drawn by arithmetic on the rally's number, so that a tas
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,10 @@ from causeway.programs.runner import Programs
 from causeway.proofs.hashing import binary_rows
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.ic.options import IcOptions
+
+Certification = Literal["off", "bls", "threshold"]
+CERTIFICATIONS: dict[str, Certification] = {name: name for name in get_args(Certification)}
+"""The protocol's option, by its own name."""
 
 START_TICKS = 2
 """Rallies start at the ticks 0 and 1."""
@@ -46,7 +50,7 @@ class Workload:
     canisters: int = 20_000
     payload_bytes: int = 64
     peers: int = 8
-    certification: Literal["bls", "threshold", "off"] = "off"
+    certification: Certification = "off"
 
     def subnet_of(self, canisters: U64) -> U64:
         """Return the subnet number of each canister: a subnet holds a range of them, as on the Internet Computer."""

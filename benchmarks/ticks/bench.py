@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,7 +19,8 @@ from benchmarks.checkouts import ROOT, Checkout, checkouts
 from benchmarks.machine import machine
 from benchmarks.process import BenchmarkFailed
 from benchmarks.rounds import work_folder
-from benchmarks.ticks.scenario import SmallTicks
+from benchmarks.ticks.scenario import DEFAULT, SmallTicks
+from benchmarks.workload import CERTIFICATIONS
 from causeway.model.errors import InvalidInput
 
 Progress = Callable[[str], None]
@@ -37,6 +39,7 @@ def bench_ticks(
     repeats: int = 5,
     protocols: Sequence[str] = ("ic",),
     executors: Sequence[str] = EXECUTORS,
+    certifications: Sequence[str] = (DEFAULT,),
     against: str | None = None,
     master: str = "local[*]",
     lake_folder: str | None = None,
@@ -45,7 +48,7 @@ def bench_ticks(
     """Measure runs of ``ticks`` small ticks through ``Network.run``; return figures that fit JSON.
 
     The time of a run, with all its commits and compactions, is divided by its ticks. Another Causeway (``against``)
-    stays in a process of its own and takes turns, run by run.
+    stays in a process of its own and takes turns, run by run. ``certifications``: of the protocol ``ic``.
 
     Raises:
         InvalidInput: a name is unknown, or a number out of range.
@@ -53,7 +56,11 @@ def bench_ticks(
     """
     if ticks < 1 or repeats < 1:
         raise InvalidInput("ticks, repeats: at least 1 is allowed")
-    for given, known in ((protocols, PROTOCOLS), (executors, EXECUTORS)):
+    for given, known in (
+        (protocols, PROTOCOLS),
+        (executors, EXECUTORS),
+        (certifications, list(CERTIFICATIONS)),
+    ):
         for name in given:
             if name not in known:
                 raise InvalidInput(f'"{name}" is unknown; allowed: {", ".join(known)}')
@@ -61,14 +68,15 @@ def bench_ticks(
     tell = progress if progress is not None else lambda text: None
     rows: list[dict[str, Any]] = []
     with checkouts(against) as contestants:
-        for protocol in protocols:
-            for executor in executors:
-                tell(f"{protocol}, {executor.replace('_', ' ')}")
+        for protocol, executor in product(protocols, executors):
+            for certification in certifications if protocol == "ic" else (DEFAULT,):
+                tell(f"{protocol}, {executor.replace('_', ' ')}, {certification}")
                 with work_folder(lake_folder) as folder:
                     scenario = Path(folder, "ticks.toml")
-                    scenario.write_text(work.scenario(protocol, executor, master))
+                    scenario.write_text(work.scenario(protocol, executor, master, certification))
                     found = _turns(contestants, scenario, folder, ticks, repeats, WARM_UP[executor])
-                rows += [{"protocol": protocol, "executor": executor, **row} for row in found]
+                told = {"certification": certification} if protocol == "ic" else {}
+                rows += [{"protocol": protocol, "executor": executor, **told, **row} for row in found]
     return {
         "benchmark": "ticks",
         "machine": about,

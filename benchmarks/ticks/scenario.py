@@ -28,6 +28,14 @@ program = "ping_pong"
 source = "script"
 """
 
+DEFAULT = "bls"
+"""States are certified so unless the option says otherwise; it is not written then: older revisions have none."""
+
+OPTIONS = """
+[options]
+certification = "{certification}"
+"""
+
 RALLY = """
 [[traffic.send]]
 tick = {tick}
@@ -51,12 +59,14 @@ class SmallTicks:
         if self.chains < 2 or self.programs < self.chains or self.programs % self.chains:
             raise InvalidInput("chains, programs: at least 2 chains, and as many programs on each are allowed")
 
-    def scenario(self, protocol: str, executor: str, master: str) -> str:
-        """Return the scenario file."""
+    def scenario(self, protocol: str, executor: str, master: str, certification: str = DEFAULT) -> str:
+        """Return the scenario file; ``certification``: the option of the protocol ``ic``."""
         per_chain = self.programs // self.chains
         text = SCENARIO.format(
             protocol=protocol, executor=executor, master=master, chains=self.chains, per_chain=per_chain
         )
+        if certification != DEFAULT:
+            text += OPTIONS.format(certification=certification)
         skip = SKIP % self.chains or 1
         for rally in range(self.messages):
             home = rally % self.chains

@@ -20,7 +20,7 @@ def ticks(result: dict[str, Any]) -> RenderableType:
         table.add_column(name, justify="right")
     for row in result["rows"]:
         table.add_row(
-            row["protocol"],
+            f"{row['protocol']}, {row['certification']}" if "certification" in row else row["protocol"],
             "in process" if row["executor"] == "in_process" else "Spark",
             row["name"],
             *(f"{row[key]:.1f}" for key in ("median_ms", "least_ms", "processor_ms")),

@@ -219,13 +219,18 @@ def test_small_ticks_carry_as_many_messages_tick_after_tick(tmp_path: Path) -> N
 def test_ticks_give_figures_that_print(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(WARM_UP, "in_process", 2)
     work = SmallTicks(messages=6, chains=3, programs=6)
-    result = bench_ticks(work, ticks=3, repeats=2, executors=("in_process",), lake_folder=str(tmp_path))
-    (row,) = result["rows"]
+    kinds = ("off", "bls")
+    result = bench_ticks(
+        work, ticks=3, repeats=2, executors=("in_process",), certifications=kinds, lake_folder=str(tmp_path)
+    )
+    assert [row["certification"] for row in result["rows"]] == ["off", "bls"]
+    row = result["rows"][0]
     assert len(row["ms"]) == 2 and row["least_ms"] <= row["median_ms"] and row["processor_ms"] > 0
     assert not list(tmp_path.iterdir())
     console = Console(width=200, record=True)
     console.print(render(json.loads(json.dumps(result))))
-    assert "A tick with 6 messages, amortised over 3" in console.export_text()
+    text = console.export_text()
+    assert "A tick with 6 messages, amortised over 3" in text and "ic, off" in text and "ic, bls" in text
 
 
 @pytest.mark.parametrize(
@@ -236,6 +241,7 @@ def test_ticks_give_figures_that_print(tmp_path: Path, monkeypatch: pytest.Monke
         (["recorded", "--traffic", "packets.csv"], "packets.csv is no Parquet file"),
         (["recorded"], "name a recording, or in CAUSEWAY_SHARED the folder"),
         (["ticks", "--executors", "thread"], '"thread" is unknown; allowed: in_process, spark'),
+        (["ticks", "--certification", "rsa"], '"rsa" is unknown; allowed: off, bls, threshold'),
         (["ticks", "--against", "/nowhere"], "against: /nowhere is neither a folder"),
     ],
 )

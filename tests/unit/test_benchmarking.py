@@ -122,6 +122,8 @@ def test_a_comparator_that_is_missing_or_unknown_is_one_line(monkeypatch: pytest
         check(("python", "duckdb"))
     with pytest.raises(InvalidInput, match="at least 1"):
         bench_rounds([0], comparators=())
+    with pytest.raises(InvalidInput, match='"rsa" is unknown; allowed: off, bls, threshold'):
+        bench_rounds([10], comparators=(), certification="rsa")
 
 
 def test_rounds_and_floor_give_figures_that_print(
@@ -131,11 +133,14 @@ def test_rounds_and_floor_give_figures_that_print(
     monkeypatch.setattr("benchmarks.rounds.WARM_UP", 3)
     small: dict[str, Any] = {"subnets": 4, "canisters": 100, "payload_bytes": 10, "lake_folder": str(tmp_path)}
     told: list[str] = []
-    result = bench_rounds([500], rounds=2, comparators=("python",), master="local[2]", progress=told.append, **small)
+    result = bench_rounds(
+        [500], rounds=2, comparators=("python",), certification="bls", master="local[2]", progress=told.append, **small
+    )
     figures = result["sizes"][0]["figures"]
     assert figures["python"]["equal"]
     assert len(figures["causeway"]["seconds"]) == 2
     assert figures["python"]["ratio"] > 0
+    assert len(figures["causeway, bls"]["seconds"]) == 2 and "equal" not in figures["causeway, bls"]
     assert any("python" in text for text in told)
     least = bench_floor(20, ticks=3, warm_up=2, master="local[2]", **small)
     assert set(least["figures"]) == {"in_process", "spark_1", "spark_2"}
