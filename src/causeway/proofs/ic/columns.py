@@ -106,6 +106,13 @@ class MessageEncoder:
             method = method.dictionary
         self._method = ByteColumn(method, "methods")
         self._numbers = np.zeros((len(_NUMBERS) + 1, min(self.count, LOOP_ROWS)), dtype=np.uint64)
+        self._varying: list[tuple[int, str]] = []
+        for row, name in enumerate(_NUMBERS):
+            if name in columns and self.count:
+                if isinstance(columns[name], np.ndarray) and columns[name].strides[0] == 0:
+                    self._numbers[row] = columns[name][0]  # one value repeated is the same in every piece
+                else:
+                    self._varying.append((row, name))
         kinds = np.asarray(columns["kind"])
         _require_present(columns["payload"], kinds != Kind.REFUND, "payload")
         _require_present(columns["method"], kinds == Kind.REQUEST, "method")
@@ -151,9 +158,8 @@ class MessageEncoder:
 
         count, numbers = min(stop - start, LOOP_ROWS), self._numbers
         piece = slice(start, start + count)
-        for row, name in enumerate(_NUMBERS):
-            if name in self._columns:
-                np.copyto(numbers[row, :count], self._columns[name][piece], casting="unsafe")
+        for row, name in self._varying:
+            np.copyto(numbers[row, :count], self._columns[name][piece], casting="unsafe")
         if self._indices is None:
             numbers[loops.METHOD, :count] = np.arange(start, start + count)
         else:

@@ -61,8 +61,10 @@ def stream_digests(columns: Columns, indexes: U64, version: CertificationVersion
         EncodeError, InvalidInput: as of ``encode_stream_messages``.
         ValueError: there are not as many indexes as messages.
     """
+    from causeway.proofs.ic.message_write_loops import put_labels
+
     encoder = MessageEncoder(columns, version)
-    count = encoder.count
+    count, numbers = encoder.count, np.ascontiguousarray(indexes, dtype=np.uint64)
     if len(indexes) != count:
         raise ValueError(f"{len(indexes)} indexes and {count} messages: there must be as many of both")
     digests = np.empty((count, DIGEST_BYTES), dtype=np.uint8)
@@ -78,8 +80,7 @@ def stream_digests(columns: Columns, indexes: U64, version: CertificationVersion
             continue
         leaf, label = leaves[:written], labeled[:written]
         digest_slices(HashFunction.SHA256, out, ends[:written], ends[1 : written + 1], prefix=LEAF_DOMAIN, out=leaf)
-        label[:, :INDEX_BYTES] = indexes[start : start + written].astype(">u8").view(np.uint8).reshape(-1, INDEX_BYTES)
-        label[:, INDEX_BYTES:] = leaf
+        put_labels(numbers[start : start + written], leaf, label)
         digest_rows(HashFunction.SHA256, label, prefix=LABELED_DOMAIN, out=digests[start : start + written])
         start += written
     return digests

@@ -6,8 +6,20 @@ from typing import Any
 
 import numpy as np
 
-from causeway.model.compiled import BOOL, BYTES, BYTES_OUT, INT64, ROWS_OUT, compiled, read
+from causeway.model.compiled import (
+    BOOL,
+    BYTE_ROWS,
+    BYTE_ROWS_OUT,
+    BYTES,
+    BYTES_OUT,
+    INT64,
+    NOTHING,
+    ROWS_OUT,
+    compiled,
+    read,
+)
 from causeway.model.ledger import Kind
+from causeway.proofs.hashing.vectors import copy_digest
 from causeway.proofs.ic.cbor_loops import BYTE_STRING, MAP, NUMBER, TEXT, is_utf8, put_head
 from causeway.proofs.ic.memory import address_of, copy, put_byte, put_word
 
@@ -145,3 +157,12 @@ def write_messages(
             at = put_head(at + 1, NUMBER, deadline)
         ends[row + 1] = at - base
     return count
+
+
+@compiled(NOTHING, [read("uint64"), BYTE_ROWS, BYTE_ROWS_OUT])
+def put_labels(indexes: Any, subtrees: Any, out: Any) -> None:
+    """Write each index as a label of 8 bytes and behind it the digest of its subtree: rows of 40 bytes."""
+    source, target = address_of(subtrees), address_of(out)
+    for row in range(len(indexes)):
+        put_word(target + 40 * row, indexes[row])
+        copy_digest(target + 40 * row + 8, source + 32 * row)
