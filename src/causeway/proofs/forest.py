@@ -21,7 +21,7 @@ import numpy.typing as npt
 from causeway.model.order import Groups, Rows, stable_order
 from causeway.proofs.errors import MalformedProof
 from causeway.proofs.hashing import DIGEST_BYTES, Digests, HashFunction, digest_pairs
-from causeway.proofs.merkle import INNER_PREFIX, level_up
+from causeway.proofs.merkle import INNER_PREFIX, level_beside, level_up
 
 Mask = npt.NDArray[np.bool_]
 
@@ -96,11 +96,13 @@ def roots_at(
     positions: SidePositions, leaves: Digests, counts: Rows, sides: Digests, prefix: bytes = INNER_PREFIX
 ) -> Digests:
     """Return the roots of runs whose sides stand at ``positions``, as they do: nothing is validated."""
-    nodes = leaves
+    nodes = np.ascontiguousarray(leaves)
     for level in range(int(positions.level.max()) + 1 if len(positions.level) else 0):
         rows = np.flatnonzero(positions.level == level)
-        nodes, counts = _with_sides(nodes, counts, positions.run[rows], positions.right[rows], sides[rows])
-        nodes, counts = level_up(nodes, counts, prefix)
+        on_right = positions.right[rows]
+        left, right = rows[~on_right], rows[on_right]
+        runs = positions.run[left], positions.run[right]
+        nodes, counts = level_beside(nodes, counts, runs, (sides[left], sides[right]), prefix)
     while len(counts) and int(counts.max()) > 1:
         nodes, counts = level_up(nodes, counts, prefix)
     return nodes

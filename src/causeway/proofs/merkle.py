@@ -71,17 +71,37 @@ def level_above(nodes: Digests, prefix: bytes = INNER_PREFIX) -> Digests:
 
 def level_up(nodes: Digests, counts: Rows, prefix: bytes = INNER_PREFIX) -> tuple[Digests, Rows]:
     """Return the next level of trees: ``nodes`` (contiguous) of all trees joined, ``counts`` of each (0 is allowed)."""
-    pairs, odd = counts // 2, counts % 2
-    leftovers = int(odd.sum())
-    # Where groups before have a node left over, pairs and their parents lie that much further on.
-    shift = np.repeat(np.cumsum(odd) - odd, pairs) if leftovers else 0
-    position = np.arange(int(pairs.sum()))
-    hashed = _hash_at(nodes.reshape(-1), DIGEST_BYTES * (2 * position + shift), prefix)
-    if not leftovers:
-        return hashed, pairs
-    above = np.empty((len(position) + leftovers, DIGEST_BYTES), dtype=np.uint8)
-    above[position + shift] = hashed
-    parents = pairs + odd
-    last = odd > 0
-    above[(np.cumsum(parents) - 1)[last]] = nodes[(np.cumsum(counts) - 1)[last]]
+    none = np.empty(0, dtype=np.int64)
+    return level_beside(nodes, counts, (none, none), (nodes[:0], nodes[:0]), prefix)
+
+
+def level_beside(
+    nodes: Digests, counts: Rows, runs: tuple[Rows, Rows], sides: tuple[Digests, Digests], prefix: bytes
+) -> tuple[Digests, Rows]:
+    """Return the next level of runs of nodes of which some have a digest on their left or right side.
+
+    ``runs``: which have one on the left, which on the right, ascending, none of them empty; ``sides``: those digests.
+    Pairs are hashed where they lie; only what stands at the end of a run is written once more.
+    """
+    (left, right), (before, after) = runs, sides
+    on_left = np.zeros(len(counts), dtype=np.int64)
+    on_left[left] = 1
+    total = counts + on_left
+    total[right] += 1
+    parents = (total + 1) >> 1
+    at, starts = np.cumsum(parents) - parents, np.cumsum(counts) - counts
+    alone = total & 1 > 0
+    odd, tops = np.flatnonzero(alone), (at + parents - 1)
+    position = np.repeat(starts - on_left - 2 * at, parents)
+    position += 2 * np.arange(len(position))
+    # The pair of a side and the node that moves up alone lie elsewhere: anything is hashed in their place.
+    for rows in (at[left], tops[right], tops[odd]):
+        position[rows] = 0
+    if len(nodes) == 1:
+        nodes = np.concatenate([nodes, nodes])
+    above = _hash_at(nodes.reshape(-1), DIGEST_BYTES * position, prefix)
+    last = starts + counts - 1
+    above[at[left]] = hash_pairs(np.concatenate([before, nodes[starts[left]]], axis=1), prefix)
+    above[tops[right]] = hash_pairs(np.concatenate([nodes[last[right]], after], axis=1), prefix)
+    above[tops[odd]] = nodes[last[odd]]
     return above, parents

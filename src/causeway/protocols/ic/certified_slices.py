@@ -24,7 +24,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.ledger import Kind
-from causeway.model.order import Rows, groups_of, stable_order
+from causeway.model.order import Groups, Rows, groups_of, stable_order
 from causeway.proofs.errors import ProofError
 from causeway.proofs.hashing import DIGEST_BYTES, Digests
 from causeway.proofs.ic.certified_roots import verify_certifications
@@ -124,10 +124,11 @@ def only_of(slices: Frame, messages: Frame) -> Frame:
 @dataclass(frozen=True)
 class Checked:
     """Which slices are not what their source has certified, and of each the name of what is wrong with it (empty:
-    nothing); the digests of the messages that were read for each, joined, and how many these are."""
+    nothing); the digests of the messages that were read for all, and where those of each begin and how many they are."""
 
     causes: list[str]
     leaves: npt.NDArray[np.uint8]
+    starts: Rows
     counts: Rows
 
     @property
@@ -147,7 +148,24 @@ def check_certified(slices: Frame, messages: Frame, context: Context, certifier:
     """
     causes = [""] * len(slices)
     if len(slices) == 0:
-        return Checked(causes, np.empty((0, DIGEST_BYTES), dtype=np.uint8), np.empty(0, dtype=np.int64))
+        nothing = np.empty(0, dtype=np.int64)
+        return Checked(causes, np.empty((0, DIGEST_BYTES), dtype=np.uint8), nothing, nothing)
+    # In the order in which the messages stand their digests need not be moved.
+    runs = groups_of(*(messages[name] for name in LANE))
+    lane = lookup(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False)
+    known = np.flatnonzero(lane >= 0)
+    rank = np.full(len(slices), len(runs), dtype=np.uint64)
+    rank[lane[known]] = known
+    order = stable_order(rank)
+    checked = _check(slices.take(order), messages, runs, context, certifier)
+    for row, cause in zip(order.tolist(), checked.causes, strict=True):
+        causes[row] = cause
+    back = np.argsort(order)
+    return Checked(causes, checked.leaves, checked.starts[back], checked.counts[back])
+
+
+def _check(slices: Frame, messages: Frame, runs: Groups, context: Context, certifier: Certifier) -> Checked:
+    causes = [""] * len(slices)
     headers = _headers(slices["header"], context)
     for row in headers.errors:
         causes[row] = DecodeFailed.__name__
@@ -156,7 +174,7 @@ def check_certified(slices: Frame, messages: Frame, context: Context, certifier:
     for name in ("begin", "end", "signals_end"):
         _note(causes, slices[name] != getattr(headers, name), "RootHashMismatch")
     slices = _with_reads_inside(slices, headers)
-    leaves, counts, missing, unread = _leaves(slices, messages, context)
+    leaves, counts, missing, unread = _leaves(slices, messages, runs, context)
     _note(causes, unread, DecodeFailed.__name__)
     claimed = (slices["message_end"] > slices["message_begin"]) & (slices["read_end"] <= slices["read_begin"])
     _note(causes, missing | claimed, MISSING)
@@ -173,7 +191,7 @@ def check_certified(slices: Frame, messages: Frame, context: Context, certifier:
     for row in np.flatnonzero(errors).tolist():
         causes[row] = causes[row] or "WitnessPruningFailed"
     _check_certifications(slices, roots, causes, certifier, context.options.version)
-    return Checked(causes, leaves, counts)
+    return Checked(causes, leaves, np.cumsum(counts) - counts, counts)
 
 
 def _note(causes: list[str], wrong: npt.NDArray[np.bool_], cause: str) -> None:
@@ -198,19 +216,23 @@ def _with_reads_inside(slices: Frame, headers: DecodedHeaders) -> Frame:
 
 
 def _leaves(
-    slices: Frame, messages: Frame, context: Context
+    slices: Frame, messages: Frame, runs: Groups, context: Context
 ) -> tuple[npt.NDArray[np.uint8], Rows, npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Return the digests of the messages of each slice, joined, how many each has, which slices lack some or have one
     twice, and which have one that is no message."""
     counts = (slices["read_end"] - slices["read_begin"]).astype(np.int64)
     starts = np.cumsum(counts) - counts
     total = int(counts.sum())
+    missing, unread = np.zeros(len(slices), dtype=bool), np.zeros(len(slices), dtype=bool)
+    lane = lookup(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False)
+    found = runs.spread(lane)
+    if len(messages) == total and _is_in_place(slices, messages, runs, lane):
+        leaves, wrong = _digests_of(messages, found, context)
+        unread[found[wrong]] = True
+        return leaves, counts, missing, unread
     leaves = np.zeros((total, DIGEST_BYTES), dtype=np.uint8)
     filled = np.zeros(total, dtype=bool)
-    missing, unread = np.zeros(len(slices), dtype=bool), np.zeros(len(slices), dtype=bool)
     if len(messages):
-        runs = groups_of(*(messages[name] for name in LANE))
-        found = runs.spread(lookup(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False))
         begin = slices["read_begin"][found]
         mine = (found >= 0) & (messages["index"] >= begin) & (messages["index"] < slices["read_end"][found])
         rows = slice(None) if mine.all() else np.flatnonzero(mine)
@@ -256,6 +278,20 @@ def _digests_of(messages: Frame, slice_of: Rows, context: Context) -> tuple[Dige
     return digests, wrong
 
 
+def _is_in_place(slices: Frame, messages: Frame, runs: Groups, lane: Rows) -> bool:
+    """Return whether the messages are those that the slices need, in the slices' order, each of them once."""
+    index, begin, end = messages["index"], slices["read_begin"], slices["read_end"]
+    some = np.flatnonzero(end > begin)
+    if not np.array_equal(lane, some):
+        return False
+    if not np.array_equal(index[runs.starts], begin[some]) or not np.array_equal(
+        runs.counts.astype(np.uint64), end[some] - begin[some]
+    ):
+        return False
+    breaks = np.flatnonzero(index[1:] != index[:-1] + np.uint64(1)) + 1
+    return bool(np.isin(breaks, runs.starts).all())
+
+
 def _outside(slices: Frame, counts: Rows) -> tuple[Rows, Rows]:
     """Return how many messages were read before, and how many after, those of each slice."""
     some = counts > 0
@@ -280,7 +316,7 @@ def beside(slices: Frame, rows: Rows, checked: Checked) -> pa.BinaryArray:
 
     ``rows``: which of the slices that were ``checked`` each is, or is the beginning of.
     """
-    starts, counts = (np.cumsum(checked.counts) - checked.counts)[rows], checked.counts[rows]
+    starts, counts = checked.starts[rows], checked.counts[rows]
     before, after = _outside(slices, np.where(slices["message_end"] > slices["message_begin"], counts, 0))
     found = []
     for start, count, first, last in zip(*(part.tolist() for part in (starts, counts, before, after)), strict=True):
