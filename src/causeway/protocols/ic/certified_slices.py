@@ -124,7 +124,7 @@ def only_of(slices: Frame, messages: Frame) -> Frame:
 @dataclass(frozen=True)
 class Checked:
     """Which slices are not what their source has certified, and of each the name of what is wrong with it (empty:
-    nothing); the digests of the messages that were read for all, and where those of each begin and how many they are."""
+    nothing); the digests of the messages that were read for them, where those of each begin and how many they are."""
 
     causes: list[str]
     leaves: npt.NDArray[np.uint8]
