@@ -477,10 +477,10 @@ class OracleRun:
         words = ids.philox_4x64((height + 1, 2, 0, 0), (self.scenario.seed, own))
         return sorted(order, key=lambda subnet: words[order.index(subnet)] >> 11)
 
-    def served(self, tick: int) -> dict[int, ic.CanonicalState]:
-        """The latest states that are certified once ``tick`` is over: each `certification_delay` of its subnet's own
-        heights behind the newest."""
-        delay = self.options.certification_delay
+    def served(self, tick: int, age: int = 0) -> dict[int, ic.CanonicalState]:
+        """The latest states that are certified once ``tick`` is over, or those ``age`` heights before: each
+        `certification_delay` of its subnet's own heights behind the newest."""
+        delay = self.options.certification_delay + age
         made = {subnet: [state for at, state in states if at <= tick] for subnet, states in self.committed.items()}
         return {subnet: states[-1 - delay] for subnet, states in made.items() if len(states) > delay}
 
@@ -553,7 +553,7 @@ class OracleRun:
         state = self.states[destination]
         older = self.history[height] if height >= 0 else {}
         if self.options.certification != "off":
-            older = self.served(tick - 1 - age)
+            older = self.served(tick - 1, age)
         expected = ic.expected_indexes(destination, state, state.agreed)
         return ic.slice_for(older[source], destination, expected, self.options) if source in older else None
 

@@ -18,14 +18,16 @@ def told(chain: int, canister: int, *calls: tuple[int, str]) -> Call:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "moves"),
     [
-        {"certification_version": "V25", "full_hash_every": 2},
-        {"certification_version": "V23", "certification": "threshold", "certification_delay": 1},
-        {"certification_version": "V19", "blocks_ahead": 1},
+        ({"certification_version": "V25", "full_hash_every": 2}, [(4, 2, 256)]),
+        ({"certification_version": "V23", "certification": "threshold", "certification_delay": 1}, [(4, 2, 256)]),
+        ({"certification_version": "V19", "blocks_ahead": 1}, []),
     ],
 )
-def test_roots_of_calls_rejects_loopback_and_a_halt(options: dict[str, Any]) -> None:
+def test_roots_of_calls_rejects_loopback_and_a_move_from_a_halted_subnet(
+    options: dict[str, Any], moves: list[tuple[int, int, int]]
+) -> None:
     calls = {
         tick: [told(0, 1, (2, "take"), (4, "echo"), (3, "refuse"), (77, "echo")), told(256, 3, (1, "hold"))]
         for tick in (1, 2, 4)
@@ -36,7 +38,8 @@ def test_roots_of_calls_rejects_loopback_and_a_halt(options: dict[str, Any]) -> 
         options={"certification": "bls", "vsr": "deployed", "reject_every": 3, **options},
         rounds=8,
         ingress=calls,
-        halts=[(1, 3, 4)],
+        halts=[(1, 3, 5)],
+        moves=moves,
     )
     compare(scenario, roots=True)
 

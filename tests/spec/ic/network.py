@@ -107,6 +107,9 @@ def network_round(
             continue
         if own in halted or own not in registry.subnets or before[own].stopped is not None:
             after[own], events = no_round(ended, inputs, made_up, member=own in registry.subnets)
+            if ended != states[own] and own in previous.subnets:
+                # The registry took canisters from it, or brought it some: that makes one height.
+                after[own] = replace(after[own], number=ended.number + 1, time_ns=max(ended.time_ns, time_ns))
             log += events
             ends |= ends_here
             continue
