@@ -130,6 +130,17 @@ def test_after_a_bad_answer_another_node_is_asked_and_the_bad_one_is_left_alone(
     raise AssertionError("the bad node was never asked")
 
 
+def test_nothing_that_a_node_sets_is_kept_or_told_to_another() -> None:
+    told: list[str | None] = []
+
+    def setting(request: httpx.Request) -> httpx.Response:
+        told.append(request.headers.get("cookie"))
+        return httpx.Response(204, headers={"set-cookie": f"number{len(told)}={'x' * 4000}"})
+
+    Setting({"a": setting}).pull(3)
+    assert told == [None] * 3
+
+
 def test_a_node_that_is_behind_is_passed_over_and_not_blamed() -> None:
     one = Setting({"stale": lambda request: honest(request, end=BEGIN + 2), "good": honest}, BEGIN + 3)
     for _ in range(20):

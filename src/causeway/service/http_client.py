@@ -108,7 +108,7 @@ class ServiceClient:
             verify=believed(ca),
             follow_redirects=False,
             headers={"accept": "application/json", "accept-encoding": "identity"},
-            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            cookies=no_cookies(),
         )
 
     async def close(self) -> None:
@@ -285,6 +285,11 @@ def is_address(url: str) -> bool:
         return found.scheme in ("http", "https") and bool(found.host) and (found.port or 1) <= MAX_PORT
     except (httpx.InvalidURL, UnicodeError):
         return False
+
+
+def no_cookies() -> CookieJar:
+    """Return a jar that keeps nothing: a server would fill it without end, and what one sets, others there get."""
+    return CookieJar(DefaultCookiePolicy(allowed_domains=[]))
 
 
 def believed(ca: Path | None) -> ssl.SSLContext:

@@ -1,8 +1,8 @@
 """The client of XNetEndpoints: pulls certified slices from the nodes of remote subnets into a pool (X-9, X-15).
 
 Nodes are strangers. A request has a deadline for all of it and an answer a length; redirects are not followed, nothing
-is unpacked; and what came is pooled only when the remote subnet's key says that it holds. Whoever fails is left alone
-for a while, and another node is asked.
+is unpacked, no cookies are kept; and what came is pooled only when the remote subnet's key says that it holds. Whoever
+fails is left alone for a while, and another node is asked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from causeway.proofs.ic.errors import InvalidAppend, TakeBeforeSliceBegin
 from causeway.proofs.ic.principals import principal_to_text
 from causeway.protocols.ic.slice_pool import SLICE_BYTES, Ask, SlicePool
 from causeway.protocols.ic.wire_slices import MAX_SLICE_MESSAGES, SliceReader
-from causeway.service.http_client import CLOSING, believed, is_address
+from causeway.service.http_client import CLOSING, believed, is_address, no_cookies
 from causeway.service.ic.node_choice import LYING_SECONDS, UNREACHABLE_SECONDS, NodeChoice
 from causeway.service.ic.xnet_endpoint import PROTOBUF, STREAM_PATH
 
@@ -113,6 +113,7 @@ class XNetClient:
             verify=believed(ca),
             follow_redirects=False,
             headers={"accept": PROTOBUF, "accept-encoding": "identity"},
+            cookies=no_cookies(),
         )
 
     async def close(self) -> None:
