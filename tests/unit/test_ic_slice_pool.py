@@ -168,3 +168,26 @@ def test_all_that_is_pooled_went_over_a_wire_as_it_is() -> None:
     found = one.take(REMOTE, msg_limit=5)
     assert found is not None
     assert decode_certified_stream_slice(encode_certified_stream_slice(found[0])) == found[0]
+
+
+def test_a_subnet_whose_slice_a_block_refused_is_not_asked_for_longer_each_time() -> None:
+    now = 0.0
+    one = SlicePool(lambda remote, slice_: READER.verify(OWN, remote, slice_), clock=lambda: now)
+    expected = {REMOTE: Position(BEGIN, 1), OTHER: Position(1, 1)}
+    one.garbage_collect(expected)
+    waited = []
+    for _ in range(12):
+        one.put(REMOTE, cut())
+        assert run(one.take(REMOTE, msg_limit=3)) == (BEGIN, BEGIN + 3)
+        one.garbage_collect(expected)
+        assert len(one) == 0, "what follows on it goes with it"
+        assert one.ask(REMOTE) is None and one.ask(OTHER) is not None
+        before = now
+        while one.ask(REMOTE) is None:
+            now += 0.01
+        waited.append(now - before)
+    assert waited[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8], abs=0.02) and waited[-1] < 60.1
+    one.put(REMOTE, cut())
+    assert one.take(REMOTE, msg_limit=3) is not None
+    one.garbage_collect({**expected, REMOTE: Position(BEGIN + 3, 9)})
+    assert one.ask(REMOTE) is not None and len(one) == 1, "it was not refused this time"

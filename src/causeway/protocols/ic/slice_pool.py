@@ -9,6 +9,7 @@ a pool: while one verifies, others take.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -30,6 +31,10 @@ SLICE_BYTES = 4 << 20
 HEADER_BYTES, MARGIN = 350, 98
 """Of the room that is left, so many bytes are kept for what is no message, and of the rest so many percent asked for
 (X-15)."""
+
+HELD_SECONDS, LONGEST_HELD = 0.1, 60.0
+"""For so long a remote subnet is not asked after a block refused what it certified; twice as long each time in a row,
+up to the longest: whatever a subnet signs, it must not fill blocks with what is refused."""
 
 Verify = Callable[[bytes, CertifiedStreamSlice], StreamSlice]
 """Verifies a slice from a remote subnet (id) to us; raises ``ProofError`` (``SliceReader.verify``)."""
@@ -76,6 +81,7 @@ class SlicePool:
         base: the first index of a stream of which nothing is known.
         pool_bytes: of all slices; soft, reached by whole slices.
         slice_bytes, slice_messages: of one slice.
+        clock: the time in seconds.
     """
 
     def __init__(
@@ -86,11 +92,16 @@ class SlicePool:
         pool_bytes: int = POOL_BYTES,
         slice_bytes: int = SLICE_BYTES,
         slice_messages: int = MAX_SLICE_MESSAGES,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._verify, self._base = verify, base
         self._pool_bytes, self._slice_bytes, self._slice_messages = pool_bytes, slice_bytes, slice_messages
         self._slices: dict[bytes, Pooled] = {}
         self._positions: dict[bytes, Position] = {}
+        self._clock = clock
+        self._taken: dict[bytes, Position] = {}
+        self._refused: dict[bytes, int] = {}
+        self._held_until: dict[bytes, float] = {}
         self._lock = threading.RLock()
 
     def __len__(self) -> int:
@@ -112,8 +123,11 @@ class SlicePool:
         return self._positions.get(remote, Position(self._base, self._base))
 
     def ask(self, remote: bytes) -> Ask | None:
-        """Return what to ask a remote subnet for, None when there is no room for more."""
+        """Return what to ask a remote subnet for, None when there is no room for more, or what it certified was
+        refused just now."""
         with self._lock:
+            if self._clock() < self._held_until.get(remote, 0.0):
+                return None
             position, pooled = self.position(remote), self._slices.get(remote)
             begin = end = position.message_index
             used, messages = 0, 0
@@ -204,6 +218,7 @@ class SlicePool:
                 self._slices[remote] = Pooled(left, int(sizes[-1]))
                 return None
             prefix, rest = left.take_prefix(count)
+            self._taken.setdefault(remote, position)
             if rest is not None:
                 self._slices[remote] = Pooled(rest, int(prefix_sizes(rest)[-1]))
             signals = max(left.payload.header.signals_end, position.signal_index)
@@ -212,9 +227,13 @@ class SlicePool:
 
     def garbage_collect(self, positions: Mapping[bytes, Position]) -> None:
         """Drop what is not needed by a subnet that expects ``positions`` of all remote subnets; slices of others, and
-        such as begin behind what is expected, are dropped."""
+        such as begin behind what is expected, are dropped. So is what is pooled of a subnet of which something was
+        taken and nothing is new now: a block refused it, and the subnet is not asked for a while."""
         with self._lock:
             self._positions = dict(positions)
+            for remote, before in self._taken.items():
+                self._told(remote, refused=positions.get(remote) == before)
+            self._taken = {}
             for remote, pooled in list(self._slices.items()):
                 del self._slices[remote]
                 position = positions.get(remote)
@@ -225,6 +244,16 @@ class SlicePool:
                     continue
                 size = pooled.size if left is pooled.slice else int(prefix_sizes(left)[-1])
                 self._slices[remote] = Pooled(left, size)
+
+    def _told(self, remote: bytes, refused: bool) -> None:
+        """Take notice of whether a block refused what was taken of a remote subnet."""
+        if not refused:
+            self._refused.pop(remote, None)
+            return
+        self._slices.pop(remote, None)
+        times = self._refused.get(remote, 0)
+        self._held_until[remote] = self._clock() + min(HELD_SECONDS * 2**times, LONGEST_HELD)
+        self._refused[remote] = min(times + 1, 16)
 
     @staticmethod
     def _fitting(sizes: U64, msg_limit: int | None, byte_limit: int | None) -> int:
