@@ -114,6 +114,12 @@ def test_two_slices_of_a_stream_in_one_block_are_one_too_many(tmp_path: Path) ->
         lakes.check(4)
 
 
+def test_no_blocks_are_made_for_a_slice_that_fits_in_none(tmp_path: Path) -> None:
+    with both(tmp_path, calls=1, options="payload_bytes = 100") as lakes:
+        assert lakes.until_idle() < 20
+        assert lakes.exchange("left").pools[0].size > 100
+
+
 def test_a_lake_is_continued_with_nodes_elsewhere_but_not_with_another_key(tmp_path: Path) -> None:
     ports = {"left": [9105], "right": [9300, 9301, 9302]}
     with both(tmp_path, calls=3) as lakes:

@@ -37,6 +37,10 @@ PAUSE = 0.05
 """Seconds between two pulls from a subnet that had nothing new."""
 
 
+Offer = tuple[int, int | None, int | None, int]
+"""What decides about whether a block can take a slice: begin of the stream, its messages, end of its signals."""
+
+
 class LakeNode:
     """How one node of a subnet of a lake serves, with the faults that the scenario gives it at the lake's tick."""
 
@@ -92,6 +96,7 @@ class XNetExchange:
             position: SlicePool(partial(self.reader.verify, self.ids[position]), options.index_base)
             for position in (own if self.remotes else ())
         }
+        self._left: dict[tuple[int, bytes], Offer | None] = {}
         self._clients: list[XNetClient] = []
         if self.pools:
             self.committed(opened.manifest())
@@ -117,8 +122,13 @@ class XNetExchange:
 
     @property
     def waits(self) -> bool:
-        """Return whether any slice is pooled."""
-        return any(len(pool) for pool in self.pools.values())
+        """Return whether any slice is pooled that the last block had no chance to take: one that did not fit then does
+        not fit now, and blocks without end would be made for it."""
+        return any(
+            (offer := _offer(pool, remote)) is not None and offer != self._left.get((position, remote))
+            for position, pool in self.pools.items()
+            for remote in self.remotes
+        )
 
     def carried(self) -> pa.Table:
         """Return what the pools have for the next block; it is let go of."""
@@ -126,6 +136,7 @@ class XNetExchange:
         for position, pool in self.pools.items():
             for remote in sorted(self.remotes):
                 taken = self._taken(pool, remote)
+                self._left[position, remote] = _offer(pool, remote) if taken is None else None
                 if taken is not None:
                     chain, carrier = (int(self._numbers[at]) for at in (position, self._places[remote]))
                     rows.append({"chain": chain, "carrier": carrier, "payload": taken})
@@ -178,6 +189,15 @@ class XNetExchange:
             if await client.pull(remote):
                 news()
             await asyncio.sleep(PAUSE)
+
+
+def _offer(pool: SlicePool, remote: bytes) -> Offer | None:
+    """Return what is pooled of a remote subnet, None without anything."""
+    pooled = pool.pooled(remote)
+    if pooled is None:
+        return None
+    payload = pooled.payload
+    return payload.header.begin, payload.messages_begin, payload.messages_end, payload.header.signals_end
 
 
 def _address(key: str, text: str) -> tuple[str, int]:
