@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ from tests.unit.ic_streams import BEGIN, END, KEY, OTHER, OWN, REMOTE, certified
 READER = SliceReader({REMOTE: KEY.public_key(), OTHER: SecretKey.derive(b"another").public_key()})
 
 
-def pool(position: int = BEGIN, signal: int = 1, **sizes: int) -> SlicePool:
+def pool(position: int = BEGIN, signal: int = 1, **sizes: Any) -> SlicePool:
     made = SlicePool(lambda remote, slice_: READER.verify(OWN, remote, slice_), **sizes)
     made.garbage_collect({REMOTE: Position(position, signal), OTHER: Position(1, 1)})
     return made
