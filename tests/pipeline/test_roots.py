@@ -12,11 +12,11 @@ from causeway.pipeline.lake import root_of
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
 ROOTS = {
-    ("auction", "ic"): (36, "dc72c4d9ed3f9a8cd87b68a3364d11da9c2e7a0f646eda1c49cb60291c485e7a"),
+    ("auction", "ic"): (36, "d967f85866f9c4745ab70018c6104f3d59e1f2b7a42143e94da9caf7656b7b34"),
     ("auction", "ibc"): (122, "2e442c8a568893a38bd6209f6175a9c076dcab4f9c085bedd95cb44c27163df7"),
-    ("generated", "ic"): (28, "3442f7247b644c59fa607d0b91ee792b11776967547badd4d4c59435f25e9a22"),
+    ("generated", "ic"): (28, "2c5b621599c3358fb59f223d1330737171b890cb7a26b77c4be70bdb09b78885"),
     ("generated", "ibc"): (27, "79dc7659465713a97908fb178eb71cc261c56cfc85302e26a4ded4f6c46e6c02"),
-    ("two_subnets", "ic"): (5, "7e28ae6c6d7a15fa0a205a0ded12ef88b323b6c1cb4d7cf5796e07d6a51c92fe"),
+    ("two_subnets", "ic"): (5, "e80ddcecf51f5c27972534564611c260c3856cb98ad67cdbf7a199da92e521d0"),
     ("two_subnets", "ibc"): (4, "4a33bafe37033047706003ea3314532992248c42e1f5803cc9e4a66e41a262ad"),
     ("tokens", "ibc"): (15, "db1cee1e52026d2b7911c4a7f48cedc552496a469c36f15b46fd7a5d4ad8c231"),
     ("zones", "ibc"): (26, "72302647bfab516d160c50129c616e14d60c6945f0a1d4f88b583b65f1ed8a31"),
@@ -34,7 +34,7 @@ UNCERTIFIED = {
 """The same where subnets certify nothing."""
 
 RECORDED = {
-    "ic": (646, "2a7f28e2f679395267dac00d00d495e79ebe1afd15d8da89f10528351d846a5a"),
+    "ic": (646, "7cc9d24252fd41a760aed9e9f33b384dbc4a55c63dd804139cc2018cae6ec0ba"),
     "ibc": (643, "cec1ea875a03809533074088e7ff1a49dbca52ae8bff238a551fc8bf20230e7f"),
 }
 

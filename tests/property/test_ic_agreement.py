@@ -36,7 +36,9 @@ def certified(draw: st.DrawFn, /, **options: Any) -> Scenario:
     scenario: Scenario = draw(scenarios(substreams="flat", **options))
     ticks = st.integers(1, scenario.rounds)
     subnets = st.sampled_from(scenario.subnets)
-    makers = draw(st.lists(st.tuples(st.sampled_from(MAKERS), subnets, ticks), max_size=4))
+    limited = scenario.options.get("limits", "none") != "none"
+    does = st.sampled_from([name for name in MAKERS if limited or name != OVERSIZED])
+    makers = draw(st.lists(st.tuples(does, subnets, ticks), max_size=4))
     altering = draw(st.lists(st.tuples(st.sampled_from(PARTS), subnets, subnets, ticks), max_size=3))
     return replace(
         scenario,

@@ -27,61 +27,61 @@ def quick(examples: int) -> Callable[[Any], Any]:
     return settings(max_examples=examples, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 
 
-@quick(45)
+@quick(30)
 @given(scenarios())
 def test_kernel_and_oracle_agree(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(50)
+@quick(33)
 @given(scenarios(moving=True, vsr="deployed", migrations="on"))
 def test_they_agree_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(40)
+@quick(28)
 @given(scenarios(limits="deployed", vsr="deployed", reject_every=0, messages_per_canister=1))
 def test_they_agree_under_pressure(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(45)
+@quick(30)
 @given(scenarios(faulty=True))
 def test_they_agree_under_faults(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(55)
+@quick(34)
 @given(scenarios(moving=True, faulty=True))
 def test_they_agree_under_faults_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(35)
+@quick(24)
 @given(scenarios(moving=True, vsr="deployed", migrations="on", limits="deployed", reject_every=0))
 def test_they_agree_under_pressure_while_canisters_move(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(30)
+@quick(20)
 @given(scenarios(moving=True, vsr="accept_all", receiver_check="off", reject_every=0, loopback="stream"))
 def test_they_agree_on_what_nobody_executes(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(25)
+@quick(16)
 @given(scenarios(max_rounds=16, crowded=True, limits="none", reject_every=0))
 def test_they_agree_where_many_senders_wait(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(30)
+@quick(14)
 @given(scenarios(changing=True, moving=True, faulty=True))
 def test_they_agree_while_subnets_come_and_go(scenario: Scenario) -> None:
     compare(scenario)
 
 
-@quick(20)
+@quick(14)
 @given(scenarios(max_rounds=8, moving=True, faulty=True, settling=True))
 def test_every_call_is_answered_once_the_network_is_at_rest(scenario: Scenario) -> None:
     compare(scenario, settling=80)

@@ -25,7 +25,7 @@ EXPLAINED = {
     ("rejected", "NON_EXISTENT_CANISTER"): "calls to a canister that does not exist",
     ("answered", "CanisterMigrating"): "answers to a canister that was moving",
     ("forged", "sender_mismatch"): "call forged by a subnet that does not host its sender",
-    ("slice", "InvalidStream"): "slice of a stream altered by a carrier: root mismatch",
+    ("slice", "InvalidStream(RootHashMismatch)"): "slice of a stream altered by a carrier: root mismatch",
     ("ingress", "ChainHalted"): "messages from users to a halted subnet",
 }
 """What stands behind an outcome and its reason in this network."""

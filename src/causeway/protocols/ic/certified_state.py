@@ -243,13 +243,20 @@ def commit_and_certify(
     found = state_roots(states)
     moved = _moved_while_halted(state, running, found)
     if len(moved):
-        state = replace(state, heads=next_heads(state.heads, moved, context))
+        state = replace(state, heads=next_heads(state.heads, moved, context), agreed=_later(state.agreed, moved))
         states, lanes = canonical_states(state, state.heads, context)
         found, running = state_roots(states), np.union1d(running, moved).astype(np.uint32)
     state = replace(state, heads=state.heads.with_columns(root=found.roots))
     log = EventLog()
     state = _certified(state, running, found, context, certifier, log)
     return _offering(state, running, oldest, states, lanes, found, context), log
+
+
+def _later(agreed: Frame, chains: Chains) -> Frame:
+    """Return the agreed slices, those of ``chains`` a height later: a height came before which no block made."""
+    if len(agreed) == 0:
+        return agreed
+    return agreed.with_columns(executed=agreed["executed"] + np.isin(agreed["destination"], chains))
 
 
 def _moved_while_halted(state: State, running: Chains, found: StateRoots) -> Chains:

@@ -105,8 +105,9 @@ def check_faults(faults: Faults, topology: Topology, options: IcOptions) -> None
         said = f"faults[{row}]: {fault.kind} of {what}"
         if not options.certified and fault.kind in (ALTER, BLOCK_MAKER):
             raise InvalidInput(f'{said}: nobody would see it with certification = "off"; allowed: bls, threshold')
-        if fault.kind == BLOCK_MAKER and what == OVERSIZED and not options.payload_bytes:
-            raise InvalidInput(f"{said}: payloads have no limit of size with payload_bytes = 0; allowed: 1 and more")
+        if fault.kind == BLOCK_MAKER and what == OVERSIZED and not (options.payload_bytes or options.limits != "none"):
+            text = "payloads have no limit of size with payload_bytes = 0; allowed: 1 and more"
+            raise InvalidInput(f'{said}: {text}, or limits = "deployed"')
         if fault.kind == NODE:
             if what in _THRESHOLD and options.certification != "threshold":
                 raise InvalidInput(f'{said}: nodes give no shares; allowed with certification = "threshold"')
