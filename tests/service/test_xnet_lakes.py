@@ -145,6 +145,7 @@ def test_a_lake_is_continued_with_nodes_elsewhere_but_not_with_another_key(tmp_p
         (('"127.0.0.1:9100"', '"9100"'), r"options\.listen\.left: '9100': no address to listen at"),
         (('"http://127.0.0.1:9200"', '"127.0.0.1:9200"'), "no address of a node"),
         (("public_key = ", "public_key = 'ab' # "), "public_key"),
+        (("public_key = ", f"public_key = 'c0{'00' * 95}' # "), r"options\.remote\.right\.public_key: c00.* identity"),
         (("[traffic]\n", '[[moves]]\ntick = 3\nprogram = "echo-left"\n[traffic]\n'), "programs do not move"),
     ],
 )

@@ -17,6 +17,8 @@ from causeway.model.frame import Frame, concat, repeated
 from causeway.model.ledger import NO_CHAIN
 from causeway.model.order import U64, stable_order
 from causeway.model.topology import Topology
+from causeway.proofs.ic.bls import key_point
+from causeway.proofs.ic.errors import MalformedKey
 from causeway.protocols.contract import Chains
 from causeway.protocols.ic.check_slice import SliceError, refusals
 from causeway.protocols.ic.context import Context
@@ -113,6 +115,11 @@ def _check(remote: set[str], own: set[str], topology: Topology, options: IcOptio
         raise InvalidInput(f"options.blocks_ahead = {options.blocks_ahead}: allowed with chains of other lakes: 0")
     for name in sorted(remote - set(options.remote)):
         raise InvalidInput(f"options.remote.{name}: missing; {name} is external: public_key says who signs for it")
+    for name in sorted(remote):
+        try:
+            key_point(bytes.fromhex(options.remote[name].public_key))
+        except MalformedKey as error:
+            raise InvalidInput(f"options.remote.{name}.public_key: {error}; causeway key drawn prints keys") from None
     for name in sorted(set(options.remote) - remote):
         raise InvalidInput(f"options.remote.{name}: no chain of that name is external")
     for name in sorted(set(options.listen) - own):
