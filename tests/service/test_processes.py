@@ -264,11 +264,6 @@ def test_bad_input_is_told_in_one_line(tmp_path: Path) -> None:
     assert code == 2
     assert error.count("\n") == 1
     assert "http://127.0.0.1:9/v1/status" in error
-    (tmp_path / "ic.toml").write_text('[network]\nprotocol = "ic"\n[[chains]]\nname = "one"\n')
-    serve = start("serve", str(tmp_path / "lake"), "--scenario", str(tmp_path / "ic.toml"), "--port", "0")
-    code, error = ended(serve)
-    assert (code, error.count("\n")) == (2, 1)
-    assert "network.protocol: ic: only ibc is served" in error
     missing = start("serve", str(tmp_path / "lake"), "--port", "0")
     code, error = ended(missing)
     assert (code, error.count("\n")) == (2, 1)

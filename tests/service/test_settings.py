@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.network.scenario import load_scenario
+from causeway.protocols.registry import protocol, registered
 from causeway.service.faults import Faults, FaultSettings
 from causeway.service.http_client import Refused, ServiceClient, ServiceError
 from causeway.service.ibc.client import LakeClient
@@ -23,10 +25,13 @@ from causeway.service.signing import TRANSACTION, Signed
 from tests.service.lakes import scenario_text
 
 
-def test_external_chains_are_for_ibc_alone(tmp_path: Path) -> None:
+def test_external_chains_are_for_protocols_that_have_them(tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
-    path.write_text(scenario_text("left").replace('"ibc"', '"ic"'))
-    with pytest.raises(InvalidInput, match=r"chains\[1\]\.external: under ic no chain .* allowed under: ibc"):
+    path.write_text(scenario_text("left").replace('"ibc"', '"alone"'))
+    with (
+        registered(replace(protocol("ibc"), name="alone", external=False)),
+        pytest.raises(InvalidInput, match=r"chains\[1\]\.external: under alone no chain .* allowed under: ibc, ic"),
+    ):
         load_scenario(path)
 
 
