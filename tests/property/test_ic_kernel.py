@@ -157,7 +157,7 @@ def test_a_removal_that_would_use_indices_up_stops_its_subnet_alone() -> None:
 @pytest.mark.parametrize("moving", [False, True])
 @pytest.mark.parametrize("faulty", [False, True])
 def test_they_agree_for_long(moving: bool, faulty: bool) -> None:
-    @quick(40)
+    @quick(25)
     @given(scenarios(max_rounds=40, moving=moving, faulty=faulty))
     def run(scenario: Scenario) -> None:
         compare(scenario, parts=len(scenario.subnets))
