@@ -11,8 +11,8 @@ from tests.service.xnet_soak import xnet_soak
 pytestmark = pytest.mark.slow
 
 
-def test_two_thousand_calls_each_way_and_kills(tmp_path: Path) -> None:
-    with xnet_soak(tmp_path, seed=2, calls=2_000) as soak:
-        outcome = soak.run(between=(2.0, 4.0), kills=4)
+def test_three_thousand_calls_each_way_and_kills(tmp_path: Path) -> None:
+    with xnet_soak(tmp_path, seed=2, calls=3_000) as soak:
+        outcome = soak.run(between=(0.4, 1.2), kills=4)
         soak.check()
         assert outcome.kills >= 2 and all(outcome.blocks.values())
