@@ -144,10 +144,14 @@ class KernelRecord:
                 self.log.append(ibc.Refused(name, height, call, remote, key, reason, "", 0))
             elif via == Via.LANE and events & Event.RECEIVED and chain != source:
                 if substream == SEND:
-                    received[name, run.names[source], CallKind.RECEIVE, index] = bool(events & Event.EXECUTED)
+                    packet = name, run.names[source], CallKind.RECEIVE, index
+                    assert packet not in received, f"received twice in one block: {packet}"
+                    received[packet] = bool(events & Event.EXECUTED)
                 else:
                     codes[name, run.names[source], index] = code
-        for entry in sorted([*received, *self._cleaned()], key=self.order.__getitem__):
+        # Calls by the log; the entries of one run by index: rows of packets say nothing of order (those that no program
+        # handled stand behind the others).
+        for entry in sorted([*received, *self._cleaned()], key=lambda one: (self.order[one], one[3])):
             self.log.append(self._receipt(*entry, executed=received.get(entry, False)))
         self._settled(codes)
         self.log += self.newly_frozen

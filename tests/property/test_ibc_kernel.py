@@ -240,6 +240,18 @@ def test_what_was_received_is_offered_no_more_when_what_was_sent_with_it_is_gone
     compare(scenario)
 
 
+def test_packets_of_one_run_are_received_in_the_order_of_their_indices() -> None:
+    """The first is for a program that is not there, the second is handled: the kernel's log has the second first."""
+    asked = ops(("call", 7, "take", b"x", 40, None), ("call", 1, "take", b"x", 7, None))
+    scenario = Scenario(
+        {"A": {0: ACTOR}, "B": {1: ACTOR, 7: None}},
+        {"validators": 1},
+        ingress={1: [Call("A", 0, 5, "do", asked)]},
+        ticks=tuple(range(4)),
+    )
+    compare(scenario)
+
+
 def test_the_guarantees_are_checked_on_what_the_kernel_did() -> None:
     """A log or a state of the kernel that lacks something, or says something else, is found out."""
     told = Call("A", 0, 5, "do", ops(("call", 1, "take", b"x", 40, None), ("call", 0, "take", b"x", 7, None)))
