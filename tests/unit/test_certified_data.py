@@ -26,7 +26,7 @@ from causeway.proofs.ic.lookup import Status, lookup_path
 from causeway.protocols.execution import CERTIFIED_DATA_SCHEMA
 from causeway.protocols.ic.certified_data import certified_data_after
 from causeway.protocols.ic.registry import registry_at
-from causeway.proving.ic.state import state_at
+from causeway.proving.ic.state import get_state_at
 from tests.unit.ic_lake import make_lake
 from tests.unit.test_programs import request, run
 
@@ -218,10 +218,10 @@ def test_data_moves_with_its_canister_and_ends_with_it(tmp_path: Path, certifica
     assert [found[tick, "right"] for tick in (4, 5, 6, 7)] == [{}, {2: both}, {2: both}, {}]
     assert not any(found[tick, "middle"] for tick in (1, 4, 5, 6, 7))
     if certification == "bls":
-        assert state_at(opened, "right", manifests[6].height).certified_data("fruit").value == both
+        assert get_state_at(opened, "right", manifests[6].height).certified_data("fruit").value == both
         for chain, tick, why in (("left", 6, "is not on left"), ("right", 7, "is not on right")):
             with pytest.raises(InvalidInput, match=f"program: fruit: {why} at height"):
-                state_at(opened, chain, manifests[tick].height).certified_data("fruit")
+                get_state_at(opened, chain, manifests[tick].height).certified_data("fruit")
 
 
 def test_where_nothing_is_certified_it_enters_the_root_of_its_subnet_alone(tmp_path: Path) -> None:

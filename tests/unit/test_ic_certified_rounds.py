@@ -1,4 +1,4 @@
-"""Certified rounds: their roots are those of an independent reading of 2.9, and of one subnet's state manager."""
+"""Certified rounds: roots are those of an independent reading of 2.9, offers those of the whole state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from causeway.model.faults import Fault, Faults
-from causeway.proofs.ic.certified_streams import StoredStream
+from causeway.proofs.ic.certified_streams import CertifiedStreams, StoredStream
 from causeway.proofs.ic.columns import encode_stream_messages
 from causeway.proofs.ic.slice import encode_certified_stream_slice
 from causeway.proofs.ic.slice_certification import decode_certification, encode_certification
@@ -22,7 +22,6 @@ from causeway.protocols.contract import Tick, View
 from causeway.protocols.ic.certified_state import canonical_states
 from causeway.protocols.ic.fault_kinds import DOES, FALSE_SHARE, NO_SHARE, NODE, NODES
 from causeway.protocols.ic.ids import subnet_id
-from causeway.protocols.ic.state_manager import Canonical, Scope, StateManager
 from causeway.protocols.messages import MESSAGE_COLUMNS
 from tests.property.ic_harness import Call, KernelRun, OracleRun, Scenario
 from tests.property.ic_programs import ACTOR, ops
@@ -113,36 +112,24 @@ def test_roots_are_those_of_the_state_tree_that_the_oracle_makes(version: str) -
     assert loopbacks and streams > 20
 
 
-def test_a_state_manager_has_the_roots_and_serves_the_slices_of_the_columns() -> None:
+def test_rounds_offer_the_slices_that_are_cut_from_the_whole_state() -> None:
     kernel = Watched(scenario())
-    certifier = kernel.run.kernel.certifier(0)
-    managers: list[StateManager[Canonical]] = []
-    for row in range(len(SUBNETS)):
-
-        def certify(height: int, root: bytes, witness: bytes | None, row: int = row) -> bytes | None:
-            return certifier.certify(row, height, root, witness).certification
-
-        managers.append(StateManager(lambda state: state, certify, lambda _: {}))
     compared = 0
     for tick in range(7):
         if tick:
             kernel.play()
-        states, offers = kernel.states(), kernel.run.state.offers
-        for row, number in enumerate(kernel.numbers):
-            contents = {
-                label: part
-                for label, part in state_contents(states, row).items()
-                if label not in (b"streams", b"metadata")
-            }
-            scope = Scope.FULL if tick % EVERY == 0 else Scope.METADATA
-            root = managers[row].commit_and_certify(Canonical(kernel.stored(row, states), contents), tick, scope)
-            assert root == kernel.roots()[number]
+        states, offers, heads = kernel.states(), kernel.run.state.offers, kernel.run.state.heads
+        served = []
+        for row in range(len(kernel.numbers)):
+            contents = {label: part for label, part in state_contents(states, row).items() if label != b"streams"}
+            certification = decode_certification(heads["certification"][row].as_py())
+            served.append(CertifiedStreams.of(kernel.stored(row, states), contents, certification))
         for at in range(len(offers)):
             source, destination = int(offers["source"][at]), int(offers["destination"][at])
             if int(offers["number"][at]) != tick:
                 continue
             subnet = subnet_id(kernel.numbers[destination])
-            found = managers[source].encode_certified_stream_slice(subnet, msg_begin=int(offers["anchor"][at]))
+            found = served[source].encode_certified_stream_slice(subnet, msg_begin=int(offers["anchor"][at]))
             if not found.payload.messages:
                 continue
             siblings = offers["siblings"][at].as_py() if found.payload.messages_begin != offers["begin"][at] else b""

@@ -19,6 +19,7 @@ from causeway.model.frame import Frame
 from causeway.network.network import Network
 from causeway.network.opened import HostOf, OpenedLake, open_lake
 from causeway.pipeline.lake import LakeDamaged, LakeError, Manifest
+from causeway.pipeline.vacuum import vacuum
 from causeway.proofs.documents.reading import document_of
 from causeway.proofs.documents.trust import trust_of
 from causeway.proofs.documents.verdict import judge
@@ -27,7 +28,7 @@ from causeway.proofs.ic.hash_tree import build_tree, digest, leaves
 from causeway.proofs.ic.messages import Request, decode_stream_message
 from causeway.proofs.ic.stream_header import decode_stream_header
 from causeway.proving.ic.documents import certificate_document
-from causeway.proving.ic.state import CertifiedState, Shown, state_at
+from causeway.proving.ic.state import CertifiedState, Shown, StateNotCommittedYet, StateRemoved, get_state_at
 from causeway.proving.ic.subnets import Subnets
 from tests.unit.ic_lake import make_lake
 
@@ -79,7 +80,7 @@ def message_of(state: CertifiedState, counterparty: str) -> int:
 
 @pytest.mark.parametrize("kind", ["header", "message", "program"])
 def test_what_is_proved_is_true_and_altered_it_is_false(cli: Run, lake: str, opened: OpenedLake, kind: str) -> None:
-    index = message_of(state_at(opened, "left", HEIGHT), "right")
+    index = message_of(get_state_at(opened, "left", HEIGHT), "right")
     asked: dict[str, tuple[list[object], str]] = {
         "header": ([*STREAM, "--header"], f"the stream from left to right has the header begin {index}, end "),
         "message": ([*STREAM, "--index", index], f"message {index} of the stream from left to right is a "),
@@ -119,7 +120,7 @@ def test_what_is_proved_is_true_and_altered_it_is_false(cli: Run, lake: str, ope
 
 
 def test_a_certificate_shows_one_value_and_the_time(opened: OpenedLake) -> None:
-    state = state_at(opened, "left", HEIGHT)
+    state = get_state_at(opened, "left", HEIGHT)
     for shown in (
         state.header("right"),
         state.message("right", message_of(state, "right")),
@@ -157,7 +158,7 @@ def test_every_height_of_every_subnet_can_be_shown(opened: OpenedLake) -> None:
     messages = 0
     for height in opened.lake.heights()[::3]:
         for chain in opened.names:
-            state = state_at(opened, chain, height)
+            state = get_state_at(opened, chain, height)
             assert (state.number, state.height) == (height, height)
             shown = show_all(state)
             assert chain not in shown
@@ -167,11 +168,11 @@ def test_every_height_of_every_subnet_can_be_shown(opened: OpenedLake) -> None:
 
 
 def test_messages_and_data_are_those_of_the_programs(opened: OpenedLake) -> None:
-    state = state_at(opened, "left", 2)
+    state = get_state_at(opened, "left", 2)
     message = decode_stream_message(state.message("right", message_of(state, "right")).value)
     assert isinstance(message, Request)
     assert (message.method_name, message.method_payload, message.cycles_payment) == ("echo", b"tick 0", 500)
-    data = {height: state_at(opened, "left", height).certified_data("fruit").value for height in (2, 4, 5, 8)}
+    data = {height: get_state_at(opened, "left", height).certified_data("fruit").value for height in (2, 4, 5, 8)}
     red, both = (digest(build_tree(entries)) for entries in ({b"apple": b"red"}, {b"apple": b"red", b"plum": b"blue"}))
     assert data == {2: red, 4: red, 5: both, 8: both}
 
@@ -210,26 +211,26 @@ def test_other_ways_to_certify(tmp_path: Path, form: str) -> None:
     opened = open_lake(make_lake(tmp_path, options=FORMS[form], certification=kind, more=more, until=6))
     last = opened.last_height()
     late = 2 if form == "late" else 0
-    assert state_at(opened, "left").height == last - late
+    assert get_state_at(opened, "left").height == last - late
     for height in (0, 2, 3, last - late):
-        state = state_at(opened, "left", height)
+        state = get_state_at(opened, "left", height)
         assert state.height == height
         assert all(true(state, certificates[-1]) for certificates in show_all(state).values())
     if threshold:
         with pytest.raises(InvalidInput, match="height: 4: left has no certification of it: too few of"):
-            state_at(opened, "left", 4)
+            get_state_at(opened, "left", 4)
     if late:
         with pytest.raises(
             InvalidInput, match=f"height: {last}: is not certified yet; left has certified up to height {last - 2}"
         ):
-            state_at(opened, "left", last)
+            get_state_at(opened, "left", last)
 
 
 def test_a_subnet_that_is_halted_keeps_its_last_certificate(tmp_path: Path) -> None:
     opened = open_lake(make_lake(tmp_path, more=HALTED, until=8))
-    state, last = state_at(opened, "left"), opened.last_height()
+    state, last = get_state_at(opened, "left"), opened.last_height()
     assert state.height < last
-    assert all(state_at(opened, "left", height).height == state.height for height in range(state.height, last + 1))
+    assert all(get_state_at(opened, "left", height).height == state.height for height in range(state.height, last + 1))
     assert true(state, state.header("right"))
 
 
@@ -299,6 +300,18 @@ def test_what_is_not_certified_cannot_be_proved(cli: Run, tmp_path: Path) -> Non
     )
 
 
+def test_states_that_are_gone_or_still_to_come_are_told_apart(tmp_path: Path) -> None:
+    made = open_lake(make_lake(tmp_path, until=3))
+    last = made.last_height()
+    vacuum(made.lake, keep_every=0, keep_last=1)
+    opened = open_lake(str(made.lake.storage.uri))
+    with pytest.raises(StateRemoved, match="height: the state of 1 was freed by a vacuum"):
+        get_state_at(opened, "left", 1)
+    assert get_state_at(opened, "left", last).height == last
+    with pytest.raises(StateNotCommittedYet, match=f"height: {last + 1} is not committed; committed are 0 to {last}"):
+        get_state_at(opened, "left", last + 1)
+
+
 def test_a_lake_that_was_tampered_with_proves_nothing(tmp_path: Path) -> None:
     opened = open_lake(make_lake(tmp_path, until=3))
     manifest, bucket = opened.manifest(), opened.bucket(opened.position("left"))
@@ -307,7 +320,7 @@ def test_a_lake_that_was_tampered_with_proves_nothing(tmp_path: Path) -> None:
     data = pa.array([b"other"] * len(table), table.schema.field("data").type)
     pq.write_table(table.set_column(table.schema.get_field_index("data"), table.schema.field("data"), data), path)
     with pytest.raises(LakeDamaged):
-        state_at(opened, "left")
+        get_state_at(opened, "left")
 
 
 def test_a_state_that_is_not_the_certified_one_is_not_proved(
@@ -321,16 +334,16 @@ def test_a_state_that_is_not_the_certified_one_is_not_proved(
 
     monkeypatch.setattr(OpenedLake, "state_rows", changed)
     with pytest.raises(LakeError, match=r"the state of left at height 5 has the root .*, certified is "):
-        state_at(opened, "left", HEIGHT)
+        get_state_at(opened, "left", HEIGHT)
 
 
 def test_a_signature_that_is_not_the_subnets_is_not_passed_on(
     opened: OpenedLake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = state_at(opened, "right", HEIGHT).subnets.key_of(opened.position("right"))
+    other = get_state_at(opened, "right", HEIGHT).subnets.key_of(opened.position("right"))
     monkeypatch.setattr(Subnets, "key_of", lambda self, position: other)
     with pytest.raises(LakeError, match="the state of left at height 5 is not certified by it: InvalidSignature"):
-        state_at(opened, "left", HEIGHT)
+        get_state_at(opened, "left", HEIGHT)
 
 
 # ---- the page about it ---------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from causeway.network.opened import open_lake
 from causeway.proofs.ic.stream_header import decode_stream_header
 from causeway.proofs.ic.stream_tree import index_label
 from causeway.protocols.ic.ids import canister_id, subnet_id
-from causeway.proving.ic.state import state_at
+from causeway.proving.ic.state import get_state_at
 from tests.unit.ic_lake import make_lake
 from tests.verifiers.conftest import Node
 
@@ -48,7 +48,7 @@ def accepted(answer: dict[str, Any]) -> Any:
 
 def test_certificates_from_a_lake_are_accepted_and_altered_ones_refused(node: Node, tmp_path: Path) -> None:
     lake = make_lake(tmp_path)
-    header = decode_stream_header(state_at(open_lake(lake), "left", HEIGHT).header("right").value)
+    header = decode_stream_header(get_state_at(open_lake(lake), "left", HEIGHT).header("right").value)
     stream = ["--chain", "left", "--counterparty", "right"]
     asked: list[tuple[list[bytes], list[object]]] = [([b"streams", RIGHT, b"header"], [*stream, "--header"])]
     for index in range(header.begin, header.end):

@@ -77,15 +77,15 @@ def _proved(
     opened: OpenedLake, height: int | None, given: Mapping[str, Any], what: str
 ) -> tuple[CertifiedState, Shown, str]:
     """Return the state, what is shown of it, and what a person reads of that."""
-    from causeway.proving.ic.state import host_of_program, state_at
+    from causeway.proving.ic.state import get_state_at, host_of_program
 
     if what == "program":
         program = given["program"]
         chain = given["chain"] or host_of_program(opened, program, height)
-        state = state_at(opened, chain, height)
+        state = get_state_at(opened, chain, height)
         shown = state.certified_data(program)
         return state, shown, f"{_where(state)}: certified data of {readable(program)} is {_bytes(shown.value)}"
-    state = state_at(opened, given["chain"], height)
+    state = get_state_at(opened, given["chain"], height)
     counterparty = given["counterparty"]
     stream = f"the stream from {state.chain} to {counterparty}"
     if what == "header":

@@ -1,4 +1,7 @@
-"""The state that a subnet certified, read from a lake: its canonical tree, its certification, certificates of it."""
+"""The state that a subnet certified, read from a lake: its canonical tree, its certification, certificates of it.
+
+It is the part of the state manager that reads (IC reference 2.8); rounds commit and certify (``certified_state``).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.model.text import shown, unknown
 from causeway.network.opened import Mask, OpenedLake
-from causeway.pipeline.lake import LakeError, Manifest
+from causeway.pipeline.lake import Freed, LakeError, Manifest
 from causeway.proofs.errors import ProofError
 from causeway.proofs.ic.certificate import TIME, Certificate, encode_certificate, time_of, verify_state_root
 from causeway.proofs.ic.columns import encode_stream_messages
@@ -192,6 +195,14 @@ class CertifiedState:
         return LakeError(f"lake: {where}: the state of {self.chain} at height {self.height} {what}")
 
 
+class StateRemoved(LakeError):
+    """The state of that height is not there any more: a vacuum freed it."""
+
+
+class StateNotCommittedYet(LakeError):
+    """There is no state of that height yet."""
+
+
 class CertifiedStates:
     """The certified states of the subnets of a lake; some are kept. For any number of threads."""
 
@@ -199,21 +210,28 @@ class CertifiedStates:
         self._opened = opened
         self._state = lru_cache(maxsize=kept)(self._read)
 
-    def at(self, chain: str, height: int | None = None) -> CertifiedState:
+    def get_state_at(self, chain: str, height: int | None = None) -> CertifiedState:
         """Return the state of a subnet at a committed height, by default the last that it has certified.
 
         Raises:
+            StateNotCommittedYet: the lake has not come to that height.
+            StateRemoved: the state was freed.
             InvalidInput: the lake is of another protocol or certifies nothing, it has no such chain, or the subnet has
-                not certified that height (``LakeError``: no such height, or a state that is not the one certified).
+                not certified that height (``LakeError``: the state is not the one certified).
         """
         opened, subnets = self._opened, subnets_of(self._opened)
-        position = opened.position(chain)
+        position, last = opened.position(chain), opened.last_height()
         if int(subnets.numbers[position]) in opened.topology.external:
             raise InvalidInput(f"chain: {shown(chain)}: is run by another lake, which has its state")
+        if height is not None and height > last:
+            raise StateNotCommittedYet(f"height: {height} is not committed; committed are 0 to {last}")
         heads = _Heads(opened, position)
-        top = opened.last_height() if height is None else height
+        top = last if height is None else height
         certification = heads.newest(top) if height is None else heads.of_height(height)
-        return self._state(position, heads.made(certification.height, top), certification)
+        try:
+            return self._state(position, heads.made(certification.height, top), certification)
+        except Freed as error:
+            raise StateRemoved(str(error)) from error
 
     def _read(self, position: int, height: int, certification: Certification) -> CertifiedState:
         opened = self._opened
@@ -221,10 +239,10 @@ class CertifiedStates:
         return CertifiedState(subnets_of(opened), chain, position, manifest, certification)
 
 
-def state_at(opened: OpenedLake, chain: str, height: int | None = None) -> CertifiedState:
+def get_state_at(opened: OpenedLake, chain: str, height: int | None = None) -> CertifiedState:
     """Return the state of a subnet at a committed height, by default the last that it has certified; errors as of
-    ``CertifiedStates.at``."""
-    return CertifiedStates(opened).at(chain, height)
+    ``CertifiedStates.get_state_at``."""
+    return CertifiedStates(opened).get_state_at(chain, height)
 
 
 class _Heads:
@@ -352,4 +370,12 @@ def host_of_program(opened: OpenedLake, name: str, height: int | None = None) ->
     return opened.names[host]
 
 
-__all__ = ["CertifiedState", "CertifiedStates", "Shown", "host_of_program", "state_at"]
+__all__ = [
+    "CertifiedState",
+    "CertifiedStates",
+    "Shown",
+    "StateNotCommittedYet",
+    "StateRemoved",
+    "get_state_at",
+    "host_of_program",
+]

@@ -95,7 +95,7 @@ class Certificates:
             raise InvalidInput("query: give either counterparty (and index) or program")
         if counterparty is None and index is not None:
             raise InvalidInput("index: is of a message in a stream; give counterparty with it, not program")
-        state = self._states.at(chain, height)
+        state = self._states.get_state_at(chain, height)
         if program is not None:
             shown = state.certified_data(program)
         elif index is not None:
