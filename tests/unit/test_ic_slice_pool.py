@@ -18,6 +18,7 @@ from causeway.proofs.ic.errors import (
     TakeBeforeSliceBegin,
 )
 from causeway.proofs.ic.slice import CertifiedStreamSlice, decode_certified_stream_slice, encode_certified_stream_slice
+from causeway.protocols.ic.ids import subnet_id
 from causeway.protocols.ic.slice_pool import Ask, Position, SlicePool, prefix_sizes
 from causeway.protocols.ic.wire_slices import SliceReader
 from tests.unit.ic_streams import BEGIN, END, KEY, OTHER, OWN, REMOTE, certified
@@ -157,10 +158,31 @@ def test_pooled_slices_and_what_is_asked_for_are_bounded() -> None:
     assert one.ask(REMOTE) is None, "there is no room for a further message"
     one = pool(pool_bytes=size + 1000)
     one.put(REMOTE, whole)
-    assert one.size == size and one.ask(OTHER) is None
+    assert one.size == size and one.ask(REMOTE) is None
     tiny = pool(slice_bytes=1)
     tiny.put(REMOTE, whole)
     assert run(tiny.take(REMOTE)) == (BEGIN, BEGIN + 1), "a message that is too long is taken alone"
+
+
+def test_what_a_node_replays_with_fewer_signals_than_were_seen_is_no_news() -> None:
+    one = pool(BEGIN + 2, 9)
+    with pytest.raises(SignalsEndRegresses):
+        one.put(REMOTE, cut(signals=8))
+    assert one.pooled(REMOTE) is None, "a block would refuse it, and its subnet would not be asked for a while"
+    one.put(REMOTE, cut())
+    assert run(one.take(REMOTE)) == (BEGIN + 2, END)
+
+
+def test_what_no_block_takes_of_some_subnets_does_not_keep_others_out() -> None:
+    size, third = int(prefix_sizes(cut())[-1]), subnet_id(4)
+    one = SlicePool(lambda remote, slice_: READER.verify(OWN, REMOTE, slice_), pool_bytes=2 * size)
+    one.garbage_collect({REMOTE: Position(BEGIN, 1), third: Position(BEGIN, 1), OTHER: Position(1, 1)})
+    for hostile in (REMOTE, third):
+        one.put(hostile, cut())
+        assert one.take(hostile, byte_limit=10) is None, "it stays, and no block can take it"
+    assert one.ask(REMOTE) is None and one.ask(third) is None
+    asked = one.ask(OTHER)
+    assert asked is not None and asked.byte_limit == (2 * size // 3 - 350) * 98 // 100
 
 
 def test_all_that_is_pooled_went_over_a_wire_as_it_is() -> None:

@@ -17,13 +17,14 @@ import numpy as np
 
 from causeway.model.frame import Frame
 from causeway.model.order import U64
-from causeway.proofs.ic.errors import TakeBeforeSliceBegin
+from causeway.proofs.ic.errors import SignalsEndRegresses, TakeBeforeSliceBegin
 from causeway.proofs.ic.slice import CertifiedStreamSlice, StreamSlice
 from causeway.protocols.ic.sizes import LEAST_BYTES, count_bytes
 from causeway.protocols.ic.wire_slices import MAX_SLICE_MESSAGES
 
 POOL_BYTES = 10 << 20
-"""Bytes of all pooled slices from which on no more are asked for."""
+"""Bytes of all pooled slices from which on no more are asked for, but of a subnet of which less than its equal share is
+pooled."""
 
 SLICE_BYTES = 4 << 20
 """Bytes of one pooled slice at most, unless its first message is longer."""
@@ -135,7 +136,9 @@ class SlicePool:
                 used, messages = pooled.size, len(pooled.slice.payload.messages)
                 begin = _begin(pooled.slice, position)
                 end = begin + messages
-            room = min(self._slice_bytes - used, self._pool_bytes - self.size)
+            # What others serve and no block can take must not keep this one out: each has a share for itself.
+            share = self._pool_bytes // max(len(self._positions), 1)
+            room = min(self._slice_bytes, max(used + self._pool_bytes - self.size, share)) - used
             left = self._slice_messages - messages
             if room < LEAST_BYTES or left <= 0:
                 return None
@@ -148,6 +151,8 @@ class SlicePool:
         Raises:
             ProofError: it does not hold; what was pooled stays.
             TakeBeforeSliceBegin: it begins behind what is expected; what was pooled stays.
+            SignalsEndRegresses: it has fewer signals than were seen: any node can serve what its subnet certified long
+                ago, and a block would refuse it; what was pooled stays.
         """
         self._verify(remote, certified)
         self._keep(remote, certified)
@@ -178,6 +183,9 @@ class SlicePool:
                 self._slices.pop(remote, None)
                 return
             _require_begin(trimmed, position)
+            seen = trimmed.payload.header.signals_end
+            if seen < position.signal_index:
+                raise SignalsEndRegresses(f"signals end at {seen}, {position.signal_index} were seen")
             sizes = prefix_sizes(trimmed)
             fitting = self._fitting(sizes, self._slice_messages, self._slice_bytes)
             count = max(fitting, min(1, len(trimmed.payload.messages)))
