@@ -172,12 +172,13 @@ def test_pieces_and_slices_of_columns_are_the_same_bytes() -> None:
     assert encode_stream_messages(part).to_pylist() == whole[39_000:39_100].to_pylist()
 
 
-def test_sizes_that_the_kernel_counts_are_those_of_the_encodings() -> None:
+@pytest.mark.parametrize("version", [CertificationVersion.V22, CertificationVersion.V23, CertificationVersion.V25])
+def test_sizes_that_the_kernel_counts_are_those_of_the_encodings(version: CertificationVersion) -> None:
     """What count_bytes is made of: lengths known without encoding (IC reference 2.10)."""
-    columns = draw_columns(3, 500, CertificationVersion.V25)
+    columns = draw_columns(3, 500, version)
     columns["kind"] = np.where(columns["kind"] == Kind.REFUND, Kind.REQUEST, columns["kind"]).astype(np.uint8)
-    encoded = encode_stream_messages(columns)
-    assert message_lengths(Frame(columns)).tolist() == [len(message) for message in encoded.to_pylist()]
+    encoded = encode_stream_messages(columns, version)
+    assert message_lengths(Frame(columns), version).tolist() == [len(message) for message in encoded.to_pylist()]
 
 
 @SETTINGS

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.model.ledger import Kind
 from causeway.model.order import stable_order
+from causeway.proofs.ic.versions import CURRENT
 from causeway.protocols.contract import Tick
 from causeway.protocols.ic.endpoint import get_streams, with_news
 from causeway.protocols.ic.expected_indexes import ContradictoryIndices, expected_indexes, slice_indexes
@@ -80,7 +81,7 @@ def columns(found: list[ic.Request | ic.Response]) -> Frame:
 @given(st.data())
 def test_lengths_of_messages_are_those_of_their_encoding(data: st.DataObject) -> None:
     found = [messages(data.draw) for _ in range(data.draw(st.integers(0, 6)))]
-    assert message_lengths(columns(found)).tolist() == [len(oracle_encoding.encoded_message(m)) for m in found]
+    assert message_lengths(columns(found), CURRENT).tolist() == [len(oracle_encoding.encoded_message(m)) for m in found]
 
 
 @CALM
@@ -318,7 +319,7 @@ def _sizes(run: KernelRun) -> MessageSizes:
     """The lengths of all messages in streams, in the order of lanes."""
     sent = concat([empty_frame(OUTBOUND_SCHEMA), *run.outbound])
     taken = sent.take(stable_order(*(sent[name] for name in LANE_COLUMNS)))
-    return MessageSizes(taken, message_lengths(taken))
+    return MessageSizes(taken, message_lengths(taken, CURRENT))
 
 
 def test_kinds_have_the_numbers_that_lengths_rely_on() -> None:

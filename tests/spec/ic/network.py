@@ -23,7 +23,7 @@ from .ids import CanisterId, SubnetId
 from .induction import DecodedBatch, refused_ingress
 from .messages import CanisterMessage, Ingress, RejectCode
 from .options import Options
-from .payloads import Proposal, check_payload, get_xnet_payload, payload_bytes, propose
+from .payloads import Proposal, check_payload, get_xnet_payload, payload_bytes, propose, size_at
 from .removal import end_canisters
 from .slices import (
     AnySlice,
@@ -243,7 +243,7 @@ def confirm(
         except (SliceError, ContradictoryIndices) as found:
             error = found.name
         decoded = decoded_payload(state.own, payload, version) if error is None else {}
-        size, past = payload_bytes(payload), len(state.agreed)
+        size, past = payload_bytes(payload, size_at(options)), len(state.agreed)
         height = state.height + 1 + options.blocks_ahead
         slices = {sn: included(the_slice) for sn, the_slice in decoded.items()}
         rows.append(Proposal(state.own, height, state.height, past, does is None, size, limit, slices, error))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from .certified import CertifiedStreamSlice, altered, exchanged, read_payload, take_prefix
@@ -31,7 +32,12 @@ S = TypeVar("S", bound=AnySlice)
 SizeOf = Callable[[AnySlice], int]
 
 
-def payload_bytes(payload: XNetPayload, size_of: SizeOf = count_bytes) -> int:
+def size_at(options: Options) -> SizeOf:
+    """count_bytes of slices in the encoding that the options say."""
+    return partial(count_bytes, version=version_number(options.certification_version))
+
+
+def payload_bytes(payload: XNetPayload, size_of: SizeOf) -> int:
     return sum(map(size_of, payload.values()))
 
 
@@ -67,12 +73,12 @@ def get_xnet_payload(
     size_limit: int | None,
     get: Callable[[SubnetId], Callable[[SubnetId, Expected], S | None]],
     options: Options,
-    size_of: SizeOf = count_bytes,
+    size_of: SizeOf | None = None,
     order: Sequence[SubnetId] | None = None,
 ) -> dict[SubnetId, S]:
     """3.8. `state` is the one at the reference height. A subnet is asked once for all its substreams. `order`: who is
     asked first; every order is allowed. `size_limit`: None for no limit."""
-    version = version_number(options.certification_version)
+    version, size_of = version_number(options.certification_version), size_of or size_at(options)
     past = [decoded_payload(own, payload, version) for payload in past_payloads]
     expected = expected_indexes(own, state, past)
     whole: dict[SubnetId, S] = {}
@@ -111,10 +117,10 @@ def check_payload(
     payload: XNetPayload,
     size_limit: int | None,
     options: Options,
-    size_of: SizeOf = count_bytes,
+    size_of: SizeOf | None = None,
 ) -> None:
     """3.9: nothing, or the first error."""
-    if size_limit is not None and (size := payload_bytes(payload, size_of)) > size_limit:
+    if size_limit is not None and (size := payload_bytes(payload, size_of or size_at(options))) > size_limit:
         raise PayloadTooLarge(f"{size} > {size_limit}")
     for sn in ascending_subnets(payload):
         check_slice(state, registry, sn, payload[sn], options, past_payloads)
@@ -127,7 +133,7 @@ def validate_xnet_payload(
     payload: XNetPayload,
     size_limit: int | None,
     options: Options,
-    size_of: SizeOf = count_bytes,
+    size_of: SizeOf | None = None,
 ) -> bool:
     """3.9: any error makes the result false."""
     try:

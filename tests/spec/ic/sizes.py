@@ -1,7 +1,7 @@
 """Sizes (2.10): count_bytes(css), from the bytes of its header and messages."""
 
 from .certified import CertifiedStreamSlice, read_payload
-from .encoding import encoded_header, encoded_message
+from .encoding import CURRENT, encoded_header, encoded_message
 from .messages import CanisterMessage
 from .queues import StreamIndex
 from .slices import AnySlice, StreamSlice, at
@@ -10,21 +10,25 @@ from .state import SubstreamId
 SIGNATURE = 48
 
 
-def count_bytes(css: AnySlice) -> int:
+def count_bytes(css: AnySlice, version: int = CURRENT) -> int:
     """2.10, of either form of a slice. Every substream counts as a stream of its own."""
     if isinstance(css, CertifiedStreamSlice):
         return certified_bytes(css)
-    return sum(stream_bytes(css, substream) for substream in css.substreams)
+    return sum(stream_bytes(css, substream, version) for substream in css.substreams)
 
 
-def stream_bytes(css: StreamSlice, substream: SubstreamId) -> int:
+def stream_bytes(css: StreamSlice, substream: SubstreamId, version: int) -> int:
     begin, end, signals_end = (at(indices, substream) for indices in (css.begin, css.end, css.signals_end))
     header = len(encoded_header(begin, end, signals_end, css.rejects.get(substream, ())))
     messages: dict[StreamIndex, CanisterMessage] = {
         (name, i): m for (name, i), m in css.messages.items() if name == substream
     }
     n = len(messages)
-    payload = 49 + header if n == 0 else 71 + header + sum(8 + len(encoded_message(m)) + 8 for m in messages.values())
+    payload = (
+        49 + header
+        if n == 0
+        else 71 + header + sum(8 + len(encoded_message(m, version)) + 8 for m in messages.values())
+    )
     first = min((i for _, i in messages), default=0)
     return payload + witness_bytes(begin, end, first, n) + 8 + 32 + SIGNATURE
 

@@ -18,6 +18,7 @@ from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.ledger import EVENTS_SCHEMA
 from causeway.model.order import groups_of, stable_order
+from causeway.proofs.ic.versions import CertificationVersion
 from causeway.protocols.contract import Inputs, Plan, View
 from causeway.protocols.ic.agreed_payloads import agreed_after, due, expected_after
 from causeway.protocols.ic.batch import Brought, XNetPlan
@@ -187,7 +188,8 @@ class Notary:
         if wired is not None:
             slices, causes = joined(slices, causes, wired)
             messages, rejects = concat([messages, wired.messages]), all_rejects(rejects, wired)
-        sizes = _sizes(messages) if self.context.options.payload_bytes else None
+        options = self.context.options
+        sizes = _sizes(messages, options.version) if options.payload_bytes else None
         return Proposal(certified, checked, slices, causes, messages, rejects, sizes)
 
     def build(self, seen: Proposal) -> tuple[Frame, np.ndarray]:
@@ -282,7 +284,7 @@ def _ensure(valid: npt.NDArray[np.bool_], slices: Frame, text: str) -> None:
         raise InvariantViolation(text, np.unique(slices["destination"][~valid]))
 
 
-def _sizes(messages: Frame) -> MessageSizes:
+def _sizes(messages: Frame, version: CertificationVersion) -> MessageSizes:
     """Return the lengths of messages, in the order of lanes."""
     ordered = messages.take(stable_order(*(messages[name] for name in LANE_COLUMNS)))
-    return MessageSizes(ordered, message_lengths(ordered))
+    return MessageSizes(ordered, message_lengths(ordered, version))

@@ -15,6 +15,7 @@ from causeway.model.frame import Frame
 from causeway.model.joins import lookup
 from causeway.model.ledger import Kind
 from causeway.model.order import U64, stable_order
+from causeway.proofs.ic.versions import CYCLES_FIELDS, CertificationVersion
 from causeway.protocols.ic.state import opposite
 from causeway.protocols.messages import LANE, payload_lengths
 
@@ -31,6 +32,9 @@ LEAST_BYTES = 1 << 10
 
 CANISTER_FIELD = 1 + 1 + 10
 """Bytes of a field that is a canister id: its key, the length, ten bytes."""
+
+FUNDS_MAP = 1 + 1
+"""Bytes of the map, and its one key, that cycles stood in before they had fields of their own."""
 
 CALL_TREE_FIELD = 1 + 1 + 2 + 2
 """Bytes of the field of a request that says where in a tree of calls it is; here always depth 0 at time 0."""
@@ -110,13 +114,15 @@ def header_lengths(slices: Frame, rejects: Frame) -> U64:
     return lengths + np.where(added > 0, added + np.uint64(2), np.uint64(0))  # the key of the field, and a map
 
 
-def message_lengths(messages: Frame) -> U64:
+def message_lengths(messages: Frame, version: CertificationVersion) -> U64:
     """Return the length of each encoded message of a stream (``MESSAGE_COLUMNS``)."""
     request = messages["kind"] == Kind.REQUEST
     body = payload_lengths(messages)
     data = body + number_bytes(body)
     high, low, code = messages["amount_high"], messages["amount_low"], messages["code"].astype(np.uint64)
     cycles = 1 + 1 + number_bytes(low) + np.where(high > 0, 1 + number_bytes(high), np.uint64(0))
+    if version < CYCLES_FIELDS:
+        cycles = cycles + np.uint64(FUNDS_MAP)
     shared = 3 + 2 * CANISTER_FIELD + 1 + number_bytes(messages["callback"]) + 1 + cycles
     deadline = messages["deadline"].astype(np.uint64)
     shared = shared + np.where(deadline > 0, 1 + number_bytes(deadline), np.uint64(0))
