@@ -482,8 +482,8 @@ SMALL_MESSAGES = {"limits": "deployed", "limit": {"message_bytes": 20}}
 
 def test_hazard_25_a_request_too_large_for_another_subnet_is_rejected_here(engine: Engine) -> None:
     net = engine({1: (0, ACTOR), 2: (1, ACTOR), 3: (0, ACTOR)}, options=SMALL_MESSAGES)
-    net.call(1, 2, "hold", bytes(20), cycles=5)
-    net.call(1, 2, "hold", bytes(21), cycles=5)
+    net.call(1, 2, "hold", bytes(16), cycles=5)  # the method's name counts too
+    net.call(1, 2, "hold", bytes(17), cycles=5)
     net.call(1, 3, "hold", bytes(21), cycles=5)
     happened = net.rounds(1)
     assert of(happened, 0, "rejected", "REQUEST", 1, 2) == [
@@ -496,18 +496,28 @@ def test_hazard_25_a_request_too_large_for_another_subnet_is_rejected_here(engin
     assert {row[1] for row in net.seen(2) + net.seen(3)} == {0, 2}
 
 
+def test_a_long_name_of_a_method_does_not_hold_up_its_stream(engine: Engine) -> None:
+    """No block would ever take it, and nothing behind it."""
+    limited = {"limits": "deployed", "limit": {"message_bytes": 300}}
+    net = engine(TWO, options={**limited, "certification": "bls", "payload_bytes": 1200})
+    net.call(1, 2, "m" * 1200, b"x", cycles=5)
+    net.call(1, 2, "echo", b"x")
+    net.rounds(6)
+    assert net.answers(1) == [(0, 5), (1, 0)] and net.balances()[1] == 1000
+
+
 def test_hazard_25_a_response_too_large_becomes_a_reject(engine: Engine) -> None:
     net = engine(TWO, options=SMALL_MESSAGES)
-    net.call(1, 2, "take", bytes(20), cycles=8)
-    net.rounds(4)
+    net.call(1, 1, "take", bytes(20), cycles=8)
+    net.rounds(3)
     assert net.answers(1) == [(0, 0)]
     net.call(1, 1, "take", bytes(21), cycles=8)
     happened = net.rounds(3)
-    assert of(happened, 0, "rejected", "RESPONSE") == [(0, "rejected", "RESPONSE", 1, 1, 1, 2, 5, "PayloadTooLarge")], (
+    assert of(happened, 0, "rejected", "RESPONSE") == [(0, "rejected", "RESPONSE", 1, 1, 1, 4, 5, "PayloadTooLarge")], (
         "whatever its destination: the limit is that of answers"
     )
     assert net.answers(1)[1:] == [(1, 5)]
-    assert net.balances() == {1: 996, 2: 1004}, "what it accepted stays accepted, the refund comes back"
+    assert net.balances() == {1: 1000, 2: 1000}, "what it accepted stays accepted, the refund comes back"
 
 
 class Verbose(Program):

@@ -105,3 +105,11 @@ def payload_lengths(messages: Frame) -> np.ndarray:
     payload = messages["payload"]
     offsets = np.frombuffer(payload.buffers()[1], dtype=np.int32)[payload.offset : payload.offset + len(payload) + 1]
     return np.diff(offsets).astype(np.uint64) if len(payload) else np.empty(0, dtype=np.uint64)
+
+
+def method_lengths(messages: Frame) -> np.ndarray:
+    """Return the length in bytes of each method's name."""
+    method = messages["method"]
+    names = np.array([len(name.as_py().encode()) for name in method.dictionary] or [0], dtype=np.uint64)
+    found: np.ndarray = names[method.indices.to_numpy(zero_copy_only=False)]
+    return found

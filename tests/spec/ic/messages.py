@@ -136,6 +136,12 @@ def message_size(message: CanisterMessage) -> int:
     return MESSAGE_OVERHEAD + len(message.data or b"")
 
 
+def payload_size(message: CanisterMessage) -> int:
+    """What X-7 limits: the name of a request's method and its payload, or a response's data or text."""
+    named = len(message.method.encode()) if isinstance(message, Request) else 0
+    return message_size(message) - MESSAGE_OVERHEAD + named
+
+
 def reject_of(reason: Reason, request: Request) -> tuple[RejectCode, str]:
     """Code and text for a reject signal (X-13)."""
     canister, requested = canister_text(request.receiver), max(message_size(request), MAX_RESPONSE)

@@ -7,13 +7,13 @@ from .events import Event, canister_event
 from .ids import CanisterId, SubnetId, draw
 from .induction import answer_call, append_to_stream, without_output
 from .messages import (
-    MESSAGE_OVERHEAD,
     NON_EXISTENT_CANISTER,
     CanisterMessage,
     RejectCode,
     Request,
     Response,
     message_size,
+    payload_size,
     reject_response,
 )
 from .options import Options
@@ -74,13 +74,12 @@ def reject_oversized(state: CanonicalState, a: SubnetAssignment, options: Option
 
 def too_large(m: CanisterMessage, options: Options) -> bool:
     """Whether its payload is beyond the limit (X-7). Texts of rejects were cut when they were made."""
-    size, is_reject = message_size(m) - MESSAGE_OVERHEAD, isinstance(m, Response) and m.reject is not None
+    size, is_reject = payload_size(m), isinstance(m, Response) and m.reject is not None
     return options.limits == "deployed" and not is_reject and size > options.limit.message_bytes
 
 
 def _too_large(m: CanisterMessage, options: Options) -> str:
-    size = message_size(m) - MESSAGE_OVERHEAD
-    return f"{type(m).__name__} payload of {size} bytes exceeds the limit of {options.limit.message_bytes}"
+    return f"{type(m).__name__} payload of {payload_size(m)} bytes exceeds the limit of {options.limit.message_bytes}"
 
 
 def made_smaller(state: CanonicalState, m: Response, k: int, options: Options, log: list[Event]) -> Response:

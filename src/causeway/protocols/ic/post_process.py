@@ -37,7 +37,7 @@ from causeway.protocols.ic.push import push_responses
 from causeway.protocols.ic.state import State, opposite
 from causeway.protocols.ic.step import Step
 from causeway.protocols.ic.turns import behind
-from causeway.protocols.messages import OUTBOUND_SCHEMA, payload_lengths
+from causeway.protocols.messages import OUTBOUND_SCHEMA, method_lengths, payload_lengths
 
 TOO_LARGE = "PayloadTooLarge"
 OVERSIZED = "{} payload of {} bytes exceeds the limit of {}"
@@ -145,13 +145,14 @@ def _answer(state: State, replies: Frame, chains: npt.NDArray[np.uint32], contex
 
 
 def reject_oversized(state: State, queued: Frame, context: Context, log: EventLog) -> tuple[State, Frame]:
-    """Take out requests to other subnets whose payload is too large, and make responses smaller whose is (X-7).
+    """Take out requests to other subnets whose payload is too large, and make responses smaller whose is (X-7). The
+    name of the method counts as payload: with it a message fits into a block, or its stream would stand still.
 
     Such a request is answered with a reject here; data of such a response gives way to a reject. Returns the state with
     the replies pushed, and what is still queued.
     """
     limit = context.options.limit.message_bytes
-    lengths = payload_lengths(queued)
+    lengths = payload_lengths(queued) + method_lengths(queued)
     large = (lengths > np.uint64(limit)) & (queued["code"] == NO_REJECT)
     if not large.any():
         return state, queued

@@ -17,7 +17,7 @@ from causeway.model.ledger import Kind
 from causeway.model.order import U64, stable_order
 from causeway.proofs.ic.versions import CYCLES_FIELDS, CertificationVersion
 from causeway.protocols.ic.state import opposite
-from causeway.protocols.messages import LANE, payload_lengths
+from causeway.protocols.messages import LANE, method_lengths, payload_lengths
 
 CERTIFICATION_BYTES = 8 + 32 + 48
 """Height, hash, and a signature of 48 bytes (D-3)."""
@@ -126,9 +126,7 @@ def message_lengths(messages: Frame, version: CertificationVersion) -> U64:
     shared = 3 + 2 * CANISTER_FIELD + 1 + number_bytes(messages["callback"]) + 1 + cycles
     deadline = messages["deadline"].astype(np.uint64)
     shared = shared + np.where(deadline > 0, 1 + number_bytes(deadline), np.uint64(0))
-    method = messages["method"]
-    named = np.array([len(name.as_py().encode()) for name in method.dictionary], dtype=np.uint64)
-    method_bytes = named[method.indices.to_numpy(zero_copy_only=False)] if len(messages) else body
+    method_bytes = method_lengths(messages)
     asked = 1 + method_bytes + number_bytes(method_bytes) + 1 + data + CALL_TREE_FIELD
     answered = 1 + 1 + 1 + np.where(code > 0, 1 + 1 + number_bytes(code) + 1 + data, data)
     lengths: U64 = shared + np.where(request, asked, answered)
