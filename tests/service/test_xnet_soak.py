@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_three_thousand_calls_each_way_and_kills(tmp_path: Path) -> None:
-    with xnet_soak(tmp_path, seed=2, calls=3_000) as soak:
-        outcome = soak.run(between=(0.4, 1.2), kills=4)
+    with xnet_soak(tmp_path, seed=2, calls=3_000, kills=4) as soak:
+        outcome = soak.run()
         soak.check()
-        assert outcome.kills >= 2 and all(outcome.blocks.values())
+        assert outcome.kills == 4 and all(outcome.blocks.values())

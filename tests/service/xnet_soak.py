@@ -1,11 +1,15 @@
 """Two deployments that exchange streams over HTTP, both killed again and again, one of four endpoints lying.
 
-    python -m tests.service.xnet_soak --calls 100000 --seed 1
+    python -m tests.service.xnet_soak --calls 100000 --kills 20 --seed 1
 
-Programs of both lakes call each other. Every few seconds one of the two processes is killed with SIGKILL and started
-again. In the end every call must have been received once, in order, and answered once, in order; both lakes must come
-out the same when they are executed again; nothing that the lying endpoint served may be in a block. What is chosen at
-random follows from the seed; when it happens is the wall clock's.
+Programs of both lakes call each other. Whenever a drawn share of the calls is answered, one of the two processes is
+killed with SIGKILL and started again. In the end every call must have been received once, in order, and answered once,
+in order; both lakes must come out the same when they are executed again; nothing that the lying endpoint served may be
+in a block. What is chosen at random follows from the seed.
+
+All kills fall into the exchange, however fast or slow the machine is, since not the clock decides but what the lakes
+hold: the calls are made over many blocks, which do not follow each other faster than ``TICK_SECONDS``; while one
+process is down the other makes a drawn number of blocks, and is then held until both serve again.
 """
 
 from __future__ import annotations
@@ -13,12 +17,14 @@ from __future__ import annotations
 import argparse
 import contextlib
 import random
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +39,15 @@ from tests.service.soak import Member, free_port
 from tests.service.subnet_lakes import ENDS, OTHER, scenario_text
 
 TICK_SECONDS = 0.2
+TICKS_A_KILL = 10
+"""The calls of each side are made in so many blocks for each kill."""
+
+ALONE = 4
+"""Blocks that a process makes at most while the other is down: in all kills less than half of those with calls."""
+
+SHARES = (0.05, 0.5)
+"""How much of all calls is answered when the first kill may be due, and when the last one is."""
+
 WITHOUT_PROGRESS = 300.0
 """Seconds after which nothing that moves is a failure."""
 
@@ -52,15 +67,16 @@ class Outcome:
 class XNetSoak:
     """Both deployments, in a folder."""
 
-    def __init__(self, folder: Path, seed: int, calls: int) -> None:
+    def __init__(self, folder: Path, seed: int, calls: int, kills: int) -> None:
         self.folder, self.random, self.calls = folder, random.Random(seed), calls
+        self.due = sorted(self.random.uniform(*SHARES) for _ in range(kills))
         ports = {own: [free_port(), free_port()] for own in ENDS}
         self.members: dict[str, Member] = {}
         for own in ENDS:
             text = scenario_text(
                 own,
                 calls=calls,
-                per_tick=max(calls // 40, 1),
+                per_tick=max(calls // (TICKS_A_KILL * kills), 1),
                 ports=ports,
                 tick_seconds=TICK_SECONDS,
                 more=LYING if own == "left" else "",
@@ -68,7 +84,7 @@ class XNetSoak:
             scenario = folder / f"{own}.toml"
             scenario.write_text(text)
             command = [sys.executable, "-m", "causeway", "serve", str(folder / own), "--scenario", str(scenario)]
-            pace = ["--port", str(free_port()), "--on-demand", "--block-seconds", str(TICK_SECONDS)]
+            pace = ["--port", str(free_port()), "--block-seconds", str(TICK_SECONDS)]
             self.members[own] = Member(own, "lake", [*command, *pace], folder / f"{own}.log")
 
     def lake(self, own: str) -> OpenedLake | None:
@@ -86,46 +102,69 @@ class XNetSoak:
                 return int(state["answered"])
         return 0
 
-    def run(self, between: tuple[float, float] = (4.0, 12.0), kills: int | None = None) -> Outcome:
-        """Serve and kill until everything is answered: ``between``, seconds from a kill to the next; ``kills``, so
-        many at most. Then end both processes gently."""
-        begun = moved = time.monotonic()
-        before: dict[str, int] = {}
-        for member in self.members.values():
-            member.start()
-        due: float | None = None
-        while True:
-            now = time.monotonic()
-            answered = {own: self.answered(own) for own in ENDS}
-            if answered != before:
-                before, moved = answered, now
-            assert now - moved < WITHOUT_PROGRESS, (answered, [one.last_lines() for one in self.members.values()])
-            if all(count == self.calls for count in answered.values()):
-                break
-            for member in self.members.values():
-                member.look()
-                if member.process is None and now >= member.due:
-                    member.start()
-            # The next kill is some time after both serve again, however long a start takes on this machine.
-            if not all(self.serves(member) for member in self.members.values()):
-                due = None
-            elif due is None:
-                due = now + self.random.uniform(*between)
-            elif now >= due and (kills is None or sum(member.kills for member in self.members.values()) < kills):
-                self.members[self.random.choice(ENDS)].kill(self.random.uniform(0.0, 1.0))
-            time.sleep(1.0)
+    def height(self, own: str) -> int:
+        """Return the last height of a lake, 0 before it is made."""
+        opened = self.lake(own)
+        return 0 if opened is None else opened.last_height()
+
+    def run(self) -> Outcome:
+        """Serve and kill until everything is answered; then end both processes gently."""
+        begun = time.monotonic()
+        for own in ENDS:
+            self.members[own].start()
+        self.until(self.both_serve)
+        for share in self.due:
+            self.until(partial(self.is_answered, share))
+            self.kill(self.random.choice(ENDS))
+        self.until(self.is_answered)
         seconds = time.monotonic() - begun
         for member in self.members.values():
-            if member.process is None:
-                member.start()
-            while not self.serves(member):
-                member.look()
-                time.sleep(0.25)
             assert member.process is not None
             member.process.terminate()
             assert member.process.wait(timeout=60) == 0, member.last_lines()
-        blocks = {own: self.carried(own) for own in ENDS}
-        return Outcome(before, sum(member.kills for member in self.members.values()), seconds, blocks)
+        answered, blocks = ({own: of(own) for own in ENDS} for of in (self.answered, self.carried))
+        return Outcome(answered, sum(member.kills for member in self.members.values()), seconds, blocks)
+
+    def kill(self, own: str) -> None:
+        """Kill one process, let the other make some blocks, and start the first again."""
+        killed, other = self.members[own], OTHER[own]
+        killed.kill(0.0)
+        assert self.share() < 1.0, "a kill after the exchange shows nothing"
+        alone = self.height(other) + self.random.randint(0, ALONE)
+        self.until(lambda: self.height(other) >= alone)
+        survivor = self.members[other].process
+        assert survivor is not None
+        survivor.send_signal(signal.SIGSTOP)
+        try:
+            killed.start()
+            self.until(self.both_serve)
+        finally:
+            survivor.send_signal(signal.SIGCONT)
+
+    def share(self) -> float:
+        """Return how much of all calls is answered."""
+        return sum(map(self.answered, ENDS)) / (self.calls * len(ENDS))
+
+    def is_answered(self, share: float = 1.0) -> bool:
+        """Return whether so much of all calls is answered."""
+        return self.share() >= share
+
+    def both_serve(self) -> bool:
+        """Return whether both processes serve."""
+        return all(map(self.serves, self.members.values()))
+
+    def until(self, reached: Callable[[], bool]) -> None:
+        """Wait until something is reached. Raises ``AssertionError`` when a process ends of itself or nothing moves."""
+        share, moved = self.share(), time.monotonic()
+        while not reached():
+            for member in self.members.values():
+                member.look()
+            before, share = share, self.share()
+            if share != before:
+                moved = time.monotonic()
+            waited = time.monotonic() - moved
+            assert waited < WITHOUT_PROGRESS, (share, [one.last_lines() for one in self.members.values()])
+            time.sleep(TICK_SECONDS / 4)
 
     @staticmethod
     def serves(member: Member) -> bool:
@@ -186,9 +225,9 @@ class XNetSoak:
 
 
 @contextlib.contextmanager
-def xnet_soak(folder: Path, seed: int, calls: int) -> Iterator[XNetSoak]:
+def xnet_soak(folder: Path, seed: int, calls: int, kills: int) -> Iterator[XNetSoak]:
     """Give two deployments that have not begun, and leave nothing running."""
-    soak = XNetSoak(folder, seed, calls)
+    soak = XNetSoak(folder, seed, calls, kills)
     try:
         yield soak
     finally:
@@ -200,14 +239,15 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--calls", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--kills", type=int, help="so many at most")
-    parser.add_argument("--between", type=float, nargs=2, default=(4.0, 12.0), help="seconds from one to the next")
+    parser.add_argument("--kills", type=int, default=20)
     asked = parser.parse_args()
+    if asked.kills < 1:
+        parser.error("--kills: at least 1")
     with (
         tempfile.TemporaryDirectory(prefix="causeway-xnet-") as folder,
-        xnet_soak(Path(folder), asked.seed, asked.calls) as soak,
+        xnet_soak(Path(folder), asked.seed, asked.calls, asked.kills) as soak,
     ):
-        outcome = soak.run(tuple(asked.between), asked.kills)
+        outcome = soak.run()
         print(f"{outcome.answered} answered in {outcome.seconds:.0f} s, {outcome.kills} kills, {outcome.blocks} blocks")
         soak.check()
         print("once, in order, all answered; both lakes come out the same when executed again")
