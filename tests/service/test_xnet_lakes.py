@@ -202,3 +202,14 @@ def test_keys_are_drawn_where_subnets_certify_only(capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit) as ended:
         main(["key", "drawn", str(EXAMPLES / "relay_left.toml")])
     assert ended.value.code == 2 and "keys are drawn under ic" in capsys.readouterr().err
+
+
+def test_a_system_subnet_takes_what_its_limit_allows_of_a_remote_subnet(tmp_path: Path) -> None:
+    options = 'profile = "deployed"\nindex_base = 1\nlimit = {system_slice_messages = 3}'
+    texts = {own: scenario_text(own, calls=8, options=options) for own in ENDS}
+    nns = {own: text.replace('name = "right"\n', 'name = "right"\nrole = "nns"\n') for own, text in texts.items()}
+    lakes = Lakes(tmp_path, nns)
+    lakes.until_idle()
+    lakes.check(8)
+    assert lakes.refusals("right") == []
+    lakes.close()

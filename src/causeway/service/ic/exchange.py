@@ -24,6 +24,7 @@ from causeway.proofs.ic.slice import encode_certified_stream_slice
 from causeway.protocols.ic.fault_kinds import DOWN, LYING, SLOW, STALE
 from causeway.protocols.ic.ids import subnet_id
 from causeway.protocols.ic.kernel import IcKernel
+from causeway.protocols.ic.message_limits import most_messages
 from causeway.protocols.ic.parties import faulty_nodes
 from causeway.protocols.ic.slice_pool import Position, SlicePool
 from causeway.protocols.ic.wire_slices import SliceReader
@@ -97,6 +98,7 @@ class XNetExchange:
             for position in (own if self.remotes else ())
         }
         self._left: dict[tuple[int, bytes], Offer | None] = {}
+        self._held: dict[tuple[int, bytes], int] = {}
         self._clients: list[XNetClient] = []
         if self.pools:
             self.committed(opened.manifest())
@@ -135,14 +137,14 @@ class XNetExchange:
         rows = []
         for position, pool in self.pools.items():
             for remote in sorted(self.remotes):
-                taken = self._taken(pool, remote)
+                taken = self._taken(position, pool, remote)
                 self._left[position, remote] = _offer(pool, remote) if taken is None else None
                 if taken is not None:
                     chain, carrier = (int(self._numbers[at]) for at in (position, self._places[remote]))
                     rows.append({"chain": chain, "carrier": carrier, "payload": taken})
         return pa.Table.from_pylist(rows, CARRIED_SCHEMA)
 
-    def _taken(self, pool: SlicePool, remote: bytes) -> bytes | None:
+    def _taken(self, position: int, pool: SlicePool, remote: bytes) -> bytes | None:
         """Return a slice of a remote subnet as the limits of a block allow it, None without one."""
         options = self._kernel.options
         pooled, limit = pool.pooled(remote), None
@@ -150,14 +152,18 @@ class XNetExchange:
             return None
         if options.limits == "deployed":
             room = pooled.payload.header.begin + options.limit.max_signals - pool.position(remote).message_index
-            limit = (
-                max(room, 0) if not options.limit.slice_messages else min(max(room, 0), options.limit.slice_messages)
-            )
+            limit = min(max(room, 0), self._most_messages(position, remote))
         try:
             found = pool.take(remote, None, limit, options.payload_bytes or None)
         except ProofError:
             return None  # it was of no use, and is pulled again
         return None if found is None else encode_certified_stream_slice(found[0])
+
+    def _most_messages(self, position: int, remote: bytes) -> int:
+        """Return how many messages of a remote subnet the next block may take."""
+        own, peer = (np.array([at], dtype=np.uint32) for at in (position, self._places[remote]))
+        held = np.array([self._held.get((position, remote), 0)], dtype=np.uint64)
+        return int(most_messages(own, peer, held, self._kernel.options, self._kernel.registry(0))[0])
 
     def committed(self, manifest: Manifest) -> None:
         """Let the pools know what the subnets expect after a height."""
@@ -166,11 +172,13 @@ class XNetExchange:
 
     def _expected(self, manifest: Manifest, position: int) -> Mapping[bytes, Position]:
         lanes = self._opened.state_rows(manifest, "lanes", position, lambda owners: owners)
+        held = lanes["next_index"] - lanes["begin"]
         base = self._kernel.options.index_base
         found = {}
         for remote, place in self._places.items():
             row = np.flatnonzero(lanes["destination"] == place)
             known = [int(lanes[name][row[0]]) for name in ("expected", "begin")] if len(row) else [base, base]
+            self._held[position, remote] = int(held[row[0]]) if len(row) else 0
             found[remote] = Position(*known)
         return found
 
