@@ -25,7 +25,7 @@ from causeway.protocols.limits import MAX_ANSWER_BYTES
 from causeway.service import connections, listening, transfers
 from causeway.service.http_client import ServiceClient, Unreachable
 from causeway.service.requests import object_of
-from causeway.service.serving import serve
+from causeway.service.serving import at_all, serve
 from causeway.service.transfers import Busy, Paced, Transfers
 from tests.service.certificates import certificate
 from tests.service.lakes import both
@@ -200,6 +200,23 @@ def test_what_is_held_is_bounded_and_the_slowest_goes(monkeypatch: pytest.Monkey
             del idle
 
     asyncio.run(run())
+
+
+def test_what_goes_out_at_further_addresses_is_counted_as_well() -> None:
+    held, sizes = transfers.Transfers(), []
+    app = Starlette()
+    app.state.transfers = held
+
+    async def long(scope: Any, receive: Any, send: Any) -> None:
+        await PlainTextResponse(TEXT)(scope, receive, send)
+
+    async def sent(message: Any) -> None:
+        sizes.append(len(message.get("body", b"")))
+        assert held.held == len(TEXT)
+
+    scope = {"type": "http", "method": "GET", "path": "/", "headers": [(b"host", b"localhost")], "server": ("", 9001)}
+    asyncio.run(at_all(app, {9001: long}, ())(scope, lambda: None, sent))  # type: ignore[arg-type,return-value]
+    assert sum(sizes) == len(TEXT) and max(sizes) == transfers.PIECE
 
 
 async def _long(reader: asyncio.StreamReader, pause: float = 0.0) -> int:

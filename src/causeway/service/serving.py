@@ -8,13 +8,15 @@ import signal
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
 import uvicorn
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline.lake import Manifest
@@ -27,6 +29,7 @@ from causeway.service.keys import refuse_readable
 from causeway.service.listening import Loop, bound
 from causeway.service.node import Node
 from causeway.service.serving_log import ServingLog
+from causeway.service.transfers import Paced
 
 MOST_REQUESTS = 256
 """Connections and requests that are answered at a time; more are told to come again. So many again may be open
@@ -129,6 +132,13 @@ def further_addresses(node: Node, public: bool) -> Iterator[list[Further]]:
             one.listening.close()
 
 
+def at_all(app: Starlette, others: Mapping[int, ASGIApp], hosts: Collection[str]) -> ASGIApp:
+    """Return what answers at all addresses: ``others`` at their ports, ``app`` elsewhere. Who may ask is the same, and
+    what is held of long answers is counted together."""
+    transfers, named = app.state.transfers, frozenset(hosts)
+    return ByPort(app, {port: Paced(Guard(other, named), transfers) for port, other in others.items()})
+
+
 def serve(
     node: Node,
     listening: socket.socket,
@@ -149,10 +159,9 @@ def serve(
     Raises:
         ProductionFailed: a block could not be made.
     """
-    others = {one.listening.getsockname()[1]: Guard(one.address.app, frozenset(hosts)) for one in further}
-    app = application(node, hosts, log)
+    apps = {one.listening.getsockname()[1]: one.address.app for one in further}
     config = uvicorn.Config(
-        ByPort(app, others) if others else app,
+        at_all(application(node, hosts, log), apps, hosts),
         http=Connection,
         ssl_certfile=None if tls is None else str(tls.certificate),
         ssl_keyfile=None if tls is None else str(tls.key),
