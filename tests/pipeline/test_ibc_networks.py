@@ -155,7 +155,7 @@ def rows_of(net: object, table: str) -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ('[options]\nproof = "iavl"\n', "options.proof = 'iavl': only \"simple\" in this version"),
+        ('[options]\nproof = "iavl"\n', 'options.proof: "iavl": only "simple" in this version'),
         (
             '[options]\norder = "unordered"\ntimeouts = "on"\n',
             "use acknowledgements = synchronous",

@@ -142,7 +142,7 @@ def test_a_lake_is_continued_with_nodes_elsewhere_but_not_with_another_key(tmp_p
         (("[options]\n", "[options]\nblocks_ahead = 2\n"), "allowed with chains of other lakes: 0"),
         (("[options.remote.right]", "[options.remote.left]"), r"options\.remote\.right: missing"),
         (("left = [", "right = ["), r"options\.listen\.right: this lake runs no chain of that name"),
-        (('"127.0.0.1:9100"', '"9100"'), r"options\.listen\.left: '9100': no address to listen at"),
+        (('"127.0.0.1:9100"', '"9100"'), r'options\.listen\.left\[0\]: "9100": no address to listen at'),
         (('"http://127.0.0.1:9200"', '"127.0.0.1:9200"'), "no address of a node"),
         (("public_key = ", "public_key = 'ab' # "), "public_key"),
         (("public_key = ", f"public_key = 'c0{'00' * 95}' # "), r"options\.remote\.right\.public_key: c00.* identity"),

@@ -9,6 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from causeway.model.errors import InvalidInput
+from causeway.network.document import validated
 from causeway.protocols.contract import Tick
 from causeway.protocols.ic.options import IcOptions, Limits
 from causeway.protocols.option_values import LARGEST
@@ -50,7 +51,7 @@ def test_an_option_with_one_value_says_which_and_why(name: str, value: str) -> N
 
 
 def test_streams_with_substreams_are_not_certified() -> None:
-    with pytest.raises(ValidationError, match='allowed with it: certification = "off"'):
+    with pytest.raises(ValidationError, match='allowed: "flat", or with it certification = "off"'):
         IcOptions.model_validate({"substreams": "per_destination", "certification": "bls"})
     IcOptions.model_validate({"substreams": "per_destination", "certification": "off"})
 
@@ -65,6 +66,32 @@ def test_a_profile_sets_the_defaults_and_what_is_given_wins() -> None:
     assert (given.index_base, given.timeouts, given.vsr) == (1, "off", "deployed")
     with pytest.raises(ValidationError, match="profile"):
         IcOptions.model_validate({"profile": "other"})
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"nodes": "4"}, 'options.nodes: "4": must be a whole number'),
+    ({"nodes": 4.0}, "options.nodes: 4.0: must be a whole number"),
+    ({"index_base": True}, "options.index_base: true: must be a whole number"),
+    ({"limit": {"stream_messages": "5"}}, 'options.limit.stream_messages: "5": must be a whole number'),
+    ({"limit": {"stream_message": 5}}, "options.limit.stream_message: unknown key; did you mean stream_messages? "),
+    ({"limit": 3}, "options.limit: 3: must be a table"),
+    ({"certificaton": "off"}, "options.certificaton: unknown key; did you mean certification? "),
+    ({"certification": False}, "options.certification: false: must be 'bls', 'threshold' or 'off'"),
+    ({"splitting": "on"}, 'options.splitting: "on": only "off" in this version: a subnet stays whole'),
+    ({"certification": "off", "payload_bytes": 5}, 'options.payload_bytes: 5: allowed with certification = "off": 0'),
+    ({"substreams": "per_destination"}, 'options.substreams: "per_destination": the certified state has no place '),
+    ({"remote": {"x": {}}}, "options.remote.x.public_key: missing"),
+    ({"remote": {"x": {"public_key": "00"}}}, 'options.remote.x.public_key: "00": must be 192 hexadecimal digits'),
+    ({"listen": {"x": "[::1]:80"}}, 'options.listen.x: "[::1]:80": must be a list'),
+    ({"listen": {"x": ["[::1]:80", "x:99999"]}}, 'options.listen.x[1]: "x:99999": no address to listen at'),
+]
+
+
+@pytest.mark.parametrize(("given", "told"), WRONG)
+def test_a_wrong_option_is_told_by_its_key_and_value(given: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        validated(IcOptions, given, "s.toml", ("options",))
+    assert str(refused.value).startswith(f"s.toml: {told}")
 
 
 def test_limits_are_those_of_the_oracle() -> None:

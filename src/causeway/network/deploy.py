@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ValidationError
 
 from causeway.model.errors import InvalidInput
 from causeway.model.topology import Topology
+from causeway.network.document import validated
 from causeway.network.scenario import Scenario
 from causeway.network.settings import NOTHING_INSTALLED
 from causeway.network.tasks import Session
@@ -101,7 +101,7 @@ def kernel_of(scenario: Scenario, topology: Topology, secrets: Secrets = NONE) -
     made: AnyKernel = scenario.protocol.load_kernel()(
         topology=topology,
         programs=Programs(topology),
-        options=_options(scenario, scenario.protocol.load_options()),
+        options=validated(scenario.protocol.load_options(), scenario.options, str(scenario.path), ("options",)),
         seed=scenario.network.seed,
         tick_ns=round(scenario.network.seconds_per_tick * NANOSECONDS),
         faults=scenario.faults(topology),
@@ -124,18 +124,6 @@ def _require_programs(scenario: Scenario) -> None:
                 f'{scenario.path}: {key}: program "{name}" certifies data, which chains of the protocol '
                 f"{scenario.protocol.name} do not certify; those of {' and '.join(names('certifies_data'))} do"
             )
-
-
-def _options(scenario: Scenario, model: type[BaseModel]) -> Any:
-    try:
-        return model(**scenario.options)
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(["options", *(str(part) for part in first["loc"])])
-        if first["type"] == "extra_forbidden":
-            known = ", ".join(sorted(model.model_fields))
-            raise InvalidInput(f"{scenario.path}: {place}: unknown option; allowed: {known}") from None
-        raise InvalidInput(f"{scenario.path}: {place} = {first['input']!r}: {first['msg']}") from None
 
 
 def cut(weights: npt.NDArray[np.float64], count: int) -> tuple[tuple[int, int], ...]:

@@ -105,8 +105,11 @@ def first_difference(one: Any, other: Any, steps: tuple[Key, ...] = ()) -> tuple
     return next((difference for difference in found if difference is not None), None)
 
 
-def validated(model: type[Document], document: Mapping[str, Any], path: str) -> Document:
-    """Return ``document`` as ``model``; ``InvalidInput`` is one line: file, key, value, what is allowed."""
+def validated(model: type[Document], document: Mapping[str, Any], path: str, under: tuple[Key, ...] = ()) -> Document:
+    """Return ``document`` as ``model``; ``InvalidInput`` is one line: file, key, value, what is allowed.
+
+    ``under``: the key of the file under which the document stands.
+    """
     from pydantic import ValidationError
 
     try:
@@ -114,16 +117,16 @@ def validated(model: type[Document], document: Mapping[str, Any], path: str) -> 
     except ValidationError as error:
         found = error.errors(include_url=False)
         more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        raise InvalidInput(f"{path}: {_line(dict(found[0]), document)}{more}") from None
+        raise InvalidInput(f"{path}: {_line(dict(found[0]), document, under)}{more}") from None
 
 
-def _line(error: dict[str, Any], document: Mapping[str, Any]) -> str:
+def _line(error: dict[str, Any], document: Mapping[str, Any], under: tuple[Key, ...]) -> str:
     """Return one pydantic error as key, value and what is allowed."""
-    steps = [step for step in _without_tags(error["loc"], document) if step != PYDANTIC_KEY]
+    steps = [*under, *(step for step in _without_tags(error["loc"], document) if step != PYDANTIC_KEY)]
     context = error.get("ctx", {})
     kind = error["type"]
     message = str(error["msg"]).removeprefix("Value error, ").replace("Input should be", "must be")
-    if kind == "unknown_key":
+    if kind in ("unknown_key", "wrong_key"):
         return f"{dotted([*steps, context['key']])}: {context['text']}"
     if kind == "missing":
         return f"{dotted(steps)}: missing"
@@ -134,8 +137,12 @@ def _line(error: dict[str, Any], document: Mapping[str, Any]) -> str:
         return f"{key}: {shown(context['tag'])}: must be one of {context['expected_tags']}"
     if kind == "string_pattern_mismatch" and "0-9a-fA-F" in message:
         message = "must be hexadecimal digits, two a byte"
-    message = re.sub(" or instance of .*", "", message).replace("a valid dictionary", "a table")
-    message = message.replace("a valid integer", "a whole number").replace("a valid ", "a ")
+    if kind == "string_pattern_mismatch" and (digits := re.search(r"\[0-9a-f\]\{(\d+)\}", message)):
+        message = f"must be {digits[1]} hexadecimal digits (lower case)"
+    message = re.sub(" or instance of .*", "", message)
+    for theirs, ours in (("dictionary", "table"), ("integer", "whole number"), ("tuple", "list")):
+        message = message.replace(f"a valid {theirs}", f"a {ours}")
+    message = message.replace("a valid ", "a ")
     value = error.get("input")
     return f"{dotted(steps)}: {message}" if isinstance(value, dict) else f"{dotted(steps)}: {shown(value)}: {message}"
 

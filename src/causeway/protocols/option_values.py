@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Strict
 from pydantic_core import PydanticCustomError
 
 from causeway.model.errors import InvalidInput
@@ -19,12 +19,21 @@ MAX_TICK_NS = 2**62
 """No tick is longer."""
 
 
+Texts = Annotated[tuple[str, ...], Strict(False)]
+"""A list of texts: files have lists, options that do not change have tuples."""
+
+
+def wrong(key: str, text: str) -> PydanticCustomError:
+    """Return the error about the option ``key``, which does not go together with others."""
+    return PydanticCustomError("wrong_key", "{text}", {"key": key, "text": text})
+
+
 def only(value: Any, why: str) -> BeforeValidator:
     """Return a validator of an option that has one value in this version, and says why when asked for another."""
     shown = f'"{value}"' if isinstance(value, str) else repr(value)
 
     def check(given: object) -> object:
-        if given != value:
+        if given != value or type(given) is not type(value):
             raise PydanticCustomError("only", "{text}", {"text": f"only {shown} in this version: {why}"})
         return given
 

@@ -6,11 +6,12 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import Field, Strict, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from causeway.model.section import Section
 from causeway.protocols.ibc.keys import valid_identifier
-from causeway.protocols.option_values import LARGEST, NANOSECONDS, only
+from causeway.protocols.option_values import LARGEST, NANOSECONDS, Texts, only, wrong
 
 LARGEST_FEE = 2**32
 """Four billion of these fit into an account."""
@@ -25,17 +26,11 @@ DEPLOYED: Mapping[str, Any] = {"redundant": "noop", "expiry": "inclusive", "orde
 """What ``profile = deployed`` changes: the values marked (d) in the reference, as far as they exist here."""
 
 
-class Section(BaseModel):
-    """A part of the options."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
 class PacketType(Section):
     """A declared packet type: the zones whose programs handle it, and the modules that may send it (none: all)."""
 
-    chains: tuple[str, ...] | None = None
-    modules: tuple[str, ...] | None = None
+    chains: Texts | None = None
+    modules: Texts | None = None
 
 
 class RelayOptions(Section):
@@ -75,17 +70,17 @@ class IbcOptions(Section):
     timeout_seconds: float = Field(default=0.0, ge=0, le=1e9)
     cleanup: Literal["off", "on"] = "off"
     acknowledgements: Literal["asynchronous", "synchronous"] = "asynchronous"
-    connections: tuple[tuple[str, str], ...] | None = None
+    connections: Annotated[tuple[Annotated[tuple[str, str], Strict(False)], ...], Strict(False)] | None = None
     types: Mapping[str, PacketType] = Field(default_factory=dict)
     max_data_bytes: int = Field(default=262_144, ge=0, le=2**31 - 2**16)
     validators: int = Field(default=4, ge=1, le=1_000)
     rotation: RotationOptions = RotationOptions()
-    validator_keys: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    validator_keys: Mapping[str, Texts] = Field(default_factory=dict)
     trusted_headers: int = Field(default=100, ge=2, le=LARGEST)
     unbonding_seconds: float = Field(default=21 * 86_400.0, gt=0, le=1e9)
     delay_seconds: float = Field(default=0.0, ge=0, le=1e9)
     relay: RelayOptions = RelayOptions()
-    relayers: tuple[str, ...] = Field(default=("relayer",), min_length=1, max_length=1_000)
+    relayers: Texts = Field(default=("relayer",), min_length=1, max_length=1_000)
 
     @property
     def limited(self) -> bool:
@@ -122,7 +117,7 @@ class IbcOptions(Section):
         if self.order == "unordered" and self.timeouts == "on" and self.acknowledgements == "asynchronous":
             # A packet whose receipt is still to be written could time out and be executed, both.
             text = "timeouts of unordered queues prove that there is no receipt: use acknowledgements = synchronous"
-            raise PydanticCustomError("timeouts", "{text}", {"text": text})
+            raise wrong("timeouts", f'"on": {text}')
         return self
 
     @model_validator(mode="after")
@@ -130,15 +125,13 @@ class IbcOptions(Section):
         rotation = self.rotation
         if rotation.every and 3 * rotation.replace > self.validators:
             text = f"replace = {rotation.replace} of {self.validators} validators; allowed: a third of them at most"
-            text = f"rotation: {text}, or no light client could follow from one height to the next"
-            raise PydanticCustomError("rotation", "{text}", {"text": text})
+            raise wrong("rotation", f"{text}, or no light client could follow from one height to the next")
         return self
 
     @model_validator(mode="after")
     def _fixed(self) -> Self:
         if self.rotation.every and self.validator_keys:
-            text = "rotation: is for validators that are drawn; with validator_keys, leave it out"
-            raise PydanticCustomError("rotation", "{text}", {"text": text})
+            raise wrong("rotation", "is for validators that are drawn; with validator_keys, leave it out")
         return self
 
     @model_validator(mode="before")

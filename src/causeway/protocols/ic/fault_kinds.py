@@ -118,7 +118,27 @@ class AlterSection(OfferSection):
         return {PART: self.part}
 
 
-class BlockMakerSection(FaultSection):
+class _PartySection(FaultSection):
+    """What somebody does to one subnet at some ticks."""
+
+    kind: str
+    does: str
+    chain: str = Field(..., description="Name of the subnet.")
+    tick: TickNumber = Field(..., description="When it is done first.")
+    until: TickNumber | None = Field(None, description="The last tick of it; without it, `tick` alone.")
+
+    @model_validator(mode="after")
+    def _forward(self) -> Self:
+        return ensure_forward(self, self.until, "tick", self.tick)
+
+    def fault(self, names: Names, key: str) -> Fault:
+        """Return the fault, its names resolved: its destination is the subnet."""
+        chain = names.chain(self.chain, f"{key}.chain")
+        last = self.tick if self.until is None else self.until
+        return Fault(self.kind, None, chain, self.tick, last, {DOES: self.does})
+
+
+class BlockMakerSection(_PartySection):
     """``kind = "block_maker"``: a subnet's block maker proposes what is false; the next one is honest.
 
     Gap: slices from one index too high on. Replay: from the streams' first messages on. Reorder: the first two messages
@@ -131,18 +151,6 @@ class BlockMakerSection(FaultSection):
         ..., description="What it does to the slices."
     )
     chain: str = Field(..., description="Name of the subnet whose block maker it is.")
-    tick: TickNumber = Field(..., description="When it does so first.")
-    until: TickNumber | None = Field(None, description="The last tick of it; without it, `tick` alone.")
-
-    @model_validator(mode="after")
-    def _forward(self) -> Self:
-        return ensure_forward(self, self.until, "tick", self.tick)
-
-    def fault(self, names: Names, key: str) -> Fault:
-        """Return the fault, its names resolved: its destination is where the slices go."""
-        chain = names.chain(self.chain, f"{key}.chain")
-        last = self.tick if self.until is None else self.until
-        return Fault(self.kind, None, chain, self.tick, last, {DOES: self.does})
 
 
 class NodeSection(FaultSection):
@@ -175,7 +183,7 @@ class NodeSection(FaultSection):
         return Fault(self.kind, chain, None, self.from_tick, last, {DOES: self.does, NODES: sorted({*self.nodes})})
 
 
-class BatchSection(FaultSection):
+class BatchSection(_PartySection):
     """``kind = "batch"``: a batch that is not the next one is delivered to a subnet, which ignores it.
 
     Again: the batch of the round, a second time. Ahead: the one after it, before it.
@@ -183,19 +191,6 @@ class BatchSection(FaultSection):
 
     kind: Literal["batch"] = Field(..., description="This fault.")
     does: Literal["again", "ahead"] = Field(..., description="Which batch it is.")
-    chain: str = Field(..., description="Name of the subnet.")
-    tick: TickNumber = Field(..., description="When it is delivered first.")
-    until: TickNumber | None = Field(None, description="The last tick of it; without it, `tick` alone.")
-
-    @model_validator(mode="after")
-    def _forward(self) -> Self:
-        return ensure_forward(self, self.until, "tick", self.tick)
-
-    def fault(self, names: Names, key: str) -> Fault:
-        """Return the fault, its names resolved."""
-        chain = names.chain(self.chain, f"{key}.chain")
-        last = self.tick if self.until is None else self.until
-        return Fault(self.kind, chain, None, self.tick, last, {DOES: self.does})
 
 
 FAULT_KINDS: tuple[type[FaultSection], ...] = (

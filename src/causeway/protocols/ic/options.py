@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, Strict, model_validator
 
 from causeway.model.membership import MOST_NODES
+from causeway.model.section import Section
 from causeway.proofs.ic.versions import CertificationVersion
-from causeway.protocols.option_values import LARGEST, only
+from causeway.protocols.option_values import LARGEST, Texts, only, wrong
 
 MAX_AHEAD = 100
 """Certification lags, and blocks run ahead, by so many heights at most."""
@@ -30,10 +31,8 @@ DEPLOYED: Mapping[str, Any] = {
 """What ``profile = deployed`` changes: the values marked (d) in the reference, as far as they exist here."""
 
 
-class Limits(BaseModel):
+class Limits(Section):
     """The numbers behind ``limits = deployed`` (IC reference X-4 to X-7)."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     stream_messages: int = Field(default=10_000, ge=1, le=LARGEST)
     stream_bytes: int = Field(default=10 * 1024 * 1024, ge=1, le=LARGEST)
@@ -45,22 +44,35 @@ class Limits(BaseModel):
     system_slice_messages: int = Field(default=100, ge=1, le=LARGEST)
 
 
-class RemoteSubnet(BaseModel):
+def listen_address(text: str) -> tuple[str, int]:
+    """Return host and port of an address to listen at (``HOST:PORT``). Raises ``ValueError``."""
+    host, _, port = text.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not (port.isascii() and port.isdigit() and int(port) < 2**16):
+        raise ValueError("no address to listen at; write it as HOST:PORT")
+    return host, int(port)
+
+
+def _listens(text: str) -> str:
+    listen_address(text)
+    return text
+
+
+ListenAddress = Annotated[str, AfterValidator(_listens)]
+
+
+class RemoteSubnet(Section):
     """A subnet that another deployment runs: its public key, and where its nodes serve streams."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     public_key: str = Field(pattern=r"^[0-9a-f]{192}$")
-    endpoints: tuple[str, ...] = Field(default=(), max_length=MOST_NODES)
+    endpoints: Texts = Field(default=(), max_length=MOST_NODES)
 
 
-class IcOptions(BaseModel):
+class IcOptions(Section):
     """Options of the Internet Computer protocol; ``docs/protocols/ic.md`` says what each does."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     profile: Literal["seed", "deployed"] = "seed"
-    index_base: Literal[0, 1] = 1
+    index_base: int = Field(default=1, ge=0, le=1)
     signal_form: Literal["explicit", "compact"] = "explicit"
     substreams: Literal["flat", "per_destination"] = "flat"
     vsr: Literal["accept_all", "deployed"] = "accept_all"
@@ -89,7 +101,7 @@ class IcOptions(BaseModel):
     payload_bytes: int = Field(default=0, ge=0, le=LARGEST)
     messages_per_canister: int = Field(default=0, ge=0, le=LARGEST)
     remote: Mapping[str, RemoteSubnet] = Field(default_factory=dict)
-    listen: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    listen: Mapping[str, Annotated[tuple[ListenAddress, ...], Strict(False)]] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod
@@ -105,13 +117,14 @@ class IcOptions(BaseModel):
     @model_validator(mode="after")
     def _what_needs_certificates(self) -> Self:
         if self.certification != "off" and self.substreams != "flat":
-            raise ValueError(
-                f'certification = "{self.certification}": the streams of substreams = "{self.substreams}" have no place'
-                ' in the certified state; allowed with it: certification = "off"'
+            raise wrong(
+                "substreams",
+                f'"{self.substreams}": the certified state has no place for such streams; allowed: "flat", or with it'
+                ' certification = "off"',
             )
         for name in ("payload_bytes", "blocks_ahead"):
             if self.certification == "off" and (value := getattr(self, name)):
-                raise ValueError(f'{name} = {value}: allowed with certification = "off": 0')
+                raise wrong(name, f'{value}: allowed with certification = "off": 0')
         return self
 
     @property

@@ -67,7 +67,7 @@ def delivered_batches(faults: Faults, tick: int, number: int, chain: int) -> lis
 
     ``number``: that of the round's batch, which always is among them.
     """
-    does = [fault.args[DOES] for fault in _acting(faults, tick, BATCH) if fault.source == chain]
+    does = [fault.args[DOES] for fault in _acting(faults, tick, BATCH) if fault.destination == chain]
     ahead = does.count(AHEAD)
     return [number + 1] * ahead + [number] * (1 + len(does) - ahead)
 

@@ -15,7 +15,6 @@ import httpx
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.errors import InvalidInput
 from causeway.model.traffic import CARRIED_SCHEMA
 from causeway.network.opened import OpenedLake
 from causeway.pipeline.lake import Manifest
@@ -25,6 +24,7 @@ from causeway.protocols.ic.fault_kinds import DOWN, LYING, SLOW, STALE
 from causeway.protocols.ic.ids import subnet_id
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.ic.message_limits import most_messages
+from causeway.protocols.ic.options import listen_address
 from causeway.protocols.ic.parties import faulty_nodes
 from causeway.protocols.ic.slice_pool import Position, SlicePool
 from causeway.protocols.ic.wire_slices import SliceReader
@@ -67,7 +67,7 @@ class XNetExchange:
     """The exchange of a served lake (``service.endpoint.Exchange``).
 
     Raises:
-        InvalidInput: an address is none.
+        InvalidInput: a remote address is none.
     """
 
     def __init__(self, opened: OpenedLake, kernel: IcKernel) -> None:
@@ -81,7 +81,7 @@ class XNetExchange:
         own = [position for position, number in enumerate(self._numbers.tolist()) if number not in self._external]
         self.streams = {position: LakeStreams(opened, position, options.version) for position in own}
         self._listening = [
-            (f"options.listen.{name}", self._positions[name], node, _address(f"options.listen.{name}", where))
+            (f"options.listen.{name}", self._positions[name], node, listen_address(where))
             for name, nodes in options.listen.items()
             for node, where in enumerate(nodes)
         ]
@@ -206,11 +206,3 @@ def _offer(pool: SlicePool, remote: bytes) -> Offer | None:
         return None
     payload = pooled.payload
     return payload.header.begin, payload.messages_begin, payload.messages_end, payload.header.signals_end
-
-
-def _address(key: str, text: str) -> tuple[str, int]:
-    host, _, port = text.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not (port.isascii() and port.isdigit() and int(port) < 2**16):
-        raise InvalidInput(f"{key}: {text!r}: no address to listen at; write it as HOST:PORT")
-    return host, int(port)
