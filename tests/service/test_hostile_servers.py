@@ -75,10 +75,14 @@ def test_redirects_are_not_followed_and_compression_is_not_undone() -> None:
     def redirect(path: str, body: bytes, send: Any) -> Any:
         return 302, {"location": "http://127.0.0.1:1/"}, b"{}"
 
+    def nowhere(path: str, body: bytes, send: Any) -> Any:
+        return 301, {"location": "https://xn--"}, b"{}"
+
     def bomb(path: str, body: bytes, send: Any) -> Any:
         return 200, {"content-encoding": "gzip"}, b"{}"
 
-    for behave, why in ((redirect, "redirects are not followed"), (bomb, "compressed")):
+    unfollowed = "redirects are not followed"
+    for behave, why in ((redirect, unfollowed), (nowhere, unfollowed), (bomb, "compressed")):
         with hostile(behave) as server:
             with pytest.raises(ServiceError, match=why):
                 ask(server.url, lane)

@@ -41,8 +41,10 @@ def down(request: httpx.Request) -> httpx.Response:
     raise httpx.ConnectError("nobody listens")
 
 
-def of(content: bytes, status: int = 200, kind: str = PROTOBUF, encoding: str = "identity") -> Node:
-    headers = {"content-type": kind, "content-encoding": encoding, "location": "http://a:1/"}
+def of(
+    content: bytes, status: int = 200, kind: str = PROTOBUF, encoding: str = "identity", where: str = "http://a:1/"
+) -> Node:
+    headers = {"content-type": kind, "content-encoding": encoding, "location": where}
     return lambda _: httpx.Response(status, content=content, headers=headers)
 
 
@@ -113,6 +115,8 @@ def test_a_subnet_without_news_gives_nothing_and_nobody_is_blamed() -> None:
         (lying(Liar.made()), "RootHashMismatch"),
         (of(b"", 503), "Status503"),
         (of(b"", 302), "Status302"),
+        (of(b"", 302, where="user@?]"), "Status302"),
+        (of(b"", 301, where="https://xn--"), "Status301"),
         (of(b"x" * 1000), "MalformedProof"),
         (of(b"[]", kind="application/json"), "NoSlice"),
         (of(b"", encoding="gzip"), "Compressed"),

@@ -109,6 +109,7 @@ class ServiceClient:
             follow_redirects=False,
             headers={"accept": "application/json", "accept-encoding": "identity"},
             cookies=no_cookies(),
+            event_hooks={"response": [no_redirect]},
         )
 
     async def close(self) -> None:
@@ -285,6 +286,12 @@ def is_address(url: str) -> bool:
         return found.scheme in ("http", "https") and bool(found.host) and (found.port or 1) <= MAX_PORT
     except (httpx.InvalidURL, UnicodeError):
         return False
+
+
+async def no_redirect(response: httpx.Response) -> None:
+    """Let go of where an answer redirects to: that is not followed, and httpx would build a request of it, which fails
+    with errors of no request at all where it is no address."""
+    response.headers.pop("location", None)
 
 
 def no_cookies() -> CookieJar:

@@ -23,7 +23,7 @@ from causeway.proofs.ic.errors import InvalidAppend, TakeBeforeSliceBegin
 from causeway.proofs.ic.principals import principal_to_text
 from causeway.protocols.ic.slice_pool import SLICE_BYTES, Ask, SlicePool
 from causeway.protocols.ic.wire_slices import MAX_SLICE_MESSAGES, SliceReader
-from causeway.service.http_client import CLOSING, believed, is_address, no_cookies
+from causeway.service.http_client import CLOSING, believed, is_address, no_cookies, no_redirect
 from causeway.service.ic.node_choice import LYING_SECONDS, UNREACHABLE_SECONDS, NodeChoice
 from causeway.service.ic.xnet_endpoint import PROTOBUF, STREAM_PATH
 
@@ -114,6 +114,7 @@ class XNetClient:
             follow_redirects=False,
             headers={"accept": PROTOBUF, "accept-encoding": "identity"},
             cookies=no_cookies(),
+            event_hooks={"response": [no_redirect]},
         )
 
     async def close(self) -> None:
