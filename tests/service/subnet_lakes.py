@@ -23,6 +23,7 @@ from causeway.network.scenario import load_scenario
 from causeway.protocols.ic.certifying import public_key_of
 from causeway.service.ic.exchange import XNetExchange
 from causeway.service.node import Node, Pace
+from causeway.service.validators import with_chain_keys
 
 ENDS = ("left", "right")
 OTHER = {"left": "right", "right": "left"}
@@ -80,14 +81,16 @@ class Ports(httpx.AsyncBaseTransport):
 
 
 class Lakes:
-    """Both lakes; chains are named by the side they are on."""
+    """Both lakes; chains are named by the side they are on. ``keys``: key files of their subnets, if not drawn."""
 
-    def __init__(self, folder: Path, scenarios: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, scenarios: Mapping[str, str], keys: Mapping[str, Path] | None = None) -> None:
         self.transport, self.nodes = Ports(), {}
         for own, text in scenarios.items():
             path = folder / f"{own}.toml"
             path.write_text(text)
-            self.nodes[own] = Node(load_scenario(path), str(folder / own), Pace(0, on_demand=True))
+            given = [f"{own}={keys[own]}"] if keys else []
+            scenario, found = with_chain_keys(load_scenario(path), given)
+            self.nodes[own] = Node(scenario, str(folder / own), Pace(0, on_demand=True), keys=found)
             for address in self.exchange(own).addresses():
                 self.transport.apps[address.port] = address.app
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import numpy as np
@@ -9,11 +10,13 @@ import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.errors import MalformedProof, OverLimit
+from causeway.proofs.ic.bls import SecretKey
 from causeway.proofs.ic.certificate import verify_state_root
 from causeway.proofs.ic.errors import DecodeFailed, InvalidSignature
 from causeway.proofs.ic.slice_certification import Certification, decode_certification, encode_certification
-from causeway.protocols.ic.certifying import Certifier, Due, ShareFaults, rotated, threshold_of
+from causeway.protocols.ic.certifying import Certifier, Due, NotAsRecorded, ShareFaults, rotated, threshold_of
 from causeway.protocols.ic.options import IcOptions
+from causeway.protocols.secrets import Secrets
 
 NUMBERS = np.array([258, 3], dtype=np.uint64)
 ROOT = bytes(range(32))
@@ -75,6 +78,33 @@ def test_false_shares_are_found_named_and_left_out() -> None:
     assert with_faults(set(range(7)), set()) == (False, tuple(range(7)))
     others = ShareFaults(frozenset((3, node) for node in range(7)))
     assert replace(SHARED, faults=others).certify(0, 14, ROOT) == good
+
+
+def test_what_is_recorded_stands_for_what_the_key_signs() -> None:
+    secret = SecretKey.derive(b"of a file")
+    key = secret.public_key()
+    drawn = random.Random(7)
+    for mode, nodes in (("bls", 4), *(("threshold", nodes) for nodes in (1, 2, 4, 7))):
+        options = IcOptions.model_validate({"certification": mode, "nodes": nodes})
+        for height in range(4 if mode == "threshold" else 1):
+            kinds = [drawn.choice(["good", "good", "false", "silent"]) for _ in range(nodes)]
+            of = {kind: frozenset((3, node) for node in range(nodes) if kinds[node] == kind) for kind in kinds}
+            faults = ShareFaults(of.get("false", frozenset()), of.get("silent", frozenset()))
+            known = Secrets({key: secret.to_bytes()})
+            signing = Certifier(NUMBERS, 5, options, faults=faults, listed={1: key}, secrets=known)
+            due = [Due(1, height, ROOT, b"witness"), Due(0, height, ROOT)]
+            made = signing.certify_all(due)
+            headers = {12: {1: made[0].certification or b""}}
+            again = replace(signing, secrets=Secrets(certifications=headers.__getitem__), round=12)
+            assert again.certify_all(due) == made
+            if made[0].certification is None:
+                continue
+            verified(again, made[0].certification, 1)
+            # Of another state it is no certification: the root says that it is another one.
+            assert again.certify(1, height, bytes(32)).certification is None
+            whole = replace(again, options=IcOptions(certification="bls"))
+            with pytest.raises(NotAsRecorded, match=f"of height {height + 1} of subnet 3 is of height {height}"):
+                whole.certify(1, height + 1, ROOT)
 
 
 def test_many_states_are_certified_as_one_by_one() -> None:

@@ -59,7 +59,7 @@ def test_streams_with_substreams_are_not_certified() -> None:
 def test_a_profile_sets_the_defaults_and_what_is_given_wins() -> None:
     assert IcOptions(profile="seed") == IcOptions()
     deployed, oracle = IcOptions(profile="deployed"), ic.deployed_profile()
-    elsewhere = {"remote", "listen"}  # the oracle knows no lakes
+    elsewhere = {"remote", "listen", "chain_keys"}  # the oracle knows no lakes
     for name in set(IcOptions.model_fields) - {"profile", "limit", *elsewhere}:
         assert getattr(deployed, name) == getattr(oracle, name), name
     given = IcOptions(profile="deployed", index_base=1, timeouts="off")

@@ -1,4 +1,4 @@
-"""``causeway key``: the files with the keys of users, relayers and validators."""
+"""``causeway key``: the files with the keys of users, relayers, validators and chains."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ import typer
 from causeway.cli import shell
 
 if TYPE_CHECKING:
-    from causeway.service.keys import Key
+    from causeway.service.keys import ChainKey, Key
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def new(
     file: Annotated[Path, typer.Argument(help="File to write; it must not exist.", show_default=False)],
+    chain: Annotated[bool, typer.Option("--chain", help="The key of a chain that certifies (BLS12-381).")] = False,
     as_json: Json = False,
 ) -> int:
     """Make a new key (Ed25519) in a file that only you can read, and print its public key.
 
     [bold]Example[/bold]: causeway key new alice.key
     """
-    from causeway.service.keys import Key, write_key
+    from causeway.service.keys import ChainKey, Key, write_key
 
-    key = Key.made()
+    key = ChainKey.made() if chain else Key.made()
     write_key(file, key)
     _tell(key, as_json)
     return shell.OK
@@ -37,13 +38,13 @@ def show(
     public: Annotated[bool, typer.Option("--public", help="Print the public key alone.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Print the public key of a key file, and the numbers by which served lakes know it.
+    """Print the public key of a key file; of one that is no chain's, the numbers by which served lakes know it, too.
 
     [bold]Example[/bold]: causeway key show alice.key
     """
-    from causeway.service.keys import read_key
+    from causeway.service.keys import read_any_key
 
-    key = read_key(file)
+    key = read_any_key(file)
     if public:
         print(key.public.hex())
     else:
@@ -55,7 +56,7 @@ def drawn(
     scenario: Annotated[Path, typer.Argument(help="A scenario file (TOML).", show_default=False)],
     as_json: Json = False,
 ) -> int:
-    """Print the public keys of the chains that a scenario runs itself, where they are drawn from its seed.
+    """Print the public keys of the chains that a scenario runs itself, as far as they are drawn from its seed.
 
     Other deployments are told them. Whoever knows the seed can sign as these chains: a simulation only.
 
@@ -79,21 +80,23 @@ def drawn(
     return shell.OK
 
 
-def _tell(key: Key, as_json: bool) -> None:
+def _tell(key: Key | ChainKey, as_json: bool) -> None:
+    from causeway.service.keys import Key
     from causeway.service.signing import carrier_number, sender_number
 
-    numbers = {"sender": sender_number(key.public), "relayer": carrier_number(key.public)}
+    numbers = {}
+    if isinstance(key, Key):
+        numbers = {"sender": sender_number(key.public), "relayer": carrier_number(key.public)}
     if as_json:
         print(json.dumps({"public": key.public.hex(), **numbers}))
         return
-    print(f"public   {key.public.hex()}")
-    print(f"sender   {numbers['sender']}")
-    print(f"relayer  {numbers['relayer']}")
+    for name, value in {"public": key.public.hex(), **numbers}.items():
+        print(f"{name:<9}{value}")
 
 
 def build() -> typer.Typer:
     """Return the commands as a Typer application."""
-    app = typer.Typer(no_args_is_help=True, help="Make and show the keys of users, relayers and validators.")
+    app = typer.Typer(no_args_is_help=True, help="Make and show the keys of users, relayers, validators and chains.")
     app.command("new", epilog=shell.EPILOG)(new)
     app.command("show", epilog=shell.EPILOG)(show)
     app.command("drawn", epilog=shell.EPILOG)(drawn)

@@ -69,6 +69,10 @@ def command(
             show_default=False,
         ),
     ] = None,
+    chain_key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="CHAIN=FILE", help="Key file of a certifying chain; may be repeated.", show_default=False),
+    ] = None,
     drawn_keys: Annotated[
         bool, typer.Option("--drawn-keys", help="Draw validators' keys from the seed: a simulation, on this machine.")
     ] = False,
@@ -91,7 +95,8 @@ def command(
     Relay processes and others can query headers, queues, proofs, accounts and metrics (/metrics). Stop it with Ctrl-C
     or SIGTERM; committed heights are kept, and the same command continues.
 
-    Validators sign with keys in files (causeway key new FILE); what users and relay processes send is signed, too.
+    Validators and chains sign with keys in files (causeway key new FILE); what users and relay processes send is
+    signed, too.
 
     [bold]Example[/bold]: causeway serve lake --scenario my.toml --validator-key left=left.key --validators right=KEY
     """
@@ -101,7 +106,7 @@ def command(
     from causeway.service.node import Node, Pace
     from causeway.service.serving import Tls, address, further_addresses, require_local, serve
     from causeway.service.serving_log import ServingLog
-    from causeway.service.validators import with_validators
+    from causeway.service.validators import with_chain_keys, with_validators
 
     if not block_seconds and not on_demand:
         raise InvalidInput("--block-seconds: 0 makes blocks on demand only; add --on-demand")
@@ -120,6 +125,11 @@ def command(
             found = _scenario(lake, scenario, dict(setting(text) for text in settings or ()))
             options = {"drawn": drawn_keys, "newest": newest_copy}
             network, keys = with_validators(found, validator_key or (), validators or (), **options)
+            if network.protocol.certifies or chain_key:
+                network, keys = with_chain_keys(network, chain_key or (), newest=newest_copy)
+            if public and keys.drawn:
+                text = "is drawn from the seed, so strangers could sign as it: with --public, give --chain-key"
+                raise InvalidInput(f"{keys.drawn[0]}: its key {text} {keys.drawn[0]}=FILE (causeway key new --chain)")
             pace, bounds = Pace(block_seconds, on_demand), ClockBounds(max_step, max_lead)
             node = Node(network, lake, pace, drop_redundant=drop_redundant, clock=bounds, keys=keys, carriers=carriers)
         with node, further_addresses(node, public) as further:
@@ -134,7 +144,7 @@ def command(
                     shell.tell(f"serving {lake} at {where}, height {node.network.height}; Ctrl-C stops")
                     for one in nodes:
                         shell.tell(f"{one['key']}: {one['url']}")
-                    drawn = "validators'" if drawn_keys else "chains'" if network.protocol.drawn_keys and nodes else ""
+                    drawn = "validators'" if drawn_keys else "chains'" if keys.drawn and nodes else ""
                     if drawn:
                         shell.tell(f"{drawn} keys are drawn from the seed: anybody can sign as them, a simulation only")
                 log.started(where, lake, node.network.height)
@@ -168,8 +178,8 @@ def command(
 def _scenario(lake: str, path: Path | None, overrides: dict[str, str]) -> Scenario:
     """Return the scenario of a file, or the one that a lake says it was made by; run in this process unless it says
     otherwise."""
-    from causeway.network.document import quoted, validated
-    from causeway.network.scenario import Scenario, ScenarioDocument, load_scenario
+    from causeway.network.document import quoted
+    from causeway.network.scenario import load_scenario, scenario_of
     from causeway.pipeline.lake import Lake
 
     overrides = {"network.executor": quoted("in_process"), **overrides}
@@ -181,4 +191,4 @@ def _scenario(lake: str, path: Path | None, overrides: dict[str, str]) -> Scenar
     if content["traffic"].get("source") == "recorded":
         raise InvalidInput("--scenario: missing; the lake does not say where its recorded traffic is")
     content["network"]["executor"] = "in_process"
-    return Scenario(lake, validated(ScenarioDocument, content, f"{lake}/lake.json"))
+    return scenario_of(content, lake)

@@ -57,7 +57,7 @@ def deploy(
     """Build the kernel and the traffic of a scenario and cut its chains into buckets.
 
     ``lake``: where recorded traffic is prepared (its folder ``traffic``). ``session``: prepares it in parallel.
-    ``buckets``: the cut of a lake that is resumed. ``secrets``: keys of validators. ``prepared``: as of
+    ``buckets``: the cut of a lake that is resumed. ``secrets``: keys that are not drawn. ``prepared``: as of
     ``Scenario.traffic``. Raises ``InvalidInput``.
     """
     folder = os.path.join(lake, TRAFFIC) if "://" not in lake else f"{lake.rstrip('/')}/{TRAFFIC}"
@@ -105,7 +105,7 @@ def kernel_of(scenario: Scenario, topology: Topology, secrets: Secrets = NONE) -
         seed=scenario.network.seed,
         tick_ns=round(scenario.network.seconds_per_tick * NANOSECONDS),
         faults=scenario.faults(topology),
-        **({"secrets": secrets} if secrets.seeds else {}),
+        **({"secrets": secrets} if secrets.are_given else {}),
     )
     return made
 

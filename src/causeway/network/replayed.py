@@ -11,7 +11,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +25,7 @@ from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.lake import Lake, LakeError, Manifest
 from causeway.pipeline.rounds import ReplayDiffers, Rounds, replay, states_of
 from causeway.programs.catalogue import ProgramNotFound
-from causeway.protocols.secrets import LISTED, NONE, Secrets
+from causeway.protocols.secrets import LISTED, LISTED_CHAINS, NONE, Secrets
 
 MOST_KEPT = 64
 """So many heights' states are kept in memory at most; what did not change from one to the next is there once."""
@@ -52,7 +52,8 @@ def deployment_of(
 
     ``scenario``: the file that the lake was made with, for the modules that lie beside it; ``option``: how it is given.
     ``secrets``: the keys that validators of its chains sign with, where they are not drawn from the seed; ``unsigned``:
-    they are not needed, since nothing is going to be executed.
+    they are not needed, since nothing is going to be executed. Those of chains that certify never are: what they
+    signed is in the headers of the lake.
 
     Raises ``InvalidInput`` when a program of the network, or one of several keys, is not found, or when the tables of
     the programs are not those of the lake.
@@ -65,6 +66,8 @@ def deployment_of(
     if LISTED in identity["options"] and not secrets.seeds:
         options = {name: value for name, value in identity["options"].items() if name != LISTED}
         identity = {**identity, "options": options}
+    if LISTED_CHAINS in identity["options"]:
+        secrets = Secrets(certifications=partial(_certifications, lake))
     uri = lake.storage.uri
     made = scenario_of(identity, scenario or uri)
     cut = tuple((first, end) for first, end in about["buckets"])
@@ -77,6 +80,12 @@ def deployment_of(
         text = "has other columns than when the lake was made: its program may have changed since"
         raise LakeError(f"lake: {uri}: table {changed[0]} {text}")
     return deployed.deployment
+
+
+def _certifications(lake: Lake, height: int) -> dict[int, bytes]:
+    """Return what certifies the chains in the headers of a height, by the chains' positions."""
+    rows = [table.select(["chain", "certification"]) for table in lake.log_rows("headers", lake.manifest(height))]
+    return {row["chain"]: row["certification"] for table in rows for row in table.to_pylist()}
 
 
 def require_keys(about: Mapping[str, Any], secrets: Secrets) -> None:

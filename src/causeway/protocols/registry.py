@@ -31,7 +31,8 @@ class ProtocolInfo:
     ``certifies_data``: whether chains certify what their programs set as certified data.
     ``membership``: whether chains come and go while a network runs (``model.membership``), and have nodes.
     ``signs``: whether validators sign the chains' headers: the option ``validator_keys`` lists their public keys, and
-    the kernel takes their ``secrets`` (``protocols.secrets``).
+    the kernel takes their ``secrets`` (``protocols.secrets``). ``certifies``: whether each chain certifies its states
+    with a key of its own: so with the option ``chain_keys``.
 
     ``places``: options (dotted, ``*`` for any name) that say where parties are: they decide nothing, and may change
     when a lake is continued.
@@ -57,6 +58,7 @@ class ProtocolInfo:
     certifies_data: bool = False
     membership: bool = False
     signs: bool = False
+    certifies: bool = False
     places: tuple[str, ...] = ()
     prover: str | None = None
     endpoint: str | None = None
@@ -118,6 +120,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             loops=("causeway.proofs.ic.message_write_loops", "causeway.proofs.ic.header_loops"),
             certifies_data=True,
             external=True,
+            certifies=True,
             prover="causeway.proving.ic.prover:PROVER",
             endpoint="causeway.service.ic.endpoint:IcEndpoint",
             places=("remote.*.endpoints", "listen"),

@@ -1,7 +1,9 @@
-"""Keys of users, relayers and validators: Ed25519, each in a file of its own that nobody but its owner can read.
+"""Keys in files, each in one of its own that nobody but its owner can read: of users, relayers and validators (Ed25519)
+and of chains that certify (BLS12-381).
 
 A file is one JSON object: ``{"type": "causeway-key", "version": 1, "algorithm": "ed25519", "public": "...", "secret":
-"..."}``, both keys as 64 hexadecimal digits; ``secret`` is the seed of RFC 8032.
+"..."}``, both keys as 64 hexadecimal digits; ``secret`` is the seed of RFC 8032. Of a chain's key the algorithm is
+``bls12-381``, the public key has 192 digits, and the secret one is a number, the highest digit first.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ from pathlib import Path
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from causeway.model.errors import InvalidInput
+from causeway.proofs.ic.bls import SecretKey
 
 KEY_BYTES = 32
 
 TYPE = "causeway-key"
 VERSION = 1
 ALGORITHM = "ed25519"
+CHAIN_ALGORITHM = "bls12-381"
 
 _P = 2**255 - 19
 _Y = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
@@ -63,13 +67,36 @@ class Key:
         return self._private.sign(message)
 
 
-def write_key(path: Path, key: Key) -> None:
+@dataclass(frozen=True)
+class ChainKey:
+    """The secret key of a chain that certifies its states; it is never shown."""
+
+    secret: SecretKey = field(repr=False)
+
+    @classmethod
+    def made(cls) -> ChainKey:
+        """Return a new key, of the system's randomness."""
+        return cls(SecretKey.generate())
+
+    @property
+    def seed(self) -> bytes:
+        """Return the secret key, 32 bytes."""
+        return self.secret.to_bytes()
+
+    @cached_property
+    def public(self) -> bytes:
+        """Return the public key, 96 bytes."""
+        return self.secret.public_key()
+
+
+def write_key(path: Path, key: Key | ChainKey) -> None:
     """Write a key into a new file that its owner alone can read.
 
     Raises:
         InvalidInput: there is such a file already, or the place cannot be written.
     """
-    content = {"type": TYPE, "version": VERSION, "algorithm": ALGORITHM}
+    algorithm = ALGORITHM if isinstance(key, Key) else CHAIN_ALGORITHM
+    content = {"type": TYPE, "version": VERSION, "algorithm": algorithm}
     text = json.dumps({**content, "public": key.public.hex(), "secret": key.seed.hex()}) + "\n"
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -84,6 +111,22 @@ def write_key(path: Path, key: Key) -> None:
 
 
 def read_key(path: Path) -> Key:
+    """Return the key of a user, relayer or validator in a file; raises as ``read_any_key`` does, and for a chain's."""
+    key = read_any_key(path)
+    if not isinstance(key, Key):
+        raise InvalidInput(f"{path}: holds the key of a chain; make another one with: causeway key new FILE")
+    return key
+
+
+def read_chain_key(path: Path) -> ChainKey:
+    """Return the key of a chain in a file; raises as ``read_any_key`` does, and for a key that is no chain's."""
+    key = read_any_key(path)
+    if not isinstance(key, ChainKey):
+        raise InvalidInput(f"{path}: holds no key of a chain; make one with: causeway key new --chain FILE")
+    return key
+
+
+def read_any_key(path: Path) -> Key | ChainKey:
     """Return the key in a file.
 
     Raises:
@@ -96,12 +139,15 @@ def read_key(path: Path) -> Key:
         seed, public = bytes.fromhex(content["secret"]), bytes.fromhex(content["public"])
     except (ValueError, KeyError, TypeError, RecursionError):
         raise InvalidInput(f"{path}: holds no key; make one with: causeway key new FILE") from None
-    if kind != (TYPE, VERSION, ALGORITHM):
-        known = f"{TYPE!r}, version {VERSION}, {ALGORITHM!r}"
+    if kind not in ((TYPE, VERSION, ALGORITHM), (TYPE, VERSION, CHAIN_ALGORITHM)):
+        known = f"{TYPE!r}, version {VERSION}, {ALGORITHM!r} or {CHAIN_ALGORITHM!r}"
         raise InvalidInput(f"{path}: type, version, algorithm are {kind!r}; allowed: {known}")
     if len(seed) != KEY_BYTES:
         raise InvalidInput(f"{path}: secret: {len(seed)} bytes; allowed: {KEY_BYTES}")
-    key = Key(seed)
+    try:
+        key = Key(seed) if kind[2] == ALGORITHM else ChainKey(SecretKey.from_bytes(seed))
+    except InvalidInput as error:
+        raise InvalidInput(f"{path}: secret: {error}") from None
     if key.public != public:
         raise InvalidInput(f"{path}: public is not the public key of secret: the file is damaged")
     return key

@@ -93,8 +93,8 @@ class Node:
 
         ``drop_redundant``: transactions in which nothing is left to do are not taken, and cost nothing. ``clock``: how
         far headers from elsewhere move the lake's clock. ``limits``: how much waits at most. ``keys``: of the
-        validators; without any, they are drawn from the seed. ``carriers``: the public keys of those who may carry
-        anything here; all if there are none.
+        validators or subnets; without any, they are drawn from the seed. ``carriers``: the public keys of those who may
+        carry anything here; all if there are none.
 
         Raises:
             InvalidInput: lakes of the scenario's protocol are not served; it, or the lake, cannot be used
@@ -108,7 +108,7 @@ class Node:
         self.scenario, self.pace, self._drop_redundant = scenario, pace or Pace(), drop_redundant
         keys = keys or ValidatorKeys()
         if keys.files and scenario.network.executor != "in_process":
-            text = "keys of validators do not leave the process that read them"
+            text = "secret keys do not leave the process that read them"
             raise InvalidInput(f"network.executor: {scenario.network.executor}: {text}; use in_process")
         self._signed = SignedHeights(keys.files, lake)
         try:
@@ -152,6 +152,9 @@ class Node:
     def _sign(self, manifest: Manifest) -> None:
         """Take notice of a height's headers before it is committed. Raises ``SignedAlready``."""
         rows = header_rows(self.network.lake.log_rows("headers", manifest))
+        if self.scenario.protocol.certifies:
+            # A subnet's own height may be behind the lake's; what is put back and made again is a height of the lake.
+            rows = [{**row, "number": manifest.height} for row in rows]
         self._signed.sign(rows, manifest.tick, self.network.deployment.kernel.chains())
 
     # ---- what users bring

@@ -1,7 +1,8 @@
 """The last heights that validators signed, remembered outside the lake, so that nothing is signed twice.
 
 Whoever signs two headers of one height gives everybody the proof that its chain is malicious, and all clients of the
-chain freeze. An older copy of a lake, put back and served again, would do that. So beside each key file lies a file
+chain freeze; and a subnet that certifies two states of one height has sent other messages than those that were taken.
+An older copy of a lake, put back and served again, would do that. So beside each key file lies a file
 with the last height of each chain that the key signed (``KEYFILE.signed``), written before the height is committed and
 thereby shown to anybody. A height is signed when it is above, or when it is the very same block: one that a kill
 interrupted between the two files is made again from the lake's record, and comes out the same.
@@ -118,7 +119,7 @@ class SignedHeights:
 
     def _refused(self, file: _File, chain: str, mark: Mark, height: int) -> SignedAlready:
         text = f"{file.path}: {chain} has signed height {mark.height}, but {self._lake} ends at height {max(height, 0)}"
-        why = f"it is an older copy, or another lake, and would sign a height twice, which freezes clients of {chain}"
+        why = f"it is an older copy, or another lake, and would sign a height twice, which ends all trust in {chain}"
         return SignedAlready(f"{text}: {why}. Put back the newest copy of the lake; or serve a new one with new keys")
 
     def close(self) -> None:

@@ -1,4 +1,5 @@
-"""The validators of a served lake's chains: those of its own sign with keys in files, those of others are listed."""
+"""Who signs for a served lake's chains: its own validators, and chains that certify, with keys in files;
+validators of other lakes are listed."""
 
 from __future__ import annotations
 
@@ -11,18 +12,62 @@ from causeway.model.errors import InvalidInput
 from causeway.model.text import unknown
 from causeway.network.directory import own_topology
 from causeway.network.scenario import Scenario
-from causeway.protocols.secrets import LISTED, Secrets
-from causeway.service.keys import public_key, read_key
+from causeway.protocols.secrets import LISTED, LISTED_CHAINS, Secrets
+from causeway.service.keys import public_key, read_chain_key, read_key
 
 
 @dataclass(frozen=True)
 class ValidatorKeys:
     """The keys of a served lake. ``files``: of the keys that sign, by chain; ``secrets``: what is in them; ``newest``:
-    whether the lake is its newest copy, where what was signed last is not known any more."""
+    whether the lake is its newest copy, where what was signed last is not known any more; ``drawn``: the chains whose
+    keys are drawn from the seed."""
 
     files: Mapping[str, Sequence[Path]] = field(default_factory=dict)
     secrets: Secrets = field(default_factory=Secrets)
     newest: bool = False
+    drawn: Sequence[str] = ()
+
+
+def with_chain_keys(
+    scenario: Scenario, own: Sequence[str] = (), *, newest: bool = False
+) -> tuple[Scenario, ValidatorKeys]:
+    """Return a scenario that lists the public keys of its chains whose secret keys are in files, and those keys.
+
+    Args:
+        scenario: what it lists itself stays.
+        own: ``CHAIN=FILE``: the key file of a chain that this lake runs.
+        newest: as in ``ValidatorKeys``.
+
+    Raises:
+        InvalidInput: the protocol's chains do not certify with keys, a chain or key is none, another lake runs it, or
+            the scenario lists another key.
+    """
+    if not scenario.protocol.certifies:
+        if own:
+            raise InvalidInput(f"--chain-key: chains of {scenario.network.protocol} do not certify their states")
+        return scenario, ValidatorKeys()
+    chains = own_topology(scenario.document.chains, scenario.document.programs, scenario.document.nodes, scenario.path)
+    named = zip(chains.chains["name"].to_pylist(), chains.chains["number"].to_pylist(), strict=True)
+    names = [name for name, number in named if number not in chains.external]
+    listed: dict[str, str] = dict(scenario.options.get(LISTED_CHAINS, {}))
+    files: dict[str, list[Path]] = {}
+    seeds: dict[bytes, bytes] = {}
+    for text in own:
+        chain, path = _parts(text, "--chain-key", "CHAIN=FILE", names)
+        key = read_chain_key(Path(path))
+        if chain in files:
+            raise InvalidInput(f"--chain-key: {chain}: given twice; a chain has one key")
+        if key.public in seeds:
+            raise InvalidInput(f"--chain-key: {chain}: {path} is another chain's key; each has one of its own")
+        if listed.setdefault(chain, key.public.hex()) != key.public.hex():
+            text = f"holds another key than options.{LISTED_CHAINS} lists for {chain}"
+            raise InvalidInput(f"--chain-key: {path}: {text}")
+        files[chain], seeds[key.public] = [Path(path)], key.seed
+    content: dict[str, Any] = {**scenario.options, **({LISTED_CHAINS: listed} if listed else {})}
+    document = scenario.document.model_copy(update={"options": content})
+    certified = content.get("certification") != "off"
+    drawn = [name for name in names if certified and name not in listed]
+    return replace(scenario, document=document), ValidatorKeys(files, Secrets(seeds), newest, drawn)
 
 
 def with_validators(

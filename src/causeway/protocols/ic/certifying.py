@@ -1,7 +1,10 @@
 """Who certifies a subnet's state: one key, or nodes with shares of it of which some are faulty (IC reference 2.9).
 
-All keys follow from the scenario's seed, so that a run comes out the same every time. Nothing is kept but what can be
-derived again: a ``Certifier`` is made for a round, from the registry and the faults in force.
+Keys follow from the scenario's seed, so that a run comes out the same every time; or the options list a subnet's public
+key, and the secret one is in a file. Roots do not contain signatures, and of a root there is but one signature under a
+key (BLS): whoever executes a lake again without the secret key verifies the certifications that its headers have, and
+goes on with the same. Nothing is kept but what can be derived again: a ``Certifier`` is made for a round, from the
+registry and the faults in force.
 """
 
 from __future__ import annotations
@@ -13,22 +16,29 @@ from itertools import chain, islice
 
 from causeway.model.errors import InvalidInput
 from causeway.model.order import U64
+from causeway.proofs.errors import ProofError
 from causeway.proofs.ic.bls import SecretKey
 from causeway.proofs.ic.certificate import certification_message
 from causeway.proofs.ic.certified_roots import verify_certifications
 from causeway.proofs.ic.errors import InvalidShare
-from causeway.proofs.ic.slice_certification import Certification, encode_certification
+from causeway.proofs.ic.slice_certification import Certification, decode_certification, encode_certification
 from causeway.proofs.ic.threshold import Dealing, ThresholdKey, combine, deal, seeded_coefficients
 from causeway.protocols.ic.options import IcOptions
+from causeway.protocols.secrets import NONE, Secrets
 
 Nodes = tuple[int, ...]
 """Numbers of a subnet's nodes, ascending."""
 
 KEY_DOMAIN = b"causeway subnet"
+SHARES_DOMAIN = b"causeway shares of subnet"
 FALSE_SHARE = b"a false share of "
 
 _KEPT = 4096
 _NUMBER_BYTES = 8
+
+
+class NotAsRecorded(InvalidInput):
+    """The certification in a lake's headers is not that of the state that they have."""
 
 
 @dataclass(frozen=True)
@@ -121,6 +131,9 @@ class Certifier:
             ``options.nodes - 1``. The same key is shared again when they change.
         external: public keys of subnets that certify elsewhere, by position.
         faults: of nodes.
+        listed: public keys of subnets whose secret keys are in files, by position; the other keys are drawn.
+        secrets: has those secret keys, or what the lake has recorded.
+        round: the height of the lake that the states are made at.
     """
 
     numbers: U64
@@ -129,11 +142,20 @@ class Certifier:
     nodes: Sequence[Nodes] | None = None
     external: Mapping[int, bytes] = field(default_factory=dict)
     faults: ShareFaults = ShareFaults()
+    listed: Mapping[int, bytes] = field(default_factory=dict)
+    secrets: Secrets = NONE
+    round: int = 0
 
     def public_key(self, position: int) -> bytes:
         """Return the key under which the certifications of the subnet at ``position`` verify, 96 bytes."""
-        external = self.external.get(position)
-        return public_key_of(self.seed, int(self.numbers[position])) if external is None else external
+        known = self.external.get(position) or self.listed.get(position)
+        return public_key_of(self.seed, int(self.numbers[position])) if known is None else known
+
+    def _secret_key(self, position: int) -> SecretKey:
+        listed = self.listed.get(position)
+        if listed is None:
+            return secret_key_of(self.seed, int(self.numbers[position]))
+        return SecretKey.from_bytes(self.secrets.seeds[listed])
 
     def certify(self, position: int, height: int, root: bytes, height_witness: bytes | None = None) -> Certified:
         """Return the certification of one state (``certify_all``)."""
@@ -144,22 +166,87 @@ class Certifier:
 
         With ``certification = threshold``, shares are taken as ``rotated`` says until they are enough, and combined
         unseen; all signatures are verified together. Only of one that does not hold is each share verified: false ones
-        are left out, and further nodes asked.
+        are left out, and further nodes asked. Where a lake is executed again without a subnet's secret key, what its
+        headers have is verified.
 
         Raises:
             InvalidInput: a subnet certifies elsewhere, or ``certification = off``.
+            NotAsRecorded: the headers of a lake that is executed again do not have the certification of a root of
+                theirs.
         """
         for one in due:
             if one.position in self.external:
                 raise InvalidInput(f"subnet {self.numbers[one.position]} certifies elsewhere")
             if not self.options.certified:
                 raise InvalidInput(f"subnet {self.numbers[one.position]} does not certify: certification = off")
+        signing = [one for one in due if not self._is_recorded(one)]
         if self.options.certification == "bls":
-            secrets = [secret_key_of(self.seed, int(self.numbers[one.position])) for one in due]
-            return [
-                one.certified(key.sign(certification_message(one.root))) for one, key in zip(due, secrets, strict=True)
+            made = [
+                one.certified(self._secret_key(one.position).sign(certification_message(one.root))) for one in signing
             ]
-        return self._combined(due)
+        else:
+            made = self._combined(signing)
+        if len(signing) == len(due):
+            return made
+        new, known = iter(made), iter(self._recorded([one for one in due if self._is_recorded(one)]))
+        return [next(known if self._is_recorded(one) else new) for one in due]
+
+    # ---- without the secret keys: what a lake has recorded
+
+    def _is_recorded(self, due: Due) -> bool:
+        return self.secrets.certifications is not None and due.position in self.listed
+
+    def _recorded(self, due: Sequence[Due]) -> list[Certified]:
+        """Return what the lake has of each state, verified: that of another root is none, and the root tells it."""
+        assert self.secrets.certifications is not None
+        headers = self.secrets.certifications(self.round)
+        found: list[Certified] = []
+        for one in due:
+            signed, false = self._enough(one)
+            recorded = self._certification_in(headers.get(one.position, b""), one) if signed else None
+            if recorded is None or recorded.root_hash != one.root:
+                found.append(Certified(None, false))
+                continue
+            error = verify_certifications([one.root], [recorded.signature], [self.public_key(one.position)])[0]
+            if recorded.height != one.height or error is not None:
+                raise self._differs(one, "not signed with its key" if error else f"of height {recorded.height}")
+            found.append(one.certified(recorded.signature, false))
+        return found
+
+    def _certification_in(self, encoded: bytes, due: Due) -> Certification:
+        try:
+            return decode_certification(encoded)
+        except ProofError as error:
+            raise self._differs(due, "missing" if not encoded else f"none: {error}") from None
+
+    def _differs(self, due: Due, what: str) -> NotAsRecorded:
+        subnet = f"the certification of height {due.height} of subnet {self.numbers[due.position]}"
+        return NotAsRecorded(f"headers of height {self.round}: {subnet} is {what}")
+
+    def _enough(self, due: Due) -> tuple[bool, Nodes]:
+        """Return whether enough nodes sign a state, and which false shares are found: as ``_combined`` comes out."""
+        if self.options.certification == "bls":
+            return True, ()
+        number, nodes = int(self.numbers[due.position]), self._nodes_of(due.position)
+        needed = threshold_of(len(nodes)) if nodes else 1
+        arriving = [
+            node
+            for node in (nodes[index - 1] for index in rotated(len(nodes), due.height))
+            if (number, node) not in self.faults.silent
+        ]
+        if not any((number, node) in self.faults.false for node in arriving[:needed]):
+            return len(arriving) >= needed, ()
+        good, false = 0, []
+        for node in arriving:
+            if (number, node) in self.faults.false:
+                false.append(node)
+                continue
+            good += 1
+            if good == needed:
+                break
+        return good == needed, tuple(sorted(false))
+
+    # ---- nodes with shares of a key
 
     def _combined(self, due: Sequence[Due]) -> list[Certified]:
         attempts = [self._attempt(one) for one in due]
@@ -180,16 +267,25 @@ class Certifier:
 
     def _attempt(self, due: Due) -> _Attempt:
         """Return the first shares of a state, combined if they are enough."""
-        nodes = tuple(range(self.options.nodes)) if self.nodes is None else self.nodes[due.position]
+        nodes = self._nodes_of(due.position)
         number = int(self.numbers[due.position])
         if not nodes:
             return _Attempt(due, nodes, None, [], iter(()))
-        dealing = _dealing(self.seed, number, nodes)
+        dealing = _dealing(self._secret_key(due.position), self._shares_seed(due.position), nodes)
         needed = dealing.key.threshold
         arriving = self._shares(number, nodes, dealing, due.height, certification_message(due.root))
         first = list(islice(arriving, needed))
         signature = combine(first, needed) if len(first) == needed else b""
         return _Attempt(due, nodes, dealing.key, first, arriving, signature)
+
+    def _nodes_of(self, position: int) -> Nodes:
+        return tuple(range(self.options.nodes)) if self.nodes is None else self.nodes[position]
+
+    def _shares_seed(self, position: int) -> bytes:
+        """Return what the shares of a subnet's key are drawn from: as secret as the key is."""
+        if position in self.listed:
+            return SHARES_DOMAIN + self._secret_key(position).to_bytes()
+        return _key_seed(self.seed, int(self.numbers[position]))
 
     def _shares(
         self, number: int, nodes: Nodes, dealing: Dealing, height: int, message: bytes
@@ -215,6 +311,11 @@ def threshold_of(nodes: int) -> int:
     return 2 * ((nodes - 1) // 3) + 1
 
 
+def listed_keys(options: IcOptions, names: Sequence[str]) -> dict[int, bytes]:
+    """Return the public keys that the options list for subnets of a lake, by the subnets' position among ``names``."""
+    return {names.index(name): bytes.fromhex(key) for name, key in options.chain_keys.items() if name in names}
+
+
 @lru_cache(maxsize=_KEPT)
 def secret_key_of(seed: int, number: int) -> SecretKey:
     """Return the key of subnet ``number`` in a run with ``seed``."""
@@ -228,12 +329,11 @@ def public_key_of(seed: int, number: int) -> bytes:
 
 
 @lru_cache(maxsize=_KEPT)
-def _dealing(seed: int, number: int, nodes: Nodes) -> Dealing:
+def _dealing(secret: SecretKey, seed: bytes, nodes: Nodes) -> Dealing:
     """Return the sharing of a subnet's key among its nodes: the same key, and new shares for other nodes."""
     threshold = threshold_of(len(nodes))
     members = b"".join(node.to_bytes(_NUMBER_BYTES, "big") for node in nodes)
-    coefficients = seeded_coefficients(_key_seed(seed, number) + members, threshold)
-    return deal(secret_key_of(seed, number), threshold, len(nodes), coefficients)
+    return deal(secret, threshold, len(nodes), seeded_coefficients(seed + members, threshold))
 
 
 def _key_seed(seed: int, number: int) -> bytes:

@@ -42,7 +42,7 @@ from causeway.protocols.ic.certified_state import (
     with_trees,
 )
 from causeway.protocols.ic.certified_state import headers as certified_headers
-from causeway.protocols.ic.certifying import Certifier
+from causeway.protocols.ic.certifying import Certifier, listed_keys
 from causeway.protocols.ic.check_slice import carried_rejects, refusals, unknown_roots
 from causeway.protocols.ic.commitment import state_roots
 from causeway.protocols.ic.context import Context, lifetime_ticks
@@ -65,6 +65,7 @@ from causeway.protocols.ic.stopping import just_stopped, with_stopped, without
 from causeway.protocols.messages import OUTBOUND_SCHEMA
 from causeway.protocols.option_values import check_tick
 from causeway.protocols.partition import part, union
+from causeway.protocols.secrets import NONE, Secrets
 from causeway.protocols.segments import oldest
 from causeway.protocols.waking import QUIET_TICKS, earliest, gives_up, wake
 
@@ -77,7 +78,7 @@ class IcKernel:
     """The state machine of a network of subnets.
 
     ``programs``: what runs on the canisters; ``tick_ns``: nanoseconds of batch time a tick; ``faults``: what goes
-    wrong on purpose.
+    wrong on purpose; ``secrets``: the keys of subnets that are not drawn from the seed.
     """
 
     topology: Topology
@@ -86,6 +87,7 @@ class IcKernel:
     seed: int = 0
     tick_ns: int = 1_000_000_000
     faults: Faults = field(default_factory=Faults)
+    secrets: Secrets = NONE
 
     name: ClassVar[str] = "ic"
     outbound: ClassVar[pa.Schema] = OUTBOUND_SCHEMA
@@ -97,6 +99,7 @@ class IcKernel:
         if self.topology.chains.num_rows > MAX_CHAINS:
             raise InvalidInput(f"chains: {self.topology.chains.num_rows}; at most {MAX_CHAINS} are allowed")
         assert self.remotes is not None  # what cannot be is told before anything runs
+        self.remotes.require_keys(self.options, self.secrets, self.chains())
         check_registry(self.topology, self.options.nodes)
         check_faults(self.faults, self.topology, self.options)
 
@@ -129,10 +132,12 @@ class IcKernel:
         """Return who carries slices between subnets, with the scenario's faults."""
         return Carriers(self.faults, self._subnets, self.seed)
 
-    def certifier(self, tick: int) -> Certifier:
+    def certifier(self, tick: Tick) -> Certifier:
         """Return who certifies the subnets' states at ``tick``."""
-        nodes, faults = self.registry(tick).nodes, share_faults(self.faults, tick)
-        return Certifier(self._subnets, self.seed, self.options, nodes, self.remotes.keys, faults)
+        nodes, faults = self.registry(tick.tick).nodes, share_faults(self.faults, tick.tick)
+        listed = listed_keys(self.options, self.chains()) if self.options.chain_keys else {}
+        known = (nodes, self.remotes.keys, faults, listed, self.secrets, tick.height)
+        return Certifier(self._subnets, self.seed, self.options, *known)
 
     @property
     def header_heights(self) -> int:
@@ -341,7 +346,7 @@ class IcKernel:
         """Return what the round takes of what was brought, its messages, and the refusals of the rest."""
         if not self.options.certified:
             return Agreement(plan.content, inputs.offered, inputs.own, state, empty_frame(EVENTS_SCHEMA))
-        return agree(plan, inputs, state, self.carriers, self.certifier(context.tick), context)
+        return agree(plan, inputs, state, self.carriers, self.certifier(Tick(context.height, context.tick)), context)
 
     def _commit_and_certify(
         self, state: State, chains: Chains, running: Chains, outbound: Frame, tick: Tick, before: State | None = None
@@ -357,7 +362,7 @@ class IcKernel:
         if before is not None:
             state = replace(state, heads=next_heads(state.heads, running, context))
         oldest_offer = self.carriers.oldest(tick.tick + 1)
-        state, log = commit_and_certify(state, running, oldest_offer, context, self.certifier(tick.tick))
+        state, log = commit_and_certify(state, running, oldest_offer, context, self.certifier(tick))
         if before is not None:
             state = replace(state, trimmed_runs=trimmed_runs(before, state))
         return state, certified_headers(state, chains), log

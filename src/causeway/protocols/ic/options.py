@@ -61,10 +61,14 @@ def _listens(text: str) -> str:
 ListenAddress = Annotated[str, AfterValidator(_listens)]
 
 
+PublicKeyDigits = Annotated[str, Field(pattern=r"^[0-9a-f]{192}$")]
+"""A subnet's public key, 96 bytes in hexadecimal digits."""
+
+
 class RemoteSubnet(Section):
     """A subnet that another deployment runs: its public key, and where its nodes serve streams."""
 
-    public_key: str = Field(pattern=r"^[0-9a-f]{192}$")
+    public_key: PublicKeyDigits
     endpoints: Texts = Field(default=(), max_length=MOST_NODES)
 
 
@@ -102,6 +106,7 @@ class IcOptions(Section):
     messages_per_canister: int = Field(default=0, ge=0, le=LARGEST)
     remote: Mapping[str, RemoteSubnet] = Field(default_factory=dict)
     listen: Mapping[str, Annotated[tuple[ListenAddress, ...], Strict(False)]] = Field(default_factory=dict)
+    chain_keys: Mapping[str, PublicKeyDigits] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod

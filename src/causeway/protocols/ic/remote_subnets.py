@@ -28,6 +28,7 @@ from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.state import REJECTS_ORDER, REJECTS_SCHEMA
 from causeway.protocols.ic.wire_slices import Refused, SliceReader
 from causeway.protocols.messages import NO_QUEUE, OUTBOUND_SCHEMA
+from causeway.protocols.secrets import Secrets
 
 READ_COLUMNS = ("read_begin", "read_end")
 
@@ -69,6 +70,21 @@ class RemoteSubnets:
             position: bytes.fromhex(options.remote[names[position]].public_key) for position in self.external.tolist()
         }
         self._reader = SliceReader({self._ids[at]: key for at, key in self.keys.items()}, options.version)
+
+    @staticmethod
+    def require_keys(options: IcOptions, secrets: Secrets, names: Sequence[str]) -> None:
+        """Refuse to run subnets that are to sign with keys that are not here; a lake that is executed again signs
+        nothing.
+
+        Raises:
+            InvalidInput: a key is missing.
+        """
+        if secrets.certifications is not None:
+            return
+        for name in names:
+            if name in options.chain_keys and bytes.fromhex(options.chain_keys[name]) not in secrets.seeds:
+                text = "its secret key is in a file: causeway serve --chain-key"
+                raise InvalidInput(f"options.chain_keys.{name}: {text} {name}=FILE")
 
     def here(self, chains: Chains) -> Chains:
         """Return which of ``chains`` this lake runs."""
@@ -122,8 +138,16 @@ def _check(remote: set[str], own: set[str], topology: Topology, options: IcOptio
             raise InvalidInput(f"options.remote.{name}.public_key: {error}; causeway key drawn prints keys") from None
     for name in sorted(set(options.remote) - remote):
         raise InvalidInput(f"options.remote.{name}: no chain of that name is external")
-    for name in sorted(set(options.listen) - own):
-        raise InvalidInput(f"options.listen.{name}: this lake runs no chain of that name")
+    for section in ("listen", "chain_keys"):
+        for name in sorted(set(getattr(options, section)) - own):
+            raise InvalidInput(f"options.{section}.{name}: this lake runs no chain of that name")
+    for name, key in sorted(options.chain_keys.items()):
+        try:
+            key_point(bytes.fromhex(key))
+        except MalformedKey as error:
+            raise InvalidInput(f"options.chain_keys.{name}: {error}; causeway key show prints keys") from None
+    if options.chain_keys and not options.certified:
+        raise InvalidInput('options.chain_keys: subnets sign nothing with certification = "off"; leave it out')
     if remote and topology.moves.num_rows:
         raise InvalidInput("moves: programs do not move in a network of several lakes")
 

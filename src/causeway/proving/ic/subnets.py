@@ -12,7 +12,7 @@ from causeway.model.order import U64
 from causeway.network.opened import OpenedLake
 from causeway.pipeline.lake import Manifest
 from causeway.programs.runner import Programs
-from causeway.protocols.ic.certifying import Certifier
+from causeway.protocols.ic.certifying import Certifier, listed_keys
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.ids import subnet_id
 from causeway.protocols.ic.options import IcOptions
@@ -40,7 +40,8 @@ class Subnets:
 
     def key_of(self, position: int) -> bytes:
         """Return the public key under which the subnet at a position certifies, 96 bytes."""
-        return Certifier(self.numbers, self.opened.seed, self.options).public_key(position)
+        listed = listed_keys(self.options, self.opened.names)
+        return Certifier(self.numbers, self.opened.seed, self.options, listed=listed).public_key(position)
 
     def context(self, position: int, manifest: Manifest) -> Context:
         """Return what the round of a height knew, of the subnet at a position alone; no program can be run by it."""

@@ -10,6 +10,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from causeway.model.errors import InvalidInput
 from causeway.network.opened import OpenedLake
 from causeway.proofs.ic.principals import principal_to_text
+from causeway.protocols.contract import Tick
 from causeway.protocols.ic.ids import subnet_id
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.limits import MAX_TRANSACTION_BYTES
@@ -34,7 +35,7 @@ class SubnetViews(LakeViews):
         for position, chain in enumerate(found["chains"]):
             chain["id"] = principal_to_text(subnet_id(numbers[position]))
             certified = self._kernel.options.certified
-            chain["public_key"] = self._kernel.certifier(0).public_key(position).hex() if certified else None
+            chain["public_key"] = self._kernel.certifier(Tick(0, 0)).public_key(position).hex() if certified else None
         return found
 
 

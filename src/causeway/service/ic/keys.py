@@ -5,12 +5,19 @@ from __future__ import annotations
 from causeway.network.directory import own_topology
 from causeway.network.scenario import Scenario
 from causeway.protocols.ic.certifying import public_key_of
+from causeway.protocols.secrets import LISTED_CHAINS
 
 
 def drawn_keys(scenario: Scenario) -> dict[str, str]:
-    """Return the public key (192 hexadecimal digits) of each subnet that a scenario runs itself, by name."""
+    """Return the public key (192 hexadecimal digits) of each subnet that a scenario runs itself, by name; those whose
+    keys are in files are left out."""
     document = scenario.document
     chains = own_topology(document.chains, document.programs, document.nodes, scenario.path)
     named = zip(chains.chains["name"].to_pylist(), chains.chains["number"].to_pylist(), strict=True)
     seed = scenario.network.seed
-    return {name: public_key_of(seed, number).hex() for name, number in named if number not in chains.external}
+    listed = scenario.options.get(LISTED_CHAINS, {})
+    return {
+        name: public_key_of(seed, number).hex()
+        for name, number in named
+        if number not in chains.external and name not in listed
+    }

@@ -1,0 +1,246 @@
+"""Subnets that sign with keys in files: what they sign, what a lake without the keys can do, and one put back."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.cli import main, serve
+from causeway.model.errors import InvalidInput
+from causeway.network import replayed
+from causeway.network.network import Network
+from causeway.network.opened import open_lake
+from causeway.network.recheck import Recheck
+from causeway.network.scenario import load_scenario
+from causeway.pipeline.lake import Lake, LakeError
+from causeway.proofs.ic.certificate import verify_state_root
+from causeway.proofs.ic.errors import InvalidSignature
+from causeway.proofs.ic.slice_certification import decode_certification
+from causeway.protocols.ic.certifying import NotAsRecorded, public_key_of
+from causeway.service.ic.keys import drawn_keys
+from causeway.service.keys import ChainKey, Key, read_chain_key, read_key, write_key
+from causeway.service.node import Node, Pace
+from causeway.service.signed_heights import SignedAlready
+from causeway.service.validators import with_chain_keys
+from tests.service.subnet_lakes import ENDS, OTHER, SEEDS, Lakes, scenario_text
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    """Return a key file for each subnet."""
+    found = {own: tmp_path / f"{own}.key" for own in ENDS}
+    for file in found.values():
+        write_key(file, ChainKey.made())
+    return found
+
+
+def texts(files: Mapping[str, Path], **scenario: Any) -> dict[str, str]:
+    """Return the scenarios of both lakes; each names the key of the other one's file."""
+    drawn = {own: public_key_of(SEEDS[own], ENDS.index(own)).hex() for own in ENDS}
+    return {
+        own: scenario_text(own, **scenario).replace(drawn[OTHER[own]], read_chain_key(files[OTHER[own]]).public.hex())
+        for own in ENDS
+    }
+
+
+def node_of(folder: Path, files: Mapping[str, Path], lake: str | None = None, more: str = "") -> Node:
+    """Return the left lake alone."""
+    path = folder / "left.toml"
+    path.write_text(texts(files, calls=2, more=more)["left"])
+    scenario, keys = with_chain_keys(load_scenario(path), [f"left={files['left']}"])
+    return Node(scenario, lake or str(folder / "lake"), Pace(0, on_demand=True), keys=keys)
+
+
+@pytest.mark.parametrize("options", ["", 'certification = "threshold"'])
+def test_lakes_with_keys_in_files_exchange_and_execute_again_without_them(
+    tmp_path: Path, files: dict[str, Path], capsys: pytest.CaptureFixture[str], options: str
+) -> None:
+    lakes = Lakes(tmp_path, texts(files, calls=4, options=options), files)
+    try:
+        lakes.until_idle()
+        lakes.check(4)
+        assert lakes.refusals("left") == lakes.refusals("right") == []
+        status = lakes.nodes["left"].views.status()["chains"]
+        assert [chain["public_key"] for chain in status] == [read_chain_key(files[own]).public.hex() for own in ENDS]
+        _, encoded = lakes.nodes["left"].opened.header("left", 3)
+    finally:
+        lakes.close()
+    certification = decode_certification(encoded)
+    verify_state_root(certification.root_hash, certification.signature, read_chain_key(files["left"]).public)
+    with pytest.raises(InvalidSignature):
+        verify_state_root(certification.root_hash, certification.signature, public_key_of(SEEDS["left"], 0))
+    secret = read_chain_key(files["left"]).seed
+    stored = b"".join(path.read_bytes() for path in (tmp_path / "left").rglob("*") if path.is_file())
+    assert secret not in stored and secret.hex().encode() not in stored
+    files["left"].unlink()
+    with pytest.raises(SystemExit) as ended:
+        main(["check", "--execute", str(tmp_path / "left")])
+    assert ended.value.code == 0 and "come out the same" in capsys.readouterr().out
+
+
+def test_recorded_certifications_are_verified_when_a_lake_is_executed_again(
+    tmp_path: Path, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with node_of(tmp_path, files) as node:
+        for _ in range(3):
+            node.produce()
+    recorded = replayed._certifications
+
+    def other_signature(value: bytes) -> bytes:
+        signature = decode_certification(value).signature
+        return value.replace(signature, read_chain_key(files["left"]).secret.sign(b"another root"))
+
+    def changed_by(change: Callable[[bytes], bytes]) -> Callable[[Lake, int], dict[int, bytes]]:
+        def read(lake: Lake, height: int) -> dict[int, bytes]:
+            shown = recorded(lake, height)
+            return {chain: change(value) for chain, value in shown.items()} if height == 2 else shown
+
+        return read
+
+    for change, error in ((lambda value: b"", "missing"), (other_signature, "not signed with its key")):
+        monkeypatch.setattr(replayed, "_certifications", changed_by(change))
+        with pytest.raises(NotAsRecorded, match=f"headers of height 2: .* of height 2 of subnet 0 is {error}"):
+            Recheck(open_lake(str(tmp_path / "lake"))).execute(0, 3)
+
+
+def test_an_older_copy_of_a_lake_certifies_nothing(tmp_path: Path, files: dict[str, Path]) -> None:
+    with node_of(tmp_path, files) as node:
+        node.produce()
+        shutil.copytree(tmp_path / "lake", tmp_path / "copy")
+        for _ in range(2):
+            node.produce()
+    with pytest.raises(SignedAlready, match=r"left\.key\.signed: left has signed height 3, but .* ends at height 1"):
+        node_of(tmp_path, files, str(tmp_path / "copy"))
+    with node_of(tmp_path, files) as node:
+        node.produce()
+        assert node.network.height == 4
+
+
+def test_a_block_that_was_signed_before_a_kill_comes_out_the_same(
+    tmp_path: Path, files: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    def killed(self: Lake, manifest: Any) -> None:
+        raise Killed
+
+    # While it was halted, the subnet's own height stayed behind the lake's.
+    halted = '\n[[faults]]\nkind = "halt"\nchain = "left"\nfrom = 1\nuntil = 2\n'
+    with node_of(tmp_path, files, more=halted) as node:
+        for _ in range(3):
+            node.produce()
+        monkeypatch.setattr(Lake, "commit", killed)
+        with pytest.raises(Killed):
+            node.produce()
+        monkeypatch.undo()
+    mark = json.loads((tmp_path / "left.key.signed").read_text())["chains"]["left"]
+    assert mark["height"] == 4
+    with node_of(tmp_path, files, more=halted) as node:
+        assert node.network.height == 4
+        _, own = header_of(node)
+        assert own < 4
+    assert json.loads((tmp_path / "left.key.signed").read_text())["chains"]["left"] == mark
+    # The lake knows its scenario, faults included.
+    scenario, keys = with_chain_keys(serve._scenario(str(tmp_path / "lake"), None, {}), [f"left={files['left']}"])
+    with Node(scenario, str(tmp_path / "lake"), Pace(0, on_demand=True), keys=keys) as node:
+        node.produce()
+
+
+def header_of(node: Node) -> tuple[bytes, int]:
+    """Return the root and the number in the last header of the left subnet."""
+    row = node.network.lake.log_rows("headers", node.network.manifest)[0].to_pylist()[0]
+    return row["root"], row["number"]
+
+
+def test_without_its_key_a_lake_is_not_continued(tmp_path: Path, files: dict[str, Path]) -> None:
+    with node_of(tmp_path, files) as node:
+        node.produce()
+        scenario = node.scenario
+    with pytest.raises(InvalidInput, match=r"options\.chain_keys\.left: its secret key is in a file: .*left=FILE"):
+        Network(scenario, str(tmp_path / "lake"), resume=True)
+    with pytest.raises(LakeError, match=r"options\.chain_keys"):
+        Network(load_scenario(tmp_path / "left.toml"), str(tmp_path / "lake"), resume=True)
+    assert drawn_keys(load_scenario(tmp_path / "left.toml")) and not drawn_keys(scenario)
+
+
+def test_key_files_that_are_refused(tmp_path: Path, files: dict[str, Path]) -> None:
+    path = tmp_path / "left.toml"
+    path.write_text(texts(files)["left"])
+    scenario = load_scenario(path)
+    write_key(tmp_path / "user.key", Key.made())
+    left = files["left"]
+    for given, error in (
+        (["left"], "write it as CHAIN=FILE"),
+        ([f"middle={left}"], '"middle": no such chain'),
+        ([f"right={left}"], '"right": no such chain'),
+        ([f"left={left}", f"left={left}"], "left: given twice"),
+        ([f"left={tmp_path / 'user.key'}"], "holds no key of a chain; make one with: causeway key new --chain"),
+        ([f"left={tmp_path / 'none.key'}"], "cannot be read"),
+    ):
+        with pytest.raises(InvalidInput, match=error):
+            with_chain_keys(scenario, given)
+    listing, _ = with_chain_keys(scenario, [f"left={left}"])
+    with pytest.raises(InvalidInput, match=r"right\.key: holds another key than options\.chain_keys lists for left"):
+        with_chain_keys(listing, [f"left={files['right']}"])
+    with pytest.raises(InvalidInput, match="holds the key of a chain"):
+        read_key(left)
+    left.chmod(0o644)
+    with pytest.raises(InvalidInput, match="chmod 600"):
+        with_chain_keys(scenario, [f"left={left}"])
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ('chain_keys = { left = "ab" }', r"options\.chain_keys\.left = 'ab'"),
+        (f'chain_keys = {{ left = "c0{"00" * 95}" }}', r"options\.chain_keys\.left: .*identity"),
+        ('chain_keys = { right = "KEY" }', r"options\.chain_keys\.right: this lake runs no chain of that name"),
+    ],
+)
+def test_listed_keys_that_are_none(tmp_path: Path, files: dict[str, Path], options: str, text: str) -> None:
+    path = tmp_path / "left.toml"
+    key = read_chain_key(files["left"]).public.hex()
+    path.write_text(scenario_text("left", options=options.replace("KEY", key)))
+    with pytest.raises(InvalidInput, match=text):
+        Node(load_scenario(path), str(tmp_path / "lake"))
+
+
+def run(*words: str) -> int:
+    """Run a command; return its exit code."""
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def test_the_commands_make_and_show_the_key_of_a_subnet(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(tmp_path / "left.key")
+    assert run("key", "new", "--chain", file) == 0
+    made = capsys.readouterr().out.split()
+    assert made[0] == "public" and len(made) == 2 and len(made[1]) == 192
+    assert Path(file).stat().st_mode & 0o777 == 0o600
+    assert run("key", "show", "--public", file) == 0 and capsys.readouterr().out.strip() == made[1]
+    assert run("key", "show", "--json", file) == 0 and json.loads(capsys.readouterr().out) == {"public": made[1]}
+    assert run("key", "new", "--chain", file) != 0 and "exists already" in capsys.readouterr().err
+    content = json.loads(Path(file).read_text())
+    Path(file).write_text(json.dumps({**content, "secret": "00" * 32}))
+    assert run("key", "show", file) != 0 and "secret: a BLS12-381 secret key is" in capsys.readouterr().err
+
+
+def test_strangers_are_not_served_what_is_signed_with_drawn_keys(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "left.toml"
+    path.write_text(scenario_text("left"))
+    words = ["serve", str(tmp_path / "lake"), "--scenario", str(path), "--public", "--port", "0"]
+    assert run(*words) != 0
+    assert "left: its key is drawn from the seed, so strangers could sign as it" in " ".join(
+        capsys.readouterr().err.split()
+    )
+    assert not (tmp_path / "lake").exists()
