@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,11 +52,19 @@ def identified_digests(ids: npt.NDArray[np.uint8], subtrees: Digests) -> Digests
     return digest_rows(HashFunction.SHA256, np.concatenate([ids, subtrees], axis=1), prefix=LABELED_DOMAIN)
 
 
-def stream_digests(columns: Columns, indexes: U64, version: CertificationVersion = CURRENT) -> Digests:
+def stream_digests(
+    columns: Columns, indexes: U64, version: CertificationVersion = CURRENT, ranges: Sequence[tuple[int, int]] = ()
+) -> Digests:
     """Return the digest of the leaf of each message under its index, shape (n, 32), from the messages' columns.
 
     The same as ``indexed_digests(indexes, leaf_digests(encode_stream_messages(columns, version)))``, in the memory of a
     piece: encodings are hashed while they are in the cache.
+
+    Args:
+        columns: the messages.
+        indexes: one a message.
+        version: certification version.
+        ranges: the rows (first, and the one after the last) of the messages that are wanted; all, if there are none.
 
     Raises:
         EncodeError, InvalidInput: as of ``encode_stream_messages``.
@@ -67,22 +76,24 @@ def stream_digests(columns: Columns, indexes: U64, version: CertificationVersion
     count, numbers = encoder.count, np.ascontiguousarray(indexes, dtype=np.uint64)
     if len(indexes) != count:
         raise ValueError(f"{len(indexes)} indexes and {count} messages: there must be as many of both")
-    digests = np.empty((count, DIGEST_BYTES), dtype=np.uint8)
-    rows = min(count, LOOP_ROWS)
+    ranges = ranges or [(0, count)]
+    digests = np.empty((sum(stop - start for start, stop in ranges), DIGEST_BYTES), dtype=np.uint8)
+    rows = min(len(digests), LOOP_ROWS)
     out, ends = np.empty(ENCODED_BYTES, dtype=np.uint8), np.zeros(rows + 1, dtype=np.int64)
     leaves = np.empty((rows, DIGEST_BYTES), dtype=np.uint8)
     labeled = np.empty((rows, INDEX_BYTES + DIGEST_BYTES), dtype=np.uint8)
-    start = 0
-    while start < count:
-        written = encoder.write(start, count, out, ends)
-        if not written:
-            out = np.empty(2 * len(out), dtype=np.uint8)
-            continue
-        leaf, label = leaves[:written], labeled[:written]
-        digest_slices(HashFunction.SHA256, out, ends[:written], ends[1 : written + 1], prefix=LEAF_DOMAIN, out=leaf)
-        put_labels(numbers[start : start + written], leaf, label)
-        digest_rows(HashFunction.SHA256, label, prefix=LABELED_DOMAIN, out=digests[start : start + written])
-        start += written
+    done = 0
+    for start, stop in ranges:
+        while start < stop:
+            written = encoder.write(start, stop, out, ends)
+            if not written:
+                out = np.empty(2 * len(out), dtype=np.uint8)
+                continue
+            leaf, label = leaves[:written], labeled[:written]
+            digest_slices(HashFunction.SHA256, out, ends[:written], ends[1 : written + 1], prefix=LEAF_DOMAIN, out=leaf)
+            put_labels(numbers[start : start + written], leaf, label)
+            digest_rows(HashFunction.SHA256, label, prefix=LABELED_DOMAIN, out=digests[done : done + written])
+            start, done = start + written, done + written
     return digests
 
 

@@ -7,6 +7,7 @@ slices, and are refused whole; a proposal of theirs in which nothing is wrong is
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -24,9 +25,9 @@ from causeway.protocols.ic.agreed_payloads import agreed_after, due, expected_af
 from causeway.protocols.ic.batch import Brought, XNetPlan
 from causeway.protocols.ic.certified_slices import (
     Checked,
+    are_in,
     beside,
     check_certified,
-    only_of,
     rejects_in,
     served,
     with_reads,
@@ -224,11 +225,9 @@ def agree(
     """
     content, offered, served = plan.content, inputs.offered, plan.content.brought
     assert served is not None
-    looped = offered["source"] == offered["destination"]
-    messages = offered.filter(~looped)
     expected, _ = expected_after(state, context)
     notary = Notary(state, expected, certifier, context)
-    seen = notary.look(served.candidates, messages, content.wired)
+    seen = notary.look(served.candidates, offered, content.wired)
     payload, errors = notary.build(seen)
     wrong = notary.validate(payload, seen) > 0
     _ensure(~wrong, payload, "notaries refuse the payload of an honest block maker")
@@ -241,7 +240,7 @@ def agree(
         if chain in settled or not len(honest):
             continue
         false = with_reads(proposed(honest, served.everything, served.older, does))
-        proposal = notary.look(false, messages.filter(_to(chain, messages)))
+        proposal = notary.look(false, offered.filter(_to(chain, offered)))
         failed = notary.validate(false, proposal)
         if failed.any():
             refused.append(refused_payload(false, failed, proposal.causes))
@@ -254,24 +253,35 @@ def agree(
     if context.options.blocks_ahead:
         waiting = [of.agreed(slices) for slices, of in agreed]
         now = due(state, context.chains)
-        verified = check_certified(now, messages, context, certifier)
+        verified = check_certified(now, offered, context, certifier)
         _ensure(~verified.invalid, now, "an agreed slice is not valid any more")
-        agreed = [(now, Proposal(now, verified, now, verified.causes, messages, rejects_in(now, context), None))]
+        agreed = [(now, Proposal(now, verified, now, verified.causes, offered, rejects_in(now, context), None))]
         state = replace(state, agreed=agreed_after(state, waiting, context))
-    parts = [_taken(state, slices, of, context) for slices, of in agreed]
-    slices, arrived, rejects = (concat(list(part)) for part in zip(*parts, strict=True))
+    taken = [brought(state, payload, context) for payload, _ in agreed]
+    slices, arrived = concat(taken), _arrived(taken, [of.messages for _, of in agreed], offered)
+    rejects = concat([_rejects(payload, of) for payload, of in agreed])
     signals = signals_about_ours(state, rejects.take(stable_order(*(rejects[name] for name in REJECTS_ORDER))))
     content = replace(content, slices=by_stream(slices), signals=signals)
     own = seen_again(state, inputs.own, content.slices, signals, context)
-    arrived = concat([arrived, offered.take(np.flatnonzero(looped))])
     return Agreement(content, arrived, own, state, concat(refused))
 
 
-def _taken(state: State, payload: Frame, of: Proposal, context: Context) -> tuple[Frame, Frame, Frame]:
-    """Return the slices of a payload as a round takes them, their messages, and the REJECT signals in them."""
-    slices = brought(state, payload, context)
-    given = lookup(payload, opposite(of.rejects), LANE, ordered=False) >= 0
-    return slices, only_of(slices, of.messages), of.rejects.filter(given)
+def _arrived(slices: Sequence[Frame], messages: Sequence[Frame], offered: Frame) -> Frame:
+    """Return the messages that a round takes of those that were ``offered``: those of slices, each with the
+    ``messages`` that were read for them, and those of loopback streams."""
+    looped, found = offered["source"] == offered["destination"], []
+    for taken, arrived in zip(slices, messages, strict=True):
+        wanted = are_in(taken, arrived)
+        if arrived is offered:
+            # Most rounds take everything as it was read: nothing is put together.
+            wanted, looped = wanted | looped, np.zeros(len(offered), dtype=bool)
+        found.append(arrived.filter(wanted))
+    return concat([*found, offered.filter(looped)])
+
+
+def _rejects(payload: Frame, of: Proposal) -> Frame:
+    """Return the REJECT signals in the slices of a payload."""
+    return of.rejects.filter(lookup(payload, opposite(of.rejects), LANE, ordered=False) >= 0)
 
 
 def _to(chain: int, rows: Frame) -> npt.NDArray[np.bool_]:
@@ -285,6 +295,7 @@ def _ensure(valid: npt.NDArray[np.bool_], slices: Frame, text: str) -> None:
 
 
 def _sizes(messages: Frame, version: CertificationVersion) -> MessageSizes:
-    """Return the lengths of messages, in the order of lanes."""
+    """Return the lengths of messages of other subnets, in the order of lanes."""
+    messages = messages.filter(messages["source"] != messages["destination"])
     ordered = messages.take(stable_order(*(messages[name] for name in LANE_COLUMNS)))
     return MessageSizes(ordered, message_lengths(ordered, version))

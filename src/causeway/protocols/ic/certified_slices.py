@@ -13,6 +13,7 @@ are not in the slice enter the check only: whoever serves the slice would have s
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,18 +108,19 @@ def rejects_in(slices: Frame, context: Context) -> Frame:
     return found.take(stable_order(*(found[name] for name in REJECTS_ORDER)))
 
 
-def only_of(slices: Frame, messages: Frame) -> Frame:
-    """Return the messages that are in slices, of those that were read to check them."""
-    if len(messages) == int((slices["message_end"] - slices["message_begin"]).sum()):
-        return messages
-    if len(slices) == 0:
-        return messages.slice(0, 0)
-    runs = groups_of(*(messages[name] for name in LANE))
-    row = runs.spread(lookup(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False))
+def are_in(slices: Frame, messages: Frame) -> npt.NDArray[np.bool_]:
+    """Return which messages are in slices, of those that were read to check them."""
+    if len(messages) == 0 or len(slices) == 0:
+        return np.zeros(len(messages), dtype=bool)
+    runs, index = groups_of(*(messages[name] for name in LANE)), messages["index"]
+    row = lookup(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False)
+    first, stop = slices["message_begin"][row], slices["message_end"][row]
+    least, most = (of.reduceat(index, runs.starts) for of in (np.minimum, np.maximum))
     known = row >= 0
-    messages, row = messages.filter(known), row[known]
-    inside = messages["index"] >= slices["message_begin"][row]
-    return messages.filter(inside & (messages["index"] < slices["message_end"][row]))
+    inside: npt.NDArray[np.bool_] = runs.spread(known)
+    if not ((least >= first) & (most < stop))[known].all():
+        inside &= (index >= runs.spread(first)) & (index < runs.spread(stop))
+    return inside
 
 
 @dataclass(frozen=True)
@@ -226,8 +228,8 @@ def _leaves(
     missing, unread = np.zeros(len(slices), dtype=bool), np.zeros(len(slices), dtype=bool)
     lane = lookup(slices, messages.select(LANE).take(runs.starts), LANE, ordered=False)
     found = runs.spread(lane)
-    if len(messages) == total and _is_in_place(slices, messages, runs, lane):
-        leaves, wrong = _digests_of(messages, found, context)
+    if total and _are_in_place(slices, messages, runs, lane):
+        leaves, wrong = _digests_of(messages, found, context, _ranges_of(runs, lane >= 0))
         unread[found[wrong]] = True
         return leaves, counts, missing, unread
     leaves = np.zeros((total, DIGEST_BYTES), dtype=np.uint8)
@@ -255,41 +257,56 @@ def _owners(counts: Rows) -> Rows:
     return np.repeat(np.arange(len(counts)), counts)
 
 
-def _digests_of(messages: Frame, slice_of: Rows, context: Context) -> tuple[Digests, npt.NDArray[np.bool_]]:
+def _ranges_of(runs: Groups, wanted: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """Return the rows of some runs, as few ranges as there can be."""
+    starts = runs.starts[wanted & ~np.append(False, wanted[:-1])]
+    stops = (runs.starts + runs.counts)[wanted & ~np.append(wanted[1:], False)]
+    return list(zip(starts.tolist(), stops.tolist(), strict=True))
+
+
+def _digests_of(
+    messages: Frame, slice_of: Rows, context: Context, ranges: Sequence[tuple[int, int]] = ()
+) -> tuple[Digests, npt.NDArray[np.bool_]]:
     """Return the digest of each message, and which messages are none: what has no encoding is not certified, and
-    neither is a field of theirs that the encoding leaves out."""
+    neither is a field of theirs that the encoding leaves out.
+
+    ``slice_of``: the slice that each is for, -1 if it is for none; ``ranges``: the rows of all that are for one, if
+    there are others, whose digests are left out.
+    """
     request = messages["kind"] == Kind.REQUEST
     method = messages["method"]
     named = pc.binary_length(method.dictionary).to_numpy(zero_copy_only=False) > 0
     names = method.indices.to_numpy(zero_copy_only=False)
     wrong: npt.NDArray[np.bool_] = np.where(request, messages["code"] > 0, named[names] if len(named) else False)
+    wrong &= slice_of >= 0
     version = context.options.version
     try:
-        return stream_digests(message_columns(messages), messages["index"], version), wrong
+        return stream_digests(message_columns(messages), messages["index"], version, ranges), wrong
     except (EncodeError, InvalidInput):
         digests = np.zeros((len(messages), DIGEST_BYTES), dtype=np.uint8)
-    for at in np.unique(slice_of).tolist():
+    for at in np.unique(slice_of[slice_of >= 0]).tolist():
         rows = np.flatnonzero(slice_of == at)
         part = messages.take(rows)
         try:
             digests[rows] = stream_digests(message_columns(part), part["index"], version)
         except (EncodeError, InvalidInput):
             wrong[rows] = True
-    return digests, wrong
+    return np.concatenate([digests[start:stop] for start, stop in ranges]) if ranges else digests, wrong
 
 
-def _is_in_place(slices: Frame, messages: Frame, runs: Groups, lane: Rows) -> bool:
-    """Return whether the messages are those that the slices need, in the slices' order, each of them once."""
+def _are_in_place(slices: Frame, messages: Frame, runs: Groups, lane: Rows) -> bool:
+    """Return whether the messages, but for whole lanes of which there is no slice (``lane`` is -1), are those that the
+    slices need, in the slices' order, each of them once."""
     index, begin, end = messages["index"], slices["read_begin"], slices["read_end"]
-    some = np.flatnonzero(end > begin)
-    if not np.array_equal(lane, some):
+    some, ours = np.flatnonzero(end > begin), lane >= 0
+    starts, counts = runs.starts[ours], runs.counts[ours]
+    if not np.array_equal(lane[ours], some) or not np.array_equal(index[starts], begin[some]):
         return False
-    if not np.array_equal(index[runs.starts], begin[some]) or not np.array_equal(
-        runs.counts.astype(np.uint64), end[some] - begin[some]
-    ):
+    if not np.array_equal(counts.astype(np.uint64), end[some] - begin[some]):
         return False
     breaks = np.flatnonzero(index[1:] != index[:-1] + np.uint64(1)) + 1
-    return bool(np.isin(breaks, runs.starts).all())
+    at = np.searchsorted(runs.starts, breaks, side="right") - 1
+    return bool(((runs.starts[at] == breaks) | ~ours[at]).all())
 
 
 def _outside(slices: Frame, counts: Rows) -> tuple[Rows, Rows]:

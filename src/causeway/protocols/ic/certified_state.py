@@ -86,16 +86,21 @@ def moved_trees(state: State, appended: Frame, context: Context) -> State:
 
 def _move(forest: StreamForest, state: State, appended: Frame, context: Context) -> None:
     lanes = state.streams.counters
-    keys = stream_keys(appended)
-    if len(keys) and not _ascend(keys, appended["index"]):
-        appended = appended.take(stable_order(keys, appended["index"]))
     digests = stream_digests(message_columns(appended), appended["index"], context.options.version)
-    forest.update(stream_keys(lanes), lanes["begin"], lanes["next_index"], digests)
+    forest.update(stream_keys(lanes), lanes["begin"], lanes["next_index"], _by_stream(digests, appended))
 
 
-def _ascend(keys: U64, index: U64) -> bool:
-    later = (keys[1:] > keys[:-1]) | ((keys[1:] == keys[:-1]) & (index[1:] > index[:-1]))
-    return bool(later.all())
+def _by_stream(digests: Digests, messages: Frame) -> Digests:
+    """Return the digests of messages in the order of streams and indexes. Messages stand in long runs of neighbours in
+    a stream, in whatever order: those are moved, not each message."""
+    if len(messages) == 0:
+        return digests
+    keys, index = stream_keys(messages), messages["index"]
+    breaks = (keys[1:] != keys[:-1]) | (index[1:] != index[:-1] + np.uint64(1))
+    starts = np.append(0, np.flatnonzero(breaks) + 1)
+    stops = np.append(starts[1:], len(messages))
+    order = stable_order(keys[starts], index[starts])
+    return np.concatenate([digests[start:stop] for start, stop in zip(starts[order], stops[order], strict=True)])
 
 
 # ---- the canonical state trees
