@@ -190,3 +190,5 @@ def test_an_agreed_slice_is_verified_again_from_what_is_then_used() -> None:
     assert net.run.state.stopped["cause"].to_pylist() == ["InvariantViolation"]
     assert net.run.state.stopped["chain"].tolist() == [1]
     assert net.expected() == before
+    last = int(net.run.state.stopped["height"][0]) - 1
+    assert net.run.state.heads["number"][1] == last, "a round that failed commits nothing, and certifies nothing"

@@ -172,9 +172,11 @@ def _sections(state: State, heads: Frame, context: Context) -> SectionColumns:
     """Return the digests of the tables by subnet; of those whose height requires the full state hash only."""
     assert state.trees is not None
     chains = heads["chain"]
+    # What stops a subnet is a round that it has not made: no state of its own says so, nor is one made to say it.
+    going = replace(state, stopped=state.stopped.slice(0, 0)) if len(state.stopped) else state
     found = {
         name: np.frombuffer(b"".join(section.digests), dtype=np.uint8).reshape(len(chains), DIGEST_BYTES)
-        for name, section in sections_of(state, replace(context, chains=chains)).items()
+        for name, section in sections_of(going, replace(context, chains=chains)).items()
         if name != CERTIFIED_DATA_SECTION  # it has leaves of its own
     }
     lanes = state.streams.counters
