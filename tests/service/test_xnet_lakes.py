@@ -135,6 +135,9 @@ def test_a_lake_is_continued_with_nodes_elsewhere_but_not_with_another_key(tmp_p
         Node(load_scenario(path), str(tmp_path / "left"))
 
 
+LIAR = "[[faults]]\nkind = 'node'\ndoes = 'lying'\nnodes = [0]\n"
+
+
 @pytest.mark.parametrize(
     ("change", "text"),
     [
@@ -143,7 +146,16 @@ def test_a_lake_is_continued_with_nodes_elsewhere_but_not_with_another_key(tmp_p
         (("[options.remote.right]", "[options.remote.left]"), r"options\.remote\.right: missing"),
         (("left = [", "right = ["), r"options\.listen\.right: this lake runs no chain of that name"),
         (('"127.0.0.1:9100"', '"9100"'), r'options\.listen\.left\[0\]: "9100": no address to listen at'),
-        (('"http://127.0.0.1:9200"', '"127.0.0.1:9200"'), "no address of a node"),
+        (
+            ('"http://127.0.0.1:9201"', '"127.0.0.1:9201"'),
+            r"remote\.right\.endpoints\[1\].* no address of a node",
+        ),
+        (('"http://127.0.0.1:9201"', '"http://127.0.0.1:99999"'), "no address of a node"),
+        (('"http://127.0.0.1:9201"', '"http://127.0.0.1:9201/x?y=1"'), "no address of a node"),
+        (
+            ("[traffic]\n", f"{LIAR}chain = 'right'\n[traffic]\n"),
+            "faults.0.: node of lying: another lake runs",
+        ),
         (("public_key = ", "public_key = 'ab' # "), "public_key"),
         (("public_key = ", f"public_key = 'c0{'00' * 95}' # "), r"options\.remote\.right\.public_key: c00.* identity"),
         (("[traffic]\n", '[[moves]]\ntick = 3\nprogram = "echo-left"\n[traffic]\n'), "programs do not move"),

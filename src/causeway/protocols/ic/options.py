@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
 from causeway.model.membership import MOST_NODES
 from causeway.model.section import Section
 from causeway.proofs.ic.versions import CertificationVersion
-from causeway.protocols.option_values import LARGEST, Texts, only, wrong
+from causeway.protocols.option_values import LARGEST, only, wrong
 
 MAX_AHEAD = 100
 """Certification lags, and blocks run ahead, by so many heights at most."""
@@ -65,11 +66,25 @@ PublicKeyDigits = Annotated[str, Field(pattern=r"^[0-9a-f]{192}$")]
 """A subnet's public key, 96 bytes in hexadecimal digits."""
 
 
+def _serves(text: str) -> str:
+    try:
+        found = urlsplit(text)
+        known = found.scheme in ("http", "https") and found.hostname and found.port != 0
+    except ValueError:  # a port that is none, or half a pair of brackets
+        known = False
+    if not known or "@" in found.netloc or found.path.strip("/") or found.query or found.fragment:
+        raise ValueError("no address of a node; write it as http://HOST:PORT")
+    return text
+
+
+NodeAddress = Annotated[str, AfterValidator(_serves)]
+
+
 class RemoteSubnet(Section):
     """A subnet that another deployment runs: its public key, and where its nodes serve streams."""
 
     public_key: PublicKeyDigits
-    endpoints: Texts = Field(default=(), max_length=MOST_NODES)
+    endpoints: Annotated[tuple[NodeAddress, ...], Strict(False)] = Field(default=(), max_length=MOST_NODES)
 
 
 class IcOptions(Section):

@@ -115,6 +115,8 @@ def check_faults(faults: Faults, topology: Topology, options: IcOptions) -> None
 
 
 def _check_nodes(fault: Fault, said: str, topology: Topology, options: IcOptions) -> None:
+    if fault.source in topology.external:
+        raise InvalidInput(f"{said}: another lake runs the subnet; its scenario says what its nodes do")
     membership = topology.membership
     count = membership.nodes.get(fault.source or 0, options.nodes)
     count += sum(change.add for change in membership.changes if change.chain == fault.source)
