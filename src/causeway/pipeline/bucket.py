@@ -36,6 +36,7 @@ from causeway.pipeline.offers import (
     row_groups_at,
 )
 from causeway.pipeline.reading import Made, Reader, files_of
+from causeway.pipeline.recent import Recent
 from causeway.pipeline.record import NOTHING
 from causeway.pipeline.rounds import Rounds, begun, executed, moved_state, said_of
 from causeway.pipeline.schemas import stamped_schema
@@ -75,9 +76,9 @@ class _Kept:
     rounds: Rounds | None = None
 
 
-_STATES: dict[tuple[str, str, int], _Kept] = {}
-"""What this process wrote last for (URI, lake, bucket): valid when the manifest names just those files. Holds one lake
-at a time."""
+_STATES: Recent[tuple[str, str], dict[int, _Kept]] = Recent()
+"""By URI and identity of a lake what this process wrote last for each bucket: valid when the manifest names just those
+files. Of the lakes only the last two."""
 
 
 def genesis(deployment: Deployment, lake: Lake, bucket: int) -> Written:
@@ -144,19 +145,22 @@ def _unchanged(files: Mapping[str, str], before: Any, now: Any) -> dict[str, str
 def _kept(reader: Reader, *, taken: bool = False) -> _Kept | None:
     """Return what is in memory of a reader's bucket, None where that is not what the lake has. ``taken``: it is going
     to be changed, and is not there any more should that fail half-way."""
-    lake, before = reader.lake, reader.before
-    key = lake.storage.uri, lake.identity, reader.bucket
-    kept = _STATES.pop(key, None) if taken else _STATES.get(key)
+    states, before = _states(reader.lake), reader.before
+    kept = states.pop(reader.bucket, None) if taken else states.get(reader.bucket)
     there = before.height, files_of(before, reader.bucket)
     return kept if kept is not None and (kept.height, kept.files) == there else None
 
 
 def _keep(lake: Lake, bucket: int, kept: _Kept) -> None:
+    states = _states(lake)
     stale = kept.height - 1  # older ones were moved on by another process
-    uri, identity = lake.storage.uri, lake.identity
-    for other in [key for key in _STATES if key[:2] != (uri, identity) or _STATES[key].height < stale]:
-        del _STATES[other]
-    _STATES[(uri, identity, bucket)] = kept
+    for other in [other for other, state in states.items() if state.height < stale]:
+        del states[other]
+    states[bucket] = kept
+
+
+def _states(lake: Lake) -> dict[int, _Kept]:
+    return _STATES.use((lake.storage.uri, lake.identity), dict)
 
 
 def _state(reader: Reader, tick: Tick) -> tuple[Any, Mapping[str, str], bool]:

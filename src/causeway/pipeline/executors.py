@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
+import os
+import shutil
+import tempfile
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Protocol
@@ -13,13 +18,15 @@ import pyarrow as pa
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline import bucket as bucket_module
 from causeway.pipeline.allocator import keep_memory
+from causeway.pipeline.assignment import WORKERS_STAY, assigned, check_assigned
 from causeway.pipeline.bucket import Written
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.group import CommitEvery, Group
 from causeway.pipeline.heights import Said
 from causeway.pipeline.lake import Lake, LakeDamaged, Manifest
 from causeway.pipeline.offers import Offers, Part
-from causeway.pipeline.placement import Place, executors_of, numbered
+from causeway.pipeline.placement import Place, executors_of, numbered, on_one_machine
+from causeway.pipeline.recent import Recent
 from causeway.pipeline.sealed import seal_from
 from causeway.pipeline.session import workers_prepared
 from causeway.protocols.contract import Tick
@@ -33,7 +40,8 @@ REQUEST = "causeway.request"
 ASKED_EVERY = 32
 """After so many jobs Spark is asked which executors there are; sooner where a task did not find its state."""
 
-TASK_SCHEMA = "bucket int, written string, offers binary"
+TASK_SCHEMA = "bucket int, worker int, written string, offers binary"
+"""``worker``: the process id of the worker that ran the bucket."""
 
 
 class TaskFailed(CausewayError):
@@ -80,7 +88,10 @@ class SparkExecutor:
     def __init__(self, session: SparkSession, deployment: Deployment, lake: Lake) -> None:
         self._context = session.sparkContext
         shared = self._context.broadcast((deployment, lake))
-        self._session, self._count, self._task = session, len(deployment.buckets), _task(shared)
+        self._session, self._count = session, len(deployment.buckets)
+        self._task = _task(shared, uuid.uuid4().hex, self._count)
+        self._assigns = WORKERS_STAY and self._count > 1 and on_one_machine(session)
+        self._homes: dict[int, int] = {}  # bucket -> process id of the worker that ran it last
         self._executors: tuple[Place, ...] = ()
         self._query = self._planned()
         workers_prepared()
@@ -109,15 +120,32 @@ class SparkExecutor:
     def _collect(self, request: dict[str, Any]) -> Sequence[Written]:
         from pyspark.errors import PySparkException
 
-        self._context.setLocalProperty(REQUEST, json.dumps(request))
-        try:
-            rows = self._query.collect()
-        except PySparkException as error:
-            raise TaskFailed(f"a task failed: {_python_error(str(error))}") from None
-        finally:
-            self._context.setLocalProperty(REQUEST, None)  # type: ignore[arg-type]
+        with self._assignment() as assignment:
+            self._context.setLocalProperty(REQUEST, json.dumps({**request, "assignment": assignment}))
+            try:
+                rows = self._query.collect()
+            except PySparkException as error:
+                raise TaskFailed(f"a task failed: {_python_error(str(error))}") from None
+            finally:
+                self._context.setLocalProperty(REQUEST, None)  # type: ignore[arg-type]
         rows = sorted(rows, key=lambda row: int(row["bucket"]))
-        return [written_from(row["written"], bytes(row["offers"])) for row in rows]
+        check_assigned([int(row["bucket"]) for row in rows], self._count)
+        written = [written_from(row["written"], bytes(row["offers"])) for row in rows]
+        self._homes = {int(row["bucket"]): int(row["worker"]) for row in rows}
+        return written
+
+    @contextlib.contextmanager
+    def _assignment(self) -> Iterator[dict[str, Any] | None]:
+        """Give what the tasks of one job need to agree which bucket each runs, None where their numbers say it."""
+        if not self._assigns:
+            yield None
+            return
+        # Inside Spark's own folder, which goes with Java even when this process is killed.
+        folder = tempfile.mkdtemp(prefix="buckets-", dir=self._context._temp_dir)
+        try:
+            yield {"folder": folder, "homes": self._homes}
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def request_of(before: Manifest, group: Group) -> dict[str, Any]:
@@ -137,7 +165,7 @@ def written_from(content: str, offers: bytes) -> Written:
     return Written(**found)
 
 
-def _task(shared: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _task(shared: Any, key: str, buckets: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
@@ -146,22 +174,36 @@ def _task(shared: Any) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Recor
         if asked is None:
             raise TaskFailed("a task was started without a request")
         request = json.loads(asked)
-        deployment, lake = _shared(shared)
+        deployment, lake = _shared(shared, key)
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                content, offers = run_task(deployment, lake, int(number), request)
-                columns = [pa.array([number], pa.int32()), pa.array([content]), pa.array([offers], pa.binary())]
-                yield pa.RecordBatch.from_arrays(columns, ["bucket", "written", "offers"])
+                bucket = _bucket_of(int(number), request["assignment"], buckets)
+                content, offers = run_task(deployment, lake, bucket, request)
+                numbers = [pa.array([value], pa.int32()) for value in (bucket, os.getpid())]
+                columns = [*numbers, pa.array([content]), pa.array([offers], pa.binary())]
+                yield pa.RecordBatch.from_arrays(columns, ["bucket", "worker", "written", "offers"])
 
     return run
 
 
+def _bucket_of(task: int, assignment: Mapping[str, Any] | None, buckets: int) -> int:
+    """Return which bucket a task runs. Raises ``NotAssigned``."""
+    if assignment is None:
+        return task
+    homes = {int(bucket): worker for bucket, worker in assignment["homes"].items()}
+    return assigned(task, assignment["folder"], buckets, homes)
+
+
 _FROZEN = False
 
+_SHARED: Recent[str, tuple[Deployment, Lake]] = Recent()
+"""What this worker knows of each ``SparkExecutor``, by its key. PySpark forgets a broadcast value whenever a worker
+runs a task without it, so that executors in turns would unpickle theirs every time."""
 
-def _shared(shared: Any) -> tuple[Deployment, Lake]:
+
+def _shared(shared: Any, key: str) -> tuple[Deployment, Lake]:
     global _FROZEN
-    value: tuple[Deployment, Lake] = shared.value
+    value = _SHARED.use(key, lambda: shared.value)
     if not _FROZEN:
         # PySpark collects garbage after every task; what is loaded by now will never be garbage.
         _FROZEN = True

@@ -5,6 +5,10 @@ Executors are asked for when a task did not find its state, and now and then; on
 the query planned anew. A task whose executor is gone, or busy for longer than ``spark.locality.wait``, runs elsewhere,
 and reads its state from the lake.
 
+Among the Python workers of one executor Spark chooses, and cannot be told. Where all workers are on one machine, their
+tasks agree who runs what (``assignment``); executors of a cluster share no folder that they could do so in, and a lake
+in an object store has no locks.
+
 Spark's DataFrames cannot say where a task should run; an RDD can. So the numbers of the buckets are an RDD with a
 preferred executor each, and the query over it keeps the preference, because nothing is exchanged between the two.
 """
@@ -27,11 +31,17 @@ class Place(NamedTuple):
     executor: str
 
 
+def on_one_machine(session: SparkSession) -> bool:
+    """Return whether all Python workers are on this machine: Spark runs in one process."""
+    context: Any = session.sparkContext
+    return bool(context._jsc.sc().isLocal())
+
+
 def executors_of(session: SparkSession) -> tuple[Place, ...]:
     """Return the executors that are there now, in the order of their numbers; none where Spark runs in one process."""
-    context: Any = session.sparkContext
-    if context._jsc.sc().isLocal():
+    if on_one_machine(session):
         return ()
+    context: Any = session.sparkContext
     known = context._jsc.sc().statusStore().executorList(True).iterator()
     found = []
     while known.hasNext():
