@@ -45,6 +45,8 @@ def compare(scenario: Scenario, *, settling: int = 0, parts: int = 2, roots: boo
             break
     else:
         assert not settling, "the network does not come to rest"
+    holds(whole.payloads.violations())
+    holds(apart.payloads.violations())
     for evidence in (of_oracle, of_kernel):
         if not scenario.worn:  # G6: indices have no gap
             evidence.check()

@@ -16,23 +16,27 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from causeway.model.errors import InvariantViolation
 from causeway.model.faults import Fault, Faults
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.ledger import Kind
 from causeway.model.membership import Membership, NodeChange, Span
-from causeway.model.order import stable_order
+from causeway.model.order import positions_in, stable_order
 from causeway.model.topology import CHAINS_SCHEMA, MOVES_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.network.membership import Move, at_genesis, moves_of_membership
 from causeway.programs.runner import Programs
-from causeway.protocols.contract import Inputs, RoundResult, Shown, Tick, View
+from causeway.protocols.contract import Inputs, Plan, RoundResult, Shown, Tick, View
 from causeway.protocols.ic.agreement import Agreement
+from causeway.protocols.ic.batch import XNetPlan
+from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.ic.options import IcOptions, Limits
 from causeway.protocols.ic.state import State
 from causeway.protocols.interference import DROP, FORGE, HALT
 from causeway.protocols.messages import LANE, LANE_COLUMNS, OUTBOUND_SCHEMA
 from causeway.protocols.partition import part, state_of, union
+from tests.property.ic_payload_log import PayloadLog, Round, headers_of
 from tests.property.ic_programs import BEHAVIOURS, behaviour_of
 from tests.spec import ic
 from tests.spec.ic import ids
@@ -211,13 +215,26 @@ def ic_options(options: Mapping[str, Any]) -> IcOptions:
 
 @dataclass(frozen=True)
 class WatchedKernel(IcKernel):
-    """A kernel that notes what its rounds execute: where slices are certified, no plan tells."""
+    """A kernel that notes what its rounds agree on and execute: where slices are certified, no plan tells."""
 
-    executed: list[Frame] = field(default_factory=list)
+    made: list[Round] = field(default_factory=list)
+    refused: list[InvariantViolation] = field(default_factory=list)
 
-    def _agreed(self, *given: Any) -> Agreement:
-        agreement = super()._agreed(*given)
-        self.executed.append(agreement.content.slices)
+    def _agreed(self, plan: Plan[XNetPlan], inputs: Inputs[State], state: State, context: Context) -> Agreement:
+        try:
+            agreement = super()._agreed(plan, inputs, state, context)
+        except InvariantViolation as error:
+            self.refused.append(error)
+            raise
+        slices, brought = agreement.content.slices, plan.content.brought
+        headers = {} if brought is None else headers_of(brought.older, brought.everything, brought.candidates)
+        agreed = slices
+        if self.options.blocks_ahead:
+            last = agreement.state.agreed
+            rows = positions_in(state.heads["chain"].astype(np.uint64), last["destination"].astype(np.uint64))
+            ahead = last["executed"] == state.heads["number"][rows] + np.uint64(1 + self.options.blocks_ahead)
+            agreed = last.filter(ahead & np.isin(last["destination"], context.chains))
+        self.made.append(Round(context.chains.tolist(), agreed, slices, headers))
         return agreement
 
 
@@ -250,6 +267,7 @@ class KernelRun:
         self.outbound: list[Frame] = []
         self.accepted: list[Frame] = []
         self.events: list[Frame] = []
+        self.payloads = PayloadLog(self.kernel.options)
 
     def view(self, group: npt.NDArray[np.uint32]) -> View:
         """What the chains of a group see of the height before."""
@@ -279,9 +297,14 @@ class KernelRun:
             result = kernel.round(state, group, plan, Inputs(ingress, carried, offered, own), tick)
             self.results.append(result)
             # A round that a violated invariant ends is run again without the subnet whose it is.
-            slices, stopped = kernel.executed[-1], result.state.frames()["stopped"]["chain"]
-            kernel.executed.clear()
-            self.accepted.append(slices.filter(~np.isin(slices["destination"], stopped)))
+            made, stopped = kernel.made[-1], result.state.frames()["stopped"]["chain"]
+            self.accepted.append(made.executed.filter(~np.isin(made.executed["destination"], stopped)))
+            if kernel.options.certified:
+                for error in kernel.refused:
+                    self.payloads.refuse(error)
+                self.payloads.add(made, self.read)
+            kernel.made.clear()
+            kernel.refused.clear()
             self.events.append(result.logs["events"])
             states.append(self._through_tables(result.state) if self.via_tables else result.state)
         self.states = states

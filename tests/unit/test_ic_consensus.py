@@ -34,6 +34,8 @@ def networks(kind: type[Network] | type[OracleNetwork]) -> Iterator[Engine]:
         net.check()
         if isinstance(net, OracleNetwork) and net.run.proposals:
             assert guarantees.g12_payloads(net.run.proposals, net.events) == []
+        if isinstance(net, Network):
+            assert net.run.payloads.violations() == []
 
 
 @pytest.fixture(params=[Network, OracleNetwork])
@@ -148,8 +150,9 @@ def test_hazard_13_payloads_keep_their_limit_and_everything_arrives(engine: Engi
     for canister in (1, 3):
         assert net.answers(canister) == [(callback, 0) for callback in range(8)]
     assert {event[3] for event in of(net.happened, 1, "slice refused")} == {"PayloadTooLarge"}
-    if isinstance(net, OracleNetwork):
-        assert 600 < max(row.size for row in net.run.proposals if row.error is None) <= 800
+    assert isinstance(net, Network | OracleNetwork)
+    log = net.run.payloads.proposals if isinstance(net, Network) else net.run.proposals
+    assert 600 < max(row.size for row in log if row.error is None) <= 800
 
 
 def test_payloads_too_small_for_a_message_still_carry_signals(engine: Engine) -> None:

@@ -241,10 +241,10 @@ def g10_responses_are_accepted(events: Sequence[Event]) -> list[str]:
     ]
 
 
-def g12_payloads(proposals: Sequence[Proposal], events: Sequence[Event]) -> list[str]:
+def g12_payloads(proposals: Sequence[Proposal], events: Sequence[Event], last: int | None = None) -> list[str]:
     """Of every batch one payload was agreed, honest ones always, within the limit, and what was executed is what was
     agreed. `proposals`: the payload log, one row a proposal; `events` are asked for the slices of each batch (control,
-    received). Batches at the end of the payload log may wait to be executed."""
+    received). Batches above `last`, if not given the last height with an event, may wait to be executed."""
     executed: dict[tuple[SubnetId, int], dict[SubnetId, Any]] = defaultdict(dict)
     for e in events:
         if e.event == "received" and e.kind == "control" and e.remote is not None:
@@ -262,7 +262,7 @@ def g12_payloads(proposals: Sequence[Proposal], events: Sequence[Event]) -> list
         if row.size_limit is not None and row.size > row.size_limit:
             violations.append(f"G12: the payload for {batch} has {row.size} bytes of {row.size_limit}")
         agreed[batch] = row
-    last = max((e.height for e in events), default=0)
+    last = max((e.height for e in events), default=0) if last is None else last
     for batch, row in agreed.items():
         if batch[1] <= last and executed.get(batch, {}) != dict(row.slices):
             violations.append(f"G12: the batch {batch} is not what was agreed")

@@ -1,4 +1,8 @@
-"""Sizes (2.10): count_bytes(css), from the bytes of its header and messages."""
+"""Sizes (2.10): count_bytes(css), from collections.abc import Sequence
+
+from the bytes of its header and messages."""
+
+from collections.abc import Sequence
 
 from .certified import CertifiedStreamSlice, read_payload
 from .encoding import CURRENT, encoded_header, encoded_message
@@ -23,13 +27,14 @@ def stream_bytes(css: StreamSlice, substream: SubstreamId, version: int) -> int:
     messages: dict[StreamIndex, CanisterMessage] = {
         (name, i): m for (name, i), m in css.messages.items() if name == substream
     }
-    n = len(messages)
-    payload = (
-        49 + header
-        if n == 0
-        else 71 + header + sum(8 + len(encoded_message(m, version)) + 8 for m in messages.values())
-    )
     first = min((i for _, i in messages), default=0)
+    return run_bytes(begin, end, first, header, [len(encoded_message(m, version)) for m in messages.values()])
+
+
+def run_bytes(begin: int, end: int, first: int, header: int, messages: Sequence[int]) -> int:
+    """Of a slice of the stream [begin, end) with messages from `first` on: `header` and `messages` are lengths."""
+    n = len(messages)
+    payload = 49 + header if n == 0 else 71 + header + sum(8 + length + 8 for length in messages)
     return payload + witness_bytes(begin, end, first, n) + 8 + 32 + SIGNATURE
 
 
