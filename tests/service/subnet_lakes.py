@@ -113,7 +113,8 @@ class Lakes:
         exchange = self.exchange(own)
 
         async def pulls() -> bool:
-            return sum([await client.pull_all() for client in exchange.clients(self.transport)]) > 0
+            clients = exchange.clients(self.transport)
+            return any([await client.pull(remote) for client in clients for remote in client.remotes])
 
         return asyncio.run(pulls())
 

@@ -12,6 +12,7 @@ import pytest
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.ic.principals import principal_to_text
+from causeway.proofs.ic.slice import CertifiedStreamSlice
 from causeway.protocols.ic.slice_pool import Position, SlicePool
 from causeway.protocols.ic.wire_slices import SliceReader
 from causeway.service.ic.node_choice import LONGEST, NodeChoice
@@ -132,6 +133,23 @@ def test_after_a_bad_answer_another_node_is_asked_and_the_bad_one_is_left_alone(
             assert one.failures == {cause: 1} and one.client.bad_nodes(REMOTE) == ["http://bad:1"]
             return
     raise AssertionError("the bad node was never asked")
+
+
+def test_what_no_node_should_bring_about_is_told_and_the_next_pull_asks_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = Setting({"bad": honest, "good": honest})
+    decode = one.client._reader.decode
+
+    def broken(data: bytes) -> CertifiedStreamSlice:
+        monkeypatch.setattr(one.client._reader, "decode", decode)
+        raise IndexError("nobody thought of this")
+
+    monkeypatch.setattr(one.client._reader, "decode", broken)
+    with pytest.raises(IndexError):
+        one.pull()
+    assert one.failures == {"IndexError": 1} and len(one.client.bad_nodes(REMOTE)) == 1
+    assert one.pull() == [True] and one.run() == (BEGIN, 6) and set(one.asked.values()) == {1}
 
 
 def test_nothing_that_a_node_sets_is_kept_or_told_to_another() -> None:

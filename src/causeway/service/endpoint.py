@@ -39,6 +39,10 @@ class FurtherAddress:
     app: ASGIApp
 
 
+Failed = Callable[[str, Exception], None]
+"""Tells somebody that something failed: what it was, and the error."""
+
+
 class Exchange(Protocol):
     """What a served lake does besides answering at its address: it answers at others, and fetches what comes into its
     blocks from other lakes."""
@@ -60,8 +64,9 @@ class Exchange(Protocol):
         """Take notice of a new height."""
         ...
 
-    async def run(self, news: Callable[[], None]) -> None:
-        """Fetch until cancelled; ``news`` is called when something waits for the next block."""
+    async def run(self, news: Callable[[], None], failed: Failed) -> None:
+        """Fetch until cancelled; ``news`` is called when something waits for the next block, ``failed`` when something
+        fails on this side: that stops nothing else, and is tried again."""
         ...
 
 

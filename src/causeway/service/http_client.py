@@ -1,17 +1,14 @@
 """Requests to a served lake that may be hostile: bounded in time and size, read by strict schemas.
 
 A request has a deadline for all of it, so a lake that sends a byte now and then holds nobody up. Answers are read up to
-a number of bytes, as they are (no compression, which would make few bytes many), redirects are not followed, and
-cookies are not kept.
+a number of bytes; what holds for all servers that may be hostile is in ``strangers``.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 from collections.abc import Mapping
-from http.cookiejar import CookieJar, DefaultCookiePolicy
 from pathlib import Path
 from typing import Any, Self
 
@@ -32,6 +29,7 @@ from causeway.service.answers import (
 )
 from causeway.service.keys import Key
 from causeway.service.signing import MAX_NONCE, MESSAGE, TRANSACTION, signed
+from causeway.service.strangers import client_of_strangers, close, is_address, is_plain
 
 FIRST_PAUSE = 0.2
 """Seconds before a request is tried again; twice as long each time."""
@@ -39,11 +37,6 @@ FIRST_PAUSE = 0.2
 DEADLINE = 60.0
 """Seconds that a request takes at most in all, besides those that it asks the lake to wait: the longest answer passes
 at 150 kB a second."""
-
-MAX_PORT = 2**16 - 1
-
-CLOSING = 2.0
-"""Seconds that closing connections takes at most."""
 
 RETRIED = {429, 502, 503, 504}
 
@@ -101,24 +94,11 @@ class ServiceClient:
         self._nonce: int | None = None
         self._chosen = False
         self._identity: str | None = None
-        self._client = httpx.AsyncClient(
-            base_url=self.url,
-            timeout=httpx.Timeout(seconds),
-            transport=transport,
-            verify=believed(ca),
-            follow_redirects=False,
-            headers={"accept": "application/json", "accept-encoding": "identity"},
-            cookies=no_cookies(),
-            event_hooks={"response": [no_redirect]},
-        )
+        self._client = client_of_strangers("application/json", seconds, base_url=self.url, transport=transport, ca=ca)
 
     async def close(self) -> None:
         """Close all connections."""
-        try:
-            async with asyncio.timeout(CLOSING):
-                await self._client.aclose()
-        except TimeoutError:
-            return  # the process ends, and its sockets with it
+        await close(self._client)
 
     async def __aenter__(self) -> Self:
         return self
@@ -253,8 +233,7 @@ class ServiceClient:
             asyncio.timeout(self._deadline + seconds),
             self._client.stream(method, path, params=query, content=body, headers=kind, timeout=timeout) as response,
         ):
-            encoding = response.headers.get("content-encoding", "identity")
-            if encoding != "identity":
+            if not is_plain(response):
                 raise ServiceError(f"{self.url}{path}: the answer is compressed, which was not asked for")
             if response.is_redirect:
                 raise ServiceError(f"{self.url}{path}: status {response.status_code}: redirects are not followed")
@@ -277,38 +256,6 @@ class ServiceClient:
         if status in RETRIED:
             raise _ComeAgain(text)
         raise (NonceUsed if status == USED else Refused)(f"{self.url}{path}: {text}")
-
-
-def is_address(url: str) -> bool:
-    """Return whether a text is the address of a server: http or https, a host, and a port if any."""
-    try:
-        found = httpx.URL(url)
-        return found.scheme in ("http", "https") and bool(found.host) and (found.port or 1) <= MAX_PORT
-    except (httpx.InvalidURL, UnicodeError):
-        return False
-
-
-async def no_redirect(response: httpx.Response) -> None:
-    """Let go of where an answer redirects to: that is not followed, and httpx would build a request of it, which fails
-    with errors of no request at all where it is no address."""
-    response.headers.pop("location", None)
-
-
-def no_cookies() -> CookieJar:
-    """Return a jar that keeps nothing: a server would fill it without end, and what one sets, others there get."""
-    return CookieJar(DefaultCookiePolicy(allowed_domains=[]))
-
-
-def believed(ca: Path | None) -> ssl.SSLContext:
-    """Return which certificates of servers are believed: those of the system, or those in a file.
-
-    Raises:
-        InvalidInput: the file holds none.
-    """
-    try:
-        return ssl.create_default_context(cafile=None if ca is None else str(ca))
-    except OSError as error:  # that of TLS is one
-        raise InvalidInput(f"--ca {ca}: no certificates can be read from it: {error.strerror or error}") from None
 
 
 class _ComeAgain(Exception):

@@ -23,7 +23,7 @@ from causeway.pipeline.lake import Manifest
 from causeway.service.api import application
 from causeway.service.by_port import ByPort
 from causeway.service.connections import Connection
-from causeway.service.endpoint import FurtherAddress
+from causeway.service.endpoint import Exchange, FurtherAddress
 from causeway.service.guard import LOCAL, Guard, is_address
 from causeway.service.keys import refuse_readable
 from causeway.service.listening import Loop, bound
@@ -37,6 +37,10 @@ MOST_REQUESTS = 256
 
 GRACE = 5
 """Seconds that requests have to end when the server stops."""
+
+
+AGAIN = 10.0
+"""Seconds after which fetching begins again when it ended."""
 
 
 class ProductionFailed(CausewayError):
@@ -192,7 +196,7 @@ def serve(
     producer.start()
     try:
         with asyncio.Runner(loop_factory=Loop) as runner:
-            runner.run(_serve(server, sockets, node))
+            runner.run(_serve(server, sockets, node, log or ServingLog()))
     finally:
         node.stop()
         producer.join()
@@ -203,21 +207,26 @@ def serve(
         raise ProductionFailed(f"block {node.network.height + 1}: {type(node.failure).__name__}: {text}") from None
 
 
-async def _serve(server: _Server, sockets: list[socket.socket], node: Node) -> None:
+async def _serve(server: _Server, sockets: list[socket.socket], node: Node, log: ServingLog) -> None:
     """Answer at the sockets, and fetch what the lake fetches, until the server ends."""
     exchange = node.endpoint.exchange
     if exchange is None:
         await server.serve(sockets=sockets)
         return
-    fetching = asyncio.create_task(exchange.run(node.look))
-
-    def end(task: asyncio.Task[None]) -> None:
-        server.should_exit = True
-
-    fetching.add_done_callback(end)
+    fetching = asyncio.create_task(_fetch(exchange, node, log))
     try:
         await server.serve(sockets=sockets)
     finally:
         fetching.cancel()
         with suppress(asyncio.CancelledError):
             await fetching
+
+
+async def _fetch(exchange: Exchange, node: Node, log: ServingLog) -> None:
+    """Fetch until cancelled: whatever becomes of it, the lake is served, and fetching begins again."""
+    while True:
+        try:
+            await exchange.run(node.look, log.failed)
+        except Exception as error:
+            log.failed("exchange", error)
+        await asyncio.sleep(AGAIN)

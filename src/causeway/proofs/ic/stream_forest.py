@@ -92,12 +92,6 @@ class StreamForest:
         """Return how many messages each stream has."""
         return self._forest.sizes[self._rows(keys)]
 
-    def leaves_of(self, key: int) -> Digests:
-        """Return the digests of one stream's labeled messages, shape (n, 32)."""
-        row = int(self._rows(np.array([key], dtype=np.uint64))[0])
-        offset = int(self._forest.offsets[row])
-        return self._forest.leaves[offset : offset + int(self._forest.sizes[row])].copy()
-
     def left_siblings(self, keys: U64, positions: U64) -> tuple[Digests, Rows]:
         """Return the siblings of the run from each of ``positions`` (indices) up to the stream's end: see ``sides``."""
         return self.sides(keys, positions, self.ends[self._rows(keys)])

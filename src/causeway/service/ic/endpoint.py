@@ -80,10 +80,13 @@ class IcEndpoint:
         failed = CounterMetricFamily(
             "causeway_pull_failures", "Answers of nodes that were of no use.", labels=["chain", "source", "cause"]
         )
+        labels = ["chain", "source"]
+        avoided = GaugeMetricFamily("causeway_avoided_nodes", "Nodes that are not asked now.", labels=labels)
         for client in self.exchange.clients():
             for remote, pulled in client.pulled.items():
                 ends = [names[client.own], names[remote]]
                 slices.add_metric(ends, pulled.slices)
+                avoided.add_metric(ends, len(client.bad_nodes(remote)))
                 for cause, count in pulled.failures.items():
                     failed.add_metric([*ends, cause], count)
-        yield from (pooled, slices, failed)
+        yield from (pooled, slices, failed, avoided)

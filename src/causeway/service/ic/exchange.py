@@ -28,7 +28,7 @@ from causeway.protocols.ic.options import listen_address
 from causeway.protocols.ic.parties import faulty_nodes
 from causeway.protocols.ic.slice_pool import Position, SlicePool
 from causeway.protocols.ic.wire_slices import SliceReader
-from causeway.service.endpoint import FurtherAddress
+from causeway.service.endpoint import Failed, FurtherAddress
 from causeway.service.ic.node_faults import SLOW_SECONDS, STALE_HEIGHTS, Liar
 from causeway.service.ic.stream_lake import LakeStreams
 from causeway.service.ic.xnet_client import Remote, XNetClient
@@ -36,6 +36,10 @@ from causeway.service.ic.xnet_endpoint import Conduct, XNetNode
 
 PAUSE = 0.05
 """Seconds between two pulls from a subnet that had nothing new."""
+
+FAILED_SECONDS, LONGEST_FAILED = 1.0, 60.0
+"""For so long a subnet is not asked after an error of this side; twice as long each time in a row, up to the longest.
+"""
 
 
 Offer = tuple[int, int | None, int | None, int]
@@ -100,6 +104,7 @@ class XNetExchange:
         self._left: dict[tuple[int, bytes], Offer | None] = {}
         self._held: dict[tuple[int, bytes], int] = {}
         self._clients: list[XNetClient] = []
+        self._failed: Failed = _raised
         if self.pools:
             self.committed(opened.manifest())
 
@@ -137,12 +142,26 @@ class XNetExchange:
         rows = []
         for position, pool in self.pools.items():
             for remote in sorted(self.remotes):
-                taken = self._taken(position, pool, remote)
+                taken = self._taken_safely(position, pool, remote)
                 self._left[position, remote] = _offer(pool, remote) if taken is None else None
                 if taken is not None:
                     chain, carrier = (int(self._numbers[at]) for at in (position, self._places[remote]))
                     rows.append({"chain": chain, "carrier": carrier, "payload": taken})
         return pa.Table.from_pylist(rows, CARRIED_SCHEMA)
+
+    def _taken_safely(self, position: int, pool: SlicePool, remote: bytes) -> bytes | None:
+        """Return what ``_taken`` does; where that fails, what is pooled goes, and the block is made without."""
+        try:
+            return self._taken(position, pool, remote)
+        except Exception as error:
+            pool.drop(remote)
+            self._failed(self._name(self.ids[position], remote), error)
+            return None
+
+    def _name(self, own: bytes, remote: bytes) -> str:
+        """Return the name of the exchange between two subnets, for whoever reads the log."""
+        names = self._kernel.chains()
+        return f"{names[self.ids.index(own)]} pulls from {names[self._places[remote]]}"
 
     def _taken(self, position: int, pool: SlicePool, remote: bytes) -> bytes | None:
         """Return a slice of a remote subnet as the limits of a block allow it, None without one."""
@@ -182,8 +201,10 @@ class XNetExchange:
             found[remote] = Position(*known)
         return found
 
-    async def run(self, news: Callable[[], None]) -> None:
-        """Pull from all remote subnets until cancelled."""
+    async def run(self, news: Callable[[], None], failed: Failed) -> None:
+        """Pull from all remote subnets until cancelled; an error that is none of a node's is told, and stops the pulls
+        of that subnet for a while."""
+        self._failed = failed
         clients = self.clients()
         try:
             await asyncio.gather(*(self._pull(client, remote, news) for client in clients for remote in self.remotes))
@@ -191,12 +212,24 @@ class XNetExchange:
             self._clients = []
             await asyncio.gather(*(client.close() for client in clients))
 
-    @staticmethod
-    async def _pull(client: XNetClient, remote: bytes, news: Callable[[], None]) -> None:
+    async def _pull(self, client: XNetClient, remote: bytes, news: Callable[[], None]) -> None:
+        pause = FAILED_SECONDS
         while True:
-            if await client.pull(remote):
-                news()
+            try:
+                if await client.pull(remote):
+                    news()
+            except Exception as error:
+                self._failed(self._name(client.own, remote), error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_FAILED)
+                continue
+            pause = FAILED_SECONDS
             await asyncio.sleep(PAUSE)
+
+
+def _raised(what: str, error: Exception) -> None:
+    """Raise an error again: nobody is there to be told."""
+    raise error
 
 
 def _offer(pool: SlicePool, remote: bytes) -> Offer | None:

@@ -12,7 +12,6 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Self
 
 import httpx
@@ -23,9 +22,9 @@ from causeway.proofs.ic.errors import InvalidAppend, TakeBeforeSliceBegin
 from causeway.proofs.ic.principals import principal_to_text
 from causeway.protocols.ic.slice_pool import SLICE_BYTES, Ask, SlicePool
 from causeway.protocols.ic.wire_slices import MAX_SLICE_MESSAGES, SliceReader
-from causeway.service.http_client import CLOSING, believed, is_address, no_cookies, no_redirect
 from causeway.service.ic.node_choice import LYING_SECONDS, UNREACHABLE_SECONDS, NodeChoice
 from causeway.service.ic.xnet_endpoint import PROTOBUF, STREAM_PATH
+from causeway.service.strangers import client_of_strangers, close, is_address, is_plain
 
 DEADLINE = 5.0
 """Seconds that a request takes at most, from connecting to the last byte of the answer."""
@@ -82,7 +81,6 @@ class XNetClient:
         remotes: the remote subnets.
         seed: of the choice of nodes.
         transport: what carries requests, for tests.
-        ca: a file of certificates that are believed instead of the system's.
         clock: the time in seconds.
         deadline: seconds that a request takes at most.
     """
@@ -96,7 +94,6 @@ class XNetClient:
         seed: int,
         *,
         transport: httpx.AsyncBaseTransport | None = None,
-        ca: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
         deadline: float = DEADLINE,
     ) -> None:
@@ -107,23 +104,11 @@ class XNetClient:
         self._choices = {subnet: NodeChoice(remotes[subnet].endpoints, seed + at) for at, subnet in numbered}
         self.pulled = {subnet: Pulled() for subnet in remotes}
         self._most = dict.fromkeys(remotes, MAX_SLICE_MESSAGES)
-        self._client = httpx.AsyncClient(
-            timeout=httpx.Timeout(deadline),
-            transport=transport,
-            verify=believed(ca),
-            follow_redirects=False,
-            headers={"accept": PROTOBUF, "accept-encoding": "identity"},
-            cookies=no_cookies(),
-            event_hooks={"response": [no_redirect]},
-        )
+        self._client = client_of_strangers(PROTOBUF, deadline, transport=transport)
 
     async def close(self) -> None:
         """Close all connections."""
-        try:
-            async with asyncio.timeout(CLOSING):
-                await self._client.aclose()
-        except TimeoutError:
-            return  # the process ends, and its sockets with it
+        await close(self._client)
 
     async def __aenter__(self) -> Self:
         return self
@@ -135,14 +120,11 @@ class XNetClient:
         """Return the nodes of a remote subnet that are left alone now."""
         return self._choices[subnet].bad(self._clock())
 
-    async def pull_all(self) -> bool:
-        """Pull from every remote subnet at once; return whether anything new was pooled."""
-        return any(await asyncio.gather(*(self.pull(subnet) for subnet in self.remotes)))
-
     async def pull(self, subnet: bytes) -> bool:
         """Pull one slice from a remote subnet: from the first node of which what it serves holds.
 
-        Returns whether anything new was pooled.
+        Returns whether anything new was pooled. What no node should be able to bring about is raised; the node that was
+        asked is left alone like one that lies, so that others are asked next time.
         """
         choice, noted = self._choices[subnet], self.pulled[subnet]
         behind = False
@@ -163,6 +145,10 @@ class XNetClient:
                     choice.failed(node, self._clock(), error.seconds)
                 behind = behind or not error.seconds
                 continue
+            except Exception as error:
+                noted.failures[type(error).__name__] += 1
+                choice.failed(node, self._clock(), LYING_SECONDS)
+                raise
             choice.answered(node, self._clock() - begun)
             noted.slices += new
             self._most[subnet] = min(2 * self._most[subnet], MAX_SLICE_MESSAGES)
@@ -207,7 +193,7 @@ class XNetClient:
                 status, kind = response.status_code, response.headers.get("content-type", "")
                 if status == 200 and kind.split(";")[0].strip() != PROTOBUF:
                     raise NodeFailed("NoSlice", LYING_SECONDS)
-                if response.headers.get("content-encoding", "identity") != "identity":
+                if not is_plain(response):
                     raise NodeFailed("Compressed", LYING_SECONDS)
                 async for piece in response.aiter_bytes():
                     if len(content) + len(piece) > BODY_BYTES:

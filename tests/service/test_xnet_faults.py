@@ -1,0 +1,118 @@
+"""Errors of this side of an exchange: told by name, tried again, and nothing else stops."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.pipeline.lake import LakeError
+from causeway.service import serving
+from causeway.service.ic import exchange as exchanging
+from causeway.service.serving_log import ServingLog
+from tests.service.subnet_lakes import both
+from tests.service.test_hostile_servers import Notes
+
+OTHER_ID = b"another subnet"
+
+
+class Client:
+    """A client whose pulls from one subnet fail ``times`` times."""
+
+    def __init__(self, own: bytes, bad: bytes, times: int, until: Callable[[], None]) -> None:
+        self.own, self._bad, self._times, self._until = own, bad, times, until
+        self.asked: Counter[bytes] = Counter()
+
+    async def pull(self, remote: bytes) -> bool:
+        self.asked[remote] += 1
+        if remote == self._bad and self.asked[remote] <= self._times:
+            raise [LakeError("no such file"), IndexError("nobody thought of this")][self.asked[remote] % 2]
+        if remote == self._bad:
+            self._until()
+        return True
+
+    async def close(self) -> None:
+        return None
+
+
+def test_a_subnet_whose_pulls_fail_is_asked_again_and_no_other_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchanging, "PAUSE", 0.0)
+    monkeypatch.setattr(exchanging, "FAILED_SECONDS", 0.001)
+    told: list[tuple[str, str]] = []
+    with both(tmp_path, calls=0) as lakes:
+        exchange = lakes.exchange("left")
+        (remote,) = exchange.remotes
+        exchange.remotes[OTHER_ID], exchange._places[OTHER_ID] = exchange.remotes[remote], 0
+
+        async def run() -> Client:
+            ended = asyncio.Event()
+            client = Client(exchange.ids[0], remote, 4, ended.set)
+            monkeypatch.setattr(exchange, "clients", lambda: [client])
+            running = asyncio.create_task(
+                exchange.run(lambda: None, lambda what, error: told.append((what, str(error))))
+            )
+            await ended.wait()
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            return client
+
+        client = asyncio.run(run())
+    assert told == [("left pulls from right", text) for text in ("nobody thought of this", "no such file") * 2]
+    assert client.asked[remote] == 5 and client.asked[OTHER_ID] > 5
+
+
+def test_a_pooled_slice_that_cannot_be_taken_stops_no_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[str, str]] = []
+
+    def broken(*arguments: Any) -> None:
+        raise IndexError("nobody thought of this")
+
+    with both(tmp_path, calls=2) as lakes:
+        lakes.settle("left")
+        lakes.settle("right")
+        assert lakes.pull("left")
+        exchange = lakes.exchange("left")
+        (remote,), (pool,) = exchange.remotes, exchange.pools.values()
+        monkeypatch.setattr(pool, "take", broken)
+        with pytest.raises(IndexError):
+            exchange.carried()
+        assert lakes.pull("left")
+        exchange._failed = lambda what, error: told.append((what, str(error)))
+        lakes.nodes["left"].produce()
+        assert told == [("left pulls from right", "nobody thought of this")] and pool.pooled(remote) is None
+        monkeypatch.undo()
+        lakes.until_idle()
+        lakes.check(2)
+
+
+def test_an_exchange_that_ends_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "AGAIN", 0.0)
+    notes = Notes()
+
+    class Broken:
+        begun = 0
+
+        async def run(self, news: Callable[[], None], failed: Callable[[str, Exception], None]) -> None:
+            self.begun += 1
+            if self.begun == 3:
+                raise asyncio.CancelledError
+            raise IndexError("nobody thought of this")
+
+    class Served:
+        def look(self) -> None:
+            raise AssertionError("nothing was fetched")
+
+    broken: Any = Broken()
+    served: Any = Served()
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(serving._fetch(broken, served, ServingLog(notes)))
+    faults = notes.named("fault")
+    assert [fault["path"] for fault in faults] == ["exchange"] * 2
+    assert faults[0]["error"] == "IndexError: nobody thought of this" and "test_xnet_faults.py" in faults[0]["where"]
