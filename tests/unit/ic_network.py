@@ -11,6 +11,7 @@ import numpy as np
 
 from causeway.model.frame import Frame, concat
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
+from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.contract import Inputs, Plan, Tick, View
 from causeway.protocols.ic.batch import XNetPlan
 from causeway.protocols.ic.check_slice import SliceError, carried_rejects, check_slices, unknown_roots
@@ -59,7 +60,7 @@ class Played:
     def check(self) -> None:
         """What holds of every network, whatever happened in it."""
 
-    def lie(self, chain: int, source: int, index: int) -> None:
+    def lie(self, chain: int, source: int, index: int, reason: str = "QueueFull") -> None:
         """From now on the stream of ``chain`` says that it rejected message ``index`` of ``source``."""
         raise NotImplementedError
 
@@ -162,10 +163,10 @@ class OracleNetwork(Played):
         assert valid
         return "ACCEPTED"
 
-    def lie(self, chain: int, source: int, index: int) -> None:
+    def lie(self, chain: int, source: int, index: int, reason: str = "QueueFull") -> None:
         state, self.honest = self.run.states[chain], False
         stream = state.streams[source]
-        signals = {**stream.signals, ((), index): ic.REJECT(ic.Reason.QueueFull)}
+        signals = {**stream.signals, ((), index): ic.REJECT(ic.Reason[reason])}
         self.run.states = {**self.run.states, chain: state.with_stream(source, replace(stream, signals=signals))}
 
     def check(self) -> None:
@@ -200,8 +201,8 @@ class Network(Played):
     def state(self, state: State) -> None:
         self.run.states = [state]
 
-    def lie(self, chain: int, source: int, index: int) -> None:
-        self.state = replace(self.state, rejects=rejects_of(source, chain, index))
+    def lie(self, chain: int, source: int, index: int, reason: str = "QueueFull") -> None:
+        self.state = replace(self.state, rejects=rejects_of(source, chain, index, reason=RejectReason[reason]))
 
     # ---- slices by hand
 

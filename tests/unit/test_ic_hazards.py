@@ -7,7 +7,7 @@ induction, 9 (a lane set by hand), the text of 25, 32 and 33 (plans and rows tur
 by hand), 39 (counters near the end of the word). What the oracle alone has of 1, 3, 5, 7, 9, 12 to 16, 18, 22, 24,
 31 to 33, 35, 37, 38 and 39 is in ``test_spec_ic.py``.
 
-Numbers left out belong to encodings (6, 10, 40), to classes of messages that are off (26, 27, 29, 30), to splits
+Numbers left out belong to encodings (6, 10, 40), to classes of messages that are off (26, 27), to splits
 (34), to audits (41), to the driver of batches (31), and to payload building ahead of execution (12, 13: see
 ``tests/property/test_ic_payload.py``). Where streams are certified, see ``test_ic_certified_hazards.py``.
 """
@@ -19,18 +19,24 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from causeway.model.frame import Frame, concat
 from causeway.model.ledger import Event
 from causeway.programs.scalar import Context, Program, Reject, Request
+from causeway.proofs.ic.messages import RejectCode
+from causeway.proofs.ic.stream_header import RejectReason
 from causeway.protocols.contract import Tick, View
 from causeway.protocols.ic.ids import canister_texts
-from causeway.protocols.ic.messages import NO_ROUTE, REASON_TEXTS, TIMED_OUT
+from causeway.protocols.ic.messages import NO_ROUTE, REASON_TEXTS, TIMED_OUT, induction_rejects
 from causeway.protocols.ic.post_process import OVERSIZED
+from causeway.protocols.messages import blank_messages
 from tests.property.ic_harness import Call, Forgery, KernelRun, Scenario
 from tests.property.ic_programs import ops
 from tests.property.ic_views import kernel_view
+from tests.spec import ic
+from tests.spec.ic.messages import reject_of
 from tests.unit.ic_network import ACTOR, Network, OracleNetwork, Played, of, rejects_of
 
 TWO = {1: (0, ACTOR), 2: (1, ACTOR)}
@@ -560,6 +566,27 @@ def test_hazard_28_full_input_queue_rejects_requests_and_takes_responses(engine:
     assert [(event[5], event[-1]) for event in judged] == [(2, "QueueFull"), (3, "QueueFull")]
     net.rounds(9)
     assert sorted(net.answers(1)) == [(0, 0), (1, 0), (2, 2), (3, 2)], "answers enter, however many wait"
+
+
+@pytest.mark.parametrize("reason", ["CanisterStopping", "CanisterStopped", "OutOfMemory"])
+def test_hazards_29_and_30_what_another_subnet_rejects_for_them_is_answered(engine: Engine, reason: str) -> None:
+    """No canister stops here, and no memory is counted; of subnets elsewhere they are."""
+    net = engine(TWO, options=DEPLOYED)
+    net.call(1, 2, "hold", cycles=10)
+    net.rounds(2)
+    net.lie(1, 0, 1, reason)
+    happened = net.rounds(1)
+    assert of(happened, 0, "acknowledged", "REQUEST", 1, 2, 0)[0][-2:] == (RejectCode.CanisterError, reason)
+    assert net.answers(1) == [(0, RejectCode.CanisterError)] and net.balances()[1] == 1_000
+
+
+@pytest.mark.parametrize("reason", list(REASON_TEXTS))
+@pytest.mark.parametrize("size", [7, 2**21 + 1])
+def test_answers_to_what_is_rejected_are_those_of_the_oracle(reason: RejectReason, size: int) -> None:
+    request = blank_messages(1, receiver=u64(300), payload=pa.array([bytes(size)], pa.binary()))
+    made = induction_rejects(request, reason)
+    code, text = reject_of(ic.Reason(int(reason)), ic.Request(300, 1, 0, payload=bytes(size)))
+    assert (made["code"][0], made["payload"][0].as_py().decode()) == (code, text)
 
 
 def test_hazards_32_and_33_a_round_is_a_pure_function_of_sets_of_rows() -> None:
