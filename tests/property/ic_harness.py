@@ -29,6 +29,7 @@ from causeway.programs.runner import Programs
 from causeway.protocols.contract import Inputs, Plan, RoundResult, Shown, Tick, View
 from causeway.protocols.ic.agreement import Agreement
 from causeway.protocols.ic.batch import XNetPlan
+from causeway.protocols.ic.certifying import Certifier
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.kernel import IcKernel
 from causeway.protocols.ic.options import IcOptions, Limits
@@ -220,9 +221,11 @@ class WatchedKernel(IcKernel):
     made: list[Round] = field(default_factory=list)
     refused: list[InvariantViolation] = field(default_factory=list)
 
-    def _agreed(self, plan: Plan[XNetPlan], inputs: Inputs[State], state: State, context: Context) -> Agreement:
+    def _agreed(
+        self, plan: Plan[XNetPlan], inputs: Inputs[State], state: State, certifier: Certifier, context: Context
+    ) -> Agreement:
         try:
-            agreement = super()._agreed(plan, inputs, state, context)
+            agreement = super()._agreed(plan, inputs, state, certifier, context)
         except InvariantViolation as error:
             self.refused.append(error)
             raise

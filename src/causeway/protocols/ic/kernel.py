@@ -32,31 +32,25 @@ from causeway.protocols.events import LEDGER_LOGS, EventLog, joined_logs
 from causeway.protocols.execution import PROGRAM_TABLE, ProgramRunner
 from causeway.protocols.ic.agreement import Agreement, agree, plan_certified
 from causeway.protocols.ic.batch import DecodedBatch, XNetPlan, decode
-from causeway.protocols.ic.certified_state import (
-    commit_and_certify,
-    first_heads,
-    moved_trees,
-    next_heads,
-    roots_of,
-    trimmed_runs,
-    with_trees,
-)
-from causeway.protocols.ic.certified_state import headers as certified_headers
+from causeway.protocols.ic.certified_heights import commit_and_certify, first_heads, next_heads, trimmed_runs
+from causeway.protocols.ic.certified_heights import headers as certified_headers
+from causeway.protocols.ic.certified_state import moved_trees, roots_of, with_trees
 from causeway.protocols.ic.certifying import Certifier, listed_keys
 from causeway.protocols.ic.check_slice import carried_rejects, refusals, unknown_roots
 from causeway.protocols.ic.commitment import state_roots
 from causeway.protocols.ic.context import Context, lifetime_ticks
 from causeway.protocols.ic.endpoint import cut, get_streams, with_news
-from causeway.protocols.ic.execute import execute, received_only
+from causeway.protocols.ic.execute import execute
 from causeway.protocols.ic.expected_indexes import expected_indexes
 from causeway.protocols.ic.faults import Carriers
 from causeway.protocols.ic.options import IcOptions
 from causeway.protocols.ic.parties import check_faults, ignored_batches, share_faults
 from causeway.protocols.ic.payload_builder import get_xnet_payload
 from causeway.protocols.ic.planning import held, make_plan
-from causeway.protocols.ic.post_process import append_onward, in_lane_order, post_process
+from causeway.protocols.ic.post_process import in_lane_order, post_process
 from causeway.protocols.ic.pre_process import pre_process
 from causeway.protocols.ic.registry import Registry, change_ticks, check_registry, registry_at, subnet_positions
+from causeway.protocols.ic.registry_changes import halt, step_of, with_new_subnets, with_newcomers
 from causeway.protocols.ic.remote_subnets import RemoteSubnets
 from causeway.protocols.ic.removal import remove_ended
 from causeway.protocols.ic.state import State, state_of, state_tables
@@ -193,7 +187,8 @@ class IcKernel:
         if self.options.certified:
             state = replace(state, heads=first_heads(chains))
             state = with_trees(state, nothing, self.context(chains, Tick(0, 0)))
-        state, headers, log = self._commit_and_certify(state, chains, chains[registry.has(chains)], nothing, Tick(0, 0))
+        members, first = chains[registry.has(chains)], Tick(0, 0)
+        state, headers, log = self._commit_and_certify(state, chains, members, nothing, first, self.certifier(first))
         logs = joined_logs([log], empty_frame(EVENTS_SCHEMA))
         return RoundResult(state, nothing, logs, headers, self.next_planned(0))
 
@@ -306,16 +301,18 @@ class IcKernel:
         before = state = replace(state, kept_slices=plan.content.kept)
         trees = state.trees
         removal = remove_ended(state, self.context(chains, tick))
-        state = self._with_newcomers(removal.state, chains, self.registry(tick.tick))
-        state = self._with_new_subnets(state, chains, tick)
+        state = with_newcomers(self, removal.state, self.context(chains, tick), self._installed)
+        state = with_new_subnets(self, state, self.context(chains, tick))
         running = self._running(state, chains, tick)
         context = self.context(running, tick)
         removal = replace(removal, state=state)
         halted: Halted | None = None
         if len(running) < len(chains):
-            halted = self._halt(removal, np.setdiff1d(chains, running), tick)
-            removal = self._of(removal, running, tick)
-        agreed = self._agreed(plan, inputs, removal.state, context)
+            others = self.context(np.setdiff1d(chains, running), tick)
+            halted = halt(self, removal, others)
+            removal = step_of(self, removal, context)
+        certifier = self.certifier(tick)
+        agreed = self._agreed(plan, inputs, removal.state, certifier, context)
         batch = decode(agreed.content, agreed.offered, agreed.own, inputs.ingress, self._subnets)
         state, logs, outbound = self.process_batch(replace(removal, state=agreed.state), chains, batch, context)
         if halted is not None:
@@ -324,7 +321,7 @@ class IcKernel:
             logs = [halted.log, *logs]
         logs.append(ignored_batches(self.faults, self._batches(before, running, tick), context))
         state = replace(state, trees=trees)
-        state, headers, signing = self._commit_and_certify(state, chains, running, outbound, tick, before)
+        state, headers, signing = self._commit_and_certify(state, chains, running, outbound, tick, certifier, before)
         return RoundResult(
             state,
             outbound,
@@ -342,14 +339,23 @@ class IcKernel:
         heads = before.heads.filter(np.isin(before.heads["chain"], running))
         return heads.select(["chain"]).with_columns(number=heads["number"] + np.uint64(1))
 
-    def _agreed(self, plan: Plan[XNetPlan], inputs: Inputs[State], state: State, context: Context) -> Agreement:
+    def _agreed(
+        self, plan: Plan[XNetPlan], inputs: Inputs[State], state: State, certifier: Certifier, context: Context
+    ) -> Agreement:
         """Return what the round takes of what was brought, its messages, and the refusals of the rest."""
         if not self.options.certified:
             return Agreement(plan.content, inputs.offered, inputs.own, state, empty_frame(EVENTS_SCHEMA))
         return agree(plan, inputs, state, self.carriers, self.certifier(Tick(context.height, context.tick)), context)
 
     def _commit_and_certify(
-        self, state: State, chains: Chains, running: Chains, outbound: Frame, tick: Tick, before: State | None = None
+        self,
+        state: State,
+        chains: Chains,
+        running: Chains,
+        outbound: Frame,
+        tick: Tick,
+        certifier: Certifier,
+        before: State | None = None,
     ) -> tuple[State, Frame, EventLog]:
         """Return the state committed to, the headers of ``chains``, and the events of their nodes (3.1 (5)).
 
@@ -372,45 +378,6 @@ class IcKernel:
         members = self.registry(tick.tick).has(chains)
         running = self.carriers.running(chains if members.all() else chains[members], tick.tick)
         return running[~np.isin(running, state.stopped["chain"])] if len(state.stopped) else running
-
-    def _of(self, step: Step, chains: Chains, tick: Tick) -> Step:
-        """Return the part of a step that is about ``chains``; all its events, which are in their order."""
-        return replace(
-            step,
-            state=part(self, step.state, chains, tick.tick),
-            arrivals=step.arrivals.filter(np.isin(step.arrivals["chain"], chains)),
-            onward=step.onward.filter(np.isin(step.onward["source"], chains)),
-        )
-
-    def _halt(self, removal: Step, chains: Chains, tick: Tick) -> Halted:
-        """Return what becomes of ``chains`` that run no round: canisters end there, too, and nothing else happens."""
-        step, log = self._of(removal, chains, tick), EventLog()
-        log.add(received_only(step.arrivals))
-        state, outbound = append_onward(step.state, step.onward, self.context(chains, tick))
-        return Halted(state, outbound, log)
-
-    def _with_newcomers(self, state: State, chains: Chains, registry: Registry) -> State:
-        """Return the state with the canisters that the registry maps to ``chains`` for the first time."""
-        new = registry.newcomers
-        if len(new) == 0:
-            return state
-        new = new[np.isin(registry.host_of(new), chains.astype(np.int32)) & ~state.installed(new)]
-        new = new[self.programs.installed(new)]
-        return union(self, [state, self._installed(new)]) if len(new) else state
-
-    def _with_new_subnets(self, state: State, chains: Chains, tick: Tick) -> State:
-        """Return the state with the roots of subnets of ``chains`` that are new in the registry at their height 0."""
-        context = self.context(chains, tick)
-        if not self.options.certified or context.registry is context.before:
-            return state
-        new = chains[context.registry.has(chains) & ~context.before.has(chains)]
-        if not new.size:
-            return state
-        context = replace(context, chains=new)
-        genesis = with_trees(part(self, state, new, tick.tick), empty_frame(self.outbound), context)
-        roots = state.heads["root"].copy()
-        roots[np.isin(state.heads["chain"], new)] = roots_of(genesis, new, context)
-        return replace(state, heads=state.heads.with_columns(root=roots))
 
     def process_batch(
         self, removal: Step, chains: Chains, batch: DecodedBatch, context: Context

@@ -1,0 +1,254 @@
+"""The heights of subnets that certify their states: what a round commits to, what is signed of it and when, what
+endpoints serve of it (IC reference 2.8, 3.1 (5)). Each subnet counts its own heights (``heads``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.model.frame import Frame, concat, repeated, repeated_bytes
+from causeway.model.joins import codes, lookup
+from causeway.model.ledger import Event, Kind
+from causeway.model.order import U64, Rows, groups_of, stable_order
+from causeway.proofs.hashing import DIGEST_BYTES, Digests
+from causeway.proofs.ic.digest_columns import labeled_digests
+from causeway.proofs.ic.errors import InvalidShare
+from causeway.proofs.ic.state_columns import CanonicalStates, StateRoots, state_roots
+from causeway.proofs.ic.stream_tree import MESSAGES
+from causeway.protocols.contract import HEADERS_SCHEMA, Chains
+from causeway.protocols.events import EventLog, event_rows
+from causeway.protocols.ic.certified_slices import certified as is_certified
+from causeway.protocols.ic.certified_state import canonical_states, head_rows, stream_keys
+from causeway.protocols.ic.certifying import Certifier, Due
+from causeway.protocols.ic.context import Context
+from causeway.protocols.ic.state import HEADS_SCHEMA, OFFERS_SCHEMA, UNCERTIFIED_SCHEMA, State
+from causeway.protocols.messages import LANE, blank_messages
+
+
+def first_heads(chains: Chains) -> Frame:
+    """Return the heads of subnets at their genesis, height 0 of each; their roots are not known yet."""
+    return _heads(chains, np.zeros(len(chains), dtype=np.uint64), 0, repeated_bytes(b"", len(chains)))
+
+
+def _heads(chains: Chains, numbers: U64, time: int, previous: pa.BinaryArray) -> Frame:
+    length = len(chains)
+    return Frame(
+        {
+            "chain": chains,
+            "number": numbers,
+            "time": repeated(np.uint64(time), length),
+            "previous": previous,
+            "root": np.zeros((length, DIGEST_BYTES), dtype=np.uint8),
+            "certified": repeated(np.uint64(0), length),
+            "certification": repeated_bytes(b"", length),
+        },
+        length,
+    ).select(HEADS_SCHEMA.names)
+
+
+def next_heads(heads: Frame, running: Chains, context: Context) -> Frame:
+    """Return the heads after a batch of the subnets that are ``running``; their roots are not known yet."""
+    moved = np.isin(heads["chain"], running)
+    time = np.uint64(context.tick * context.tick_ns)
+    roots = [root.tobytes() for root in heads["root"]]
+    previous = [
+        root if moves else before.as_py()
+        for root, moves, before in zip(roots, moved.tolist(), heads["previous"], strict=True)
+    ]
+    return heads.with_columns(
+        number=heads["number"] + moved.astype(np.uint64),
+        time=np.where(moved, np.maximum(heads["time"], time), heads["time"]),
+        previous=pa.array(previous, pa.binary()),
+    )
+
+
+def commit_and_certify(
+    state: State, running: Chains, oldest: int, context: Context, certifier: Certifier
+) -> tuple[State, EventLog]:
+    """Return the state with the roots of its heads, certified as far as that is due, and what endpoints serve of it;
+    and the events of nodes that gave false shares.
+
+    ``running``: the subnets that are at a new height; ``oldest``: by how many heights what carriers offer is older than
+    what is certified last (a fault).
+    """
+    states, lanes = canonical_states(state, state.heads, context)
+    found = state_roots(states)
+    moved = _moved_while_halted(state, running, found)
+    if len(moved):
+        state = replace(state, heads=next_heads(state.heads, moved, context), agreed=_later(state.agreed, moved))
+        states, lanes = canonical_states(state, state.heads, context)
+        found, running = state_roots(states), np.union1d(running, moved).astype(np.uint32)
+    state = replace(state, heads=state.heads.with_columns(root=found.roots))
+    log = EventLog()
+    state = _certified(state, running, found, context, certifier, log)
+    return _offering(state, running, oldest, states, lanes, found, context), log
+
+
+def _later(agreed: Frame, chains: Chains) -> Frame:
+    """Return the agreed slices, those of ``chains`` a height later: a height came before which no block made."""
+    if len(agreed) == 0:
+        return agreed
+    return agreed.with_columns(executed=agreed["executed"] + np.isin(agreed["destination"], chains))
+
+
+def _moved_while_halted(state: State, running: Chains, found: StateRoots) -> Chains:
+    """Return the subnets that run no round and have another root than before: the registry has taken canisters from
+    them, or brought some. That makes a height of theirs, so that no height has two roots. Those that are still to come
+    into the registry stay at height 0, whose root is not known when the network begins."""
+    heads = state.heads
+    known = heads["root"].any(axis=1)
+    other = known & (found.roots != heads["root"]).any(axis=1) & ~np.isin(heads["chain"], running)
+    chains: Chains = heads["chain"][other]
+    return chains
+
+
+def _certified(
+    state: State, running: Chains, found: StateRoots, context: Context, certifier: Certifier, log: EventLog
+) -> State:
+    """Certify the heights that are due: those that ``running`` subnets made ``certification_delay`` heights ago."""
+    heads, delay = state.heads, context.options.certification_delay
+    rows = np.flatnonzero(np.isin(heads["chain"], running))
+    new = Frame(
+        {
+            "chain": heads["chain"][rows],
+            "number": heads["number"][rows],
+            "root": heads["root"][rows],
+            "height_witness": pa.array([found.height_witness(row) or b"" for row in rows.tolist()], pa.binary()),
+        },
+        len(rows),
+    ).select(UNCERTIFIED_SCHEMA.names)
+    waiting = concat([state.uncertified, new])
+    waiting = waiting.take(stable_order(waiting["chain"], waiting["number"]))
+    at = head_rows(heads, waiting["chain"])
+    due = waiting["number"] + np.uint64(delay) <= heads["number"][at]
+    certified, certifications = heads["certified"].copy(), heads["certification"].to_pylist()
+    rows = np.flatnonzero(due)
+    wanted = [
+        Due(
+            int(waiting["chain"][row]),
+            int(waiting["number"][row]),
+            waiting["root"][row].tobytes(),
+            waiting["height_witness"][row].as_py() or None,
+        )
+        for row in rows.tolist()
+    ]
+    for row, signed in zip(rows.tolist(), certifier.certify_all(wanted), strict=True):
+        _log_false_shares(int(waiting["chain"][row]), signed.false_shares, log)
+        if signed.certification is not None:
+            certifications[at[row]] = signed.certification
+            certified[at[row]] = waiting["number"][row]
+    heads = heads.with_columns(certified=certified, certification=pa.array(certifications, pa.binary()))
+    return replace(state, heads=heads, uncertified=waiting.filter(~due))
+
+
+def _log_false_shares(chain: int, nodes: Sequence[int], log: EventLog) -> None:
+    """Write an event for each node of a subnet whose share was found to be false; ``index`` is the node's number."""
+    if nodes:
+        rows = blank_messages(len(nodes), kind=int(Kind.CONTROL), index=np.array(nodes, dtype=np.uint64))
+        at = {"chain": repeated(np.uint32(chain), len(nodes)), "index": rows["index"]}
+        log.add(event_rows(rows, Event.REJECTED, reason=InvalidShare.__name__, **at))
+
+
+def _offering(
+    state: State,
+    running: Chains,
+    oldest: int,
+    states: CanonicalStates,
+    lanes: Frame,
+    found: StateRoots,
+    context: Context,
+) -> State:
+    """Return the state with what endpoints serve: of each stream the height certified last, those that wait for their
+    certification, and ``oldest`` older ones."""
+    assert state.trees is not None
+    heads = state.heads
+    # Up to V19 the loopback stream is in the state, but nobody takes slices of it.
+    mine = np.flatnonzero(np.isin(lanes["source"], running) & (lanes["source"] != lanes["destination"]))
+    part = lanes.take(mine)
+    head = head_rows(heads, part["source"])
+    keys = stream_keys(part)
+    anchor = _anchors(part, state)
+    siblings, counts = state.trees.forest.left_siblings(keys, anchor)
+    new = part.select(LANE).with_columns(
+        number=heads["number"][head],
+        begin=part["begin"],
+        anchor=anchor,
+        header=states.streams.headers.take(pa.array(mine)),
+        siblings=_joined(siblings, counts),
+        messages=labeled_digests(MESSAGES, np.ascontiguousarray(states.streams.message_roots[mine])),
+        path=found.paths.take(pa.array(mine)),
+        certification=repeated_bytes(b"", len(mine)),
+    )
+    offers = concat([state.offers, new.select(OFFERS_SCHEMA.names)])
+    head = head_rows(heads, offers["source"])
+    number, certified = offers["number"], heads["certified"][head]
+    now = is_certified(heads)[head] & (number == certified)
+    if now.any():
+        given = heads["certification"].take(pa.array(head))
+        offers = offers.with_columns(certification=pc.if_else(pa.array(now), given, offers["certification"]))
+    # One that was passed over when it was due never gets a certification.
+    waits = number + np.uint64(context.options.certification_delay) > heads["number"][head]
+    offers = offers.filter(waits | (is_certified(offers) & (number + np.uint64(oldest) >= certified)))
+    offers = offers.take(stable_order(*(offers[name] for name in (*LANE, "number"))))
+    return replace(state, offers=offers)
+
+
+def _anchors(lanes: Frame, state: State) -> U64:
+    """Return the first message of the newest segment of each stream, where it is still in it whole; else where the
+    stream begins."""
+    runs = state.runs
+    begin: U64 = lanes["begin"]
+    if len(runs) == 0:
+        return begin
+    groups = groups_of(*(runs[name] for name in LANE))
+    last = runs.take(groups.starts + groups.counts - 1)
+    row = lookup(last, lanes, LANE)
+    found: U64 = np.where(row >= 0, np.maximum(last["first"][row], begin), begin)
+    return found
+
+
+def _joined(digests: Digests, counts: Rows) -> pa.BinaryArray:
+    """Return the digests of each row, joined."""
+    offsets = np.zeros(len(counts) + 1, dtype=np.int32)
+    np.cumsum(DIGEST_BYTES * counts, out=offsets[1:])
+    data = np.ascontiguousarray(digests).reshape(-1)
+    return pa.BinaryArray.from_buffers(pa.binary(), len(counts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+
+
+def trimmed_runs(before: State, after: State) -> Frame:
+    """Return the segments that are collected and that ``after.offers`` still reach into (``RUNS_SCHEMA``); ``before``:
+    the state that the round began with."""
+    candidates = before.runs if len(before.trimmed_runs) == 0 else concat([before.trimmed_runs, before.runs])
+    candidates = candidates.take(stable_order(*(candidates[name] for name in (*LANE, "first"))))
+    offers = after.offers
+    if len(candidates) == 0 or len(offers) == 0:
+        return candidates.slice(0, 0)
+    groups = groups_of(*(offers[name] for name in LANE))
+    least = np.minimum.reduceat(offers["begin"], groups.starts)
+    row = lookup(offers.select(LANE).take(groups.starts), candidates, LANE)
+    needed = (row >= 0) & (candidates["first"] + candidates["count"] > least[row])
+    held, asked = codes((*LANE, "first"), after.runs, candidates)
+    return candidates.filter(needed & ~np.isin(asked, held))
+
+
+def headers(state: State, chains: Chains) -> Frame:
+    """Return the headers of ``chains`` (``HEADERS_SCHEMA``): their own heights, their roots, and the certifications
+    that they made last."""
+    heads = state.heads
+    assert np.array_equal(heads["chain"], chains)
+    nothing = repeated_bytes(b"", len(chains))
+    return Frame(
+        {
+            "chain": chains,
+            "number": heads["number"],
+            "hash": nothing,
+            "parent": nothing,
+            "root": heads["root"],
+            "certification": heads["certification"],
+        }
+    ).select(HEADERS_SCHEMA.names)
