@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -24,6 +25,7 @@ from causeway.pipeline.bucket import forget_states
 from causeway.pipeline.check import check
 from causeway.pipeline.lake import Freed, Lake, LakeDamaged, LakeError
 from causeway.pipeline.manifests import Manifest, decoded, encoded
+from causeway.pipeline.record import Record
 from causeway.pipeline.sealed import PIECE, FileDamaged, seal_of
 from causeway.pipeline.storage import Storage
 from causeway.pipeline.vacuum import vacuum
@@ -150,6 +152,35 @@ def test_no_tick_is_executed_on_what_is_damaged(made: Path, tmp_path: Path) -> N
             resumed(lake)
         assert name in str(found.value) and "damaged" in str(found.value), name
     assert number > 6
+
+
+def test_who_reads_a_damaged_record_is_told_what_check_tells(made: Path, tmp_path: Path) -> None:
+    """The heights before the one that took it in are whole, however it is read."""
+    draw = random.Random(5)
+    for name in ("scenario.toml", "packets.csv"):
+        shutil.copy(made.parent / name, tmp_path)
+    lake = copied(made, tmp_path)
+    opened = Lake.at(str(lake))
+    for height in (4, TICKS):
+        manifest = opened.manifest(height)
+        (path,) = manifest.outside.values()
+        before = (lake / path).read_bytes()
+        for alter in (flip, truncate, delete):
+            alter(lake / path, draw)
+            (told,) = check(opened).damaged
+            assert told.whole == height - 1
+            record, chains = Record(opened), np.arange(2, dtype=np.uint64)
+            with pytest.raises(LakeDamaged) as read:
+                record.read("ingress", path)
+            with pytest.raises(LakeDamaged) as taken:
+                record.rows({"ingress": (path, manifest.files[path])}, "ingress", chains)
+            found = [read.value, taken.value]
+            if height == TICKS:
+                with pytest.raises(LakeDamaged) as started:
+                    resumed(lake)
+                found.append(started.value)
+            assert [(one.path, one.whole) for one in found] == [(path, height - 1)] * len(found), alter.__name__
+            (lake / path).write_bytes(before)
 
 
 def test_state_that_does_not_have_its_header_s_root_is_refused_also_when_it_is_sealed(
