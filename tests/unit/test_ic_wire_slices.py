@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
 
+from causeway.proofs.errors import ProofError
 from causeway.proofs.ic.bls import SecretKey
 from causeway.proofs.ic.certified_roots import VerifiedRoots, verify_certifications
 from causeway.proofs.ic.columns import encode_stream_messages
+from causeway.proofs.ic.messages import (
+    Data,
+    Refund,
+    RejectCode,
+    RejectContext,
+    Request,
+    RequestMetadata,
+    Response,
+    StreamMessage,
+    encode_stream_message,
+)
 from causeway.proofs.ic.slice import CertifiedStreamSlice, encode_certified_stream_slice
 from causeway.proofs.ic.slice_certification import read_certification
 from causeway.proofs.ic.stream_header import RejectReason
+from causeway.proofs.ic.versions import CURRENT
 from causeway.proofs.ic.witness import Fork, Node, Pruned, Witness
 from causeway.proofs.wire import xnet_pb2
-from causeway.protocols.ic.wire_slices import MORE_THAN_ONE, SliceReader
+from causeway.protocols.ic.ids import canister_id
+from causeway.protocols.ic.wire_slices import MORE_THAN_ONE, SliceReader, _decoded, _row, message_columns
 from causeway.protocols.messages import MESSAGE_COLUMNS
 from tests.unit.ic_streams import BEGIN, END, HEIGHT, KEY, OTHER, OWN, REMOTE, certified
 
@@ -134,3 +152,59 @@ def test_a_signature_is_verified_once_for_a_root_and_key(monkeypatch: pytest.Mon
     assert len(calls) == 1
     reader.verify(OWN, REMOTE, certified(signals=10).encode_certified_stream_slice(OWN))
     assert len(calls) == 2
+
+
+def _strange(number: int) -> tuple[bytes, ...]:
+    """Return messages of one slice, of which some have no row in columns."""
+    drawn = random.Random(number)
+    id_of = canister_id(7)
+    kinds: list[Callable[[], StreamMessage]] = [
+        lambda: Request(id_of, canister_id(9), drawn.randrange(2**64), drawn.randrange(2**128), "méthode", b"p", None),
+        lambda: Request(id_of, id_of, 1, 2, "m", b"", RequestMetadata(3, None)),
+        lambda: Response(id_of, canister_id(drawn.randrange(2**64)), 1, 2, Data(drawn.randbytes(9))),
+        lambda: Response(id_of, id_of, 5, 0, RejectContext(RejectCode(2), "because")),
+        lambda: Request(id_of, id_of, 1, 2, "m", b"", RequestMetadata(3, 4), 5),
+        lambda: Response(id_of, id_of, 5, 0, Data(b""), 6),
+        lambda: Refund(id_of, 3),
+        lambda: Request(b"\x01", id_of, 1, 2, "m", b"", RequestMetadata(3, 4)),
+        lambda: Response(id_of, b"\x04", 5, 0, Data(b"")),
+    ]
+    most = len(kinds) if number % 3 == 0 else 4
+    made = [encode_stream_message(kinds[drawn.randrange(most)]()) for _ in range(drawn.randrange(6))]
+    if number % 7 == 6:
+        made.insert(drawn.randrange(len(made) + 1), drawn.choice([b"", b"\xa0", made[0][:-1] if made else b"\x00"]))
+    return tuple(made)
+
+
+def test_messages_in_columns_have_the_verdicts_of_one_by_one() -> None:
+    verdicts: Counter[str] = Counter()
+    for number in range(200):
+        one = whole(msg_begin=BEGIN)
+        held = replace(one, payload=replace(one.payload, messages=_strange(number)))
+
+        def one_by_one(held: CertifiedStreamSlice = held) -> list[tuple[object, ...]]:
+            return [_row(index, message) for index, message in held.decode_messages(CURRENT).messages]
+
+        def in_columns(held: CertifiedStreamSlice = held) -> list[tuple[object, ...]]:
+            found = message_columns(held.payload, _decoded(held.payload, CURRENT), CURRENT)
+            return list(zip(*(column_values(found[name]) for name in MESSAGE_COLUMNS), strict=True))
+
+        expected, found = verdict_of(one_by_one), verdict_of(in_columns)
+        assert found == expected, number
+        verdicts["refused" if isinstance(expected, str) else "read"] += 1
+    assert min(verdicts.values()) > 40
+
+
+def column_values(column: Any) -> list[object]:
+    """Return the values of a column."""
+    if isinstance(column, np.ndarray):
+        return list(column.tolist())
+    return list(column.to_pylist())
+
+
+def verdict_of(read: Callable[[], list[tuple[object, ...]]]) -> list[tuple[object, ...]] | str:
+    """Return what is read, or the name and text of the error."""
+    try:
+        return read()
+    except ProofError as error:
+        return f"{type(error).__name__}: {error}"

@@ -18,7 +18,7 @@ import numpy as np
 from causeway.model.frame import Frame
 from causeway.model.order import U64
 from causeway.proofs.ic.errors import SignalsEndRegresses, TakeBeforeSliceBegin
-from causeway.proofs.ic.slice import CertifiedStreamSlice, StreamSlice
+from causeway.proofs.ic.slice import CertifiedStreamSlice
 from causeway.protocols.ic.sizes import LEAST_BYTES, count_bytes
 from causeway.protocols.ic.wire_slices import MAX_SLICE_MESSAGES
 
@@ -37,7 +37,7 @@ HELD_SECONDS, LONGEST_HELD = 0.1, 60.0
 """For so long a remote subnet is not asked after a block refused what it certified; twice as long each time in a row,
 up to the longest: whatever a subnet signs, it must not fill blocks with what is refused."""
 
-Verify = Callable[[bytes, CertifiedStreamSlice], StreamSlice]
+Verify = Callable[[bytes, CertifiedStreamSlice], object]
 """Verifies a slice from a remote subnet (id) to us; raises ``ProofError`` (``SliceReader.verify``)."""
 
 

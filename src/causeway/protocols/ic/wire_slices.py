@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,10 +18,12 @@ from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.ledger import Kind
 from causeway.proofs.errors import ProofError
 from causeway.proofs.ic.certified_roots import verify_certifications
-from causeway.proofs.ic.errors import DecodeFailed, InvalidDestination
-from causeway.proofs.ic.messages import Data, RejectContext, Request, Response, StreamMessage
-from causeway.proofs.ic.slice import CertifiedStreamSlice, StreamSlice, decode_certified_stream_slice
+from causeway.proofs.ic.decoded_messages import DecodedMessages, decode_stream_messages
+from causeway.proofs.ic.errors import DecodeError, DecodeFailed, InvalidDestination, NotInColumns
+from causeway.proofs.ic.messages import Data, RejectContext, Request, Response, StreamMessage, decode_stream_message
+from causeway.proofs.ic.slice import CertifiedStreamSlice, decode_certified_stream_slice
 from causeway.proofs.ic.slice_certification import write_certification
+from causeway.proofs.ic.slice_payload import SlicePayload
 from causeway.proofs.ic.versions import CURRENT, CertificationVersion
 from causeway.proofs.limits import MAX_PROOF_BYTES
 from causeway.protocols.ic.ids import CANISTER_SUFFIX
@@ -106,8 +109,9 @@ class SliceReader:
             raise DecodeFailed(f"{len(found.payload.messages)} messages, at most {MAX_SLICE_MESSAGES} are read")
         return found
 
-    def verify(self, own: bytes, remote: bytes, certified: CertifiedStreamSlice) -> StreamSlice:
-        """Return what the subnet ``remote`` says to ``own`` in a slice (``decode_certified_stream``).
+    def verify(self, own: bytes, remote: bytes, certified: CertifiedStreamSlice) -> DecodedMessages:
+        """Return the messages from the subnet ``remote`` to ``own`` in a slice (``decode_certified_stream``); the only
+        errors in it are of those that columns have no row for (``NotInColumns``).
 
         Raises:
             InvalidDestination: it is of a stream to another subnet.
@@ -131,7 +135,7 @@ class SliceReader:
         for error in verify_certifications([certification.root_hash], [certification.signature], [key]):
             if error is not None:
                 raise error
-        return certified.decode_messages(self.version)
+        return _decoded(certified.payload, self.version)
 
     def read(self, carried: Sequence[tuple[int, int, bytes]], ids: Sequence[bytes]) -> WireSlices:
         """Return what was carried as columns, in the order in which it was; whatever does not hold is refused.
@@ -148,7 +152,7 @@ class SliceReader:
             try:
                 certified = self.decode(data)
                 held = self.verify(ids[destination], ids[source], certified)
-                found = message_columns(held)
+                found = message_columns(certified.payload, held, self.version)
             except ProofError as error:
                 refused.append(Refused(row, source, destination, type(error).__name__))
                 continue
@@ -158,24 +162,48 @@ class SliceReader:
             taken.add((source, destination))
             lane = {"source": source, "destination": destination, "substream": 0}
             slices.append(_slice_row(row, lane, certified))
-            signals = [(signal.index, int(signal.reason)) for signal in held.header.reject_signals]
+            header = certified.payload.header
+            signals = [(signal.index, int(signal.reason)) for signal in header.reject_signals]
             rejects.append(_rejects_of(signals, destination, source, len(slices) - 2))
             if len(found):
-                index = np.array([index for index, _ in held.messages], dtype=np.uint64)
+                index = np.arange(len(found), dtype=np.uint64) + np.uint64(certified.payload.messages_begin or 0)
                 messages.append(_with_lane(found, lane, index))
         return WireSlices(concat(slices), concat(messages), concat(rejects), tuple(refused))
 
 
-def message_columns(held: StreamSlice) -> Frame:
-    """Return the messages of a slice as columns (``MESSAGE_COLUMNS``).
+def _decoded(payload: SlicePayload, version: CertificationVersion) -> DecodedMessages:
+    """Return the messages of a slice. Raises ``DecodeFailed`` for the first that is none."""
+    found = decode_stream_messages(pa.array(payload.messages, pa.binary()), version)
+    for row, error in found.errors.items():
+        if isinstance(error, NotInColumns):
+            continue
+        if not isinstance(error, DecodeError):
+            raise error
+        raise DecodeFailed(f"message {_index(payload, row)}: {error}") from error
+    return found
+
+
+def _index(payload: SlicePayload, row: int) -> int:
+    return (payload.messages_begin or 0) + row
+
+
+def message_columns(payload: SlicePayload, decoded: DecodedMessages, version: CertificationVersion) -> Frame:
+    """Return the messages of a slice as columns (``MESSAGE_COLUMNS``), from how they were ``decoded``.
 
     Raises:
         DecodeFailed: one is of a kind that is not supported here (refunds, calls with a deadline), or names a canister
             whose id is not that of a number.
     """
-    rows = [_row(index, message) for index, message in held.messages]
-    columns = {item.name: _column(item, [row[place] for row in rows]) for place, item in enumerate(MESSAGE_FIELDS)}
-    return Frame(columns, len(rows))
+    columns = {name: decoded.columns[name] for name in MESSAGE_COLUMNS}
+    others = (columns["kind"] == np.uint8(Kind.REFUND)) | (columns["deadline"] > 0)
+    others[list(decoded.errors)] = True
+    # One by one are those that are refused, and requests without numbers that we do not use.
+    rows = np.flatnonzero(others).tolist()
+    single = [_row(_index(payload, row), decode_stream_message(payload.messages[row], version)) for row in rows]
+    if rows:
+        for place, item in enumerate(MESSAGE_FIELDS):
+            columns[item.name] = _replaced(item, columns[item.name], rows, [values[place] for values in single])
+    return Frame(columns, len(others))
 
 
 def _row(index: int, message: StreamMessage) -> tuple[int | str | bytes, ...]:
@@ -200,10 +228,18 @@ def _number(index: int, canister: bytes) -> int:
     return int.from_bytes(canister[:8], "big")
 
 
-def _column(item: pa.Field, values: list[int | str | bytes]) -> object:
+def _replaced(item: pa.Field, column: Any, rows: list[int], values: list[int | str | bytes]) -> Any:
+    """Return a column with other values at some rows."""
     if pa.types.is_integer(item.type):
-        return np.array(values, dtype=item.type.to_pandas_dtype())
-    return pa.array(values, pa.string()).dictionary_encode() if item.name == "method" else pa.array(values, item.type)
+        column = column.copy()
+        column[rows] = values
+        return column
+    everything = column.to_pylist()
+    for row, value in zip(rows, values, strict=True):
+        everything[row] = value
+    if item.name == "method":
+        return pa.array(everything, pa.string()).dictionary_encode()
+    return pa.array(everything, item.type)
 
 
 def _slice_row(row: int, lane: Mapping[str, int], certified: CertifiedStreamSlice) -> Frame:
