@@ -8,7 +8,7 @@ import signal
 import socket
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +276,19 @@ def test_a_client_believes_the_certificate_that_it_was_given_and_says_why_it_doe
     else:
         with pytest.raises(Unreachable, match=error):
             asyncio.run(run())
+
+
+def test_all_addresses_of_a_process_have_parts_of_the_connections_that_it_may_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listening, "_descriptors", lambda: 1024)
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(listening.bound("127.0.0.1", 0)) for _ in range(5)]
+        assert sockets[0].most == 512
+        listening.share(sockets)
+        assert [one.most for one in sockets] == [102] * 5
+        listening.share(sockets[:1])
+        assert sockets[0].most == 102, "what was said before stays"
 
 
 def test_connections_beyond_the_bound_are_closed_and_those_within_it_served(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import errno
 import socket
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 from causeway.model.errors import InvalidInput
@@ -84,6 +85,14 @@ def bound(host: str, port: int, what: str = "--port") -> Listening:
         why = "is in use" if error.errno == errno.EADDRINUSE else f"cannot be had: {error.strerror or error}"
         raise InvalidInput(f"{what}: {host}:{port} {why}") from None
     return found
+
+
+def share(sockets: Iterable[socket.socket]) -> None:
+    """Let sockets that one process listens at have equal parts of the connections that it may have open: who fills one
+    keeps nobody out at the others, and all together leave it the other half of its file descriptors."""
+    listening = [one for one in sockets if isinstance(one, Listening)]
+    for one in listening:
+        one.most = min(one.most, _descriptors() // 2 // len(listening))
 
 
 def _descriptors() -> int:

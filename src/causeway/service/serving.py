@@ -26,7 +26,7 @@ from causeway.service.connections import Connection
 from causeway.service.endpoint import Exchange, FurtherAddress
 from causeway.service.guard import LOCAL, Guard, is_address
 from causeway.service.keys import refuse_readable
-from causeway.service.listening import Loop, bound
+from causeway.service.listening import Loop, bound, share
 from causeway.service.node import Node
 from causeway.service.serving_log import ServingLog
 from causeway.service.transfers import Paced
@@ -189,6 +189,7 @@ def serve(
                 raise
 
     sockets = [listening, *(one.listening for one in further)]
+    share(sockets)
     for each in sockets:
         each.listen(config.backlog)  # whoever is told the address may connect before the loop has begun
     started()
