@@ -123,7 +123,13 @@ def test_rounds_offer_the_slices_that_are_cut_from_the_whole_state() -> None:
         for row in range(len(kernel.numbers)):
             contents = {label: part for label, part in state_contents(states, row).items() if label != b"streams"}
             certification = decode_certification(heads["certification"][row].as_py())
-            served.append(CertifiedStreams.of(kernel.stored(row, states), contents, certification))
+
+            def signed(_: bytes, signature: bytes = certification.signature) -> bytes:
+                return signature
+
+            made = CertifiedStreams(kernel.stored(row, states), contents, tick, signed)
+            assert made.certification == certification
+            served.append(made)
         for at in range(len(offers)):
             source, destination = int(offers["source"][at]), int(offers["destination"][at])
             if int(offers["number"][at]) != tick:

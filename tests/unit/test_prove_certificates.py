@@ -4,16 +4,14 @@ and false when altered; what a person reads; one line for whatever is asked wron
 from __future__ import annotations
 
 import json
-import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from causeway.cli import main
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.network.network import Network
@@ -30,10 +28,9 @@ from causeway.proofs.ic.stream_header import decode_stream_header
 from causeway.proving.ic.documents import certificate_document
 from causeway.proving.ic.state import CertifiedState, Shown, StateNotCommittedYet, StateRemoved, get_state_at
 from causeway.proving.ic.subnets import Subnets
+from tests.unit.command_line import Run, command_line
 from tests.unit.ic_lake import make_lake
 
-Result = tuple[int, str, str]
-Run = Callable[..., Result]
 HEIGHT = 5
 """At this height both streams between the subnets hold messages, and both maps have certified data but one."""
 
@@ -53,18 +50,7 @@ def opened(lake: str) -> OpenedLake:
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Give a function that runs the command line in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object) -> Result:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, out, err
-
-    yield run
-    logging.disable(logging.NOTSET)
+    yield from command_line(capsys, tmp_path, monkeypatch)
 
 
 def message_of(state: CertifiedState, counterparty: str) -> int:

@@ -4,7 +4,6 @@ person reads; one line for whatever is asked wrongly."""
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from causeway.cli import main
 from causeway.model.errors import InvalidInput
 from causeway.network.network import Network
 from causeway.network.opened import OpenedLake, open_lake
@@ -39,10 +37,9 @@ from causeway.proving.ibc.documents import (
     trust_document,
 )
 from causeway.proving.ibc.store import store_at
+from tests.unit.command_line import Result, Run, command_line
 from tests.unit.ibc_lake import TICKS, make_lake
 
-Result = tuple[int, str, str]
-Run = Callable[..., Result]
 HEIGHT = 5
 """At this height queues of every kind hold something: entries sent lately, receipts old and new, a gap."""
 
@@ -60,18 +57,7 @@ def opened(lake: str) -> OpenedLake:
 @pytest.fixture
 def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Give a function that runs the command line in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object) -> Result:
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        assert isinstance(ended.value.code, int)
-        return ended.value.code, out, err
-
-    yield run
-    logging.disable(logging.NOTSET)
+    yield from command_line(capsys, tmp_path, monkeypatch)
 
 
 @pytest.fixture

@@ -6,16 +6,14 @@ import base64
 import copy
 import io
 import json
-import logging
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from causeway.cli import main
 from causeway.proofs.documents.kinds import KINDS
 from causeway.proofs.documents.reading import document_of
 from causeway.proofs.documents.trust import IC_MAINNET_KEY, TRUST_KINDS
@@ -27,6 +25,7 @@ from causeway.proofs.ic.certification import root_subnet_of
 from causeway.proofs.substrate.compact import encode_compact
 from causeway.proofs.tendermint.states import decode_consensus_state
 from causeway.proofs.wire.ibc_merkle_proof_pb2 import MerkleProof
+from tests.unit.command_line import Run, command_line
 from tests.unit.proof_documents import (
     OTHER,
     ROOT_KEY,
@@ -46,9 +45,6 @@ from tests.unit.proof_documents import (
 from tests.unit.tendermint_chain import steady
 from tests.unit.test_tendermint_rpc import as_json
 
-Result = tuple[int, str, str]
-Run = Callable[..., Result]
-
 DOCUMENTS = documents()
 NAMES = list(DOCUMENTS)
 
@@ -56,20 +52,11 @@ NAMES = list(DOCUMENTS)
 @pytest.fixture
 def verify(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
     """Give a function that runs ``causeway verify`` in a folder of its own; what is no text becomes a file there."""
-    monkeypatch.chdir(tmp_path)
 
-    def run(document: Any, *arguments: Any) -> Result:
-        given = [_placed(f"{place}.json", argument) for place, argument in enumerate((document, *arguments))]
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main(["verify", *given])
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        assert isinstance(code, int)
-        return code, out, err
+    def placing(run: Run) -> Run:
+        return lambda *given: run(*(_placed(f"{place}.json", argument) for place, argument in enumerate(given)))
 
-    yield run
-    logging.disable(logging.NOTSET)
+    yield from (placing(run) for run in command_line(capsys, tmp_path, monkeypatch, "verify"))
 
 
 def _placed(name: str, argument: Any) -> str:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -95,8 +95,6 @@ class Answer(BaseModel):
 class Body(Section):
     """The body of a request; keys that it does not know are refused."""
 
-
-AnyText = Annotated[str, WithJsonSchema({"type": "string"})]
 
 Asked = TypeVar("Asked", bound="Call")
 

@@ -91,39 +91,9 @@ class CertifiedStreams:
     ) -> None:
         state = state_of(streams, contents)
         root = digest(state)
-        certification = Certification(
+        self.certification = Certification(
             height, root, sign(certification_message(root)), height_witness=height_witness(state, contents, height)
         )
-        self._set(streams, contents, certification, version)
-
-    @classmethod
-    def of(
-        cls,
-        streams: Mapping[bytes, StoredStream],
-        contents: LabeledTree,
-        certification: Certification,
-        version: CertificationVersion = CURRENT,
-    ) -> CertifiedStreams:
-        """Return the streams of a state that is certified already; its arguments are those of the constructor.
-
-        Raises:
-            InvalidInput: another root is certified than the state's, or as of the constructor.
-            DecodeError: a header is not encoded in that version.
-        """
-        root = digest(state_of(streams, contents))
-        if root != certification.root_hash:
-            raise InvalidInput(f"the state has the root {root.hex()}, certified is {certification.root_hash.hex()}")
-        made = cls.__new__(cls)
-        made._set(streams, contents, certification, version)
-        return made
-
-    def _set(
-        self,
-        streams: Mapping[bytes, StoredStream],
-        contents: LabeledTree,
-        certification: Certification,
-        version: CertificationVersion,
-    ) -> None:
         self._streams = dict(streams)
         self._headers = {subnet: decode_stream_header(held.tree.header, version) for subnet, held in streams.items()}
         for subnet, held in streams.items():
@@ -135,7 +105,6 @@ class CertifiedStreams:
                 )
         self._contents = dict(contents)
         self._roots = {subnet: held.tree.root for subnet, held in streams.items()}
-        self.certification = certification
 
     def subnets_with_certified_streams(self) -> Sequence[bytes]:
         """Return the ids of the subnets that a stream leads to, ascending."""

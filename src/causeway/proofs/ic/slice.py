@@ -64,8 +64,8 @@ class CertifiedStreamSlice:
 
     Attributes:
         payload: header and messages, the messages still encoded.
-        witness: of exactly these, in the whole state. A slice that is only to be appended to another (``is_partial``)
-            also knows the messages of the other.
+        witness: of exactly these, in the whole state. A slice that is only to be appended to another also
+            knows the messages of the other.
         certification: of the state.
     """
 
@@ -206,10 +206,6 @@ class CertifiedStreamSlice:
         messages = sub_witness(stream.sub_witness, MESSAGES)
         first = None if messages is None else first_sub_witness(messages)
         return None if first is None else stream_index(first.label)
-
-    def is_partial(self) -> bool:
-        """Return whether the witness knows messages before those of the payload: only good to be appended."""
-        return self.witness_begin() != self.payload.messages_begin
 
     def _with_messages(self, start: int, stop: int | None) -> SlicePayload:
         payload = self.payload
