@@ -18,7 +18,7 @@ from causeway.proofs.ic.pruning import prune
 from causeway.proofs.ic.slice import CertifiedStreamSlice
 from causeway.proofs.ic.slice_certification import HEIGHT, METADATA, Certification
 from causeway.proofs.ic.slice_payload import STREAMS, SlicePayload
-from causeway.proofs.ic.stream_header import decode_stream_header
+from causeway.proofs.ic.stream_header import StreamHeader, decode_stream_header
 from causeway.proofs.ic.stream_tree import StreamTree, streams_tree, streams_witness
 from causeway.proofs.ic.versions import CURRENT, CertificationVersion
 from causeway.proofs.ic.witness import encode_witness
@@ -135,17 +135,12 @@ class CertifiedStreams:
             InvalidSliceIndices: the witness begins after the messages.
             InvalidInput: the stream was changed since it was certified, or a limit is negative.
         """
-        if witness_begin is not None and (msg_begin is None or witness_begin > msg_begin):
-            raise InvalidSliceIndices(witness_begin, msg_begin)
+        require_order(witness_begin, msg_begin)
         held = self._streams.get(dst_subnet)
         if held is None:
             raise NoStreamForSubnet(f"there is no stream to subnet {dst_subnet.hex()}")
         header = self._headers[dst_subnet]
-        begin = header.begin if msg_begin is None else msg_begin
-        known = begin if witness_begin is None else witness_begin
-        for asked in (begin, known):
-            if not header.begin <= asked <= header.end:
-                raise InvalidSliceBegin(asked, header.begin, header.end)
+        begin, known = run_begin(header, witness_begin, msg_begin)
         end = run_end(held.messages.slice(begin - header.begin), begin, msg_limit, byte_limit, first=known == begin)
         messages = held.messages.slice(known - header.begin, end - known)
         shown = streams_witness(self._roots, dst_subnet, held.tree.witness(known, end, messages))
@@ -154,6 +149,26 @@ class CertifiedStreams:
         run = tuple(messages.slice(begin - known).to_pylist())
         payload = SlicePayload(dst_subnet, held.tree.header, header, begin if run else None, run)
         return CertifiedStreamSlice(payload, witness, self.certification)
+
+
+def require_order(witness_begin: int | None, msg_begin: int | None) -> None:
+    """Raise ``InvalidSliceIndices`` unless a slice's witness begins with its messages, or before them."""
+    if witness_begin is not None and (msg_begin is None or witness_begin > msg_begin):
+        raise InvalidSliceIndices(witness_begin, msg_begin)
+
+
+def run_begin(header: StreamHeader, witness_begin: int | None, msg_begin: int | None) -> tuple[int, int]:
+    """Return where the messages of a slice begin, and those that its witness knows.
+
+    Raises:
+        InvalidSliceBegin: outside of the stream.
+    """
+    begin = header.begin if msg_begin is None else msg_begin
+    known = begin if witness_begin is None else witness_begin
+    for asked in (begin, known):
+        if not header.begin <= asked <= header.end:
+            raise InvalidSliceBegin(asked, header.begin, header.end)
+    return begin, known
 
 
 def run_end(messages: pa.BinaryArray, begin: int, msg_limit: int | None, byte_limit: int | None, *, first: bool) -> int:

@@ -14,12 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.proofs.ic.certified_streams import (
-    InvalidSliceBegin,
-    InvalidSliceIndices,
-    NoStreamForSubnet,
-    run_end,
-)
+from causeway.proofs.ic.certified_streams import NoStreamForSubnet, require_order, run_begin, run_end
 from causeway.proofs.ic.digests import labeled_digest
 from causeway.proofs.ic.errors import RootHashMismatch
 from causeway.proofs.ic.slice import CertifiedStreamSlice
@@ -134,18 +129,13 @@ class OfferedStreams:
             InvalidSliceIndices: the witness begins after the messages.
             InvalidInput: a limit is negative.
         """
-        if witness_begin is not None and (msg_begin is None or witness_begin > msg_begin):
-            raise InvalidSliceIndices(witness_begin, msg_begin)
+        require_order(witness_begin, msg_begin)
         with self._lock:
             held = self._streams.get(dst_subnet)
             if held is None:
                 raise NoStreamForSubnet(f"there is no stream to subnet {dst_subnet.hex()}")
             header, tree = held.header, held.tree
-            begin = header.begin if msg_begin is None else msg_begin
-            known = begin if witness_begin is None else witness_begin
-            for asked in (begin, known):
-                if not header.begin <= asked <= header.end:
-                    raise InvalidSliceBegin(asked, header.begin, header.end)
+            begin, known = run_begin(header, witness_begin, msg_begin)
             last = header.end if msg_limit is None else min(header.end, begin + max(msg_limit, 0))
             messages = held.messages(begin, last)
             end = run_end(messages, begin, msg_limit, byte_limit, first=known == begin)
