@@ -117,9 +117,8 @@ def _streams(length: int, payload_bytes: int) -> OfferedStreams:
         )
     )
     root = found.roots[0].tobytes()
-    certification = Certification(
-        7, root, KEY.sign(certification_message(root)), height_witness=found.height_witness(0)
-    )
+    witness = found.height_witnesses(np.array([0]))[0]
+    certification = Certification(7, root, KEY.sign(certification_message(root)), height_witness=witness)
     streams = OfferedStreams()
     streams.update(OWN, header, messages, found.paths[0].as_py(), certification)
     return streams

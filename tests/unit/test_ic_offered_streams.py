@@ -110,7 +110,7 @@ class Growing:
     def certification(self, found: StateRoots) -> Certification:
         root = found.roots[0].tobytes()
         signature = KEY.sign(certification_message(root))
-        return Certification(self.height, root, signature, height_witness=found.height_witness(0))
+        return Certification(self.height, root, signature, height_witness=found.height_witnesses(np.array([0]))[0])
 
     def update(self, offered: OfferedStreams) -> None:
         """Let an endpoint take over the state."""

@@ -10,8 +10,10 @@ import pyarrow as pa
 import pytest
 
 from causeway.model.errors import InvalidInput
+from causeway.proofs.errors import ProofError
 from causeway.proofs.ic.digests import fork_digest, labeled_digest
 from causeway.proofs.ic.hash_tree import build_tree, digest, leaves, require_well_formed
+from causeway.proofs.ic.height_witnesses import verify_heights
 from causeway.proofs.ic.mixed_tree import split_hash_tree
 from causeway.proofs.ic.pruning import prune
 from causeway.proofs.ic.slice_certification import Certification
@@ -53,12 +55,13 @@ def test_roots_and_paths_are_those_of_the_tree_built_node_by_node(
 ) -> None:
     states = generated(len(LABELS if labels is None else labels) + version, 17, version, labels)
     found = state_roots(states)
+    witnesses = found.height_witnesses(np.arange(len(states)))
     for row in range(len(states)):
         tree = build_tree(state_contents(states, row))
         require_well_formed(tree)
         assert digest(tree) == found.roots[row].tobytes()
         height = int(states.heights[row])
-        encoded = found.height_witness(row)
+        encoded = witnesses[row]
         assert (encoded is None) == (version < 24)
         if encoded is not None:
             assert encoded == encode_witness(split_hash_tree(prune(tree, [(b"metadata", b"height")]))[1])
@@ -66,6 +69,41 @@ def test_roots_and_paths_are_those_of_the_tree_built_node_by_node(
     for at, (row, path) in enumerate(zip(states.streams.subnets.tolist(), found.paths.to_pylist(), strict=True)):
         destination = states.streams.destinations[at].tobytes()
         assert climb(path, found.stream_roots[at].tobytes(), destination) == found.roots[row].tobytes()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_heights_are_judged_together_as_one_by_one(version: CertificationVersion) -> None:
+    """Whatever is wrong with one of them, first or last, and whatever shape it has: nobody else's verdict changes."""
+    states = generated(3, 17, version, LABELS)
+    found = state_roots(states)
+    honest = [
+        Certification(int(height), root.tobytes(), b"", None, witness)
+        for height, root, witness in zip(
+            states.heights, found.roots, found.height_witnesses(np.arange(len(states))), strict=True
+        )
+    ]
+    one = honest[5]
+    false = [replace(one, height=one.height + 1), replace(one, root_hash=bytes(32)), replace(one, height_witness=None)]
+    witness = one.height_witness or b""
+    for at in range(0, len(witness), 7):
+        false.append(replace(one, height_witness=witness[:at] + bytes([witness[at] ^ 1]) + witness[at + 1 :]))
+        false.append(replace(one, height_witness=witness[:at]))
+    for given in ([*honest, *false], [*false, *honest], honest[:1], []):
+        expected = [alone(certification) for certification in given]
+        assert [told(verdict) for verdict in verify_heights(given)] == expected
+        assert expected.count(True) == (version >= 24) * len([one for one in given if one in honest])
+
+
+def alone(certification: Certification) -> object:
+    """Return what is found of one certification's height by itself."""
+    try:
+        return certification.verify_height()
+    except ProofError as error:
+        return told(error)
+
+
+def told(verdict: bool | ProofError) -> object:
+    return (type(verdict), str(verdict)) if isinstance(verdict, ProofError) else verdict
 
 
 def leaf(value: bytes) -> bytes:

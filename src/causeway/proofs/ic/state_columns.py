@@ -30,6 +30,7 @@ from causeway.proofs.ic.digest_columns import (
 )
 from causeway.proofs.ic.digests import LEAF_DOMAIN
 from causeway.proofs.ic.hash_tree import LabeledTree, Pruned
+from causeway.proofs.ic.height_witnesses import encode_height_witnesses
 from causeway.proofs.ic.leb128 import encode_leb128
 from causeway.proofs.ic.metadata import SystemMetadata, encode_system_metadata
 from causeway.proofs.ic.slice_certification import HEIGHT, METADATA
@@ -37,8 +38,6 @@ from causeway.proofs.ic.slice_payload import STREAMS
 from causeway.proofs.ic.stream_paths import encode_paths
 from causeway.proofs.ic.stream_tree import HEADER, MESSAGES, roots_of_streams
 from causeway.proofs.ic.versions import CURRENT, METADATA_SUBTREE, CertificationVersion
-from causeway.proofs.ic.witness import KNOWN, Fork, Node, Witness, encode_witness
-from causeway.proofs.ic.witness import Pruned as PrunedWitness
 
 CANISTER, CERTIFIED_DATA, SECTIONS = b"canister", b"certified_data", b"causeway"
 PREVIOUS = b"prev_state_hash"
@@ -175,20 +174,27 @@ class StateRoots:
     _metadata: ForkSteps
     """The forks above each state's ``metadata``."""
 
-    def height_witness(self, row: int) -> bytes | None:
-        """Return the encoded witness of ``metadata / height`` in the state of ``row``; None before version 24."""
+    def height_witnesses(self, rows: Rows) -> list[bytes | None]:
+        """Return the encoded witness of ``metadata / height`` in the state of each row; None before version 24."""
         states = self._states
+        found: list[bytes | None] = [None] * len(rows)
         if states.version < METADATA_SUBTREE:
-            return None
-        witness: Witness = Node(HEIGHT, KNOWN)
-        if states.has_previous[row]:
-            digest = labeled_digests(PREVIOUS, _leaves_of(states.previous[row : row + 1]))
-            witness = Fork(witness, PrunedWitness(digest.tobytes()))
-        witness = Node(METADATA, witness)
-        for step in self._metadata.steps[row][self._metadata.used[row]]:
-            sibling = PrunedWitness(step[1:].tobytes())
-            witness = Fork(witness, sibling) if step[0] == RIGHT else Fork(sibling, witness)
-        return encode_witness(witness)
+            return found
+        used, steps, with_previous = self._metadata.used[rows], self._metadata.steps[rows], states.has_previous[rows]
+        shapes = np.concatenate([with_previous[:, None], used, used & (steps[:, :, 0] == RIGHT)], axis=1)
+        previous = labeled_digests(PREVIOUS, _leaves_of(states.previous[rows]))
+        for shape in np.unique(shapes, axis=0):
+            alike = np.flatnonzero((shapes == shape).all(axis=1))
+            first = alike[0]
+            forks = np.flatnonzero(used[first])
+            digests = steps[alike][:, forks, 1:]
+            if with_previous[first]:
+                digests = np.concatenate([previous[alike][:, None], digests], axis=1)
+            sides = steps[first, forks, 0].tolist()
+            encoded = encode_height_witnesses(bool(with_previous[first]), sides, digests)
+            for row, witness in zip(alike.tolist(), encoded, strict=True):
+                found[row] = witness
+        return found
 
 
 def state_roots(states: CanonicalStates) -> StateRoots:

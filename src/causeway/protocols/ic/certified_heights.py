@@ -118,7 +118,7 @@ def _certified(
             "chain": heads["chain"][rows],
             "number": heads["number"][rows],
             "root": heads["root"][rows],
-            "height_witness": pa.array([found.height_witness(row) or b"" for row in rows.tolist()], pa.binary()),
+            "height_witness": pa.array([witness or b"" for witness in found.height_witnesses(rows)], pa.binary()),
         },
         len(rows),
     ).select(UNCERTIFIED_SCHEMA.names)

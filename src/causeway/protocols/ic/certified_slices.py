@@ -13,7 +13,7 @@ are not in the slice enter the check only: whoever serves the slice would have s
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +33,7 @@ from causeway.proofs.ic.columns import MAX_COLUMN_BYTES
 from causeway.proofs.ic.digest_columns import stream_digests
 from causeway.proofs.ic.errors import DecodeFailed, EncodeError
 from causeway.proofs.ic.header_columns import DecodedHeaders, decode_stream_headers
+from causeway.proofs.ic.height_witnesses import verify_heights
 from causeway.proofs.ic.slice_certification import Certification, decode_certification
 from causeway.proofs.ic.slice_columns import slice_roots
 from causeway.proofs.ic.versions import METADATA_SUBTREE, CertificationVersion
@@ -359,15 +360,13 @@ def _check_certifications(
     slices: Frame, roots: Digests, causes: list[str], certifier: Certifier, version: CertificationVersion
 ) -> None:
     """Compare the roots of slices with those that are certified, and check the certifications."""
-    known: dict[bytes, Certification | str] = {}
     asked: dict[tuple[bytes, int], Certification] = {}
     encoded = slices["certification"].to_pylist()
     sources, numbers = slices["source"].tolist(), slices["number"].tolist()
+    known = _read(dict.fromkeys(data for row, data in enumerate(encoded) if not causes[row]), version)
     for row, data in enumerate(encoded):
         if causes[row]:
             continue
-        if data not in known:
-            known[data] = _read(data, version)
         certification = known[data]
         if isinstance(certification, str):
             causes[row] = certification
@@ -388,12 +387,19 @@ def _check_certifications(
             causes[row] = wrong.get((data, sources[row]), "")
 
 
-def _read(data: bytes, version: CertificationVersion) -> Certification | str:
-    """Return a certification, its height checked, or the name of what is wrong with it: from version 24 on the height
-    is in the state, and one that is not shown is nothing but the sender's word."""
-    try:
-        certification = decode_certification(data)
-        is_shown = certification.verify_height()
-    except ProofError as error:
-        return type(error).__name__
-    return certification if is_shown or version < METADATA_SUBTREE else DecodeFailed.__name__
+def _read(encoded: Iterable[bytes], version: CertificationVersion) -> dict[bytes, Certification | str]:
+    """Return certifications, their heights checked, or the names of what is wrong with them: from version 24 on the
+    height is in the state, and one that is not shown is nothing but the sender's word."""
+    found: dict[bytes, Certification | str] = {}
+    read: dict[bytes, Certification] = {}
+    for data in encoded:
+        try:
+            read[data] = decode_certification(data)
+        except ProofError as error:
+            found[data] = type(error).__name__
+    for (data, certification), shown in zip(read.items(), verify_heights(list(read.values())), strict=True):
+        if isinstance(shown, ProofError):
+            found[data] = type(shown).__name__
+        else:
+            found[data] = certification if shown or version < METADATA_SUBTREE else DecodeFailed.__name__
+    return found

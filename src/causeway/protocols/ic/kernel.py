@@ -345,7 +345,7 @@ class IcKernel:
         """Return what the round takes of what was brought, its messages, and the refusals of the rest."""
         if not self.options.certified:
             return Agreement(plan.content, inputs.offered, inputs.own, state, empty_frame(EVENTS_SCHEMA))
-        return agree(plan, inputs, state, self.carriers, self.certifier(Tick(context.height, context.tick)), context)
+        return agree(plan, inputs, state, self.carriers, certifier, context)
 
     def _commit_and_certify(
         self,
@@ -368,7 +368,7 @@ class IcKernel:
         if before is not None:
             state = replace(state, heads=next_heads(state.heads, running, context))
         oldest_offer = self.carriers.oldest(tick.tick + 1)
-        state, log = commit_and_certify(state, running, oldest_offer, context, self.certifier(tick))
+        state, log = commit_and_certify(state, running, oldest_offer, context, certifier)
         if before is not None:
             state = replace(state, trimmed_runs=trimmed_runs(before, state))
         return state, certified_headers(state, chains), log
