@@ -220,6 +220,13 @@ def test_a_subnet_that_is_halted_keeps_its_last_certificate(tmp_path: Path) -> N
     assert true(state, state.header("right"))
 
 
+def test_a_subnet_that_came_later_was_not_in_the_registry(tmp_path: Path) -> None:
+    opened = open_lake(make_lake(tmp_path, more='[[chains]]\nname = "late"\nfrom = 2\n', until=4))
+    with pytest.raises(InvalidInput, match="height: 2: late was not in the registry"):
+        get_state_at(opened, "late", 2)  # of tick 1
+    assert get_state_at(opened, "late", 3).number == 1
+
+
 # ---- what is wrong -------------------------------------------------------------------------------
 
 WRONG: dict[str, tuple[list[object], str]] = {

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, concat, empty_frame, from_table
+from causeway.model.membership import ALWAYS
 from causeway.model.text import shown, unknown
 from causeway.network.opened import Mask, OpenedLake
 from causeway.pipeline.lake import Freed, LakeError, Manifest
@@ -33,7 +34,7 @@ from causeway.protocols.execution import PROGRAM_TABLE
 from causeway.protocols.ic.certified_state import canonical_states, with_trees
 from causeway.protocols.ic.context import Context
 from causeway.protocols.ic.ids import canister_id
-from causeway.protocols.ic.registry import registry_at
+from causeway.protocols.ic.registry import registry_at, subnet_positions
 from causeway.protocols.ic.state import State, state_of
 from causeway.protocols.messages import OUTBOUND_SCHEMA
 from causeway.proving.ic.subnets import Subnets, subnets_of
@@ -270,7 +271,7 @@ class _Heads:
             InvalidInput: there is none, or not yet.
         """
         number, last = self._at(height)[0], self._opened.last_height()
-        if number < 0:
+        if number < 0 or self._opened.manifest(height).tick < self._comes:
             raise InvalidInput(f"height: {height}: {self._name} was not in the registry")
         later = range(height, last + 1)
         at = bisect_left(later, number, key=self._certified)
@@ -292,6 +293,13 @@ class _Heads:
     @property
     def _name(self) -> str:
         return self._opened.names[self._position]
+
+    @property
+    def _comes(self) -> int:
+        """Return the first tick at which the subnet is in the registry."""
+        topology = self._opened.topology
+        number = int(subnet_positions(topology)[self._position])
+        return topology.membership.spans.get(number, ALWAYS).first
 
     def _certified(self, height: int) -> int:
         found = self._at(height)[1]
