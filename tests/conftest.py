@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from causeway.pipeline.session import spark_session
+from causeway.programs.own import BESIDE
 
 
 @pytest.fixture(scope="session")
@@ -35,9 +36,9 @@ def nobody_pulls_the_plug() -> Iterator[None]:
 @pytest.fixture
 def own_modules(tmp_path: Path) -> Iterator[None]:
     """Let Python forget, after the test, the modules that it loaded from the test's folder, and the way there."""
-    before = list(sys.path)
+    before = list(BESIDE.folders)
     yield
-    sys.path[:] = before
+    BESIDE.folders[:] = before
     for name, module in list(sys.modules.items()):
         if str(getattr(module, "__file__", None) or "").startswith(str(tmp_path)):
             del sys.modules[name]

@@ -11,6 +11,7 @@ import pytest
 from causeway.cli.outcome import failed
 from causeway.network.failures import Failure, Failures, failures
 from causeway.network.network import Network
+from causeway.programs.own import BESIDE
 
 MODULE = """
 import causeway as cw
@@ -75,9 +76,9 @@ text = "{payload}"
 @pytest.fixture
 def own_module(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "failing_module.py").write_text(MODULE)
-    path, modules = list(sys.path), set(sys.modules)
+    folders, modules = list(BESIDE.folders), set(sys.modules)
     yield tmp_path
-    sys.path[:] = path
+    BESIDE.folders[:] = folders
     for name in set(sys.modules) - modules:
         if name == "failing_module":
             del sys.modules[name]

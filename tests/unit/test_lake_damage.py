@@ -29,6 +29,7 @@ from causeway.pipeline.record import Record
 from causeway.pipeline.sealed import PIECE, FileDamaged, seal_of
 from causeway.pipeline.storage import Storage
 from causeway.pipeline.vacuum import vacuum
+from causeway.programs.own import BESIDE
 
 SCENARIO = """
 [network]
@@ -242,9 +243,7 @@ def test_programs_beside_a_scenario_are_found_beside_it(tmp_path: Path) -> None:
     with Network(load_scenario(scenario), str(tmp_path / "lake")) as net:
         net.step(0)
     opened = open_lake(str(tmp_path / "lake"))
-    for place in (str(tmp_path / "shelf"), str(tmp_path)):
-        while place in sys.path:
-            sys.path.remove(place)
+    BESIDE.folders.clear()
     loaded = sys.modules.pop("quiet_ones")
     with pytest.raises(InvalidInput, match=r'"quiet_ones:Quiet" cannot be loaded.*: --scenario FILE'):
         Recheck(opened)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import json
 import sys
 import zipfile
 from pathlib import Path
@@ -48,8 +50,35 @@ def test_a_module_beside_the_scenario_is_found_and_packed_with_what_it_imports(f
     ]  # fmt: skip
 
 
-def test_the_folder_comes_last_so_it_hides_nothing(folder: Path) -> None:
-    assert sys.path[-1] == str(folder)
+def test_the_folder_hides_nothing_and_is_there_for_programs_only(folder: Path) -> None:
+    (folder / "json.py").write_text("raise SystemExit\n")
+    (folder / "optional_module.py").write_text("raise SystemExit\n")
+    (folder / "asking.py").write_text(
+        "import json\nimport causeway as cw\n"
+        "def later():\n    import importlib\n    return importlib.import_module('own_helper').WORD\n"
+        "class Asking(cw.Program):\n    loads = staticmethod(json.loads)\n"
+    )
+    for name in ("optional_module", "own_helper"):
+        with pytest.raises(ModuleNotFoundError):
+            importlib.import_module(name)
+    with pytest.raises(ModuleNotFoundError):
+        exec(compile("import optional_module", "library.py", "exec"), {"__name__": "some_library.part"})
+    asking = program_class("asking:Asking")
+    assert asking.loads is json.loads  # type: ignore[union-attr]
+    assert "own_helper" not in sys.modules and sys.modules["asking"].later() == b"hi"
+    assert str(folder) not in sys.path
+
+
+def test_each_scenario_has_its_own_folder(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "own_helper.py").write_text("WORD = b'there'\n")
+    (other / "elsewhere.py").write_text("import causeway as cw\nclass Quiet(cw.Program): ...\n")
+    look_beside(str(other / "scenario.toml"))
+    assert program_class("elsewhere:Quiet").__name__ == "Quiet"
+    # It comes from the first folder, and so does what it imports.
+    assert program_class("own_package.greeter:Greeter").__name__ == "Greeter"
+    assert sys.modules["own_helper"].__file__ == str(folder / "own_helper.py")
 
 
 def test_what_is_installed_in_the_folder_is_not_packed() -> None:

@@ -33,6 +33,7 @@ from causeway.pipeline.rounds import replayed as own_past
 from causeway.pipeline.source import LakeSource
 from causeway.pipeline.tables import LakeTables
 from causeway.pipeline.vacuum import vacuum
+from causeway.programs.own import BESIDE
 from causeway.proofs.ics23.proof_specs import PROOF_SPECS
 from causeway.proofs.ics23.verify import verify_membership
 from causeway.protocols.contract import Tick
@@ -299,9 +300,7 @@ def counting(tmp_path: Path, own_modules: None) -> Path:
 
 def forget(folder: Path) -> None:
     sys.modules.pop("counting", None)
-    for place in (str(folder), str(folder.parent)):
-        while place in sys.path:
-            sys.path.remove(place)
+    BESIDE.folders.clear()
 
 
 def test_a_program_that_changed_is_noticed(counting: Path) -> None:

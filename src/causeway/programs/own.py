@@ -1,7 +1,8 @@
 """Programs of one's own: modules that lie beside the scenario are found here, and travel to Spark's workers.
 
-The folder of the scenario becomes the last place where Python looks for modules, so it hides nothing that is installed.
-What was loaded from it is packed into an archive that Spark gives to its workers, wherever they run.
+The folder of the scenario is looked into for programs and for what they import, after all else: it hides nothing that
+is installed, and nobody else finds there a module that is not (an optional one that a library does without). What was
+loaded from it is packed into an archive that Spark gives to its workers, wherever they run.
 """
 
 from __future__ import annotations
@@ -12,7 +13,11 @@ import shutil
 import sys
 import tempfile
 import zipfile
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
+from types import FrameType, ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,11 +27,64 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 """The time that files in an archive carry: the same modules make the same archive."""
 
 
+CATALOGUE = "causeway.programs.catalogue"
+"""The module that imports programs."""
+
+_MACHINERY = ("importlib", "_frozen_importlib", "_frozen_importlib_external")
+
+
+class Beside(MetaPathFinder):
+    """Finds modules in the folders of scenarios, for those only who may find them there.
+
+    Attributes:
+        folders: where programs are looked for, the last one first.
+    """
+
+    def __init__(self) -> None:
+        self.folders: list[Path] = []
+        self._found: dict[str, Path] = {}
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return where a module is, if whoever imports it is the catalogue, or was found in such a folder itself."""
+        if path is not None:
+            return None  # a part of a package, which knows where its parts are
+        for folder in self._folders_of(_importer(sys._getframe(1))):
+            spec = PathFinder.find_spec(fullname, [str(folder)])
+            if spec is not None:
+                self._found[fullname] = folder
+                return spec
+        return None
+
+    def _folders_of(self, importer: str) -> list[Path]:
+        if importer == CATALOGUE:
+            return self.folders[::-1]
+        folder = self._found.get(importer.partition(".")[0])
+        return [] if folder is None else [folder]
+
+
+BESIDE = Beside()
+
+
+def _importer(frame: FrameType | None) -> str:
+    """Return the name of the module whose code imports: the innermost that is no part of Python's own importing."""
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.partition(".")[0] not in _MACHINERY:
+            return name
+        frame = frame.f_back
+    return ""
+
+
 def look_beside(scenario: str) -> Path:
-    """Let Python find the modules in the folder of a scenario file; return the folder."""
+    """Let programs be found in the folder of a scenario file; return the folder."""
     folder = Path(scenario).resolve().parent
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
+    if folder in BESIDE.folders:
+        BESIDE.folders.remove(folder)
+    BESIDE.folders.append(folder)
+    if BESIDE not in sys.meta_path:
+        sys.meta_path.append(BESIDE)
     return folder
 
 
