@@ -1,7 +1,8 @@
-"""Which bucket a task takes (``pipeline.assignment``), and what a process keeps of the lakes that it worked for."""
+"""Which bucket a task takes (``pipeline.assignment``), and what a worker keeps from task to task."""
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import stat
@@ -9,10 +10,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-from causeway.pipeline import assignment
+from causeway.pipeline import allocator, assignment
 from causeway.pipeline.assignment import NotAssigned, assigned, check_assigned, chosen
 from causeway.pipeline.recent import IDLE_SECONDS, Recent
 
@@ -123,3 +125,18 @@ def test_two_lakes_in_turns_are_kept_and_no_third_and_none_for_long() -> None:
     recent.use("b", list).append("b")
     recent.clear()
     assert recent.use("b", list) == []
+
+
+def test_modules_that_were_loaded_later_are_spared_too_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(allocator, "_modules", 0)
+    try:
+        allocator.spare_modules()
+        first = gc.get_freeze_count()
+        kept = [[number] for number in range(5_000)]  # such as a state, which may become garbage
+        allocator.spare_modules()
+        assert 0 < gc.get_freeze_count() < first + 1_000
+        monkeypatch.setitem(sys.modules, "loaded_later", ModuleType("loaded_later"))
+        allocator.spare_modules()
+        assert gc.get_freeze_count() > first + len(kept) - 1_000
+    finally:
+        gc.unfreeze()

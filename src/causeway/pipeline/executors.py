@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import shutil
@@ -17,7 +16,7 @@ import pyarrow as pa
 
 from causeway.model.errors import CausewayError, InvalidInput
 from causeway.pipeline import bucket as bucket_module
-from causeway.pipeline.allocator import keep_memory
+from causeway.pipeline.allocator import keep_memory, spare_modules
 from causeway.pipeline.assignment import WORKERS_STAY, assigned, check_assigned
 from causeway.pipeline.bucket import Written
 from causeway.pipeline.deployment import Deployment
@@ -194,23 +193,16 @@ def _bucket_of(task: int, assignment: Mapping[str, Any] | None, buckets: int) ->
     return assigned(task, assignment["folder"], buckets, homes)
 
 
-_FROZEN = False
-
 _SHARED: Recent[str, tuple[Deployment, Lake]] = Recent()
 """What this worker knows of each ``SparkExecutor``, by its key. PySpark forgets a broadcast value whenever a worker
 runs a task without it, so that executors in turns would unpickle theirs every time."""
 
 
 def _shared(shared: Any, key: str) -> tuple[Deployment, Lake]:
-    global _FROZEN
     value = _SHARED.use(key, lambda: shared.value)
-    if not _FROZEN:
-        # PySpark collects garbage after every task; what is loaded by now will never be garbage.
-        _FROZEN = True
-        pa.set_cpu_count(1)
-        keep_memory()
-        gc.collect()
-        gc.freeze()
+    pa.set_cpu_count(1)
+    keep_memory()
+    spare_modules()
     return value
 
 
