@@ -149,7 +149,7 @@ def _check(remote: set[str], own: set[str], topology: Topology, options: IcOptio
     if options.chain_keys and not options.certified:
         raise InvalidInput('options.chain_keys: subnets sign nothing with certification = "off"; leave it out')
     if remote and topology.moves.num_rows:
-        raise InvalidInput("moves: programs do not move in a network of several lakes")
+        raise InvalidInput("moves, or from and until of chains: programs do not move in a network of several lakes")
 
 
 def _events(refused: Sequence[tuple[Refused, SliceError]]) -> Frame:
