@@ -98,15 +98,23 @@ def deploy(
 def kernel_of(scenario: Scenario, topology: Topology, secrets: Secrets = NONE) -> AnyKernel:
     """Return the kernel of a scenario's protocol; raises ``InvalidInput`` naming the option or program at fault."""
     _require_programs(scenario)
-    made: AnyKernel = scenario.protocol.load_kernel()(
-        topology=topology,
-        programs=Programs(topology),
-        options=validated(scenario.protocol.load_options(), scenario.options, str(scenario.path), ("options",)),
-        seed=scenario.network.seed,
-        tick_ns=round(scenario.network.seconds_per_tick * NANOSECONDS),
-        faults=scenario.faults(topology),
-        **({"secrets": secrets} if secrets.are_given else {}),
-    )
+    kernel = scenario.protocol.load_kernel()
+    options = validated(scenario.protocol.load_options(), scenario.options, str(scenario.path), ("options",))
+    faults = scenario.faults(topology)
+    try:
+        made: AnyKernel = kernel(
+            topology=topology,
+            programs=Programs(topology),
+            options=options,
+            seed=scenario.network.seed,
+            tick_ns=round(scenario.network.seconds_per_tick * NANOSECONDS),
+            faults=faults,
+            **({"secrets": secrets} if secrets.are_given else {}),
+        )
+    except InvalidInput as error:
+        if type(error) is not InvalidInput:
+            raise
+        raise InvalidInput(f"{scenario.path}: {error}") from error
     return made
 
 

@@ -126,9 +126,9 @@ class RemoteSubnets:
 
 def _check(remote: set[str], own: set[str], topology: Topology, options: IcOptions) -> None:
     if remote and not options.certified:
-        raise InvalidInput('options.certification = "off": chains of other lakes are believed by their keys alone')
+        raise InvalidInput('options.certification: "off": chains of other lakes are believed by their keys alone')
     if remote and options.blocks_ahead:
-        raise InvalidInput(f"options.blocks_ahead = {options.blocks_ahead}: allowed with chains of other lakes: 0")
+        raise InvalidInput(f"options.blocks_ahead: {options.blocks_ahead}: allowed with chains of other lakes: 0")
     for name in sorted(remote - set(options.remote)):
         raise InvalidInput(f"options.remote.{name}: missing; {name} is external: public_key says who signs for it")
     for name in sorted(remote):
