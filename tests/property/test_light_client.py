@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -167,19 +168,25 @@ def test_any_flipped_bit_of_a_signed_header_is_refused() -> None:
             verify_commit(decode_signed_header(bytes(flipped)), CHAIN, validators)
 
 
+@functools.cache
+def right_update() -> tuple[TrustedHeader, bytes, TrustOptions]:
+    """Return an update that a client follows, encoded, with what the client trusts and how."""
+    trusted, update = step_to(REFERENCE_RULE, {0: 1, 1: 1, 2: 1}, {0: 1, 1: 1, 2: 1}, {0: 1, 1: 1, 3: 1}, {0, 1, 3}, 2)
+    right, options = update.encode(), TrustOptions(CHAIN, SECOND, 0)
+    assert valid(trusted, decode_header_update(right), options, NOW) is Validity.TRUE
+    return trusted, right, options
+
+
 @settings(deadline=None, max_examples=200, derandomize=True)
 @given(data=st.data())
 def test_update_that_was_cut_extended_or_spliced_is_refused(data: st.DataObject) -> None:
-    trusted, update = step_to(REFERENCE_RULE, {0: 1, 1: 1, 2: 1}, {0: 1, 1: 1, 2: 1}, {0: 1, 1: 1, 3: 1}, {0, 1, 3}, 2)
-    right = update.encode()
+    trusted, right, options = right_update()
     start = data.draw(st.integers(0, len(right)))
     stop = data.draw(st.integers(start, min(start + 40, len(right))))
     put = data.draw(st.binary(max_size=8) | st.just(right[stop : stop + 34]))
     wrong = right[:start] + put + right[stop:]
     if wrong == right:
         return
-    options = TrustOptions(CHAIN, SECOND, 0)
-    assert valid(trusted, decode_header_update(right), options, NOW) is Validity.TRUE
     client = LightClient(options, [trusted])
     with pytest.raises(ProofError):
         client.update(decode_header_update(wrong), NOW)

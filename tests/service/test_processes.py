@@ -189,7 +189,7 @@ def test_one_relay_process_brings_everything_and_ends(tmp_path: Path, options: s
 
 
 def test_killed_and_doubled_relay_processes_have_one_effect(tmp_path: Path) -> None:
-    with served(tmp_path, 60, "--on-demand", "--block-seconds", "0.1") as lakes:
+    with served(tmp_path, 40, "--on-demand", "--block-seconds", "0.1") as lakes:
         for turn in range(4):
             # Small transactions, so that a kill comes in the middle of them.
             relay = lakes.relay("--max-calls", "4", "--max-packets", "9")
@@ -199,28 +199,28 @@ def test_killed_and_doubled_relay_processes_have_one_effect(tmp_path: Path) -> N
             relay.communicate()
         faulty = lakes.relay("--max-calls", "8", "--fault", "loss=0.2,delay=2,duplicate=0.3")
         honest = lakes.relay("--max-calls", "8", "--metrics-port", "0")
-        lakes.wait_until(60)
+        lakes.wait_until(40)
         for relay in (faulty, honest):
             relay.terminate()
             assert ended(relay)[0] == 0
         lakes.stop()
-    check(tmp_path, 60)
+    check(tmp_path, 40)
 
 
 @pytest.mark.parametrize(("kills", "executed"), [(1, False), pytest.param(KILLS, True, marks=pytest.mark.slow)])
 def test_killed_servers_go_on_where_they_were_and_what_they_told_stands(
     tmp_path: Path, kills: int, executed: bool
 ) -> None:
-    chosen, calls = random.Random(6), 20 + 20 * kills
+    chosen, calls = random.Random(6), 15 + 15 * kills
+    # How many calls of the one that is killed are answered then: half of them at most, on any machine.
+    due = sorted(chosen.randint(0, calls // 2) for _ in range(kills))
     with served(tmp_path, calls, "--on-demand", "--block-seconds", "0.2") as lakes:
         relay = lakes.relay("--max-calls", "5", "--max-packets", "5")
         line_of(relay)
         for number in range(kills):
             own = KILLED[number % 2]
-            told: dict[str, Any] = {}
-            end = time.monotonic() + chosen.uniform(0, 1)
-            while not told or time.monotonic() < end:
-                told = lakes.header(own)
+            lakes.wait_for_answers(own, due[number])
+            told = lakes.header(own)
             lakes.processes[own].kill()
             lakes.processes[own].communicate()
             lakes.again(own)
@@ -256,21 +256,3 @@ def test_a_message_is_sent_over_tls_and_waited_for(tmp_path: Path) -> None:
     finally:
         server.terminate()
         assert ended(server)[0] == 0
-
-
-def test_bad_input_is_told_in_one_line(tmp_path: Path) -> None:
-    relay = start("relay", "http://127.0.0.1:9", "http://127.0.0.1:9", "--once")
-    code, error = ended(relay)
-    assert code == 2
-    assert error.count("\n") == 1
-    assert "http://127.0.0.1:9/v1/status" in error
-    missing = start("serve", str(tmp_path / "lake"), "--port", "0")
-    code, error = ended(missing)
-    assert (code, error.count("\n")) == (2, 1)
-    assert "holds no lake" in error
-
-
-def test_a_server_without_any_pace_is_refused(tmp_path: Path) -> None:
-    code, error = ended(start("serve", str(tmp_path / "lake"), "--block-seconds", "0"))
-    assert code == 2
-    assert "add --on-demand" in error

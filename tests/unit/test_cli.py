@@ -197,6 +197,12 @@ BAD: dict[str, tuple[Callable[[Path], list[str]], str]] = {
         lambda at: ["serve", str(at / "l"), "--port", "0", "--scenario", str(EXAMPLES / "relay_left.toml")],
         "left: its validators' keys would be drawn from the seed",
     ),
+    "nothing to serve": (lambda at: ["serve", str(at / "none"), "--port", "0"], "holds no lake"),
+    "served without a pace": (lambda at: ["serve", str(at / "l"), "--block-seconds", "0"], "add --on-demand"),
+    "lakes that nobody serves": (
+        lambda at: ["relay", "http://127.0.0.1:9", "http://127.0.0.1:9", "--once"],
+        "http://127.0.0.1:9/v1/status",
+    ),
 }
 
 
