@@ -20,6 +20,8 @@ SCENARIO = f"""
 protocol = "ic"
 executor = "in_process"
 partitions = 3
+[options]
+certification = "off"
 [[chains]]
 count = 3
 prefix = "s"

@@ -14,6 +14,8 @@ SCENARIO = f"""
 [network]
 executor = "in_process"
 seed = 11
+[options]
+certification = "off"
 [transport]
 skip = {SLOW_CARRIER_SKIP}
 [[chains]]

@@ -43,6 +43,8 @@ SCENARIO = """
 protocol = "ic"
 executor = "in_process"
 partitions = 2
+[options]
+certification = "off"
 [[chains]]
 count = 3
 [traffic]

@@ -28,6 +28,7 @@ executor = "in_process"
 partitions = 2
 
 [options]
+certification = "off"
 vsr = "deployed"
 migrations = "on"
 sender_mismatch = "deployed"

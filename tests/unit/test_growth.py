@@ -34,6 +34,8 @@ SCENARIO = """
 [network]
 protocol = "ic"
 executor = "in_process"
+[options]
+certification = "off"
 [[chains]]
 count = 2
 prefix = "s"
