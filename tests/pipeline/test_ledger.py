@@ -234,7 +234,8 @@ def test_refused_messages_from_users_have_names_of_their_own(spark: SparkSession
 
 # ---- what becomes of calls in networks --------------------------------------------------------------
 
-BASE = '[network]\nprotocol = "ic"\nexecutor = "in_process"\n' + "".join(f'[[chains]]\nname = "{c}"\n' for c in "ABC")
+NETWORK = '[network]\nprotocol = "ic"\nexecutor = "in_process"\n[options]\ncertification = "off"\n'
+BASE = NETWORK + "".join(f'[[chains]]\nname = "{c}"\n' for c in "ABC")
 ENDS = """
 [[programs]]
 name = "caller"

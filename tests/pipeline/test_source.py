@@ -15,7 +15,13 @@ from causeway.pipeline.lake import LakeError
 from causeway.pipeline.source import Heights, LakeReader, LakeSource
 
 SCENARIO = Path(__file__).resolve().parents[2] / "examples" / "generated.toml"
-SMALL = {"network.executor": "in_process", "network.partitions": "2", "traffic.messages": "300", "traffic.ticks": "40"}
+SMALL = {
+    "network.executor": "in_process",
+    "network.partitions": "2",
+    "options.certification": "off",
+    "traffic.messages": "300",
+    "traffic.ticks": "40",
+}
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +86,7 @@ def test_a_stream_brings_each_row_once_into_a_sink_across_restarts(spark: SparkS
     place, sink, notes = (str(tmp_path / name) for name in ("lake", "sink", "notes"))
 
     def drain() -> None:
-        stream = spark.readStream.format("causeway").option("table", "outbound").option("maxHeightsPerTrigger", 15)
+        stream = spark.readStream.format("causeway").option("table", "outbound").option("maxHeightsPerTrigger", 20)
         query = stream.load(place).writeStream.format("parquet").option("checkpointLocation", notes)
         assert query.trigger(availableNow=True).start(sink).awaitTermination(120)
 
