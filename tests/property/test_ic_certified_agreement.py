@@ -204,6 +204,12 @@ def test_slices_are_cut_and_refused_alike(data: st.DataObject) -> None:
         )
 
 
+def whole_of(joined: CertifiedStreamSlice) -> CertifiedStreamSlice:
+    """Return a slice that was joined, whose root is checked before it is used."""
+    joined.verify_root()
+    return joined
+
+
 @settings(SETTINGS, max_examples=40)
 @given(st.data())
 def test_slices_are_taken_apart_and_joined_alike(data: st.DataObject) -> None:
@@ -232,7 +238,7 @@ def test_slices_are_taken_apart_and_joined_alike(data: st.DataObject) -> None:
             return
         pooled = {REMOTE: taken}
         joined = either(lambda: pool.append(pooled, OWN, REMOTE, suffix))
-        theirs_joined = either(lambda: first.append(theirs_suffix))
+        theirs_joined = either(lambda: whole_of(first.append(theirs_suffix)))
         if isinstance(joined, str) or isinstance(theirs_joined, str):
             assert isinstance(joined, str) and isinstance(theirs_joined, str), (joined, theirs_joined, count, wanted)
         else:

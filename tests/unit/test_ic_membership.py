@@ -157,7 +157,7 @@ def test_31_a_batch_that_is_not_the_next_one_is_ignored(does: str, numbers: Any,
     """It comes to a subnet whose own height is one less than the network's, and to no other."""
     options = {"certification": certification}
     late = {OTHER: (2, None)}
-    run, events = played(network(late, 7, options=options, carriers=[("batch", OTHER, None, 6, 7, {"does": does})]))
+    run, events = played(network(late, 7, options=options, carriers=[("batch", None, OTHER, 6, 7, {"does": does})]))
     honest, _ = played(network(late, 7, options=options))
     assert run.roots() == honest.roots(), "the state is as it was"
     found = {tick: events[tick].filter(events[tick]["kind"] == CONTROL) for tick in events}
