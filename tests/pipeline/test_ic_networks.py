@@ -258,7 +258,7 @@ def test_an_older_slice_is_judged_by_its_indices(tmp_path: Path, certification: 
 def test_the_first_index_rule_of_the_seed_is_refused_before_it_can_stop_a_network(tmp_path: Path) -> None:
     replay = '[[faults]]\nkind = "replay"\nsource = "A"\ndestination = "B"\ntick = 6\n'
     text = NETWORK + SCRIPT + "".join(call(tick=tick, count=2) for tick in range(10)) + replay
-    with pytest.raises(InvalidInput, match=r'first_index_rule = .*only "unseen_only" in this version'):
+    with pytest.raises(InvalidInput, match=r'first_index_rule: "seed_literal": only "unseen_only" in this version'):
         opened(tmp_path / "literal", text, {"options.first_index_rule": '"seed_literal"'})
     opened(tmp_path / "default", text).run()
 
