@@ -105,8 +105,10 @@ def test_what_follows_on_the_pooled_slice_is_asked_for_with_a_witness_from_its_b
 def test_a_subnet_without_news_gives_nothing_and_nobody_is_blamed() -> None:
     one = Setting({"a": lambda request: honest(request, signals=9)}, END)
     assert one.pull(2) == [True, False], "signals are news once"
-    one = Setting({"a": of(b"", 204)})
+    one = Setting({"a": of(b"", 204)}, 1)
     assert one.pull() == [False] and one.failures == {}
+    one = Setting({"a": of(b"", 204)})
+    assert one.pull() == [False] and one.failures == {"NoStream": 1} and one.client.bad_nodes(REMOTE) == []
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,10 @@ def test_after_a_time_out_less_is_asked_for_and_more_again_when_it_came() -> Non
         return honest(request)
 
     one = Setting({"a": slow})
-    one.pull(3)
+    for _ in range(2):
+        one.pull(2)  # the second time it is left alone
+        one.now += 1.0
+    one.pull()
     assert asked == [6, 3, 1] and one.run() == (BEGIN, 1)
     one.pull(2)
     assert asked[3:] == [2, 3]
@@ -242,7 +247,7 @@ def test_a_node_is_left_alone_longer_each_time_and_forgiven_when_it_answers() ->
         choice.failed("a", 20.0, 2.0)
     assert choice.bad(20.0 + LONGEST * 2.0 - 1) == ["a"] and choice.bad(20.0 + LONGEST * 2.0) == []
     choice.failed("b", 20.0, 2.0)
-    assert list(choice.order(21.0)) == ["b"], "when all are left alone, the one whose time is over first"
+    assert list(choice.order(21.9)) == [] and list(choice.order(22.0)) == ["b"], "nobody before the first time is over"
     choice.answered("a", 0.01)
     choice.failed("a", 30.0, 2.0)
     assert choice.bad(32.0) == []

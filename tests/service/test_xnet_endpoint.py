@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from causeway.network.replayed import ReplayBusy
 from causeway.proofs.errors import ProofError
 from causeway.proofs.ic.principals import principal_to_text
 from causeway.proofs.ic.slice import decode_certified_stream_slice
@@ -106,6 +107,23 @@ def test_every_lie_is_found_and_none_is_a_valid_slice() -> None:
 
 def client(app: Any, port: int = 80) -> httpx.AsyncClient:
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=f"http://127.0.0.1:{port}")
+
+
+def test_a_fault_of_a_node_is_told_and_answered_without_its_text() -> None:
+    told: list[tuple[str, str]] = []
+    faults: list[Exception] = [IndexError("nobody thought of this"), ReplayBusy("come again")]
+
+    def broken() -> Any:
+        raise faults.pop(0)
+
+    async def ask() -> list[tuple[int, str]]:
+        node = XNetNode(lambda: Conduct(broken), lambda path, error: told.append((path, str(error))))
+        async with client(node) as asking:
+            found = [await asking.get(STREAM) for _ in range(2)]
+            return [(one.status_code, one.text) for one in found]
+
+    assert asyncio.run(ask()) == [(500, "Internal Server Error"), (503, "come again")]
+    assert told == [(STREAM, "nobody thought of this")]
 
 
 def test_a_node_answers_four_requests_at_a_time_and_no_more() -> None:

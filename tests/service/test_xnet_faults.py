@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import pytest
 from causeway.pipeline.lake import LakeError
 from causeway.service import serving
 from causeway.service.ic import exchange as exchanging
+from causeway.service.ic.xnet_client import Pulled
 from causeway.service.serving_log import ServingLog
 from tests.service.subnet_lakes import both
 from tests.service.test_hostile_servers import Notes
@@ -26,6 +27,8 @@ class Client:
     def __init__(self, own: bytes, bad: bytes, times: int, until: Callable[[], None]) -> None:
         self.own, self._bad, self._times, self._until = own, bad, times, until
         self.asked: Counter[bytes] = Counter()
+        self.pulled: defaultdict[bytes, Pulled] = defaultdict(Pulled)
+        self.clock = float
 
     async def pull(self, remote: bytes) -> bool:
         self.asked[remote] += 1
@@ -44,7 +47,7 @@ def test_a_subnet_whose_pulls_fail_is_asked_again_and_no_other_waits(
 ) -> None:
     monkeypatch.setattr(exchanging, "PAUSE", 0.0)
     monkeypatch.setattr(exchanging, "FAILED_SECONDS", 0.001)
-    told: list[tuple[str, str]] = []
+    notes = Notes()
     with both(tmp_path, calls=0) as lakes:
         exchange = lakes.exchange("left")
         (remote,) = exchange.remotes
@@ -54,9 +57,7 @@ def test_a_subnet_whose_pulls_fail_is_asked_again_and_no_other_waits(
             ended = asyncio.Event()
             client = Client(exchange.ids[0], remote, 4, ended.set)
             monkeypatch.setattr(exchange, "clients", lambda: [client])
-            running = asyncio.create_task(
-                exchange.run(lambda: None, lambda what, error: told.append((what, str(error))))
-            )
+            running = asyncio.create_task(exchange.run(lambda: None, ServingLog(notes)))
             await ended.wait()
             running.cancel()
             with pytest.raises(asyncio.CancelledError):
@@ -64,12 +65,15 @@ def test_a_subnet_whose_pulls_fail_is_asked_again_and_no_other_waits(
             return client
 
         client = asyncio.run(run())
-    assert told == [("left pulls from right", text) for text in ("nobody thought of this", "no such file") * 2]
+    errors = ["IndexError: nobody thought of this", "LakeError: no such file"] * 2
+    assert [(fault["path"], fault["error"]) for fault in notes.named("fault")] == [
+        ("left pulls from right", error) for error in errors
+    ]
     assert client.asked[remote] == 5 and client.asked[OTHER_ID] > 5
 
 
 def test_a_pooled_slice_that_cannot_be_taken_stops_no_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[tuple[str, str]] = []
+    notes = Notes()
 
     def broken(*arguments: Any) -> None:
         raise IndexError("nobody thought of this")
@@ -84,9 +88,11 @@ def test_a_pooled_slice_that_cannot_be_taken_stops_no_block(tmp_path: Path, monk
         with pytest.raises(IndexError):
             exchange.carried()
         assert lakes.pull("left")
-        exchange._failed = lambda what, error: told.append((what, str(error)))
+        exchange._log = ServingLog(notes)
         lakes.nodes["left"].produce()
-        assert told == [("left pulls from right", "nobody thought of this")] and pool.pooled(remote) is None
+        (fault,) = notes.named("fault")
+        assert fault["path"] == "left pulls from right" and fault["error"] == "IndexError: nobody thought of this"
+        assert pool.pooled(remote) is None
         monkeypatch.undo()
         lakes.until_idle()
         lakes.check(2)
@@ -99,7 +105,7 @@ def test_an_exchange_that_ends_begins_again(monkeypatch: pytest.MonkeyPatch) -> 
     class Broken:
         begun = 0
 
-        async def run(self, news: Callable[[], None], failed: Callable[[str, Exception], None]) -> None:
+        async def run(self, news: Callable[[], None], log: ServingLog) -> None:
             self.begun += 1
             if self.begun == 3:
                 raise asyncio.CancelledError

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
+import httpx
 import pyarrow as pa
 import pytest
 
@@ -14,7 +16,9 @@ from causeway.model.ledger import Kind
 from causeway.model.traffic import CARRIED_SCHEMA
 from causeway.network.instances import program_state
 from causeway.network.scenario import load_scenario
-from causeway.pipeline.lake import LakeError
+from causeway.pipeline.lake import Freed, LakeError
+from causeway.pipeline.vacuum import vacuum
+from causeway.proofs.ic.principals import principal_to_text
 from causeway.proofs.ic.slice import CertifiedStreamSlice, encode_certified_stream_slice
 from causeway.service.ic.node_faults import LIES
 from causeway.service.node import Node, Pace
@@ -55,6 +59,40 @@ def test_lying_and_unreachable_nodes_are_passed_over(tmp_path: Path) -> None:
         lakes.until_idle()
     finally:
         lakes.close()
+
+
+def test_a_node_that_is_behind_serves_what_it_has_where_a_vacuum_freed_what_it_looks_for(tmp_path: Path) -> None:
+    stale = '\n[[faults]]\nkind = "node"\ndoes = "stale"\nchain = "right"\nnodes = [0]'
+    scenarios = {own: scenario_text(own, calls=24, per_tick=2, more=stale if own == "right" else "") for own in ENDS}
+    lakes = Lakes(tmp_path, scenarios)
+
+    def streams(port: int) -> list[tuple[int, bytes]]:
+        names = ("streams", f"stream/{principal_to_text(lakes.exchange('right').ids[0])}")
+
+        async def ask() -> list[httpx.Response]:
+            transport = httpx.ASGITransport(lakes.transport.apps[port])
+            async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+                return [await client.get(f"/api/v1/{name}") for name in names]
+
+        return [(found.status_code, found.content) for found in asyncio.run(ask())]
+
+    lakes.settle("right")
+    vacuum(lakes.nodes["right"].network.lake, 0, 1)
+    with pytest.raises(Freed):
+        lakes.nodes["right"].opened.state_rows(lakes.nodes["right"].opened.manifest(5), "offers", 1, lambda rows: rows)
+    assert streams(FIRST_PORT["right"]) == [(200, b"[]"), (204, b"")], "it has nothing yet"
+    assert [status for status, _ in streams(FIRST_PORT["right"] + 1)] == [200, 200]
+    for _ in range(6):
+        lakes.nodes["right"].produce()
+    before = streams(FIRST_PORT["right"])
+    assert [status for status, _ in before] == [200, 200], "it came after"
+    for _ in range(9):
+        lakes.nodes["right"].produce()
+    vacuum(lakes.nodes["right"].network.lake, 0, 1)
+    assert streams(FIRST_PORT["right"]) == before
+    lakes.until_idle()
+    lakes.check(24)
+    lakes.close()
 
 
 def carried(lakes: Lakes, own: str, payload: bytes, carrier: int | None = None) -> pa.Table:

@@ -39,8 +39,20 @@ class FurtherAddress:
     app: ASGIApp
 
 
-Failed = Callable[[str, Exception], None]
-"""Tells somebody that something failed: what it was, and the error."""
+class Log(Protocol):
+    """Is told how an exchange goes (``service.serving_log``)."""
+
+    def failed(self, path: str, error: BaseException) -> None:
+        """Tell of a fault of this side."""
+        ...
+
+    def stands_still(self, exchange: str, seconds: float, failures: Mapping[str, int], look: str) -> None:
+        """Tell that an exchange has stood still for so long: why, how often, and what to look at."""
+        ...
+
+    def goes_on(self, exchange: str, seconds: float) -> None:
+        """Tell that an exchange goes on that stood still for so long."""
+        ...
 
 
 class Exchange(Protocol):
@@ -64,9 +76,9 @@ class Exchange(Protocol):
         """Take notice of a new height."""
         ...
 
-    async def run(self, news: Callable[[], None], failed: Failed) -> None:
-        """Fetch until cancelled; ``news`` is called when something waits for the next block, ``failed`` when something
-        fails on this side: that stops nothing else, and is tried again."""
+    async def run(self, news: Callable[[], None], log: Log) -> None:
+        """Fetch until cancelled; ``news`` is called when something waits for the next block. What fails on this side is
+        told (``log``), stops nothing else, and is tried again."""
         ...
 
 

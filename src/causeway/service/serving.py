@@ -227,7 +227,7 @@ async def _fetch(exchange: Exchange, node: Node, log: ServingLog) -> None:
     """Fetch until cancelled: whatever becomes of it, the lake is served, and fetching begins again."""
     while True:
         try:
-            await exchange.run(node.look, log.failed)
+            await exchange.run(node.look, log)
         except Exception as error:
             log.failed("exchange", error)
         await asyncio.sleep(AGAIN)

@@ -6,6 +6,7 @@ import threading
 import time
 import traceback
 from collections import Counter
+from collections.abc import Mapping
 
 from causeway.pipeline.lake import Manifest
 from causeway.service.journal import SILENT, Journal
@@ -14,7 +15,7 @@ EVERY = 10.0
 """Seconds between two lines about blocks, and between two about refusals."""
 
 MOST_NAMES = 20
-"""Names of refusals that one line counts."""
+"""Names of refusals that one line counts, besides the others."""
 
 FRAMES = 3
 """Innermost calls that a fault is told with."""
@@ -65,6 +66,16 @@ class ServingLog:
         where = " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames))
         self._journal.error("fault", path=path, error=f"{type(error).__name__}: {error}", where=where)
 
+    def stands_still(self, exchange: str, seconds: float, failures: Mapping[str, int], look: str) -> None:
+        """Tell that an exchange with another lake has stood still for so long, by causes, and what to look at."""
+        self._journal.warning(
+            "stands-still", exchange=exchange, seconds=round(seconds), failures=_counts(Counter(failures)), look=look
+        )
+
+    def goes_on(self, exchange: str, seconds: float) -> None:
+        """Tell that an exchange goes on that stood still for so long."""
+        self._journal.info("goes-on", exchange=exchange, seconds=round(seconds))
+
     def _is_due(self, what: str) -> bool:
         now = time.monotonic()
         if now - self._told[what] < EVERY:
@@ -74,6 +85,10 @@ class ServingLog:
 
     def _tell_refused(self) -> None:
         if self._refused:
-            counts = ",".join(f"{name}*{count}" for name, count in self._refused.most_common())
-            self._journal.warning("refused", requests=counts)
+            self._journal.warning("refused", requests=_counts(self._refused))
             self._refused.clear()
+
+
+def _counts(named: Counter[str]) -> str:
+    """Return names with their counts, the most frequent first."""
+    return ",".join(f"{name}*{count}" for name, count in named.most_common(MOST_NAMES + 1))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -102,6 +103,7 @@ class SlicePool:
         self._clock = clock
         self._taken: dict[bytes, Position] = {}
         self._refused: dict[bytes, int] = {}
+        self._refusals: Counter[bytes] = Counter()
         self._held_until: dict[bytes, float] = {}
         self._lock = threading.RLock()
 
@@ -122,6 +124,15 @@ class SlicePool:
     def position(self, remote: bytes) -> Position:
         """Return what is expected of a remote subnet."""
         return self._positions.get(remote, Position(self._base, self._base))
+
+    def has_begun(self, remote: bytes) -> bool:
+        """Return whether anything of the streams to and from a remote subnet was exchanged."""
+        return self.position(remote) != Position(self._base, self._base)
+
+    def refused(self, remote: bytes) -> tuple[int, bool]:
+        """Return how often a block refused what a remote subnet certified, and whether one refused what was taken
+        last."""
+        return self._refusals[remote], remote in self._refused
 
     def ask(self, remote: bytes) -> Ask | None:
         """Return what to ask a remote subnet for, None when there is no room for more, or what it certified was
@@ -259,6 +270,7 @@ class SlicePool:
             self._refused.pop(remote, None)
             return
         self._slices.pop(remote, None)
+        self._refusals[remote] += 1
         times = self._refused.get(remote, 0)
         self._held_until[remote] = self._clock() + min(HELD_SECONDS * 2**times, LONGEST_HELD)
         self._refused[remote] = min(times + 1, 16)

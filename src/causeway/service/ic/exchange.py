@@ -28,8 +28,9 @@ from causeway.protocols.ic.options import listen_address
 from causeway.protocols.ic.parties import faulty_nodes
 from causeway.protocols.ic.slice_pool import Position, SlicePool
 from causeway.protocols.ic.wire_slices import SliceReader
-from causeway.service.endpoint import Failed, FurtherAddress
+from causeway.service.endpoint import FurtherAddress, Log
 from causeway.service.ic.node_faults import SLOW_SECONDS, STALE_HEIGHTS, Liar
+from causeway.service.ic.standstill import GoesOn, StandsStill, Standstill
 from causeway.service.ic.stream_lake import LakeStreams
 from causeway.service.ic.xnet_client import Remote, XNetClient
 from causeway.service.ic.xnet_endpoint import Conduct, XNetNode
@@ -104,7 +105,7 @@ class XNetExchange:
         self._left: dict[tuple[int, bytes], Offer | None] = {}
         self._held: dict[tuple[int, bytes], int] = {}
         self._clients: list[XNetClient] = []
-        self._failed: Failed = _raised
+        self._log: Log = _NobodyListens()
         if self.pools:
             self.committed(opened.manifest())
 
@@ -121,11 +122,12 @@ class XNetExchange:
     def addresses(self) -> Sequence[FurtherAddress]:
         """Return where the nodes of the lake's subnets serve."""
         return [
-            FurtherAddress(
-                key, host, port, XNetNode(LakeNode(self._opened, self._kernel, self.streams[at], at, node).conduct)
-            )
-            for key, at, node, (host, port) in self._listening
+            FurtherAddress(key, host, port, self._node(at, node)) for key, at, node, (host, port) in self._listening
         ]
+
+    def _node(self, position: int, number: int) -> XNetNode:
+        node = LakeNode(self._opened, self._kernel, self.streams[position], position, number)
+        return XNetNode(node.conduct, lambda path, error: self._log.failed(path, error))
 
     @property
     def waits(self) -> bool:
@@ -155,7 +157,7 @@ class XNetExchange:
             return self._taken(position, pool, remote)
         except Exception as error:
             pool.drop(remote)
-            self._failed(self._name(self.ids[position], remote), error)
+            self._log.failed(self._name(self.ids[position], remote), error)
             return None
 
     def _name(self, own: bytes, remote: bytes) -> str:
@@ -201,10 +203,10 @@ class XNetExchange:
             found[remote] = Position(*known)
         return found
 
-    async def run(self, news: Callable[[], None], failed: Failed) -> None:
+    async def run(self, news: Callable[[], None], log: Log) -> None:
         """Pull from all remote subnets until cancelled; an error that is none of a node's is told, and stops the pulls
-        of that subnet for a while."""
-        self._failed = failed
+        of that subnet for a while. Told is, too, when nothing comes from a subnet any more, and when it goes on."""
+        self._log = log
         clients = self.clients()
         try:
             await asyncio.gather(*(self._pull(client, remote, news) for client in clients for remote in self.remotes))
@@ -213,23 +215,39 @@ class XNetExchange:
             await asyncio.gather(*(client.close() for client in clients))
 
     async def _pull(self, client: XNetClient, remote: bytes, news: Callable[[], None]) -> None:
-        pause = FAILED_SECONDS
+        still, following = Standstill(), FAILED_SECONDS
         while True:
             try:
                 if await client.pull(remote):
                     news()
+                pause, following = PAUSE, FAILED_SECONDS
             except Exception as error:
-                self._failed(self._name(client.own, remote), error)
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_FAILED)
-                continue
-            pause = FAILED_SECONDS
-            await asyncio.sleep(PAUSE)
+                self._log.failed(self._name(client.own, remote), error)
+                pause, following = following, min(2 * following, LONGEST_FAILED)
+            self._tell(client, remote, still)
+            await asyncio.sleep(pause)
+
+    def _tell(self, client: XNetClient, remote: bytes, still: Standstill) -> None:
+        """Tell the log when pulls are of no use any more, and when they are again."""
+        match still.look(client.clock(), client.pulled[remote]):
+            case StandsStill() as found:
+                look = found.advice(self._kernel.chains()[self._places[remote]])
+                self._log.stands_still(self._name(client.own, remote), found.seconds, found.failures, look)
+            case GoesOn(seconds):
+                self._log.goes_on(self._name(client.own, remote), seconds)
 
 
-def _raised(what: str, error: Exception) -> None:
-    """Raise an error again: nobody is there to be told."""
-    raise error
+class _NobodyListens:
+    """Raises errors again: nobody is there to be told."""
+
+    def failed(self, path: str, error: BaseException) -> None:
+        raise error
+
+    def stands_still(self, exchange: str, seconds: float, failures: Mapping[str, int], look: str) -> None:
+        return None
+
+    def goes_on(self, exchange: str, seconds: float) -> None:
+        return None
 
 
 def _offer(pool: SlicePool, remote: bytes) -> Offer | None:

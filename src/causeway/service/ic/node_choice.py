@@ -41,11 +41,9 @@ class NodeChoice:
         """Yield the nodes to ask, one after the other until one answers.
 
         Each is drawn with the weight 1000 / average round-trip time (milliseconds) among those left; those that are
-        left alone are not asked, unless all are: then the one whose time is over first.
+        left alone are not asked, even if all are: the first one is when its time is over.
         """
         left = [name for name, node in self._nodes.items() if node.bad_until <= now]
-        if not left and self._nodes:
-            left = [min(self._nodes, key=lambda name: self._nodes[name].bad_until)]
         while left:
             found = self._draw.choices(left, [self._weight(name) for name in left])[0]
             left.remove(found)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.model.order import groups_of, stable_order
 from causeway.network.opened import Mask, OpenedLake
-from causeway.pipeline.lake import Manifest
+from causeway.pipeline.lake import Freed, Manifest
 from causeway.proofs.ic.columns import encode_stream_messages
 from causeway.proofs.ic.offered_streams import OfferedStreams
 from causeway.proofs.ic.slice_certification import decode_certification
@@ -50,12 +51,20 @@ class LakeStreams:
         self._lock = threading.Lock()
 
     def newest(self) -> OfferedStreams:
-        """Return the streams as they were certified last. Raises ``LakeError``."""
+        """Return the streams as they were certified last.
+
+        Where a vacuum has freed the state of the height, they are those that were returned before, at first none: a
+        node without the state serves what it has.
+
+        Raises:
+            LakeError: the lake cannot be read (``ReplayDiffers``, ``ReplayBusy``: as of ``OpenedLake.state_rows``).
+        """
         height = self._opened.last_height() - self._lag
         with self._lock:
             if height > self._height:
-                self._move_to(self._opened.manifest(height))
-                self._height = height
+                with suppress(Freed):
+                    self._move_to(self._opened.manifest(height))
+                    self._height = height
         return self._streams
 
     def _move_to(self, manifest: Manifest) -> None:

@@ -32,6 +32,10 @@ DEADLINE = 5.0
 BODY_BYTES = 5 * SLICE_BYTES
 """Longest answer that is read."""
 
+NO_STREAM, REFUSED_BY_BLOCK = "NoStream", "RefusedByBlock"
+"""Causes of failures that are no errors: a node knows nothing of a stream of which something was taken already, and a
+block refused what the remote subnet certified."""
+
 
 class NodeFailed(Exception):
     """A node gave no answer that is of use. ``seconds``: for how long it is left alone."""
@@ -65,9 +69,11 @@ class Remote:
 
 @dataclass
 class Pulled:
-    """What came of pulls: how many slices were pooled, how often a node failed, by cause."""
+    """What came of pulls: how many slices were pooled, how often a node failed, by cause, and how many pulls had
+    nothing in their way: a node answered as it should, or there was no room for more."""
 
     slices: int = 0
+    answered: int = 0
     failures: Counter[str] = field(default_factory=Counter)
 
 
@@ -97,7 +103,7 @@ class XNetClient:
         clock: Callable[[], float] = time.monotonic,
         deadline: float = DEADLINE,
     ) -> None:
-        self.own, self.pool, self._reader, self._clock = own, pool, reader, clock
+        self.own, self.pool, self._reader, self.clock = own, pool, reader, clock
         self._deadline = deadline
         self.remotes = dict(remotes)
         numbered = enumerate(sorted(remotes))
@@ -118,7 +124,7 @@ class XNetClient:
 
     def bad_nodes(self, subnet: bytes) -> list[str]:
         """Return the nodes of a remote subnet that are left alone now."""
-        return self._choices[subnet].bad(self._clock())
+        return self._choices[subnet].bad(self.clock())
 
     async def pull(self, subnet: bytes) -> bool:
         """Pull one slice from a remote subnet: from the first node of which what it serves holds.
@@ -128,29 +134,36 @@ class XNetClient:
         """
         choice, noted = self._choices[subnet], self.pulled[subnet]
         behind = False
-        for node in choice.order(self._clock()):
+        refused, last_refused = self.pool.refused(subnet)
+        if refused:
+            noted.failures[REFUSED_BY_BLOCK] = refused
+        for node in choice.order(self.clock()):
             asked = self.pool.ask(subnet)
             if asked is None:
+                noted.answered += not last_refused
                 return False
             asked = replace(asked, msg_limit=min(asked.msg_limit, self._most[subnet]))
-            begun = self._clock()
+            begun = self.clock()
             try:
                 data = await self._get(node, asked)
+                if data is None and self.pool.has_begun(subnet):
+                    raise NodeFailed(NO_STREAM, 0.0)  # it is behind
                 new = data is not None and await asyncio.to_thread(self._pool, subnet, asked, data)
             except NodeFailed as error:
                 noted.failures[error.cause] += 1
                 if isinstance(error, TooSlow):
                     self._most[subnet] = max(asked.msg_limit // 2, 1)
                 if error.seconds:
-                    choice.failed(node, self._clock(), error.seconds)
+                    choice.failed(node, self.clock(), error.seconds)
                 behind = behind or not error.seconds
                 continue
             except Exception as error:
                 noted.failures[type(error).__name__] += 1
-                choice.failed(node, self._clock(), LYING_SECONDS)
+                choice.failed(node, self.clock(), LYING_SECONDS)
                 raise
-            choice.answered(node, self._clock() - begun)
+            choice.answered(node, self.clock() - begun)
             noted.slices += new
+            noted.answered += not last_refused
             self._most[subnet] = min(2 * self._most[subnet], MAX_SLICE_MESSAGES)
             return new
         if behind:

@@ -21,6 +21,7 @@ from urllib.parse import parse_qsl
 from starlette.types import Receive, Scope, Send
 
 from causeway.model.section import U64_MAX
+from causeway.network.replayed import ReplayBusy
 from causeway.proofs.ic.certified_streams import InvalidSliceBegin, InvalidSliceIndices, NoStreamForSubnet
 from causeway.proofs.ic.principals import principal_from_text, principal_to_text
 from causeway.proofs.ic.slice import CertifiedStreamSlice, encode_certified_stream_slice
@@ -156,11 +157,16 @@ class Conduct:
     down: bool = False
 
 
-class XNetNode:
-    """One node of a subnet as an ASGI application. ``conduct``: returns how it serves now."""
+def _raised(path: str, error: Exception) -> None:
+    raise error
 
-    def __init__(self, conduct: Callable[[], Conduct]) -> None:
-        self._conduct = conduct
+
+class XNetNode:
+    """One node of a subnet as an ASGI application. ``conduct``: returns how it serves now; ``failed``: is told of
+    faults, with the path that was asked for; without it they are raised."""
+
+    def __init__(self, conduct: Callable[[], Conduct], failed: Callable[[str, Exception], None] = _raised) -> None:
+        self._conduct, self._failed = conduct, failed
         self._running = 0
         self._workers = ThreadPoolExecutor(MOST_RUNNING, "xnet")
 
@@ -168,12 +174,18 @@ class XNetNode:
         """Answer a request."""
         if scope["type"] != "http":
             return
-        conduct = self._conduct()
         connection = scope.get("state", {}).get(CONNECTION)
-        if conduct.down and connection is not None:
-            connection.cut()
-            return
-        reply = Reply.refused(503, "down") if conduct.down else await self._reply(scope, conduct)
+        try:
+            conduct = self._conduct()
+            if conduct.down and connection is not None:
+                connection.cut()
+                return
+            reply = Reply.refused(503, "down") if conduct.down else await self._reply(scope, conduct)
+        except ReplayBusy as error:
+            reply = Reply.refused(503, str(error))
+        except Exception as error:
+            self._failed(scope["path"], error)
+            reply = Reply.refused(500, "Internal Server Error")
         headers = {**reply.headers, "content-length": str(len(reply.body))} if reply.status != 204 else {}
         fields = [(name.encode(), value.encode()) for name, value in headers.items()]
         body = b"" if scope["method"] == "HEAD" else reply.body

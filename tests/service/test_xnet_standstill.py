@@ -1,0 +1,129 @@
+"""An exchange that stands still: one line names why, then less and less often, and one says that it goes on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from causeway.protocols.ic.slice_pool import Position
+from causeway.service.ic import exchange as exchanging
+from causeway.service.ic.node_faults import Liar
+from causeway.service.ic.standstill import GoesOn, StandsStill, Standstill
+from causeway.service.serving_log import ServingLog
+from tests.service.subnet_lakes import both
+from tests.service.test_hostile_servers import Notes
+from tests.service.test_xnet_client import Node, Setting, down, honest, lying, of
+from tests.unit.ic_streams import BEGIN, REMOTE
+
+
+def looks(one: Setting, still: Standstill, seconds: int) -> list[StandsStill | GoesOn]:
+    """Pull once a second; return what is said."""
+    found = []
+    for _ in range(seconds):
+        one.pull()
+        found.append(still.look(one.now, one.client.pulled[REMOTE]))
+        one.now = int(one.now) + 1.0
+    return [said for said in found if said is not None]
+
+
+def test_one_line_after_ten_seconds_then_less_and_less_often_and_one_when_it_goes_on() -> None:
+    one, still = Setting({"a": down, "b": lying(Liar.made())}), Standstill()
+    assert looks(one, still, 10) == []
+    (first,) = looks(one, still, 2)
+    assert isinstance(first, StandsStill) and 10 <= first.seconds < 12
+    assert first.failures["ConnectError"] > 2 and first.failures["RootHashMismatch"] == 1
+    told = looks(one, still, 1_500)
+    assert [isinstance(said, StandsStill) and round(said.seconds, -1) for said in told] == [30, 70, 150, 310, 630, 1230]
+    one.nodes = dict.fromkeys("ab", honest)
+    (last,) = looks(one, still, 1_000)
+    assert isinstance(last, GoesOn) and last.seconds > 1_500
+    one.nodes = dict.fromkeys("ab", down)
+    assert one.pool.take(REMOTE) is not None
+    again = looks(one, still, 12)
+    assert [isinstance(said, StandsStill) and set(said.failures) for said in again] == [{"ConnectError"}], (
+        "counted anew"
+    )
+
+
+def test_nothing_is_said_while_any_node_answers_or_the_pool_is_full() -> None:
+    one = Setting({"a": down, "b": lying(Liar.made()), "c": lambda request: honest(request, end=BEGIN + 3)})
+    assert looks(one, Standstill(), 100) == [] and len(one.failures) == 2
+    one, still = Setting({"a": honest}), Standstill()
+    assert one.pull() == [True] and one.run() == (BEGIN, 6), "there is no room for more"
+    one.nodes["a"] = down
+    assert looks(one, still, 100) == []
+
+
+@pytest.mark.parametrize(
+    ("node", "cause", "advice"),
+    [
+        (down, "ConnectError", "options.remote.right.endpoints"),
+        (of(b"", 503), "Status503", "nodes refuse to answer"),
+        (of(b"x", kind="text/html"), "NoSlice", "something else does at"),
+        (of(b"", 416), "OutOfRange", "an older copy of it, or another options.index_base"),
+        (of(b"", 204), "NoStream", "an older copy"),
+        (of(b"x" * 1000), "MalformedProof", "another options.certification_version"),
+        (lying(Liar(iter(["signature"] * 9))), "InvalidSignature", "options.remote.right.public_key"),
+    ],
+)
+def test_what_to_look_at_follows_from_what_failed(node: Node, cause: str, advice: str) -> None:
+    (said,) = looks(Setting({"a": node}), Standstill(), 12)
+    assert isinstance(said, StandsStill) and set(said.failures) == {cause} and advice in said.advice("right")
+
+
+def test_a_remote_subnet_of_which_blocks_refuse_what_it_certifies_stands_still() -> None:
+    one, still = Setting({"a": honest}), Standstill()
+    expected = {REMOTE: Position(BEGIN, 1)}
+    one.pool._clock = lambda: one.now
+    told = []
+    for _ in range(400):
+        told += looks(one, still, 1)
+        one.pool.take(REMOTE)
+        one.pool.garbage_collect(expected)
+    assert all(isinstance(said, StandsStill) and set(said.failures) == {"RefusedByBlock"} for said in told)
+    assert len(told) == 5 and "ledger" in told[0].advice("right")  # type: ignore[union-attr]
+    one.now += 60.0
+    assert one.pull() == [True] and one.pool.take(REMOTE) is not None
+    one.pool.garbage_collect({REMOTE: Position(BEGIN + 6, 9)})
+    assert [type(said) for said in looks(one, still, 2)] == [GoesOn]
+
+
+def test_a_served_lake_says_that_its_partner_is_gone_and_that_it_is_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchanging, "PAUSE", 0.0)
+    notes, now = Notes(), 0.0
+    with both(tmp_path, calls=1) as lakes:
+        exchange = lakes.exchange("left")
+        (client,) = exchange.clients(lakes.transport)
+
+        def clock() -> float:
+            nonlocal now
+            now += 0.1
+            return now
+
+        client.clock = clock
+        gone = dict(lakes.transport.apps)
+
+        async def until(name: str) -> None:
+            while not notes.named(name):
+                await asyncio.sleep(0)
+
+        async def run() -> None:
+            lakes.transport.apps.clear()
+            running = asyncio.create_task(exchange.run(lambda: None, ServingLog(notes)))
+            await until("stands-still")
+            lakes.transport.apps.update(gone)
+            await until("goes-on")
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+
+        lakes.settle("right")
+        asyncio.run(run())
+    (still,), (on,) = notes.named("stands-still"), notes.named("goes-on")
+    assert still["exchange"] == on["exchange"] == "left pulls from right"
+    assert still["seconds"] == 10 and still["failures"].startswith("ConnectError*")
+    assert "options.remote.right.endpoints" in still["look"]
