@@ -242,6 +242,7 @@ def test_two_runs_cannot_commit_the_same_height(tmp_path: Path) -> None:
         net.lake.commit(replace(net.lake.manifest(2), epoch=99))
 
 
+@pytest.mark.slow
 @pytest.mark.cluster
 def test_the_same_roots_on_a_standalone_cluster_where_buckets_stay_with_their_executors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -126,6 +126,7 @@ def test_a_comparator_that_is_missing_or_unknown_is_one_line(monkeypatch: pytest
         bench_rounds([10], comparators=(), certification="rsa")
 
 
+@pytest.mark.slow
 def test_rounds_and_floor_give_figures_that_print(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

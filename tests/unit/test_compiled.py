@@ -73,6 +73,7 @@ def run(place: Path, text: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_kept_code_that_is_damaged_is_made_again(tmp_path: Path) -> None:
     """Cut off, or with other bytes: a file system gives that back after a power failure."""
     package(tmp_path, LOOP)
@@ -169,6 +170,7 @@ def test_old_folders_of_compiled_code_do_not_pile_up(tmp_path: Path) -> None:
     assert not list(present.iterdir())
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_told_and_nothing_is_said_to_be_prepared(tmp_path: Path) -> None:
     package(tmp_path, LOOP)
     text = (
