@@ -15,7 +15,7 @@ from causeway.proofs.ic.principals import principal_to_text
 from causeway.proofs.ic.slice import CertifiedStreamSlice
 from causeway.protocols.ic.slice_pool import Position, SlicePool
 from causeway.protocols.ic.wire_slices import SliceReader
-from causeway.service.ic.node_choice import LONGEST, NodeChoice
+from causeway.service.ic.node_choice import FAULT_SECONDS, LONGEST, NodeChoice
 from causeway.service.ic.node_faults import Liar
 from causeway.service.ic.xnet_client import BODY_BYTES, Remote, XNetClient
 from causeway.service.ic.xnet_endpoint import PROTOBUF, answer
@@ -152,6 +152,8 @@ def test_what_no_node_should_bring_about_is_told_and_the_next_pull_asks_another(
         one.pull()
     assert one.failures == {"IndexError": 1} and len(one.client.bad_nodes(REMOTE)) == 1
     assert one.pull() == [True] and one.run() == (BEGIN, 6) and set(one.asked.values()) == {1}
+    one.now += FAULT_SECONDS
+    assert one.client.bad_nodes(REMOTE) == []
 
 
 def test_nothing_that_a_node_sets_is_kept_or_told_to_another() -> None:
@@ -247,6 +249,7 @@ def test_a_node_is_left_alone_longer_each_time_and_forgiven_when_it_answers() ->
         choice.failed("a", 20.0, 2.0)
     assert choice.bad(20.0 + LONGEST * 2.0 - 1) == ["a"] and choice.bad(20.0 + LONGEST * 2.0) == []
     choice.failed("b", 20.0, 2.0)
+    assert (choice.pause(21.5), choice.pause(22.5)) == (0.5, 0.0)
     assert list(choice.order(21.9)) == [] and list(choice.order(22.0)) == ["b"], "nobody before the first time is over"
     choice.answered("a", 0.01)
     choice.failed("a", 30.0, 2.0)

@@ -46,8 +46,9 @@ class Log(Protocol):
         """Tell of a fault of this side."""
         ...
 
-    def stands_still(self, exchange: str, seconds: float, failures: Mapping[str, int], look: str) -> None:
-        """Tell that an exchange has stood still for so long: why, how often, and what to look at."""
+    def stands_still(self, exchange: str, seconds: float, again: float, failures: Mapping[str, int], look: str) -> None:
+        """Tell that an exchange has stood still for so long: in how many seconds somebody is asked again, what failed,
+        how often, and what to look at."""
         ...
 
     def goes_on(self, exchange: str, seconds: float) -> None:

@@ -66,11 +66,11 @@ class ServingLog:
         where = " < ".join(f"{frame.filename}:{frame.lineno} {frame.name}" for frame in reversed(frames))
         self._journal.error("fault", path=path, error=f"{type(error).__name__}: {error}", where=where)
 
-    def stands_still(self, exchange: str, seconds: float, failures: Mapping[str, int], look: str) -> None:
-        """Tell that an exchange with another lake has stood still for so long, by causes, and what to look at."""
-        self._journal.warning(
-            "stands-still", exchange=exchange, seconds=round(seconds), failures=_counts(Counter(failures)), look=look
-        )
+    def stands_still(self, exchange: str, seconds: float, again: float, failures: Mapping[str, int], look: str) -> None:
+        """Tell that an exchange with another lake has stood still for so long, that it is tried again in so many
+        seconds, what failed, and what to look at."""
+        members = {"exchange": exchange, "seconds": round(seconds), "again": round(again)}
+        self._journal.warning("stands-still", **members, failures=_counts(Counter(failures)), look=look)
 
     def goes_on(self, exchange: str, seconds: float) -> None:
         """Tell that an exchange goes on that stood still for so long."""

@@ -232,7 +232,8 @@ class XNetExchange:
         match still.look(client.clock(), client.pulled[remote]):
             case StandsStill() as found:
                 look = found.advice(self._kernel.chains()[self._places[remote]])
-                self._log.stands_still(self._name(client.own, remote), found.seconds, found.failures, look)
+                again = client.pause(remote)
+                self._log.stands_still(self._name(client.own, remote), found.seconds, again, found.failures, look)
             case GoesOn(seconds):
                 self._log.goes_on(self._name(client.own, remote), seconds)
 
@@ -243,7 +244,7 @@ class _NobodyListens:
     def failed(self, path: str, error: BaseException) -> None:
         raise error
 
-    def stands_still(self, exchange: str, seconds: float, failures: Mapping[str, int], look: str) -> None:
+    def stands_still(self, exchange: str, seconds: float, again: float, failures: Mapping[str, int], look: str) -> None:
         return None
 
     def goes_on(self, exchange: str, seconds: float) -> None:

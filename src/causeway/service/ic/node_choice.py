@@ -20,6 +20,9 @@ LYING_SECONDS = 60.0
 """For so long a node is left alone that did not answer in time, or served what does not hold; twice as long each time
 in a row, up to ``LONGEST`` times as long."""
 
+FAULT_SECONDS = 2.0
+"""For so long a node is left alone whose answer led to a fault of this side: others are asked first."""
+
 LONGEST = 16
 
 
@@ -69,6 +72,10 @@ class NodeChoice:
         node.bad_until = now + seconds * min(2**node.failures, LONGEST)
         node.failures = min(node.failures + 1, LONGEST)
         node.rtt = MOST_RTT
+
+    def pause(self, now: float) -> float:
+        """Return for how many seconds more nobody is asked, 0 if somebody is now."""
+        return max(min((node.bad_until for node in self._nodes.values()), default=now) - now, 0.0)
 
     def bad(self, now: float) -> list[str]:
         """Return the nodes that are left alone now."""

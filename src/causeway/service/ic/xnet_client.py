@@ -22,7 +22,7 @@ from causeway.proofs.ic.errors import InvalidAppend, TakeBeforeSliceBegin
 from causeway.proofs.ic.principals import principal_to_text
 from causeway.protocols.ic.slice_pool import SLICE_BYTES, Ask, SlicePool
 from causeway.protocols.ic.wire_slices import MAX_SLICE_MESSAGES, SliceReader
-from causeway.service.ic.node_choice import LYING_SECONDS, UNREACHABLE_SECONDS, NodeChoice
+from causeway.service.ic.node_choice import FAULT_SECONDS, LYING_SECONDS, UNREACHABLE_SECONDS, NodeChoice
 from causeway.service.ic.xnet_endpoint import PROTOBUF, STREAM_PATH
 from causeway.service.strangers import client_of_strangers, close, is_address, is_plain
 
@@ -126,11 +126,15 @@ class XNetClient:
         """Return the nodes of a remote subnet that are left alone now."""
         return self._choices[subnet].bad(self.clock())
 
+    def pause(self, subnet: bytes) -> float:
+        """Return for how many seconds more no node of a remote subnet is asked, 0 if one is now."""
+        return self._choices[subnet].pause(self.clock())
+
     async def pull(self, subnet: bytes) -> bool:
         """Pull one slice from a remote subnet: from the first node of which what it serves holds.
 
         Returns whether anything new was pooled. What no node should be able to bring about is raised; the node that was
-        asked is left alone like one that lies, so that others are asked next time.
+        asked is left alone for a while, so that others are asked next time.
         """
         choice, noted = self._choices[subnet], self.pulled[subnet]
         behind = False
@@ -159,7 +163,7 @@ class XNetClient:
                 continue
             except Exception as error:
                 noted.failures[type(error).__name__] += 1
-                choice.failed(node, self.clock(), LYING_SECONDS)
+                choice.failed(node, self.clock(), FAULT_SECONDS)
                 raise
             choice.answered(node, self.clock() - begun)
             noted.slices += new
