@@ -20,6 +20,7 @@ from causeway.pipeline.lake import Freed, LakeError
 from causeway.pipeline.vacuum import vacuum
 from causeway.proofs.ic.principals import principal_to_text
 from causeway.proofs.ic.slice import CertifiedStreamSlice, encode_certified_stream_slice
+from causeway.service.ic.exchange import MOST_UNCERTIFIED
 from causeway.service.ic.node_faults import LIES
 from causeway.service.node import Node, Pace
 from tests.service.subnet_lakes import ENDS, FIRST_PORT, OTHER, Lakes, both, scenario_text
@@ -156,6 +157,29 @@ def test_no_blocks_are_made_for_a_slice_that_fits_in_none(tmp_path: Path) -> Non
     with both(tmp_path, calls=1, options="payload_bytes = 100") as lakes:
         assert lakes.until_idle() < 20
         assert lakes.exchange("left").pools[0].size > 100
+
+
+@pytest.mark.parametrize("options", ["", "\ncertification = 'threshold'"])
+def test_blocks_are_made_until_what_others_need_is_certified_and_no_longer(tmp_path: Path, options: str) -> None:
+    with both(tmp_path, calls=6, per_tick=2, options=f"certification_delay = 3{options}") as lakes:
+        lakes.until_idle()
+        lakes.check(6)
+        assert not any(lakes.nodes[own].has_work for own in ENDS)
+        lakes.nodes["left"].produce()
+        assert lakes.settle("left") == 0, "of a block in which nothing happens nobody needs anything"
+    scenarios = {own: (tmp_path / f"{own}.toml").read_text() for own in ENDS}
+    lakes = Lakes(tmp_path, scenarios)
+    assert lakes.until_idle() == 0
+    lakes.close()
+
+
+def test_no_blocks_without_end_are_made_for_a_certification_that_never_comes(tmp_path: Path) -> None:
+    silent = '\n[[faults]]\nkind = "node"\ndoes = "no_share"\nchain = "left"\nnodes = [0, 1]\n'
+    options = 'certification = "threshold"\nnodes = 4'
+    texts = {own: scenario_text(own, calls=1, options=options, more=silent * (own == "left")) for own in ENDS}
+    lakes = Lakes(tmp_path, texts)
+    assert MOST_UNCERTIFIED <= lakes.settle("left") < MOST_UNCERTIFIED + 10
+    lakes.close()
 
 
 def test_a_lake_is_continued_with_nodes_elsewhere_but_not_with_another_key(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from causeway.network.opened import OpenedLake
 from causeway.pipeline.lake import Manifest
 from causeway.proofs.errors import ProofError
 from causeway.proofs.ic.slice import encode_certified_stream_slice
+from causeway.proofs.ic.stream_header import decode_stream_header
+from causeway.protocols.ic.certified_slices import certified as is_certified
 from causeway.protocols.ic.fault_kinds import DOWN, LYING, SLOW, STALE
 from causeway.protocols.ic.ids import subnet_id
 from causeway.protocols.ic.kernel import IcKernel
@@ -43,8 +45,14 @@ FAILED_SECONDS, LONGEST_FAILED = 1.0, 60.0
 """
 
 
+MOST_UNCERTIFIED = 100
+"""After so many blocks beyond the delay of certification none are made for it on demand: too few nodes sign."""
+
 Offer = tuple[int, int | None, int | None, int]
 """What decides about whether a block can take a slice: begin of the stream, its messages, end of its signals."""
+
+Ends = tuple[int, int]
+"""Where the messages of a stream end, and its signals."""
 
 
 class LakeNode:
@@ -104,6 +112,8 @@ class XNetExchange:
         }
         self._left: dict[tuple[int, bytes], Offer | None] = {}
         self._held: dict[tuple[int, bytes], int] = {}
+        self._ends: dict[tuple[int, bytes], Ends] = {}
+        self._uncertified: dict[int, int] = {}
         self._clients: list[XNetClient] = []
         self._log: Log = _NobodyListens()
         if self.pools:
@@ -131,9 +141,11 @@ class XNetExchange:
 
     @property
     def waits(self) -> bool:
-        """Return whether any slice is pooled that the last block had no chance to take: one that did not fit then does
-        not fit now, and blocks without end would be made for it."""
-        return any(
+        """Return whether any slice is pooled that the last block had no chance to take, or anything that remote subnets
+        need is not certified yet. A slice that did not fit then does not fit now: blocks without end would be made for
+        it, and so they would where a certification never comes (``MOST_UNCERTIFIED``)."""
+        most = self._kernel.options.certification_delay + MOST_UNCERTIFIED
+        return any(0 < blocks <= most for blocks in self._uncertified.values()) or any(
             (offer := _offer(pool, remote)) is not None and offer != self._left.get((position, remote))
             for position, pool in self.pools.items()
             for remote in self.remotes
@@ -187,9 +199,26 @@ class XNetExchange:
         return int(most_messages(own, peer, held, self._kernel.options, self._kernel.registry(0))[0])
 
     def committed(self, manifest: Manifest) -> None:
-        """Let the pools know what the subnets expect after a height."""
+        """Let the pools know what the subnets expect after a height, and see what of it is not certified."""
         for position, pool in self.pools.items():
+            before = {key: ends for key, ends in self._ends.items() if key[0] == position}
             pool.garbage_collect(self._expected(manifest, position))
+            ends = {key: ends for key, ends in self._ends.items() if key[0] == position}
+            waited = self._uncertified.get(position, 0) if ends == before else 0
+            self._uncertified[position] = 0 if self._all_certified(manifest, position) else waited + 1
+
+    def _all_certified(self, manifest: Manifest, position: int) -> bool:
+        """Return whether what remote subnets need of a subnet's streams, messages and signals, is certified."""
+        options = self._kernel.options
+        if options.certification == "bls" and not options.certification_delay:
+            return True
+        certified = dict.fromkeys(self._places.values(), (options.index_base, options.index_base))
+        offers = self._opened.state_rows(manifest, "offers", position, lambda owners: owners)
+        offers = offers.filter(is_certified(offers))  # ascending by their heights
+        for place, header in zip(offers["destination"].tolist(), offers["header"].to_pylist(), strict=True):
+            read = decode_stream_header(header, options.version)
+            certified[place] = read.end, read.signals_end
+        return all(certified[place] == self._ends[position, remote] for remote, place in self._places.items())
 
     def _expected(self, manifest: Manifest, position: int) -> Mapping[bytes, Position]:
         lanes = self._opened.state_rows(manifest, "lanes", position, lambda owners: owners)
@@ -198,9 +227,11 @@ class XNetExchange:
         found = {}
         for remote, place in self._places.items():
             row = np.flatnonzero(lanes["destination"] == place)
-            known = [int(lanes[name][row[0]]) for name in ("expected", "begin")] if len(row) else [base, base]
+            names = ("expected", "begin", "next_index")
+            expected, begin, end = [int(lanes[name][row[0]]) for name in names] if len(row) else [base] * 3
             self._held[position, remote] = int(held[row[0]]) if len(row) else 0
-            found[remote] = Position(*known)
+            self._ends[position, remote] = end, expected
+            found[remote] = Position(expected, begin)
         return found
 
     async def run(self, news: Callable[[], None], log: Log) -> None:
