@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 
-from causeway.model.errors import InvalidInput
+from causeway.model.errors import InvalidInput, bad_place
 
 OK = 0
 BROKEN = 1
@@ -26,11 +25,6 @@ EPILOG = (
     "3 unexpected. "
     f"{DEBUG}=1 shows the trace of an error."
 )
-
-_PLACE_IS_BAD = {
-    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT),
-    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
-}
 
 
 class Interrupted(Exception):
@@ -89,8 +83,9 @@ def _failed(error: Exception) -> int:
     if isinstance(error, InvalidInput):
         tell(one_line(error))
         return BAD_INPUT
-    if isinstance(error, OSError) and error.errno in _PLACE_IS_BAD and error.filename is not None:
-        tell(f"{os.fsdecode(error.filename)}: {error.strerror}")
+    place = bad_place(error)
+    if place is not None:
+        tell(place)
         return BAD_INPUT
     tell(f"unexpected {type(error).__name__}: {one_line(error)} ({DEBUG}=1 shows the trace)")
     return UNEXPECTED

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Mapping
 from typing import Any
+
+_PLACE_IS_BAD = {
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.ENOENT),
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+}
 
 
 class CausewayError(Exception):
@@ -17,6 +24,14 @@ class CausewayError(Exception):
 
 class InvalidInput(CausewayError):
     """Something a user gave is wrong: the message names the field, the value and what is allowed."""
+
+
+def bad_place(error: BaseException) -> str | None:
+    """Return which file cannot be read or written, and why (the disk is full, say), if a user can mend that; else
+    None."""
+    if isinstance(error, OSError) and error.errno in _PLACE_IS_BAD and error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}"
+    return None
 
 
 class NotInQueue(CausewayError):

@@ -164,7 +164,7 @@ class LocalPlace:
         full = self.full(path)
         temporary = f"{full}.{uuid.uuid4().hex}.tmp"
         try:
-            with _named(full), open(temporary, "xb") as file:
+            with naming(full), open(temporary, "xb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -182,7 +182,7 @@ class LocalPlace:
         full = self.full(path)
         descriptor = os.open(full, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
-            with _named(full):
+            with naming(full):
                 if os.pwrite(descriptor, content, 0) < len(content):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         finally:
@@ -192,7 +192,7 @@ class LocalPlace:
     def writer(self, path: str) -> Iterator[IO[bytes]]:
         """Open a file to be written from front to back."""
         full = self.full(path)
-        with _named(full), open(full, "wb", buffering=1 << 20) as file:
+        with naming(full), open(full, "wb", buffering=1 << 20) as file:
             yield file
 
     def make_folder(self, path: str) -> None:
@@ -375,7 +375,7 @@ def _range(file: io.RawIOBase, start: int, end: int) -> bytes:
 
 
 @contextlib.contextmanager
-def _named(full: str) -> Iterator[None]:
+def naming(full: str) -> Iterator[None]:
     """Have an error of the system name its file: one of writing, on a full disk say, does not."""
     try:
         yield
@@ -388,7 +388,7 @@ def _named(full: str) -> Iterator[None]:
 def _sync(full: str) -> None:
     descriptor = os.open(full, os.O_RDONLY)
     try:
-        with _named(full):
+        with naming(full):
             os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -18,7 +18,7 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from causeway.model.errors import CausewayError, InvalidInput
+from causeway.model.errors import CausewayError, InvalidInput, bad_place
 from causeway.pipeline.lake import Manifest
 from causeway.service.api import application
 from causeway.service.by_port import ByPort
@@ -45,6 +45,11 @@ AGAIN = 10.0
 
 class ProductionFailed(CausewayError):
     """A block could not be made; the heights before it are committed."""
+
+
+class ProductionStopped(InvalidInput):
+    """A block could not be made until somebody mends what the message says: the disk is full, say. The heights before
+    it are committed."""
 
 
 class _Server(uvicorn.Server):
@@ -161,7 +166,7 @@ def serve(
     connections. ``further``: what else listens (``further_addresses``).
 
     Raises:
-        ProductionFailed: a block could not be made.
+        ProductionFailed, ProductionStopped: a block could not be made.
     """
     apps = {one.listening.getsockname()[1]: one.address.app for one in further}
     config = uvicorn.Config(
@@ -204,8 +209,15 @@ def serve(
         for number, handler in before.items():
             signal.signal(number, handler)
     if node.failure is not None:
-        text = str(node.failure)
-        raise ProductionFailed(f"block {node.network.height + 1}: {type(node.failure).__name__}: {text}") from None
+        raise _ended(node.failure, node.network.height) from node.failure
+
+
+def _ended(failure: BaseException, height: int) -> CausewayError:
+    """Return the error that says why no more blocks come after a height."""
+    text = str(failure) if isinstance(failure, InvalidInput) else bad_place(failure)
+    if text is None:
+        return ProductionFailed(f"block {height + 1}: {type(failure).__name__}: {failure}")
+    return ProductionStopped(f"block {height + 1}: {text}; heights up to {height} are kept, serve again to go on")
 
 
 async def _serve(server: _Server, sockets: list[socket.socket], node: Node, log: ServingLog) -> None:

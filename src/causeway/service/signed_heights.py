@@ -21,6 +21,7 @@ from typing import IO, Any, Self
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
+from causeway.pipeline.places import naming
 
 try:
     import fcntl
@@ -174,7 +175,7 @@ class _File:
         chains = {chain: asdict(mark) for chain, mark in sorted(self.marks.items())}
         new = self.path.with_name(self.path.name + ".new")
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(handle, "w") as file:
+        with naming(str(new)), open(handle, "w") as file:
             file.write(json.dumps({"type": TYPE, "version": VERSION, "chains": chains}) + "\n")
             file.flush()
             os.fsync(file.fileno())
