@@ -140,6 +140,15 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             relay="causeway.service.ibc.relay_process:RELAY",
             carriers="causeway.service.ibc.carriers:summary",
         ),
+        ProtocolInfo(
+            name="xdm",
+            title="Subspace cross-domain messaging",
+            kernel="causeway.protocols.xdm.kernel:XdmKernel",
+            options="causeway.protocols.xdm.options:XdmOptions",
+            asset="units",
+            roles=("consensus",),
+            completion="causeway.protocols.xdm.chains:complete",
+        ),
     )
 }
 

@@ -92,6 +92,7 @@ LEAVES = ScaleColumns(XDM_TYPES, "MmrLeaf", "a leaf of the mountain range")
 
 _MESSAGE_KEYS = ScaleColumns(XDM_TYPES, "MessageKey", "the key of a message")
 _CHANNEL_KEYS = ScaleColumns(XDM_TYPES, "ChannelKey", "the key of a channel")
+_CHAIN_KEYS = ScaleColumns(XDM_TYPES, "ChainId", "a chain")
 
 
 def message_storage_keys(item: str, foreign: pa.Array, channel_ids: pa.Array, nonces: pa.Array) -> pa.LargeBinaryArray:
@@ -105,11 +106,29 @@ def message_storage_keys(item: str, foreign: pa.Array, channel_ids: pa.Array, no
     Raises:
         InvalidInput: a column is of another type, or has a null that is no chain.
     """
-    keys = _MESSAGE_KEYS.encode({"chain_id": foreign, "channel_id": channel_ids, "nonce": nonces})
-    return storage_key_column(storage_prefix(PALLET, item), keys)
+    return messenger_keys(item, message_map_keys(foreign, channel_ids, nonces))
 
 
 def channel_storage_keys(foreign: pa.Array, channel_ids: pa.Array) -> pa.LargeBinaryArray:
     """Return the keys of channels, as ``channel_storage_key`` of each row; the columns are as for messages."""
-    keys = _CHANNEL_KEYS.encode({"chain_id": foreign, "channel_id": channel_ids})
-    return storage_key_column(storage_prefix(PALLET, CHANNELS_ITEM), keys)
+    return messenger_keys(CHANNELS_ITEM, channel_map_keys(foreign, channel_ids))
+
+
+def message_map_keys(foreign: pa.Array, channel_ids: pa.Array, nonces: pa.Array) -> pa.LargeBinaryArray:
+    """Return what the keys of maps by message end with; columns and errors are those of ``message_storage_keys``."""
+    return _MESSAGE_KEYS.encode({"chain_id": foreign, "channel_id": channel_ids, "nonce": nonces})
+
+
+def channel_map_keys(foreign: pa.Array, channel_ids: pa.Array) -> pa.LargeBinaryArray:
+    """Return what the keys of maps by channel end with; the columns are as for messages."""
+    return _CHANNEL_KEYS.encode({"chain_id": foreign, "channel_id": channel_ids})
+
+
+def chain_map_keys(foreign: pa.Array) -> pa.LargeBinaryArray:
+    """Return what the keys of maps by chain end with; the column is as for messages."""
+    return _CHAIN_KEYS.encode({"value": foreign})
+
+
+def messenger_keys(item: str, map_keys: pa.LargeBinaryArray) -> pa.LargeBinaryArray:
+    """Return the storage keys of a map of the messenger, whose hashers are all Identity."""
+    return storage_key_column(storage_prefix(PALLET, item), map_keys)

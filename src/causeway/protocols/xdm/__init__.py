@@ -1,0 +1,1 @@
+"""Subspace cross-domain messaging (XDM) behind the kernel contract."""

@@ -1,0 +1,126 @@
+"""One block of a set of chains (XDM reference 3): what was brought, what programs make of it, and what goes out.
+
+The steps and their order are those of ``docs/protocols/xdm.md``, "One block of one chain".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from causeway.model.frame import Frame, concat
+from causeway.model.joins import stretches
+from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
+from causeway.model.order import groups_of, stable_order
+from causeway.protocols.contract import Inputs
+from causeway.protocols.events import EventLog, event_rows, names_column
+from causeway.protocols.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, NO_QUEUE, blank_messages
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.errors import OK, Validity
+from causeway.protocols.xdm.inbox import ARRIVALS, Taken, take
+from causeway.protocols.xdm.ingress import ingress_arrivals
+from causeway.protocols.xdm.money import Money
+from causeway.protocols.xdm.outgoing import acknowledge, error_names, send, store_responses
+from causeway.protocols.xdm.prepare import Accepted, prepare
+from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.validate import Brought, read_envelopes, validate
+
+_VALIDITY = list(Validity)
+_VALIDITY_NAMES = [code.name for code in _VALIDITY]
+
+
+def process_block(
+    state: State, brought: Brought, blocks: Frame, inputs: Inputs[State], money: Money, context: Context, log: EventLog
+) -> tuple[State, Frame]:
+    """Return the state after a block, not yet committed, and what is outbound.
+
+    ``blocks``: what the chains know of the consensus chain's blocks.
+    """
+    found = read_envelopes(brought, blocks, state["channels"], state["next_channels"], context)
+    verdicts = validate(found)
+    now = prepare(state, found, verdicts, context.options.inbox == "stored")
+    _log_refused(now, log)
+    taken = take(state, now, money, context)
+    _log_requests(taken, log)
+    _log_settled(taken.settled, log)
+    local, state = _local(inputs.offered, taken.state)
+    users = ingress_arrivals(inputs.ingress, state, context, log)
+    state, produced = _run(state, concat([taken.arrivals, local, users]), context, log)
+    state, responses, rest = store_responses(state, taken.requests, produced, money, context)
+    state = acknowledge(state, taken.requests, money)
+    state, sent = send(state, rest, money, context, log)
+    tick = np.full(len(responses), context.tick, dtype=np.uint64)
+    outbound = concat([sent, responses.with_columns(sent_tick=tick).select(sent.names)])
+    order = stable_order(*(outbound[name] for name in ("destination", "source", "substream", "index")))
+    return money.into(state), outbound.take(order)
+
+
+def _local(offered: Frame, state: State) -> tuple[Frame, State]:
+    """Return what the local lanes hold for programs, calls before answers, and the state without it."""
+    if len(offered) == 0:
+        return offered.with_columns(via=np.empty(0, dtype=np.uint8)).select(ARRIVALS), state
+    rejected = offered["queue_index"] == np.uint64(NO_QUEUE)
+    via = np.where(rejected, np.uint8(Via.SYNTHETIC), np.uint8(Via.LOOPBACK))
+    rows = offered.take(stable_order(*(offered[name] for name in LANE_COLUMNS)))
+    via = via[stable_order(*(offered[name] for name in LANE_COLUMNS))]
+    groups = groups_of(*(rows[name] for name in LANE))
+    last = rows.take(groups.starts + groups.counts - 1)
+    queues = state.local().advance(last.select(LANE), last["index"] + np.uint64(1))
+    state = state.with_local(queues)
+    return rows.with_columns(via=via).select(ARRIVALS), state
+
+
+def _run(state: State, arrivals: Frame, context: Context, log: EventLog) -> tuple[State, Frame]:
+    """Return the state after programs handled what arrived, in its order, and what they made."""
+    order = stable_order(arrivals["receiver"])
+    inputs = arrivals.take(order)
+    outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state["accounts"], state.programs)
+    bits = np.full(len(arrivals), int(Event.RECEIVED | Event.EXECUTED), dtype=np.uint16)
+    bits[arrivals["kind"] == Kind.RESPONSE] |= int(Event.ANSWERED)
+    of_user = arrivals["source"] == NO_CHAIN
+    position = np.where(of_user, arrivals["callback"], arrivals["index"])
+    where = {"chain": arrivals["destination"], "via": arrivals["via"], "code": arrivals["code"]}
+    ends = {name: np.where(of_user, np.uint32(NO_CHAIN), arrivals[name]) for name in ("source", "destination")}
+    log.add(event_rows(arrivals.with_columns(**ends), bits, on_lane=True, queue_index=position, **where))
+    failed = order[outcome.failures["row"]]
+    if len(failed):
+        rows = arrivals.take(failed)
+        reason = outcome.failures["text"].dictionary_encode()
+        log.add(event_rows(rows, Event.REJECTED, chain=rows["destination"], queue_index=rows["index"], reason=reason))
+    log.failures(inputs, outcome.raised, inputs["destination"])
+    produced = outcome.produced.take(stable_order(order[outcome.origins].astype(np.uint64)))
+    return state.with_programs(outcome.accounts, outcome.programs), produced
+
+
+def _log_refused(now: Accepted, log: EventLog) -> None:
+    """Leave an event for each envelope that was refused, with the name of why."""
+    for rows, codes in now.refused:
+        messages = blank_messages(len(rows), kind=np.full(len(rows), Kind.CONTROL, dtype=np.uint8))
+        names = names_column(_VALIDITY_NAMES, np.searchsorted(_VALIDITY, codes))
+        rows = messages.with_columns(**{name: rows[name] for name in LANE_COLUMNS})
+        where = {"chain": rows["destination"], "queue_index": rows["index"], "via": Via.LANE, "reason": names}
+        log.add(event_rows(rows, Event.REJECTED, on_lane=True, **where))
+
+
+def _log_requests(taken: Taken, log: EventLog) -> None:
+    """Leave an event for each request that its response refuses."""
+    requests = taken.requests
+    failed = np.flatnonzero(requests.error != OK)
+    if len(failed):
+        rows = requests.rows.take(failed)
+        messages = blank_messages(len(rows), kind=np.full(len(rows), Kind.CONTROL, dtype=np.uint8))
+        rows = messages.with_columns(**{name: rows[name] for name in LANE_COLUMNS})
+        where = {"chain": rows["destination"], "queue_index": rows["index"], "via": Via.LANE}
+        log.add(
+            event_rows(
+                rows, Event.RECEIVED | Event.REJECTED, on_lane=True, reason=error_names(requests.error[failed]), **where
+            )
+        )
+
+
+def _log_settled(settled: Frame, log: EventLog) -> None:
+    """Leave the ranges of requests that have their responses."""
+    if len(settled) == 0:
+        return
+    rows = settled.take(stable_order(*(settled[name] for name in LANE_COLUMNS)))
+    at, first, end = stretches(rows["index"], *(rows[name] for name in LANE))
+    log.collected(rows.select(LANE).take(at), COLLECTED_MESSAGES, first, end)

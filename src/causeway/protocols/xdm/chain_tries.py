@@ -1,0 +1,61 @@
+"""The tries of chains: their storage now, and that under which operators prove (XDM reference 2.4, X-5).
+
+Both are an index: what the storage is follows from tables, and what it was from the log of its changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.frame import Frame
+from causeway.proofs.hashing import Digests
+from causeway.proofs.substrate import Tries
+from causeway.protocols.contract import Chains
+
+
+@dataclass
+class ChainTries:
+    """The tries of a set of chains. ``present``: the number of each chain's trie; ``provable``: that of the storage
+    after the block ``number`` of it, which operators prove under."""
+
+    tries: Tries
+    present: dict[int, int]
+    provable: dict[int, int]
+    number: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, chains: Chains) -> ChainTries:
+        """Return empty tries of chains."""
+        tries = Tries()
+        opened = iter(tries.open(2 * len(chains)).tolist())
+        pairs = {chain: (next(opened), next(opened)) for chain in chains.tolist()}
+        present = {chain: pair[0] for chain, pair in pairs.items()}
+        return cls(tries, present, {chain: pair[1] for chain, pair in pairs.items()}, dict.fromkeys(present, -1))
+
+    def change(self, changes: Frame) -> None:
+        """Change the storage of chains now (``STORAGE_SCHEMA``)."""
+        self._change(self.present, changes)
+
+    def move(self, changes: Frame, to: Mapping[int, int]) -> None:
+        """Move the storage that operators prove under on to other blocks, by all ``changes`` in between."""
+        self._change(self.provable, changes)
+        self.number |= to
+
+    def _change(self, of_chain: Mapping[int, int], changes: Frame) -> None:
+        if not len(changes):
+            return
+        chains = changes["chain"]
+        numbers = np.zeros(int(chains.max()) + 1, dtype=np.int64)
+        for chain in np.unique(chains).tolist():
+            numbers[chain] = of_chain[chain]
+        there = pa.array(changes["present"] == 1)
+        values = pa.compute.if_else(there, changes["value"].cast(pa.large_binary()), pa.scalar(None, pa.large_binary()))
+        self.tries.update(numbers[chains], changes["key"].cast(pa.large_binary()), values)
+
+    def roots(self, chains: Chains) -> Digests:
+        """Return the root of each chain's storage now, shape (n, 32)."""
+        return self.tries.roots(np.array([self.present[chain] for chain in chains.tolist()], dtype=np.int64))

@@ -1,0 +1,121 @@
+"""What is fixed in a network of chains: which is the consensus chain, the domains' numbers, where programs live.
+
+Chains are positions here and in every column of the kernel: the consensus chain is 0, the domains follow in the order
+of their numbers in the topology, and domain ``p - 1`` is at position p.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.errors import InvalidInput
+from causeway.model.order import U64, positions_in
+from causeway.model.topology import CHAINS_SCHEMA, Topology
+from causeway.protocols.contract import NO_HOST, Chains, Hosts
+
+CONSENSUS = "consensus"
+"""The role of the consensus chain, and the name of one that the scenario does not name."""
+
+CONSENSUS_POSITION = 0
+
+
+def complete(topology: Topology) -> Topology:
+    """Return the topology with a consensus chain, where it has none. Raises ``InvalidInput`` for two of them."""
+    having = [number for number, role in topology.roles.items() if role == CONSENSUS]
+    names = topology.chains["name"].to_pylist()
+    if len(having) > 1:
+        named = dict(zip(topology.chains["number"].to_pylist(), names, strict=True))
+        both = " and ".join(repr(named[number]) for number in sorted(having)[:2])
+        raise InvalidInput(f"chains: {both} have the role {CONSENSUS!r}; allowed: one chain")
+    if having:
+        return topology
+    if CONSENSUS in names:
+        text = f"say role = {CONSENSUS!r} if it is the consensus chain, or call it otherwise"
+        raise InvalidInput(f"chains: {CONSENSUS!r} is a chain without a role; {text}")
+    number = max(topology.chains["number"].to_pylist(), default=-1) + 1
+    added = pa.table({"number": [number], "name": [CONSENSUS]}, schema=CHAINS_SCHEMA)
+    chains = pa.concat_tables([topology.chains, added])
+    return replace(topology, chains=chains, roles={**topology.roles, number: CONSENSUS})
+
+
+@dataclass(frozen=True)
+class Network:
+    """The chains of a completed topology. Raises ``InvalidInput`` where programs move, or a chain is another lake's."""
+
+    topology: Topology
+
+    def __post_init__(self) -> None:
+        if self.topology.moves.num_rows:
+            raise InvalidInput("moves: under xdm programs stay on their chain; leave them out")
+        if self.topology.external:
+            raise InvalidInput("chains: external: under xdm all chains are in one lake in this version; leave it out")
+
+    @cached_property
+    def _order(self) -> list[tuple[str, int]]:
+        rows = zip(self.topology.chains["name"].to_pylist(), self.topology.chains["number"].to_pylist(), strict=True)
+        roles = self.topology.roles
+        return sorted(rows, key=lambda row: (roles.get(row[1]) != CONSENSUS, row[1]))
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Return the chains' names by position."""
+        return [name for name, _ in self._order]
+
+    @cached_property
+    def numbers(self) -> U64:
+        """Return the chains' numbers in the topology by position."""
+        return np.array([number for _, number in self._order], dtype=np.uint64)
+
+    def positions_of(self, numbers: U64) -> Chains:
+        """Return the position of each chain, given by its number."""
+        order = np.argsort(self.numbers, kind="stable")
+        positions: Chains = order[np.searchsorted(self.numbers[order], numbers)].astype(np.uint32)
+        return positions
+
+    @cached_property
+    def _programs(self) -> tuple[U64, Hosts]:
+        numbers: U64 = self.topology.programs["number"].to_numpy().astype(np.uint64)
+        by_number = {int(number): position for position, number in enumerate(self.numbers)}
+        chains = self.topology.programs["chain"].to_pylist()
+        hosts = [NO_HOST if chain is None else by_number[chain] for chain in chains]
+        order = np.argsort(numbers, kind="stable")
+        return numbers[order], np.array(hosts, dtype=np.int32)[order]
+
+    @property
+    def programs(self) -> U64:
+        """Return the numbers of all programs, ascending."""
+        return self._programs[0]
+
+    def host_of(self, programs: U64) -> Hosts:
+        """Return the chain of each program, ``NO_HOST`` for one that is on none."""
+        known, hosts = self._programs
+        if len(known) == 0:
+            return np.full(len(programs), NO_HOST, dtype=np.int32)
+        rows = positions_in(known, programs)
+        return np.where(rows >= 0, hosts[rows], np.int32(NO_HOST))
+
+    @cached_property
+    def pairs(self) -> tuple[Chains, Chains]:
+        """Return both ends of every pair of different chains that host programs, ascending: (chain, foreign)."""
+        hosts = np.unique(self._programs[1][self._programs[1] >= 0]).astype(np.uint32)
+        chain, foreign = hosts.repeat(len(hosts)), np.tile(hosts, len(hosts))
+        apart = chain != foreign
+        return chain[apart], foreign[apart]
+
+
+def chain_ids(positions: npt.NDArray[np.unsignedinteger]) -> pa.UInt32Array:
+    """Return the chains at positions as the columns of wire types have them: the domain, null for the consensus
+    chain."""
+    numbers = positions.astype(np.int64)
+    return pa.array(np.maximum(numbers - 1, 0).astype(np.uint32), pa.uint32(), mask=numbers == CONSENSUS_POSITION)
+
+
+def positions_of_ids(ids: pa.UInt32Array) -> npt.NDArray[np.int64]:
+    """Return the positions of chains in columns of wire types; what is no chain of the network is not told here."""
+    filled: npt.NDArray[np.int64] = ids.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False) + 1
+    return filled

@@ -1,0 +1,259 @@
+"""The consensus chain: receipts of domains, their confirmation, its blocks and their mountain range (2.4, X-3, X-4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import groupby
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.frame import Frame, concat, empty_frame
+from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_rows, digest_values
+from causeway.proofs.mmr.range_state import RangeState
+from causeway.proofs.mmr.window import RangeWindow
+from causeway.proofs.substrate import encode_compact, limbs_of, numbers_column
+from causeway.proofs.substrate.hashing import blake2_256
+from causeway.proofs.xdm import LEAVES, RECEIPTS
+from causeway.protocols.contract import View
+from causeway.protocols.xdm.books import BookError, Books, Moved
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids, positions_of_ids
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.state import BLOCKS_SCHEMA, CONFIRMED_SCHEMA, RANGE_SCHEMA, RECEIPTED_SCHEMA, State
+from causeway.protocols.xdm.wire import U128_BYTES
+
+TAKEN_SCHEMA = pa.schema(
+    [
+        pa.field("chain", pa.uint32(), nullable=False),
+        pa.field("domain", pa.uint32(), nullable=False),
+        pa.field("number", pa.uint64(), nullable=False),
+        pa.field("receipt", pa.binary(), nullable=False),
+    ]
+)
+"""One row a receipt that the consensus chain took in: of the block ``number`` of the domain at a position."""
+
+_LISTS = ("transfers_in", "transfers_out", "rejected_transfers_claimed", "transfers_rejected")
+"""Of a receipt, by ``Moved``."""
+
+_AMOUNTS = pa.large_list(pa.struct([("chain_id", pa.uint32()), ("amount", pa.binary(U128_BYTES))]))
+
+
+def block_hash(parent: bytes, number: int, state_root: bytes, extrinsics_root: bytes) -> bytes:
+    """Return the hash of a block: Blake2b-256 of its header in SCALE, with an empty digest."""
+    return blake2_256(parent + encode_compact(number) + state_root + extrinsics_root + encode_compact(0))
+
+
+def hashes(column: np.ndarray) -> list[bytes]:
+    """Return the rows of a column of digests."""
+    return [row.tobytes() for row in column]
+
+
+def digests(rows: list[bytes]) -> np.ndarray:
+    """Return digests as a column, shape (n, 32)."""
+    return np.frombuffer(b"".join(rows), dtype=np.uint8).reshape(len(rows), DIGEST_BYTES)
+
+
+def leaves_of(blocks: Frame) -> pa.LargeBinaryArray:
+    """Return the leaf (``MmrLeaf``, version 0) that describes each block (``BLOCKS_SCHEMA``)."""
+    columns = {
+        "block_number": pa.array(blocks["number"].astype(np.uint32)),
+        "block_hash": _fixed(blocks["hash"]),
+        "state_root": _fixed(blocks["state_root"]),
+        "extrinsics_root": _fixed(blocks["extrinsics_root"]),
+    }
+    return LEAVES.encode(columns)
+
+
+def _fixed(rows: np.ndarray) -> pa.FixedSizeBinaryArray:
+    data = pa.py_buffer(np.ascontiguousarray(rows).tobytes())
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(DIGEST_BYTES), len(rows), [None, data])
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """The consensus chain's last blocks, and the mountain range with the leaves of all of them."""
+
+    blocks: Frame
+    window: RangeWindow
+    leaves: pa.LargeBinaryArray
+
+    @classmethod
+    def of(cls, state: State) -> Ranges:
+        """Return those of a state that has the consensus chain."""
+        blocks = state["blocks"]
+        leaves = leaves_of(blocks)
+        start = RangeState.decode(state["range"]["range"][0].as_py())
+        return cls(blocks, RangeWindow(start, digest_values(HashFunction.KECCAK_256, leaves)), leaves)
+
+
+def receipts(view: View, state: State, context: Context) -> tuple[Frame, Frame]:
+    """Return the receipts of the blocks that domains made at the height before (``TAKEN_SCHEMA``), and of which the
+    consensus chain knows after them (``RECEIPTED_SCHEMA``)."""
+    headers, tips, known = view.headers, view.tables["tips"], state["receipted"]
+    domains = headers.filter((headers["chain"] != CONSENSUS_POSITION) & (headers["height"] == context.height - 1))
+    rows = {chain: row for row, chain in enumerate(tips["chain"].tolist())}
+    tips = tips.take(np.array([rows[chain] for chain in domains["chain"].tolist()], dtype=np.int64))
+    count = len(domains)
+    if count == 0:
+        return empty_frame(TAKEN_SCHEMA), known
+    parents = dict(zip(known["domain"].tolist(), hashes(known["hash"]), strict=True))
+    parent = [parents.get(chain, bytes(DIGEST_BYTES)) for chain in domains["chain"].tolist()]
+    zero = numbers_column(np.zeros(count, dtype=np.uint64), U128_BYTES)
+    bundles = [
+        [
+            {
+                "bundle": 1,
+                "bundle_invalid": None,
+                "bundle_invalid_extrinsic": None,
+                "bundle_valid": root,
+                "extrinsics_root": root,
+            }
+        ]
+        for root in hashes(tips["extrinsics_root"])
+    ]
+    roots = _fixed(domains["root"])
+    columns = {
+        "domain_block_number": pa.array(domains["number"].astype(np.uint32)),
+        "domain_block_hash": _fixed(tips["hash"]),
+        "domain_block_extrinsic_root": _fixed(tips["extrinsics_root"]),
+        "parent_domain_block_receipt_hash": _fixed(digests(parent)),
+        "consensus_block_number": pa.array(tips["consensus_number"].astype(np.uint32)),
+        "consensus_block_hash": _fixed(tips["consensus_hash"]),
+        "inboxed_bundles": pa.array(bundles, RECEIPTS.schema.field("inboxed_bundles").type),
+        "final_state_root": roots,
+        "execution_trace": pa.array(
+            [[root] for root in roots.to_pylist()], RECEIPTS.schema.field("execution_trace").type
+        ),
+        "execution_trace_root": _fixed(digest_rows(HashFunction.BLAKE2B_256, np.ascontiguousarray(domains["root"]))),
+        **dict.fromkeys(("consensus_storage_fee", "domain_execution_fee", "burned_balance"), zero),
+        "chain_rewards": pa.array([[]] * count, RECEIPTS.schema.field("chain_rewards").type),
+        **_transfers(domains["chain"].tolist(), view.tables["made"]),
+    }
+    encoded = RECEIPTS.encode(columns)
+    taken = Frame(
+        {
+            "chain": np.zeros(count, dtype=np.uint32),
+            "domain": domains["chain"],
+            "number": domains["number"],
+            "receipt": encoded.cast(pa.binary()),
+        },
+        count,
+    )
+    after = taken.select(["chain", "domain", "number"]).with_columns(
+        hash=digest_values(HashFunction.BLAKE2B_256, encoded)
+    )
+    rest = known.filter(~np.isin(known["domain"], after["domain"]))
+    after = concat([rest, after]).select(RECEIPTED_SCHEMA.names)
+    return taken, after.take(np.argsort(after["domain"], kind="stable"))
+
+
+def _transfers(domains: list[int], made: Frame) -> dict[str, pa.Array]:
+    """Return the lists of transfers of each domain's receipt."""
+    lists: dict[tuple[int, int], list[dict[str, object]]] = {}
+    ids = chain_ids(made["foreign"]).to_pylist()
+    amounts = zip(made["amount_low"].tolist(), made["amount_high"].tolist(), strict=True)
+    for chain, what, foreign, (low, high) in zip(
+        made["chain"].tolist(), made["what"].tolist(), ids, amounts, strict=True
+    ):
+        amount = (high << 64 | low).to_bytes(U128_BYTES, "little")
+        lists.setdefault((chain, what), []).append({"chain_id": foreign, "amount": amount})
+    return {
+        name: pa.array([lists.get((chain, what), []) for chain in domains], RECEIPTS.schema.field(name).type)
+        for what, name in enumerate(_LISTS)
+    }
+
+
+def confirm(state: State, taken: Frame, due: int) -> tuple[State, list[str]]:
+    """Return the state with the receipts of ``taken`` (rows of the log, in its order) confirmed, all that were taken in
+    by block ``due``, and what the books refused."""
+    ranges = state["range"].with_columns(confirmed_to=np.array([due], dtype=np.uint64))
+    if len(taken) == 0:
+        return state.with_tables(range=ranges), []
+    books, refused = Books(state["books"]), list[str]()
+    rows = RECEIPTS.decode(taken["receipt"].cast(pa.large_binary())).require_all()
+    for what, name in enumerate(_LISTS):
+        _book(books, refused, what, taken["domain"], rows[name])
+    latest = dict(zip(taken["domain"].tolist(), range(len(taken)), strict=True))  # the last of each stays
+    newest = taken.take(np.array(sorted(latest.values()), dtype=np.int64)).select(CONFIRMED_SCHEMA.names)
+    rest = state["confirmed"].filter(~np.isin(state["confirmed"]["domain"], newest["domain"]))
+    confirmed = concat([rest, newest])
+    confirmed = confirmed.take(np.argsort(confirmed["domain"], kind="stable"))
+    tables = {"confirmed": confirmed, "range": ranges}
+    if books.changed:
+        tables["books"] = books.frame()
+    return state.with_tables(**tables), refused
+
+
+def _book(books: Books, refused: list[str], what: int, domains: np.ndarray, lists: pa.LargeListArray) -> None:
+    counts = lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+    items = lists.flatten()
+    if len(items) == 0:
+        return
+    words = limbs_of(items.field("amount")).tolist()
+    foreign = positions_of_ids(items.field("chain_id")).tolist()
+    for domain, other, (low, high) in zip(domains.repeat(counts).tolist(), foreign, words, strict=True):
+        try:
+            books.apply(domain, what, other, high << 64 | low)
+        except BookError as error:
+            refused.append(f"{Moved(what).name}: {error}")
+
+
+def due_heights(state: State, context: Context) -> tuple[int, list[tuple[int, int]]]:
+    """Return up to which block receipts are confirmed now, and the heights (first, last) that took them in."""
+    due = context.number - context.options.challenge_period
+    before = int(state["range"]["confirmed_to"][0])
+    if due <= before:
+        return before, []
+    history = state["history"]
+    mine = (history["chain"] == CONSENSUS_POSITION) & (history["number"] > before) & (history["number"] <= due)
+    heights = history["height"][mine].tolist()
+    runs = groupby(enumerate(heights), lambda item: item[1] - item[0])
+    found = [[height for _, height in run] for _, run in runs]
+    return due, [(run[0], run[-1]) for run in found]
+
+
+def add_block(
+    state: State, ranges: Ranges | None, root: bytes, extrinsics: bytes, parent: bytes, context: Context
+) -> State:
+    """Return the state with the block that is made now; blocks that nothing is proved under any more go."""
+    count = 0 if ranges is None else ranges.window.leaf_count
+    mmr_root = bytes(DIGEST_BYTES) if ranges is None else ranges.window.root()
+    number = context.number
+    row = Frame(
+        {
+            "chain": np.zeros(1, dtype=np.uint32),
+            "number": np.array([number], dtype=np.uint64),
+            "hash": digests([block_hash(parent, number, root, extrinsics)]),
+            "state_root": digests([root]),
+            "extrinsics_root": digests([extrinsics]),
+            "leaf_count": np.array([count], dtype=np.uint64),
+            "mmr_root": digests([mmr_root]),
+        },
+        1,
+    )
+    if ranges is None:
+        return state.with_tables(blocks=row)
+    blocks = concat([state["blocks"], row]).select(BLOCKS_SCHEMA.names)
+    keep = context.options.mmr_roots + context.options.archiving_depth
+    # The anchor's block stays however long ago the network made it.
+    final = np.flatnonzero(blocks["number"] + np.uint64(context.options.archiving_depth) <= number)
+    oldest = int(final[-2]) if len(final) > 1 else 0
+    first = min(oldest, int(np.searchsorted(blocks["number"] + np.uint64(keep), number)))
+    if first == 0:
+        return state.with_tables(blocks=blocks)
+    start = ranges.window.state(int(blocks["leaf_count"][first])).encode()
+    changed = state["range"].with_columns(range=pa.array([start], pa.binary()))
+    return state.with_tables(blocks=blocks.slice(first, len(blocks)), range=changed.select(RANGE_SCHEMA.names))
+
+
+def anchor_number(blocks: Frame, number: int, depth: int) -> tuple[int, int] | None:
+    """Return the rows of ``blocks`` of the newest final block, when ``number`` is made, and of the one before it, whose
+    leaf it has; None as long as there is none."""
+    final = int(np.searchsorted(blocks["number"] + np.uint64(depth), np.uint64(number), side="right")) - 1
+    return (final, final - 1) if final >= 1 else None
+
+
+def genesis_range() -> Frame:
+    """Return the range of the consensus chain before its first block."""
+    columns = {"range": pa.array([RangeState().encode()], pa.binary()), "confirmed_to": np.zeros(1, dtype=np.uint64)}
+    return Frame({"chain": np.zeros(1, dtype=np.uint32), **columns}, 1)

@@ -1,0 +1,102 @@
+"""The chains at height 0: channels between all that host programs, endowments, what is issued, the books."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from causeway.model.frame import Frame
+from causeway.protocols.contract import Chains
+from causeway.protocols.execution import credited
+from causeway.protocols.xdm.books import Book
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION
+from causeway.protocols.xdm.consensus import genesis_range
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.money import SUMS, joined, split
+from causeway.protocols.xdm.state import ChannelState
+
+
+def genesis_tables(chains: Chains, accounts: Frame, context: Context) -> dict[str, Frame]:
+    """Return the tables of ``chains`` at genesis; ``accounts``: as their programs begin, before endowments."""
+    options, network = context.options, context.network
+    count = len(accounts)
+    given = np.full(count, options.endowment, dtype=np.uint64)
+    accounts = credited(accounts, np.arange(count), np.zeros(count, dtype=np.uint64), given)
+    chain, foreign = network.pairs
+    mine = np.isin(chain, chains)
+    chain, foreign = chain[mine], foreign[mine]
+    zero = np.zeros(len(chain), dtype=np.uint64)
+    channels = Frame(
+        {
+            "chain": chain,
+            "foreign": foreign,
+            "channel": zero,
+            "state": np.full(len(chain), ChannelState.OPEN, dtype=np.uint8),
+            "next_inbox": zero,
+            "next_outbox": zero,
+            "next_response": zero,
+            "max_outgoing": np.full(len(chain), options.max_outgoing_messages, dtype=np.uint32),
+            "count": zero,
+            "has_owner": zero.astype(np.uint8),
+            "owner": zero,
+            "reserve": zero,
+            "relay_fee": zero + np.uint64(options.relay_fee),
+        },
+        len(chain),
+    )
+    following = {"chain": chain, "foreign": foreign, "next_channel": zero + np.uint64(1)}
+    tables = {
+        "accounts": accounts,
+        "channels": channels,
+        "next_channels": Frame(following, len(chain)),
+        "money": _money(chains, accounts, context),
+        "operators": _operators(chains, options.operators),
+    }
+    if context.has_consensus:
+        tables |= {"range": genesis_range(), "books": _books(context)}
+    return tables
+
+
+def _issued(chains: Chains, accounts: Frame, context: Context) -> list[int]:
+    hosts = context.network.host_of(accounts["program"])
+    totals = dict.fromkeys(chains.tolist(), 0)
+    for host, balance in zip(hosts.tolist(), joined(accounts, "balance"), strict=True):
+        totals[host] += balance
+    return [totals[chain] for chain in chains.tolist()]
+
+
+def _money(chains: Chains, accounts: Frame, context: Context) -> Frame:
+    zero = np.zeros(len(chains), dtype=np.uint64)
+    columns = {f"{name}_{half}": zero for name in SUMS for half in ("high", "low")}
+    columns["issuance_high"], columns["issuance_low"] = split(_issued(chains, accounts, context))
+    return Frame({"chain": chains, **columns}, len(chains))
+
+
+def _operators(chains: Chains, count: int) -> Frame:
+    zero = np.zeros(len(chains) * count, dtype=np.uint64)
+    columns = {"operator": np.tile(np.arange(count, dtype=np.uint32), len(chains)), "balance_high": zero}
+    return Frame({"chain": chains.repeat(count), **columns, "balance_low": zero}, len(zero))
+
+
+def _books(context: Context) -> Frame:
+    """Return the balance of every domain: what is issued there at genesis."""
+    network = context.network
+    everywhere = np.arange(len(network.names), dtype=np.uint32)
+    programs = network.programs[context.programs.installed(network.programs)]
+    accounts, _ = context.programs.genesis(programs)
+    given = np.full(len(accounts), context.options.endowment, dtype=np.uint64)
+    accounts = credited(accounts, np.arange(len(accounts)), np.zeros(len(accounts), dtype=np.uint64), given)
+    issued = _issued(everywhere, accounts, context)
+    rows = [(chain, amount) for chain, amount in enumerate(issued) if chain != CONSENSUS_POSITION and amount]
+    high, low = split(amount for _, amount in rows)
+    domains = np.array([chain for chain, _ in rows], dtype=np.uint32)
+    return Frame(
+        {
+            "chain": np.zeros(len(rows), dtype=np.uint32),
+            "what": np.full(len(rows), Book.BALANCE, dtype=np.uint8),
+            "source": domains,
+            "foreign": np.zeros(len(rows), dtype=np.uint32),
+            "amount_high": high,
+            "amount_low": low,
+        },
+        len(rows),
+    )

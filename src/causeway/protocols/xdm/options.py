@@ -1,0 +1,69 @@
+"""The options of cross-domain messaging: names, values and defaults of the reference, 4.1 and 2.7."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from causeway.protocols.option_values import LARGEST
+
+MOST_BLOCKS = 2**31
+"""No distance in blocks is longer: numbers of blocks have 32 bits on the wire."""
+
+DEPLOYED: Mapping[str, Any] = {
+    "fee_model": "v1",
+    "initiate_by": "signed",
+    "close_by": "owner_or_root",
+    "inbox": "pool",
+    "allowlist": "on",
+    "pool_tag": "without_src",
+    "trust_tag": "on",
+}
+"""What ``profile = deployed`` changes: the column "other (deployed)" of 4.1, as far as it is about runs."""
+
+
+class XdmOptions(BaseModel):
+    """Options of cross-domain messaging; ``docs/protocols/xdm.md`` says what each does. Distances are in blocks of the
+    consensus chain, amounts in units of the asset."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    profile: Literal["seed", "deployed"] = "seed"
+    fee_model: Literal["v0", "v1"] = "v0"
+    v0_mint: Literal["collected", "recomputed"] = "collected"
+    initiate_by: Literal["root", "signed"] = "root"
+    close_by: Literal["root", "owner_or_root"] = "root"
+    inbox: Literal["stored", "pool"] = "stored"
+    allowlist: Literal["off", "on"] = "off"
+    strict_envelope: Literal["on", "off"] = "on"
+    pool_tag: Literal["with_src", "without_src"] = "with_src"
+    trust_tag: Literal["off", "on"] = "off"
+    force_close: Literal["off", "on"] = "off"
+    flush_ack: Literal["off", "on"] = "off"
+    archiving_depth: int = Field(default=100, ge=1, le=MOST_BLOCKS)
+    challenge_period: int = Field(default=14_400, ge=1, le=MOST_BLOCKS)
+    max_outgoing_messages: int = Field(default=10_000, ge=1, le=2**32 - 1)
+    max_future_nonces: int = Field(default=256, ge=0, le=2**20)
+    mmr_roots: int = Field(default=1_024, ge=1, le=2**20)
+    channels_per_block: int = Field(default=15, ge=1, le=LARGEST)
+    resubmit_after: int = Field(default=15, ge=1, le=MOST_BLOCKS)
+    channel_reserve_fee: int = Field(default=100, ge=1, le=LARGEST)
+    reserve_portion_percent: int = Field(default=20, ge=0, le=100)
+    relay_fee: int = Field(default=1, ge=0, le=LARGEST)
+    fee_multiplier: int = Field(default=5, ge=0, le=LARGEST)
+    weight_per_unit: int = Field(default=10_000_000, ge=1, le=LARGEST)
+    message_weight: int = Field(default=11_000_000, ge=0, le=LARGEST)
+    response_weight: int = Field(default=15_480_000, ge=0, le=LARGEST)
+    minimum_transfer: int = Field(default=1, ge=0, le=LARGEST)
+    endowment: int = Field(default=1_000_000_000, ge=0, le=LARGEST)
+    operators: int = Field(default=4, ge=1, le=1_000)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_profile(cls, data: Any) -> Any:
+        """Take the defaults of the profile; keys that are given win."""
+        if isinstance(data, Mapping) and data.get("profile") == "deployed":
+            return {**DEPLOYED, **data}
+        return data

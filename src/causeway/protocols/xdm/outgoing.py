@@ -1,0 +1,387 @@
+"""What goes out of a block: responses, requests, local messages (XDM reference 3.2, 3.3, 3.4 step 15, 3.6).
+
+Outcomes for a program's call: into the outbox of the newest open channel with room; kept until there is room, where
+channels are full or not open yet; into the local lane; refused, and then its program gets a reject in the next block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.frame import Frame, concat, empty_frame, repeated
+from causeway.model.joins import lookup, stretches
+from causeway.model.ledger import Event, Kind
+from causeway.model.order import groups_of, stable_order
+from causeway.protocols.contract import NO_HOST
+from causeway.protocols.events import EventLog, event_rows, names_column
+from causeway.protocols.execution import ACCOUNTS_SCHEMA
+from causeway.protocols.messages import LANE, MESSAGE_COLUMNS, NO_QUEUE, OUTBOUND_SCHEMA, blank_messages
+from causeway.protocols.xdm.books import Moved
+from causeway.protocols.xdm.calls import PROGRAMS_ENDPOINT, encode_contents
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.errors import OK, name_of
+from causeway.protocols.xdm.fees import fees
+from causeway.protocols.xdm.inbox import NOBODY, REJECTED, Requests
+from causeway.protocols.xdm.money import Money, joined, split
+from causeway.protocols.xdm.state import (
+    CHANNELS_SCHEMA,
+    INDEXED,
+    OUTBOX_SCHEMA,
+    RESPONSE,
+    RESPONSES_SCHEMA,
+    RUNS_SCHEMA,
+    WAITING_SCHEMA,
+    Asked,
+    ChannelState,
+    State,
+    channel_of,
+    substream,
+)
+from causeway.protocols.xdm.sums import sums
+from causeway.protocols.xdm.wire import ENDPOINT, PROTOCOL
+
+NO_OPEN_CHANNEL = "NoOpenChannel"
+NO_FUNDS = "FundsUnavailable"
+NO_DESTINATION = "InvalidMessageDestination"
+FEES_OVERFLOW = "BalanceOverflow"
+"""Why a call of a program is refused."""
+
+_REASONS = ["", NO_OPEN_CHANNEL, NO_FUNDS, NO_DESTINATION, FEES_OVERFLOW]
+
+
+@dataclass(frozen=True)
+class Outgoing:
+    """The state after, and what is outbound (``OUTBOUND_SCHEMA``)."""
+
+    state: State
+    outbound: Frame
+
+
+def store_responses(
+    state: State, requests: Requests, produced: Frame, money: Money, context: Context
+) -> tuple[State, Frame, Frame]:
+    """Return the state with the response of every request of the block, what is outbound of them (columns of
+    ``OUTBOUND_SCHEMA``), and which of ``produced`` are no answers to them.
+
+    ``produced``: what programs made, in the order of production.
+    """
+    rows = requests.rows
+    count = len(rows)
+    content = requests.content
+    answers = np.flatnonzero(produced["kind"] == Kind.RESPONSE)
+    asked = Frame(
+        {
+            "sender": produced["receiver"][answers],
+            "receiver": produced["sender"][answers],
+            "callback": produced["callback"][answers],
+        },
+        len(answers),
+    )
+    found = lookup(requests.calls, asked, ("sender", "receiver", "callback"), ordered=False)
+    own = found >= 0
+    at, given = requests.call_rows[found[own]], answers[own]
+    shown = blank_messages(count, kind=np.full(count, Kind.CONTROL, dtype=np.uint8))
+    ends = {"sender": repeated(np.uint64(NOBODY), count), "receiver": repeated(np.uint64(NOBODY), count)}
+    shown = shown.with_columns(**ends)
+    if count:
+        pick = np.full(count, -1, dtype=np.int64)
+        pick[at] = given
+        taken = pick >= 0
+        if taken.any():
+            values = encode_contents(produced.take(pick[taken]))
+            mask = pa.array(taken)
+            content = pa.compute.replace_with_mask(content, mask, values)
+            back = produced.take(pick[taken])
+            for chain, foreign, amount in sums(
+                rows["source"][taken], rows["destination"][taken], back["amount_low"], back["amount_high"]
+            ):
+                # What goes back leaves the chain that answers.
+                money.add(foreign, "issuance", -amount)
+                money.move(foreign, Moved.OUT, chain, amount)
+            merged = concat([shown.filter(~taken), back.select(MESSAGE_COLUMNS)])
+            order = np.argsort(np.concatenate([np.flatnonzero(~taken), np.flatnonzero(taken)]), kind="stable")
+            shown = merged.take(order)
+    of_endpoint = requests.asked == Asked.ENDPOINT
+    channel = channel_of(rows["substream"])
+    responses = Frame(
+        {
+            "source": rows["destination"],
+            "destination": rows["source"],
+            "substream": substream(channel, RESPONSE),
+            "index": rows["index"],
+            "sent": np.full(count, context.number, dtype=np.uint64),
+            "layer": np.where(of_endpoint, ENDPOINT, PROTOCOL).astype(np.uint8),
+            "asked": requests.asked,
+            "error": requests.error,
+            "endpoint": requests.endpoint,
+            "payload": pa.compute.if_else(
+                pa.array(of_endpoint & (requests.error == OK)), content, pa.scalar(b"", pa.large_binary())
+            ).cast(pa.binary()),
+            "fee": requests.held,
+        },
+        count,
+    )
+    outbound = shown.with_columns(
+        **{name: responses[name] for name in (*LANE, "index")}, queue_index=responses["index"]
+    )
+    stored = concat([state["responses"], responses.select(RESPONSES_SCHEMA.names)])
+    stored = stored.take(stable_order(*(stored[name] for name in INDEXED)))
+    rest = np.ones(len(produced), dtype=bool)
+    rest[given] = False
+    after = state.with_tables(responses=stored) if count else state
+    return after, outbound, produced.filter(rest)
+
+
+def acknowledge(state: State, requests: Requests, money: Money) -> State:
+    """Return the state without responses that requests acknowledge (3.6); their fees go to the operators."""
+    some = requests.acknowledges > 0
+    if not some.any() or not len(state["responses"]):
+        return state
+    rows = requests.rows.filter(some)
+    to = Frame(
+        {
+            "source": rows["destination"],
+            "destination": rows["source"],
+            "substream": rows["substream"] | np.uint64(RESPONSE),
+            "to": requests.acknowledges[some],
+        },
+        len(rows),
+    )
+    to = to.take(stable_order(*(to[name] for name in (*LANE, "to"))))
+    groups = groups_of(*(to[name] for name in LANE))
+    to = to.take(groups.starts + groups.counts - 1)
+    responses = state["responses"]
+    at = lookup(to, responses, LANE)
+    done = (at >= 0) & (responses["index"] < np.where(at >= 0, to["to"][at], np.uint64(0)))
+    gone = responses.filter(done)
+    for chain, _, amount in sums(gone["source"], gone["source"], gone["fee"]):
+        money.add(chain, "inbox_held", -amount)
+        money.pay(chain, amount)
+    return state.with_tables(responses=responses.filter(~done)) if len(gone) else state
+
+
+def send(state: State, produced: Frame, money: Money, context: Context, log: EventLog) -> tuple[State, Frame]:
+    """Return the state after programs' messages, in the order of production, and what is outbound.
+
+    ``produced``: requests, and answers that are none of this block's responses.
+    """
+    network = context.network
+    waiting = state["waiting"]
+    source = network.host_of(produced["sender"]).view(np.uint32)
+    host = network.host_of(produced["receiver"])
+    nowhere = (host == NO_HOST) & (produced["kind"] == Kind.REQUEST)
+    destination = np.where(host == NO_HOST, source.view(np.int32), host).view(np.uint32)
+    local = source == destination
+    rows = produced.select(MESSAGE_COLUMNS).with_columns(source=source, destination=destination)
+    away = rows.filter(~local)
+    queued = concat([waiting.select(away.names), away])
+    before = len(waiting)
+    state, sent, kept, refused = _into_channels(state, queued, money, context)
+    if len(kept) or before:
+        groups = groups_of(kept["source"], kept["destination"])
+        kept = kept.with_columns(index=groups.ranks().astype(np.uint64)).select(WAITING_SCHEMA.names)
+        state = state.with_tables(waiting=kept)
+    lost = rows.filter(nowhere)
+    failed, reasons = refused
+    failed = concat([failed, lost.select(failed.names)])
+    reasons = np.concatenate([reasons, np.full(len(lost), _REASONS.index(NO_DESTINATION))])
+    rejects = _rejects(failed, reasons, log)
+    inside = concat([rows.filter(local & ~nowhere), rejects.select(rows.names)])
+    state, own = _into_local(state, inside, np.arange(len(inside)) < len(inside) - len(rejects), context)
+    return state, concat([sent.select(OUTBOUND_SCHEMA.names), own.select(OUTBOUND_SCHEMA.names)])
+
+
+def _rejects(failed: Frame, reasons: npt.NDArray[np.int64], log: EventLog) -> Frame:
+    """Return the answers that programs get for calls that were refused; each leaves an event."""
+    if len(failed) == 0:
+        return failed
+    names = names_column(_REASONS, reasons)
+    log.add(event_rows(failed, Event.SENT | Event.REJECTED, chain=failed["source"], code=REJECTED, reason=names))
+    return failed.with_columns(
+        destination=failed["source"],
+        kind=repeated(np.uint8(Kind.RESPONSE), len(failed)),
+        sender=failed["receiver"],
+        receiver=failed["sender"],
+        code=repeated(np.uint8(REJECTED), len(failed)),
+        payload=names.dictionary_decode().cast(pa.binary()),
+    )
+
+
+def _into_channels(
+    state: State, queued: Frame, money: Money, context: Context
+) -> tuple[State, Frame, Frame, tuple[Frame, npt.NDArray[np.int64]]]:
+    """Return the state with requests in the outbox, what is outbound of them, what is kept for later, and what is
+    refused with why."""
+    none = (queued.slice(0, 0), np.empty(0, dtype=np.int64))
+    if len(queued) == 0:
+        return state, _outbound(queued, context), queued, none
+    order = stable_order(queued["source"], queued["destination"])
+    queued = queued.take(order)
+    groups = groups_of(queued["source"], queued["destination"])
+    channels = state["channels"]
+    row_of = np.full(len(queued), -1, dtype=np.int64)
+    hopeless = np.zeros(len(queued), dtype=bool)
+    room_left = channels["max_outgoing"].astype(np.int64) - channels["count"].astype(np.int64)
+    for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
+        chain, foreign = int(queued["source"][start]), int(queued["destination"][start])
+        own = np.flatnonzero((channels["chain"] == chain) & (channels["foreign"] == foreign))
+        hopeless[start : start + count] = not bool((channels["state"][own] != ChannelState.CLOSED).any())
+        is_open = own[(channels["state"][own] == ChannelState.OPEN)][::-1]
+        place = np.repeat(is_open, np.maximum(room_left[is_open], 0))[:count]
+        row_of[start : start + len(place)] = place
+    placed = row_of >= 0
+    # A call that waits no longer for any channel, because none is left, is refused; an answer is kept.
+    of_call = queued["kind"] == Kind.REQUEST
+    reasons = np.where(hopeless & of_call & ~placed, _REASONS.index(NO_OPEN_CHANNEL), 0)
+    src_fee, dst_fee = fees(context.options)
+    state, poor = _charged(state, queued, placed & of_call, src_fee + dst_fee)
+    reasons[poor] = _REASONS.index(NO_FUNDS)
+    placed[poor] = False
+    # Those behind one that could not pay move up.
+    row_of = _moved_up(row_of, placed, groups)
+    sent = queued.filter(placed).with_columns(row=row_of[placed])
+    state, outbound = _stored(state, sent, src_fee, dst_fee, money, context)
+    kept = ~placed & (reasons == 0)
+    failed = reasons > 0
+    return state, outbound, queued.filter(kept), (queued.filter(failed), reasons[failed])
+
+
+def _moved_up(row_of: npt.NDArray[np.int64], placed: npt.NDArray[np.bool_], groups: object) -> npt.NDArray[np.int64]:
+    """Return the channel of each message when those that are not placed leave no gaps in the order of channels."""
+    if bool(placed[row_of >= 0].all()):
+        return row_of
+    after = row_of.copy()
+    for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):  # type: ignore[attr-defined]
+        part = slice(start, start + count)
+        channels = row_of[part][row_of[part] >= 0]
+        rows = np.flatnonzero(placed[part]) + start
+        after[rows] = channels[: len(rows)]
+    return after
+
+
+def _charged(
+    state: State, queued: Frame, charged: npt.NDArray[np.bool_], fee: int
+) -> tuple[State, npt.NDArray[np.int64]]:
+    """Return the state with fees burned from the accounts of senders, who stay alive, and who cannot pay (3.3, 4).
+
+    The rows of one sender are charged in their order.
+    """
+    if fee == 0 or not charged.any():
+        return state, np.empty(0, dtype=np.int64)
+    accounts = state["accounts"]
+    rows = np.flatnonzero(charged)
+    senders, which, counts = np.unique(queued["sender"][rows], return_inverse=True, return_counts=True)
+    at = np.searchsorted(accounts["program"], senders)
+    balances = joined(accounts.take(at), "balance")
+    # Of each sender so many can be paid that something is left.
+    able = np.array([max(balance - 1, 0) // fee for balance in balances], dtype=object)
+    paid = np.array(
+        [min(int(limit), int(count)) for limit, count in zip(able, counts.tolist(), strict=True)], dtype=np.int64
+    )
+    high, low = accounts["balance_high"].copy(), accounts["balance_low"].copy()
+    high[at], low[at] = split(balance - fee * count for balance, count in zip(balances, paid.tolist(), strict=True))
+    order = np.argsort(which, kind="stable")
+    rank = np.empty(len(rows), dtype=np.int64)
+    rank[order] = groups_of(which[order]).ranks()
+    poor = rows[rank >= paid[which]]
+    after = accounts.with_columns(balance_high=high, balance_low=low).select(ACCOUNTS_SCHEMA.names)
+    return state.with_tables(accounts=after), poor
+
+
+def _stored(
+    state: State, sent: Frame, src_fee: int, dst_fee: int, money: Money, context: Context
+) -> tuple[State, Frame]:
+    """Return the state with requests in the outbox (``new_outbox_message``), and what is outbound."""
+    if len(sent) == 0:
+        return state, _outbound(sent, context)
+    channels = state["channels"]
+    order = np.argsort(sent["row"], kind="stable")
+    sent = sent.take(order)
+    groups = groups_of(sent["row"])
+    rows = sent["row"][groups.starts]
+    index = groups.spread(channels["next_outbox"][rows]) + groups.ranks().astype(np.uint64)
+    added = groups.counts.astype(np.uint64)
+    following, counts = channels["next_outbox"].copy(), channels["count"].copy()
+    following[rows] += added
+    counts[rows] += added
+    of_call = sent["kind"] == Kind.REQUEST
+    row = sent["row"]
+    lanes = {
+        "source": channels["chain"][row],
+        "destination": channels["foreign"][row],
+        "substream": substream(channels["channel"][row], 0),
+        "index": index,
+    }
+    zero = np.zeros(len(sent), dtype=np.uint64)
+    outbox = Frame(
+        {
+            **lanes,
+            "sent": np.full(len(sent), context.number, dtype=np.uint64),
+            "asked": np.full(len(sent), Asked.ENDPOINT, dtype=np.uint8),
+            "max_outgoing": zero.astype(np.uint32),
+            "src_endpoint": zero + np.uint64(PROGRAMS_ENDPOINT),
+            "dst_endpoint": zero + np.uint64(PROGRAMS_ENDPOINT),
+            "payload": encode_contents(sent).cast(pa.binary()),
+            "src_fee": np.where(of_call, np.uint64(src_fee), np.uint64(0)),
+            "dst_fee": np.where(of_call, np.uint64(dst_fee), np.uint64(0)),
+            "next_response": channels["next_response"][row],
+            "sender": np.where(of_call, sent["sender"], np.uint64(NOBODY)),
+            "receiver": sent["receiver"],
+            "callback": sent["callback"],
+            "amount_high": sent["amount_high"],
+            "amount_low": sent["amount_low"],
+        },
+        len(sent),
+    )
+    for name, take, total in (("src_fee", "outbox_held", 0), ("dst_fee", "issuance", -1)):
+        for chain, foreign, amount in sums(outbox["source"], outbox["destination"], outbox[name]):
+            money.add(chain, take, amount if total == 0 else -amount)
+            if name == "dst_fee":
+                money.move(chain, Moved.OUT, foreign, amount)
+    for chain, foreign, amount in sums(
+        outbox["source"], outbox["destination"], sent["amount_low"], sent["amount_high"]
+    ):
+        money.add(chain, "issuance", -amount)
+        money.move(chain, Moved.OUT, foreign, amount)
+    stored = concat([state["outbox"], outbox.select(OUTBOX_SCHEMA.names)])
+    stored = stored.take(stable_order(*(stored[name] for name in INDEXED)))
+    state = state.with_tables(
+        outbox=stored, channels=channels.with_columns(next_outbox=following, count=counts).select(CHANNELS_SCHEMA.names)
+    )
+    return state, _outbound(sent.with_columns(**lanes, queue_index=index), context)
+
+
+def _outbound(rows: Frame, context: Context) -> Frame:
+    if "index" not in rows:
+        return empty_frame(OUTBOUND_SCHEMA)
+    tick = np.full(len(rows), context.tick, dtype=np.uint64)
+    return rows.with_columns(sent_tick=tick).select(OUTBOUND_SCHEMA.names)
+
+
+def _into_local(state: State, rows: Frame, of_program: npt.NDArray[np.bool_], context: Context) -> tuple[State, Frame]:
+    """Return the state with messages in the local lanes, and what is outbound."""
+    if len(rows) == 0:
+        return state, _outbound(rows, context)
+    answer = rows["kind"] == Kind.RESPONSE
+    rows = rows.with_columns(substream=answer.astype(np.uint64))
+    index, queues = state.local().number(rows)
+    rows = rows.with_columns(index=index, queue_index=np.where(of_program, index, np.uint64(NO_QUEUE)))
+    rows = rows.take(stable_order(*(rows[name] for name in INDEXED)))
+    at, first, end = stretches(rows["index"], *(rows[name] for name in LANE))
+    runs = (
+        rows.select(LANE)
+        .take(at)
+        .with_columns(height=np.full(len(at), context.height, dtype=np.uint64), first=first, count=end - first)
+    )
+    queues = queues.add_segments(runs.select(RUNS_SCHEMA.names))
+    return state.with_local(queues), _outbound(rows, context)
+
+
+def error_names(codes: npt.NDArray[np.uint8]) -> pa.DictionaryArray:
+    """Return the names of responses' errors, empty for none."""
+    values = np.unique(codes)
+    return names_column([name_of(int(code)) for code in values], np.searchsorted(values, codes))

@@ -1,0 +1,143 @@
+"""``prepare``: what arrived goes into its inbox in the order of nonces (XDM reference 3.4, steps 9 to 12; 3.5; D-3).
+
+What comes before its predecessors is kept, its proof verified, until its turn (``inbox = stored``), or refused as
+``Future`` (``pool``). What a request's kind is due for is judged in its turn: one that is not is dropped, and its nonce
+is not used up. A channel is opened and closed by few requests, so channels with such a request are gone through one by
+one, all others at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.order import groups_of, stable_order
+from causeway.protocols.messages import LANE
+from causeway.protocols.xdm.errors import Validity
+from causeway.protocols.xdm.state import (
+    EARLY_SCHEMA,
+    Asked,
+    ChannelState,
+    State,
+    channel_of,
+    channel_rows,
+    is_response,
+)
+from causeway.protocols.xdm.validate import Envelopes, kind_is_due
+from causeway.protocols.xdm.wire import Bodies, decode_bodies
+
+_KEYS = ("destination", "source", "substream", "index")
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """Messages whose turn it is, by destination, lane and nonce, and the channels that they changed.
+
+    ``rows``: lane, ``index`` and ``tag``; ``bodies``: what was proved. ``state``: of each request's channel
+    (``ChannelState``) when its turn came, -1 where there was none. ``early``: what waits (``EARLY_SCHEMA``).
+    ``refused``: rows (lane, ``index``) and why (``Validity``).
+    """
+
+    rows: Frame
+    bodies: Bodies
+    state: npt.NDArray[np.int64]
+    early: Frame
+    refused: list[tuple[Frame, npt.NDArray[np.int64]]] = field(default_factory=list)
+
+
+def prepare(state: State, found: Envelopes, verdicts: npt.NDArray[np.int64], stored: bool) -> Accepted:
+    """Return what is accepted of the envelopes that were valid, and of what had waited."""
+    valid = np.flatnonzero(verdicts == Validity.VALID)
+    bad = np.flatnonzero(verdicts != Validity.VALID)
+    refused = [(found.rows.take(bad).select([*LANE, "index"]), verdicts[bad])] if len(bad) else []
+    fresh = (
+        found.rows.select([*LANE, "index", "tag"])
+        .take(valid)
+        .with_columns(body=found.raw.take(pa.array(valid)).cast(pa.binary()))
+    )
+    waiting = state["early"]
+    messages = concat([waiting, fresh.select(EARLY_SCHEMA.names)])
+    if len(messages) == 0:
+        return Accepted(
+            messages, decode_bodies(pa.array([], pa.large_binary())), np.empty(0, dtype=np.int64), waiting, refused
+        )
+    order = stable_order(*(messages[key] for key in _KEYS))
+    messages = messages.take(order)
+    again = np.zeros(len(messages), dtype=bool)
+    again[1:] = True
+    for key in _KEYS:
+        again[1:] &= messages[key][1:] == messages[key][:-1]
+    if again.any():
+        rows = messages.filter(again)
+        refused.append((rows.select([*LANE, "index"]), np.full(len(rows), Validity.INVALID_NONCE, dtype=np.int64)))
+        messages = messages.filter(~again)
+    bodies = decode_bodies(messages["body"].cast(pa.large_binary()))
+    channels = state["channels"]
+    known = channel_rows(channels, messages["destination"], messages["source"], channel_of(messages["substream"]))
+    response = is_response(messages["substream"])
+    if len(channels):
+        expected = np.where(response, channels["next_response"][known], channels["next_inbox"][known])
+        expected = np.where(known >= 0, expected, np.uint64(0))
+        states = np.where(known >= 0, channels["state"][known].astype(np.int64), -1)
+    else:
+        expected, states = np.zeros(len(messages), dtype=np.uint64), np.full(len(messages), -1, dtype=np.int64)
+    groups = groups_of(*(messages[key] for key in _KEYS[:3]))
+    due = messages["index"] == expected + groups.ranks().astype(np.uint64)
+    stale = messages["index"] < expected
+    if stale.any():
+        # Their lane has gone on since they were kept; what is behind them may be due.
+        ranks = np.cumsum(~stale) - groups.spread(np.cumsum(~stale)[groups.starts] - (~stale)[groups.starts])
+        due = ~stale & (messages["index"] + np.uint64(1) == expected + ranks.astype(np.uint64))
+    dropped = np.zeros(len(messages), dtype=bool)
+    special = ~response & ((bodies.asked != Asked.ENDPOINT) | (states < ChannelState.OPEN))
+    for group in np.unique(np.repeat(np.arange(len(groups)), groups.counts)[special]).tolist():
+        start = int(groups.starts[group])
+        _in_turn(start, start + int(groups.counts[group]), bodies, states, due, dropped)
+    if dropped.any():
+        rows = messages.filter(dropped)
+        refused.append((rows.select([*LANE, "index"]), np.full(len(rows), Validity.InvalidCall, dtype=np.int64)))
+    accepted = due & ~dropped
+    rest = messages.filter(~accepted & ~dropped & ~stale)
+    if not stored and len(rest):
+        refused.append((rest.select([*LANE, "index"]), np.full(len(rest), Validity.Future, dtype=np.int64)))
+        rest = empty_frame(EARLY_SCHEMA)
+    taken = np.flatnonzero(accepted)
+    early = rest.select(EARLY_SCHEMA.names) if len(rest) or len(waiting) else waiting
+    return Accepted(
+        messages.select([*LANE, "index", "tag"]).take(taken), bodies_at(bodies, taken), states[taken], early, refused
+    )
+
+
+def _in_turn(
+    start: int,
+    stop: int,
+    bodies: Bodies,
+    states: npt.NDArray[np.int64],
+    due: npt.NDArray[np.bool_],
+    dropped: npt.NDArray[np.bool_],
+) -> None:
+    """Go through the requests of one channel, whose states change: from the first that is not due on, none is."""
+    state = int(states[start])
+    for row in range(start, stop):
+        if not due[row]:
+            return
+        asked = int(bodies.asked[row])
+        states[row] = state
+        if not kind_is_due(bodies.asked[row : row + 1], states[row : row + 1])[0]:
+            dropped[row] = True
+            due[row + 1 : stop] = False
+            return
+        if asked == Asked.CHANNEL_OPEN:
+            state = ChannelState.OPEN
+        elif asked == Asked.CHANNEL_CLOSE:
+            state = ChannelState.CLOSED
+
+
+def bodies_at(bodies: Bodies, rows: npt.NDArray[np.int64]) -> Bodies:
+    """Return some rows of bodies."""
+    columns = {name: column[rows] for name, column in vars(bodies).items() if isinstance(column, np.ndarray)}
+    return Bodies(**columns, payload=bodies.payload.take(pa.array(rows)))

@@ -1,0 +1,265 @@
+"""What operators prove of their chain to others in a block (XDM reference 3.10, X-5).
+
+Each block they move the storage that they prove under on to what is final, look at both sides of every channel, and
+prove what the other side has not received: at most so many nonces of a channel, of at most so many channels.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.joins import lookup
+from causeway.model.order import U64, groups_of, stable_order
+from causeway.proofs.substrate import prove_storage
+from causeway.protocols.contract import View
+from causeway.protocols.messages import LANE
+from causeway.protocols.xdm.chain_tries import ChainTries
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION
+from causeway.protocols.xdm.consensus import digests
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.state import (
+    BASES_SCHEMA,
+    CHANNEL,
+    ENVELOPES_SCHEMA,
+    NODES_SCHEMA,
+    RELAYING_SCHEMA,
+    State,
+    channel_of,
+    is_response,
+)
+from causeway.protocols.xdm.tags import tags_of
+from causeway.protocols.xdm.wire import message_keys
+
+
+def provable_number(chain: int, view: View) -> int | None:
+    """Return the number of the block of a chain under which operators prove now, None for none."""
+    anchor, anchored = view.tables["anchor"], view.tables["anchored"]
+    if len(anchor) == 0:
+        return None
+    if chain == CONSENSUS_POSITION:
+        return int(anchor["number"][0])
+    rows = np.flatnonzero(anchored["domain"] == chain)
+    return int(anchored["number"][rows[0]]) if len(rows) else None
+
+
+@dataclass(frozen=True)
+class Proved:
+    """What operators prove in a block: the tables ``envelopes``, ``nodes``, ``bases`` and ``relaying``, and whether
+    more is provable already that they have not taken up."""
+
+    tables: dict[str, Frame]
+    more: bool
+
+
+def prove(state: State, tries: ChainTries, view: View, context: Context) -> Proved:
+    """Return what the operators of the chains of a block prove to others."""
+    empty = {
+        "envelopes": empty_frame(ENVELOPES_SCHEMA),
+        "nodes": empty_frame(NODES_SCHEMA),
+        "bases": empty_frame(BASES_SCHEMA),
+    }
+    anchor = view.tables["anchor"]
+    if len(anchor) == 0:
+        return Proved(empty, more=False)
+    wanted, relaying, more = _wanted(state, tries, view, context)
+    if len(wanted) == 0:
+        return Proved({**empty, "relaying": relaying}, more)
+    starts = groups_of(wanted["source"], wanted["destination"]).starts
+    pairs = wanted.select(["source", "destination"]).take(starts)
+    chains = wanted["source"]
+    numbers = np.array([tries.provable.get(chain, 0) for chain in range(int(chains.max()) + 1)], dtype=np.int64)
+    proofs = prove_storage(tries.tries, numbers[chains], message_keys(wanted))
+    pair = lookup(pairs, wanted, ("source", "destination"))
+    of_node = np.repeat(pair, np.diff(proofs.offsets))
+    node_keys = of_node.astype(np.uint64) << np.uint64(32) | proofs.members.astype(np.uint64)
+    distinct, local = np.unique(node_keys, return_inverse=True)
+    owner = (distinct >> np.uint64(32)).astype(np.int64)
+    groups = groups_of(owner)
+    number = groups.ranks().astype(np.uint32)
+    nodes = pairs.take(owner).with_columns(
+        number=number,
+        node=proofs.nodes.take(pa.array((distinct & np.uint64(2**32 - 1)).astype(np.int64))).cast(pa.binary()),
+    )
+    members = number[local].astype("<u4")
+    packed = pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(wanted), [None, pa.py_buffer(proofs.offsets * 4), pa.py_buffer(members.tobytes())]
+    )
+    envelopes = wanted.select([*LANE, "index"]).with_columns(tag=wanted["tag"], members=packed.cast(pa.binary()))
+    return Proved(
+        {
+            "envelopes": envelopes.select(ENVELOPES_SCHEMA.names),
+            "nodes": nodes.select(NODES_SCHEMA.names),
+            "bases": _bases(pairs, view),
+            "relaying": relaying,
+        },
+        more,
+    )
+
+
+def _wanted(state: State, tries: ChainTries, view: View, context: Context) -> tuple[Frame, Frame, bool]:
+    """Return the messages (lane, ``index``, ``tag``) that are proved now, what operators remember after, and whether
+    more could be."""
+    options = context.options
+    parts = []
+    for name in ("outbox", "responses"):
+        rows = state[name]
+        provable = np.array(
+            [tries.number.get(chain, -1) for chain in range(len(context.network.names))], dtype=np.int64
+        )
+        here = np.isin(rows["source"], context.chains) & (rows["sent"].astype(np.int64) <= provable[rows["source"]])
+        rows = rows.filter(here)
+        parts.append(rows.select([*LANE, "index"]).with_columns(tag=tags_of(name, rows)))
+    messages = concat(parts)
+    messages = messages.take(stable_order(*(messages[key] for key in (*LANE, "index"))))
+    groups = groups_of(*(messages[key] for key in LANE))
+    lanes = messages.select(LANE).take(groups.starts)
+    known = lookup(state["relaying"], lanes, LANE)
+    proved = np.where(known >= 0, state["relaying"]["proved"][known] if len(state["relaying"]) else 0, 0).astype(
+        np.uint64
+    )
+    since = np.where(known >= 0, state["relaying"]["since"][known] if len(state["relaying"]) else 0, 0).astype(
+        np.uint64
+    )
+    expected = _expected(lanes, view)
+    # What was proved so long ago and has not arrived is proved again, from what the other side says it expects.
+    again = (proved > expected) & (since + np.uint64(options.resubmit_after) <= np.uint64(context.number))
+    first = np.where(again, expected, np.maximum(proved, expected))
+    stop = first + np.uint64(options.max_future_nonces + 1)
+    inside = (messages["index"] >= groups.spread(first)) & (messages["index"] < groups.spread(stop))
+    some = np.logical_or.reduceat(inside, groups.starts) if len(groups) else np.zeros(0, dtype=bool)
+    chosen = some & _chosen(lanes, some, context)
+    taken = messages.filter(inside & groups.spread(chosen))
+    after_groups = groups_of(*(taken[key] for key in LANE))
+    ends = taken["index"][after_groups.starts + after_groups.counts - 1] + np.uint64(1) if len(taken) else proved[:0]
+    moved = (
+        taken.select(LANE)
+        .take(after_groups.starts)
+        .with_columns(proved=ends, since=np.full(len(ends), context.number, dtype=np.uint64))
+    )
+    rest = state["relaying"]
+    rest = rest.filter((lookup(moved, rest, LANE) < 0) & (lookup(lanes, rest, LANE) >= 0))
+    relaying = concat([rest, moved.select(RELAYING_SCHEMA.names)])
+    relaying = relaying.take(stable_order(*(relaying[key] for key in LANE)))
+    more = bool((some & ~chosen).any() or (inside & ~groups.spread(chosen)).any() or len(taken))
+    return taken, relaying, more
+
+
+def _expected(lanes: Frame, view: View) -> U64:
+    """Return the nonce that the other side of each lane expects next, as its channel says; 0 without one."""
+    channels = view.tables["channels"]
+    asked = Frame(
+        {"chain": lanes["destination"], "foreign": lanes["source"], "channel": channel_of(lanes["substream"])},
+        len(lanes),
+    )
+    rows = lookup(channels, asked, CHANNEL)
+    if len(channels) == 0:
+        return np.zeros(len(lanes), dtype=np.uint64)
+    of_response = is_response(lanes["substream"])
+    found: U64 = np.where(of_response, channels["next_response"][rows], channels["next_inbox"][rows])
+    return np.where(rows >= 0, found, np.uint64(0))
+
+
+def _chosen(lanes: Frame, some: np.ndarray, context: Context) -> np.ndarray:
+    """Return the lanes that operators take up in this block: of each chain and destination so many channels, in turns.
+
+    Which are first moves on by as many a block, so that each has its turn.
+    """
+    limit = context.options.channels_per_block
+    channel = channel_of(lanes["substream"])
+    rows = np.flatnonzero(some)
+    pair = lanes.take(rows)
+    groups = groups_of(pair["source"], pair["destination"])
+    keys = groups_of(pair["source"], pair["destination"], channel[rows])
+    position = np.zeros(len(rows), dtype=np.int64)
+    position[keys.starts] = 1
+    position = np.cumsum(position) - 1
+    base = groups.spread(position[groups.starts]) if len(rows) else position
+    count = (
+        groups.spread(position[groups.starts + groups.counts - 1] - position[groups.starts] + 1)
+        if len(rows)
+        else position
+    )
+    rank = (position - base - context.number * limit) % np.maximum(count, 1)
+    chosen = np.zeros(len(some), dtype=bool)
+    chosen[rows[rank < limit]] = True
+    return chosen
+
+
+def _bases(pairs: Frame, view: View) -> Frame:
+    """Return what the proofs of each pair of chains have in common."""
+    anchor, anchored = view.tables["anchor"], view.tables["anchored"]
+    to_consensus = pairs["destination"] == CONSENSUS_POSITION
+    best, final = (int(anchor[name][0]) for name in ("best", "final"))
+    proofs = dict(zip(anchored["domain"].tolist(), anchored["domain_proof"].to_pylist(), strict=True))
+
+    def chosen(of_best: bytes, of_final: bytes) -> list[bytes]:
+        return [of_best if consensus else of_final for consensus in to_consensus.tolist()]
+
+    count = len(pairs)
+    hashes = [anchor[name][0].tobytes() for name in ("best_hash", "block_hash")]
+    items = [anchor[name][0].as_py() for name in ("best_items", "final_items")]
+    return pairs.with_columns(
+        block=np.where(to_consensus, np.uint64(best), np.uint64(final)),
+        block_hash=digests(chosen(hashes[0], hashes[1])),
+        leaf=pa.array([anchor["leaf"][0].as_py()] * count, pa.binary()),
+        leaf_index=np.full(count, int(anchor["leaf_index"][0]), dtype=np.uint64),
+        leaf_count=np.where(to_consensus, anchor["best_leaves"][0], anchor["final_leaves"][0]).astype(np.uint64),
+        items=pa.array(chosen(items[0], items[1]), pa.binary()),
+        domain_proof=pa.array([proofs.get(chain, b"") for chain in pairs["source"].tolist()], pa.binary()),
+    ).select(BASES_SCHEMA.names)
+
+
+def next_move(state: State, context: Context) -> int | None:
+    """Return the next tick at which operators can prove something that they could not, or prove again what has not
+    arrived; None where nothing waits for them.
+
+    Every chain makes a block in every tick that is run, so that the numbers of a chain's own blocks are those of the
+    consensus chain's.
+    """
+    found: int | None = None
+    history = state["history"]
+    for chain in context.chains.tolist():
+        sent = _first_unproved(state, chain)
+        if sent is None:
+            continue
+        numbers = history["number"][history["chain"] == chain].tolist()
+        depth, period = context.options.archiving_depth, context.options.challenge_period
+        step = sent if chain == CONSENSUS_POSITION else _after(numbers, sent)
+        if step is not None and chain != CONSENSUS_POSITION:
+            if context.number < step + period:
+                found = _least(found, step + period)
+                continue
+            step = _after(numbers, step + period - 1)
+        if step is not None:
+            step = _after(numbers, step)
+        due = context.number + 1 if step is None else max(context.number + 1, step + depth)
+        found = _least(found, due)
+    return None if found is None else found - 1
+
+
+def _first_unproved(state: State, chain: int) -> int | None:
+    """Return the number of the first block of a chain that made a message which is not proved."""
+    first: int | None = None
+    relaying = state["relaying"]
+    for name in ("outbox", "responses"):
+        rows = state[name]
+        rows = rows.filter(rows["source"] == chain)
+        known = lookup(relaying, rows, LANE)
+        proved = np.where(known >= 0, relaying["proved"][known] if len(relaying) else 0, 0)
+        sent = rows["sent"][rows["index"] >= proved]
+        if len(sent):
+            first = _least(first, int(sent.min()))
+    return first
+
+
+def _after(numbers: list[int], number: int) -> int | None:
+    """Return the first of the numbers of blocks, ascending, that is above a number; None where there is none yet."""
+    return next((later for later in numbers if later > number), None)
+
+
+def _least(first: int | None, second: int) -> int:
+    return second if first is None else min(first, second)

@@ -1,0 +1,208 @@
+"""The storage of chains: its entries are a function of the rows of tables (XDM reference 2.4, 2.5).
+
+What the reference gives a key has the deployed one: messages, responses, channels, counts, fees, receipts. Every other
+table that is committed has one entry, ``Causeway.<table>``: a digest of the chain's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.joins import lookup
+from causeway.model.order import Rows
+from causeway.proofs.substrate import numbers_column, storage_prefix
+from causeway.proofs.xdm import (
+    INBOX_RESPONSES,
+    OUTBOX,
+    chain_map_keys,
+    channel_map_keys,
+    messenger_keys,
+    receipt_storage_key,
+)
+from causeway.protocols.execution import PROGRAM_TABLE
+from causeway.protocols.sections import hashed_rows
+from causeway.protocols.xdm.chains import chain_ids
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.state import (
+    CHANNEL,
+    INDEXED,
+    STATE_TABLES,
+    UNCOMMITTED,
+    State,
+)
+from causeway.protocols.xdm.wire import (
+    ACCOUNT_BYTES,
+    U128_BYTES,
+    U256_BYTES,
+    encode_channels,
+    encode_requests,
+    encode_responses,
+    map_keys,
+)
+
+STORAGE_SCHEMA = pa.schema(
+    [
+        pa.field("chain", pa.uint32(), nullable=False),
+        pa.field("key", pa.binary(), nullable=False),
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("present", pa.uint8(), nullable=False),
+    ]
+)
+"""One row a change of a chain's storage in a block: the value under a key, or that there is none any more."""
+
+OWN_PALLET = "Causeway"
+_COUNT_BYTES = 4
+
+_ITEMS = {"outbox": (OUTBOX, "src_fee", "OutboxFee"), "responses": (INBOX_RESPONSES, "fee", "InboxFee")}
+"""Of the tables of messages: their own item, the column with the fee that is kept for each, and its item."""
+
+KEYED = ("channels", "next_channels", "outbox", "responses", "confirmed")
+"""Tables whose rows have entries of their own."""
+
+HEADS = ("blocks",)
+"""Tables that headers and the mountain range commit to, not the state."""
+
+SECTIONS = tuple(name for name in STATE_TABLES if name not in (*KEYED, *UNCOMMITTED, *HEADS))
+
+_LARGE = pa.large_binary()
+
+
+def _changes(chain: Any, keys: pa.LargeBinaryArray, values: pa.Array | None) -> Frame:
+    """Return changes; without ``values`` the keys go."""
+    count = len(keys)
+    present = np.full(count, values is not None, dtype=np.uint8)
+    content = values if values is not None else pa.repeat(pa.scalar(b"", pa.binary()), count)
+    columns = {"chain": chain.astype(np.uint32), "key": keys.cast(pa.binary()), "value": content.cast(pa.binary())}
+    return Frame({**columns, "present": present}, count)
+
+
+def _differing(before: Frame, after: Frame, keys: Sequence[str]) -> tuple[Rows, Rows]:
+    """Return the rows of ``after`` that are new or changed, and those of ``before`` that are gone."""
+    if before is after:
+        return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+    then = lookup(before, after, keys)
+    same = then >= 0
+    rows = np.flatnonzero(same)
+    for name in after.names:
+        ours, theirs = after[name], before[name]
+        if isinstance(ours, np.ndarray):
+            equal = ours[rows] == theirs[then[rows]]
+            equal = equal if equal.ndim == 1 else equal.all(axis=1)
+        else:
+            ours, theirs = ours.take(pa.array(rows)), theirs.take(pa.array(then[rows]))
+            equal = pa.compute.equal(ours, theirs).to_numpy(zero_copy_only=False)
+        same[rows[~equal]] = False
+    gone = np.ones(len(before), dtype=bool)
+    gone[then[then >= 0]] = False
+    return np.flatnonzero(~same), np.flatnonzero(gone)
+
+
+def _added_and_gone(before: Frame, after: Frame) -> tuple[Frame, Frame]:
+    """Return the messages (lane, ``index``) that came and that went; one that stays does not change."""
+    if before is after:
+        return after.slice(0, 0), before.slice(0, 0)
+    then = lookup(before, after, INDEXED)
+    gone = np.ones(len(before), dtype=bool)
+    gone[then[then >= 0]] = False
+    return after.filter(then < 0), before.filter(gone)
+
+
+def changes(before: State | None, after: State, context: Context) -> Frame:
+    """Return what changes in the storage of ``context.chains`` from one state to the next (``STORAGE_SCHEMA``).
+
+    ``before`` None: everything is new.
+    """
+    options = context.options
+
+    def earlier(name: str) -> Frame:
+        return after[name].slice(0, 0) if before is None else before[name]
+
+    parts = [empty_frame(STORAGE_SCHEMA)]
+    for name, encode in (
+        ("outbox", lambda rows: encode_requests(rows, options.fee_model)),
+        ("responses", encode_responses),
+    ):
+        added, gone = _added_and_gone(earlier(name), after[name])
+        own, fee, item = _ITEMS[name]
+        if len(added):
+            keys = map_keys(added)
+            parts.append(_changes(added["source"], messenger_keys(own, keys), encode(added)))
+            paid = np.flatnonzero(added[fee] > 0)
+            fees = numbers_column(added[fee][paid], U128_BYTES).cast(pa.binary(U128_BYTES))
+            parts.append(_changes(added["source"][paid], messenger_keys(item, keys.take(pa.array(paid))), fees))
+        if len(gone):
+            keys = map_keys(gone)
+            parts.append(_changes(gone["source"], messenger_keys(own, keys), None))
+            paid = np.flatnonzero(gone[fee] > 0)
+            parts.append(_changes(gone["source"][paid], messenger_keys(item, keys.take(pa.array(paid))), None))
+    rows, _ = _differing(earlier("channels"), after["channels"], CHANNEL)
+    if len(rows):
+        channels = after["channels"].take(rows)
+        keys = channel_map_keys(chain_ids(channels["foreign"]), numbers_column(channels["channel"], U256_BYTES))
+        owners = _accounts(channels["owner"], channels["has_owner"] == 1)
+        parts.append(
+            _changes(
+                channels["chain"],
+                messenger_keys("Channels", keys),
+                encode_channels(channels, owners, options.fee_model),
+            )
+        )
+        counts = _fixed(channels["count"].astype("<u4").view(np.uint8).reshape(-1, _COUNT_BYTES))
+        parts.append(_changes(channels["chain"], messenger_keys("OutboxMessageCount", keys), counts))
+    rows, _ = _differing(earlier("next_channels"), after["next_channels"], CHANNEL[:2])
+    if len(rows):
+        following = after["next_channels"].take(rows)
+        keys = messenger_keys("NextChannelId", chain_map_keys(chain_ids(following["foreign"])))
+        parts.append(_changes(following["chain"], keys, numbers_column(following["next_channel"], U256_BYTES)))
+    rows, _ = _differing(earlier("confirmed"), after["confirmed"], ("chain", "domain"))
+    if len(rows):
+        confirmed = after["confirmed"].take(rows)
+        keys = pa.array([receipt_storage_key(int(domain) - 1) for domain in confirmed["domain"]], _LARGE)
+        parts.append(_changes(confirmed["chain"], keys, confirmed["receipt"]))
+    parts.append(_sections(before, after, context))
+    return concat(parts)
+
+
+def _sections(before: State | None, after: State, context: Context) -> Frame:
+    """Return the digests of tables that are others than before."""
+    parts = [empty_frame(STORAGE_SCHEMA)]
+    then = {} if before is None else before.frames()
+    for name, frame in sorted(after.frames().items()):
+        if then.get(name) is frame or not (name in SECTIONS or name.startswith(PROGRAM_TABLE)):
+            continue
+        digests = _digests(name, frame, context)
+        changed = np.ones(len(digests), dtype=bool)
+        if before is not None:
+            changed = np.array(
+                [new != old for new, old in zip(digests, _digests(name, then[name], context), strict=True)]
+            )
+        chains = context.chains[changed]
+        keys = pa.repeat(pa.scalar(storage_prefix(OWN_PALLET, name), _LARGE), len(chains))
+        parts.append(_changes(chains, keys, pa.array(digests, pa.binary()).filter(pa.array(changed))))
+    return concat(parts)
+
+
+def _digests(name: str, frame: Frame, context: Context) -> list[bytes]:
+    """Return the digest of each chain's rows of a table."""
+    table = STATE_TABLES.get(name)
+    if table is None or table.owned_by_program:
+        own = context.network.host_of(frame["program"]).view(np.uint32)
+    else:
+        own = frame[table.owner]
+    return hashed_rows(frame, own, context.chains).digests
+
+
+def _fixed(rows: npt.NDArray[np.uint8]) -> pa.Array:
+    width = rows.shape[1]
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(rows), [None, pa.py_buffer(rows.tobytes())])
+
+
+def _accounts(programs: npt.NDArray[np.uint64], there: npt.NDArray[np.bool_]) -> pa.FixedSizeBinaryArray:
+    """Return the accounts of programs: the number in the first 8 of 32 bytes; null for none."""
+    return numbers_column(programs, ACCOUNT_BYTES, there)

@@ -1,0 +1,287 @@
+"""``validate``: what an envelope proves (XDM reference 3.4, steps 1 to 9, and 3.5).
+
+The checks are those of one table, in the reference's order, over all envelopes of a block at once. The leaf of a
+consensus block and the receipt of a domain are verified once for all envelopes that have them in common, and each node
+of the storage proofs is hashed once. A message is what stands in the state that is proved: nothing of it is taken from
+the envelope, which names its lane and nonce and is compared with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.frame import Frame
+from causeway.model.joins import lookup
+from causeway.model.order import Rows
+from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_values
+from causeway.proofs.mmr.many import LeafProofs, verify_leaf_proofs
+from causeway.proofs.substrate import StorageProofs, read_values
+from causeway.proofs.xdm import LEAVES, RECEIPTS, receipt_storage_key
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.errors import Validity
+from causeway.protocols.xdm.proof_lists import decode_lists
+from causeway.protocols.xdm.state import (
+    CHANNEL,
+    ENDS,
+    MAX_CHANNEL,
+    Asked,
+    ChannelState,
+    channel_of,
+    is_response,
+)
+from causeway.protocols.xdm.wire import Bodies, decode_bodies, message_keys
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Brought:
+    """Envelopes that were brought to chains, as the tables of those who made them have them.
+
+    ``envelopes`` (``ENVELOPES_SCHEMA``), ``nodes`` (``NODES_SCHEMA``), ``bases`` (``BASES_SCHEMA``).
+    """
+
+    envelopes: Frame
+    nodes: Frame
+    bases: Frame
+
+
+def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDArray[np.uint8], Mask]:
+    """Return the state root under which the messages of each base lie, shape (n, 32), and which bases hold
+    (steps 1 and 6).
+
+    ``blocks``: what the destinations know of the consensus chain.
+    """
+    count = len(bases)
+    roots, holds = np.zeros((count, DIGEST_BYTES), dtype=np.uint8), np.zeros(count, dtype=bool)
+    if count == 0 or len(blocks) == 0:
+        return roots, holds
+    best = int(blocks["number"][-1])
+    named = lookup(blocks, Frame({"number": bases["block"]}, count), ["number"])
+    known = named >= 0
+    depth = np.where(bases["destination"] == CONSENSUS_POSITION, 0, context.options.archiving_depth)
+    age = best - bases["block"].astype(np.int64)
+    holds = known & (age >= depth) & (age <= context.options.mmr_roots)
+    holds &= (blocks["hash"][named] == bases["block_hash"]).all(axis=1)
+    proofs = LeafProofs.of_lists(bases["leaf_index"], bases["leaf_count"], _items(bases["items"]))
+    leaves = bases["leaf"].cast(pa.large_binary())
+    verdicts = verify_leaf_proofs(
+        proofs,
+        digest_values(HashFunction.KECCAK_256, leaves),
+        np.ascontiguousarray(blocks["mmr_root"][named]),
+        blocks["leaf_count"][named],
+    )
+    holds &= verdicts.codes == 0
+    decoded = LEAVES.decode(leaves)
+    holds &= decoded.verdicts.codes == 0
+    roots = _digests(decoded.columns["state_root"])
+    of_domain = np.flatnonzero(bases["source"] != CONSENSUS_POSITION)
+    # The form of the proof fits the source: one of a domain has the proof of its receipt, the others have none.
+    bare = bases["domain_proof"].cast(pa.large_binary())
+    lengths = pa.compute.binary_length(bare).to_numpy(zero_copy_only=False)
+    holds &= (lengths > 0) == (bases["source"] != CONSENSUS_POSITION)
+    if len(of_domain):
+        keys = [receipt_storage_key(int(chain) - 1) for chain in bases["source"][of_domain]]
+        lists, listed = decode_lists(bare.take(pa.array(of_domain)))
+        reads = read_values(StorageProofs.of(np.ascontiguousarray(roots[of_domain]), lists), keys)
+        receipts = RECEIPTS.decode(reads.reads.values().fill_null(b""))
+        good = listed & (reads.codes == 0) & (receipts.verdicts.codes == 0)
+        holds[of_domain] &= good
+        roots[of_domain] = _digests(receipts.columns["final_state_root"])
+    return roots, holds
+
+
+def _items(packed: pa.BinaryArray) -> pa.LargeListArray:
+    """Return the digests that lie one after the other in each value, as lists; what is left over is no digest."""
+    large = packed.cast(pa.large_binary())
+    values = [
+        [value[at : at + DIGEST_BYTES] for at in range(0, len(value) - 31, DIGEST_BYTES)] for value in large.to_pylist()
+    ]
+    return pa.array(values, pa.large_list(pa.binary(DIGEST_BYTES)))
+
+
+def _digests(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint8]:
+    filled = column.fill_null(bytes(DIGEST_BYTES))
+    data = np.frombuffer(filled.buffers()[1], dtype=np.uint8)
+    start = filled.offset * DIGEST_BYTES
+    return data[start : start + len(filled) * DIGEST_BYTES].reshape(len(filled), DIGEST_BYTES).copy()
+
+
+@dataclass(frozen=True)
+class Envelopes:
+    """Envelopes and what they are judged by: row by row."""
+
+    rows: Frame
+    base_holds: Mask
+    proved: Mask
+    bodies: Bodies
+    raw: pa.LargeBinaryArray
+    channels: Frame
+    next_channels: Frame
+    context: Context
+
+    @cached_property
+    def channel(self) -> Rows:
+        """Return the row of each envelope's channel at its destination, -1 where there is none."""
+        asked = {"chain": self.rows["destination"], "foreign": self.rows["source"]}
+        numbers = channel_of(self.rows["substream"])
+        return lookup(self.channels, Frame({**asked, "channel": numbers}, len(numbers)), CHANNEL)
+
+    @cached_property
+    def is_response(self) -> Mask:
+        """Return which envelopes bring responses."""
+        return is_response(self.rows["substream"])
+
+    @cached_property
+    def expected(self) -> npt.NDArray[np.uint64]:
+        """Return the nonce that comes next in each envelope's lane."""
+        rows = self.channel
+        if not len(self.channels):
+            return np.zeros(len(rows), dtype=np.uint64)
+        names = np.where(self.is_response, self.channels["next_response"][rows], self.channels["next_inbox"][rows])
+        return np.where(rows >= 0, names, np.uint64(0))
+
+    @cached_property
+    def state(self) -> npt.NDArray[np.int64]:
+        """Return the state of each envelope's channel (``ChannelState``), -1 where there is none."""
+        if not len(self.channels):
+            return np.full(len(self.rows), -1, dtype=np.int64)
+        found: npt.NDArray[np.int64] = np.where(
+            self.channel >= 0, self.channels["state"][self.channel].astype(np.int64), -1
+        )
+        return found
+
+
+class Check(NamedTuple):
+    """A step: for which envelopes it holds; the others are refused for ``refusal``."""
+
+    refusal: Validity
+    section: str
+    holds: Callable[[Envelopes], Mask]
+
+
+def _is_known(found: Envelopes) -> Mask:
+    following = Frame({"chain": found.rows["destination"], "foreign": found.rows["source"]}, len(found.rows))
+    rows = lookup(found.next_channels, following, CHANNEL[:2])
+    last = (
+        found.next_channels["next_channel"][rows] if len(found.next_channels) else np.zeros(len(rows), dtype=np.uint64)
+    )
+    limit = np.where(rows >= 0, last, np.uint64(0))
+    return np.asarray(found.is_response | (channel_of(found.rows["substream"]) <= limit))
+
+
+def _is_there(found: Envelopes) -> Mask:
+    return np.asarray(~found.is_response | (found.channel >= 0))
+
+
+def _is_new(found: Envelopes) -> Mask:
+    return np.asarray(found.rows["index"] >= found.expected)
+
+
+def _is_near(found: Envelopes) -> Mask:
+    limit = found.expected + np.uint64(found.context.options.max_future_nonces)
+    return np.asarray(found.rows["index"] <= limit)
+
+
+def _is_read(found: Envelopes) -> Mask:
+    return np.asarray(found.base_holds & found.proved & ~found.bodies.malformed)
+
+
+def _is_itself(found: Envelopes) -> Mask:
+    rows, bodies = found.rows, found.bodies
+    same = (bodies.source == rows["source"]) & (bodies.destination == rows["destination"]) & ~bodies.beyond
+    same &= (bodies.channel == channel_of(rows["substream"])) & (bodies.nonce == rows["index"])
+    return np.asarray(same & (bodies.channel <= np.uint64(MAX_CHANNEL)))
+
+
+def _is_of_kind(found: Envelopes) -> Mask:
+    return np.asarray(found.bodies.response == found.is_response)
+
+
+CHECKS = (
+    Check(Validity.BadProof, "3.4, 1", lambda found: found.base_holds),
+    Check(Validity.InvalidCall, "3.5", _is_there),
+    Check(Validity.INVALID_CHANNEL, "3.4, 4", _is_known),
+    Check(Validity.INVALID_NONCE, "3.4, 5", _is_new),
+    Check(Validity.BadProof, "3.4, 6 and 7", _is_read),
+    Check(Validity.BadProof, "3.4, 7; D-7", _is_itself),
+    Check(Validity.InvalidCall, "3.4, 8", _is_of_kind),
+    Check(Validity.IN_FUTURE_NONCE, "3.4, 9", _is_near),
+)
+"""What does not depend on the messages before it; the rest of step 8 is judged when a message's turn comes (D-3)."""
+
+
+def kind_is_due(asked: npt.NDArray[np.uint8], state: npt.NDArray[np.int64]) -> Mask:
+    """Return which requests may come to a channel in a state (-1: there is none): step 8."""
+    opening = (asked == Asked.CHANNEL_OPEN) & (state == -1)
+    closing = (asked == Asked.CHANNEL_CLOSE) & ((state == ChannelState.INITIATED) | (state == ChannelState.OPEN))
+    of_endpoint = (asked == Asked.ENDPOINT) & ((state == ChannelState.OPEN) | (state == ChannelState.CLOSED))
+    return np.asarray(opening | closing | of_endpoint)
+
+
+def read_envelopes(
+    brought: Brought, blocks: Frame, channels: Frame, next_channels: Frame, context: Context
+) -> Envelopes:
+    """Return what envelopes prove, and the channels that they are judged by."""
+    rows, bases = brought.envelopes, brought.bases
+    roots, holds = proved_roots(bases, blocks, context)
+    base = lookup(bases, rows, ENDS)
+    base_holds = np.where(base >= 0, holds[base] if len(bases) else False, False)
+    proofs, whole = _storage_proofs(rows, brought.nodes, roots, base)
+    verdicts = read_values(proofs, message_keys(rows))
+    raw = verdicts.reads.values()
+    proved = np.asarray((verdicts.codes == 0) & base_holds & whole)
+    bodies = decode_bodies(raw.fill_null(b""))
+    return Envelopes(rows, np.asarray(base_holds), proved, bodies, raw, channels, next_channels, context)
+
+
+def _storage_proofs(rows: Frame, nodes: Frame, roots: npt.NDArray[np.uint8], base: Rows) -> tuple[StorageProofs, Mask]:
+    """Return the storage proof of each envelope, and which of them name nodes that there are."""
+    members = rows["members"].cast(pa.large_binary())
+    lengths = pa.compute.binary_length(members).to_numpy(zero_copy_only=False)
+    data = np.frombuffer(members.buffers()[2] or b"", dtype=np.uint8)
+    offsets = np.frombuffer(members.buffers()[1], dtype=np.int64)[members.offset : members.offset + len(members) + 1]
+    data = data[offsets[0] : offsets[-1]]
+    whole = lengths % 4 == 0
+    counts = lengths // 4
+    if not whole.all():
+        data = np.concatenate(
+            [data[start : start + 4 * n] for start, n in zip(offsets - offsets[0], counts, strict=False)]
+        )
+    ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    numbers = np.ascontiguousarray(data).view("<u4")
+    owner = np.repeat(np.arange(len(rows)), counts)
+    asked = Frame({name: rows[name][owner] for name in ENDS} | {"number": numbers}, len(numbers))
+    found = lookup(nodes, asked, (*ENDS, "number"))
+    missing = found < 0
+    if missing.any():
+        np.logical_and.at(whole, owner[missing], False)
+        found = np.where(missing, 0, found)
+    of_row = roots[base] if len(roots) else np.zeros((len(rows), DIGEST_BYTES), dtype=np.uint8)
+    column = nodes["node"].cast(pa.large_binary()) if len(nodes) else pa.array([b""], pa.large_binary())
+    proofs = StorageProofs(_column(of_row), column, found, ends, np.full(len(rows), -1, dtype=np.int8))
+    return proofs, np.asarray(whole)
+
+
+def _column(rows: npt.NDArray[np.uint8]) -> pa.LargeBinaryArray:
+    ends = np.arange(len(rows) + 1, dtype=np.int64) * DIGEST_BYTES
+    content = np.ascontiguousarray(rows)
+    return pa.LargeBinaryArray.from_buffers(
+        pa.large_binary(), len(rows), [None, pa.py_buffer(ends), pa.py_buffer(content)]
+    )
+
+
+def validate(found: Envelopes) -> npt.NDArray[np.int64]:
+    """Return the first refusal of each envelope (``Validity``), ``VALID`` for none."""
+    refusal = np.full(len(found.rows), Validity.VALID, dtype=np.int64)
+    for check in reversed(CHECKS):  # the first of those that do not hold stays
+        refusal[~check.holds(found)] = check.refusal
+    return refusal

@@ -1,0 +1,233 @@
+"""Messages and channels between the kernel's columns and their bytes on the wire and in the trie (2.1 to 2.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.model.frame import Frame
+from causeway.model.order import U64
+from causeway.proofs.substrate import limbs_of, numbers_column
+from causeway.proofs.xdm import CHANNELS, INBOX_RESPONSES, MESSAGES, OUTBOX, message_map_keys, messenger_keys
+from causeway.protocols.xdm.chains import chain_ids, positions_of_ids
+from causeway.protocols.xdm.errors import OK, codes_of, dispatch_errors
+from causeway.protocols.xdm.state import RESPONSE, Asked, channel_of, is_response
+
+U256_BYTES = 32
+U128_BYTES = 16
+
+V0, V1 = 0, 1
+PROTOCOL, ENDPOINT = 0, 1
+ACCOUNT_BYTES = 32
+
+_CHANNELS = CHANNELS[(V1, ACCOUNT_BYTES)]
+_CHANNELS_WITH_FEE = CHANNELS[(V0, ACCOUNT_BYTES)]
+
+
+def _where(mask: npt.NDArray[np.bool_], values: Any, kind: pa.DataType) -> pa.Array:
+    """Return a column of numbers that is null where ``mask`` is false."""
+    return pa.array(np.broadcast_to(values, mask.shape).astype(kind.to_pandas_dtype()), kind, mask=~mask)
+
+
+def _bytes_where(mask: npt.NDArray[np.bool_], column: pa.Array) -> pa.LargeBinaryArray:
+    return pc.if_else(pa.array(mask), column.cast(pa.large_binary()), pa.scalar(None, pa.large_binary()))
+
+
+def encode_requests(outbox: Frame, fee_model: str) -> pa.LargeBinaryArray:
+    """Return the ``Message`` of each row of the outbox (``OUTBOX_SCHEMA``).
+
+    Endpoint requests say the fees that were collected (payload version 1) under both fee models; a request to open a
+    channel says the relay fee (version 0) under ``v0``.
+    """
+    asked, count = outbox["asked"], len(outbox)
+    opening, endpoint = asked == Asked.CHANNEL_OPEN, asked == Asked.ENDPOINT
+    with_fee = ~endpoint & (fee_model == "v0")
+    columns = {
+        **_header(outbox),
+        "version": pa.array(np.where(with_fee, V0, V1).astype(np.uint8)),
+        "layer": pa.array(np.where(endpoint, ENDPOINT, PROTOCOL).astype(np.uint8)),
+        "direction": pa.array(np.zeros(count, dtype=np.uint8)),
+        "request": _where(~endpoint, asked, pa.uint8()),
+        "max_outgoing_messages": _where(opening, outbox["max_outgoing"], pa.uint32()),
+        "relay_fee": numbers_column(outbox["src_fee"], U128_BYTES, opening & with_fee),
+        "src_endpoint": _where(endpoint, outbox["src_endpoint"], pa.uint64()),
+        "dst_endpoint": _where(endpoint, outbox["dst_endpoint"], pa.uint64()),
+        "payload": _bytes_where(endpoint, outbox["payload"]),
+        "src_chain_fee": numbers_column(outbox["src_fee"], U128_BYTES, endpoint),
+        "dst_chain_fee": numbers_column(outbox["dst_fee"], U128_BYTES, endpoint),
+        "last_delivered_message_response_nonce": _optional(outbox["next_response"]),
+    }
+    return MESSAGES.encode(columns)
+
+
+def encode_responses(responses: Frame) -> pa.LargeBinaryArray:
+    """Return the ``Message`` of each response (``RESPONSES_SCHEMA``)."""
+    count, endpoint = len(responses), responses["layer"] == ENDPOINT
+    failed = responses["error"] != OK
+    variant, module, number = dispatch_errors(responses["error"])
+    of_module = failed & (variant == 3)
+    numbers = np.zeros((count, 4), dtype=np.uint8)
+    numbers[:, 0] = number
+    columns = {
+        **_header(responses),
+        "version": pa.array(np.full(count, V1, dtype=np.uint8)),
+        "layer": pa.array(responses["layer"]),
+        "direction": pa.array(np.ones(count, dtype=np.uint8)),
+        "result": pa.array(failed.astype(np.uint8)),
+        "error": _where(failed, variant, pa.uint8()),
+        "error_module_index": _where(of_module, module, pa.uint8()),
+        "error_module_error": _fixed(numbers, of_module),
+        "response": _bytes_where(endpoint & ~failed, responses["payload"]),
+    }
+    return MESSAGES.encode(columns)
+
+
+def _fixed(rows: npt.NDArray[np.uint8], valid: npt.NDArray[np.bool_]) -> pa.FixedSizeBinaryArray:
+    width = rows.shape[1]
+    column = pa.FixedSizeBinaryArray.from_buffers(pa.binary(width), len(rows), [None, pa.py_buffer(rows.tobytes())])
+    return pc.if_else(pa.array(valid), column, pa.scalar(None, pa.binary(width)))
+
+
+def _header(lanes: Frame) -> dict[str, pa.Array]:
+    return {
+        "src_chain_id": chain_ids(lanes["source"]),
+        "dst_chain_id": chain_ids(lanes["destination"]),
+        "channel_id": numbers_column(channel_of(lanes["substream"]), U256_BYTES),
+        "nonce": numbers_column(lanes["index"], U256_BYTES),
+    }
+
+
+def _optional(after: U64) -> pa.FixedSizeBinaryArray:
+    """Return ``Option<Nonce>`` of numbers that are one more than it, 0 for None."""
+    return numbers_column(np.where(after > 0, after - np.uint64(1), np.uint64(0)), U256_BYTES, after > 0)
+
+
+def map_keys(lanes: Frame) -> pa.LargeBinaryArray:
+    """Return what the storage keys of each message (lane, ``index``) end with, on the chain that keeps it."""
+    channels = numbers_column(channel_of(lanes["substream"]), U256_BYTES)
+    return message_map_keys(chain_ids(lanes["destination"]), channels, numbers_column(lanes["index"], U256_BYTES))
+
+
+def message_keys(lanes: Frame) -> pa.LargeBinaryArray:
+    """Return the storage key of each message (lane, ``index``) on the chain that keeps it."""
+    keys = map_keys(lanes)
+    responses = is_response(lanes["substream"])
+    if not responses.any():
+        return messenger_keys(OUTBOX, keys)
+    if responses.all():
+        return messenger_keys(INBOX_RESPONSES, keys)
+    both = [messenger_keys(item, keys) for item in (OUTBOX, INBOX_RESPONSES)]
+    return pc.if_else(pa.array(responses), both[RESPONSE], both[0])
+
+
+def encode_channels(channels: Frame, accounts: pa.FixedSizeBinaryArray, fee_model: str) -> pa.LargeBinaryArray:
+    """Return the ``Channel`` of each row (``CHANNELS_SCHEMA``); ``accounts``: of the owners, null for none."""
+    columns = {
+        "channel_id": numbers_column(channels["channel"], U256_BYTES),
+        "state": pa.array(channels["state"]),
+        "next_inbox_nonce": numbers_column(channels["next_inbox"], U256_BYTES),
+        "next_outbox_nonce": numbers_column(channels["next_outbox"], U256_BYTES),
+        "latest_response_received_message_nonce": _optional(channels["next_response"]),
+        "max_outgoing_messages": pa.array(channels["max_outgoing"]),
+        "maybe_owner": accounts,
+        "channel_reserve_fee": numbers_column(channels["reserve"], U128_BYTES),
+    }
+    if fee_model == "v0":
+        return _CHANNELS_WITH_FEE.encode({**columns, "relay_fee": numbers_column(channels["relay_fee"], U128_BYTES)})
+    return _CHANNELS.encode(columns)
+
+
+@dataclass(frozen=True)
+class Bodies:
+    """Messages as they were decoded out of proofs; a row that is none is marked in ``malformed``, and zero elsewhere.
+
+    ``source``, ``destination``: positions of chains, -1 and above those of the network where there is no such chain;
+    ``channel``, ``nonce``: ``beyond`` where they pass 64 bits. ``asked``: of requests ``Asked``; ``error``: of
+    responses.
+    """
+
+    malformed: npt.NDArray[np.bool_]
+    beyond: npt.NDArray[np.bool_]
+    source: npt.NDArray[np.int64]
+    destination: npt.NDArray[np.int64]
+    channel: U64
+    nonce: U64
+    response: npt.NDArray[np.bool_]
+    layer: npt.NDArray[np.uint8]
+    asked: npt.NDArray[np.uint8]
+    max_outgoing: npt.NDArray[np.uint32]
+    relay_fee: U64
+    src_endpoint: U64
+    dst_endpoint: U64
+    src_fee: U64
+    dst_fee: U64
+    payload: pa.LargeBinaryArray
+    error: npt.NDArray[np.uint8]
+    next_response: U64
+
+
+def decode_bodies(bodies: pa.LargeBinaryArray) -> Bodies:
+    """Return messages decoded; fees above 64 bits count as ``beyond``, as channels and nonces do."""
+    decoded = MESSAGES.decode(bodies)
+    rows, codes = decoded.columns, decoded.verdicts.codes
+
+    def number(name: str, kind: Any) -> Any:
+        return rows[name].fill_null(0).to_numpy(zero_copy_only=False).astype(kind)
+
+    limbs = {
+        name: _limbs(rows[name])
+        for name in (
+            "channel_id",
+            "nonce",
+            "relay_fee",
+            "src_chain_fee",
+            "dst_chain_fee",
+            "last_delivered_message_response_nonce",
+        )
+    }
+    beyond = np.zeros(len(codes), dtype=bool)
+    for words in limbs.values():
+        beyond |= (words[:, 1:] != 0).any(axis=1)
+    last = limbs["last_delivered_message_response_nonce"][:, 0]
+    acknowledges = rows["last_delivered_message_response_nonce"].is_valid().to_numpy(zero_copy_only=False)
+    beyond |= acknowledges & (last == np.uint64(2**64 - 1))
+    layer = number("layer", np.uint8)
+    payload = pc.coalesce(rows["payload"], rows["response"], pa.scalar(b"", pa.large_binary()))
+    module_numbers = np.zeros(len(codes), dtype=np.uint8)
+    numbers = rows["error_module_error"]
+    if numbers.null_count < len(numbers):
+        filled = numbers.fill_null(b"\0\0\0\0")
+        raw = np.frombuffer(filled.buffers()[1], dtype=np.uint8)[4 * filled.offset : 4 * (filled.offset + len(filled))]
+        module_numbers = raw.reshape(-1, 4)[:, 0].copy()
+    error = codes_of(rows["error"], rows["error_module_index"], module_numbers)
+    failed = number("result", np.uint8) == 1
+    return Bodies(
+        malformed=codes != 0,
+        beyond=beyond,
+        source=positions_of_ids(rows["src_chain_id"]),
+        destination=positions_of_ids(rows["dst_chain_id"]),
+        channel=limbs["channel_id"][:, 0],
+        nonce=limbs["nonce"][:, 0],
+        response=number("direction", np.uint8) == 1,
+        layer=layer,
+        asked=np.where(layer == ENDPOINT, np.uint8(Asked.ENDPOINT), number("request", np.uint8)).astype(np.uint8),
+        max_outgoing=number("max_outgoing_messages", np.uint32),
+        relay_fee=limbs["relay_fee"][:, 0],
+        src_endpoint=number("src_endpoint", np.uint64),
+        dst_endpoint=number("dst_endpoint", np.uint64),
+        src_fee=limbs["src_chain_fee"][:, 0],
+        dst_fee=limbs["dst_chain_fee"][:, 0],
+        payload=payload,
+        error=np.where(failed, error, np.uint8(OK)).astype(np.uint8),
+        next_response=np.where(acknowledges, last + np.uint64(1), np.uint64(0)),
+    )
+
+
+def _limbs(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint64]:
+    zero = b"\0" * column.type.byte_width
+    return limbs_of(column.fill_null(zero))
