@@ -148,6 +148,15 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             asset="units",
             roles=("consensus",),
             completion="causeway.protocols.xdm.chains:complete",
+            loops=(
+                "causeway.proofs.substrate.trie_loops",
+                "causeway.proofs.substrate.trie_read_loops",
+                "causeway.proofs.substrate.many_loops",
+                "causeway.proofs.substrate.byte_loops",
+                "causeway.proofs.substrate.scale_read_loops",
+                "causeway.proofs.substrate.scale_write_loops",
+                "causeway.proofs.mmr.many_loops",
+            ),
         ),
     )
 }

@@ -15,17 +15,24 @@ from causeway.model.frame import Frame
 from causeway.proofs.hashing import Digests
 from causeway.proofs.substrate import Tries
 from causeway.protocols.contract import Chains
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.state import State
+
+NOWHERE = -1
+"""The height of tries that are being changed."""
 
 
 @dataclass
 class ChainTries:
     """The tries of a set of chains. ``present``: the number of each chain's trie; ``provable``: that of the storage
-    after the block ``number`` of it, which operators prove under."""
+    after the block ``number`` of it, which operators prove under. ``height``: of the state that they belong to; they
+    change on the spot, and in between belong to none."""
 
     tries: Tries
     present: dict[int, int]
     provable: dict[int, int]
     number: dict[int, int] = field(default_factory=dict)
+    height: int = NOWHERE
 
     @classmethod
     def of(cls, chains: Chains) -> ChainTries:
@@ -59,3 +66,10 @@ class ChainTries:
     def roots(self, chains: Chains) -> Digests:
         """Return the root of each chain's storage now, shape (n, 32)."""
         return self.tries.roots(np.array([self.present[chain] for chain in chains.tolist()], dtype=np.int64))
+
+
+def tries_of(state: State, context: Context) -> ChainTries | None:
+    """Return the tries of the state that a block begins with, None where they are to be built: of a state that was
+    read, and where a block was broken off, or made, since they were this state's."""
+    kept = state.kept.tries
+    return kept if isinstance(kept, ChainTries) and kept.height == context.height - 1 else None

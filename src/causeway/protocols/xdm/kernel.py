@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, cast
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.faults import Faults
-from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.frame import Frame, empty_frame
 from causeway.model.order import U64
 from causeway.model.topology import Topology
-from causeway.proofs.hashing import DIGEST_BYTES
-from causeway.proofs.substrate import EMPTY_ROOT, ordered_root, prove_storage
-from causeway.proofs.xdm import receipt_storage_key
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
     RANGES_SCHEMA,
@@ -39,16 +36,13 @@ from causeway.protocols.partition import part
 from causeway.protocols.segments import located, oldest
 from causeway.protocols.waking import earliest, gives_up
 from causeway.protocols.xdm.block import process_block
-from causeway.protocols.xdm.chain_tries import ChainTries
+from causeway.protocols.xdm.chain_tries import NOWHERE, ChainTries, tries_of
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, Network
+from causeway.protocols.xdm.committing import Made, commit_block
 from causeway.protocols.xdm.consensus import (
     TAKEN_SCHEMA,
-    Ranges,
-    add_block,
     anchor_number,
-    block_hash,
     confirm,
-    digests,
     due_heights,
     receipts,
 )
@@ -56,14 +50,9 @@ from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.genesis import genesis_tables
 from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.options import XdmOptions
-from causeway.protocols.xdm.proof_lists import encode_lists
 from causeway.protocols.xdm.relay import next_move, provable_number, prove
 from causeway.protocols.xdm.state import (
-    ANCHOR_SCHEMA,
-    ANCHORED_SCHEMA,
     HISTORY_SCHEMA,
-    TIPS_SCHEMA,
-    KeptTries,
     State,
     state_of_frames,
     state_tables,
@@ -152,7 +141,8 @@ class XdmKernel:
         accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
         context = replace(self.context(chains, Tick(0, -1)), height=0)
         state = replace(self.state(genesis_tables(chains, accounts, context)), programs=programs)
-        return self._committed(None, state, None, empty_frame(OUTBOUND_SCHEMA), {}, context, coming)
+        made = commit_block(None, state, ChainTries.of(chains), {}, None, context)
+        return self._result(made, empty_frame(OUTBOUND_SCHEMA), {}, None, None)
 
     def committed(self, state: State) -> Frame:
         """Return no entries: all that is committed to is in tables."""
@@ -177,7 +167,7 @@ class XdmKernel:
             (chain, number): height
             for chain, number, height in zip(*(history[name].tolist() for name in HISTORY_SCHEMA.names), strict=True)
         }
-        tries = cast("ChainTries | None", state.kept.tries)
+        tries = tries_of(state, context)
         rebuilt: dict[int, int] = {}
         spans = []
         for chain in chains.tolist():
@@ -233,18 +223,20 @@ class XdmKernel:
         )
         proved = prove(state, tries, content.view, context)
         state = state.with_tables(**proved.tables)
-        return self._committed(
-            before, state, tries, outbound, {**log.logs(), **tables}, context, None, tick, content.view, proved.more
-        )
+        made = commit_block(before, state, tries, tables, content.view, context)
+        wake = self._wake(made.state, context, tick, proved.more)
+        end = gives_up(tick, settled=self.interference.last_change, idle_limit=self._idle_limit())
+        return self._result(made, outbound, {**log.logs(), **tables}, wake, end)
 
     def _tries(
         self, state: State, chains: Chains, plan: XdmPlan, inputs: Inputs[State], context: Context
     ) -> ChainTries:
         """Return the tries of chains, those that operators prove under moved on to what is provable now."""
-        tries = cast("ChainTries | None", state.kept.tries)
+        tries = tries_of(state, context)
         if tries is None:
             tries = ChainTries.of(chains)
             tries.change(changes(None, state, context))
+        tries.height = NOWHERE
         for chain, height in plan.rebuilt.items():
             past = inputs.past[height]
             one = replace(context, chains=np.array([chain], dtype=np.uint32))
@@ -258,72 +250,11 @@ class XdmKernel:
         """Return the rows of a state that are one chain's."""
         return part(self, state, np.array([chain], dtype=np.uint32), 0)
 
-    def _committed(
-        self,
-        before: State | None,
-        state: State,
-        tries: ChainTries | None,
-        outbound: Frame,
-        logs: Mapping[str, Frame],
-        context: Context,
-        coming: int | None,
-        tick: Tick | None = None,
-        view: View | None = None,
-        more: bool = False,
+    def _result(
+        self, made: Made, outbound: Frame, logs: Mapping[str, Frame], wake: int | None, end: int | None
     ) -> RoundResult[State]:
-        """Commit a block: storage, headers, the consensus chain's block and what operators prove under from now on."""
-        chains = context.chains
-        storage = changes(before, state, context)
-        tries = ChainTries.of(chains) if tries is None else tries
-        tries.change(storage)
-        roots = tries.roots(chains)
-        number = context.number
-        parents = _parents(before, chains)
-        extrinsics = _extrinsics(outbound, logs, chains)
-        own = [
-            block_hash(parent, number, root.tobytes(), extrinsic)
-            for parent, root, extrinsic in zip(parents, roots, extrinsics, strict=True)
-        ]
-        consensus = _consensus_tip(view)
-        count = len(chains)
-        tips = Frame(
-            {
-                "chain": chains,
-                "number": np.full(count, number, dtype=np.uint64),
-                "hash": digests(own),
-                "extrinsics_root": digests(extrinsics),
-                "consensus_number": np.full(count, consensus[0], dtype=np.uint64),
-                "consensus_hash": digests([consensus[1]] * count),
-            },
-            count,
-        )
-        state = state.with_tables(tips=tips.select(TIPS_SCHEMA.names))
-        if context.has_consensus:
-            ranges = None if before is None else Ranges.of(before)
-            state = add_block(state, ranges, roots[0].tobytes(), extrinsics[0], parents[0], context)
-            state = self._anchored(state, tries, context)
-        state = state.with_tables(history=_history(state, tries, context))
-        headers = Frame(
-            {
-                "chain": chains,
-                "number": np.full(count, number, dtype=np.uint64),
-                "hash": pa.array(own, pa.binary()),
-                "parent": pa.array(parents, pa.binary()),
-                "root": roots,
-                "certification": pa.array([b""] * count, pa.binary()),
-            },
-            count,
-        )
-        state = replace(state, kept=KeptTries(tries))
-        wake, end = None, None
-        if tick is not None:
-            wake = self._wake(state, context, tick, more)
-            end = gives_up(tick, settled=self.interference.last_change, idle_limit=self._idle_limit())
-        elif coming is not None:
-            wake = None
-        all_logs = {**EventLog().logs(), **logs, "storage": storage}
-        all_logs.setdefault("receipts", empty_frame(TAKEN_SCHEMA))
-        return RoundResult(state, outbound, all_logs, headers, wake, oldest(state["runs"]), end)
+        every = {**EventLog().logs(), "receipts": empty_frame(TAKEN_SCHEMA), **logs, "storage": made.storage}
+        return RoundResult(made.state, outbound, every, made.headers, wake, oldest(made.state["runs"]), end)
 
     def _idle_limit(self) -> int:
         return 1_000 + 2 * (self.options.archiving_depth + self.options.challenge_period)
@@ -336,101 +267,8 @@ class XdmKernel:
             return tick.tick + 1
         return earliest(planned, next_move(state, context))
 
-    def _anchored(self, state: State, tries: ChainTries, context: Context) -> State:
-        """Return the state with what operators prove under from the next block on (X-5)."""
-        found = anchor_number(state["blocks"], context.number, self.options.archiving_depth)
-        if found is None:
-            return state
-        final, at = found
-        ranges = Ranges.of(state)
-        blocks = ranges.blocks
-        leaf_index = int(blocks["leaf_count"][at])
-        final_leaves, best_leaves = int(blocks["leaf_count"][final]), int(blocks["leaf_count"][-1])
-        anchor = Frame(
-            {
-                "chain": np.zeros(1, dtype=np.uint32),
-                "number": blocks["number"][at : at + 1],
-                "best": blocks["number"][-1:],
-                "final": blocks["number"][final : final + 1],
-                "block_hash": blocks["hash"][final : final + 1],
-                "leaf": pa.array([ranges.leaves[at].as_py()], pa.binary()),
-                "leaf_index": np.array([leaf_index], dtype=np.uint64),
-                "best_hash": blocks["hash"][-1:],
-                "best_leaves": np.array([best_leaves], dtype=np.uint64),
-                "best_items": pa.array([b"".join(ranges.window.prove(leaf_index, best_leaves).items)], pa.binary()),
-                "final_leaves": np.array([final_leaves], dtype=np.uint64),
-                "final_items": pa.array([b"".join(ranges.window.prove(leaf_index, final_leaves).items)], pa.binary()),
-            },
-            1,
-        )
-        domains = list(range(1, len(self.network.names)))
-        keys = [receipt_storage_key(domain - 1) for domain in domains]
-        trie = tries.provable[CONSENSUS_POSITION]
-        held = tries.tries.get(np.full(len(keys), trie, dtype=np.int64), keys)
-        there = [domain for domain, value in zip(domains, held.is_valid().to_pylist(), strict=True) if value]
-        shown = [keys[domain - 1] for domain in there]
-        proofs = prove_storage(tries.tries, np.full(len(shown), trie, dtype=np.int64), shown)
-        numbers = [int.from_bytes(held[domain - 1].as_py()[1:5], "little") for domain in there]
-        anchored = Frame(
-            {
-                "chain": np.zeros(len(there), dtype=np.uint32),
-                "domain": np.array(there, dtype=np.uint32),
-                "number": np.array(numbers, dtype=np.uint64),
-                "domain_proof": encode_lists([proofs.nodes_of(row) for row in range(len(there))]).cast(pa.binary()),
-            },
-            len(there),
-        )
-        return state.with_tables(
-            anchor=anchor.select(ANCHOR_SCHEMA.names), anchored=anchored.select(ANCHORED_SCHEMA.names)
-        )
-
 
 def _heights(spans: Sequence[tuple[int, int, int]]) -> Frame:
     columns = np.array(spans, dtype=np.int64).reshape(-1, 3)
     frame = {"chain": columns[:, 0].astype(np.uint32), "first": columns[:, 1].astype(np.uint64)}
     return Frame({**frame, "last": columns[:, 2].astype(np.uint64)}, len(spans))
-
-
-def _parents(before: State | None, chains: Chains) -> list[bytes]:
-    if before is None:
-        return [bytes(DIGEST_BYTES)] * len(chains)
-    known = dict(zip(before["tips"]["chain"].tolist(), before["tips"]["hash"], strict=True))
-    return [known[chain].tobytes() for chain in chains.tolist()]
-
-
-def _consensus_tip(view: View | None) -> tuple[int, bytes]:
-    if view is None:
-        return 0, bytes(DIGEST_BYTES)
-    blocks = view.tables["blocks"]
-    return int(blocks["number"][-1]), blocks["hash"][-1].tobytes()
-
-
-def _extrinsics(outbound: Frame, logs: Mapping[str, Frame], chains: Chains) -> list[bytes]:
-    """Return the root of what each chain's block has taken in: the receipts on the consensus chain."""
-    found = [EMPTY_ROOT] * len(chains)
-    taken = logs.get("receipts")
-    if taken is not None and len(taken) and len(chains) and int(chains[0]) == CONSENSUS_POSITION:
-        found[0] = ordered_root(taken["receipt"].to_pylist())
-    return found
-
-
-def _history(state: State, tries: ChainTries, context: Context) -> Frame:
-    """Return the blocks of which the storage changes, or the receipts, are still wanted, and this one."""
-    history = state["history"]
-    count = len(context.chains)
-    added = Frame(
-        {
-            "chain": context.chains,
-            "number": np.full(count, context.number, dtype=np.uint64),
-            "height": np.full(count, context.height, dtype=np.uint64),
-        },
-        count,
-    )
-    least = np.zeros(len(context.network.names), dtype=np.int64)
-    for chain in context.chains.tolist():
-        least[chain] = tries.number[chain]
-    if context.has_consensus:
-        least[CONSENSUS_POSITION] = min(least[CONSENSUS_POSITION], int(state["range"]["confirmed_to"][0]) + 1)
-    kept = history.filter(history["number"].astype(np.int64) >= least[history["chain"]])
-    joined = concat([kept, added]).select(HISTORY_SCHEMA.names)
-    return joined.take(np.lexsort((joined["number"], joined["chain"])))

@@ -1,0 +1,190 @@
+"""What a block commits to: storage and its roots, headers, the consensus chain's block, and under what is proved from
+then on (XDM reference 2.4, X-5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.frame import Frame, concat
+from causeway.proofs.hashing import DIGEST_BYTES
+from causeway.proofs.substrate import EMPTY_ROOT, ordered_root, prove_storage
+from causeway.proofs.xdm import receipt_storage_key
+from causeway.protocols.contract import Chains, View
+from causeway.protocols.xdm.chain_tries import ChainTries
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION
+from causeway.protocols.xdm.consensus import Ranges, add_block, anchor_number, block_hash, digests
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.proof_lists import encode_lists
+from causeway.protocols.xdm.state import (
+    ANCHOR_SCHEMA,
+    ANCHORED_SCHEMA,
+    HISTORY_SCHEMA,
+    TIPS_SCHEMA,
+    KeptTries,
+    State,
+)
+from causeway.protocols.xdm.storage import changes
+
+
+@dataclass(frozen=True)
+class Made:
+    """A block that was made: the state after it, its ``headers`` (``HEADERS_SCHEMA``), and what it changed in the
+    ``storage`` (``STORAGE_SCHEMA``)."""
+
+    state: State
+    headers: Frame
+    storage: Frame
+
+
+def commit_block(
+    before: State | None,
+    state: State,
+    tries: ChainTries,
+    taken: Mapping[str, Frame],
+    view: View | None,
+    context: Context,
+) -> Made:
+    """Return the block of the chains of ``context``.
+
+    ``before``: the state of the block before, None at genesis; ``tries``: of that one, changed on the spot. ``taken``:
+    by log table what the block took in.
+    """
+    chains = context.chains
+    storage = changes(before, state, context)
+    tries.change(storage)
+    roots = tries.roots(chains)
+    number = context.number
+    parents = _parents(before, chains)
+    extrinsics = _extrinsics(taken, chains)
+    own = [
+        block_hash(parent, number, root.tobytes(), extrinsic)
+        for parent, root, extrinsic in zip(parents, roots, extrinsics, strict=True)
+    ]
+    best, best_hash = _consensus_tip(view)
+    count = len(chains)
+    tips = Frame(
+        {
+            "chain": chains,
+            "number": np.full(count, number, dtype=np.uint64),
+            "hash": digests(own),
+            "extrinsics_root": digests(extrinsics),
+            "consensus_number": np.full(count, best, dtype=np.uint64),
+            "consensus_hash": digests([best_hash] * count),
+        },
+        count,
+    )
+    state = state.with_tables(tips=tips.select(TIPS_SCHEMA.names))
+    if context.has_consensus:
+        ranges = None if before is None else Ranges.of(before)
+        state = add_block(state, ranges, roots[0].tobytes(), extrinsics[0], parents[0], context)
+        state = _anchored(state, tries, context)
+    state = state.with_tables(history=_history(state, tries, context))
+    headers = Frame(
+        {
+            "chain": chains,
+            "number": np.full(count, number, dtype=np.uint64),
+            "hash": pa.array(own, pa.binary()),
+            "parent": pa.array(parents, pa.binary()),
+            "root": roots,
+            "certification": pa.array([b""] * count, pa.binary()),
+        },
+        count,
+    )
+    tries.height = context.height
+    return Made(replace(state, kept=KeptTries(tries)), headers, storage)
+
+
+def _anchored(state: State, tries: ChainTries, context: Context) -> State:
+    """Return the state with what operators prove under from the next block on (X-5)."""
+    found = anchor_number(state["blocks"], context.number, context.options.archiving_depth)
+    if found is None:
+        return state
+    final, at = found
+    ranges = Ranges.of(state)
+    blocks = ranges.blocks
+    leaf_index = int(blocks["leaf_count"][at])
+    final_leaves, best_leaves = int(blocks["leaf_count"][final]), int(blocks["leaf_count"][-1])
+    anchor = Frame(
+        {
+            "chain": np.zeros(1, dtype=np.uint32),
+            "number": blocks["number"][at : at + 1],
+            "best": blocks["number"][-1:],
+            "final": blocks["number"][final : final + 1],
+            "block_hash": blocks["hash"][final : final + 1],
+            "leaf": pa.array([ranges.leaves[at].as_py()], pa.binary()),
+            "leaf_index": np.array([leaf_index], dtype=np.uint64),
+            "best_hash": blocks["hash"][-1:],
+            "best_leaves": np.array([best_leaves], dtype=np.uint64),
+            "best_items": pa.array([b"".join(ranges.window.prove(leaf_index, best_leaves).items)], pa.binary()),
+            "final_leaves": np.array([final_leaves], dtype=np.uint64),
+            "final_items": pa.array([b"".join(ranges.window.prove(leaf_index, final_leaves).items)], pa.binary()),
+        },
+        1,
+    )
+    domains = list(range(1, len(context.network.names)))
+    keys = [receipt_storage_key(domain - 1) for domain in domains]
+    trie = tries.provable[CONSENSUS_POSITION]
+    held = tries.tries.get(np.full(len(keys), trie, dtype=np.int64), keys)
+    there = [domain for domain, value in zip(domains, held.is_valid().to_pylist(), strict=True) if value]
+    shown = [keys[domain - 1] for domain in there]
+    proofs = prove_storage(tries.tries, np.full(len(shown), trie, dtype=np.int64), shown)
+    numbers = [int.from_bytes(held[domain - 1].as_py()[1:5], "little") for domain in there]
+    anchored = Frame(
+        {
+            "chain": np.zeros(len(there), dtype=np.uint32),
+            "domain": np.array(there, dtype=np.uint32),
+            "number": np.array(numbers, dtype=np.uint64),
+            "domain_proof": encode_lists([proofs.nodes_of(row) for row in range(len(there))]).cast(pa.binary()),
+        },
+        len(there),
+    )
+    return state.with_tables(anchor=anchor.select(ANCHOR_SCHEMA.names), anchored=anchored.select(ANCHORED_SCHEMA.names))
+
+
+def _parents(before: State | None, chains: Chains) -> list[bytes]:
+    if before is None:
+        return [bytes(DIGEST_BYTES)] * len(chains)
+    known = dict(zip(before["tips"]["chain"].tolist(), before["tips"]["hash"], strict=True))
+    return [known[chain].tobytes() for chain in chains.tolist()]
+
+
+def _consensus_tip(view: View | None) -> tuple[int, bytes]:
+    if view is None:
+        return 0, bytes(DIGEST_BYTES)
+    blocks = view.tables["blocks"]
+    return int(blocks["number"][-1]), blocks["hash"][-1].tobytes()
+
+
+def _extrinsics(taken_in: Mapping[str, Frame], chains: Chains) -> list[bytes]:
+    """Return the root of what each chain's block has taken in: the receipts on the consensus chain."""
+    found = [EMPTY_ROOT] * len(chains)
+    taken = taken_in.get("receipts")
+    if taken is not None and len(taken) and len(chains) and int(chains[0]) == CONSENSUS_POSITION:
+        found[0] = ordered_root(taken["receipt"].to_pylist())
+    return found
+
+
+def _history(state: State, tries: ChainTries, context: Context) -> Frame:
+    """Return the blocks of which the storage changes, or the receipts, are still wanted, and this one."""
+    history = state["history"]
+    count = len(context.chains)
+    added = Frame(
+        {
+            "chain": context.chains,
+            "number": np.full(count, context.number, dtype=np.uint64),
+            "height": np.full(count, context.height, dtype=np.uint64),
+        },
+        count,
+    )
+    least = np.zeros(len(context.network.names), dtype=np.int64)
+    for chain in context.chains.tolist():
+        least[chain] = tries.number[chain]
+    if context.has_consensus:
+        least[CONSENSUS_POSITION] = min(least[CONSENSUS_POSITION], int(state["range"]["confirmed_to"][0]) + 1)
+    kept = history.filter(history["number"].astype(np.int64) >= least[history["chain"]])
+    joined = concat([kept, added]).select(HISTORY_SCHEMA.names)
+    return joined.take(np.lexsort((joined["number"], joined["chain"])))
