@@ -8,6 +8,7 @@ direction, which nobody answers with anything.
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,7 +16,7 @@ from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
 from causeway.proofs.substrate import ScaleColumns, ScaleTypes, enum, limbs_column, limbs_of, struct
 from causeway.protocols.limits import MAX_DATA_BYTES
-from causeway.protocols.messages import blank_messages
+from causeway.protocols.messages import blank_messages, payload_lengths
 
 PROGRAMS_ENDPOINT = 2
 TRANSPORTER_ENDPOINT = 1
@@ -57,6 +58,29 @@ _CONTENTS = ScaleColumns(
 )
 
 _ACCEPTED = bytes([ACCEPTED])
+
+_BESIDE = 64
+"""Bytes of a content besides a method's name and a payload, at most."""
+
+TOO_LONG = f"an answer has at most {MAX_DATA_BYTES - _BESIDE} bytes"
+"""The text of the reject that takes the place of a longer answer: its call has been handled."""
+
+
+def fits(messages: Frame) -> npt.NDArray[np.bool_]:
+    """Return which messages (``MESSAGE_FIELDS``) are short enough for a content."""
+    method = messages["method"]
+    lengths = np.array([len(name.encode()) for name in method.dictionary.to_pylist()] or [0], dtype=np.int64)
+    named = lengths[method.indices.to_numpy(zero_copy_only=False)]
+    return np.asarray(named + payload_lengths(messages).astype(np.int64) + _BESIDE <= MAX_DATA_BYTES)
+
+
+def shortened(answers: Frame, code: int) -> Frame:
+    """Return answers with those that are too long in a form that says so; what they give back stays."""
+    long = ~fits(answers)
+    if not long.any():
+        return answers
+    payload = pc.if_else(pa.array(long), pa.scalar(TOO_LONG.encode(), pa.binary()), answers["payload"])
+    return answers.with_columns(payload=payload, code=np.where(long, np.uint8(code), answers["code"]).astype(np.uint8))
 
 
 def encode_contents(messages: Frame) -> pa.LargeBinaryArray:

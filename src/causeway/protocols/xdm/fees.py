@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from causeway.protocols.xdm.options import XdmOptions
 
+MAX_FEE = 2**64 - 1
+"""No call costs more; where it would, it is refused with BalanceOverflow, and nothing is burned."""
+
 
 def fees(options: XdmOptions) -> tuple[int, int]:
     """Return the fees that are collected with a request: of its own chain, and of the other."""

@@ -21,10 +21,10 @@ from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.execution import ACCOUNTS_SCHEMA
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS, NO_QUEUE, OUTBOUND_SCHEMA, blank_messages
 from causeway.protocols.xdm.books import Moved
-from causeway.protocols.xdm.calls import PROGRAMS_ENDPOINT, encode_contents
+from causeway.protocols.xdm.calls import PROGRAMS_ENDPOINT, encode_contents, fits, shortened
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK, name_of
-from causeway.protocols.xdm.fees import fees
+from causeway.protocols.xdm.fees import MAX_FEE, fees
 from causeway.protocols.xdm.inbox import NOBODY, REJECTED, Requests
 from causeway.protocols.xdm.money import Money, joined, split
 from causeway.protocols.xdm.state import (
@@ -48,9 +48,10 @@ NO_OPEN_CHANNEL = "NoOpenChannel"
 NO_FUNDS = "FundsUnavailable"
 NO_DESTINATION = "InvalidMessageDestination"
 FEES_OVERFLOW = "BalanceOverflow"
+TOO_LARGE = "InvalidMessagePayload"
 """Why a call of a program is refused."""
 
-_REASONS = ["", NO_OPEN_CHANNEL, NO_FUNDS, NO_DESTINATION, FEES_OVERFLOW]
+_REASONS = ["", NO_OPEN_CHANNEL, NO_FUNDS, NO_DESTINATION, FEES_OVERFLOW, TOO_LARGE]
 
 
 @dataclass(frozen=True)
@@ -92,10 +93,8 @@ def store_responses(
         pick[at] = given
         taken = pick >= 0
         if taken.any():
-            values = encode_contents(produced.take(pick[taken]))
-            mask = pa.array(taken)
-            content = pa.compute.replace_with_mask(content, mask, values)
-            back = produced.take(pick[taken])
+            back = shortened(produced.take(pick[taken]), REJECTED)
+            content = pa.compute.replace_with_mask(content, pa.array(taken), encode_contents(back))
             for chain, foreign, amount in sums(
                 rows["source"][taken], rows["destination"][taken], back["amount_low"], back["amount_high"]
             ):
@@ -177,7 +176,9 @@ def send(state: State, produced: Frame, money: Money, context: Context, log: Eve
     destination = np.where(host == NO_HOST, source.view(np.int32), host).view(np.uint32)
     local = source == destination
     rows = produced.select(MESSAGE_COLUMNS).with_columns(source=source, destination=destination)
-    away = rows.filter(~local)
+    large = ~local & (produced["kind"] == Kind.REQUEST) & ~fits(produced)
+    away = rows.filter(~local & ~large)
+    away = shortened(away, REJECTED)
     queued = concat([waiting.select(away.names), away])
     before = len(waiting)
     state, sent, kept, refused = _into_channels(state, queued, money, context)
@@ -185,10 +186,10 @@ def send(state: State, produced: Frame, money: Money, context: Context, log: Eve
         groups = groups_of(kept["source"], kept["destination"])
         kept = kept.with_columns(index=groups.ranks().astype(np.uint64)).select(WAITING_SCHEMA.names)
         state = state.with_tables(waiting=kept)
-    lost = rows.filter(nowhere)
     failed, reasons = refused
-    failed = concat([failed, lost.select(failed.names)])
-    reasons = np.concatenate([reasons, np.full(len(lost), _REASONS.index(NO_DESTINATION))])
+    for mask, reason in ((nowhere, NO_DESTINATION), (large, TOO_LARGE)):
+        failed = concat([failed, rows.filter(mask).select(failed.names)])
+        reasons = np.concatenate([reasons, np.full(int(mask.sum()), _REASONS.index(reason))])
     rejects = _rejects(failed, reasons, log)
     inside = concat([rows.filter(local & ~nowhere), rejects.select(rows.names)])
     state, own = _into_local(state, inside, np.arange(len(inside)) < len(inside) - len(rejects), context)
@@ -238,6 +239,10 @@ def _into_channels(
     of_call = queued["kind"] == Kind.REQUEST
     reasons = np.where(hopeless & of_call & ~placed, _REASONS.index(NO_OPEN_CHANNEL), 0)
     src_fee, dst_fee = fees(context.options)
+    if src_fee + dst_fee > MAX_FEE:
+        reasons[placed & of_call] = _REASONS.index(FEES_OVERFLOW)
+        placed &= ~of_call
+        src_fee = dst_fee = 0
     state, poor = _charged(state, queued, placed & of_call, src_fee + dst_fee)
     reasons[poor] = _REASONS.index(NO_FUNDS)
     placed[poor] = False
