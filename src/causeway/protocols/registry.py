@@ -157,6 +157,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
                 "causeway.proofs.substrate.scale_write_loops",
                 "causeway.proofs.mmr.many_loops",
             ),
+            kinds="causeway.protocols.xdm.fault_kinds:FAULT_KINDS",
         ),
     )
 }

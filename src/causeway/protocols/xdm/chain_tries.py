@@ -70,6 +70,9 @@ class ChainTries:
 
 def tries_of(state: State, context: Context) -> ChainTries | None:
     """Return the tries of the state that a block begins with, None where they are to be built: of a state that was
-    read, and where a block was broken off, or made, since they were this state's."""
+    read, and where a block was broken off, or made, since they were this state's, or they lack a chain that was
+    halted."""
     kept = state.kept.tries
-    return kept if isinstance(kept, ChainTries) and kept.height == context.height - 1 else None
+    if not isinstance(kept, ChainTries) or kept.height != context.height - 1:
+        return None
+    return kept if kept.present.keys() >= set(context.chains.tolist()) else None

@@ -30,12 +30,12 @@ from causeway.protocols.contract import (
 )
 from causeway.protocols.events import LEDGER_LOGS, EventLog
 from causeway.protocols.execution import ProgramRunner
-from causeway.protocols.interference import Interference
 from causeway.protocols.messages import OUTBOUND_SCHEMA
-from causeway.protocols.partition import part
+from causeway.protocols.partition import part, union
 from causeway.protocols.segments import located, oldest
 from causeway.protocols.waking import earliest, gives_up
 from causeway.protocols.xdm.block import process_block
+from causeway.protocols.xdm.carrying import CarrierInterference, Load, bring
 from causeway.protocols.xdm.chain_tries import NOWHERE, ChainTries, tries_of
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, Network
 from causeway.protocols.xdm.committing import Made, commit_block
@@ -48,9 +48,10 @@ from causeway.protocols.xdm.consensus import (
 )
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.genesis import genesis_tables
+from causeway.protocols.xdm.ingress import ingress_arrivals
 from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.options import XdmOptions
-from causeway.protocols.xdm.relay import next_move, provable_number, prove
+from causeway.protocols.xdm.relay import Proved, next_move, provable_number, prove
 from causeway.protocols.xdm.state import (
     HISTORY_SCHEMA,
     State,
@@ -58,14 +59,14 @@ from causeway.protocols.xdm.state import (
     state_tables,
 )
 from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
-from causeway.protocols.xdm.validate import Brought
 
 
 @dataclass(frozen=True)
 class XdmPlan:
     """What a round of the chains begins with: what is brought to them, and the blocks that they prove under now."""
 
-    brought: Brought
+    running: Chains
+    load: Load
     view: View
     provable: Mapping[int, int]
     due: int | None
@@ -98,9 +99,9 @@ class XdmKernel:
         return Network(self.topology)
 
     @cached_property
-    def interference(self) -> Interference:
+    def interference(self) -> CarrierInterference:
         """Return the scenario's faults."""
-        return Interference(self.faults, self.network.numbers, self.seed)
+        return CarrierInterference(self.faults, self.network.numbers, self.seed)
 
     def context(self, chains: Chains, tick: Tick) -> Context:
         """Return what a block of ``chains`` at ``tick`` may know."""
@@ -160,6 +161,7 @@ class XdmKernel:
         self, state: State, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
     ) -> Plan[XdmPlan]:
         """Let operators look at what is proved to their chains, and say under which blocks they prove now."""
+        chains = self.interference.running(chains, tick.tick)
         context = self.context(chains, tick)
         provable, due, rows, past = {}, None, {}, []
         history = state["history"]
@@ -186,14 +188,14 @@ class XdmKernel:
         if context.has_consensus:
             due, taken = due_heights(state, context)
             rows["receipts"] = _heights([(CONSENSUS_POSITION, first, last) for first, last in taken])
-        brought = Brought(*(view.tables[name] for name in ("envelopes", "nodes", "bases")))
+        load = bring(state, view, self.interference, context)
         queues = state["queues"]
-        local = queues.filter(queues["next_index"] > queues["begin"])
+        local = queues.filter((queues["next_index"] > queues["begin"]) & np.isin(queues["source"], chains))
         ranges = local.with_columns(end=local["next_index"])
         columns = np.array(past, dtype=np.int64).reshape(-1, 2)
         wanted = Frame({"chain": columns[:, 0].astype(np.uint32), "height": columns[:, 1].astype(np.uint64)}, len(past))
         reads = Reads(offered=located(ranges, state["runs"]), rows=rows, past=wanted)
-        return Plan(reads, XdmPlan(brought, view, provable, due, rebuilt), EventLog().logs()["events"])
+        return Plan(reads, XdmPlan(chains, load, view, provable, due, rebuilt), EventLog().logs()["events"])
 
     def _next_provable(self, chain: int, view: View, state: State, context: Context) -> int | None:
         """Return the number of the block under which a chain's operators prove in this round; of the consensus chain
@@ -206,12 +208,36 @@ class XdmKernel:
     def round(
         self, state: State, chains: Chains, plan: Plan[XdmPlan], inputs: Inputs[State], tick: Tick
     ) -> RoundResult[State]:
-        """Run one block of ``chains`` and commit their storage."""
-        log, content = EventLog(), plan.content
-        context = self.context(chains, tick)
+        """Run one block of ``chains`` and commit their storage; a halted chain makes none and keeps its state."""
+        running, everything = plan.content.running, state
+        if len(running) == len(chains):
+            return self._block(state, chains, plan.content, inputs, tick)
+        resting = np.setdiff1d(chains, running)
+        if len(running):
+            state = replace(part(self, state, running, tick.tick), kept=state.kept)
+        result = self._block(state, running, plan.content, inputs, tick)
+        if len(running):
+            halted = part(self, everything, resting, tick.tick)
+            result = replace(result, state=replace(union(self, [result.state, halted]), kept=result.state.kept))
+        return replace(
+            result,
+            wake=earliest(result.wake, self.interference.resumes(resting, tick.tick)),
+            needs=oldest(result.state["runs"]),
+        )
+
+    def _block(
+        self, state: State, chains: Chains, content: XdmPlan, inputs: Inputs[State], tick: Tick
+    ) -> RoundResult[State]:
+        """Run one block of chains none of which is halted."""
+        log, context = EventLog(), self.context(chains, tick)
         if len(chains) == 0:
-            return RoundResult(state, empty_frame(OUTBOUND_SCHEMA), log.logs(), empty_frame(HEADERS_SCHEMA))
+            ingress_arrivals(inputs.ingress, state, context, log)
+            logs = {**log.logs(), "storage": empty_frame(STORAGE_SCHEMA), "receipts": empty_frame(TAKEN_SCHEMA)}
+            return RoundResult(
+                state, empty_frame(OUTBOUND_SCHEMA), logs, empty_frame(HEADERS_SCHEMA), gives_up=self._gives_up(tick)
+            )
         before, tables = state, dict[str, Frame]()
+        state = state.with_tables(**content.load.late)
         if context.has_consensus:
             tables["receipts"], known = receipts(content.view, state, context)
             assert content.due is not None
@@ -219,14 +245,13 @@ class XdmKernel:
         tries = self._tries(before, chains, content, inputs, context)
         money = Money(state)
         state, outbound = process_block(
-            state, content.brought, content.view.tables["blocks"], inputs, money, context, log
+            state, content.load.brought, content.view.tables["blocks"], inputs, money, context, log
         )
         proved = prove(state, tries, content.view, context)
         state = state.with_tables(**proved.tables)
         made = commit_block(before, state, tries, tables, content.view, context)
-        wake = self._wake(made.state, context, tick, proved.more)
-        end = gives_up(tick, settled=self.interference.last_change, idle_limit=self._idle_limit())
-        return self._result(made, outbound, {**log.logs(), **tables}, wake, end)
+        wake = self._wake(made.state, context, tick, proved)
+        return self._result(made, outbound, {**log.logs(), **tables}, wake, self._gives_up(tick))
 
     def _tries(
         self, state: State, chains: Chains, plan: XdmPlan, inputs: Inputs[State], context: Context
@@ -256,16 +281,20 @@ class XdmKernel:
         every = {**EventLog().logs(), "receipts": empty_frame(TAKEN_SCHEMA), **logs, "storage": made.storage}
         return RoundResult(made.state, outbound, every, made.headers, wake, oldest(made.state["runs"]), end)
 
-    def _idle_limit(self) -> int:
-        return 1_000 + 2 * (self.options.archiving_depth + self.options.challenge_period)
+    def _gives_up(self, tick: Tick) -> int:
+        """Return the tick from which on a round in which nothing moves is the last."""
+        limit = 1_000 + 2 * (self.options.archiving_depth + self.options.challenge_period)
+        return gives_up(tick, settled=self.interference.last_change, idle_limit=limit)
 
-    def _wake(self, state: State, context: Context, tick: Tick, more: bool) -> int | None:
+    def _wake(self, state: State, context: Context, tick: Tick, proved: Proved) -> int | None:
         """Return the next tick at which something happens of itself."""
         planned = self.interference.next_planned(tick.tick + 1)
         queues = state["queues"]
-        if more or bool((queues["next_index"] > queues["begin"]).any()) or len(state["envelopes"]):
+        if proved.more or bool((queues["next_index"] > queues["begin"]).any()) or len(state["envelopes"]):
             return tick.tick + 1
-        return earliest(planned, next_move(state, context))
+        again = None if proved.again is None else max(proved.again - 1, tick.tick + 1)
+        late = int(state["late"]["due"].min()) - 1 if len(state["late"]) else None
+        return earliest(planned, next_move(state, context), again, late)
 
 
 def _heights(spans: Sequence[tuple[int, int, int]]) -> Frame:

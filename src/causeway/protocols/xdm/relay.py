@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
-from causeway.model.order import U64, groups_of, stable_order
+from causeway.model.order import U64, Rows, groups_of, stable_order
 from causeway.proofs.substrate import prove_storage
 from causeway.protocols.contract import View
 from causeway.protocols.messages import LANE
@@ -48,11 +48,13 @@ def provable_number(chain: int, view: View) -> int | None:
 
 @dataclass(frozen=True)
 class Proved:
-    """What operators prove in a block: the tables ``envelopes``, ``nodes``, ``bases`` and ``relaying``, and whether
-    more is provable already that they have not taken up."""
+    """What operators prove in a block: the tables ``envelopes``, ``nodes``, ``bases`` and ``relaying``, whether
+    more is provable already that they have not taken up, and the number of the first block in which they prove again
+    what has not arrived, None where all has."""
 
     tables: dict[str, Frame]
     more: bool
+    again: int | None = None
 
 
 def prove(state: State, tries: ChainTries, view: View, context: Context) -> Proved:
@@ -65,9 +67,9 @@ def prove(state: State, tries: ChainTries, view: View, context: Context) -> Prov
     anchor = view.tables["anchor"]
     if len(anchor) == 0:
         return Proved(empty, more=False)
-    wanted, relaying, more = _wanted(state, tries, view, context)
+    wanted, relaying, more, again = _wanted(state, tries, view, context)
     if len(wanted) == 0:
-        return Proved({**empty, "relaying": relaying}, more)
+        return Proved({**empty, "relaying": relaying}, more, again)
     starts = groups_of(wanted["source"], wanted["destination"]).starts
     pairs = wanted.select(["source", "destination"]).take(starts)
     chains = wanted["source"]
@@ -97,12 +99,13 @@ def prove(state: State, tries: ChainTries, view: View, context: Context) -> Prov
             "relaying": relaying,
         },
         more,
+        again,
     )
 
 
-def _wanted(state: State, tries: ChainTries, view: View, context: Context) -> tuple[Frame, Frame, bool]:
-    """Return the messages (lane, ``index``, ``tag``) that are proved now, what operators remember after, and whether
-    more could be."""
+def _wanted(state: State, tries: ChainTries, view: View, context: Context) -> tuple[Frame, Frame, bool, int | None]:
+    """Return the messages (lane, ``index``, ``tag``) that are proved now, what operators remember after, whether
+    more could be, and in which block they prove again what has not arrived."""
     options = context.options
     parts = []
     for name in ("outbox", "responses"):
@@ -118,34 +121,42 @@ def _wanted(state: State, tries: ChainTries, view: View, context: Context) -> tu
     groups = groups_of(*(messages[key] for key in LANE))
     lanes = messages.select(LANE).take(groups.starts)
     known = lookup(state["relaying"], lanes, LANE)
-    proved = np.where(known >= 0, state["relaying"]["proved"][known] if len(state["relaying"]) else 0, 0).astype(
-        np.uint64
-    )
-    since = np.where(known >= 0, state["relaying"]["since"][known] if len(state["relaying"]) else 0, 0).astype(
-        np.uint64
-    )
+    proved, before, since = _remembered(state["relaying"], known)
     expected = _expected(lanes, view)
+    # Each time that the other side has gone on, its operators have so many blocks again to take what was brought.
+    number = np.uint64(context.number)
+    stays = (known >= 0) & (expected == before) & (proved > expected)
+    since = np.where(stays, since, number)
+    again = stays & (since + np.uint64(options.resubmit_after) <= number)
     # What was proved so long ago and has not arrived is proved again, from what the other side says it expects.
-    again = (proved > expected) & (since + np.uint64(options.resubmit_after) <= np.uint64(context.number))
     first = np.where(again, expected, np.maximum(proved, expected))
     stop = first + np.uint64(options.max_future_nonces + 1)
+    # As long as the other side does not go on, what is proved beyond what it may keep is for nothing.
+    most = expected + np.uint64(2 * (options.max_future_nonces + 1))
+    stop = np.where(stays, np.minimum(stop, most), stop)
     inside = (messages["index"] >= groups.spread(first)) & (messages["index"] < groups.spread(stop))
     some = np.logical_or.reduceat(inside, groups.starts) if len(groups) else np.zeros(0, dtype=bool)
     chosen = some & _chosen(lanes, some, context)
     taken = messages.filter(inside & groups.spread(chosen))
     after_groups = groups_of(*(taken[key] for key in LANE))
     ends = taken["index"][after_groups.starts + after_groups.counts - 1] + np.uint64(1) if len(taken) else proved[:0]
-    moved = (
-        taken.select(LANE)
-        .take(after_groups.starts)
-        .with_columns(proved=ends, since=np.full(len(ends), context.number, dtype=np.uint64))
-    )
-    rest = state["relaying"]
-    rest = rest.filter((lookup(moved, rest, LANE) < 0) & (lookup(lanes, rest, LANE) >= 0))
-    relaying = concat([rest, moved.select(RELAYING_SCHEMA.names)])
-    relaying = relaying.take(stable_order(*(relaying[key] for key in LANE)))
+    moved = lookup(lanes, taken.select(LANE).take(after_groups.starts), LANE)
+    since = np.where(again & chosen, number, since)
+    proved = proved.copy()
+    proved[moved] = ends
+    relaying = lanes.with_columns(proved=proved, expected=expected, since=since).filter(proved > 0)
+    due = since[proved > expected] + np.uint64(options.resubmit_after)
     more = bool((some & ~chosen).any() or (inside & ~groups.spread(chosen)).any() or len(taken))
-    return taken, relaying, more
+    return taken, relaying.select(RELAYING_SCHEMA.names), more, int(due.min()) if len(due) else None
+
+
+def _remembered(relaying: Frame, rows: Rows) -> tuple[U64, U64, U64]:
+    """Return ``proved``, ``expected`` and ``since`` of rows of what operators remember, 0 for -1."""
+    if len(relaying) == 0:
+        zero = np.zeros(len(rows), dtype=np.uint64)
+        return zero, zero, zero
+    found = [np.where(rows >= 0, relaying[name][rows], np.uint64(0)) for name in ("proved", "expected", "since")]
+    return found[0], found[1], found[2]
 
 
 def _expected(lanes: Frame, view: View) -> U64:

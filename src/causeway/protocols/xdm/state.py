@@ -151,9 +151,11 @@ QUEUES_SCHEMA = pa.schema([*LANE_FIELDS, _field("begin", UINT64), _field("next_i
 HISTORY_SCHEMA = pa.schema([_field("chain", U32), _field("number", UINT64), _field("height", UINT64)])
 """One row a block of a chain whose storage changes may still be asked for: its number and the height that has it."""
 
-RELAYING_SCHEMA = pa.schema([*LANE_FIELDS, _field("proved", UINT64), _field("since", UINT64)])
-"""What the operators of ``source`` remember of a lane: messages below ``proved`` were proved to its destination, the
-last of them in block ``since``. No root depends on it."""
+RELAYING_SCHEMA = pa.schema(
+    [*LANE_FIELDS, _field("proved", UINT64), _field("expected", UINT64), _field("since", UINT64)]
+)
+"""What the operators of ``source`` remember of a lane: messages below ``proved`` were proved to its destination, which
+has said since block ``since`` that it expects the nonce ``expected`` next. No root depends on it."""
 
 ENVELOPES_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", UINT64), _field("tag", UINT64), _field("members", BYTES)])
 """One row a message that operators of ``source`` prove to ``destination`` at this height. ``tag``: the weight tag;
@@ -181,6 +183,16 @@ BASES_SCHEMA = pa.schema(
 range of the consensus chain at ``block``, of the ``leaf`` that has the state root, with its ``items`` of 32 bytes one
 after the other; and the nodes of the proof of the domain's confirmed receipt under it, ``Vec<Vec<u8>>`` in SCALE, empty
 where the consensus chain itself is the source."""
+
+_BASE_FIELD = _field("base", UINT64)
+
+LATE_SCHEMA = pa.schema([*ENVELOPES_SCHEMA, _BASE_FIELD, _field("due", UINT64)])
+"""One row a message that carriers bring to ``destination`` late, on purpose: not before its block ``due``, with the
+base and nodes of the number ``base`` between the two chains. No root depends on these tables."""
+
+LATE_NODES_SCHEMA = pa.schema([*NODES_SCHEMA, _BASE_FIELD])
+
+LATE_BASES_SCHEMA = pa.schema([*BASES_SCHEMA, _BASE_FIELD])
 
 BLOCKS_SCHEMA = pa.schema(
     [
@@ -295,6 +307,7 @@ cancelled transfers from ``source`` to ``foreign``."""
 CHANNEL = ("chain", "foreign", "channel")
 ENDS = ("source", "destination")
 INDEXED = (*LANE, "index")
+BASE = (*ENDS, "base")
 
 STATE_TABLES: dict[str, StateTable] = {
     "channels": StateTable(CHANNELS_SCHEMA, "chain", CHANNEL, CHANNEL[:2], ("owner",), Shown.DESTINATION, "foreign"),
@@ -313,6 +326,11 @@ STATE_TABLES: dict[str, StateTable] = {
     "envelopes": StateTable(ENVELOPES_SCHEMA, "source", INDEXED, ENDS, shown=Shown.DESTINATION),
     "nodes": StateTable(NODES_SCHEMA, "source", (*ENDS, "number"), ENDS, shown=Shown.DESTINATION),
     "bases": StateTable(BASES_SCHEMA, "source", ENDS, ENDS, shown=Shown.DESTINATION),
+    "late": StateTable(
+        LATE_SCHEMA, "destination", ("destination", "source", "substream", "index", "base", "due"), ENDS
+    ),
+    "late_nodes": StateTable(LATE_NODES_SCHEMA, "destination", (*BASE, "number"), ENDS),
+    "late_bases": StateTable(LATE_BASES_SCHEMA, "destination", BASE, ENDS),
     "blocks": StateTable(BLOCKS_SCHEMA, "chain", ("chain", "number"), ("chain",), shown=Shown.EVERYONE),
     "range": StateTable(RANGE_SCHEMA, "chain", ("chain",), ("chain",)),
     "tips": StateTable(TIPS_SCHEMA, "chain", ("chain",), ("chain",), shown=Shown.EVERYONE),
@@ -330,7 +348,10 @@ STATE_TABLES: dict[str, StateTable] = {
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
 
-UNCOMMITTED = ("runs", "history", "relaying", "envelopes", "nodes", "bases", "anchor", "anchored", "tips", "range")
+UNCOMMITTED = (
+    *("runs", "history", "relaying", "envelopes", "nodes", "bases", "late", "late_nodes", "late_bases"),
+    *("anchor", "anchored", "tips", "range"),
+)
 """Tables that no root commits to: what operators know and bring, and where things lie."""
 
 

@@ -29,8 +29,8 @@ from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import Validity
 from causeway.protocols.xdm.proof_lists import decode_lists
 from causeway.protocols.xdm.state import (
+    BASE,
     CHANNEL,
-    ENDS,
     MAX_CHANNEL,
     Asked,
     ChannelState,
@@ -46,7 +46,9 @@ Mask = npt.NDArray[np.bool_]
 class Brought:
     """Envelopes that were brought to chains, as the tables of those who made them have them.
 
-    ``envelopes`` (``ENVELOPES_SCHEMA``), ``nodes`` (``NODES_SCHEMA``), ``bases`` (``BASES_SCHEMA``).
+    ``envelopes`` (``ENVELOPES_SCHEMA``), ``nodes`` (``NODES_SCHEMA``), ``bases`` (``BASES_SCHEMA``), each with a number
+    ``base``: between two chains an envelope has the base and nodes of the same number. ``nodes`` and ``bases`` ascend
+    by the chains, ``base`` and ``number``.
     """
 
     envelopes: Frame
@@ -233,7 +235,7 @@ def read_envelopes(
     """Return what envelopes prove, and the channels that they are judged by."""
     rows, bases = brought.envelopes, brought.bases
     roots, holds = proved_roots(bases, blocks, context)
-    base = lookup(bases, rows, ENDS)
+    base = lookup(bases, rows, BASE)
     base_holds = np.where(base >= 0, holds[base] if len(bases) else False, False)
     proofs, whole = _storage_proofs(rows, brought.nodes, roots, base)
     verdicts = read_values(proofs, message_keys(rows))
@@ -259,8 +261,8 @@ def _storage_proofs(rows: Frame, nodes: Frame, roots: npt.NDArray[np.uint8], bas
     ends = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     numbers = np.ascontiguousarray(data).view("<u4")
     owner = np.repeat(np.arange(len(rows)), counts)
-    asked = Frame({name: rows[name][owner] for name in ENDS} | {"number": numbers}, len(numbers))
-    found = lookup(nodes, asked, (*ENDS, "number"))
+    asked = Frame({name: rows[name][owner] for name in BASE} | {"number": numbers}, len(numbers))
+    found = lookup(nodes, asked, (*BASE, "number"))
     missing = found < 0
     if missing.any():
         np.logical_and.at(whole, owner[missing], False)

@@ -1,0 +1,230 @@
+"""What carriers bring to chains in a block, and what goes wrong with it on purpose (XDM reference 3.10, X-5).
+
+What operators prove in a block is brought in the next, if the destination makes one; it is not kept for a destination
+that does not, and proved again later. Faults change what is brought before any rule judges it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from causeway.model.faults import FOR_EVER, Fault
+from causeway.model.frame import Frame, concat
+from causeway.model.joins import lookup
+from causeway.model.order import groups_of, stable_order
+from causeway.protocols.contract import Chains, View
+from causeway.protocols.interference import DROP, HALT, PASSIVE, REPLAY, TAMPER, Interference
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.fault_kinds import BLOCKS, DELAY, EVERY, OF, REORDER, WHAT
+from causeway.protocols.xdm.state import (
+    BASE,
+    LATE_BASES_SCHEMA,
+    LATE_NODES_SCHEMA,
+    LATE_SCHEMA,
+    State,
+)
+from causeway.protocols.xdm.tags import Tag
+from causeway.protocols.xdm.validate import Brought
+
+_TABLES = ("late", "late_nodes", "late_bases")
+_ROWS = ("destination", "source", "substream", "index")
+_SALT = 3
+
+
+class CarrierInterference(Interference):
+    """The faults of a network of domains."""
+
+    passive: ClassVar[tuple[str, ...]] = (*PASSIVE, DELAY, REORDER, REPLAY, TAMPER)
+
+    def running(self, chains: Chains, tick: int) -> Chains:
+        """Return the chains that make a block at ``tick``: none without the consensus chain, whose blocks domains are
+        derived from."""
+        halted = self.sources(HALT, tick)
+        if not halted:
+            return chains
+        return chains[:0] if CONSENSUS_POSITION in halted else super().running(chains, tick)
+
+    def resumes(self, chains: Chains, tick: int) -> int | None:
+        """Return the first tick after ``tick`` at which one of ``chains``, which are halted, may go on."""
+        ends = [fault.last + 1 for fault in self.acting(tick, HALT) if fault.last < FOR_EVER]
+        return min(ends, default=None) if len(chains) else None
+
+    def picked(self, fault: Fault, rows: Frame, height: int) -> npt.NDArray[np.bool_]:
+        """Return which envelopes a fault happens to: of those that it is about, at each destination every n-th, from
+        one on that is drawn anew at every height, so that it is not always the same."""
+        hit = self.hit(fault, rows["destination"], rows["source"])
+        every = int(fault.args.get(EVERY, 1))
+        if every == 1 or not hit.any():
+            return hit
+        at = np.flatnonzero(hit)
+        at = at[stable_order(*(rows[name][at] for name in _ROWS))]
+        groups = groups_of(rows["destination"][at])
+        first = np.zeros(len(groups), dtype=np.uint64)
+        for row, chain in enumerate(rows["destination"][at][groups.starts].tolist()):
+            key = np.array([self._seed, int(self._numbers[chain])], dtype=np.uint64)
+            generator = np.random.Generator(np.random.Philox(key=key, counter=[height, _SALT, 0, 0]))
+            first[row] = generator.integers(every)
+        found = np.zeros(len(rows), dtype=bool)
+        found[at[groups.ranks().astype(np.uint64) % np.uint64(every) == groups.spread(first)]] = True
+        return found
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is brought to chains now, and what carriers keep for later (``LATE_SCHEMA`` and the tables beside it)."""
+
+    brought: Brought
+    late: dict[str, Frame]
+
+
+def bring(state: State, view: View, interference: CarrierInterference, context: Context) -> Load:
+    """Return what comes to the chains of a block, which all make one, and what comes later.
+
+    Each envelope says by ``base`` which base and nodes it has: even numbers are of what was proved, odd ones of what
+    was altered.
+    """
+    rows, nodes, bases = _proved(view, interference, context)
+    acting = {kind: interference.acting(context.tick, kind) for kind in (DROP, REPLAY, DELAY, REORDER, TAMPER)}
+    held = tuple(_of_destinations(state[name], context.chains) for name in _TABLES)
+    if not any(acting.values()) and not len(held[0]):
+        return Load(Brought(rows, nodes, bases), {})
+    for fault in acting[DROP]:
+        rows = rows.filter(~interference.picked(fault, rows, context.height))
+    now = np.uint64(context.number)
+    due = np.full(len(rows), now, dtype=np.uint64)
+    copies = []
+    for fault in acting[REPLAY]:
+        again = rows.filter(interference.picked(fault, rows, context.height))
+        copies.append(again.with_columns(due=np.full(len(again), now + np.uint64(fault.args[BLOCKS]))))
+    for fault in acting[DELAY]:
+        due[interference.picked(fault, rows, context.height)] += np.uint64(fault.args[BLOCKS])
+    for fault in acting[REORDER]:
+        count = np.uint64(fault.args[OF])
+        hit = interference.hit(fault, rows["destination"], rows["source"])
+        due[hit] += (rows["index"][hit] + np.uint64(1)) % count
+    rows = rows.with_columns(due=due)
+    fresh = concat([rows, *copies]).select(LATE_SCHEMA.names)
+    rows = concat([held[0], fresh])
+    nodes = concat([held[1], nodes.select(LATE_NODES_SCHEMA.names)])
+    bases = concat([held[2], bases.select(LATE_BASES_SCHEMA.names)])
+    nodes, bases = (_ordered(frame, keys) for frame, keys in ((nodes, (*BASE, "number")), (bases, BASE)))
+    comes = rows["due"] <= now
+    late, rows = rows.filter(~comes), rows.filter(comes)
+    kept = _kept(late, nodes, bases)
+    for fault in acting[TAMPER]:
+        rows, nodes, bases = _tampered(fault, rows, nodes, bases, interference, context)
+    return Load(Brought(rows, nodes, bases), kept)
+
+
+def _proved(view: View, interference: CarrierInterference, context: Context) -> tuple[Frame, Frame, Frame]:
+    """Return what was proved at the height before, to chains that make a block now."""
+    headers = view.headers
+    made = headers["chain"][headers["height"] == context.height - 1]
+    found = []
+    for name in ("envelopes", "nodes", "bases"):
+        frame = view.tables[name]
+        comes = np.isin(frame["source"], made) & np.isin(frame["destination"], context.chains)
+        comes &= ~interference.skipped(frame["destination"], frame["source"], context.height)
+        frame = frame if bool(comes.all()) else frame.filter(comes)
+        found.append(frame.with_columns(base=np.full(len(frame), 2 * context.number, dtype=np.uint64)))
+    return found[0], found[1], found[2]
+
+
+def _of_destinations(frame: Frame, chains: Chains) -> Frame:
+    return frame.filter(np.isin(frame["destination"], chains)) if len(frame) else frame
+
+
+def _ordered(frame: Frame, keys: tuple[str, ...]) -> Frame:
+    return frame.take(stable_order(*(frame[key] for key in keys)))
+
+
+def _kept(late: Frame, nodes: Frame, bases: Frame) -> dict[str, Frame]:
+    """Return the tables of what is brought later: rows, and of the nodes and bases those that rows still need."""
+    used = bases.filter(lookup(_distinct(late), bases, BASE) >= 0)
+    return {
+        "late": _ordered(late, (*_ROWS, "base", "due")).select(LATE_SCHEMA.names),
+        "late_nodes": nodes.filter(lookup(used, nodes, BASE) >= 0).select(LATE_NODES_SCHEMA.names),
+        "late_bases": used.select(LATE_BASES_SCHEMA.names),
+    }
+
+
+def _distinct(rows: Frame) -> Frame:
+    """Return which bases rows have, each once."""
+    keys = _ordered(rows.select(BASE), BASE)
+    return keys.take(groups_of(*(keys[key] for key in BASE)).starts)
+
+
+def _tampered(
+    fault: Fault, rows: Frame, nodes: Frame, bases: Frame, interference: CarrierInterference, context: Context
+) -> tuple[Frame, Frame, Frame]:
+    """Return what is brought with some of it altered, as a fault says."""
+    picked = interference.picked(fault, rows, context.height) & (rows["base"] % np.uint64(2) == 0)
+    if not picked.any():
+        return rows, nodes, bases
+    what = fault.args[WHAT]
+    honest, bad = rows.filter(~picked), rows.filter(picked)
+    if what == "tag":
+        changed = np.where(bad["tag"] == np.uint64(Tag.NONE), np.uint64(Tag.CHANNEL_OPEN), np.uint64(Tag.NONE))
+        return concat([honest, bad.with_columns(tag=changed)]), nodes, bases
+    if what == "nonce":
+        return concat([honest, bad.with_columns(index=bad["index"] + np.uint64(1))]), nodes, bases
+    # What is altered gets a base and nodes of its own: those of honest messages stay as they are.
+    own = _distinct(bad)
+    more_bases = bases.filter(lookup(own, bases, BASE) >= 0)
+    more_nodes = nodes.filter(lookup(own, nodes, BASE) >= 0)
+    if what == "source":
+        bad, more_bases, more_nodes = (_other_source(frame, context) for frame in (bad, more_bases, more_nodes))
+    elif what == "node":
+        more_nodes = _altered_nodes(bad, more_nodes)
+    else:
+        more_bases = more_bases.with_columns(leaf=_flipped(more_bases["leaf"]))
+    bad, more_bases, more_nodes = (
+        frame.with_columns(base=frame["base"] + np.uint64(1)) for frame in (bad, more_bases, more_nodes)
+    )
+    return (
+        concat([honest, bad]),
+        _ordered(concat([nodes, more_nodes]), (*BASE, "number")),
+        _ordered(concat([bases, more_bases]), BASE),
+    )
+
+
+def _other_source(frame: Frame, context: Context) -> Frame:
+    """Return rows that name another chain as their source: the next one that is neither end, the destination itself
+    where there is none."""
+    count = len(context.network.names)
+    source, destination = frame["source"].astype(np.int64), frame["destination"].astype(np.int64)
+    other = (source + 1) % count
+    other = np.where(other == destination, (other + 1) % count, other)
+    other = np.where(other == source, destination, other)
+    # One base for each false source: what two true ones would share goes to the first of them.
+    changed = frame.with_columns(source=other.astype(np.uint32))
+    if "index" in frame:
+        return changed
+    keys = (*BASE, "number") if "number" in frame else BASE
+    changed = _ordered(changed, keys)
+    return changed.take(groups_of(*(changed[key] for key in keys)).starts)
+
+
+def _altered_nodes(rows: Frame, nodes: Frame) -> Frame:
+    """Return the nodes with the last byte of the first node of each row's proof altered."""
+    members = rows["members"].to_pylist()
+    first = np.array([int.from_bytes(packed[:4], "little") for packed in members], dtype=np.uint32)
+    at = np.unique(lookup(nodes, rows.select(BASE).with_columns(number=first), (*BASE, "number")))
+    at = at[at >= 0]
+    values = nodes["node"].take(pa.array(at))
+    mask = np.zeros(len(nodes), dtype=bool)
+    mask[at] = True
+    return nodes.with_columns(node=pa.compute.replace_with_mask(nodes["node"], pa.array(mask), _flipped(values)))
+
+
+def _flipped(values: pa.BinaryArray) -> pa.BinaryArray:
+    """Return values with their last bytes altered."""
+    return pa.array(
+        [value[:-1] + bytes([value[-1] ^ 1]) if value else b"\0" for value in values.to_pylist()], pa.binary()
+    )
