@@ -1,0 +1,73 @@
+"""Networks of domains on the lake: the same roots however they are cut, executed and broken off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from causeway.network.network import Network
+from tests.pipeline.test_run import network, roots, uncompacted
+
+BUSY_DOMAINS = """
+[network]
+protocol = "xdm"
+seed = 5
+master = "local[2]"
+
+[options]
+archiving_depth = 2
+challenge_period = 3
+
+[[chains]]
+count = 5
+prefix = "d"
+
+[traffic]
+source = "generated"
+messages_per_tick = 60
+ticks = 8
+"""
+
+TICKS = 26
+"""Two ways of K + D, and what comes in between."""
+
+
+def test_the_same_roots_however_the_chains_are_cut_and_executed(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uncompacted(monkeypatch)
+    found = {}
+    for executor, partitions in (("in_process", 1), ("in_process", 6), ("spark", 4)):
+        net = network(tmp_path, BUSY_DOMAINS, executor, partitions)
+        net.run(ticks=TICKS)
+        found[executor, partitions] = roots(net.lake)
+    first = found["in_process", 1]
+    assert len(first) > 20
+    assert all(other == first for other in found.values())
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_run_that_is_broken_off_goes_on_to_the_same_roots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, partitions: int
+) -> None:
+    """Opened anew it builds its tries from tables, those that operators prove under from the tables of that height."""
+    uncompacted(monkeypatch)
+    (tmp_path / "whole").mkdir()
+    whole = network(tmp_path / "whole", BUSY_DOMAINS, "in_process", 1)
+    whole.run()
+    broken = network(tmp_path, BUSY_DOMAINS, "in_process", partitions)
+    for ticks in range(4, TICKS + 8, 4):
+        broken.run(ticks=ticks)
+        place = broken.lake.storage.uri
+        broken.close()
+        broken = Network.from_scenario(
+            tmp_path / "scenario.toml",
+            {"network.executor": '"in_process"', "network.partitions": str(partitions)},
+            lake=place,
+            resume=True,
+        )
+    broken.run()
+    assert roots(broken.lake) == roots(whole.lake)
+    assert whole.summary()["pending"] == 0
