@@ -11,14 +11,17 @@ from causeway.model.frame import Frame, concat
 from causeway.model.joins import stretches
 from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
 from causeway.model.order import groups_of, stable_order
-from causeway.protocols.contract import Inputs
+from causeway.protocols.contract import Inputs, View
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, NO_QUEUE, blank_messages
+from causeway.protocols.xdm.allowlists import apply_allowlists
+from causeway.protocols.xdm.channels import call_channels
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK, Validity
 from causeway.protocols.xdm.inbox import ARRIVALS, Taken, take
 from causeway.protocols.xdm.ingress import ingress_arrivals
 from causeway.protocols.xdm.money import Money
+from causeway.protocols.xdm.notices import log_notices
 from causeway.protocols.xdm.outgoing import acknowledge, error_names, send, store_responses
 from causeway.protocols.xdm.prepare import Accepted, prepare
 from causeway.protocols.xdm.state import State
@@ -29,27 +32,31 @@ _VALIDITY_NAMES = [code.name for code in _VALIDITY]
 
 
 def process_block(
-    state: State, brought: Brought, blocks: Frame, inputs: Inputs[State], money: Money, context: Context, log: EventLog
+    state: State, brought: Brought, view: View, inputs: Inputs[State], money: Money, context: Context, log: EventLog
 ) -> tuple[State, Frame]:
     """Return the state after a block, not yet committed, and what is outbound.
 
-    ``blocks``: what the chains know of the consensus chain's blocks.
+    ``view``: what the chains see of the height before.
     """
+    state = apply_allowlists(state, view, context, log)
+    state, called = call_channels(state, money, context, log)
+    blocks = view.tables["blocks"]
     found = read_envelopes(brought, blocks, state["channels"], state["next_channels"], context)
     verdicts = validate(found)
     now = prepare(state, found, verdicts, context.options.inbox == "stored")
     _log_refused(now, log)
     taken = take(state, now, money, context)
     _log_requests(taken, log)
+    log_notices(taken.notices, len(context.network.names), log)
     _log_settled(taken.settled, log)
     local, state = _local(inputs.offered, taken.state)
     users = ingress_arrivals(inputs.ingress, state, context, log)
     state, produced = _run(state, concat([taken.arrivals, local, users]), context, log)
     state, responses, rest = store_responses(state, taken.requests, produced, money, context)
     state = acknowledge(state, taken.requests, money)
-    state, sent = send(state, rest, money, context, log)
+    state, sent = send(state, rest, view.tables["channels"], money, context, log)
     tick = np.full(len(responses), context.tick, dtype=np.uint64)
-    outbound = concat([sent, responses.with_columns(sent_tick=tick).select(sent.names)])
+    outbound = concat([called, sent, responses.with_columns(sent_tick=tick).select(sent.names)])
     order = stable_order(*(outbound[name] for name in ("destination", "source", "substream", "index")))
     return money.into(state), outbound.take(order)
 

@@ -34,6 +34,7 @@ class Moved(IntEnum):
     OUT = 1
     CLAIMED = 2
     REJECTED = 3
+    BURNT = 4
 
 
 class BookError(Exception):
@@ -98,6 +99,10 @@ class Books:
             changes[(Book.BALANCE, source, 0)] = amount
         self._change(changes, TransporterError.BalanceUnderflow)
 
+    def burn(self, domain: int, amount: int) -> None:
+        """``domain`` has burnt an amount. Raises ``BookError`` (LowBalanceOnDomain)."""
+        self._change({(Book.BALANCE, domain, 0): -amount}, TransporterError.LowBalanceOnDomain)
+
     def apply(self, chain: int, what: int, foreign: int, amount: int) -> None:
         """Apply what a block of ``chain`` did with transfers from or to ``foreign``. Raises ``BookError``."""
         if what == Moved.IN:
@@ -106,6 +111,8 @@ class Books:
             self.note(chain, foreign, amount)
         elif what == Moved.CLAIMED:
             self.claim(chain, foreign, amount)
+        elif what == Moved.BURNT:
+            self.burn(chain, amount)
         else:
             self.reject(foreign, chain, amount)
 

@@ -125,7 +125,8 @@ def receipts(view: View, state: State, context: Context) -> tuple[Frame, Frame]:
             [[root] for root in roots.to_pylist()], RECEIPTS.schema.field("execution_trace").type
         ),
         "execution_trace_root": _fixed(digest_rows(HashFunction.BLAKE2B_256, np.ascontiguousarray(domains["root"]))),
-        **dict.fromkeys(("consensus_storage_fee", "domain_execution_fee", "burned_balance"), zero),
+        **dict.fromkeys(("consensus_storage_fee", "domain_execution_fee"), zero),
+        "burned_balance": _burnt(domains["chain"].tolist(), view.tables["made"]),
         "chain_rewards": pa.array([[]] * count, RECEIPTS.schema.field("chain_rewards").type),
         **_transfers(domains["chain"].tolist(), view.tables["made"]),
     }
@@ -145,6 +146,14 @@ def receipts(view: View, state: State, context: Context) -> tuple[Frame, Frame]:
     rest = known.filter(~np.isin(known["domain"], after["domain"]))
     after = concat([rest, after]).select(RECEIPTED_SCHEMA.names)
     return taken, after.take(np.argsort(after["domain"], kind="stable"))
+
+
+def _burnt(domains: list[int], made: Frame) -> pa.FixedSizeBinaryArray:
+    """Return what each domain has burnt in its block."""
+    rows = made.filter(made["what"] == Moved.BURNT)
+    words = zip(*(rows[name].tolist() for name in ("chain", "amount_high", "amount_low")), strict=True)
+    burnt = {chain: (high << 64 | low).to_bytes(U128_BYTES, "little") for chain, high, low in words}
+    return pa.array([burnt.get(chain, bytes(U128_BYTES)) for chain in domains], pa.binary(U128_BYTES))
 
 
 def _transfers(domains: list[int], made: Frame) -> dict[str, pa.Array]:
@@ -173,6 +182,9 @@ def confirm(state: State, taken: Frame, due: int) -> tuple[State, list[str]]:
     rows = RECEIPTS.decode(taken["receipt"].cast(pa.large_binary())).require_all()
     for what, name in enumerate(_LISTS):
         _book(books, refused, what, taken["domain"], rows[name])
+    for domain, (low, high) in zip(taken["domain"].tolist(), limbs_of(rows["burned_balance"]).tolist(), strict=True):
+        if low or high:
+            _apply(books, refused, Moved.BURNT, domain, CONSENSUS_POSITION, high << 64 | low)
     latest = dict(zip(taken["domain"].tolist(), range(len(taken)), strict=True))  # the last of each stays
     newest = taken.take(np.array(sorted(latest.values()), dtype=np.int64)).select(CONFIRMED_SCHEMA.names)
     rest = state["confirmed"].filter(~np.isin(state["confirmed"]["domain"], newest["domain"]))
@@ -192,10 +204,14 @@ def _book(books: Books, refused: list[str], what: int, domains: np.ndarray, list
     words = limbs_of(items.field("amount")).tolist()
     foreign = positions_of_ids(items.field("chain_id")).tolist()
     for domain, other, (low, high) in zip(domains.repeat(counts).tolist(), foreign, words, strict=True):
-        try:
-            books.apply(domain, what, other, high << 64 | low)
-        except BookError as error:
-            refused.append(f"{Moved(what).name}: {error}")
+        _apply(books, refused, what, domain, other, high << 64 | low)
+
+
+def _apply(books: Books, refused: list[str], what: int, domain: int, other: int, amount: int) -> None:
+    try:
+        books.apply(domain, what, other, amount)
+    except BookError as error:
+        refused.append(f"{Moved(what).name}: {error}")
 
 
 def due_heights(state: State, context: Context) -> tuple[int, list[tuple[int, int]]]:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from causeway.protocols.execution import ProgramRunner
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, Network
 from causeway.protocols.xdm.options import XdmOptions
+from causeway.protocols.xdm.planned import Planned
 
 
 def block_number(tick: int) -> int:
@@ -19,7 +20,8 @@ def block_number(tick: int) -> int:
 
 @dataclass(frozen=True)
 class Context:
-    """A block's height and tick, the chains that make it (positions, ascending), the network and its programs."""
+    """A block's height and tick, the chains that make it (positions, ascending), the network, its programs, and
+    what the scenario plans."""
 
     height: int
     tick: int
@@ -28,6 +30,7 @@ class Context:
     network: Network
     options: XdmOptions
     programs: ProgramRunner
+    planned: Planned
 
     @property
     def number(self) -> int:

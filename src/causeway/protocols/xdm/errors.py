@@ -50,6 +50,14 @@ class MessengerError(IntEnum):
     Overflow = 27
 
 
+class CallError(Exception):
+    """A call that fails and leaves everything as it was; ``name``: of its error."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
 class TransporterError(IntEnum):
     """What the transporter fails with."""
 

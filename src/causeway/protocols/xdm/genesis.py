@@ -22,7 +22,7 @@ def genesis_tables(chains: Chains, accounts: Frame, context: Context) -> dict[st
     given = np.full(count, options.endowment, dtype=np.uint64)
     accounts = credited(accounts, np.arange(count), np.zeros(count, dtype=np.uint64), given)
     chain, foreign = network.pairs
-    mine = np.isin(chain, chains)
+    mine = np.isin(chain, chains) & (options.channels == "open")
     chain, foreign = chain[mine], foreign[mine]
     zero = np.zeros(len(chain), dtype=np.uint64)
     channels = Frame(
@@ -48,6 +48,7 @@ def genesis_tables(chains: Chains, accounts: Frame, context: Context) -> dict[st
         "accounts": accounts,
         "channels": channels,
         "next_channels": Frame(following, len(chain)),
+        "allowlist": Frame({"chain": chain, "foreign": foreign}, len(chain)),
         "money": _money(chains, accounts, context),
         "operators": _operators(chains, options.operators),
     }

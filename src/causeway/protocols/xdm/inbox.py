@@ -20,14 +20,18 @@ from causeway.model.order import groups_of, positions_in, stable_order
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
 from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.calls import ANSWER, CALL, PROGRAMS_ENDPOINT, accepted, decode_contents
+from causeway.protocols.xdm.channels import INITIATED, OPENED, close_for_peer
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, of_messenger
+from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, name_of, of_messenger
 from causeway.protocols.xdm.money import Money
+from causeway.protocols.xdm.notices import Notice
+from causeway.protocols.xdm.prechecks import request_errors
 from causeway.protocols.xdm.prepare import Accepted, bodies_at
 from causeway.protocols.xdm.state import (
     CHANNELS_SCHEMA,
     INDEXED,
     NEXT_CHANNELS_SCHEMA,
+    NOBODY,
     OPEN_CALLS_SCHEMA,
     Asked,
     ChannelState,
@@ -37,6 +41,8 @@ from causeway.protocols.xdm.state import (
     is_response,
 )
 from causeway.protocols.xdm.sums import sums
+from causeway.protocols.xdm.tags import Tag, response_tags
+from causeway.protocols.xdm.wire import Bodies
 
 ARRIVALS = [*LANE, "index", *MESSAGE_COLUMNS, "via"]
 """What a program is given, and how it came."""
@@ -67,12 +73,13 @@ class Requests:
 class Taken:
     """What came of a block's messages: the state and ``requests``, and for programs ``arrivals`` (``ARRIVALS``), calls
     and late answers before answers. ``settled``: requests of our own (``OUTBOX_SCHEMA``) whose responses came, with
-    the ``error`` of each."""
+    the ``error`` of each; ``notices``: what became of channels."""
 
     state: State
     requests: Requests
     arrivals: Frame
     settled: Frame
+    notices: list[Notice]
 
 
 def take(state: State, accepted_now: Accepted, money: Money, context: Context) -> Taken:
@@ -80,20 +87,27 @@ def take(state: State, accepted_now: Accepted, money: Money, context: Context) -
     of_response = is_response(accepted_now.rows["substream"])
     asking, answering = np.flatnonzero(~of_response), np.flatnonzero(of_response)
     state = replace(state, tables={**state.tables, "early": accepted_now.early})
-    state = _advanced(state, accepted_now, context)
-    requests, arrivals, state = _requests(state, accepted_now, asking, money, context)
-    answers, settled, state = _responses(state, accepted_now, answering, money, context)
-    return Taken(state, requests, concat([arrivals, answers]), settled)
+    now = accepted_now
+    errors = request_errors(now.rows, now.bodies, now.state, state["allowlist"], context)
+    state, notices = _advanced(state, now, errors, money, context)
+    requests, arrivals, state = _requests(state, now, asking, errors[asking], money, context)
+    answers, settled, state, opened = _responses(state, now, answering, money, context)
+    return Taken(state, requests, concat([arrivals, answers]), settled, notices + opened)
 
 
-def _advanced(state: State, now: Accepted, context: Context) -> State:
-    """Return the state with nonces used up, and channels created, opened and closed by the requests of others."""
-    rows = now.rows
+def _advanced(
+    state: State, now: Accepted, errors: npt.NDArray[np.uint8], money: Money, context: Context
+) -> tuple[State, list[Notice]]:
+    """Return the state with nonces used up, and channels created, opened and closed by the requests of others; and what
+    happened to them. ``errors``: of requests that are refused."""
+    rows, notices = now.rows, list[Notice]()
     if len(rows) == 0:
-        return state
+        return state, notices
     opening = (now.bodies.asked == Asked.CHANNEL_OPEN) & ~is_response(rows["substream"])
     if opening.any():
-        state = _created(state, rows.filter(opening), now.bodies, np.flatnonzero(opening))
+        state = _created(state, rows.filter(opening), now.bodies, np.flatnonzero(opening), errors[opening])
+        for row in np.flatnonzero(opening).tolist():
+            notices += _created_notices(rows, row, opens=bool(errors[row] == OK))
     channels = state["channels"]
     last = groups_of(*(rows[name] for name in LANE))
     ends = rows.take(last.starts + last.counts - 1)
@@ -104,19 +118,26 @@ def _advanced(state: State, now: Accepted, context: Context) -> State:
     inbox[at[~response]] = after[~response]
     responses[at[response]] = after[response]
     changed = {"next_inbox": inbox, "next_response": responses}
-    closing = (now.bodies.asked == Asked.CHANNEL_CLOSE) & ~is_response(rows["substream"])
+    state = state.with_tables(channels=channels.with_columns(**changed).select(CHANNELS_SCHEMA.names))
+    closing = (now.bodies.asked == Asked.CHANNEL_CLOSE) & ~is_response(rows["substream"]) & (errors == OK)
     if closing.any():
         closed = rows.filter(closing)
-        states = channels["state"].copy()
-        states[channel_rows(channels, closed["destination"], closed["source"], channel_of(closed["substream"]))] = (
-            ChannelState.CLOSED
-        )
-        changed["state"] = states
-    return state.with_tables(channels=channels.with_columns(**changed).select(CHANNELS_SCHEMA.names))
+        found = channel_rows(channels, closed["destination"], closed["source"], channel_of(closed["substream"]))
+        state, more = close_for_peer(state, found, now.state[closing], money, context)
+        notices += more
+    return state, notices
 
 
-def _created(state: State, rows: Frame, bodies: object, at: npt.NDArray[np.int64]) -> State:
-    """Return the state with the channels that others opened; without an owner and a reserve (3.4, 11)."""
+def _created_notices(rows: Frame, row: int, *, opens: bool) -> list[Notice]:
+    chain, foreign = int(rows["destination"][row]), int(rows["source"][row])
+    number = int(channel_of(rows["substream"][row : row + 1])[0])
+    return [Notice(chain, foreign, what, number) for what in (INITIATED, OPENED)[: 1 + opens]]
+
+
+def _created(
+    state: State, rows: Frame, bodies: Bodies, at: npt.NDArray[np.int64], errors: npt.NDArray[np.uint8]
+) -> State:
+    """Return the state with the channels that others asked for; without an owner and a reserve (3.4, 11 and 14)."""
     count = len(rows)
     zero = np.zeros(count, dtype=np.uint64)
     channel = channel_of(rows["substream"])
@@ -125,16 +146,16 @@ def _created(state: State, rows: Frame, bodies: object, at: npt.NDArray[np.int64
             "chain": rows["destination"],
             "foreign": rows["source"],
             "channel": channel,
-            "state": np.full(count, ChannelState.OPEN, dtype=np.uint8),
+            "state": np.where(errors == OK, ChannelState.OPEN, ChannelState.INITIATED).astype(np.uint8),
             "next_inbox": zero,
             "next_outbox": zero,
             "next_response": zero,
-            "max_outgoing": bodies.max_outgoing[at],  # type: ignore[attr-defined]
+            "max_outgoing": bodies.max_outgoing[at],
             "count": zero,
             "has_owner": zero.astype(np.uint8),
             "owner": zero,
             "reserve": zero,
-            "relay_fee": bodies.relay_fee[at],  # type: ignore[attr-defined]
+            "relay_fee": bodies.relay_fee[at],
         },
         count,
     )
@@ -158,14 +179,16 @@ def _created(state: State, rows: Frame, bodies: object, at: npt.NDArray[np.int64
 
 
 def _requests(
-    state: State, now: Accepted, at: npt.NDArray[np.int64], money: Money, context: Context
+    state: State,
+    now: Accepted,
+    at: npt.NDArray[np.int64],
+    error: npt.NDArray[np.uint8],
+    money: Money,
+    context: Context,
 ) -> tuple[Requests, Frame, State]:
-    rows, bodies, states = now.rows.take(at), bodies_at(now.bodies, at), now.state[at]
+    rows, bodies = now.rows.take(at), bodies_at(now.bodies, at)
     count = len(rows)
     of_endpoint = bodies.asked == Asked.ENDPOINT
-    error = np.full(count, OK, dtype=np.uint8)
-    error[of_endpoint & (states != ChannelState.OPEN)] = of_messenger(MessengerError.InvalidChannelState)
-    error[of_endpoint & (bodies.dst_endpoint != PROGRAMS_ENDPOINT)] = of_messenger(MessengerError.NoMessageHandler)
     held = np.where(of_endpoint, _minted(bodies.dst_fee, context), np.uint64(0))
     _mint(rows, held, money)
     variant, messages = decode_contents(bodies.payload)
@@ -248,8 +271,9 @@ def _late_answers(
 
 def _responses(
     state: State, now: Accepted, at: npt.NDArray[np.int64], money: Money, context: Context
-) -> tuple[Frame, Frame, State]:
-    """Return the answers for programs, what is settled, and the state without the requests that have theirs."""
+) -> tuple[Frame, Frame, State, list[Notice]]:
+    """Return the answers for programs, what is settled, the state without the requests that have theirs, and what
+    became of the channels that they asked for."""
     rows, bodies = now.rows.take(at), bodies_at(now.bodies, at)
     asked = Frame(
         {
@@ -266,7 +290,9 @@ def _responses(
     there = own >= 0
     rows, bodies, own = rows.filter(there), bodies_at(bodies, np.flatnonzero(there)), own[there]
     settled = outbox.take(own)
-    state = _without(state, settled, own, bodies, rows)
+    due = response_tags(bodies.layer, bodies.error, settled["asked"], settled["dst_endpoint"])
+    wrong = (rows["tag"] != due) & (due != Tag.NONE) & (context.options.trust_tag == "on")
+    state, notices = _without(state, settled, own, bodies.error, wrong)
     for chain, _, amount in sums(settled["source"], settled["source"], settled["src_fee"]):
         money.add(chain, "outbox_held", -amount)
         money.pay(chain, amount)
@@ -275,7 +301,8 @@ def _responses(
         pa.compute.if_else(pa.array(of_endpoint), bodies.payload, pa.scalar(b"", pa.large_binary()))
     )
     failed = bodies.error != OK
-    is_call = of_endpoint & (settled["sender"] != NOBODY)
+    # Under a tag that does not match nobody is told of the response, and what would come back is lost.
+    is_call = of_endpoint & (settled["sender"] != NOBODY) & ~wrong
     answered = is_call & ~failed & (variant == ANSWER)
     refused = is_call & (
         failed | (answered & ~_within(messages, settled)) | (~failed & (variant == CALL)) | (~failed & (variant < 0))
@@ -307,11 +334,7 @@ def _responses(
     ):
         money.add(chain, "issuance", amount)
         money.move(chain, Moved.CLAIMED, foreign, amount)
-    return arrivals.select(ARRIVALS), settled.with_columns(error=bodies.error), state
-
-
-NOBODY = 2**64 - 1
-"""The sender of a request that no program waits for: an answer that came later, a request of the protocol."""
+    return arrivals.select(ARRIVALS), settled.with_columns(error=bodies.error), state, notices
 
 
 def _within(messages: Frame, settled: Frame) -> npt.NDArray[np.bool_]:
@@ -322,26 +345,43 @@ def _within(messages: Frame, settled: Frame) -> npt.NDArray[np.bool_]:
     )
 
 
-def _without(state: State, settled: Frame, own: npt.NDArray[np.int64], bodies: object, rows: Frame) -> State:
-    """Return the state without requests that have their responses; a channel that is taken up by the other is open."""
+def _without(
+    state: State,
+    settled: Frame,
+    own: npt.NDArray[np.int64],
+    error: npt.NDArray[np.uint8],
+    wrong: npt.NDArray[np.bool_],
+) -> tuple[State, list[Notice]]:
+    """Return the state without requests that have their responses; a channel that the other side has opened is open.
+
+    ``error``: of each response; ``wrong``: those whose weight tag does not match.
+    """
     if len(settled) == 0:
-        return state
+        return state, []
     keep = np.ones(len(state["outbox"]), dtype=bool)
     keep[own] = False
     channels = state["channels"]
     at = channel_rows(channels, settled["source"], settled["destination"], channel_of(settled["substream"]))
     counts = channels["count"].copy()
     np.subtract.at(counts, at, np.uint64(1))
-    changed = {"count": counts}
-    opened = (settled["asked"] == Asked.CHANNEL_OPEN) & (bodies.error == OK)  # type: ignore[attr-defined]
-    if opened.any():
-        states = channels["state"].copy()
-        rows_opened = at[opened]
-        states[rows_opened[states[rows_opened] == ChannelState.INITIATED]] = ChannelState.OPEN
-        changed["state"] = states
-    return state.with_tables(
-        outbox=state["outbox"].filter(keep), channels=channels.with_columns(**changed).select(CHANNELS_SCHEMA.names)
-    )
+    states = channels["state"].copy()
+    opened = (settled["asked"] == Asked.CHANNEL_OPEN) & (error == OK) & ~wrong
+    opened &= states[at] == ChannelState.INITIATED
+    states[at[opened]] = ChannelState.OPEN
+    changed = channels.with_columns(count=counts, state=states).select(CHANNELS_SCHEMA.names)
+    state = state.with_tables(outbox=state["outbox"].filter(keep), channels=changed)
+    told = opened | wrong | ((settled["asked"] != Asked.ENDPOINT) & (error != OK))
+    return state, [_result(settled, row, int(error[row]), bool(wrong[row])) for row in np.flatnonzero(told).tolist()]
+
+
+def _result(settled: Frame, row: int, error: int, wrong: bool) -> Notice:
+    """Return the notice of a response that opens a channel, is refused, or is refused to be looked at."""
+    chain, foreign, index = (int(settled[name][row]) for name in ("source", "destination", "index"))
+    number = int(channel_of(settled["substream"][row : row + 1])[0])
+    if wrong:
+        return Notice(chain, foreign, MessengerError.WeightTagNotMatch.name, number, index, refused=True)
+    what = name_of(error) if error != OK else OPENED
+    return Notice(chain, foreign, what, number, index, refused=error != OK)
 
 
 def _with_open_calls(state: State, settled: Frame) -> State:

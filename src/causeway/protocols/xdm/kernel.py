@@ -34,6 +34,7 @@ from causeway.protocols.messages import OUTBOUND_SCHEMA
 from causeway.protocols.partition import part, union
 from causeway.protocols.segments import located, oldest
 from causeway.protocols.waking import earliest, gives_up
+from causeway.protocols.xdm.allowlists import is_pending
 from causeway.protocols.xdm.block import process_block
 from causeway.protocols.xdm.carrying import CarrierInterference, Load, bring
 from causeway.protocols.xdm.chain_tries import NOWHERE, ChainTries, tries_of
@@ -51,6 +52,7 @@ from causeway.protocols.xdm.genesis import genesis_tables
 from causeway.protocols.xdm.ingress import ingress_arrivals
 from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.options import XdmOptions
+from causeway.protocols.xdm.planned import Planned
 from causeway.protocols.xdm.relay import Proved, next_move, provable_number, prove
 from causeway.protocols.xdm.state import (
     HISTORY_SCHEMA,
@@ -103,9 +105,16 @@ class XdmKernel:
         """Return the scenario's faults."""
         return CarrierInterference(self.faults, self.network.numbers, self.seed)
 
+    @cached_property
+    def planned(self) -> Planned:
+        """Return the calls about channels and allow lists that the options plan."""
+        return Planned(self.options, self.network)
+
     def context(self, chains: Chains, tick: Tick) -> Context:
         """Return what a block of ``chains`` at ``tick`` may know."""
-        return Context(tick.height, tick.tick, self.seed, chains, self.network, self.options, self.programs)
+        return Context(
+            tick.height, tick.tick, self.seed, chains, self.network, self.options, self.programs, self.planned
+        )
 
     def chains(self) -> Sequence[str]:
         """Return the chains' names by position."""
@@ -244,9 +253,7 @@ class XdmKernel:
             state, _ = confirm(state.with_tables(receipted=known), inputs.rows["receipts"], content.due)
         tries = self._tries(before, chains, content, inputs, context)
         money = Money(state)
-        state, outbound = process_block(
-            state, content.load.brought, content.view.tables["blocks"], inputs, money, context, log
-        )
+        state, outbound = process_block(state, content.load.brought, content.view, inputs, money, context, log)
         proved = prove(state, tries, content.view, context)
         state = state.with_tables(**proved.tables)
         made = commit_block(before, state, tries, tables, content.view, context)
@@ -284,13 +291,19 @@ class XdmKernel:
     def _gives_up(self, tick: Tick) -> int:
         """Return the tick from which on a round in which nothing moves is the last."""
         limit = 1_000 + 2 * (self.options.archiving_depth + self.options.challenge_period)
-        return gives_up(tick, settled=self.interference.last_change, idle_limit=limit)
+        settled = max(self.interference.last_change, self.planned.last_tick)
+        return gives_up(tick, settled=settled, idle_limit=limit)
 
     def _wake(self, state: State, context: Context, tick: Tick, proved: Proved) -> int | None:
         """Return the next tick at which something happens of itself."""
-        planned = self.interference.next_planned(tick.tick + 1)
+        planned = earliest(self.interference.next_planned(tick.tick + 1), self.planned.next_tick(tick.tick + 1))
         queues = state["queues"]
-        if proved.more or bool((queues["next_index"] > queues["begin"]).any()) or len(state["envelopes"]):
+        if (
+            proved.more
+            or bool((queues["next_index"] > queues["begin"]).any())
+            or len(state["envelopes"])
+            or is_pending(state["allow_updates"])
+        ):
             return tick.tick + 1
         again = None if proved.again is None else max(proved.again - 1, tick.tick + 1)
         late = int(state["late"]["due"].min()) - 1 if len(state["late"]) else None

@@ -58,6 +58,13 @@ class Money:
             self._operators[key] += share + (rest if position == 0 else 0)
         self._paid = True
 
+    def burn(self, chain: int, amount: int) -> None:
+        """Burn an amount of a chain for good; the receipt of a domain says it."""
+        self.add(chain, "issuance", -amount)
+        self.add(chain, "burned", amount)
+        if chain != CONSENSUS_POSITION:
+            self.move(chain, Moved.BURNT, CONSENSUS_POSITION, amount)
+
     def move(self, chain: int, what: Moved, foreign: int, amount: int) -> BookError | None:
         """Note what a chain does with value that leaves or comes; returns why the books refuse it, None if not."""
         if amount == 0:

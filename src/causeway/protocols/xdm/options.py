@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
+from causeway.model.section import ProgramReference, Section, TickNumber
 from causeway.protocols.option_values import LARGEST
 
 MOST_BLOCKS = 2**31
 """No distance in blocks is longer: numbers of blocks have 32 bits on the wire."""
+
+MOST_CALLS = 100_000
+"""A scenario plans at most so many calls of a kind."""
 
 DEPLOYED: Mapping[str, Any] = {
     "fee_model": "v1",
@@ -22,6 +26,43 @@ DEPLOYED: Mapping[str, Any] = {
     "trust_tag": "on",
 }
 """What ``profile = deployed`` changes: the column "other (deployed)" of 4.1, as far as it is about runs."""
+
+
+ROOT = "root"
+"""Who is meant by ``by = "root"``: the governance of a chain, which has no account."""
+
+DomainNumber = Annotated[int, Field(ge=0, le=2**32 - 2)]
+
+
+class ChannelCall(Section):
+    """A call that opens or closes a channel: at ``tick`` on ``chain``, with ``foreign``, by root or by a program.
+
+    ``max_outgoing``: of an ``initiate``, by default ``max_outgoing_messages``; ``channel``: the number of the one that
+    a ``close`` is about.
+    """
+
+    tick: TickNumber
+    chain: str
+    foreign: str
+    do: Literal["initiate", "close"] = "initiate"
+    by: ProgramReference = ROOT
+    channel: int = Field(default=0, ge=0, le=LARGEST)
+    max_outgoing: int | None = Field(default=None, ge=0, le=2**32 - 1)
+
+
+class AllowlistCall(Section):
+    """A call that changes which chains ``chain`` exchanges messages with: at ``tick``, ``foreign`` is added or removed.
+
+    ``foreign``: a chain's name, or the number of a domain, registered or not; ``by``: root or a program; ``at``: where
+    the call is made, by default on the consensus chain.
+    """
+
+    tick: TickNumber
+    chain: str
+    foreign: str | DomainNumber
+    do: Literal["add", "remove"] = "add"
+    by: ProgramReference = ROOT
+    at: str | None = None
 
 
 class XdmOptions(BaseModel):
@@ -49,7 +90,7 @@ class XdmOptions(BaseModel):
     mmr_roots: int = Field(default=1_024, ge=1, le=2**20)
     channels_per_block: int = Field(default=15, ge=1, le=LARGEST)
     resubmit_after: int = Field(default=15, ge=1, le=MOST_BLOCKS)
-    channel_reserve_fee: int = Field(default=100, ge=1, le=LARGEST)
+    channel_reserve_fee: int = Field(default=100, ge=0, le=LARGEST)
     reserve_portion_percent: int = Field(default=20, ge=0, le=100)
     relay_fee: int = Field(default=1, ge=0, le=LARGEST)
     fee_multiplier: int = Field(default=5, ge=0, le=LARGEST)
@@ -59,6 +100,10 @@ class XdmOptions(BaseModel):
     minimum_transfer: int = Field(default=1, ge=0, le=LARGEST)
     endowment: int = Field(default=1_000_000_000, ge=0, le=LARGEST)
     operators: int = Field(default=4, ge=1, le=1_000)
+    channels: Literal["open", "initiate"] = "open"
+    channel_calls: Annotated[tuple[ChannelCall, ...], Strict(False)] = Field(default=(), max_length=MOST_CALLS)
+    allowlist_calls: Annotated[tuple[AllowlistCall, ...], Strict(False)] = Field(default=(), max_length=MOST_CALLS)
+    domain_owners: Mapping[str, ProgramReference] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod

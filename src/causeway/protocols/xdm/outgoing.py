@@ -20,16 +20,18 @@ from causeway.protocols.contract import NO_HOST
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.execution import ACCOUNTS_SCHEMA
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS, NO_QUEUE, OUTBOUND_SCHEMA, blank_messages
+from causeway.protocols.xdm.allowlists import allows
 from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.calls import PROGRAMS_ENDPOINT, encode_contents, fits, shortened
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK, name_of
 from causeway.protocols.xdm.fees import MAX_FEE, fees
-from causeway.protocols.xdm.inbox import NOBODY, REJECTED, Requests
+from causeway.protocols.xdm.inbox import REJECTED, Requests
 from causeway.protocols.xdm.money import Money, joined, split
 from causeway.protocols.xdm.state import (
     CHANNELS_SCHEMA,
     INDEXED,
+    NOBODY,
     OUTBOX_SCHEMA,
     RESPONSE,
     RESPONSES_SCHEMA,
@@ -49,9 +51,10 @@ NO_FUNDS = "FundsUnavailable"
 NO_DESTINATION = "InvalidMessageDestination"
 FEES_OVERFLOW = "BalanceOverflow"
 TOO_LARGE = "InvalidMessagePayload"
+NOT_ALLOWED = "ChainNotAllowed"
 """Why a call of a program is refused."""
 
-_REASONS = ["", NO_OPEN_CHANNEL, NO_FUNDS, NO_DESTINATION, FEES_OVERFLOW, TOO_LARGE]
+_REASONS = ["", NO_OPEN_CHANNEL, NO_FUNDS, NO_DESTINATION, FEES_OVERFLOW, TOO_LARGE, NOT_ALLOWED]
 
 
 @dataclass(frozen=True)
@@ -163,10 +166,13 @@ def acknowledge(state: State, requests: Requests, money: Money) -> State:
     return state.with_tables(responses=responses.filter(~done)) if len(gone) else state
 
 
-def send(state: State, produced: Frame, money: Money, context: Context, log: EventLog) -> tuple[State, Frame]:
+def send(
+    state: State, produced: Frame, shown: Frame, money: Money, context: Context, log: EventLog
+) -> tuple[State, Frame]:
     """Return the state after programs' messages, in the order of production, and what is outbound.
 
-    ``produced``: requests, and answers that are none of this block's responses.
+    ``produced``: requests, and answers that are none of this block's responses; ``shown``: the channels
+    (``CHANNELS_SCHEMA``) that others showed at the height before.
     """
     network = context.network
     waiting = state["waiting"]
@@ -181,7 +187,7 @@ def send(state: State, produced: Frame, money: Money, context: Context, log: Eve
     away = shortened(away, REJECTED)
     queued = concat([waiting.select(away.names), away])
     before = len(waiting)
-    state, sent, kept, refused = _into_channels(state, queued, money, context)
+    state, sent, kept, refused = _into_channels(state, queued, shown, money, context)
     if len(kept) or before:
         groups = groups_of(kept["source"], kept["destination"])
         kept = kept.with_columns(index=groups.ranks().astype(np.uint64)).select(WAITING_SCHEMA.names)
@@ -213,7 +219,7 @@ def _rejects(failed: Frame, reasons: npt.NDArray[np.int64], log: EventLog) -> Fr
 
 
 def _into_channels(
-    state: State, queued: Frame, money: Money, context: Context
+    state: State, queued: Frame, shown: Frame, money: Money, context: Context
 ) -> tuple[State, Frame, Frame, tuple[Frame, npt.NDArray[np.int64]]]:
     """Return the state with requests in the outbox, what is outbound of them, what is kept for later, and what is
     refused with why."""
@@ -230,14 +236,19 @@ def _into_channels(
     for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
         chain, foreign = int(queued["source"][start]), int(queued["destination"][start])
         own = np.flatnonzero((channels["chain"] == chain) & (channels["foreign"] == foreign))
-        hopeless[start : start + count] = not bool((channels["state"][own] != ChannelState.CLOSED).any())
+        hopeless[start : start + count] = not _may_open(chain, foreign, channels.take(own), shown, context)
         is_open = own[(channels["state"][own] == ChannelState.OPEN)][::-1]
         place = np.repeat(is_open, np.maximum(room_left[is_open], 0))[:count]
         row_of[start : start + len(place)] = place
     placed = row_of >= 0
+    refused = np.zeros(len(queued), dtype=bool)
+    if context.options.allowlist == "on":
+        refused = ~allows(state["allowlist"], queued["source"], queued["destination"])
+        placed &= ~refused
     # A call that waits no longer for any channel, because none is left, is refused; an answer is kept.
     of_call = queued["kind"] == Kind.REQUEST
     reasons = np.where(hopeless & of_call & ~placed, _REASONS.index(NO_OPEN_CHANNEL), 0)
+    reasons[refused & of_call] = _REASONS.index(NOT_ALLOWED)
     src_fee, dst_fee = fees(context.options)
     if src_fee + dst_fee > MAX_FEE:
         reasons[placed & of_call] = _REASONS.index(FEES_OVERFLOW)
@@ -253,6 +264,27 @@ def _into_channels(
     kept = ~placed & (reasons == 0)
     failed = reasons > 0
     return state, outbound, queued.filter(kept), (queued.filter(failed), reasons[failed])
+
+
+def _may_open(chain: int, foreign: int, own: Frame, shown: Frame, context: Context) -> bool:
+    """Return whether there is a channel from ``chain`` to ``foreign`` that is open, or that may still be opened.
+
+    ``own``: the channels of ``chain``; ``shown``: those that others showed at the height before.
+    """
+    if (own["state"] == ChannelState.OPEN).any() or _is_asked(own).any():
+        return True
+    theirs = shown.filter((shown["chain"] == foreign) & (shown["foreign"] == chain))
+    theirs = theirs.filter(_is_asked(theirs))
+    if not np.isin(theirs["channel"], own["channel"]).all():
+        return True
+    planned = context.planned
+    return planned.initiates(chain, foreign, context.tick + 1) or planned.initiates(foreign, chain, context.tick)
+
+
+def _is_asked(channels: Frame) -> npt.NDArray[np.bool_]:
+    """Return which channels their chain has asked for without an answer so far."""
+    asked = (channels["state"] == ChannelState.INITIATED) & (channels["next_outbox"] > 0)
+    return np.asarray(asked & (channels["next_response"] == 0))
 
 
 def _moved_up(row_of: npt.NDArray[np.int64], placed: npt.NDArray[np.bool_], groups: object) -> npt.NDArray[np.int64]:

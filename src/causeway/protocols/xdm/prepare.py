@@ -17,7 +17,8 @@ import pyarrow as pa
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.order import groups_of, stable_order
 from causeway.protocols.messages import LANE
-from causeway.protocols.xdm.errors import Validity
+from causeway.protocols.xdm.errors import OK, Validity
+from causeway.protocols.xdm.prechecks import request_errors
 from causeway.protocols.xdm.state import (
     EARLY_SCHEMA,
     Asked,
@@ -94,9 +95,11 @@ def prepare(state: State, found: Envelopes, verdicts: npt.NDArray[np.int64], sto
         due = ~stale & (messages["index"] + np.uint64(1) == expected + ranks.astype(np.uint64))
     dropped = np.zeros(len(messages), dtype=bool)
     special = ~response & ((bodies.asked != Asked.ENDPOINT) | (states < ChannelState.OPEN))
-    for group in np.unique(np.repeat(np.arange(len(groups)), groups.counts)[special]).tolist():
-        start = int(groups.starts[group])
-        _in_turn(start, start + int(groups.counts[group]), bodies, states, due, dropped)
+    if special.any():
+        errors = request_errors(messages, bodies, states, state["allowlist"], found.context)
+        for group in np.unique(np.repeat(np.arange(len(groups)), groups.counts)[special]).tolist():
+            start = int(groups.starts[group])
+            _in_turn(start, start + int(groups.counts[group]), bodies, errors, states, due, dropped)
     if dropped.any():
         rows = messages.filter(dropped)
         refused.append((rows.select([*LANE, "index"]), np.full(len(rows), Validity.InvalidCall, dtype=np.int64)))
@@ -116,11 +119,15 @@ def _in_turn(
     start: int,
     stop: int,
     bodies: Bodies,
+    errors: npt.NDArray[np.uint8],
     states: npt.NDArray[np.int64],
     due: npt.NDArray[np.bool_],
     dropped: npt.NDArray[np.bool_],
 ) -> None:
-    """Go through the requests of one channel, whose states change: from the first that is not due on, none is."""
+    """Go through the requests of one channel, whose states change: from the first that is not due on, none is.
+
+    ``errors``: why a request to open or close does not change its channel, ``OK`` where it does.
+    """
     state = int(states[start])
     for row in range(start, stop):
         if not due[row]:
@@ -132,8 +139,8 @@ def _in_turn(
             due[row + 1 : stop] = False
             return
         if asked == Asked.CHANNEL_OPEN:
-            state = ChannelState.OPEN
-        elif asked == Asked.CHANNEL_CLOSE:
+            state = ChannelState.OPEN if errors[row] == OK else ChannelState.INITIATED
+        elif asked == Asked.CHANNEL_CLOSE and errors[row] == OK:
             state = ChannelState.CLOSED
 
 

@@ -8,7 +8,7 @@ between programs of one chain, of which nothing is proved.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
@@ -28,6 +28,9 @@ from causeway.protocols.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS
 REQUEST = 0
 RESPONSE = 1
 """The directions of the lanes of a channel."""
+
+NOBODY = 2**64 - 1
+"""The sender of a request that no program waits for: an answer that came later, a request of the protocol."""
 
 MAX_CHANNEL = 2**63 - 1
 MAX_NONCE = 2**64 - 2
@@ -141,6 +144,22 @@ OPEN_CALLS_SCHEMA = pa.schema(
     ]
 )
 """One row a call of ``sender`` on ``chain`` that the other chain has taken and whose answer comes later."""
+
+ALLOWLIST_SCHEMA = pa.schema([_field("chain", U32), _field("foreign", U32)])
+"""One row a chain ``foreign`` with which ``chain`` exchanges messages (``ChainAllowlist``)."""
+
+ALLOW_UPDATES_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("domain", U32),
+        _field("height", UINT64),
+        _field("allow", BYTES),
+        _field("remove", BYTES),
+    ]
+)
+"""One row a domain whose allow list was ever to be changed (``DomainChainAllowlistUpdate``): the sets (``chain_set``)
+of chains that it is to add and to remove in its next block, and the ``height`` of the last call about them. The row
+stays when there are none."""
 
 RUNS_SCHEMA = pa.schema([*LANE_FIELDS, _field("height", UINT64), _field("first", UINT64), _field("count", UINT64)])
 """One row a run of local messages that were appended at one height, where they lie in the lake."""
@@ -289,7 +308,7 @@ MADE_SCHEMA = pa.schema(
     ]
 )
 """What the receipt of a domain's block says of transfers (2.4): ``what`` 0 in, 1 out, 2 rejected and claimed,
-3 rejected; ``destination``: the consensus chain, which reads it."""
+3 rejected, 4 burnt; ``destination``: the consensus chain, which reads it."""
 
 BOOKS_SCHEMA = pa.schema(
     [
@@ -318,6 +337,10 @@ STATE_TABLES: dict[str, StateTable] = {
     "waiting": StateTable(WAITING_SCHEMA, "source", (*ENDS, "index"), ENDS, ("sender", "receiver")),
     "open_calls": StateTable(
         OPEN_CALLS_SCHEMA, "chain", ("chain", "sender", "callback"), ("chain",), ("sender", "receiver")
+    ),
+    "allowlist": StateTable(ALLOWLIST_SCHEMA, "chain", CHANNEL[:2], CHANNEL[:2]),
+    "allow_updates": StateTable(
+        ALLOW_UPDATES_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE
     ),
     "queues": StateTable(QUEUES_SCHEMA, "source", LANE, ENDS),
     "runs": StateTable(RUNS_SCHEMA, "source", (*LANE, "first"), ENDS),
@@ -430,3 +453,13 @@ def channel_rows(channels: Frame, chain: npt.NDArray[Any], foreign: npt.NDArray[
     """Return the row of each channel asked for, -1 where there is none."""
     asked = Frame({"chain": chain, "foreign": foreign, "channel": channel}, len(channel))
     return lookup(channels, asked, CHANNEL)
+
+
+def chain_set(chains: Iterable[int]) -> bytes:
+    """Return a set of positions of chains as bytes: 4 each, little-endian, ascending."""
+    return b"".join(chain.to_bytes(4, "little") for chain in sorted(chains))
+
+
+def chains_of_set(packed: bytes) -> list[int]:
+    """Return the positions that ``chain_set`` packed, ascending."""
+    return [int.from_bytes(packed[at : at + 4], "little") for at in range(0, len(packed), 4)]

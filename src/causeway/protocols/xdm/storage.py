@@ -16,7 +16,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.order import Rows
-from causeway.proofs.substrate import numbers_column, storage_prefix
+from causeway.proofs.substrate import encode_compact, numbers_column, storage_prefix
 from causeway.proofs.xdm import (
     INBOX_RESPONSES,
     OUTBOX,
@@ -35,6 +35,7 @@ from causeway.protocols.xdm.state import (
     STATE_TABLES,
     UNCOMMITTED,
     State,
+    chains_of_set,
 )
 from causeway.protocols.xdm.wire import (
     ACCOUNT_BYTES,
@@ -57,12 +58,13 @@ STORAGE_SCHEMA = pa.schema(
 """One row a change of a chain's storage in a block: the value under a key, or that there is none any more."""
 
 OWN_PALLET = "Causeway"
+ALLOWLIST_ITEM, ALLOW_UPDATES_ITEM = "ChainAllowlist", "DomainChainAllowlistUpdate"
 _COUNT_BYTES = 4
 
 _ITEMS = {"outbox": (OUTBOX, "src_fee", "OutboxFee"), "responses": (INBOX_RESPONSES, "fee", "InboxFee")}
 """Of the tables of messages: their own item, the column with the fee that is kept for each, and its item."""
 
-KEYED = ("channels", "next_channels", "outbox", "responses", "confirmed")
+KEYED = ("channels", "next_channels", "outbox", "responses", "confirmed", "allowlist", "allow_updates")
 """Tables whose rows have entries of their own."""
 
 HEADS = ("blocks",)
@@ -125,7 +127,7 @@ def changes(before: State | None, after: State, context: Context) -> Frame:
 
     parts = [empty_frame(STORAGE_SCHEMA)]
     for name, encode in (
-        ("outbox", lambda rows: encode_requests(rows, options.fee_model)),
+        ("outbox", lambda rows: encode_requests(rows, options.fee_model, options.relay_fee)),
         ("responses", encode_responses),
     ):
         added, gone = _added_and_gone(earlier(name), after[name])
@@ -165,8 +167,48 @@ def changes(before: State | None, after: State, context: Context) -> Frame:
         confirmed = after["confirmed"].take(rows)
         keys = pa.array([receipt_storage_key(int(domain) - 1) for domain in confirmed["domain"]], _LARGE)
         parts.append(_changes(confirmed["chain"], keys, confirmed["receipt"]))
+    parts.append(_allowlists(earlier("allowlist"), after["allowlist"]))
+    rows, _ = _differing(earlier("allow_updates"), after["allow_updates"], ("chain", "domain"))
+    if len(rows):
+        parts.append(_pending(after["allow_updates"].take(rows)))
     parts.append(_sections(before, after, context))
     return concat(parts)
+
+
+def _allowlists(before: Frame, after: Frame) -> Frame:
+    """Return the changes of the chains' sets of those that they exchange messages with."""
+    if before is after:
+        return empty_frame(STORAGE_SCHEMA)
+    then, now = _foreign(before), _foreign(after)
+    parts = [empty_frame(STORAGE_SCHEMA)]
+    for chain in sorted(then.keys() | now.keys()):
+        if then.get(chain) != now.get(chain):
+            value = pa.array([_id_set(now[chain])], pa.binary()) if chain in now else None
+            key = messenger_keys(ALLOWLIST_ITEM, pa.array([b""], _LARGE))
+            parts.append(_changes(np.array([chain]), key, value))
+    return concat(parts)
+
+
+def _foreign(allowlist: Frame) -> dict[int, list[int]]:
+    found: dict[int, list[int]] = {}
+    for chain, foreign in zip(allowlist["chain"].tolist(), allowlist["foreign"].tolist(), strict=True):
+        found.setdefault(chain, []).append(foreign)
+    return found
+
+
+def _pending(updates: Frame) -> Frame:
+    """Return what is pending for domains: the sets to add and to remove."""
+    numbers = [(domain - 1).to_bytes(4, "little") for domain in updates["domain"].tolist()]
+    keys = messenger_keys(ALLOW_UPDATES_ITEM, pa.array(numbers, _LARGE))
+    sets = zip(updates["allow"].to_pylist(), updates["remove"].to_pylist(), strict=True)
+    values = [_id_set(chains_of_set(allow)) + _id_set(chains_of_set(remove)) for allow, remove in sets]
+    return _changes(updates["chain"], keys, pa.array(values, pa.binary()))
+
+
+def _id_set(chains: list[int]) -> bytes:
+    """Return chains, ascending, as a set of ChainId in SCALE."""
+    ids = chain_map_keys(chain_ids(np.array(chains, dtype=np.uint32))).to_pylist()
+    return encode_compact(len(ids)) + b"".join(ids)
 
 
 def _sections(before: State | None, after: State, context: Context) -> Frame:

@@ -38,11 +38,11 @@ def _bytes_where(mask: npt.NDArray[np.bool_], column: pa.Array) -> pa.LargeBinar
     return pc.if_else(pa.array(mask), column.cast(pa.large_binary()), pa.scalar(None, pa.large_binary()))
 
 
-def encode_requests(outbox: Frame, fee_model: str) -> pa.LargeBinaryArray:
+def encode_requests(outbox: Frame, fee_model: str, relay_fee: int) -> pa.LargeBinaryArray:
     """Return the ``Message`` of each row of the outbox (``OUTBOX_SCHEMA``).
 
     Endpoint requests say the fees that were collected (payload version 1) under both fee models; a request to open a
-    channel says the relay fee (version 0) under ``v0``.
+    channel says the ``relay_fee`` (version 0) under ``v0``.
     """
     asked, count = outbox["asked"], len(outbox)
     opening, endpoint = asked == Asked.CHANNEL_OPEN, asked == Asked.ENDPOINT
@@ -54,7 +54,7 @@ def encode_requests(outbox: Frame, fee_model: str) -> pa.LargeBinaryArray:
         "direction": pa.array(np.zeros(count, dtype=np.uint8)),
         "request": _where(~endpoint, asked, pa.uint8()),
         "max_outgoing_messages": _where(opening, outbox["max_outgoing"], pa.uint32()),
-        "relay_fee": numbers_column(outbox["src_fee"], U128_BYTES, opening & with_fee),
+        "relay_fee": numbers_column(np.full(count, relay_fee, dtype=np.uint64), U128_BYTES, opening & with_fee),
         "src_endpoint": _where(endpoint, outbox["src_endpoint"], pa.uint64()),
         "dst_endpoint": _where(endpoint, outbox["dst_endpoint"], pa.uint64()),
         "payload": _bytes_where(endpoint, outbox["payload"]),

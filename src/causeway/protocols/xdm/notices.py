@@ -1,0 +1,58 @@
+"""What happens to channels and allow lists, as rows of the ledger (XDM reference 1.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from causeway.model.frame import Frame, repeated
+from causeway.model.ledger import NO_CHAIN, Event, Kind
+from causeway.protocols.events import EventLog, event_rows, names_column
+from causeway.protocols.xdm.state import NOBODY
+
+
+@dataclass(frozen=True)
+class Notice:
+    """Something that happened on ``chain`` with ``foreign``: ``what``, the event's name, or with ``refused`` the error
+    of a call. ``by``: the program that called, None for none; ``amount``: what was held, released or lost with it."""
+
+    chain: int
+    foreign: int
+    what: str
+    channel: int = 0
+    index: int = 0
+    by: int | None = None
+    amount: int = 0
+    refused: bool = False
+
+
+def log_notices(notices: Sequence[Notice], chains: int, log: EventLog) -> None:
+    """Leave a control row each, in the lane of the channel's requests; ``chains``: how many there are."""
+    if not notices:
+        return
+    count = len(notices)
+    names = sorted({notice.what for notice in notices})
+    zero = repeated(np.uint64(0), count)
+    chain = np.array([notice.chain for notice in notices], dtype=np.uint32)
+    foreign = [notice.foreign if notice.foreign < chains else NO_CHAIN for notice in notices]
+    rows = Frame(
+        {
+            "kind": repeated(np.uint8(Kind.CONTROL), count),
+            "source": chain,
+            "destination": np.array(foreign, dtype=np.uint32),
+            "substream": np.array([2 * notice.channel for notice in notices], dtype=np.uint64),
+            "index": np.array([notice.index for notice in notices], dtype=np.uint64),
+            "sender": np.array([NOBODY if notice.by is None else notice.by for notice in notices], dtype=np.uint64),
+            "receiver": repeated(np.uint64(NOBODY), count),
+            "callback": zero,
+            "amount_high": zero,
+            "amount_low": np.array([notice.amount for notice in notices], dtype=np.uint64),
+        },
+        count,
+    )
+    bits = [Event.REJECTED if notice.refused else Event.ACKNOWLEDGED for notice in notices]
+    why = names_column(names, np.array([names.index(notice.what) for notice in notices]))
+    events = np.array([int(bit) for bit in bits], dtype=np.uint16)
+    log.add(event_rows(rows, events, chain=chain, on_lane=True, reason=why))

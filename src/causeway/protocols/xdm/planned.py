@@ -1,0 +1,149 @@
+"""Calls that a scenario plans: channels opened and closed, allow lists changed, by tick."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from causeway.model.errors import InvalidInput
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION, Network
+from causeway.protocols.xdm.options import ROOT, AllowlistCall, ChannelCall, XdmOptions
+
+
+@dataclass(frozen=True)
+class ChannelPlan:
+    """A call about a channel. ``chain``, ``foreign``: positions; ``by``: a program, None for root; ``initiate``:
+    whether it opens one, else it closes the one of number ``channel``."""
+
+    tick: int
+    chain: int
+    foreign: int
+    initiate: bool
+    by: int | None
+    channel: int
+    max_outgoing: int
+
+
+@dataclass(frozen=True)
+class AllowlistPlan:
+    """A call about the allow list of ``chain``, made on the chain ``at``. ``foreign``: a position, that of no chain for
+    a domain that is not registered."""
+
+    tick: int
+    at: int
+    chain: int
+    foreign: int
+    add: bool
+    by: int | None
+
+
+class Planned:
+    """The calls of a scenario's options. Raises ``InvalidInput`` for chains and programs that there are not."""
+
+    def __init__(self, options: XdmOptions, network: Network) -> None:
+        self._positions = {name: position for position, name in enumerate(network.names)}
+        table = network.topology.programs
+        self._programs = dict(zip(table["name"].to_pylist(), table["number"].to_pylist(), strict=True))
+        self._numbers = set(self._programs.values())
+        self.channels = tuple(
+            self._channel(f"options.channel_calls.{row}", call, options.max_outgoing_messages)
+            for row, call in enumerate(options.channel_calls)
+        )
+        self.allowlists = tuple(
+            self._allowlist(f"options.allowlist_calls.{row}", call) for row, call in enumerate(options.allowlist_calls)
+        )
+        self.owners = self._owners(options.domain_owners)
+        """The owner of each domain, by position; root where there is none."""
+
+    def _chain(self, where: str, name: str) -> int:
+        if name not in self._positions:
+            raise InvalidInput(f"{where}: no chain is called {name!r}; there are {', '.join(self._positions)}")
+        return self._positions[name]
+
+    def _program(self, where: str, given: int | str) -> int | None:
+        if given == ROOT:
+            return None
+        found = self._programs.get(given) if isinstance(given, str) else given
+        if found not in self._numbers:
+            raise InvalidInput(f'{where}: no program is called {given!r}; allowed: "{ROOT}", or a program')
+        return found
+
+    def _channel(self, where: str, call: ChannelCall, most: int) -> ChannelPlan:
+        return ChannelPlan(
+            call.tick,
+            self._chain(f"{where}.chain", call.chain),
+            self._chain(f"{where}.foreign", call.foreign),
+            call.do == "initiate",
+            self._program(f"{where}.by", call.by),
+            call.channel,
+            most if call.max_outgoing is None else call.max_outgoing,
+        )
+
+    def _allowlist(self, where: str, call: AllowlistCall) -> AllowlistPlan:
+        named = isinstance(call.foreign, str)
+        return AllowlistPlan(
+            call.tick,
+            CONSENSUS_POSITION if call.at is None else self._chain(f"{where}.at", call.at),
+            self._chain(f"{where}.chain", call.chain),
+            self._chain(f"{where}.foreign", str(call.foreign)) if named else int(call.foreign) + 1,
+            call.do == "add",
+            self._program(f"{where}.by", call.by),
+        )
+
+    def _owners(self, given: Mapping[str, int | str]) -> dict[int, int | None]:
+        found = {}
+        for name, program in given.items():
+            where = f"options.domain_owners.{name}"
+            position = self._chain(where, name)
+            if position == CONSENSUS_POSITION:
+                raise InvalidInput(f"{where}: the consensus chain has no owner; allowed: domains")
+            found[position] = self._program(where, program)
+        return found
+
+    @cached_property
+    def _by_tick(self) -> tuple[dict[int, list[ChannelPlan]], dict[int, list[AllowlistPlan]]]:
+        channels: dict[int, list[ChannelPlan]] = {}
+        allowlists: dict[int, list[AllowlistPlan]] = {}
+        for channel in self.channels:
+            channels.setdefault(channel.tick, []).append(channel)
+        for update in self.allowlists:
+            allowlists.setdefault(update.tick, []).append(update)
+        return channels, allowlists
+
+    @cached_property
+    def _ticks(self) -> list[int]:
+        return sorted({*self._by_tick[0], *self._by_tick[1]})
+
+    @cached_property
+    def _last_initiations(self) -> dict[tuple[int, int], int]:
+        last: dict[tuple[int, int], int] = {}
+        for call in self.channels:
+            if call.initiate:
+                last[call.chain, call.foreign] = max(call.tick, last.get((call.chain, call.foreign), 0))
+        return last
+
+    def channels_at(self, tick: int, chains: Iterable[int]) -> list[ChannelPlan]:
+        """Return the calls about channels that are made in a tick on some chains, in the order of the scenario."""
+        some = set(chains)
+        return [call for call in self._by_tick[0].get(tick, []) if call.chain in some]
+
+    def allowlists_at(self, tick: int, chains: Iterable[int]) -> list[AllowlistPlan]:
+        """Return the calls about allow lists that are made in a tick on some chains, in the order of the scenario."""
+        some = set(chains)
+        return [call for call in self._by_tick[1].get(tick, []) if call.at in some]
+
+    def next_tick(self, tick: int) -> int | None:
+        """Return the first tick from ``tick`` on in which a call is made, None if there is none."""
+        at = bisect_left(self._ticks, tick)
+        return self._ticks[at] if at < len(self._ticks) else None
+
+    @property
+    def last_tick(self) -> int:
+        """Return the last tick in which a call is made, 0 without any."""
+        return self._ticks[-1] if self._ticks else 0
+
+    def initiates(self, chain: int, foreign: int, tick: int) -> bool:
+        """Return whether ``chain`` is to initiate a channel with ``foreign`` in ``tick`` or later."""
+        return self._last_initiations.get((chain, foreign), -1) >= tick
