@@ -65,12 +65,16 @@ from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
 
 @dataclass(frozen=True)
 class XdmPlan:
-    """What a round of the chains begins with: what is brought to them, and the blocks that they prove under now."""
+    """What a round of the chains begins with: what is brought to those that make a block (``running``), and the blocks
+    that they prove under now. ``following``: the block of the consensus chain that is shown as final from this one on,
+    whose storage has the receipts that are shown with it; what operators prove of the chain itself is under the one
+    that was shown before."""
 
     running: Chains
     load: Load
     view: View
     provable: Mapping[int, int]
+    following: int | None
     due: int | None
     rebuilt: Mapping[int, int]
 
@@ -181,17 +185,22 @@ class XdmKernel:
         tries = tries_of(state, context)
         rebuilt: dict[int, int] = {}
         spans = []
+        following = self._next_anchor(state, context)
         for chain in chains.tolist():
-            number = self._next_provable(chain, view, state, context)
-            if number is None:
+            number = provable_number(chain, view)
+            then = following if chain == CONSENSUS_POSITION else None
+            first = then if number is None else number
+            if first is None:
                 continue
             known = -1 if tries is None else tries.number[chain]
-            provable[chain] = number
-            if tries is None or known < 0:
-                rebuilt[chain] = heights[(chain, number)]
-                past.append((chain, heights[(chain, number)]))
-            elif number > known:
-                spans.append((chain, heights[(chain, known)] + 1, heights[(chain, number)]))
+            if known < 0:
+                rebuilt[chain] = heights[(chain, first)]
+                past.append((chain, heights[(chain, first)]))
+                known = first
+            provable[chain] = first
+            last = first if then is None else then
+            if last > known:
+                spans.append((chain, heights[(chain, known)] + 1, heights[(chain, last)]))
         if spans:
             rows["storage"] = _heights(spans)
         if context.has_consensus:
@@ -204,13 +213,13 @@ class XdmKernel:
         columns = np.array(past, dtype=np.int64).reshape(-1, 2)
         wanted = Frame({"chain": columns[:, 0].astype(np.uint32), "height": columns[:, 1].astype(np.uint64)}, len(past))
         reads = Reads(offered=located(ranges, state["runs"]), rows=rows, past=wanted)
-        return Plan(reads, XdmPlan(chains, load, view, provable, due, rebuilt), EventLog().logs()["events"])
+        return Plan(reads, XdmPlan(chains, load, view, provable, following, due, rebuilt), EventLog().logs()["events"])
 
-    def _next_provable(self, chain: int, view: View, state: State, context: Context) -> int | None:
-        """Return the number of the block under which a chain's operators prove in this round; of the consensus chain
-        that which it shows from now on."""
-        if chain != CONSENSUS_POSITION:
-            return provable_number(chain, view)
+    def _next_anchor(self, state: State, context: Context) -> int | None:
+        """Return the number of the consensus block that is shown as final from this block on, None as long as there is
+        none."""
+        if not context.has_consensus:
+            return None
         found = anchor_number(state["blocks"], context.number, self.options.archiving_depth)
         return None if found is None else int(state["blocks"]["number"][found[1]])
 
@@ -256,6 +265,7 @@ class XdmKernel:
         state, outbound = process_block(state, content.load.brought, content.view, inputs, money, context, log)
         proved = prove(state, tries, content.view, context)
         state = state.with_tables(**proved.tables)
+        self._anchor(tries, content.following, inputs)
         made = commit_block(before, state, tries, tables, content.view, context)
         wake = self._wake(made.state, context, tick, proved)
         return self._result(made, outbound, {**log.logs(), **tables}, wake, self._gives_up(tick))
@@ -274,9 +284,17 @@ class XdmKernel:
             one = replace(context, chains=np.array([chain], dtype=np.uint32))
             tries.move(changes(None, self._only(past, chain), one), {})
         if "storage" in inputs.rows:
-            tries.move(inputs.rows["storage"], {})
+            rows = inputs.rows["storage"]
+            tries.move(rows.filter(rows["chain"] != CONSENSUS_POSITION), {})
         tries.number |= plan.provable
         return tries
+
+    def _anchor(self, tries: ChainTries, following: int | None, inputs: Inputs[State]) -> None:
+        """Move the storage of the consensus chain on to that of the block which is shown as final from now on."""
+        if following is None:
+            return
+        rows = inputs.rows.get("storage", empty_frame(STORAGE_SCHEMA))
+        tries.move(rows.filter(rows["chain"] == CONSENSUS_POSITION), {CONSENSUS_POSITION: following})
 
     def _only(self, state: State, chain: int) -> State:
         """Return the rows of a state that are one chain's."""
