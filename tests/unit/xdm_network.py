@@ -1,0 +1,223 @@
+"""Chains on the kernel of cross-domain messaging in memory: users' calls by hand, no lake and no Spark.
+
+    net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, options={"archiving_depth": 2, "challenge_period": 3})
+    net.call(1, 2, b"hello", amount=5)         # user 0 tells program 1 to call program 2, in the next block
+    net.block()                                # one block of all chains
+    net.settle()                               # blocks until every call has its answer
+    net.refusals(), net.events(), net.roots(), net.state
+
+Chains are given by name, the consensus chain is added where none is called ``consensus``. ``cuts``: into how many
+buckets the chains are cut, none of which sees another's state.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.faults import Fault, Faults
+from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.ledger import EVENTS_SCHEMA, Event
+from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
+from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
+from causeway.programs.runner import Programs
+from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, RoundResult, Shown, Tick, View
+from causeway.protocols.messages import LANE, OUTBOUND_SCHEMA
+from causeway.protocols.partition import in_order, part, union
+from causeway.protocols.xdm.chains import complete
+from causeway.protocols.xdm.kernel import XdmKernel
+from causeway.protocols.xdm.options import XdmOptions
+from causeway.protocols.xdm.state import KeptTries, State
+from tests.property.caller_payloads import caller_payload
+
+Placed = Mapping[int, str | tuple[str, Mapping[str, Any]] | None]
+"""Program number -> class, or class and options, or None: known to live there, but nothing is installed."""
+
+QUICK = {"archiving_depth": 2, "challenge_period": 3}
+
+
+def topology_of(chains: Mapping[str, Placed], balance: int = 0) -> Topology:
+    """Return the topology of chains, numbered in the order given, and the programs on them."""
+    rows = []
+    for chain, programs in enumerate(chains.values()):
+        for number, placed in programs.items():
+            name, options = placed if isinstance(placed, tuple) else (placed, {})
+            rows.append((number, f"p{number}", chain, name, json.dumps(options), Decimal(balance)))
+    records = [dict(zip(PROGRAMS_SCHEMA.names, row, strict=True)) for row in rows]
+    table = pa.table({"number": pa.array(range(len(chains)), pa.uint64()), "name": list(chains)}, schema=CHAINS_SCHEMA)
+    roles = {number: "consensus" for number, name in enumerate(chains) if name == "consensus"}
+    return complete(Topology(table, pa.Table.from_pylist(records, schema=PROGRAMS_SCHEMA), roles=roles))
+
+
+class Network:
+    """Chains, each with its programs. ``faults``: of chains by name (``fault``); ``balance``: of every program."""
+
+    def __init__(
+        self,
+        chains: Mapping[str, Placed],
+        *,
+        options: Mapping[str, Any] | None = None,
+        balance: int = 0,
+        seed: int = 0,
+        faults: Sequence[tuple[str, str | None, str | None, int, int, Mapping[str, Any]]] = (),
+        cuts: int = 1,
+        forgetful: bool = False,
+    ) -> None:
+        topology = topology_of(chains, balance)
+        number = dict(zip(topology.chains["name"].to_pylist(), topology.chains["number"].to_pylist(), strict=True))
+        of: dict[str | None, int | None] = {None: None, **number}
+        told = [
+            Fault(kind, of[source], of[destination], first, last, args)
+            for kind, source, destination, first, last, args in faults
+        ]
+        chosen = XdmOptions(**{**QUICK, **(options or {})})
+        self.kernel = XdmKernel(topology, Programs(topology), chosen, seed, faults=Faults.of(*told))
+        self.names = list(self.kernel.chains())
+        self._number = number
+        self._host = {number: name for name, programs in chains.items() for number in programs}
+        everything = np.arange(len(self.names), dtype=np.uint32)
+        self.groups = [group for group in (everything[cut::cuts] for cut in range(cuts)) if len(group)]
+        self.forgetful = forgetful
+        results = [self.kernel.genesis(group) for group in self.groups]
+        self.results = results
+        self.states: list[State] = [result.state for result in results]
+        self.headers = concat([result.headers for result in results])
+        self.past: list[State] = [self.state]
+        self.logs: dict[str, list[tuple[int, int, Frame]]] = defaultdict(list)
+        self.outbound: list[Frame] = []
+        self.height, self.tick = 0, -1
+        self._told: list[tuple[int, int, int, str, bytes]] = []
+        self._keep_logs(results)
+
+    # ---- play
+
+    def call(self, caller: int, receiver: int, body: bytes = b"", *, amount: int = 0, user: int = 0) -> None:
+        """A user tells a program to call another, in the next block."""
+        payload = caller_payload(receiver, amount, "call", body)
+        self._told.append((self._number[self._host[caller]], caller, user, "call", payload))
+
+    def block(self, count: int = 1) -> None:
+        """Run ``count`` blocks of all chains, in consecutive ticks."""
+        for _ in range(count):
+            self._block(self.tick + 1)
+
+    def settle(self, limit: int = 400) -> int:
+        """Run blocks until every call has its answer, sleeping as long as the network says; return how many."""
+        for count in range(limit):
+            if count and self.idle():
+                return count
+            wakes = [result.wake for result in self.results if result.wake is not None]
+            self._block(max(self.tick + 1, min(wakes, default=0)))
+        raise AssertionError(f"calls still wait after {limit} blocks")
+
+    def idle(self) -> bool:
+        """Return whether no call waits for its answer."""
+        state = self.state
+        queues = state["queues"]
+        waits = len(state["outbox"]) + len(state["waiting"]) + len(state["open_calls"])
+        return not waits and not bool((queues["next_index"] > queues["begin"]).any())
+
+    def _block(self, at: int) -> None:
+        self.height, self.tick = self.height + 1, at
+        tick = Tick(self.height, at)
+        columns = [list(column) for column in zip(*self._told, strict=True)] if self._told else [[]] * 5
+        ingress, self._told = pa.table(columns, schema=INGRESS_SCHEMA), []
+        results = []
+        for group, state in zip(self.groups, self.states, strict=True):
+            if self.forgetful:
+                state = replace(state, kept=KeptTries())
+            mine = np.isin(ingress["chain"].to_numpy(), self.kernel.numbers()[group])
+            told, carried = ingress.filter(pa.array(mine)), CARRIED_SCHEMA.empty_table()
+            plan = self.kernel.plan(state, group, self.shown_to(group), told, carried, tick)
+            reads = plan.reads
+            past = {
+                height: part(self.kernel, self.past[height], reads.past["chain"][reads.past["height"] == height], at)
+                for height in np.unique(reads.past["height"]).tolist()
+            }
+            rows = {name: self._rows(name, spans) for name, spans in reads.rows.items()}
+            inputs: Inputs[State] = Inputs(
+                told, carried, self._offered(reads.offered), empty_frame(OUTBOUND_SCHEMA), rows, past
+            )
+            results.append(self.kernel.round(state, group, plan, inputs, tick))
+        self.results = results
+        self.states = [result.state for result in results]
+        self.headers = concat([result.headers for result in results])
+        self.outbound += [result.outbound for result in results]
+        self.past.append(self.state)
+        self._keep_logs(results)
+
+    def _keep_logs(self, results: Sequence[RoundResult[State]]) -> None:
+        for result in results:
+            for name, frame in result.logs.items():
+                if len(frame):
+                    self.logs[name].append((self.height, self.tick, frame))
+
+    def _rows(self, name: str, spans: Frame) -> Frame:
+        schema = self.kernel.logs[name].append(pa.field("height", pa.uint64())).append(pa.field("tick", pa.uint64()))
+        found = [empty_frame(schema)]
+        for chain, first, last in zip(*(spans[key].tolist() for key in ("chain", "first", "last")), strict=True):
+            for height, tick, frame in self.logs[name]:
+                if first <= height <= last:
+                    rows = frame.filter(frame["chain"] == chain)
+                    when = {
+                        key: np.full(len(rows), value, dtype=np.uint64)
+                        for key, value in (("height", height), ("tick", tick))
+                    }
+                    found.append(rows.with_columns(**when))
+        return concat(found)
+
+    def _offered(self, ranges: Frame) -> Frame:
+        found = [empty_frame(OUTBOUND_SCHEMA)]
+        for *lane, begin, end in zip(*(ranges[key].tolist() for key in (*LANE, "begin", "end")), strict=True):
+            for frame in self.outbound:
+                mine = (frame["index"] >= begin) & (frame["index"] < end)
+                for key, value in zip(LANE, lane, strict=True):
+                    mine &= frame[key] == value
+                found.append(frame.filter(mine))
+        return concat(found)
+
+    # ---- look
+
+    def shown_to(self, group: Any) -> View:
+        """Return what the chains of a group see of the height before, and nothing else."""
+        tables = {}
+        for name, table in self.kernel.tables().items():
+            if table.shown is Shown.NOBODY:
+                continue
+            rows = concat([state.frames()[name] for state in self.states])
+            if table.shown is Shown.DESTINATION:
+                rows = rows.filter(np.isin(rows[table.shown_to], group))
+            tables[name] = in_order(table, rows)
+        headers = concat([empty_frame(HEADERS_SCHEMA), self.headers])
+        headers = headers.take(np.argsort(headers["chain"], kind="stable"))
+        height = np.full(len(headers), self.height - 1, dtype=np.uint64)
+        return View(tables, headers.with_columns(height=height))
+
+    @property
+    def state(self) -> State:
+        """Return the state of all chains as one."""
+        return self.states[0] if len(self.states) == 1 else union(self.kernel, self.states)
+
+    def roots(self) -> dict[str, bytes]:
+        """Return the root of each chain that made a block, by name."""
+        rows = zip(self.headers["chain"].tolist(), self.headers["root"], strict=True)
+        return {self.names[chain]: bytes(root) for chain, root in rows}
+
+    def events(self, last: bool = False) -> Frame:
+        """Return the events of all blocks, or of the last one (``EVENTS_SCHEMA``)."""
+        found = [frame for height, _, frame in self.logs["events"] if not last or height == self.height]
+        return concat([empty_frame(EVENTS_SCHEMA), *found])
+
+    def refusals(self, last: bool = False) -> list[tuple[str, str]]:
+        """Return (chain, reason) of every event that is a rejection, in order."""
+        events = self.events(last)
+        rejected = events.filter((events["events"] & np.uint16(Event.REJECTED)) > 0)
+        rows = zip(rejected["chain"].tolist(), rejected["reason"].to_pylist(), strict=True)
+        return [(self.names[chain], reason) for chain, reason in rows]
