@@ -15,6 +15,7 @@ from causeway.protocols.contract import Inputs, View
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, NO_QUEUE, blank_messages
 from causeway.protocols.xdm.allowlists import apply_allowlists
+from causeway.protocols.xdm.calls import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.channels import call_channels
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK, Validity
@@ -24,7 +25,7 @@ from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.notices import log_notices
 from causeway.protocols.xdm.outgoing import acknowledge, error_names, send, store_responses
 from causeway.protocols.xdm.prepare import Accepted, prepare
-from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.state import Asked, State
 from causeway.protocols.xdm.validate import Brought, read_envelopes, validate
 
 _VALIDITY = list(Validity)
@@ -109,19 +110,18 @@ def _log_refused(now: Accepted, log: EventLog) -> None:
 
 
 def _log_requests(taken: Taken, log: EventLog) -> None:
-    """Leave an event for each request that its response refuses."""
+    """Leave an event for each request that its response refuses, and for each transfer that is taken."""
     requests = taken.requests
-    failed = np.flatnonzero(requests.error != OK)
-    if len(failed):
-        rows = requests.rows.take(failed)
+    moved = (requests.endpoint == TRANSPORTER_ENDPOINT) & (requests.asked == Asked.ENDPOINT)
+    for chosen, outcome in ((requests.error != OK, Event.REJECTED), (moved & (requests.error == OK), Event.EXECUTED)):
+        if not chosen.any():
+            continue
+        rows = requests.rows.filter(chosen)
         messages = blank_messages(len(rows), kind=np.full(len(rows), Kind.CONTROL, dtype=np.uint8))
         rows = messages.with_columns(**{name: rows[name] for name in LANE_COLUMNS})
         where = {"chain": rows["destination"], "queue_index": rows["index"], "via": Via.LANE}
-        log.add(
-            event_rows(
-                rows, Event.RECEIVED | Event.REJECTED, on_lane=True, reason=error_names(requests.error[failed]), **where
-            )
-        )
+        names = error_names(requests.error[chosen])
+        log.add(event_rows(rows, Event.RECEIVED | outcome, on_lane=True, reason=names, **where))
 
 
 def _log_settled(settled: Frame, log: EventLog) -> None:

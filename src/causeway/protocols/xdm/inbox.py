@@ -19,7 +19,14 @@ from causeway.model.ledger import Kind, Via
 from causeway.model.order import groups_of, positions_in, stable_order
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
 from causeway.protocols.xdm.books import Moved
-from causeway.protocols.xdm.calls import ANSWER, CALL, PROGRAMS_ENDPOINT, accepted, decode_contents
+from causeway.protocols.xdm.calls import (
+    ANSWER,
+    CALL,
+    PROGRAMS_ENDPOINT,
+    TRANSPORTER_ENDPOINT,
+    accepted,
+    decode_contents,
+)
 from causeway.protocols.xdm.channels import INITIATED, OPENED, close_for_peer
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, name_of, of_messenger
@@ -42,6 +49,7 @@ from causeway.protocols.xdm.state import (
 )
 from causeway.protocols.xdm.sums import sums
 from causeway.protocols.xdm.tags import Tag, response_tags
+from causeway.protocols.xdm.transporter import note_rejected, receive
 from causeway.protocols.xdm.wire import Bodies
 
 ARRIVALS = [*LANE, "index", *MESSAGE_COLUMNS, "via"]
@@ -189,12 +197,17 @@ def _requests(
     rows, bodies = now.rows.take(at), bodies_at(now.bodies, at)
     count = len(rows)
     of_endpoint = bodies.asked == Asked.ENDPOINT
+    transfer = of_endpoint & (bodies.dst_endpoint == TRANSPORTER_ENDPOINT)
     held = np.where(of_endpoint, _minted(bodies.dst_fee, context), np.uint64(0))
     _mint(rows, held, money)
+    moving = np.flatnonzero(transfer)
+    if len(moving):
+        received = receive(state, rows.take(moving), bodies_at(bodies, moving), error[moving], money, context)
+        state, error[moving] = received.state, received.error
     variant, messages = decode_contents(bodies.payload)
     here = context.network.host_of(messages["receiver"]) == rows["destination"].view(np.int32)
     theirs = context.network.host_of(messages["sender"]) == rows["source"].view(np.int32)
-    good = of_endpoint & (error == OK)
+    good = of_endpoint & ~transfer & (error == OK)
     formed = ((variant == CALL) | (variant == ANSWER)) & theirs & here
     error[good & ~formed] = of_messenger(MessengerError.InvalidMessagePayload)
     good &= formed
@@ -210,7 +223,9 @@ def _requests(
         **{name: rows[name][given] for name in (*LANE, "index")}, via=repeated(np.uint8(Via.LANE), len(given))
     )
     _value_in(arrivals, money)
-    content = accepted(count)
+    refused = of_endpoint & ~transfer & (error != OK) & (variant == CALL)
+    note_rejected(rows.filter(refused), messages["amount_low"][refused], messages["amount_high"][refused], money)
+    content = pa.compute.if_else(pa.array(transfer), pa.scalar(b"", pa.large_binary()), accepted(count))
     return (
         Requests(
             rows, bodies.asked, bodies.dst_endpoint, error, content, held, bodies.next_response,
@@ -302,11 +317,11 @@ def _responses(
     )
     failed = bodies.error != OK
     # Under a tag that does not match nobody is told of the response, and what would come back is lost.
-    is_call = of_endpoint & (settled["sender"] != NOBODY) & ~wrong
-    answered = is_call & ~failed & (variant == ANSWER)
-    refused = is_call & (
-        failed | (answered & ~_within(messages, settled)) | (~failed & (variant == CALL)) | (~failed & (variant < 0))
-    )
+    transfer = (settled["asked"] == Asked.ENDPOINT) & (settled["src_endpoint"] == TRANSPORTER_ENDPOINT)
+    is_call = (of_endpoint | transfer) & (settled["sender"] != NOBODY) & ~wrong
+    answered = is_call & ~failed & (transfer | (variant == ANSWER))
+    unreadable = ~failed & ~transfer & ((variant == CALL) | (variant < 0))
+    refused = is_call & (failed | unreadable | (answered & ~_within(messages, settled)))
     answered &= ~refused
     waits = is_call & ~refused & ~answered
     state = _with_open_calls(state, settled.filter(waits))

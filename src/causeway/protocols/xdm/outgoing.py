@@ -22,7 +22,7 @@ from causeway.protocols.execution import ACCOUNTS_SCHEMA
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS, NO_QUEUE, OUTBOUND_SCHEMA, blank_messages
 from causeway.protocols.xdm.allowlists import allows
 from causeway.protocols.xdm.books import Moved
-from causeway.protocols.xdm.calls import PROGRAMS_ENDPOINT, encode_contents, fits, shortened
+from causeway.protocols.xdm.calls import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT, encode_contents, fits, shortened
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK, name_of
 from causeway.protocols.xdm.fees import MAX_FEE, fees
@@ -44,6 +44,7 @@ from causeway.protocols.xdm.state import (
     substream,
 )
 from causeway.protocols.xdm.sums import sums
+from causeway.protocols.xdm.transporter import REFUSALS, encode_transfers, is_transfer, refusals
 from causeway.protocols.xdm.wire import ENDPOINT, PROTOCOL
 
 NO_OPEN_CHANNEL = "NoOpenChannel"
@@ -55,6 +56,7 @@ NOT_ALLOWED = "ChainNotAllowed"
 """Why a call of a program is refused."""
 
 _REASONS = ["", NO_OPEN_CHANNEL, NO_FUNDS, NO_DESTINATION, FEES_OVERFLOW, TOO_LARGE, NOT_ALLOWED]
+_REASONS += [error.name for error in REFUSALS]
 
 
 @dataclass(frozen=True)
@@ -182,8 +184,12 @@ def send(
     destination = np.where(host == NO_HOST, source.view(np.int32), host).view(np.uint32)
     local = source == destination
     rows = produced.select(MESSAGE_COLUMNS).with_columns(source=source, destination=destination)
-    large = ~local & (produced["kind"] == Kind.REQUEST) & ~fits(produced)
-    away = rows.filter(~local & ~large)
+    transfer = is_transfer(rows)
+    unfit = refusals(rows, transfer, state["accounts"], context.options.minimum_transfer)
+    # A transfer to the chain itself is none.
+    nowhere = (nowhere | (transfer & local)) & (unfit < 0)
+    large = ~local & (produced["kind"] == Kind.REQUEST) & ~fits(produced) & (unfit < 0)
+    away = rows.filter(~local & ~large & (unfit < 0))
     away = shortened(away, REJECTED)
     queued = concat([waiting.select(away.names), away])
     before = len(waiting)
@@ -193,11 +199,12 @@ def send(
         kept = kept.with_columns(index=groups.ranks().astype(np.uint64)).select(WAITING_SCHEMA.names)
         state = state.with_tables(waiting=kept)
     failed, reasons = refused
-    for mask, reason in ((nowhere, NO_DESTINATION), (large, TOO_LARGE)):
+    lost = [(nowhere, NO_DESTINATION), (large, TOO_LARGE)]
+    for mask, reason in [*lost, *((unfit == error, error.name) for error in REFUSALS)]:
         failed = concat([failed, rows.filter(mask).select(failed.names)])
         reasons = np.concatenate([reasons, np.full(int(mask.sum()), _REASONS.index(reason))])
     rejects = _rejects(failed, reasons, log)
-    inside = concat([rows.filter(local & ~nowhere), rejects.select(rows.names)])
+    inside = concat([rows.filter(local & ~nowhere & (unfit < 0)), rejects.select(rows.names)])
     state, own = _into_local(state, inside, np.arange(len(inside)) < len(inside) - len(rejects), context)
     return state, concat([sent.select(OUTBOUND_SCHEMA.names), own.select(OUTBOUND_SCHEMA.names)])
 
@@ -354,15 +361,21 @@ def _stored(
         "index": index,
     }
     zero = np.zeros(len(sent), dtype=np.uint64)
+    transfer = is_transfer(sent)
+    endpoint = np.where(transfer, np.uint64(TRANSPORTER_ENDPOINT), np.uint64(PROGRAMS_ENDPOINT))
+    payload = encode_contents(sent)
+    if transfer.any():
+        asked = sent.with_columns(**lanes).filter(transfer)
+        payload = pa.compute.replace_with_mask(payload, pa.array(transfer), encode_transfers(asked))
     outbox = Frame(
         {
             **lanes,
             "sent": np.full(len(sent), context.number, dtype=np.uint64),
             "asked": np.full(len(sent), Asked.ENDPOINT, dtype=np.uint8),
             "max_outgoing": zero.astype(np.uint32),
-            "src_endpoint": zero + np.uint64(PROGRAMS_ENDPOINT),
-            "dst_endpoint": zero + np.uint64(PROGRAMS_ENDPOINT),
-            "payload": encode_contents(sent).cast(pa.binary()),
+            "src_endpoint": endpoint,
+            "dst_endpoint": endpoint,
+            "payload": payload.cast(pa.binary()),
             "src_fee": np.where(of_call, np.uint64(src_fee), np.uint64(0)),
             "dst_fee": np.where(of_call, np.uint64(dst_fee), np.uint64(0)),
             "next_response": channels["next_response"][row],

@@ -7,14 +7,14 @@ import numpy.typing as npt
 
 from causeway.model.frame import Frame
 from causeway.protocols.xdm.allowlists import allows
-from causeway.protocols.xdm.calls import PROGRAMS_ENDPOINT
+from causeway.protocols.xdm.calls import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK, MessengerError, of_messenger
 from causeway.protocols.xdm.state import Asked, ChannelState
 from causeway.protocols.xdm.tags import request_tags
 from causeway.protocols.xdm.wire import Bodies
 
-ENDPOINTS = (PROGRAMS_ENDPOINT,)
+ENDPOINTS = (TRANSPORTER_ENDPOINT, PROGRAMS_ENDPOINT)
 """Endpoints that somebody handles."""
 
 

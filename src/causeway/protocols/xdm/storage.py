@@ -16,7 +16,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.order import Rows
-from causeway.proofs.substrate import encode_compact, numbers_column, storage_prefix
+from causeway.proofs.substrate import encode_compact, numbers_column, storage_key_column, storage_prefix
 from causeway.proofs.xdm import (
     INBOX_RESPONSES,
     OUTBOX,
@@ -27,6 +27,7 @@ from causeway.proofs.xdm import (
 )
 from causeway.protocols.execution import PROGRAM_TABLE
 from causeway.protocols.sections import hashed_rows
+from causeway.protocols.xdm.calls import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.chains import chain_ids
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.state import (
@@ -34,9 +35,11 @@ from causeway.protocols.xdm.state import (
     INDEXED,
     STATE_TABLES,
     UNCOMMITTED,
+    Asked,
     State,
     chains_of_set,
 )
+from causeway.protocols.xdm.transporter import OUTGOING_TRANSFERS, PALLET
 from causeway.protocols.xdm.wire import (
     ACCOUNT_BYTES,
     U128_BYTES,
@@ -138,9 +141,13 @@ def changes(before: State | None, after: State, context: Context) -> Frame:
             paid = np.flatnonzero(added[fee] > 0)
             fees = numbers_column(added[fee][paid], U128_BYTES).cast(pa.binary(U128_BYTES))
             parts.append(_changes(added["source"][paid], messenger_keys(item, keys.take(pa.array(paid))), fees))
+            if name == "outbox":
+                parts.append(_transfers(added, keys, there=True))
         if len(gone):
             keys = map_keys(gone)
             parts.append(_changes(gone["source"], messenger_keys(own, keys), None))
+            if name == "outbox":
+                parts.append(_transfers(gone, keys, there=False))
             paid = np.flatnonzero(gone[fee] > 0)
             parts.append(_changes(gone["source"][paid], messenger_keys(item, keys.take(pa.array(paid))), None))
     rows, _ = _differing(earlier("channels"), after["channels"], CHANNEL)
@@ -209,6 +216,13 @@ def _id_set(chains: list[int]) -> bytes:
     """Return chains, ascending, as a set of ChainId in SCALE."""
     ids = chain_map_keys(chain_ids(np.array(chains, dtype=np.uint32))).to_pylist()
     return encode_compact(len(ids)) + b"".join(ids)
+
+
+def _transfers(outbox: Frame, keys: pa.LargeBinaryArray, there: bool) -> Frame:
+    """Return the entries of transfers on their way; ``keys``: what those of requests of the outbox end with."""
+    rows = np.flatnonzero((outbox["asked"] == Asked.ENDPOINT) & (outbox["src_endpoint"] == TRANSPORTER_ENDPOINT))
+    own = storage_key_column(storage_prefix(PALLET, OUTGOING_TRANSFERS), keys.take(pa.array(rows)))
+    return _changes(outbox["source"][rows], own, outbox["payload"].take(pa.array(rows)) if there else None)
 
 
 def _sections(before: State | None, after: State, context: Context) -> Frame:
