@@ -42,9 +42,8 @@ REFUSALS = (TransporterError.MinimumTransferAmount, TransporterError.InvalidAcco
 PALLET, OUTGOING_TRANSFERS = "Transporter", "OutgoingTransfers"
 """Where the storage of a chain has the transfers that are on their way."""
 
-_ACCOUNT_32 = 0
-_CONTENTS = ("accountid32", "accountid20", "raw")
-"""Variants of ``MultiAccountId`` as columns name them; accounts of programs are of the first."""
+_ACCOUNT_32, _BYTES_20 = 0, 20
+"""The variant of ``MultiAccountId`` that programs' accounts are of, and the width of the second."""
 
 _TYPES = ScaleTypes(
     {
@@ -171,7 +170,8 @@ def note_rejected(rows: Frame, low: U64, high: U64, money: Money) -> None:
 @dataclass(frozen=True)
 class _Named:
     """The accounts that messages name. ``columns``: of ``ACCOUNTS``, with ``account_id`` before each name; ``zero``:
-    those that are none, or the zero account."""
+    payloads that are none, or the zero account. The account of a program that is called is none of these, whatever its
+    number."""
 
     columns: dict[str, pa.Array]
     zero: npt.NDArray[np.bool_]
@@ -192,11 +192,10 @@ def _named(messages: Frame) -> _Named:
         "account_id_accountid20": named["accountid20"],
         "account_id_raw": named["raw"],
     }
-    zero = given & (decoded.verdicts.codes != 0)
-    for name, width in (("accountid32", ACCOUNT_BYTES), ("accountid20", 20)):
-        content = columns[f"account_id_{name}"]
-        zero |= pc.equal(content, pa.scalar(bytes(width), content.type)).fill_null(False).to_numpy(zero_copy_only=False)
-    return _Named(columns, zero)
+    zero = decoded.verdicts.codes != 0
+    for name, width in (("accountid32", ACCOUNT_BYTES), ("accountid20", _BYTES_20)):
+        zero |= pc.equal(named[name], bytes(width)).fill_null(False).to_numpy(zero_copy_only=False)
+    return _Named(columns, given & zero)
 
 
 def _program_of(columns: pa.RecordBatch, prefix: str) -> tuple[U64, npt.NDArray[np.bool_]]:
