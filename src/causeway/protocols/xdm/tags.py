@@ -12,7 +12,8 @@ from causeway.protocols.xdm.errors import OK
 from causeway.protocols.xdm.state import Asked
 from causeway.protocols.xdm.wire import ENDPOINT
 
-_BITS = 3
+TAG_BITS = 3
+"""Bits of the variant, below the endpoint's number."""
 
 
 class Tag(IntEnum):
@@ -27,7 +28,7 @@ class Tag(IntEnum):
 
 def of_endpoint(tag: Tag, endpoint: U64) -> U64:
     """Return tags of endpoints' messages."""
-    found: U64 = (endpoint << np.uint64(_BITS)) | np.uint64(tag)
+    found: U64 = (endpoint << np.uint64(TAG_BITS)) | np.uint64(tag)
     return found
 
 

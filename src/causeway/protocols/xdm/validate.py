@@ -73,6 +73,7 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
     age = best - bases["block"].astype(np.int64)
     holds = known & (age >= depth) & (age <= context.options.mmr_roots)
     holds &= (blocks["hash"][named] == bases["block_hash"]).all(axis=1)
+    holds &= pa.compute.binary_length(bases["items"]).to_numpy(zero_copy_only=False) % DIGEST_BYTES == 0
     proofs = LeafProofs.of_lists(bases["leaf_index"], bases["leaf_count"], _items(bases["items"]))
     leaves = bases["leaf"].cast(pa.large_binary())
     verdicts = verify_leaf_proofs(
@@ -85,11 +86,13 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
     decoded = LEAVES.decode(leaves)
     holds &= decoded.verdicts.codes == 0
     roots = _digests(decoded.columns["state_root"])
-    of_domain = np.flatnonzero(bases["source"] != CONSENSUS_POSITION)
-    # The form of the proof fits the source: one of a domain has the proof of its receipt, the others have none.
+    # The form of the proof fits the source: one of a domain has the proof of its receipt, the others have none. What is
+    # deployed takes one of a domain without it, too: the message is then read under the consensus chain's own root.
     bare = bases["domain_proof"].cast(pa.large_binary())
-    lengths = pa.compute.binary_length(bare).to_numpy(zero_copy_only=False)
-    holds &= (lengths > 0) == (bases["source"] != CONSENSUS_POSITION)
+    with_receipt = pa.compute.binary_length(bare).to_numpy(zero_copy_only=False) > 0
+    from_domain = bases["source"] != CONSENSUS_POSITION
+    holds &= (with_receipt == from_domain) | (from_domain & (context.options.strict_envelope == "off"))
+    of_domain = np.flatnonzero(with_receipt & from_domain)
     if len(of_domain):
         keys = [receipt_storage_key(int(chain) - 1) for chain in bases["source"][of_domain]]
         lists, listed = decode_lists(bare.take(pa.array(of_domain)))
@@ -102,7 +105,7 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
 
 
 def _items(packed: pa.BinaryArray) -> pa.LargeListArray:
-    """Return the digests that lie one after the other in each value, as lists; what is left over is no digest."""
+    """Return the digests that lie one after the other in each value, as lists; what is left over is refused before."""
     large = packed.cast(pa.large_binary())
     values = [
         [value[at : at + DIGEST_BYTES] for at in range(0, len(value) - 31, DIGEST_BYTES)] for value in large.to_pylist()
