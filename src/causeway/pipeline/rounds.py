@@ -128,6 +128,7 @@ class Rounds:
     def forget(self, committed: int) -> None:
         """Forget of the heights up to ``committed`` what nobody will ask for, and what is too much: the lake has it."""
         line, shown = self.line, self.deployment.kernel.header_heights
+        self.past = {height: found for height, found in self.past.items() if height > committed}
         needed = min(line.height - shown + 1, line.height if line.needs is None else line.needs)
         for height in sorted(self.made):
             if height > committed or (height >= needed and self.held <= HELD):

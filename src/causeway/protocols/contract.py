@@ -225,8 +225,11 @@ class Kernel(Protocol[State, Content]):
     """Columns of outbound entries; ``source``, ``destination``, ``substream``, ``index`` are the first."""
     logs: ClassVar[Mapping[str, pa.Schema]]
     """Log tables by name, those of the ledger among them. Each has a column ``chain``: the chain whose a row is."""
-    past_heights: ClassVar[int]
-    """How many heights back a plan may ask for a chain's own state (``Reads.past``); 0: never."""
+
+    @property
+    def past_heights(self) -> int:
+        """Return how many heights back a plan may ask for a chain's own state (``Reads.past``); 0: never."""
+        ...
 
     @property
     def header_heights(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from causeway.model.faults import Faults
+from causeway.model.faults import FOR_EVER, Faults
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.order import U64
 from causeway.model.topology import Topology
@@ -30,6 +30,7 @@ from causeway.protocols.contract import (
 )
 from causeway.protocols.events import LEDGER_LOGS, EventLog
 from causeway.protocols.execution import ProgramRunner
+from causeway.protocols.interference import HALT
 from causeway.protocols.messages import OUTBOUND_SCHEMA
 from causeway.protocols.partition import part, union
 from causeway.protocols.segments import located, oldest
@@ -61,6 +62,9 @@ from causeway.protocols.xdm.state import (
     state_tables,
 )
 from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
+
+BETWEEN = 8
+"""Blocks that a message waits for besides, at most: for its receipt, its leaf, and to be seen."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,6 @@ class XdmKernel:
     outbound: ClassVar[pa.Schema] = OUTBOUND_SCHEMA
     logs: ClassVar[Mapping[str, pa.Schema]] = {**LEDGER_LOGS, "storage": STORAGE_SCHEMA, "receipts": TAKEN_SCHEMA}
     header_heights: ClassVar[int] = 1
-    past_heights: ClassVar[int] = 2**31
 
     @cached_property
     def network(self) -> Network:
@@ -113,6 +116,15 @@ class XdmKernel:
     def planned(self) -> Planned:
         """Return the calls about channels and allow lists that the options plan."""
         return Planned(self.options, self.network)
+
+    @property
+    def past_heights(self) -> int:
+        """Return how old the state is that operators prove under, at most: of a chain that is halted, as old as it was
+        and as long as it was halted."""
+        halted = sum(
+            fault.last - fault.first + 1 for fault in self.faults.rows if fault.kind == HALT and fault.last < FOR_EVER
+        )
+        return self.options.archiving_depth + self.options.challenge_period + BETWEEN + halted
 
     def context(self, chains: Chains, tick: Tick) -> Context:
         """Return what a block of ``chains`` at ``tick`` may know."""
