@@ -24,6 +24,7 @@ from causeway.protocols.xdm.ingress import ingress_arrivals
 from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.notices import log_notices
 from causeway.protocols.xdm.outgoing import acknowledge, error_names, send, store_responses
+from causeway.protocols.xdm.pool import pooled
 from causeway.protocols.xdm.prepare import Accepted, prepare
 from causeway.protocols.xdm.state import Asked, State
 from causeway.protocols.xdm.validate import Brought, read_envelopes, validate
@@ -43,7 +44,7 @@ def process_block(
     state, called = call_channels(state, money, context, log)
     blocks = view.tables["blocks"]
     found = read_envelopes(brought, blocks, state["channels"], state["next_channels"], context)
-    verdicts = validate(found)
+    verdicts = pooled(found.rows, validate(found), context.options.pool_tag)
     now = prepare(state, found, verdicts, context.options.inbox == "stored")
     _log_refused(now, log)
     taken = take(state, now, money, context)

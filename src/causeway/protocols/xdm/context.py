@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from causeway.protocols.execution import ProgramRunner
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, Network
+from causeway.protocols.xdm.fees import Fees
 from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.planned import Planned
 
@@ -20,8 +21,8 @@ def block_number(tick: int) -> int:
 
 @dataclass(frozen=True)
 class Context:
-    """A block's height and tick, the chains that make it (positions, ascending), the network, its programs, and
-    what the scenario plans."""
+    """A block's height and tick, the chains that make it (positions, ascending), the network, its programs, what
+    the scenario plans, and what requests cost."""
 
     height: int
     tick: int
@@ -31,6 +32,7 @@ class Context:
     options: XdmOptions
     programs: ProgramRunner
     planned: Planned
+    fees: Fees
 
     @property
     def number(self) -> int:

@@ -75,7 +75,9 @@ class TransporterError(IntEnum):
 
 
 class Validity(IntEnum):
-    """Why a relayed message is refused before it is called; 0: it is not."""
+    """Why a relayed message is refused before it is called; 0: it is not.
+
+    ``AlreadyImported``: the pool takes it for another one that it has."""
 
     VALID = 0
     BadProof = 1
@@ -83,6 +85,7 @@ class Validity(IntEnum):
     Stale = 3
     Future = 4
     CannotLookup = 5
+    AlreadyImported = 6
     INVALID_NONCE = 201
     XDM_NONCE_OVERFLOW = 202
     INVALID_CHANNEL = 203

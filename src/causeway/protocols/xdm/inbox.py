@@ -198,13 +198,13 @@ def _requests(
     count = len(rows)
     of_endpoint = bodies.asked == Asked.ENDPOINT
     transfer = of_endpoint & (bodies.dst_endpoint == TRANSPORTER_ENDPOINT)
-    held = np.where(of_endpoint, _minted(bodies.dst_fee, context), np.uint64(0))
+    variant, messages = decode_contents(bodies.payload)
+    held = np.where(of_endpoint, _minted(rows, bodies, variant, context), np.uint64(0))
     _mint(rows, held, money)
     moving = np.flatnonzero(transfer)
     if len(moving):
         received = receive(state, rows.take(moving), bodies_at(bodies, moving), error[moving], money, context)
         state, error[moving] = received.state, received.error
-    variant, messages = decode_contents(bodies.payload)
     here = context.network.host_of(messages["receiver"]) == rows["destination"].view(np.int32)
     theirs = context.network.host_of(messages["sender"]) == rows["source"].view(np.int32)
     good = of_endpoint & ~transfer & (error == OK)
@@ -236,9 +236,15 @@ def _requests(
     )  # fmt: skip
 
 
-def _minted(collected: npt.NDArray[np.uint64], context: Context) -> npt.NDArray[np.uint64]:
-    """Return what is minted for each request (D-4)."""
-    return collected
+def _minted(rows: Frame, bodies: Bodies, variant: npt.NDArray[np.int8], context: Context) -> npt.NDArray[np.uint64]:
+    """Return what is minted for each request (D-4): what was collected, or what the destination's own weights say, for
+    relaying alone where nothing handles it. Answers that come late have no fee."""
+    if context.options.fee_model == "v1" or context.options.v0_mint == "collected":
+        return bodies.dst_fee
+    of_programs = bodies.dst_endpoint == PROGRAMS_ENDPOINT
+    handled = of_programs | (bodies.dst_endpoint == TRANSPORTER_ENDPOINT)
+    found = np.where(handled, context.fees.dst[rows["destination"]], np.uint64(context.fees.relay))
+    return np.where((variant == ANSWER) & of_programs, np.uint64(0), found)
 
 
 def _mint(rows: Frame, held: npt.NDArray[np.uint64], money: Money) -> None:

@@ -49,6 +49,7 @@ from causeway.protocols.xdm.consensus import (
     receipts,
 )
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.fees import Fees
 from causeway.protocols.xdm.genesis import genesis_tables
 from causeway.protocols.xdm.ingress import ingress_arrivals
 from causeway.protocols.xdm.money import Money
@@ -128,9 +129,13 @@ class XdmKernel:
 
     def context(self, chains: Chains, tick: Tick) -> Context:
         """Return what a block of ``chains`` at ``tick`` may know."""
-        return Context(
-            tick.height, tick.tick, self.seed, chains, self.network, self.options, self.programs, self.planned
-        )
+        fixed = (self.network, self.options, self.programs, self.planned, self.fees)
+        return Context(tick.height, tick.tick, self.seed, chains, *fixed)
+
+    @cached_property
+    def fees(self) -> Fees:
+        """Return what requests cost."""
+        return Fees.of(self.options, self.network.names)
 
     def chains(self) -> Sequence[str]:
         """Return the chains' names by position."""

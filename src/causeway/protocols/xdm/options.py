@@ -65,6 +65,13 @@ class AllowlistCall(Section):
     at: str | None = None
 
 
+class ChainWeights(Section):
+    """The weights of messages and responses that one chain knows, where they are not those of all others."""
+
+    message: int | None = Field(default=None, ge=0, le=LARGEST)
+    response: int | None = Field(default=None, ge=0, le=LARGEST)
+
+
 class XdmOptions(BaseModel):
     """Options of cross-domain messaging; ``docs/protocols/xdm.md`` says what each does. Distances are in blocks of the
     consensus chain, amounts in units of the asset."""
@@ -97,6 +104,7 @@ class XdmOptions(BaseModel):
     weight_per_unit: int = Field(default=10_000_000, ge=1, le=LARGEST)
     message_weight: int = Field(default=11_000_000, ge=0, le=LARGEST)
     response_weight: int = Field(default=15_480_000, ge=0, le=LARGEST)
+    weights: Mapping[str, ChainWeights] = Field(default_factory=dict)
     minimum_transfer: int = Field(default=1, ge=0, le=LARGEST)
     endowment: int = Field(default=1_000_000_000, ge=0, le=LARGEST)
     operators: int = Field(default=4, ge=1, le=1_000)

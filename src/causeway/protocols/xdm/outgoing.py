@@ -15,7 +15,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.joins import lookup, stretches
 from causeway.model.ledger import Event, Kind
-from causeway.model.order import groups_of, stable_order
+from causeway.model.order import U64, groups_of, stable_order
 from causeway.protocols.contract import NO_HOST
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.execution import ACCOUNTS_SCHEMA
@@ -25,7 +25,6 @@ from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.calls import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT, encode_contents, fits, shortened
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK, name_of
-from causeway.protocols.xdm.fees import MAX_FEE, fees
 from causeway.protocols.xdm.inbox import REJECTED, Requests
 from causeway.protocols.xdm.money import Money, joined, split
 from causeway.protocols.xdm.state import (
@@ -256,18 +255,19 @@ def _into_channels(
     of_call = queued["kind"] == Kind.REQUEST
     reasons = np.where(hopeless & of_call & ~placed, _REASONS.index(NO_OPEN_CHANNEL), 0)
     reasons[refused & of_call] = _REASONS.index(NOT_ALLOWED)
-    src_fee, dst_fee = fees(context.options)
-    if src_fee + dst_fee > MAX_FEE:
-        reasons[placed & of_call] = _REASONS.index(FEES_OVERFLOW)
-        placed &= ~of_call
-        src_fee = dst_fee = 0
+    costly = placed & of_call & context.fees.over[queued["source"]]
+    reasons[costly] = _REASONS.index(FEES_OVERFLOW)
+    placed &= ~costly
+    chain = queued["source"]
+    src_fee = np.where(of_call, context.fees.src[chain], np.uint64(0))
+    dst_fee = np.where(of_call, context.fees.dst[chain], np.uint64(0))
     state, poor = _charged(state, queued, placed & of_call, src_fee + dst_fee)
     reasons[poor] = _REASONS.index(NO_FUNDS)
     placed[poor] = False
     # Those behind one that could not pay move up.
     row_of = _moved_up(row_of, placed, groups)
-    sent = queued.filter(placed).with_columns(row=row_of[placed])
-    state, outbound = _stored(state, sent, src_fee, dst_fee, money, context)
+    sent = queued.with_columns(row=row_of, src_fee=src_fee, dst_fee=dst_fee).filter(placed)
+    state, outbound = _stored(state, sent, money, context)
     kept = ~placed & (reasons == 0)
     failed = reasons > 0
     return state, outbound, queued.filter(kept), (queued.filter(failed), reasons[failed])
@@ -308,26 +308,26 @@ def _moved_up(row_of: npt.NDArray[np.int64], placed: npt.NDArray[np.bool_], grou
 
 
 def _charged(
-    state: State, queued: Frame, charged: npt.NDArray[np.bool_], fee: int
+    state: State, queued: Frame, charged: npt.NDArray[np.bool_], fees: U64
 ) -> tuple[State, npt.NDArray[np.int64]]:
     """Return the state with fees burned from the accounts of senders, who stay alive, and who cannot pay (3.3, 4).
 
-    The rows of one sender are charged in their order.
+    The rows of one sender are charged in their order, all the same fee.
     """
-    if fee == 0 or not charged.any():
+    if not charged.any():
         return state, np.empty(0, dtype=np.int64)
     accounts = state["accounts"]
     rows = np.flatnonzero(charged)
-    senders, which, counts = np.unique(queued["sender"][rows], return_inverse=True, return_counts=True)
-    at = np.searchsorted(accounts["program"], senders)
-    balances = joined(accounts.take(at), "balance")
-    # Of each sender so many can be paid that something is left.
-    able = np.array([max(balance - 1, 0) // fee for balance in balances], dtype=object)
-    paid = np.array(
-        [min(int(limit), int(count)) for limit, count in zip(able, counts.tolist(), strict=True)], dtype=np.int64
+    senders, first, which, counts = np.unique(
+        queued["sender"][rows], return_index=True, return_inverse=True, return_counts=True
     )
+    at = np.searchsorted(accounts["program"], senders)
+    each = list(zip(joined(accounts.take(at), "balance"), fees[rows][first].tolist(), counts.tolist(), strict=True))
+    # Of each sender so many can be paid that something is left.
+    paid = np.array([min(max(balance - 1, 0) // fee, count) if fee else count for balance, fee, count in each])
+    left = (balance - fee * done for (balance, fee, _), done in zip(each, paid.tolist(), strict=True))
     high, low = accounts["balance_high"].copy(), accounts["balance_low"].copy()
-    high[at], low[at] = split(balance - fee * count for balance, count in zip(balances, paid.tolist(), strict=True))
+    high[at], low[at] = split(left)
     order = np.argsort(which, kind="stable")
     rank = np.empty(len(rows), dtype=np.int64)
     rank[order] = groups_of(which[order]).ranks()
@@ -336,9 +336,7 @@ def _charged(
     return state.with_tables(accounts=after), poor
 
 
-def _stored(
-    state: State, sent: Frame, src_fee: int, dst_fee: int, money: Money, context: Context
-) -> tuple[State, Frame]:
+def _stored(state: State, sent: Frame, money: Money, context: Context) -> tuple[State, Frame]:
     """Return the state with requests in the outbox (``new_outbox_message``), and what is outbound."""
     if len(sent) == 0:
         return state, _outbound(sent, context)
@@ -376,8 +374,8 @@ def _stored(
             "src_endpoint": endpoint,
             "dst_endpoint": endpoint,
             "payload": payload.cast(pa.binary()),
-            "src_fee": np.where(of_call, np.uint64(src_fee), np.uint64(0)),
-            "dst_fee": np.where(of_call, np.uint64(dst_fee), np.uint64(0)),
+            "src_fee": sent["src_fee"],
+            "dst_fee": sent["dst_fee"],
             "next_response": channels["next_response"][row],
             "sender": np.where(of_call, sent["sender"], np.uint64(NOBODY)),
             "receiver": sent["receiver"],

@@ -136,6 +136,8 @@ def _wanted(state: State, tries: ChainTries, view: View, context: Context) -> tu
     stop = np.where(stays, np.minimum(stop, most), stop)
     inside = (messages["index"] >= groups.spread(first)) & (messages["index"] < groups.spread(stop))
     some = np.logical_or.reduceat(inside, groups.starts) if len(groups) else np.zeros(0, dtype=bool)
+    fresh = _are_fresh(lanes, view, context)
+    stale, some, again = some & ~fresh, some & fresh, again & fresh
     chosen = some & _chosen(lanes, some, context)
     taken = messages.filter(inside & groups.spread(chosen))
     after_groups = groups_of(*(taken[key] for key in LANE))
@@ -146,7 +148,7 @@ def _wanted(state: State, tries: ChainTries, view: View, context: Context) -> tu
     proved[moved] = ends
     relaying = lanes.with_columns(proved=proved, expected=expected, since=since).filter(proved > 0)
     due = since[proved > expected] + np.uint64(options.resubmit_after)
-    more = bool((some & ~chosen).any() or (inside & ~groups.spread(chosen)).any() or len(taken))
+    more = bool(stale.any() or (some & ~chosen).any() or (inside & ~groups.spread(chosen)).any() or len(taken))
     return taken, relaying.select(RELAYING_SCHEMA.names), more, int(due.min()) if len(due) else None
 
 
@@ -157,6 +159,13 @@ def _remembered(relaying: Frame, rows: Rows) -> tuple[U64, U64, U64]:
         return zero, zero, zero
     found = [np.where(rows >= 0, relaying[name][rows], np.uint64(0)) for name in ("proved", "expected", "since")]
     return found[0], found[1], found[2]
+
+
+def _are_fresh(lanes: Frame, view: View, context: Context) -> np.ndarray:
+    """Return whose destinations will know the block that is proved under now: after a pause it may be too old."""
+    best, final = (int(view.tables["anchor"][name][0]) for name in ("best", "final"))
+    under = np.where(lanes["destination"] == CONSENSUS_POSITION, best, final)
+    return np.asarray(context.number - under <= context.options.mmr_roots)
 
 
 def _expected(lanes: Frame, view: View) -> U64:
