@@ -8,13 +8,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from causeway.model.frame import empty_frame
+from causeway.model.frame import Frame, empty_frame
 from causeway.model.ledger import Kind
 from causeway.network.network import Network
+from causeway.proofs.xdm.envelope import ExecutionReceipt
 from causeway.protocols.messages import blank_messages
 from causeway.protocols.xdm.books import Book, BookError, Books, Moved
+from causeway.protocols.xdm.consensus import confirm, genesis_range
 from causeway.protocols.xdm.errors import TransporterError
-from causeway.protocols.xdm.state import BOOKS_SCHEMA
+from causeway.protocols.xdm.state import BOOKS_SCHEMA, state_of_frames
 from causeway.protocols.xdm.transporter import METHOD, TRANSFERS, encode_transfers
 
 SCENARIO = """
@@ -155,6 +157,37 @@ def test_a_domain_exports_no_more_than_it_has() -> None:
         books.apply(1, Moved.OUT, 2, 101)
     assert refused.value.error is TransporterError.LowBalanceOnDomain
     assert (books[(Book.BALANCE, 1, 0)], books[(Book.UNCONFIRMED, 1, 2)]) == (100, 0)
+
+
+def test_what_the_books_refuse_when_a_receipt_is_confirmed_is_told() -> None:
+    fields = ExecutionReceipt.decode(bytes(256)).fields
+    out = [{"chain_id": "Consensus", "amount": 60}, {"chain_id": {"Domain": 1}, "amount": 101}]
+    receipt = ExecutionReceipt(
+        0, b"", 0, b"", b"", dict(fields, transfers=dict(fields["transfers"], transfers_out=out))
+    )
+    taken = Frame(
+        {
+            "chain": np.array([0], dtype=np.uint32),
+            "domain": np.array([1], dtype=np.uint32),
+            "number": np.array([4], dtype=np.uint64),
+            "receipt": pa.array([receipt.encode()], pa.binary()),
+        },
+        1,
+    )
+    books = Books(empty_frame(BOOKS_SCHEMA))
+    books.apply(0, Moved.OUT, 1, 100)
+    books.apply(1, Moved.IN, 0, 100)
+    state = state_of_frames({"books": books.frame(), "range": genesis_range()}, {})
+    after, refused = confirm(state, taken, 4)
+    assert [(notice.foreign, notice.what, notice.amount, notice.refused) for notice in refused] == [
+        (1, "LowBalanceOnDomain", 101, True)
+    ]
+    booked = Books(after["books"])
+    assert [booked[(Book.BALANCE, 1, 0)], booked[(Book.UNCONFIRMED, 1, 0)], booked[(Book.UNCONFIRMED, 1, 2)]] == [
+        40,
+        60,
+        0,
+    ]
 
 
 def test_what_is_refused_is_claimed_once() -> None:

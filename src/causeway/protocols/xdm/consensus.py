@@ -19,6 +19,7 @@ from causeway.protocols.contract import View
 from causeway.protocols.xdm.books import BookError, Books, Moved
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids, positions_of_ids
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.state import BLOCKS_SCHEMA, CONFIRMED_SCHEMA, RANGE_SCHEMA, RECEIPTED_SCHEMA, State
 from causeway.protocols.xdm.wire import U128_BYTES
 
@@ -172,13 +173,13 @@ def _transfers(domains: list[int], made: Frame) -> dict[str, pa.Array]:
     }
 
 
-def confirm(state: State, taken: Frame, due: int) -> tuple[State, list[str]]:
+def confirm(state: State, taken: Frame, due: int) -> tuple[State, list[Notice]]:
     """Return the state with the receipts of ``taken`` (rows of the log, in its order) confirmed, all that were taken in
-    by block ``due``, and what the books refused."""
+    by block ``due``, and what the books refused: nothing else comes of that (X-3)."""
     ranges = state["range"].with_columns(confirmed_to=np.array([due], dtype=np.uint64))
     if len(taken) == 0:
         return state.with_tables(range=ranges), []
-    books, refused = Books(state["books"]), list[str]()
+    books, refused = Books(state["books"]), list[Notice]()
     rows = RECEIPTS.decode(taken["receipt"].cast(pa.large_binary())).require_all()
     for what, name in enumerate(_LISTS):
         _book(books, refused, what, taken["domain"], rows[name])
@@ -196,7 +197,7 @@ def confirm(state: State, taken: Frame, due: int) -> tuple[State, list[str]]:
     return state.with_tables(**tables), refused
 
 
-def _book(books: Books, refused: list[str], what: int, domains: np.ndarray, lists: pa.LargeListArray) -> None:
+def _book(books: Books, refused: list[Notice], what: int, domains: np.ndarray, lists: pa.LargeListArray) -> None:
     counts = lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
     items = lists.flatten()
     if len(items) == 0:
@@ -207,11 +208,12 @@ def _book(books: Books, refused: list[str], what: int, domains: np.ndarray, list
         _apply(books, refused, what, domain, other, high << 64 | low)
 
 
-def _apply(books: Books, refused: list[str], what: int, domain: int, other: int, amount: int) -> None:
+def _apply(books: Books, refused: list[Notice], what: int, domain: int, other: int, amount: int) -> None:
     try:
         books.apply(domain, what, other, amount)
     except BookError as error:
-        refused.append(f"{Moved(what).name}: {error}")
+        seen = min(amount, 2**64 - 1)
+        refused.append(Notice(CONSENSUS_POSITION, domain, error.error.name, amount=seen, refused=True))
 
 
 def due_heights(state: State, context: Context) -> tuple[int, list[tuple[int, int]]]:

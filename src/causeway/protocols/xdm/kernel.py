@@ -53,6 +53,7 @@ from causeway.protocols.xdm.fees import Fees
 from causeway.protocols.xdm.genesis import genesis_tables
 from causeway.protocols.xdm.ingress import ingress_arrivals
 from causeway.protocols.xdm.money import Money
+from causeway.protocols.xdm.notices import log_notices
 from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.planned import Planned
 from causeway.protocols.xdm.relay import Proved, next_move, provable_number, prove
@@ -276,7 +277,8 @@ class XdmKernel:
         if context.has_consensus:
             tables["receipts"], known = receipts(content.view, state, context)
             assert content.due is not None
-            state, _ = confirm(state.with_tables(receipted=known), inputs.rows["receipts"], content.due)
+            state, refused = confirm(state.with_tables(receipted=known), inputs.rows["receipts"], content.due)
+            log_notices(refused, len(self.network.names), log)
         tries = self._tries(before, chains, content, inputs, context)
         money = Money(state)
         state, outbound = process_block(state, content.load.brought, content.view, inputs, money, context, log)
