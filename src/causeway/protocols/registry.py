@@ -148,6 +148,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             asset="units",
             roles=("consensus",),
             completion="causeway.protocols.xdm.chains:complete",
+            prover="causeway.proving.xdm.prover:PROVER",
             loops=(
                 "causeway.proofs.substrate.trie_loops",
                 "causeway.proofs.substrate.trie_read_loops",

@@ -65,7 +65,9 @@ class XdmMessage(ProofDocument):
 
     Trusted is the root that the consensus chain's mountain range had at the block that the envelope names;
     ``consensus_block``, where given, says which one that is. ``message`` is the SCALE encoding of the message; without
-    it, there is one. ``response`` says which of the two a message of that channel and nonce is.
+    it, there is one. ``response`` says which of the two a message of that channel and nonce is. ``weight_tag``, as in
+    ``EndpointRequest(2)``, is what the envelope says of the message's weight: it is in no proof, and compared with the
+    claim alone.
     """
 
     kind: Literal["xdm_message"]
@@ -75,6 +77,7 @@ class XdmMessage(ProofDocument):
     nonce: U256
     response: bool = False
     message: Bytes | None = None
+    weight_tag: str | None = None
     consensus_block: ConsensusBlock | None = None
     proof: Bytes
     accepts: ClassVar[tuple[type[Trust], ...]] = (RootTrust,)
@@ -125,6 +128,8 @@ class XdmMessage(ProofDocument):
             ("channel_id", envelope.channel_id, self.channel_id),
             ("nonce", envelope.nonce, self.nonce),
         ]
+        if self.weight_tag is not None:
+            claims.append(("weight_tag", str(envelope.weight_tag), self.weight_tag))
         if block is not None:
             claims += [
                 ("consensus_block: number", proof.consensus_block_number, block.number),

@@ -163,6 +163,9 @@ class WeightTag:
     kind: str = "None"
     endpoint: int | None = None
 
+    def __str__(self) -> str:
+        return self.kind if self.endpoint is None else f"{self.kind}({self.endpoint})"
+
     def to_plain(self) -> Any:
         """Return the tag as scalecodec writes it.
 

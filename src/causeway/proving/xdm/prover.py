@@ -1,0 +1,105 @@
+"""What ``causeway prove`` proves of a chain under ``xdm``: requests in its outbox, and responses to others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from causeway.model.errors import InvalidInput
+from causeway.protocols.command_options import CommandOption
+from causeway.proving.options import CHAIN, COUNTERPARTY, INDEX, TRUST_OUT
+
+if TYPE_CHECKING:
+    from causeway.network.opened import OpenedLake
+    from causeway.proving.prover import Document, Proved
+    from causeway.proving.xdm.messages import ShownMessage
+
+
+class XdmProver:
+    """Takes cross-domain messages out of lakes of domains."""
+
+    about = """Under xdm: prove a request (--index, its nonce) that a chain has for another, or a response (--response).
+
+    The proof is the envelope that operators bring: the leaf of a consensus block in the mountain range, the confirmed
+    receipt of the domain under it, and the message in the domain's storage. Trusted is the mountain range's root.
+
+    [bold]Example[/bold]: causeway prove my-lake --chain left --counterparty right --index 3 --height 20 --out p.json
+    """
+    options = (
+        CommandOption("chain", CHAIN, required=True),
+        CommandOption("counterparty", COUNTERPARTY, required=True),
+        CommandOption("channel", "The channel between the two chains; 0 if it is not given.", int, metavar="N"),
+        CommandOption("index", INDEX, int, metavar="N"),
+        CommandOption("response", "Prove the response to the counterparty's request with this index.", bool),
+    )
+    files = (TRUST_OUT,)
+
+    def prove(self, opened: OpenedLake, height: int | None, given: Mapping[str, Any]) -> Proved:
+        """Return a proof out of a lake, as ``proving.prover.Prover`` says."""
+        from causeway.proofs.documents.xdm import U256_MAX
+        from causeway.proving.prover import Proved
+        from causeway.proving.xdm.messages import prove_message
+
+        for name in ("chain", "counterparty", "index"):
+            if given[name] is None:
+                raise InvalidInput(f"--{name}: missing")
+        channel = given["channel"] or 0
+        for name, number in (("channel", channel), ("index", given["index"])):
+            if not 0 <= number <= U256_MAX:
+                raise InvalidInput(f"--{name}: {number}: allowed are 0 to 2**256 - 1")
+        shown = prove_message(
+            opened,
+            given["chain"],
+            given["counterparty"],
+            nonce=given["index"],
+            channel=channel,
+            response=bool(given["response"]),
+            height=height,
+        )
+        beside = {} if given["trust_out"] is None else {"trust_out": trust_document(shown)}
+        return Proved(message_document(shown), _lines(shown, given), beside)
+
+
+PROVER = XdmProver()
+
+
+def message_document(shown: ShownMessage) -> Document:
+    """Return a message (``xdm_message``) with its proofs and what it claims."""
+    from causeway.proofs.documents.xdm import CONSENSUS_NAME
+
+    envelope, message = shown.envelope, shown.message
+    mmr = envelope.proof.consensus_chain_mmr_proof
+    source, destination = (
+        CONSENSUS_NAME if chain.domain is None else chain.domain
+        for chain in (envelope.src_chain_id, envelope.dst_chain_id)
+    )
+    return {
+        "kind": "xdm_message",
+        "source": source,
+        "destination": destination,
+        "channel_id": envelope.channel_id,
+        "nonce": envelope.nonce,
+        "response": message.is_response,
+        "message": message.encode().hex(),
+        "weight_tag": str(envelope.weight_tag),
+        "consensus_block": {"number": mmr.consensus_block_number, "hash": mmr.consensus_block_hash.hex()},
+        "proof": envelope.encode().hex(),
+    }
+
+
+def trust_document(shown: ShownMessage) -> Document:
+    """Return the root of the mountain range as something to be trusted."""
+    return {"kind": "root", "root": shown.root.hex(), "leaf_count": shown.leaf_count}
+
+
+def _lines(shown: ShownMessage, given: Mapping[str, Any]) -> list[str]:
+    envelope = shown.envelope
+    what = "response" if shown.message.is_response else "request"
+    way = f"from {given['chain']} to {given['counterparty']}"
+    mmr = envelope.proof.consensus_chain_mmr_proof
+    size = len(envelope.encode())
+    return [
+        f"{given['chain']} at its block {shown.block}: {what} {envelope.nonce} {way}, channel {envelope.channel_id}",
+        f"  proof     envelope with the weight tag {envelope.weight_tag}, {size:,} bytes, as of height {shown.height}",
+        f"  root      {shown.root.hex()} of {shown.leaf_count} leaves, at consensus block {mmr.consensus_block_number}",
+    ]

@@ -1,0 +1,125 @@
+"""The storage of the chains of a network under ``xdm``, read from its lake at the blocks that proofs are made under.
+
+Storage is that of the last state in a file, moved on by the log of its changes; nothing is executed for it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.errors import InvalidInput
+from causeway.model.frame import Frame, from_table
+from causeway.network.opened import Mask, OpenedLake
+from causeway.pipeline.lake import LakeError, Manifest
+from causeway.programs.runner import Programs
+from causeway.proofs.substrate import prove_storage
+from causeway.protocols.contract import Tick
+from causeway.protocols.xdm.chain_tries import ChainTries
+from causeway.protocols.xdm.context import block_number
+from causeway.protocols.xdm.kernel import XdmKernel
+from causeway.protocols.xdm.options import XdmOptions
+from causeway.protocols.xdm.state import State, state_of_frames
+from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
+
+KEPT = 16
+"""Lakes, and storages, of which they are kept in memory."""
+
+
+@dataclass(frozen=True, eq=False)
+class Storage:
+    """The storage of a chain after the block of a height."""
+
+    tries: ChainTries
+    position: int
+    root: bytes
+
+    def prove(self, key: bytes) -> tuple[bytes, ...]:
+        """Return the nodes that say what is stored under a key, or that nothing is, ascending."""
+        number = np.array([self.tries.present[self.position]], dtype=np.int64)
+        proof = prove_storage(self.tries.tries, number, pa.array([key], pa.large_binary()))
+        return tuple(sorted(set(proof.nodes_of(0))))
+
+
+@lru_cache(maxsize=KEPT)
+def kernel_of(opened: OpenedLake) -> XdmKernel:
+    """Return the state machine of a network under ``xdm``; no program can be run by it.
+
+    Raises:
+        InvalidInput: the network has another protocol.
+    """
+    if opened.protocol != "xdm":
+        where = opened.lake.storage.uri
+        raise InvalidInput(f"lake: {where} is of the protocol {opened.protocol}; only one of xdm has domains")
+    nothing = Programs(replace(opened.topology, programs=opened.topology.programs.slice(0, 0)))
+    return XdmKernel(opened.topology, nothing, XdmOptions(**opened.options), opened.seed, opened.tick_ns)
+
+
+def state_at(opened: OpenedLake, manifest: Manifest, position: int, names: Sequence[str] | None = None) -> State:
+    """Return the state of one chain, or the tables ``names`` of it; raises as ``OpenedLake.state_rows``."""
+    host_of = kernel_of(opened).network.host_of
+    tables = opened.tables.state if names is None else names
+    return state_of_frames({name: opened.state_rows(manifest, name, position, host_of) for name in tables}, {})
+
+
+@lru_cache(maxsize=KEPT)
+def storage_at(opened: OpenedLake, position: int, height: int) -> Storage:
+    """Return the storage of the chain at a position after the block of a height.
+
+    Raises:
+        LakeError: the height is not committed, its state was freed, or it is not that of the header.
+    """
+    kernel, lake = kernel_of(opened), opened.lake
+    manifest = lake.manifest(height)
+    if height < manifest.last:
+        manifest = lake.numbered(manifest.number - 1)
+    chains = np.array([position], dtype=np.uint32)
+    tries = ChainTries.of(chains)
+    state = state_at(opened, manifest, position)
+    tries.change(changes(None, state, kernel.context(chains, Tick(manifest.height, manifest.tick))))
+    for later in range(manifest.height + 1, height + 1):
+        tries.change(_rows(opened, "storage", later, position, STORAGE_SCHEMA.names))
+    root = tries.roots(chains)[0].tobytes()
+    shown = _rows(opened, "headers", height, position, ["chain", "root"])
+    if len(shown) != 1 or shown["root"][0].tobytes() != root:
+        raise LakeError(
+            f"lake: {lake.storage.uri}: the storage of {opened.names[position]} at height {height} has the root "
+            f"{root.hex()}; its header has another"
+        )
+    return Storage(tries, position, root)
+
+
+def height_of(opened: OpenedLake, number: int, last: int) -> int:
+    """Return the height, up to ``last``, at which chains made their block of a number.
+
+    Raises:
+        LakeError: there is none.
+    """
+    if number == 0:
+        return 0
+    lake = opened.lake
+    height = bisect_left(range(last + 1), number, 1, key=lambda at: block_number(lake.manifest(at).tick))
+    if height > last or block_number(lake.manifest(height).tick) != number:
+        raise LakeError(f"lake: {lake.storage.uri} has no block {number} up to height {last}")
+    return height
+
+
+def _rows(opened: OpenedLake, table: str, height: int, position: int, columns: Sequence[str]) -> Frame:
+    """Return the rows of a log table at a height that are of one chain."""
+
+    def mine(batch: pa.RecordBatch) -> Mask:
+        mask: Mask = batch["chain"].to_numpy() == position
+        return mask
+
+    found = opened.log_rows(table, height, position, columns, mine)
+    schema = opened.tables.logs[table]
+    rows = pa.schema([schema.field(name) for name in columns]).empty_table() if found is None else found
+    return from_table(rows)
+
+
+__all__ = ["Storage", "height_of", "kernel_of", "state_at", "storage_at"]

@@ -1,0 +1,101 @@
+"""``causeway prove`` of messages and responses under xdm: the whole chain of proofs in one document."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from causeway.network.opened import open_lake
+from causeway.proofs.documents.reading import document_of
+from causeway.proofs.documents.trust import trust_of
+from causeway.proofs.documents.verdict import judge
+from causeway.proving.xdm.messages import prove_message
+from tests.unit.command_line import Run, command_line
+from tests.unit.xdm_lake import make_lake
+
+CASES = {
+    "domain to domain": ("left", "right", 3, 13, False),
+    "domain to consensus": ("left", "farmers", 0, 12, False),
+    "consensus to domain": ("farmers", "right", 0, 5, False),
+    "response to a domain": ("right", "left", 1, 24, True),
+    "response of consensus": ("farmers", "left", 0, 20, True),
+}
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Several heights a commit: what lies between is moved on by the log."""
+    return make_lake(tmp_path_factory.mktemp("xdm"), commit_every=7)
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    yield from command_line(capsys, tmp_path, monkeypatch)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_proved_is_true_and_altered_it_is_false(cli: Run, lake: str, case: str) -> None:
+    source, destination, nonce, height, response = CASES[case]
+    arguments = ["--chain", source, "--counterparty", destination, "--index", nonce, "--height", height]
+    code, out, err = cli(
+        "prove",
+        lake,
+        *arguments,
+        *(["--response"] if response else []),
+        "--out",
+        "proof.json",
+        "--trust-out",
+        "trust.json",
+    )
+    assert (code, err) == (0, "")
+    assert f"{'response' if response else 'request'} {nonce} from {source} to {destination}" in out
+    code, out, _ = cli("verify", "proof.json", "--trust", "trust.json")
+    assert (code, out.splitlines()[0]) == (0, "proof.json: true")
+    proof = json.loads(Path("proof.json").read_text())
+    trust = trust_of(json.loads(Path("trust.json").read_text()), "trust")
+    for place in range(0, len(proof["proof"]), 22):
+        digit = "1" if proof["proof"][place] == "0" else "0"
+        altered = {**proof, "proof": proof["proof"][:place] + digit + proof["proof"][place + 1 :]}
+        assert not judge(document_of(altered, "altered"), trust).valid, f"digit {place}"
+    other = {
+        "source": 7,
+        "channel_id": 1,
+        "nonce": nonce + 1,
+        "response": not response,
+        "message": "00",
+        "weight_tag": "None",
+        "consensus_block": {**proof["consensus_block"], "number": 1_000},
+    }
+    for field, value in other.items():
+        assert not judge(document_of({**proof, field: value}, "altered"), trust).valid, field
+    Path("altered.json").write_text(json.dumps(altered))
+    assert cli("verify", "altered.json", "--trust", "trust.json")[0] == 1
+
+
+def test_what_is_not_there_is_told(cli: Run, lake: str) -> None:
+    for arguments, told in (
+        (["--chain", "left", "--counterparty", "right", "--index", 3, "--height", 2], "no block is 3 deep yet"),
+        (
+            ["--chain", "left", "--counterparty", "right", "--index", 3, "--height", 6],
+            "no receipt of left is",
+        ),
+        (["--chain", "left", "--counterparty", "right", "--index", 99, "--height", 13], "no request 99 in channel 0"),
+        (["--chain", "left", "--counterparty", "right", "--index", -1], "allowed are 0"),
+        (["--chain", "left", "--counterparty", "left", "--index", 0], "to itself"),
+        (["--chain", "left", "--counterparty", "right"], "--index: missing"),
+        (["--chain", "nowhere", "--counterparty", "right", "--index", 0], "nowhere"),
+        (["--chain", "left", "--counterparty", "right", "--index", 0, "--height", 999], "999"),
+    ):
+        code, out, err = cli("prove", lake, *arguments)
+        assert (code, out) == (2, ""), arguments
+        assert told in err, err
+
+
+def test_every_height_of_a_commit_proves_under_its_own_root(lake: str) -> None:
+    opened = open_lake(lake)
+    shown = [prove_message(opened, "left", "right", nonce=3, height=height) for height in range(13, 20)]
+    assert len({item.message for item in shown}) == 1
+    assert len({item.root for item in shown}) == len(shown)
