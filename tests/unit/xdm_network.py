@@ -108,6 +108,10 @@ class Network:
         for _ in range(count):
             self._block(self.tick + 1)
 
+    def sleep(self, tick: int) -> None:
+        """Run the next block in a later tick; none is made in between."""
+        self._block(tick)
+
     def settle(self, limit: int = 400) -> int:
         """Run blocks until every call has its answer, sleeping as long as the network says; return how many."""
         for count in range(limit):

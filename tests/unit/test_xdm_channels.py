@@ -1,0 +1,418 @@
+"""Channels of cross-domain messaging: opened, closed, their deposits and allow lists (reference 3.1, 3.7, X-1, X-2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from causeway.protocols.xdm.state import ChannelState, chains_of_set
+from tests.unit.xdm_network import Network
+
+CHAINS = {"consensus": {9: "caller"}, "A": {1: "caller"}, "B": {2: "echo", 3: "caller"}}
+A, B = 1, 2
+RESERVE = 100
+
+
+def initiate(tick: int, chain: str = "A", foreign: str = "B", **more: Any) -> dict[str, Any]:
+    return {"tick": tick, "chain": chain, "foreign": foreign, **more}
+
+
+def close(tick: int, chain: str = "A", foreign: str = "B", **more: Any) -> dict[str, Any]:
+    return {"tick": tick, "chain": chain, "foreign": foreign, "do": "close", **more}
+
+
+def network(*calls: dict[str, Any], allow: list[dict[str, Any]] | None = None, **more: Any) -> Network:
+    options = {"channels": "initiate", "channel_calls": list(calls), "allowlist_calls": allow or []}
+    given = {name: more.pop(name) for name in ("balance", "cuts", "forgetful", "faults") if name in more}
+    given.setdefault("balance", 1_000)
+    return Network(CHAINS, options={"endowment": 0, **options, **more}, **given)
+
+
+SIGNED = {"initiate_by": "signed", "close_by": "owner_or_root"}
+
+
+def channel(net: Network, chain: int, foreign: int, number: int = 0) -> dict[str, int]:
+    rows = net.state["channels"]
+    found = (rows["chain"] == chain) & (rows["foreign"] == foreign) & (rows["channel"] == number)
+    (row,) = np.flatnonzero(found).tolist()
+    return {name: int(rows[name][row]) for name in rows.names}
+
+
+def states(net: Network, number: int = 0) -> tuple[ChannelState, ChannelState]:
+    return ChannelState(channel(net, A, B, number)["state"]), ChannelState(channel(net, B, A, number)["state"])
+
+
+def balance(net: Network, program: int) -> int:
+    accounts = net.state["accounts"]
+    (row,) = np.flatnonzero(accounts["program"] == program).tolist()
+    return int(accounts["balance_high"][row]) * 2**64 + int(accounts["balance_low"][row])
+
+
+def money(net: Network, chain: int, name: str) -> int:
+    rows = net.state["money"]
+    (row,) = np.flatnonzero(rows["chain"] == chain).tolist()
+    return int(rows[f"{name}_low"][row])
+
+
+def notices(net: Network) -> list[tuple[str, str]]:
+    events = net.events()
+    names = zip(events["chain"].tolist(), events["reason"].to_pylist(), strict=True)
+    return [(net.names[chain], reason) for chain, reason in names if reason]
+
+
+def outcome(net: Network, program: int = 1) -> tuple[int, int]:
+    rows = net.state.programs["caller"]
+    (row,) = np.flatnonzero(rows["program"] == program).tolist()
+    return int(rows["answered"][row]), int(rows["rejected"][row])
+
+
+def run(net: Network, ticks: int) -> Network:
+    """Run so many ticks, the next one and those for which the network wakes."""
+    stop = net.tick + ticks
+    net.block()
+    while net.tick < stop:
+        wakes = [result.wake for result in net.results if result.wake is not None]
+        net.sleep(min(stop, max(net.tick + 1, min(wakes, default=stop))))
+    return net
+
+
+def settled(net: Network, limit: int = 60) -> Network:
+    """Run until no request waits for its response."""
+    for _ in range(limit):
+        run(net, 4)
+        if not len(net.state["outbox"]) and net.kernel.planned.next_tick(net.tick + 1) is None:
+            return net
+    raise AssertionError("requests still wait")
+
+
+# ---- initiate_channel (3.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "call", "error"),
+    [
+        ({}, {"by": "p1"}, "BadOrigin"),
+        (SIGNED, {}, "BadOrigin"),
+        ({**SIGNED, "balance": RESERVE}, {"by": "p1"}, "InsufficientBalance"),
+        ({**SIGNED, "balance": RESERVE}, {"by": "p1", "foreign": "A", "max_outgoing": 0}, "InsufficientBalance"),
+        (SIGNED, {"by": "p2"}, "InsufficientBalance"),  # a program of another chain has nothing here
+        (SIGNED, {"by": "p1", "foreign": "A", "max_outgoing": 0}, "InvalidChain"),
+        ({**SIGNED, "channel_reserve_fee": 0}, {"by": "p1", "max_outgoing": 0}, "InvalidMaxOutgoingMessages"),
+        ({**SIGNED, "channel_reserve_fee": 0, "allowlist": "on"}, {"by": "p1"}, "InvalidChannelReserveFee"),
+        ({**SIGNED, "allowlist": "on"}, {"by": "p1"}, "ChainNotAllowed"),
+    ],
+)
+def test_initiate_fails_whole_and_by_the_first_error(options: dict[str, Any], call: dict[str, Any], error: str) -> None:
+    net = run(network(initiate(0, **call), **options), 2)
+    assert notices(net) == [("A", error)]
+    assert not any(len(net.state[name]) for name in ("channels", "next_channels", "outbox"))
+    assert balance(net, 1) == options.get("balance", 1_000)
+    assert money(net, A, "reserved") == 0
+
+
+def test_a_channel_opens_on_both_sides_and_takes_nonce_0() -> None:
+    net = run(network(initiate(0, by="p1", max_outgoing=7), **SIGNED), 1)
+    own = channel(net, A, B)
+    assert (own["state"], own["next_outbox"], own["count"], own["max_outgoing"]) == (ChannelState.INITIATED, 1, 1, 7)
+    assert (own["has_owner"], own["owner"], own["reserve"]) == (1, 1, RESERVE)
+    assert balance(net, 1) == 1_000 - RESERVE
+    assert money(net, A, "reserved") == RESERVE
+    settled(net)
+    assert states(net) == (ChannelState.OPEN, ChannelState.OPEN)
+    theirs = channel(net, B, A)
+    assert (theirs["has_owner"], theirs["reserve"], theirs["max_outgoing"]) == (0, 0, 7)
+    assert notices(net) == [
+        ("A", "ChannelInitiated"),
+        ("B", "ChannelInitiated"),
+        ("B", "ChannelOpen"),
+        ("A", "ChannelOpen"),
+    ]
+
+
+def test_who_pays_a_deposit_stays_alive() -> None:
+    net = run(network(initiate(0, by="p1"), balance=RESERVE + 1, **SIGNED), 1)
+    assert balance(net, 1) == 1
+
+
+def test_channels_are_numbered_by_pair() -> None:
+    net = network(
+        initiate(0), initiate(0, foreign="consensus"), initiate(30), initiate(60, chain="B", foreign="A"), balance=0
+    )
+    settled(net, 200)
+    rows = net.state["channels"]
+    numbers = zip(rows["chain"].tolist(), rows["foreign"].tolist(), rows["channel"].tolist(), strict=True)
+    assert sorted(numbers) == [
+        (0, 1, 0), (1, 0, 0), (1, 2, 0), (1, 2, 1), (1, 2, 2), (2, 1, 0), (2, 1, 1), (2, 1, 2),
+    ]  # fmt: skip
+    assert set(rows["state"].tolist()) == {ChannelState.OPEN}
+
+
+def test_an_open_request_two_numbers_ahead_is_of_no_channel() -> None:
+    """Hazard 10; the second is proved again when the first is there."""
+    net = settled(network(initiate(0), initiate(0)))
+    assert ("B", "INVALID_CHANNEL") in notices(net)
+    assert states(net, 1) == (ChannelState.OPEN, ChannelState.OPEN)
+
+
+# ---- close_channel (3.7)
+
+
+def test_an_open_channel_gives_the_whole_deposit_back() -> None:
+    net = settled(network(initiate(0, by="p1"), close(40, by="p1"), **SIGNED))
+    assert states(net) == (ChannelState.CLOSED, ChannelState.CLOSED)
+    assert balance(net, 1) == 1_000
+    assert [money(net, A, name) for name in ("reserved", "burned")] == [0, 0]
+
+
+def test_a_channel_that_the_other_side_closes_gives_the_whole_deposit_back() -> None:
+    net = settled(network(initiate(0, by="p1"), close(40, chain="B", foreign="A"), **SIGNED))
+    assert states(net) == (ChannelState.CLOSED, ChannelState.CLOSED)
+    assert balance(net, 1) == 1_000
+    assert money(net, A, "reserved") == 0
+
+
+def test_a_channel_closed_before_it_is_open_loses_a_fifth_rounded_up_and_the_books_say_so() -> None:
+    net = run(network(initiate(0, by="p1"), close(1, by="p1"), channel_reserve_fee=101, **SIGNED), 40)
+    assert balance(net, 1) == 1_000 - 21
+    assert [money(net, A, name) for name in ("reserved", "burned")] == [0, 21]
+    assert money(net, A, "issuance") == 1_000 - 21
+    books = net.state["books"]
+    (row,) = np.flatnonzero((books["what"] == 0) & (books["source"] == A)).tolist()
+    assert int(books["amount_low"][row]) == 1_000 - 21
+
+
+@pytest.mark.parametrize(
+    ("options", "call", "error"),
+    [
+        ({"close_by": "root"}, {"by": "p1"}, "BadOrigin"),
+        ({}, {"by": "p3", "chain": "B", "foreign": "A"}, "ChannelOwner"),
+        ({}, {"by": "p1", "channel": 5}, "ChannelOwner"),
+        ({}, {"channel": 5}, "MissingChannel"),
+    ],
+)
+def test_close_is_refused_by_the_first_error(options: dict[str, Any], call: dict[str, Any], error: str) -> None:
+    net = settled(network(initiate(0, by="p1"), close(40, **call), **{**SIGNED, **options}))
+    assert notices(net)[-1][1] == error
+    assert states(net) == (ChannelState.OPEN, ChannelState.OPEN)
+    assert balance(net, 1) == 1_000 - RESERVE
+
+
+def test_a_closed_channel_is_not_closed_again() -> None:
+    net = settled(network(initiate(0, by="p1"), close(40), close(41), **SIGNED))
+    assert ("A", "InvalidChannelState") in notices(net)
+    assert balance(net, 1) == 1_000
+
+
+def test_a_full_outbox_cannot_be_closed_unless_by_force() -> None:
+    """Hazard 15."""
+    calls = initiate(0, max_outgoing=1), close(1)
+    net = run(network(*calls), 2)
+    assert notices(net)[-1] == ("A", "OutboxFull")
+    assert channel(net, A, B)["state"] == ChannelState.INITIATED
+    forced = run(network(*calls, force_close="on"), 2)
+    assert channel(forced, A, B)["state"] == ChannelState.CLOSED
+    assert len(forced.state["outbox"]) == 1, "nothing is sent"
+
+
+# ---- hazards of both sides
+
+
+def test_both_sides_initiate_at_once_and_may_close_with_the_penalty() -> None:
+    """Hazard 9."""
+    both = initiate(0, by="p1"), initiate(0, chain="B", foreign="A", by="p3")
+    net = run(network(*both, close(30, by="p1"), close(30, chain="B", foreign="A", by="p3"), **SIGNED), 29)
+    assert states(net) == (ChannelState.INITIATED, ChannelState.INITIATED)
+    assert {("A", "InvalidCall"), ("B", "InvalidCall")} <= set(notices(net))
+    run(net, 40)
+    assert states(net) == (ChannelState.CLOSED, ChannelState.CLOSED)
+    assert [balance(net, program) for program in (1, 3)] == [980, 980]
+    assert [channel(net, *ends)["next_inbox"] for ends in ((A, B), (B, A))] == [0, 0]
+    assert sorted(net.state["outbox"]["index"].tolist()) == [0, 0, 1, 1]
+
+
+def test_an_open_request_that_the_allow_list_refuses_leaves_the_channel_initiated() -> None:
+    """Hazard 11."""
+    allow = [{"tick": 0, "chain": "A", "foreign": "B"}]
+    calls = initiate(3, by="p1"), close(40, by="p1")
+    net = run(network(*calls, allow=allow, allowlist="on", **SIGNED), 39)
+    assert states(net) == (ChannelState.INITIATED, ChannelState.INITIATED)
+    assert [one for one in notices(net) if one[1] == "ChainNotAllowed"] == [
+        ("B", "ChainNotAllowed"),
+        ("A", "ChainNotAllowed"),
+    ]
+    assert not len(net.state["outbox"])
+    run(net, 30)
+    assert states(net) == (ChannelState.CLOSED, ChannelState.CLOSED)
+    assert balance(net, 1) == 1_000 - RESERVE // 5
+
+
+def test_calls_in_flight_when_the_other_side_closes_are_refused_and_their_value_comes_back() -> None:
+    """Hazard 13: fees are not given back."""
+    net = run(network(initiate(0), close(33, chain="B", foreign="A")), 30)
+    for _ in range(3):
+        net.call(1, 2, amount=10)
+    settled(net)
+    assert outcome(net) == (0, 3)
+    assert ("B", "InvalidChannelState") in notices(net)
+    fee = 2 + 2  # of the message and of the response: one of weight, one for the relayer
+    assert balance(net, 1) == 1_000 - 3 * fee
+    net.call(1, 2)
+    run(net, 2)
+    assert outcome(net) == (0, 4), "a closed channel sends nothing more"
+    assert ("A", "NoOpenChannel") in notices(net)
+
+
+def test_both_sides_close_at_once() -> None:
+    """Hazard 14: each request to close meets a closed channel."""
+    net = run(network(initiate(0), close(30), close(30, chain="B", foreign="A")), 60)
+    assert states(net) == (ChannelState.CLOSED, ChannelState.CLOSED)
+    assert [(chain, why) for chain, why in notices(net) if why == "InvalidCall"][:2] == [
+        ("A", "InvalidCall"),
+        ("B", "InvalidCall"),
+    ]
+    assert net.state["outbox"]["asked"].tolist() == [1, 1]
+
+
+def test_a_request_on_an_initiated_channel_uses_up_no_nonce() -> None:
+    """Hazard 12: of a chain that takes its channel for open though the other side has refused it."""
+    allow = [{"tick": 0, "chain": "A", "foreign": "B"}]
+    net = run(network(initiate(3), allow=allow, allowlist="on"), 39)
+    rows = net.states[0]["channels"]
+    opened = np.where(rows["chain"] == A, ChannelState.OPEN, rows["state"]).astype(np.uint8)
+    net.states[0] = net.states[0].with_tables(channels=rows.with_columns(state=opened))
+    net.call(1, 2)
+    run(net, 12)
+    assert notices(net)[-1] == ("B", "InvalidCall")
+    assert channel(net, B, A)["next_inbox"] == 1
+
+
+# ---- back-pressure
+
+
+def test_one_message_at_a_time_where_max_outgoing_is_1() -> None:
+    """Hazard 23; the others wait, in their order."""
+    net = run(network(initiate(0, max_outgoing=1)), 20)
+    for _ in range(2):
+        net.call(1, 2)
+    for _ in range(60):
+        net.block()
+        assert channel(net, A, B)["count"] <= 1
+    assert outcome(net) == (2, 0)
+
+
+def test_an_older_channel_is_used_when_the_newest_is_full() -> None:
+    """Hazard 24."""
+    net = settled(network(initiate(0), initiate(25, max_outgoing=2)))
+    for _ in range(3):
+        net.call(1, 2)
+    run(net, 2)
+    assert [channel(net, A, B, number)["count"] for number in (0, 1)] == [1, 2]
+
+
+def test_calls_wait_for_a_channel_that_is_to_come_from_either_side() -> None:
+    net = network(initiate(10, chain="B", foreign="A"))
+    net.call(1, 2)
+    run(net, 9)
+    assert len(net.state["waiting"]) == 1
+    settled(net)
+    net.settle()
+    assert outcome(net) == (1, 0)
+
+
+def test_calls_are_refused_when_no_channel_is_to_come() -> None:
+    net = network()
+    net.call(1, 2)
+    run(net, 2)
+    assert outcome(net) == (0, 1)
+    assert notices(net) == [("A", "NoOpenChannel")]
+
+
+# ---- allow lists (X-1)
+
+
+def allowed(net: Network) -> set[tuple[int, int]]:
+    rows = net.state["allowlist"]
+    return set(zip(rows["chain"].tolist(), rows["foreign"].tolist(), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        ({"chain": "consensus", "foreign": "A", "by": "p9"}, "BadOrigin"),
+        ({"chain": "consensus", "foreign": "consensus", "at": "A"}, "OperationNotAllowed"),
+        ({"chain": "consensus", "foreign": "consensus"}, "InvalidAllowedChain"),
+        ({"chain": "consensus", "foreign": 7}, "InvalidChain"),
+        ({"chain": "A", "foreign": "A", "at": "A", "by": "p9"}, "NotDomainOwner"),
+        ({"chain": "A", "foreign": "A", "at": "A"}, "OperationNotAllowed"),
+        ({"chain": "A", "foreign": "A"}, "InvalidAllowedChain"),
+        ({"chain": "A", "foreign": 7}, "InvalidChain"),
+    ],
+)
+def test_updates_of_allow_lists_are_refused_by_the_first_error(call: dict[str, Any], error: str) -> None:
+    net = run(network(allow=[{"tick": 0, **call}]), 3)
+    assert [why for _, why in notices(net)] == [error]
+    assert not allowed(net)
+    assert not len(net.state["allow_updates"])
+
+
+def test_the_consensus_chain_changes_its_list_at_once_and_a_domain_in_its_next_block() -> None:
+    both = [{"tick": 0, "chain": "consensus", "foreign": 0}, {"tick": 0, "chain": "A", "foreign": "B", "by": "p9"}]
+    net = run(network(allow=both, domain_owners={"A": "p9"}), 1)
+    assert allowed(net) == {(0, A)}
+    assert chains_of_set(net.state["allow_updates"]["allow"][0].as_py()) == [B]
+    assert net.results[0].wake == 1
+    run(net, 1)
+    assert allowed(net) == {(0, A), (A, B)}
+    run(net, 1)
+    assert net.state["allow_updates"]["allow"].to_pylist() == [b""], "empty, and still there"
+
+
+def test_a_later_opposite_update_wins_and_removals_come_first() -> None:
+    calls = [
+        {"tick": 0, "chain": "A", "foreign": "B"},
+        {"tick": 0, "chain": "A", "foreign": "consensus"},
+        {"tick": 0, "chain": "A", "foreign": "B", "do": "remove"},
+        {"tick": 1, "chain": "A", "foreign": "B"},
+        {"tick": 2, "chain": "A", "foreign": "consensus", "do": "remove"},
+    ]
+    net = run(network(allow=calls), 2)
+    assert allowed(net) == {(A, 0)}
+    run(net, 1)
+    assert allowed(net) == {(A, 0), (A, B)}
+    run(net, 1)
+    assert allowed(net) == {(A, B)}
+
+
+def test_a_call_to_a_chain_that_is_taken_off_the_list_is_refused() -> None:
+    allow = [{"tick": 0, "chain": "A", "foreign": "B"}, {"tick": 0, "chain": "B", "foreign": "A"}]
+    off = [
+        {"tick": 40, "chain": "B", "foreign": "A", "do": "remove"},
+        {"tick": 60, "chain": "A", "foreign": "B", "do": "remove"},
+    ]
+    net = run(network(initiate(3), allow=allow + off, allowlist="on"), 39)
+    net.call(1, 2)
+    run(net, 23)
+    assert outcome(net) == (0, 1), "the other side does not take it"
+    assert ("B", "ChainNotAllowed") in notices(net)
+    net.call(1, 2)
+    run(net, 2)
+    assert outcome(net) == (0, 2)
+    assert notices(net)[-1] == ("A", "ChainNotAllowed")
+
+
+# ---- all of it together
+
+
+def test_roots_do_not_depend_on_cuts_or_kept_tries() -> None:
+    allow = [{"tick": 0, "chain": "A", "foreign": "B"}, {"tick": 1, "chain": "B", "foreign": "A"}]
+    calls = initiate(3, by="p1"), initiate(4, by="p1"), close(45, by="p1"), close(46, chain="B", foreign="A", channel=1)
+    made = []
+    for more in ({}, {"cuts": 3}, {"forgetful": True}):
+        net = network(*calls, allow=allow, allowlist="on", **SIGNED, **more)
+        net.call(1, 2, amount=5)
+        run(net, 42)
+        net.call(1, 2, amount=5)
+        made.append(run(net, 20).roots())
+    assert made[0] == made[1] == made[2]
