@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from causeway.protocols.xdm.state import ChannelState, chains_of_set
-from tests.unit.xdm_network import Network
+from tests.unit.xdm_network import Network, Placed
 
-CHAINS = {"consensus": {9: "caller"}, "A": {1: "caller"}, "B": {2: "echo", 3: "caller"}}
+CHAINS: dict[str, Placed] = {"consensus": {9: "caller"}, "A": {1: "caller"}, "B": {2: "echo", 3: "caller", 4: None}}
 A, B = 1, 2
 RESERVE = 100
 
@@ -30,7 +30,7 @@ def network(*calls: dict[str, Any], allow: list[dict[str, Any]] | None = None, *
     return Network(CHAINS, options={"endowment": 0, **options, **more}, **given)
 
 
-SIGNED = {"initiate_by": "signed", "close_by": "owner_or_root"}
+SIGNED: dict[str, Any] = {"initiate_by": "signed", "close_by": "owner_or_root"}
 
 
 def channel(net: Network, chain: int, foreign: int, number: int = 0) -> dict[str, int]:
@@ -273,6 +273,11 @@ def test_both_sides_close_at_once() -> None:
         ("B", "InvalidCall"),
     ]
     assert net.state["outbox"]["asked"].tolist() == [1, 1]
+    assert [one for one in notices(net) if one[1] == "RequestAbandoned"] == [
+        ("A", "RequestAbandoned"),
+        ("B", "RequestAbandoned"),
+    ]
+    assert net.results[0].wake is None, "nothing is proved again and again"
 
 
 def test_a_request_on_an_initiated_channel_uses_up_no_nonce() -> None:
@@ -400,6 +405,30 @@ def test_a_call_to_a_chain_that_is_taken_off_the_list_is_refused() -> None:
     run(net, 2)
     assert outcome(net) == (0, 2)
     assert notices(net)[-1] == ("A", "ChainNotAllowed")
+
+
+# ---- weight tags (D-9)
+
+
+@pytest.mark.parametrize(("trust", "back", "wrong"), [("off", 1, 0), ("on", 0, 1)])
+def test_a_tag_altered_on_a_response_loses_a_refund_only_where_it_is_trusted(trust: str, back: int, wrong: int) -> None:
+    """Hazard 16."""
+    tampered = [("tamper", "B", "A", 30, 10**6, {"what": "tag", "every": 1})]
+    net = run(network(initiate(0), trust_tag=trust, faults=tampered), 30)
+    assert states(net) == (ChannelState.OPEN, ChannelState.OPEN)
+    net.call(1, 4, amount=10)
+    settled(net)
+    assert outcome(net) == (0, back)
+    assert balance(net, 1) == 1_000 - 4 - (0 if back else 10)
+    assert notices(net).count(("A", "WeightTagNotMatch")) == wrong
+
+
+def test_a_tag_altered_on_an_open_request_or_its_response_leaves_the_channel_initiated() -> None:
+    for source, destination, theirs in (("A", "B", ChannelState.INITIATED), ("B", "A", ChannelState.OPEN)):
+        tampered = [("tamper", source, destination, 0, 10**6, {"what": "tag", "every": 1})]
+        net = settled(network(initiate(0), trust_tag="on", faults=tampered))
+        assert states(net) == (ChannelState.INITIATED, theirs)
+        assert "WeightTagNotMatch" in {why for _, why in notices(net)}
 
 
 # ---- all of it together

@@ -283,6 +283,7 @@ class XdmKernel:
         money = Money(state)
         state, outbound = process_block(state, content.load.brought, content.view, inputs, money, context, log)
         proved = prove(state, tries, content.view, context)
+        log_notices(proved.abandoned, len(self.network.names), log)
         state = state.with_tables(**proved.tables)
         self._anchor(tries, content.following, inputs)
         made = commit_block(before, state, tries, tables, content.view, context)

@@ -6,6 +6,7 @@ prove what the other side has not received: at most so many nonces of a channel,
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,18 +22,26 @@ from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus import digests
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.state import (
     BASES_SCHEMA,
-    CHANNEL,
     ENVELOPES_SCHEMA,
     NODES_SCHEMA,
     RELAYING_SCHEMA,
+    ChannelState,
     State,
     channel_of,
+    channel_rows,
     is_response,
 )
-from causeway.protocols.xdm.tags import tags_of
+from causeway.protocols.xdm.tags import Tag, tags_of
 from causeway.protocols.xdm.wire import message_keys
+
+NEVER = 2**63
+"""In ``since``: nothing of the lane is proved again."""
+
+ABANDONED = "RequestAbandoned"
+"""What a notice says of a request to open or to close that operators give up."""
 
 
 def provable_number(chain: int, view: View) -> int | None:
@@ -50,11 +59,12 @@ def provable_number(chain: int, view: View) -> int | None:
 class Proved:
     """What operators prove in a block: the tables ``envelopes``, ``nodes``, ``bases`` and ``relaying``, whether
     more is provable already that they have not taken up, and the number of the first block in which they prove again
-    what has not arrived, None where all has."""
+    what has not arrived, None where all has. ``abandoned``: requests that they give up."""
 
     tables: dict[str, Frame]
     more: bool
     again: int | None = None
+    abandoned: Sequence[Notice] = ()
 
 
 def prove(state: State, tries: ChainTries, view: View, context: Context) -> Proved:
@@ -67,9 +77,9 @@ def prove(state: State, tries: ChainTries, view: View, context: Context) -> Prov
     anchor = view.tables["anchor"]
     if len(anchor) == 0:
         return Proved(empty, more=False)
-    wanted, relaying, more, again = _wanted(state, tries, view, context)
+    wanted, relaying, more, again, abandoned = _wanted(state, tries, view, context)
     if len(wanted) == 0:
-        return Proved({**empty, "relaying": relaying}, more, again)
+        return Proved({**empty, "relaying": relaying}, more, again, abandoned)
     starts = groups_of(wanted["source"], wanted["destination"]).starts
     pairs = wanted.select(["source", "destination"]).take(starts)
     chains = wanted["source"]
@@ -100,12 +110,15 @@ def prove(state: State, tries: ChainTries, view: View, context: Context) -> Prov
         },
         more,
         again,
+        abandoned,
     )
 
 
-def _wanted(state: State, tries: ChainTries, view: View, context: Context) -> tuple[Frame, Frame, bool, int | None]:
+def _wanted(
+    state: State, tries: ChainTries, view: View, context: Context
+) -> tuple[Frame, Frame, bool, int | None, list[Notice]]:
     """Return the messages (lane, ``index``, ``tag``) that are proved now, what operators remember after, whether
-    more could be, and in which block they prove again what has not arrived."""
+    more could be, in which block they prove again what has not arrived, and what they give up."""
     options = context.options
     parts = []
     for name in ("outbox", "responses"):
@@ -128,6 +141,9 @@ def _wanted(state: State, tries: ChainTries, view: View, context: Context) -> tu
     stays = (known >= 0) & (expected == before) & (proved > expected)
     since = np.where(stays, since, number)
     again = stays & (since + np.uint64(options.resubmit_after) <= number)
+    stuck = again & _is_refused_for_ever(lanes, messages, expected, view)
+    since = np.where(stuck, np.uint64(NEVER), since)
+    again &= ~stuck
     # What was proved so long ago and has not arrived is proved again, from what the other side says it expects.
     first = np.where(again, expected, np.maximum(proved, expected))
     stop = first + np.uint64(options.max_future_nonces + 1)
@@ -147,9 +163,32 @@ def _wanted(state: State, tries: ChainTries, view: View, context: Context) -> tu
     proved = proved.copy()
     proved[moved] = ends
     relaying = lanes.with_columns(proved=proved, expected=expected, since=since).filter(proved > 0)
-    due = since[proved > expected] + np.uint64(options.resubmit_after)
+    due = since[(proved > expected) & (since < NEVER)] + np.uint64(options.resubmit_after)
     more = bool(stale.any() or (some & ~chosen).any() or (inside & ~groups.spread(chosen)).any() or len(taken))
-    return taken, relaying.select(RELAYING_SCHEMA.names), more, int(due.min()) if len(due) else None
+    after = int(due.min()) if len(due) else None
+    return taken, relaying.select(RELAYING_SCHEMA.names), more, after, _abandoned(lanes.filter(stuck), expected[stuck])
+
+
+def _is_refused_for_ever(lanes: Frame, messages: Frame, expected: U64, view: View) -> np.ndarray:
+    """Return the lanes of which the message that comes next opens a channel that is there, or closes one that is
+    closed: both sides have asked at once, and neither can be answered."""
+    at = lookup(messages, lanes.with_columns(index=expected), (*LANE, "index"))
+    channels = view.tables["channels"]
+    theirs = _theirs(lanes, channels)
+    if len(channels) == 0 or len(messages) == 0:
+        return np.zeros(len(lanes), dtype=bool)
+    request = (at >= 0) & (theirs >= 0) & ~is_response(lanes["substream"])
+    closed = channels["state"][theirs] == ChannelState.CLOSED
+    tag = messages["tag"][at]
+    return np.asarray(request & ((tag == Tag.CHANNEL_OPEN) | ((tag == Tag.CHANNEL_CLOSE) & closed)))
+
+
+def _abandoned(lanes: Frame, index: U64) -> list[Notice]:
+    columns = (lanes[name].tolist() for name in ("source", "destination", "substream"))
+    return [
+        Notice(chain, foreign, ABANDONED, substream >> 1, nonce)
+        for chain, foreign, substream, nonce in zip(*columns, index.tolist(), strict=True)
+    ]
 
 
 def _remembered(relaying: Frame, rows: Rows) -> tuple[U64, U64, U64]:
@@ -171,16 +210,17 @@ def _are_fresh(lanes: Frame, view: View, context: Context) -> np.ndarray:
 def _expected(lanes: Frame, view: View) -> U64:
     """Return the nonce that the other side of each lane expects next, as its channel says; 0 without one."""
     channels = view.tables["channels"]
-    asked = Frame(
-        {"chain": lanes["destination"], "foreign": lanes["source"], "channel": channel_of(lanes["substream"])},
-        len(lanes),
-    )
-    rows = lookup(channels, asked, CHANNEL)
+    rows = _theirs(lanes, channels)
     if len(channels) == 0:
         return np.zeros(len(lanes), dtype=np.uint64)
     of_response = is_response(lanes["substream"])
     found: U64 = np.where(of_response, channels["next_response"][rows], channels["next_inbox"][rows])
     return np.where(rows >= 0, found, np.uint64(0))
+
+
+def _theirs(lanes: Frame, channels: Frame) -> Rows:
+    """Return the row of the other side's channel of each lane, -1 without one."""
+    return channel_rows(channels, lanes["destination"], lanes["source"], channel_of(lanes["substream"]))
 
 
 def _chosen(lanes: Frame, some: np.ndarray, context: Context) -> np.ndarray:
