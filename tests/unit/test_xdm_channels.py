@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from causeway.model.errors import InvalidInput
 from causeway.protocols.xdm.state import ChannelState, chains_of_set
 from tests.unit.xdm_network import Network, Placed
 
@@ -154,6 +155,19 @@ def test_an_open_request_two_numbers_ahead_is_of_no_channel() -> None:
     net = settled(network(initiate(0), initiate(0)))
     assert ("B", "INVALID_CHANNEL") in notices(net)
     assert states(net, 1) == (ChannelState.OPEN, ChannelState.OPEN)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"channel_calls": [initiate(0, foreign="C")]}, "options.channel_calls.0.foreign: no chain is called 'C'"),
+        ({"channel_calls": [initiate(0, by="p7")]}, "options.channel_calls.0.by: no program is called 'p7'"),
+        ({"domain_owners": {"consensus": 9}}, "options.domain_owners.consensus: the consensus chain has no owner"),
+    ],
+)
+def test_calls_of_what_there_is_not_are_told_at_the_start(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidInput, match=text):
+        Network(CHAINS, options=options)
 
 
 # ---- close_channel (3.7)

@@ -104,6 +104,10 @@ class XdmKernel:
     logs: ClassVar[Mapping[str, pa.Schema]] = {**LEDGER_LOGS, "storage": STORAGE_SCHEMA, "receipts": TAKEN_SCHEMA}
     header_heights: ClassVar[int] = 1
 
+    def __post_init__(self) -> None:
+        """Check what the options plan against the chains and programs. Raises ``InvalidInput``."""
+        _ = self.planned
+
     @cached_property
     def network(self) -> Network:
         """Return the fixed parts of the network."""
