@@ -1,0 +1,74 @@
+"""The consensus chain's part in messaging: execution receipts, challenge period, fraud proofs (1.4, X-3, X-4, X-6)."""
+
+from dataclasses import replace
+
+from .errors import XdmError
+from .events import Event
+from .keys import blake2b
+from .state import ChainNode, settle, transaction
+from .values import Chain, Receipt, encode_receipt
+
+NOTHING: tuple[frozenset[Chain], frozenset[Chain]] = (frozenset(), frozenset())
+
+
+def receipt_hash(er: Receipt) -> bytes:
+    return blake2b(encode_receipt(er))
+
+
+def register_domain(c: ChainNode, domain: Chain, owner: bytes, genesis: Receipt, balance: int) -> None:
+    """A domain begins with a confirmed receipt of its block 0, and with what its genesis issues in the books."""
+    c.domains[domain] = owner
+    c.state.confirmed[domain] = genesis
+    c.state.receipts[domain, 0] = genesis
+    c.state.receipts_at[domain, 0] = 0
+    c.state.head_receipt[domain] = 0
+    c.state.domain_balances[domain] = balance
+    c.state.domain_updates[domain] = NOTHING
+
+
+def submit_receipt(c: ChainNode, domain: Chain, er: Receipt) -> None:
+    """A receipt in a bundle. It confirms the one that is D domain blocks older, and with it its transfers."""
+    with transaction(c):
+        head = c.state.head_receipt[domain]
+        known = c.state.receipts[domain, head]
+        if er.domain_block_number != head + 1 or er.parent_receipt_hash != receipt_hash(known):
+            raise XdmError("UnknownParentBlockReceipt")
+        c.state.receipts[domain, head + 1] = er
+        c.state.receipts_at[domain, head + 1] = c.block
+        c.state.head_receipt[domain] = head + 1
+        old = head + 1 - c.options.challenge_period
+        if old > c.state.confirmed[domain].domain_block_number:
+            confirm_receipt(c, domain, c.state.receipts[domain, old])
+
+
+def confirm_receipt(c: ChainNode, domain: Chain, er: Receipt) -> None:
+    settle(c, domain, er)
+    c.state.confirmed[domain] = er
+    c.events.append(
+        Event(
+            "Final",
+            domain,
+            er.domain_block_number,
+            c.block,
+            root=er.final_state_root,
+            confirmed_at=c.block,
+            amount=c.state.domain_balances.get(domain, 0),
+        )
+    )
+
+
+def prove_fraud(c: ChainNode, domain: Chain, number: int) -> None:
+    """Prune a receipt and all that were built on it. A confirmed one is beyond proof."""
+    with transaction(c):
+        if number <= c.state.confirmed[domain].domain_block_number:
+            raise XdmError("ChallengingGenesisReceipt" if number == 0 else "ReceiptAlreadyConfirmed")
+        for n in range(number, c.state.head_receipt[domain] + 1):
+            del c.state.receipts[domain, n], c.state.receipts_at[domain, n]
+        c.state.head_receipt[domain] = number - 1
+        c.log("FraudProved", foreign=domain, nonce=number)
+
+
+def with_parent(c: ChainNode, domain: Chain, er: Receipt) -> Receipt:
+    """The receipt as an operator submits it: on top of the one that consensus has."""
+    head = c.state.receipts[domain, c.state.head_receipt[domain]]
+    return replace(er, parent_receipt_hash=receipt_hash(head))

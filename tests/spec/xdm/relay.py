@@ -1,0 +1,473 @@
+"""What is done with a relayed request or response: 3.4, 3.5 and 3.6; D-3, D-7 and D-9."""
+
+from dataclasses import replace
+from typing import Literal
+
+from .channels import close_locally, credit
+from .errors import DispatchError, XdmError, custom, dispatch, name_of
+from .keys import blake2b, confirmed_key, outbox_key, responses_key
+from .mmr import keccak256, root_of
+from .options import MAX_FUTURE_ALLOWED_NONCES, U256
+from .state import ChainNode, Channel, ChannelState, Early, note_transfer_in, subtract, transaction
+from .trie import read_storage
+from .values import (
+    CONSENSUS,
+    TAG_CLOSE,
+    TAG_OPEN,
+    Chain,
+    ChannelClose,
+    ChannelOpen,
+    ConsensusProof,
+    CrossDomainMessage,
+    EndpointCall,
+    EndpointResponse,
+    Message,
+    MmrLeaf,
+    Payload,
+    ProtocolResponse,
+    Response,
+    StorageProof,
+    Tag,
+    decode_leaf,
+    decode_message,
+    encode_message,
+    request_tag,
+    require_receipt,
+    response_tag,
+)
+
+Kind = Literal["request", "response"]
+
+
+class OverWeight(Exception):
+    """A handler used more weight than a message may."""
+
+
+# Proofs
+
+
+def verify_mmr(c: ChainNode, p: ConsensusProof) -> MmrLeaf:
+    """3.4 step 1.
+
+    Decisions. The known roots are those of the last 1024 blocks before the one in work, for a domain too (X-4). The
+    hash in the proof must be that of the named block. A block has as many leaves as its number, and leaf i is block i:
+    another leaf_count of the same shape would verify as well, and then one byte could be altered.
+    """
+    n = p.consensus_block_number
+    last = c.view.best - (0 if c.chain_id == CONSENSUS else c.options.archiving_depth)
+    if n not in c.view.roots or n > last or n < c.view.best - c.options.mmr_roots:
+        raise XdmError("BadProof")
+    if p.consensus_block_hash != c.view.hashes[n] or p.proof.leaf_count != n or len(p.proof.leaf_indices) != 1:
+        raise XdmError("BadProof")
+    index = p.proof.leaf_indices[0]
+    if root_of({index: keccak256(p.opaque_mmr_leaf)}, n, p.proof.items) != c.view.roots[n]:
+        raise XdmError("BadProof")
+    leaf = decode_leaf(p.opaque_mmr_leaf)
+    if leaf.block_number != index:
+        raise XdmError("BadProof")
+    return leaf
+
+
+def read(root: bytes, proof: StorageProof, key: bytes) -> bytes:
+    """A storage value, or BadProof for whatever is wrong with its proof."""
+    try:
+        return read_storage(root, proof, key)
+    except XdmError as error:
+        raise XdmError("BadProof") from error
+
+
+def message_root(state_root: bytes, x: CrossDomainMessage, strict: bool) -> bytes:
+    """3.4 step 6: the root under which the message is read. Not strict: a domain's message with no domain proof is read
+    under the consensus root, as the deployed validator was understood (D-7)."""
+    if x.proof.domain_proof is None or (not strict and x.src == CONSENSUS):
+        root = state_root
+    else:
+        root = require_receipt(read(state_root, x.proof.domain_proof, confirmed_key(x.src))).final_state_root
+    if strict and (x.proof.domain_proof is not None) != (x.src != CONSENSUS):
+        raise XdmError("BadProof")
+    return root
+
+
+def read_message(self_id: Chain, root: bytes, x: CrossDomainMessage, kind: Kind, strict: bool) -> Message:
+    """3.4 step 7: the message that the proof shows; the envelope must tell the same of it."""
+    key = outbox_key if kind == "request" else responses_key
+    value = read(root, x.proof.message_proof, key(self_id, x.channel_id, x.nonce))
+    try:
+        m = decode_message(value)
+    except XdmError as error:
+        raise XdmError("BadProof") from error
+    if strict and (m.src, m.dst, m.channel_id, m.nonce) != (x.src, self_id, x.channel_id, x.nonce):
+        raise XdmError("BadProof")
+    return m
+
+
+def validate(c: ChainNode, x: CrossDomainMessage, kind: Kind) -> Message:
+    """Steps 1 to 9 of 3.4; 3.5 says where a response differs.
+
+    Decisions. A response for no channel is InvalidCall at step 3, where 3.5 names it. The tag is not compared: D-7 asks
+    for it, D-9 derives it instead, and hazard 16 wants what D-9 does. The kind of an early item is checked when its
+    turn comes (D-3), that of any response here.
+    """
+    strict = c.options.strict_envelope == "on"
+    leaf = verify_mmr(c, x.proof.consensus)
+    if x.dst != c.chain_id:
+        raise XdmError("InvalidCall")
+    ch = c.state.channels.get((x.src, x.channel_id))
+    if kind == "response" and ch is None:
+        raise XdmError("InvalidCall")
+    next_nonce = expected(c, x.src, x.channel_id, kind)
+    if x.channel_id > c.state.next_channel_id.get(x.src, 0):
+        raise custom(203)
+    if x.nonce < next_nonce:
+        raise custom(201)
+    root = message_root(leaf.state_root, x, strict)
+    m = read_message(c.chain_id, root, x, kind, strict)
+    if kind == "response":
+        if not isinstance(m.payload, ProtocolResponse | EndpointResponse):
+            raise XdmError("InvalidCall")
+    elif x.nonce == next_nonce or c.options.inbox == "pool":
+        check_kind(ch, m.payload, x.nonce > next_nonce)
+    if x.nonce > next_nonce + MAX_FUTURE_ALLOWED_NONCES:
+        raise custom(204)
+    return m
+
+
+def expected(c: ChainNode, src: Chain, channel: int, kind: Kind) -> int:
+    """The next nonce of that direction."""
+    ch = c.state.channels.get((src, channel))
+    if kind == "request":
+        return ch.next_inbox_nonce if ch else 0
+    if ch is None or ch.latest_response is None:
+        return 0
+    if ch.latest_response == U256:
+        raise custom(202)
+    return ch.latest_response + 1
+
+
+def check_kind(ch: Channel | None, payload: Payload, early: bool = False) -> None:
+    """3.4 step 8. Decision: in a pool, an early request to a channel that is not there yet waits for its predecessors,
+    since the reference makes it depend on them in step 9; with a channel, the check is the same as in turn."""
+    allowed = (
+        (isinstance(payload, ChannelOpen) and ch is None)
+        or (isinstance(payload, ChannelClose) and ch is not None and ch.state != ChannelState.CLOSED)
+        or (isinstance(payload, EndpointCall) and ch is not None and ch.state != ChannelState.INITIATED)
+    )
+    waits = early and (ch is None or ch.state == ChannelState.INITIATED) and not isinstance(payload, Response)
+    if not allowed and not waits:
+        raise XdmError("InvalidCall")
+
+
+# Calls
+
+
+def submit(c: ChainNode, x: CrossDomainMessage, kind: Kind, relayer: str = "") -> str | None:
+    """A relayed item in a block: validate, prepare, call. The name of the refusal, or None.
+
+    `inbox = stored`: an early item is kept and applied directly after its predecessor, in the same block. A second copy
+    of an item that waits is Stale.
+    """
+    try:
+        m = validate(c, x, kind)
+        item = Early(m, x.tag, relayer, x.proof.consensus.consensus_block_number)
+        if x.nonce > expected(c, x.src, x.channel_id, kind):
+            keep_early(c, x, kind, item)
+        else:
+            apply(c, item, x.src, x.channel_id, kind)
+    except XdmError as error:
+        if error.name != "Future":  # it stays in the pool
+            refuse(c, kind, x.src, x.channel_id, x.nonce, error.name, relayer)
+        return error.name
+    drain(c, x.src, x.channel_id, kind)
+    return None
+
+
+def refuse(c: ChainNode, kind: str, src: Chain, channel: int, nonce: int, error: str, relayer: str = "") -> None:
+    call = {"request": "relay_message", "response": "relay_message_response"}.get(kind, kind)
+    c.log("Refused", foreign=src, channel_id=channel, nonce=nonce, call=call, error=error, relayer=relayer)
+
+
+def keep_early(c: ChainNode, x: CrossDomainMessage, kind: Kind, item: Early) -> None:
+    """Step 10 for a nonce whose turn has not come."""
+    if c.options.inbox == "pool":
+        raise XdmError("Future")
+    waiting = c.state.inbox if kind == "request" else c.state.outbox_responses
+    if (x.src, x.channel_id, x.nonce) in waiting:
+        raise XdmError("Stale")
+    waiting[x.src, x.channel_id, x.nonce] = item
+
+
+def drain(c: ChainNode, src: Chain, channel: int, kind: Kind) -> None:
+    """Apply what waited for its turn (D-3). What is refused then is discarded, its nonce is not consumed."""
+    while True:
+        waiting = c.state.inbox if kind == "request" else c.state.outbox_responses
+        nonce = expected(c, src, channel, kind)
+        item = waiting.pop((src, channel, nonce), None)
+        if item is None:
+            return
+        try:
+            if kind == "request":
+                check_kind(c.state.channels.get((src, channel)), item.message.payload)
+            apply(c, item, src, channel, kind)
+        except XdmError as error:
+            refuse(c, kind, src, channel, nonce, error.name, item.relayer)
+
+
+def apply(c: ChainNode, item: Early, src: Chain, channel: int, kind: Kind) -> None:
+    """Prepare, then the call. What prepare changed stays when the call fails."""
+    if kind == "request":
+        prepare_request(c, item, src, channel)
+        with transaction(c):
+            process_inbox_message(c, item)
+    else:
+        prepare_response(c, item, src, channel)
+        with transaction(c):
+            process_response(c, item)
+
+
+def prepare_request(c: ChainNode, item: Early, src: Chain, channel: int) -> None:
+    """Steps 11 and 12. Decision: a channel that the other side opened counts in NextChannelId too; else the next own
+    one would overwrite it, and the other side's second one would be 203."""
+    m = item.message
+    with transaction(c):
+        if (src, channel) not in c.state.channels:
+            assert isinstance(m.payload, ChannelOpen)  # step 8
+            fee = m.payload.relay_fee if m.version == 0 else c.options.relay_fee
+            fee = fee if c.options.fee_model == "v0" else None
+            limit = m.payload.max_outgoing_messages
+            created = Channel(channel, ChannelState.INITIATED, 0, 0, None, fee, limit, None, 0)
+            c.state.channels[src, channel] = created
+            c.state.next_channel_id[src] = max(c.state.next_channel_id.get(src, 0), channel + 1)
+        ch = c.state.channels[src, channel]
+        if ch.next_inbox_nonce == U256:
+            raise custom(205)
+        c.state.channels[src, channel] = replace(ch, next_inbox_nonce=ch.next_inbox_nonce + 1)
+        c.log(
+            "InboxMessage",
+            foreign=src,
+            channel_id=channel,
+            nonce=m.nonce,
+            payload_hash=blake2b(encode_message(m)),
+            proof_block=item.proof_block,
+            relayer=item.relayer,
+        )
+
+
+def process_inbox_message(c: ChainNode, item: Early) -> None:
+    """Steps 14 to 16. Steps 12's slot and 13's MissingMessage are the argument here: it cannot be missing."""
+    m = item.message
+    src, channel = m.src, m.channel_id
+    tag = item.tag if c.options.trust_tag == "on" else request_tag(m)
+    response = answer(c, m, tag)
+    reply = Message(c.chain_id, src, channel, m.nonce, response, None, m.version)
+    c.state.inbox_responses[src, channel, m.nonce] = reply
+    c.state.response_tags[src, channel, m.nonce] = response_tag(tag, response)
+    c.state.updated_channels.add((src, channel))
+    acknowledge(c, src, channel, m.last_delivered)
+    c.log(
+        "InboxMessageResponse",
+        foreign=src,
+        channel_id=channel,
+        nonce=m.nonce,
+        payload_hash=blake2b(encode_message(reply)),
+        result=result_of(response),
+    )
+
+
+def result_of(response: Payload) -> str:
+    """Ok, or the name of the error."""
+    if isinstance(response, ProtocolResponse):
+        return "Ok" if response.error is None else name_of(response.error)
+    assert isinstance(response, EndpointResponse)
+    return "Ok" if isinstance(response.result, bytes) else name_of(response.result)
+
+
+def answer(c: ChainNode, m: Message, tag: Tag) -> Response:
+    """Step 14. A failure of what is asked for is an answer; FailedToNoteTransferIn fails the call."""
+    if isinstance(m.payload, EndpointCall):
+        mint(c, m, m.payload)
+        return EndpointResponse(ask_handler(c, m, m.payload, tag))
+    try:
+        with transaction(c):
+            if isinstance(m.payload, ChannelOpen):
+                open_here(c, m, tag)
+            elif isinstance(m.payload, ChannelClose):
+                if tag != TAG_CLOSE:
+                    raise XdmError("WeightTagNotMatch")
+                close_locally(c, m.src, m.channel_id, None)
+            else:
+                raise XdmError("InvalidMessagePayload")
+    except XdmError as error:
+        return ProtocolResponse(dispatch(error.name))
+    return ProtocolResponse(None)
+
+
+def open_here(c: ChainNode, m: Message, tag: Tag) -> None:
+    if c.options.allowlist == "on" and m.src not in c.state.allowlist:
+        raise XdmError("ChainNotAllowed")
+    if tag != TAG_OPEN:
+        raise XdmError("WeightTagNotMatch")
+    set_open(c, m.src, m.channel_id)
+
+
+def set_open(c: ChainNode, foreign: Chain, channel: int) -> None:
+    ch = c.state.channels.get((foreign, channel))
+    if ch is None:
+        raise XdmError("MissingChannel")
+    if ch.state != ChannelState.INITIATED:
+        raise XdmError("InvalidChannelState")
+    c.state.channels[foreign, channel] = replace(ch, state=ChannelState.OPEN)
+    c.log("ChannelOpen", foreign=foreign, channel_id=channel, limit=ch.max_outgoing_messages)
+
+
+def fee_to_mint(c: ChainNode, m: Message, call: EndpointCall) -> int:
+    """D-4. Decision: a message that names no fee (V0 layout) leaves only recomputation, whatever the option."""
+    if call.collected_fee is not None and (c.options.fee_model, c.options.v0_mint) != ("v0", "recomputed"):
+        return call.collected_fee.dst_chain_fee
+    ch = c.state.channels.get((m.src, m.channel_id))
+    handler = c.handlers.get(call.req.dst_endpoint)
+    weight = handler.message_weight if handler else 0
+    return (ch.fee if ch and ch.fee is not None else c.options.relay_fee) + weight * c.options.price
+
+
+def mint(c: ChainNode, m: Message, call: EndpointCall) -> None:
+    """The fees for this side are issued, and held until the answer is acknowledged."""
+    amount = fee_to_mint(c, m, call)
+    c.state.inbox_fee[m.src, m.channel_id, m.nonce] = amount
+    c.state.inbox_fees_on_hold += amount
+    try:
+        note_transfer_in(c, amount, m.src)
+    except XdmError as error:
+        raise XdmError("FailedToNoteTransferIn") from error
+    c.log("FeeMint", foreign=m.src, channel_id=m.channel_id, nonce=m.nonce, amount=amount)
+
+
+def pre_check(c: ChainNode, m: Message, call: EndpointCall, tag: Tag) -> XdmError | None:
+    ch = c.state.channels.get((m.src, m.channel_id))
+    if tag != Tag(2, call.req.dst_endpoint):
+        return XdmError("WeightTagNotMatch")
+    if ch is None:
+        return XdmError("MissingChannel")
+    if ch.state != ChannelState.OPEN:
+        return XdmError("InvalidChannelState")
+    if c.options.allowlist == "on" and m.src not in c.state.allowlist:
+        return XdmError("ChainNotAllowed")
+    return None
+
+
+def ask_handler(c: ChainNode, m: Message, call: EndpointCall, tag: Tag) -> bytes | DispatchError:
+    """The handler's result. What a handler does to keep its books when it answers Err stays (X-3): it undoes by itself
+    what it must. A panic undoes everything that it did."""
+    handler = c.handlers.get(call.req.dst_endpoint)
+    if handler is None:
+        return dispatch("NoMessageHandler")
+    check = pre_check(c, m, call, tag)
+    before, rows = c.state.copy(), len(c.events)
+    try:
+        return handler.message(c, m.src, (m.channel_id, m.nonce), call.req, check)
+    except XdmError as error:
+        return dispatch(error.name)
+    except OverWeight:
+        error_name = "Exhausted"
+    except Exception:  # a panic of the application is contained, hazard 19
+        error_name = "Other"
+    c.state = before
+    del c.events[rows:]
+    return dispatch(error_name)
+
+
+# Responses
+
+
+def prepare_response(c: ChainNode, item: Early, src: Chain, channel: int) -> None:
+    ch = c.state.channels[src, channel]
+    c.state.channels[src, channel] = replace(ch, latest_response=item.message.nonce)
+    c.log(
+        "OutboxMessageResponse",
+        foreign=src,
+        channel_id=channel,
+        nonce=item.message.nonce,
+        payload_hash=blake2b(encode_message(item.message)),
+        result=result_of(item.message.payload),
+        proof_block=item.proof_block,
+        relayer=item.relayer,
+    )
+
+
+def process_response(c: ChainNode, item: Early) -> None:
+    r = item.message
+    key = (r.src, r.channel_id, r.nonce)
+    q = c.state.outbox.pop(key, None)
+    if q is None:
+        raise XdmError("MissingMessage")
+    subtract(c.state.outbox_count, key[:2], 1, "MessageCountUnderflow")
+    c.state.outbox_tags.pop(key, None)
+    result = "Ok"
+    try:
+        deliver(c, item, q)
+    except XdmError as error:
+        result = error.name
+    c.state.updated_channels.add(key[:2])
+    c.log("OutboxMessageResult", foreign=r.src, channel_id=r.channel_id, nonce=r.nonce, result=result)
+
+
+def deliver(c: ChainNode, item: Early, q: Message) -> None:
+    """3.5 step 2. An error here is only reported; what was paid before it stays paid."""
+    r = item.message
+    tag = item.tag if c.options.trust_tag == "on" else response_tag(request_tag(q), r.payload)
+    if isinstance(q.payload, ChannelOpen) and isinstance(r.payload, ProtocolResponse):
+        if r.payload.error is None:
+            if tag != TAG_OPEN:
+                raise XdmError("WeightTagNotMatch")
+            set_open(c, r.src, r.channel_id)
+    elif isinstance(q.payload, ChannelClose) and isinstance(r.payload, ProtocolResponse):
+        pass
+    elif isinstance(q.payload, EndpointCall) and isinstance(r.payload, EndpointResponse):
+        fee = c.state.outbox_fee.pop((r.src, r.channel_id, r.nonce), 0)
+        c.state.outbox_fees_on_hold = less(c.state.outbox_fees_on_hold, fee)
+        pay_operators(c, r.src, r.channel_id, r.nonce, fee)
+        handler = c.handlers.get(q.payload.req.src_endpoint)
+        if handler is None:
+            raise XdmError("NoMessageHandler")
+        if tag != Tag(3, q.payload.req.dst_endpoint):
+            raise XdmError("WeightTagNotMatch")
+        try:
+            with transaction(c):
+                handler.message_response(c, r.src, (r.channel_id, r.nonce), q.payload.req, r.payload.result)
+        except XdmError:
+            raise
+        except Exception as error:  # a panic of the application is contained
+            raise XdmError("Other") from error
+    else:
+        raise XdmError("InvalidMessagePayload")
+
+
+def less(held: int, amount: int) -> int:
+    if amount > held:
+        raise XdmError("BalanceUnderflow")
+    return held - amount
+
+
+def pay_operators(c: ChainNode, foreign: Chain, channel: int, nonce: int, amount: int) -> None:
+    """Equal parts for the operators who submitted the receipt. Decisions: in this network every operator of a domain
+    submits every receipt, and a consensus block has one author; the units that are left go one each to the first."""
+    share, left = divmod(amount, len(c.operators))
+    for i, account in enumerate(c.operators):
+        part = share + (i < left)
+        if part:
+            credit(c, account, part)
+            c.log("FeePay", foreign=foreign, channel_id=channel, nonce=nonce, amount=part, to=account)
+
+
+def acknowledge(c: ChainNode, src: Chain, channel: int, n: int | None) -> None:
+    """3.6."""
+    if n is None:
+        return
+    total, k = 0, n
+    while c.state.inbox_responses.pop((src, channel, k), None) is not None:
+        c.state.response_tags.pop((src, channel, k), None)
+        total += c.state.inbox_fee.pop((src, channel, k), 0)
+        c.log("ResponseDeleted", foreign=src, channel_id=channel, nonce=k)
+        k -= 1
+    if total > 0:
+        c.state.inbox_fees_on_hold = less(c.state.inbox_fees_on_hold, total)
+        pay_operators(c, src, channel, n, total)
