@@ -229,7 +229,7 @@ def update_consensus_chain_allowlist(c: ChainNode, caller: Account, operation: s
 def initiate_domain_update_chain_allowlist(
     c: ChainNode, caller: Account, domain: Chain, operation: str, chain: Chain
 ) -> None:
-    """Decision: the checks stand in the order in which X-1 names them; only an addition must be registered, as above."""
+    """Decision: the checks stand in the order in which X-1 names them; only an addition must be registered."""
     with transaction(c):
         if c.domains.get(domain) != caller:
             raise XdmError("NotDomainOwner")

@@ -7,46 +7,20 @@ panics answers Other (index 0), one over its weight Exhausted (index 10). Engine
 
 from dataclasses import dataclass
 
-MESSENGER = [
-    "InvalidChain",
-    "MissingChannel",
-    "InvalidChannelState",
-    "NoOpenChannel",
-    "NoMessageHandler",
-    "OutboxFull",
-    "InvalidMessagePayload",
-    "InvalidMessageDestination",
-    "MessageVerification",
-    "MissingMessage",
-    "WeightTagNotMatch",
-    "BalanceOverflow",
-    "BalanceUnderflow",
-    "InvalidAllowedChain",
-    "OperationNotAllowed",
-    "NotDomainOwner",
-    "ChainNotAllowed",
-    "InsufficientBalance",
-    "BalanceHold",
-    "ChannelOwner",
-    "BalanceUnlock",
-    "InvalidChannelReserveFee",
-    "InvalidMaxOutgoingMessages",
-    "MessageCountOverflow",
-    "MessageCountUnderflow",
-    "FailedToNoteTransferIn",
-    "FailedToNoteTransferOut",
-]
-TRANSPORTER = [
-    "MinimumTransferAmount",
-    "InvalidAccountId",
-    "LowBalance",
-    "InvalidPayload",
-    "InvalidTransferRequest",
-    "UnexpectedMessage",
-    "MissingTransferRequest",
-    "LowBalanceOnDomain",
-    "InvalidDomainTransfers",
-]
+# fmt: off
+MESSENGER = (
+    "InvalidChain", "MissingChannel", "InvalidChannelState", "NoOpenChannel", "NoMessageHandler", "OutboxFull",
+    "InvalidMessagePayload", "InvalidMessageDestination", "MessageVerification", "MissingMessage",
+    "WeightTagNotMatch", "BalanceOverflow", "BalanceUnderflow", "InvalidAllowedChain", "OperationNotAllowed",
+    "NotDomainOwner", "ChainNotAllowed", "InsufficientBalance", "BalanceHold", "ChannelOwner", "BalanceUnlock",
+    "InvalidChannelReserveFee", "InvalidMaxOutgoingMessages", "MessageCountOverflow", "MessageCountUnderflow",
+    "FailedToNoteTransferIn", "FailedToNoteTransferOut",
+)
+TRANSPORTER = (
+    "MinimumTransferAmount", "InvalidAccountId", "LowBalance", "InvalidPayload", "InvalidTransferRequest",
+    "UnexpectedMessage", "MissingTransferRequest", "LowBalanceOnDomain", "InvalidDomainTransfers",
+)
+# fmt: on
 MESSENGER_MODULE, TRANSPORTER_MODULE = 60, 61
 PLAIN = {"Other": 0, "BadOrigin": 2, "Exhausted": 10}
 ARITHMETIC = ("Underflow", "Overflow", "DivisionByZero")
@@ -54,6 +28,7 @@ FIELDS = {3: 5, 7: 1, 8: 1, 9: 1, 14: 1}
 """How many bytes follow the index of a DispatchError; the others have none. The last index is 14."""
 
 CUSTOM = {201: "INVALID_NONCE", 202: "XDM_NONCE_OVERFLOW", 203: "INVALID_CHANNEL", 204: "IN_FUTURE_NONCE"}
+"""205 has no name in the reference: the nonce could not be advanced."""
 
 
 class XdmError(Exception):
@@ -93,7 +68,7 @@ def dispatch(name: str) -> DispatchError:
 def name_of(error: DispatchError) -> str:
     """The name of a decoded error; of one that this oracle does not know, its numbers."""
     if error.index == 3:
-        names = {MESSENGER_MODULE: MESSENGER, TRANSPORTER_MODULE: TRANSPORTER}.get(error.fields[0], [])
+        names = {MESSENGER_MODULE: MESSENGER, TRANSPORTER_MODULE: TRANSPORTER}.get(error.fields[0], ())
         if error.fields[1] < len(names):
             return names[error.fields[1]]
     if error.index == 8 and error.fields[0] < 3:

@@ -8,6 +8,7 @@ applies relayed items ascending by (requests before responses, source, channel, 
 of blocks that a fork took away are called again; relayed items are not: relayers prove them anew.
 """
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,13 +19,14 @@ from .consensus import NOTHING, prove_fraud, register_domain, submit_receipt, wi
 from .endpoints import TRANSPORTER, Program, Transporter
 from .errors import XdmError
 from .events import Event
+from .guarantees import Record
 from .keys import blake2b
 from .mmr import Mmr, keccak256
 from .options import Options
 from .relay import Kind, refuse, submit, validate
 from .relayers import Relayer
 from .scale import little
-from .state import Account, ChainNode, State, View, issuance, storage
+from .state import Account, ChainNode, Handler, State, View, issuance, storage
 from .trie import Trie
 from .values import CONSENSUS, Chain, CrossDomainMessage, MmrLeaf, Receipt, decode_xdm, encode_leaf
 
@@ -109,7 +111,7 @@ class Network:
         size = self.account_sizes.get(chain, 32)
         operators = [b"author".ljust(size)] if chain == CONSENSUS else [b"op0".ljust(size), b"op1".ljust(size)]
         weights = self.weights.get(chain, (self.options.message_weight, self.options.response_weight))
-        handlers = {TRANSPORTER: Transporter(*weights), PROGRAM: Program(*weights)}
+        handlers: dict[int, Handler] = {TRANSPORTER: Transporter(*weights), PROGRAM: Program(*weights)}
         c = ChainNode(chain, self.options, operators, b"root".ljust(size), size, handlers, view=self.view)
         c.state.balances = {account.ljust(size): amount for account, amount in self.balances.items() if amount}
         c.state.allowlist = set(self.allowlists.get(chain, ()))
@@ -303,6 +305,21 @@ class Network:
             relayer.sent.clear()
 
     # The log
+
+    def record(self) -> Record:
+        """What the guarantees are checked on."""
+        books = Counter(self.consensus.state.unconfirmed) + Counter(self.consensus.state.cancelled)
+        return Record(
+            self.events(),
+            self.supply,
+            self.issuance,
+            self.options.archiving_depth,
+            self.options.challenge_period,
+            self.options.reserve_portion,
+            in_flight=dict(books),
+            outbox={(c.chain_id, *key) for c in self.chains.values() for key in c.state.outbox},
+            deposits={(c.chain_id, *key): held for c in self.chains.values() for key, held in c.state.deposits.items()},
+        )
 
     def events(self) -> list[Event]:
         """All rows, by consensus block; of one block, the consensus chain's first."""

@@ -1,4 +1,4 @@
-"""The options of 4.1 and the parameters of 2.7. The defaults of the options are the reference's; those of the delays and
+"""The options of 4.1 and the parameters of 2.7. The options' defaults are the reference's; those of the delays and
 amounts are small, so that a test runs through them."""
 
 from dataclasses import dataclass

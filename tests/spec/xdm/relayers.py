@@ -37,8 +37,8 @@ def prove(
     made_at: int,
     tag: Tag,
 ) -> CrossDomainMessage:
-    """An item with all its proofs: MMR at block `made_at` of the leaf that describes block `described`, the receipt that
-    is confirmed there, the message under its root."""
+    """An item with all its proofs: MMR at block `made_at` of the leaf that describes block `described`, the receipt
+    that is confirmed there, the message under its root."""
     consensus = net.history[CONSENSUS][described]
     block = consensus
     domain_proof = None
@@ -81,7 +81,9 @@ class Relayer:
             first = there.next_inbox_nonce if there else 0
             answered = there.latest_response if there else None
             after = 0 if answered is None else answered + 1
-            pending = [("request", n) for n in stored(block.state, "request", foreign, channel, first)]
+            pending: list[tuple[Kind, int]] = [
+                ("request", n) for n in stored(block.state, "request", foreign, channel, first)
+            ]
             pending += [("response", n) for n in stored(block.state, "response", foreign, channel, after)]
             for kind, nonce in pending:
                 self.relay(net, kind, src, dst, channel, nonce, confirmed - 1, made_at, block.state)

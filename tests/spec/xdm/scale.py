@@ -1,4 +1,4 @@
-"""SCALE as far as the messages need it (2.1): integers, Compact, Option, Vec; and a reader that refuses what is left."""
+"""SCALE as far as the messages need it (2.1): integers, Compact, Option, Vec; a reader that refuses what is left."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -71,14 +71,14 @@ class Reader:
 
     def compact(self) -> int:
         """Only the shortest form is taken, as the deployed codec does."""
-        first = self.integer(1)
+        start, first = self.position, self.integer(1)
         mode = first & 3
         if mode == 3:
             value = self.integer((first >> 2) + 4)
         else:
             self.position -= 1
             value = self.integer((1, 2, 4)[mode]) >> 2
-        if compact(value) != self.data[self.position - len(compact(value)) : self.position]:
+        if compact(value) != self.data[start : self.position]:
             raise XdmError("FailedToDecode")
         return value
 

@@ -97,7 +97,8 @@ class State:
 
     def copy(self) -> "State":
         values: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        return State(**{name: v.copy() if isinstance(v, dict | set) else v for name, v in values.items()})
+        copies: dict[str, Any] = {name: v.copy() if isinstance(v, dict | set) else v for name, v in values.items()}
+        return State(**copies)
 
 
 def storage(s: State) -> dict[bytes, bytes]:
@@ -109,7 +110,7 @@ def storage(s: State) -> dict[bytes, bytes]:
 
 
 def issuance(s: State) -> int:
-    """All value of a chain: what accounts have and what was deposited, and the fees on hold, which are on no account."""
+    """All value of a chain: on accounts, deposited, and the fees on hold, which are on no account."""
     return sum(s.balances.values()) + sum(s.deposits.values()) + s.inbox_fees_on_hold + s.outbox_fees_on_hold
 
 

@@ -166,8 +166,8 @@ Amounts = Mapping[Chain, int]
 
 @dataclass(frozen=True)
 class Receipt:
-    """An execution receipt (ER). What follows final_state_root is "..." in the reference: trace, fees and transfers stand
-    in the deployed order, which the receipts of the fixtures fit to the byte."""
+    """An execution receipt (ER). What follows final_state_root is "..." in the reference: trace, fees and transfers
+    stand in the deployed order, which the receipts of the fixtures fit to the byte."""
 
     domain_block_number: int
     domain_block_hash: bytes
@@ -212,8 +212,9 @@ def encode_payload(payload: Payload, version: int) -> bytes:
     if isinstance(payload, EndpointCall):
         q = payload.req
         data = b"\0" + little(q.src_endpoint, 8) + b"\0" + little(q.dst_endpoint, 8) + blob(q.payload)
-        fee = payload.collected_fee or CollectedFee(0, 0)
-        return v + b"\1\0" + data + (u128(fee.src_chain_fee) + u128(fee.dst_chain_fee) if version else b"")
+        collected = payload.collected_fee or CollectedFee(0, 0)
+        fees = u128(collected.src_chain_fee) + u128(collected.dst_chain_fee)
+        return v + b"\1\0" + data + (fees if version else b"")
     if isinstance(payload.result, DispatchError):
         return v + b"\1\1\1" + encode_error(payload.result)
     return v + b"\1\1\0" + blob(payload.result)
