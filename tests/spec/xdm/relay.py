@@ -79,13 +79,11 @@ def read(root: bytes, proof: StorageProof, key: bytes) -> bytes:
 def message_root(state_root: bytes, x: CrossDomainMessage, strict: bool) -> bytes:
     """3.4 step 6: the root under which the message is read. Not strict: a domain's message with no domain proof is read
     under the consensus root, as the deployed validator was understood (D-7)."""
-    if x.proof.domain_proof is None or (not strict and x.src == CONSENSUS):
-        root = state_root
-    else:
-        root = require_receipt(read(state_root, x.proof.domain_proof, confirmed_key(x.src))).final_state_root
-    if strict and (x.proof.domain_proof is not None) != (x.src != CONSENSUS):
+    if strict and (x.proof.domain_proof is None) != (x.src == CONSENSUS):
         raise XdmError("BadProof")
-    return root
+    if x.proof.domain_proof is None or x.src == CONSENSUS:
+        return state_root
+    return require_receipt(read(state_root, x.proof.domain_proof, confirmed_key(x.src))).final_state_root
 
 
 def read_message(self_id: Chain, root: bytes, x: CrossDomainMessage, kind: Kind, strict: bool) -> Message:
