@@ -142,7 +142,8 @@ def test_06_an_extra_a_missing_or_a_repeated_node(make: Make, part: str) -> None
     e, x = early_request(make)
     nodes = getattr(x.proof, part)
     for wrong in ((*nodes, b"\x41\x01\x04\x07"), nodes[:-1], (*nodes, nodes[-1])):
-        changed = replace(x, proof=replace(x.proof, **{part: wrong}))
+        proof = replace(x.proof, **{part: wrong})  # type: ignore[arg-type]
+        changed = replace(x, proof=proof)
         assert e.deliver("request", changed) == ["BadProof"]
     assert e.deliver("request", x) == []
 

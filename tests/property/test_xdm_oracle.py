@@ -10,18 +10,27 @@ from pathlib import Path
 import pytest
 
 from tests.property.xdm_networks import ALICE, BOB, ROOT, network, run
-from tests.spec.xdm.channels import initiate_channel
-from tests.spec.xdm.endpoints import transfer
+from tests.spec.xdm.channels import (
+    apply_allowlist_updates,
+    close_channel,
+    initiate_channel,
+    initiate_domain_update_chain_allowlist,
+    new_outbox_message,
+    send_message,
+    update_consensus_chain_allowlist,
+)
+from tests.spec.xdm.endpoints import Program, transfer
 from tests.spec.xdm.errors import DispatchError, XdmError, dispatch, name_of
 from tests.spec.xdm.events import Event
 from tests.spec.xdm.guarantees import ALL, Record, unchecked, violations
 from tests.spec.xdm.keys import blake2b, confirmed_key, outbox_key, responses_key
 from tests.spec.xdm.mmr import Mmr, keccak256, root_of, size
-from tests.spec.xdm.options import Options
+from tests.spec.xdm.network import PROGRAM
+from tests.spec.xdm.options import U256, Options
 from tests.spec.xdm.relay import read_message, validate
 from tests.spec.xdm.relayers import prove
 from tests.spec.xdm.scale import Reader, compact, vec
-from tests.spec.xdm.state import ChainNode, State
+from tests.spec.xdm.state import ChainNode, ChannelState, State, settle
 from tests.spec.xdm.trie import EMPTY_ROOT, Trie, read_storage, walk
 from tests.spec.xdm.values import (
     CONSENSUS,
@@ -348,3 +357,192 @@ def test_the_log_of_one_side_leaves_authenticity_unchecked() -> None:
     alone = replace(record, events=[e for e in record.events if e.chain == 1], missing=frozenset((0, CONSENSUS)))
     assert unchecked(record) == []
     assert unchecked(alone) == ["G2: 4 rows InboxMessage of 1 are not checked: the log of 0 is missing"]
+
+
+# Calls one by one: the errors in the reference's order. Every step mends one fault and leaves the later ones.
+
+
+def node(**options: object) -> ChainNode:
+    weights = {PROGRAM: Program(11, 5)}
+    return ChainNode(0, Options(**options), handlers=dict(weights))  # type: ignore[arg-type]
+
+
+def test_the_checks_of_initiate_channel() -> None:
+    c = node(allowlist="on", reserve=0)
+    c.state.next_channel_id[1] = U256
+    assert error_of(initiate_channel, c, b"stranger", 0, 0) == "BadOrigin"
+    assert error_of(initiate_channel, c, c.root, 0, 0) == "InsufficientBalance"
+    c.state.balances[c.root] = 100
+    assert error_of(initiate_channel, c, c.root, 0, 0) == "InvalidChain"
+    assert error_of(initiate_channel, c, c.root, 1, 0) == "InvalidMaxOutgoingMessages"
+    assert error_of(initiate_channel, c, c.root, 1) == "InvalidChannelReserveFee"
+    c.options = replace(c.options, reserve=10)
+    assert error_of(initiate_channel, c, c.root, 1) == "ChainNotAllowed"
+    c.state.allowlist.add(1)
+    assert error_of(initiate_channel, c, c.root, 1) == "Overflow"
+    assert c.state.balances == {c.root: 100} and not c.events  # none has changed anything
+    c.state.next_channel_id[1] = 4
+    assert initiate_channel(c, c.root, 1) == 4
+    assert (c.state.balances, c.state.deposits, c.state.next_channel_id) == ({c.root: 90}, {(1, 4): 10}, {1: 5})
+    assert list(c.state.outbox) == [(1, 4, 0)]
+
+
+def test_the_checks_of_sending_and_closing() -> None:
+    c = node(allowlist="on", close_by="owner_or_root", max_messages=2, max_outgoing_messages=2)
+    c.state.balances = {c.root: 100, b"sender": 20}
+    c.state.allowlist = {1}
+    initiate_channel(c, c.root, 1)
+    c.state.allowlist = set()
+    request = EndpointRequest(9, PROGRAM, b"")
+    assert error_of(new_outbox_message, c, 0, 3, ProtocolResponse()) == "InvalidMessageDestination"
+    assert error_of(new_outbox_message, c, 1, 3, ProtocolResponse()) == "MissingChannel"
+    assert error_of(send_message, c, b"sender", 1, request) == "ChainNotAllowed"
+    c.state.allowlist = {1}
+    assert error_of(send_message, c, b"sender", 1, request) == "NoOpenChannel"
+    c.state.channels[1, 0] = replace(c.state.channels[1, 0], state=ChannelState.OPEN)
+    c.handlers[PROGRAM] = Program(2**128, 5)
+    assert error_of(send_message, c, b"sender", 1, request) == "NoMessageHandler"
+    request = EndpointRequest(PROGRAM, 9, b"")
+    assert error_of(send_message, c, b"sender", 1, request) == "BalanceOverflow"
+    c.handlers[PROGRAM] = Program(11, 5)
+    assert error_of(send_message, c, b"sender", 1, request) == "FundsUnavailable"
+    c.state.balances[b"sender"] = 31
+    assert send_message(c, b"sender", 1, request) == (0, 1)
+    assert c.state.balances[b"sender"] == 1 and c.state.outbox_fees_on_hold == 12 and c.state.transfers_out == {1: 18}
+    assert error_of(new_outbox_message, c, 1, 0, ProtocolResponse()) == "OutboxFull"
+    del c.state.outbox_count[1, 0]
+    assert error_of(new_outbox_message, c, 1, 0, ProtocolResponse()) == "Overflow"
+    c.options = replace(c.options, close_by="root")
+    assert error_of(close_channel, c, b"sender", 1, 7) == "BadOrigin"
+    c.options = replace(c.options, close_by="owner_or_root")
+    assert error_of(close_channel, c, b"sender", 1, 7) == "ChannelOwner"
+    assert error_of(close_channel, c, c.root, 1, 7) == "MissingChannel"
+    assert error_of(close_channel, c, c.root, 1, 0) == "Overflow"
+    assert c.state.deposits == {(1, 0): 10}
+    c.options = replace(c.options, max_messages=9)
+    close_channel(c, c.root, 1, 0)
+    assert error_of(close_channel, c, c.root, 1, 0) == "InvalidChannelState"
+    assert c.state.deposits == {} and c.state.balances[c.root] == 100
+
+
+@pytest.mark.parametrize("fee_model", ["v0", "v1"])
+def test_the_two_fee_models(fee_model) -> None:
+    c = node(fee_model=fee_model, relay_fee=7, fee_multiplier=5, price=2)
+    c.state.balances = {c.root: 100, b"sender": 500}
+    initiate_channel(c, c.root, 1)
+    c.state.channels[1, 0] = replace(c.state.channels[1, 0], state=ChannelState.OPEN)
+    send_message(c, b"sender", 1, EndpointRequest(PROGRAM, PROGRAM, b""))
+    sent = c.events[-2]
+    assert (sent.src_fee, sent.dst_fee) == ((17, 29) if fee_model == "v0" else (50, 110))
+    assert c.state.channels[1, 0].fee == (7 if fee_model == "v0" else None)
+
+
+def test_the_checks_of_a_relayed_message() -> None:
+    net = network(domains=3)
+    net.call(1, initiate_channel, ROOT, 0)
+    net.step(19)
+    for relayer in net.relayers:
+        relayer.working = False
+    net.call(1, transfer, ALICE, 0, BOB, 50)
+    net.step(9)
+    confirmed = net.view.best - net.options.archiving_depth
+    good = prove(net, "request", 1, 0, 0, 1, confirmed - 1, confirmed, TAG_NONE)
+    c = net.chains[0]
+    head = replace(good.proof.consensus, consensus_block_number=confirmed + 1)
+    x = replace(good, dst=2, channel_id=9, nonce=0, proof=replace(good.proof, consensus=head, message_proof=()))
+    assert error_of(validate, c, x, "request") == "BadProof"
+    x = replace(x, proof=replace(x.proof, consensus=good.proof.consensus))
+    assert error_of(validate, c, x, "request") == "InvalidCall"
+    x = replace(x, dst=0)
+    assert error_of(validate, c, x, "request") == "Custom(203)"
+    x = replace(x, channel_id=0)
+    assert error_of(validate, c, x, "request") == "Custom(201)"
+    x = replace(x, nonce=1)
+    assert error_of(validate, c, x, "request") == "BadProof"
+    assert error_of(validate, c, x, "response") == "BadProof"
+    opening = c.state.channels.pop((1, 0))
+    assert error_of(validate, c, x, "response") == "InvalidCall"
+    c.state.channels[1, 0] = replace(opening, next_inbox_nonce=1, state=ChannelState.INITIATED)
+    assert error_of(validate, c, good, "request") == "InvalidCall"
+    c.state.channels[1, 0] = replace(opening, next_inbox_nonce=1)
+    assert validate(c, good, "request").nonce == 1
+
+
+def test_what_waits_in_a_pool_is_dropped_after_ten_blocks() -> None:
+    net = network(Options(inbox="pool"))
+    net.call(0, initiate_channel, ROOT, 1)
+    net.step(19)
+    for relayer in net.relayers:
+        relayer.working = False
+    for _ in range(2):
+        net.call(0, transfer, ALICE, 1, BOB, 50)
+    net.step(9)
+    confirmed = net.view.best - net.options.archiving_depth
+    x = prove(net, "request", 0, 1, 0, 2, confirmed - 1, confirmed, TAG_NONE)
+    net.take_in(1, "request", encode_xdm(x), "early")
+    net.step(net.options.longevity - 1)
+    assert len(net.pools[1]) == 1
+    net.step()
+    assert net.pools[1] == []
+    assert [(e.nonce, e.error) for e in net.events() if e.relayer == "early"] == [(2, "Future")]
+
+
+def test_a_domain_without_operators_catches_up() -> None:
+    net = network()
+    net.call(0, initiate_channel, ROOT, 1)
+    net.step()
+    net.offline.add(1)
+    net.step(30)
+    assert (0, 0) not in net.chains[1].state.channels
+    net.offline.clear()
+    net.step(30)
+    assert net.chains[0].state.channels[1, 0].state == ChannelState.OPEN
+    assert violations(net.record()) == []
+
+
+# Allow lists
+
+
+def test_who_may_change_the_allow_list_of_consensus() -> None:
+    net = network()
+    c = net.consensus
+    root = c.root
+    assert error_of(update_consensus_chain_allowlist, c, ALICE, "Add", CONSENSUS) == "BadOrigin"
+    assert error_of(update_consensus_chain_allowlist, net.chains[0], root, "Add", 0) == "OperationNotAllowed"
+    assert error_of(update_consensus_chain_allowlist, c, root, "Add", CONSENSUS) == "InvalidAllowedChain"
+    assert error_of(update_consensus_chain_allowlist, c, root, "Add", 9) == "InvalidChain"
+    update_consensus_chain_allowlist(c, root, "Add", 1)
+    assert c.state.allowlist == {1}
+    update_consensus_chain_allowlist(c, root, "Remove", 1)
+    assert c.state.allowlist == set()
+
+
+def test_a_domain_applies_what_its_owner_asks_for_on_consensus() -> None:
+    net = network(Options(allowlist="on"), allowlists={0: {CONSENSUS}})
+    c, owner = net.consensus, b"w" * 32
+    update = initiate_domain_update_chain_allowlist
+    assert error_of(update, c, ALICE, 0, "Add", 0) == "NotDomainOwner"
+    assert error_of(update, c, owner, 0, "Add", 0) == "InvalidAllowedChain"
+    assert error_of(update, c, owner, 0, "Add", 9) == "InvalidChain"
+    net.call(CONSENSUS, update, owner, 0, "Remove", 1)
+    net.call(CONSENSUS, update, owner, 0, "Add", 1)  # the later opposite update wins
+    net.call(CONSENSUS, update, owner, 0, "Remove", CONSENSUS)
+    net.step()
+    assert net.chains[0].state.allowlist == {1}
+    assert c.state.domain_updates[0] == (frozenset([1]), frozenset([CONSENSUS]))
+    net.step()
+    assert c.state.domain_updates[0] == (frozenset(), frozenset())
+    pending = (frozenset([1]), frozenset([CONSENSUS]))
+    assert error_of(apply_allowlist_updates, net.chains[0], pending, None) == "MissingAllowlistUpdates"
+    assert error_of(apply_allowlist_updates, net.chains[0], pending, (pending[1], pending[0])) == (
+        "IncorrectAllowlistUpdates"
+    )
+
+
+def test_books_refuse_what_names_the_domain_itself() -> None:
+    net = network()
+    c = net.consensus
+    er = replace(net.receipts[0, 0], transfers_in={0: 1})
+    assert error_of(settle, c, 0, er) == "InvalidDomainTransfers"
+    assert error_of(settle, c, 0, replace(er, transfers_in={1: 1})) == "BalanceUnderflow"
+    assert error_of(settle, c, 0, replace(er, transfers_in={}, transfers_out={1: 10**9})) == "LowBalanceOnDomain"

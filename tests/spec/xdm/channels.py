@@ -176,9 +176,10 @@ def close_channel(c: ChainNode, caller: Account, foreign: Chain, channel: int) -
     """3.7."""
     with transaction(c):
         ch = c.state.channels.get((foreign, channel))
-        owner = ch.owner if ch else None
-        if caller != c.root and (c.options.close_by == "root" or (ch is not None and caller != owner)):
-            raise XdmError("BadOrigin" if c.options.close_by == "root" else "ChannelOwner")
+        if caller != c.root and c.options.close_by == "root":
+            raise XdmError("BadOrigin")
+        if caller != c.root and (ch is None or caller != ch.owner):
+            raise XdmError("ChannelOwner")
         close_locally(c, foreign, channel, caller)
         try:
             new_outbox_message(c, foreign, channel, ChannelClose())

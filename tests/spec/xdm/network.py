@@ -261,7 +261,7 @@ class Network:
         try:
             x = decode_xdm(data)
         except XdmError as error:
-            refuse(c, kind, dst, 0, 0, error.name, relayer)
+            c.log("Refused", call="take_in", error=error.name, relayer=relayer)
             return
         try:
             if any(self._tag(p.x, p.kind) == self._tag(x, kind) for p in pool):

@@ -7,7 +7,7 @@ from .channels import close_locally, credit
 from .errors import DispatchError, XdmError, custom, dispatch, name_of
 from .keys import blake2b, confirmed_key, outbox_key, responses_key
 from .mmr import keccak256, root_of
-from .options import MAX_FUTURE_ALLOWED_NONCES, U256
+from .options import MAX_FUTURE_ALLOWED_NONCES, U128, U256
 from .state import ChainNode, Channel, ChannelState, Early, note_transfer_in, subtract, transaction
 from .trie import read_storage
 from .values import (
@@ -62,7 +62,10 @@ def verify_mmr(c: ChainNode, p: ConsensusProof) -> MmrLeaf:
     index = p.proof.leaf_indices[0]
     if root_of({index: keccak256(p.opaque_mmr_leaf)}, n, p.proof.items) != c.view.roots[n]:
         raise XdmError("BadProof")
-    leaf = decode_leaf(p.opaque_mmr_leaf)
+    try:
+        leaf = decode_leaf(p.opaque_mmr_leaf)
+    except XdmError as error:
+        raise XdmError("BadProof") from error
     if leaf.block_number != index:
         raise XdmError("BadProof")
     return leaf
@@ -124,7 +127,7 @@ def validate(c: ChainNode, x: CrossDomainMessage, kind: Kind) -> Message:
         if not isinstance(m.payload, ProtocolResponse | EndpointResponse):
             raise XdmError("InvalidCall")
     elif x.nonce == next_nonce or c.options.inbox == "pool":
-        check_kind(ch, m.payload, x.nonce > next_nonce)
+        check_kind(ch, m.payload)
     if x.nonce > next_nonce + MAX_FUTURE_ALLOWED_NONCES:
         raise custom(204)
     return m
@@ -142,16 +145,15 @@ def expected(c: ChainNode, src: Chain, channel: int, kind: Kind) -> int:
     return ch.latest_response + 1
 
 
-def check_kind(ch: Channel | None, payload: Payload, early: bool = False) -> None:
-    """3.4 step 8. Decision: in a pool, an early request to a channel that is not there yet waits for its predecessors,
-    since the reference makes it depend on them in step 9; with a channel, the check is the same as in turn."""
+def check_kind(ch: Channel | None, payload: Payload) -> None:
+    """3.4 step 8. In a pool it holds for early items too, as it is written: what comes before its channel is refused
+    and relayed again; D-3 puts it off for `stored` only."""
     allowed = (
         (isinstance(payload, ChannelOpen) and ch is None)
         or (isinstance(payload, ChannelClose) and ch is not None and ch.state != ChannelState.CLOSED)
         or (isinstance(payload, EndpointCall) and ch is not None and ch.state != ChannelState.INITIATED)
     )
-    waits = early and (ch is None or ch.state == ChannelState.INITIATED) and not isinstance(payload, Response)
-    if not allowed and not waits:
+    if not allowed:
         raise XdmError("InvalidCall")
 
 
@@ -164,6 +166,7 @@ def submit(c: ChainNode, x: CrossDomainMessage, kind: Kind, relayer: str = "") -
     `inbox = stored`: an early item is kept and applied directly after its predecessor, in the same block. A second copy
     of an item that waits is Stale.
     """
+    refused = None
     try:
         m = validate(c, x, kind)
         item = Early(m, x.tag, relayer, x.proof.consensus.consensus_block_number)
@@ -172,11 +175,11 @@ def submit(c: ChainNode, x: CrossDomainMessage, kind: Kind, relayer: str = "") -
         else:
             apply(c, item, x.src, x.channel_id, kind)
     except XdmError as error:
-        if error.name != "Future":  # it stays in the pool
-            refuse(c, kind, x.src, x.channel_id, x.nonce, error.name, relayer)
-        return error.name
-    drain(c, x.src, x.channel_id, kind)
-    return None
+        refused = error.name
+        if refused != "Future":  # it stays in the pool
+            refuse(c, kind, x.src, x.channel_id, x.nonce, refused, relayer)
+    drain(c, x.src, x.channel_id, kind)  # also after a call that failed: its nonce is used up
+    return refused
 
 
 def refuse(c: ChainNode, kind: str, src: Chain, channel: int, nonce: int, error: str, relayer: str = "") -> None:
@@ -331,6 +334,8 @@ def mint(c: ChainNode, m: Message, call: EndpointCall) -> None:
     """The fees for this side are issued, and held until the answer is acknowledged."""
     amount = fee_to_mint(c, m, call)
     c.state.inbox_fee[m.src, m.channel_id, m.nonce] = amount
+    if c.state.inbox_fees_on_hold + amount > U128:
+        raise XdmError("BalanceOverflow")
     c.state.inbox_fees_on_hold += amount
     try:
         note_transfer_in(c, amount, m.src)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from .errors import XdmError
 from .keys import blake2b
@@ -18,6 +19,7 @@ LEAF, LEAF_HASHED = (0x40, 6), (0x20, 5)
 BRANCH, BRANCH_INLINE, BRANCH_HASHED = (0x80, 6), (0xC0, 6), (0x10, 4)
 
 
+@lru_cache(maxsize=4096)
 def nibbles(key: bytes) -> Nibbles:
     return tuple(n for byte in key for n in (byte >> 4, byte & 15))
 
