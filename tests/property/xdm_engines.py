@@ -22,9 +22,9 @@ class Engine(Protocol):
     """A network of consensus chain and domains, driven from outside. `call`s are part of the next block.
 
     `deliver` puts relayed items into the pools (of `to`, else of the named destination) before the next block and
-    makes that block; it gives the errors of the items that were refused in it. `proof` is made now, as an honest relayer
-    does; `unconfirmed` ones show the domain's newest block, whatever consensus knows. What begins with `rogue` is done
-    by a runtime that does not keep to the rules.
+    makes that block; it gives the errors of the items that were refused in it. `proof` is made now, as by an honest
+    relayer; `unconfirmed` ones show the domain's newest block, whatever consensus knows. What begins with `rogue` is
+    done by a runtime that does not keep to the rules.
     """
 
     def initiate(self, chain: Chain, dst: Chain, by: bytes = ROOT, limit: int | None = None) -> None: ...
