@@ -39,11 +39,14 @@ from tests.spec.xdm.values import (
     ChannelOpen,
     CollectedFee,
     ConsensusProof,
+    CrossDomainMessage,
     EndpointCall,
     EndpointRequest,
     EndpointResponse,
     Message,
     MmrLeaf,
+    MmrProof,
+    Proof,
     ProtocolResponse,
     decode_message,
     decode_receipt,
@@ -546,3 +549,30 @@ def test_books_refuse_what_names_the_domain_itself() -> None:
     assert error_of(settle, c, 0, er) == "InvalidDomainTransfers"
     assert error_of(settle, c, 0, replace(er, transfers_in={1: 1})) == "BalanceUnderflow"
     assert error_of(settle, c, 0, replace(er, transfers_in={}, transfers_out={1: 10**9})) == "LowBalanceOnDomain"
+
+
+def test_a_block_that_is_not_final_proves_nothing_to_a_domain() -> None:
+    net = network()
+    for relayer in net.relayers:
+        relayer.working = False
+    net.call(CONSENSUS, initiate_channel, ROOT, 0)
+    net.step(9)
+    last = net.view.best - net.options.archiving_depth
+    for made_at in (last - 1, last, last + 1, net.view.best):
+        x = prove(net, "request", CONSENSUS, 0, 0, 0, made_at - 1, made_at, TAG_NONE)
+        assert error_of(validate, net.chains[0], x, "request") == (None if made_at <= last else "BadProof")
+
+
+@pytest.mark.parametrize(
+    "columns", [{"src": 2}, {"dst": 2}, {"channel_id": 1}, {"nonce": 1}], ids=["src", "dst", "channel", "nonce"]
+)
+def test_a_body_that_tells_other_than_its_envelope(columns) -> None:
+    """D-7: only a source whose runtime lies can store one, and only a lax validator takes it."""
+    key = outbox_key(1, 0, 0)
+    head = ConsensusProof(1, bytes(32), b"", MmrProof((), 0, ()))
+    for m in (Message(0, 1, 0, 0, ChannelOpen(25)), replace(Message(0, 1, 0, 0, ChannelOpen(25)), **columns)):
+        trie = Trie({key: encode_message(m), key[:-1] + b"\1": b"beside"})
+        x = CrossDomainMessage(0, 1, 0, 0, Proof(head, None, trie.prove(key)), TAG_NONE)
+        assert read_message(1, trie.root, x, "request", False) == m
+        honest = m == Message(0, 1, 0, 0, ChannelOpen(25))
+        assert error_of(read_message, 1, trie.root, x, "request", True) == (None if honest else "BadProof")

@@ -17,7 +17,7 @@ class Options:
     """Options and parameters of a network. `price` is WeightToFee: fee units a unit of weight.
 
     `proof_form` is not here: this oracle has the enum only. `flush_ack` neither: the reference names it and gives it no
-    format. `max_weight` is what a handler may use in one message (hazard 19).
+    format.
     """
 
     fee_model: Literal["v0", "v1"] = "v0"
@@ -44,7 +44,6 @@ class Options:
     mmr_roots: int = 1024
     longevity: int = 10
     resubmit_after: int = 15
-    max_weight: int = 10**12
     fraud_found_after: int = 2
     message_weight: int = 11
     response_weight: int = 5
