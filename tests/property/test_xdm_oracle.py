@@ -27,7 +27,8 @@ from tests.spec.xdm.keys import blake2b, confirmed_key, outbox_key, responses_ke
 from tests.spec.xdm.mmr import Mmr, keccak256, root_of, size
 from tests.spec.xdm.network import PROGRAM
 from tests.spec.xdm.options import U256, Options
-from tests.spec.xdm.relay import read_message, validate
+from tests.spec.xdm.proofs import read_message
+from tests.spec.xdm.relay import validate
 from tests.spec.xdm.relayers import prove
 from tests.spec.xdm.scale import Reader, compact, vec
 from tests.spec.xdm.state import ChainNode, ChannelState, State, settle

@@ -7,7 +7,7 @@ from tests.spec.xdm.channels import close_channel, initiate_channel, send_messag
 from tests.spec.xdm.endpoints import transfer
 from tests.spec.xdm.network import PROGRAM, Network
 from tests.spec.xdm.options import Options
-from tests.spec.xdm.relay import Kind
+from tests.spec.xdm.proofs import Kind
 from tests.spec.xdm.values import CONSENSUS, Chain, EndpointRequest, Receipt
 
 ALICE, BOB, ROOT = (name.ljust(32) for name in (b"alice", b"bob", b"root"))

@@ -11,7 +11,8 @@ it. Where the reference is silent, the docstring beside the code says what was d
 | mmr, trie | 2.4, and the state trie of icmp.md 2.3 |
 | state | 2.2, 2.5; the books of X-3 |
 | channels | 3.1, 3.2, 3.3, 3.7, 3.8; X-1, X-2 |
-| relay | 3.4, 3.5, 3.6; D-3, D-4, D-7, D-9 |
+| proofs | 3.4 steps 1, 6, 7; D-6, D-7 |
+| relay | 3.4, 3.5, 3.6; D-3, D-4, D-9 |
 | endpoints | X-3 transporter, programs |
 | consensus | receipts, challenge period, fraud proofs |
 | relayers | 3.10, X-5 |

@@ -27,9 +27,6 @@ ARITHMETIC = ("Underflow", "Overflow", "DivisionByZero")
 FIELDS = {3: 5, 7: 1, 8: 1, 9: 1, 14: 1}
 """How many bytes follow the index of a DispatchError; the others have none. The last index is 14."""
 
-CUSTOM = {201: "INVALID_NONCE", 202: "XDM_NONCE_OVERFLOW", 203: "INVALID_CHANNEL", 204: "IN_FUTURE_NONCE"}
-"""205 has no name in the reference: the nonce could not be advanced."""
-
 
 class XdmError(Exception):
     """A named refusal: the call changes nothing."""
@@ -48,7 +45,8 @@ class DispatchError:
 
 
 def custom(number: int) -> XdmError:
-    """Custom(n) of 3.4."""
+    """Custom(n) of 3.4: 201 INVALID_NONCE, 202 XDM_NONCE_OVERFLOW, 203 INVALID_CHANNEL, 204 IN_FUTURE_NONCE; 205, which
+    has no name, is a nonce that cannot be advanced."""
     return XdmError(f"Custom({number})")
 
 

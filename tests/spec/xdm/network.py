@@ -23,7 +23,8 @@ from .guarantees import Record
 from .keys import blake2b
 from .mmr import Mmr, keccak256
 from .options import Options
-from .relay import Kind, refuse, submit, validate
+from .proofs import Kind
+from .relay import refuse, submit, validate
 from .relayers import Relayer
 from .scale import little
 from .state import Account, ChainNode, Handler, State, View, issuance, storage

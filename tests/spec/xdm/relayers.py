@@ -23,7 +23,7 @@ from .values import (
 
 if TYPE_CHECKING:
     from .network import Network, Snapshot
-    from .relay import Kind
+    from .proofs import Kind
 
 
 def prove(
