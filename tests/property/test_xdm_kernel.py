@@ -50,6 +50,8 @@ def scenario(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, 
         if kind == "halt":
             source, destination, args = rng.choice(names), None, {}
         faults.append((kind, source, destination, first, last, args))
+    if rng.random() < 0.5:
+        options["channel_calls"] = [_channel_call(rng, names) for _ in range(rng.randrange(1, 5))]
     numbers = [number for both in programs.values() for number in both]
     calls: dict[int, list[tuple[int, int, bytes, int]]] = {}
     for block in range(BLOCKS):
@@ -60,6 +62,14 @@ def scenario(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, 
             calls.setdefault(block, []).append((caller, receiver, bytes([block]) * rng.choice([0, 3, 60]), amount))
     keywords = {"chains": chains, "options": options, "balance": rng.choice([0, 10**7]), "faults": faults, "seed": seed}
     return keywords, calls
+
+
+def _channel_call(rng: random.Random, names: list[str]) -> dict[str, Any]:
+    chain, foreign = rng.sample(names, 2)
+    call: dict[str, Any] = {"tick": rng.randrange(BLOCKS), "chain": chain, "foreign": foreign, "do": "initiate"}
+    if rng.random() < 0.4:
+        return {**call, "do": "close", "channel": rng.randrange(2)}
+    return {**call, "max_outgoing": rng.choice([1, 4])}
 
 
 def play(net: Network, calls: dict[int, list[tuple[int, int, bytes, int]]], *checks: Any) -> list[dict[str, bytes]]:
