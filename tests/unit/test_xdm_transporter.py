@@ -200,3 +200,20 @@ def test_what_is_refused_is_claimed_once() -> None:
     with pytest.raises(BookError) as again:
         books.apply(0, Moved.CLAIMED, 1, 100)
     assert again.value.error is TransporterError.BalanceUnderflow
+
+
+def test_a_transfer_into_a_channel_that_was_closed_comes_back(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("closed")
+    closing = (
+        '[[options.channel_calls]]\ntick = 3\nchain = "domain-1"\nforeign = "domain-0"\ndo = "close"\n\n[[chains]]'
+    )
+    text = script().split("[traffic]")[0].replace("[[chains]]", closing, 1)
+    call = f'receiver = "bob", method = "{METHOD}", amount = 500'
+    text += f'[traffic]\nsource = "script"\n\n[[traffic.send]]\ntick = 0\nto = "alice"\ncall = {{ {call} }}\n'
+    (folder / "scenario.toml").write_text(text)
+    net = Network.from_scenario(folder / "scenario.toml", {"network.executor": "in_process"}, lake=str(folder / "lake"))
+    net.run()
+    for tick in range(net.tick + 1, net.tick + 12):
+        net.step(tick)
+    assert rows(net, "accounts")[0]["balance_low"] == PROGRAMS["alice"][2] - FEES
+    assert {row["what"] for row in rows(net, "books")} == {Book.BALANCE}
