@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
 
 from causeway.model.section import ProgramReference, Section, TickNumber
-from causeway.protocols.option_values import LARGEST
+from causeway.protocols.option_values import LARGEST, only
 
 MOST_BLOCKS = 2**31
 """No distance in blocks is longer: numbers of blocks have 32 bits on the wire."""
@@ -89,7 +89,7 @@ class XdmOptions(BaseModel):
     pool_tag: Literal["with_src", "without_src"] = "with_src"
     trust_tag: Literal["off", "on"] = "off"
     force_close: Literal["off", "on"] = "off"
-    flush_ack: Literal["off", "on"] = "off"
+    flush_ack: Annotated[Literal["off"], only("off", "the reference names it and gives it no form")] = "off"
     archiving_depth: int = Field(default=100, ge=1, le=MOST_BLOCKS)
     challenge_period: int = Field(default=14_400, ge=1, le=MOST_BLOCKS)
     max_outgoing_messages: int = Field(default=10_000, ge=1, le=2**32 - 1)
