@@ -282,10 +282,7 @@ def next_move(state: State, context: Context) -> int | None:
     """
     found: int | None = None
     history = state["history"]
-    for chain in context.chains.tolist():
-        sent = _first_unproved(state, chain)
-        if sent is None:
-            continue
+    for chain, sent in _first_unproved(state, context).items():
         numbers = history["number"][history["chain"] == chain].tolist()
         depth, period = context.options.archiving_depth, context.options.challenge_period
         step = sent if chain == CONSENSUS_POSITION else _after(numbers, sent)
@@ -301,19 +298,17 @@ def next_move(state: State, context: Context) -> int | None:
     return None if found is None else found - 1
 
 
-def _first_unproved(state: State, chain: int) -> int | None:
-    """Return the number of the first block of a chain that made a message which is not proved."""
-    first: int | None = None
+def _first_unproved(state: State, context: Context) -> dict[int, int]:
+    """Return, of each chain that has made messages which are not proved, the number of the first block with one."""
+    first = np.full(len(context.network.names), NEVER, dtype=np.uint64)
     relaying = state["relaying"]
     for name in ("outbox", "responses"):
         rows = state[name]
-        rows = rows.filter(rows["source"] == chain)
         known = lookup(relaying, rows, LANE)
         proved = np.where(known >= 0, relaying["proved"][known] if len(relaying) else 0, 0)
-        sent = rows["sent"][rows["index"] >= proved]
-        if len(sent):
-            first = _least(first, int(sent.min()))
-    return first
+        mine = np.flatnonzero((rows["index"] >= proved) & np.isin(rows["source"], context.chains))
+        np.minimum.at(first, rows["source"][mine], rows["sent"][mine])
+    return {chain: int(first[chain]) for chain in np.flatnonzero(first < NEVER).tolist()}
 
 
 def _after(numbers: list[int], number: int) -> int | None:
