@@ -129,6 +129,18 @@ def test_a_halted_chain_makes_no_block_and_goes_on_afterwards(chain: str) -> Non
     assert set(settled(net, (sums, record))) == {"ChainHalted"}
 
 
+def test_value_that_left_in_the_last_block_before_the_consensus_chain_halts_is_booked() -> None:
+    net = network(("halt", "consensus", None, 3, 5, {}), calls=0)
+    sums = Sums(net)
+    for tick in range(40):
+        if tick < 3:
+            net.call(11, 22, b"value", amount=7)
+        net.block()
+        sums.check()
+    assert net.idle()
+    assert net.refusals() == []
+
+
 def test_two_sources_with_one_channel_and_nonce_are_two_messages_unless_the_tag_lacks_the_source() -> None:
     def played(pool_tag: str) -> Counter[str]:
         chains = {"consensus": {2: "echo"}, "a": {11: "caller"}, "b": {21: "caller"}}

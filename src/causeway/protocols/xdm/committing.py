@@ -71,6 +71,7 @@ def commit_block(
             "chain": chains,
             "number": np.full(count, number, dtype=np.uint64),
             "hash": digests(own),
+            "root": roots,
             "extrinsics_root": digests(extrinsics),
             "consensus_number": np.full(count, best, dtype=np.uint64),
             "consensus_hash": digests([best_hash] * count),

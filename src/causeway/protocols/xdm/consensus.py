@@ -87,18 +87,20 @@ class Ranges:
         return cls(blocks, RangeWindow(start, digest_values(HashFunction.KECCAK_256, leaves)), leaves)
 
 
-def receipts(view: View, state: State, context: Context) -> tuple[Frame, Frame]:
-    """Return the receipts of the blocks that domains made at the height before (``TAKEN_SCHEMA``), and of which the
-    consensus chain knows after them (``RECEIPTED_SCHEMA``)."""
-    headers, tips, known = view.headers, view.tables["tips"], state["receipted"]
-    domains = headers.filter((headers["chain"] != CONSENSUS_POSITION) & (headers["height"] == context.height - 1))
-    rows = {chain: row for row, chain in enumerate(tips["chain"].tolist())}
-    tips = tips.take(np.array([rows[chain] for chain in domains["chain"].tolist()], dtype=np.int64))
-    count = len(domains)
+def receipts(view: View, state: State) -> tuple[Frame, Frame]:
+    """Return the receipts of the blocks of domains that the consensus chain has none of (``TAKEN_SCHEMA``), and of
+    which it knows after them (``RECEIPTED_SCHEMA``): of each domain at most its last block, since none makes a block
+    that the consensus chain does not."""
+    tips, known = view.tables["tips"], state["receipted"]
+    taken_to = dict(zip(known["domain"].tolist(), known["number"].tolist(), strict=True))
+    rows = zip(tips["chain"].tolist(), tips["number"].tolist(), strict=True)
+    fresh = [chain != CONSENSUS_POSITION and number > taken_to.get(chain, -1) for chain, number in rows]
+    tips = tips.filter(np.array(fresh, dtype=bool))
+    count = len(tips)
     if count == 0:
         return empty_frame(TAKEN_SCHEMA), known
     parents = dict(zip(known["domain"].tolist(), hashes(known["hash"]), strict=True))
-    parent = [parents.get(chain, bytes(DIGEST_BYTES)) for chain in domains["chain"].tolist()]
+    parent = [parents.get(chain, bytes(DIGEST_BYTES)) for chain in tips["chain"].tolist()]
     zero = numbers_column(np.zeros(count, dtype=np.uint64), U128_BYTES)
     bundles = [
         [
@@ -112,9 +114,9 @@ def receipts(view: View, state: State, context: Context) -> tuple[Frame, Frame]:
         ]
         for root in hashes(tips["extrinsics_root"])
     ]
-    roots = _fixed(domains["root"])
+    roots = _fixed(tips["root"])
     columns = {
-        "domain_block_number": pa.array(domains["number"].astype(np.uint32)),
+        "domain_block_number": pa.array(tips["number"].astype(np.uint32)),
         "domain_block_hash": _fixed(tips["hash"]),
         "domain_block_extrinsic_root": _fixed(tips["extrinsics_root"]),
         "parent_domain_block_receipt_hash": _fixed(digests(parent)),
@@ -125,18 +127,18 @@ def receipts(view: View, state: State, context: Context) -> tuple[Frame, Frame]:
         "execution_trace": pa.array(
             [[root] for root in roots.to_pylist()], RECEIPTS.schema.field("execution_trace").type
         ),
-        "execution_trace_root": _fixed(digest_rows(HashFunction.BLAKE2B_256, np.ascontiguousarray(domains["root"]))),
+        "execution_trace_root": _fixed(digest_rows(HashFunction.BLAKE2B_256, np.ascontiguousarray(tips["root"]))),
         **dict.fromkeys(("consensus_storage_fee", "domain_execution_fee"), zero),
-        "burned_balance": _burnt(domains["chain"].tolist(), view.tables["made"]),
+        "burned_balance": _burnt(tips["chain"].tolist(), view.tables["made"]),
         "chain_rewards": pa.array([[]] * count, RECEIPTS.schema.field("chain_rewards").type),
-        **_transfers(domains["chain"].tolist(), view.tables["made"]),
+        **_transfers(tips["chain"].tolist(), view.tables["made"]),
     }
     encoded = RECEIPTS.encode(columns)
     taken = Frame(
         {
             "chain": np.zeros(count, dtype=np.uint32),
-            "domain": domains["chain"],
-            "number": domains["number"],
+            "domain": tips["chain"],
+            "number": tips["number"],
             "receipt": encoded.cast(pa.binary()),
         },
         count,

@@ -279,7 +279,7 @@ class XdmKernel:
         before, tables = state, dict[str, Frame]()
         state = state.with_tables(**content.load.late)
         if context.has_consensus:
-            tables["receipts"], known = receipts(content.view, state, context)
+            tables["receipts"], known = receipts(content.view, state)
             assert content.due is not None
             state, refused = confirm(state.with_tables(receipted=known), inputs.rows["receipts"], content.due)
             log_notices(refused, len(self.network.names), log)

@@ -236,12 +236,14 @@ TIPS_SCHEMA = pa.schema(
         _field("chain", U32),
         _field("number", UINT64),
         _field("hash", DIGEST),
+        _field("root", DIGEST),
         _field("extrinsics_root", DIGEST),
         _field("consensus_number", UINT64),
         _field("consensus_hash", DIGEST),
     ]
 )
-"""The last block of each chain, and the consensus block that it was derived from: what a receipt says of it."""
+"""The last block of each chain, the root of its storage, and the consensus block that it was derived from: what a
+receipt says of it."""
 
 RECEIPTED_SCHEMA = pa.schema(
     [_field("chain", U32), _field("domain", U32), _field("number", UINT64), _field("hash", DIGEST)]
