@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from causeway.network.network import Network
+from tests.unit.small_lakes import lake_of, user_calls
 
 TICKS = 12
 
@@ -59,27 +59,14 @@ program = "echo"
 source = "script"
 """
 
-SENDS = (("late", "ask", 1, 7), ("echo", "ask", 3, 0), ("far", "echo", 2, 0))
+SENDS = (("caller", "late", "ask", 1, 7), ("caller", "echo", "ask", 3, 0), ("caller", "far", "echo", 2, 0))
 
 
 def scenario(ticks: int = TICKS, options: str = "") -> str:
     """Return the scenario's file: what users tell ``caller`` to ask, over ``ticks`` ticks; ``options``: TOML."""
-    sends = [
-        f'[[traffic.send]]\ntick = {tick}\nto = "caller"\ncount = {count}\n'
-        f'call = {{ receiver = "{receiver}", method = "{method}", text = "tick {tick}", amount = {amount} }}\n'
-        for tick in range(ticks)
-        for receiver, method, count, amount in SENDS
-    ]
-    return SCENARIO.format(options=options) + "".join(sends)
+    return SCENARIO.format(options=options) + user_calls(range(ticks), SENDS)
 
 
 def make_lake(folder: Path, *, ticks: int = TICKS, options: str = "", until: int | None = None) -> str:
     """Run the scenario in ``folder``, to its end or to tick ``until``; return where its lake is."""
-    path = folder / "scenario.toml"
-    path.write_text(scenario(ticks, options))
-    network = Network.from_scenario(path, lake=str(folder / "lake"))
-    try:
-        network.run(until)
-    finally:
-        network.close()
-    return str(folder / "lake")
+    return lake_of(folder, scenario(ticks, options), until)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from causeway.network.network import Network
+from tests.unit.small_lakes import lake_of, user_calls
 
 TICKS = 8
 
@@ -71,13 +71,7 @@ SENDS = (("alice", "bob", "echo", 3, 500), ("bob", "alice", "echo", 2, 0), ("bob
 def scenario(ticks: int = TICKS, options: str = "", more: str = "", certification: str = "bls") -> str:
     """Return the scenario's file: what users tell ``alice`` and ``bob`` to call, over ``ticks`` ticks; ``options``,
     ``more``: TOML."""
-    sends = [
-        f'[[traffic.send]]\ntick = {tick}\nto = "{sender}"\ncount = {count}\n'
-        f'call = {{ receiver = "{receiver}", method = "{method}", text = "tick {tick}", amount = {amount} }}\n'
-        for tick in range(ticks)
-        for sender, receiver, method, count, amount in SENDS
-    ]
-    return SCENARIO.format(options=options, more=more, certification=certification) + "".join(sends)
+    return SCENARIO.format(options=options, more=more, certification=certification) + user_calls(range(ticks), SENDS)
 
 
 def make_lake(
@@ -90,11 +84,4 @@ def make_lake(
     until: int | None = None,
 ) -> str:
     """Run the scenario in ``folder``, to its end or to tick ``until``; return where its lake is."""
-    path = folder / "scenario.toml"
-    path.write_text(scenario(ticks, options, more, certification))
-    network = Network.from_scenario(path, lake=str(folder / "lake"))
-    try:
-        network.run(until)
-    finally:
-        network.close()
-    return str(folder / "lake")
+    return lake_of(folder, scenario(ticks, options, more, certification), until)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from causeway.network.network import Network
+from tests.unit.small_lakes import lake_of, user_calls
 
 TICKS = 4
 
@@ -55,24 +55,12 @@ program = "echo"
 source = "script"
 """
 
-SENDS = (("alice", "bob", 3, 5), ("alice", "dora", 2, 0), ("carol", "bob", 1, 9))
+SENDS = (("alice", "bob", "echo", 3, 5), ("alice", "dora", "echo", 2, 0), ("carol", "bob", "echo", 1, 9))
 
 
 def make_lake(
     folder: Path, *, ticks: int = TICKS, options: str = "", commit_every: int = 1, until: int | None = None
 ) -> str:
     """Run the scenario in ``folder`` to its end or to tick ``until``; return where its lake is."""
-    sends = [
-        f'[[traffic.send]]\ntick = {tick}\nto = "{sender}"\ncount = {count}\n'
-        f'call = {{ receiver = "{receiver}", method = "echo", text = "tick {tick}", amount = {amount} }}\n'
-        for tick in range(0, ticks, 2)
-        for sender, receiver, count, amount in SENDS
-    ]
-    path = folder / "scenario.toml"
-    path.write_text(SCENARIO.format(options=options, commit_every=commit_every) + "".join(sends))
-    network = Network.from_scenario(path, lake=str(folder / "lake"))
-    try:
-        network.run()
-    finally:
-        network.close()
-    return str(folder / "lake")
+    scenario = SCENARIO.format(options=options, commit_every=commit_every)
+    return lake_of(folder, scenario + user_calls(range(0, ticks, 2), SENDS), until)

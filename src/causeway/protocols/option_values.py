@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Strict
+from pydantic import BeforeValidator, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
 from causeway.model.errors import InvalidInput
+from causeway.model.section import Section
 
 NANOSECONDS = 1_000_000_000
 """In a second."""
@@ -21,6 +24,25 @@ MAX_TICK_NS = 2**62
 
 Texts = Annotated[tuple[str, ...], Strict(False)]
 """A list of texts: files have lists, options that do not change have tuples."""
+
+
+class ProfiledOptions(Section):
+    """Options of a protocol that has two sets of defaults: ``seed``, and ``deployed``."""
+
+    profile: Literal["seed", "deployed"] = "seed"
+
+    @classmethod
+    @abstractmethod
+    def deployed(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the defaults that ``profile = deployed`` changes, where the options ``given`` are."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _with_profile(cls, data: Any) -> Any:
+        """Take the defaults of the profile; keys that are given win."""
+        if isinstance(data, Mapping) and data.get("profile") == "deployed":
+            return {**cls.deployed(data), **data}
+        return data
 
 
 def wrong(key: str, text: str) -> PydanticCustomError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar
@@ -33,6 +33,7 @@ from causeway.protocols.contract import (
 )
 from causeway.protocols.events import LEDGER_LOGS, EventLog
 from causeway.protocols.execution import ProgramRunner
+from causeway.protocols.hosting import HostedForGood
 from causeway.protocols.ibc.block import process_block
 from causeway.protocols.ibc.client import certify, genesis_trust
 from causeway.protocols.ibc.committing import commit
@@ -80,7 +81,7 @@ ROUND_TRIP = 3
 
 
 @dataclass(frozen=True)
-class IbcKernel:
+class IbcKernel(HostedForGood):
     """The state machine of a network of zones.
 
     ``programs``: the modules; ``tick_ns``: nanoseconds of block time a tick; ``faults``: what goes wrong on purpose.
@@ -148,30 +149,14 @@ class IbcKernel:
         fixed = (self.zones, self.options, self.programs, self.secrets)
         return Context(tick.height, tick.tick, self.tick_ns, self.seed, chains, *fixed)
 
-    def chains(self) -> Sequence[str]:
-        """Return the chain ids by position."""
-        return self.zones.names
-
-    def numbers(self) -> U64:
-        """Return the zones' numbers in the topology by position."""
-        return self.zones.numbers
-
-    def weights(self) -> npt.NDArray[np.float64]:
-        """Return how much work each zone is: one more than it has programs."""
-        hosts = self.zones.host_of(self.zones.programs)
-        return np.bincount(hosts[hosts >= 0], minlength=len(self.zones.names)).astype(np.float64) + 1
+    @property
+    def hosting(self) -> Zones:
+        """Return the zones, and where programs live."""
+        return self.zones
 
     def tables(self) -> Mapping[str, StateTable]:
         """Return every table that a state has, those of the programs in use included, by name."""
         return state_tables(self.programs.schemas())
-
-    def registry_version(self, tick: int) -> int:
-        """Return 0: programs stay on their zones."""
-        return 0
-
-    def hosts(self, programs: U64, tick: int) -> Hosts:
-        """Return the zone of each program, at any tick."""
-        return self.zones.host_of(programs)
 
     def state(self, frames: Mapping[str, Frame]) -> State:
         """Return the state that has these tables; one that is absent is empty."""
@@ -180,7 +165,7 @@ class IbcKernel:
     def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
         """Return the state of ``chains`` at height 0: all registered, queues empty, programs as they begin."""
         chains, start = self._own(chains), Tick(0, 0)
-        own = self.zones.programs[np.isin(self.zones.host_of(self.zones.programs), chains.astype(np.int32))]
+        own = self.zones.programs_on(chains)
         accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
         connections = _connections(chains, self.zones)
         context = self.context(chains, start)

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 
 from causeway.model.section import Section
 from causeway.protocols.ibc.keys import valid_identifier
-from causeway.protocols.option_values import LARGEST, NANOSECONDS, Texts, only, wrong
+from causeway.protocols.option_values import LARGEST, NANOSECONDS, ProfiledOptions, Texts, only, wrong
 
 LARGEST_FEE = 2**32
 """Four billion of these fit into an account."""
@@ -53,10 +53,9 @@ class RotationOptions(Section):
     replace: int = Field(default=1, ge=1, le=1_000)
 
 
-class IbcOptions(Section):
+class IbcOptions(ProfiledOptions):
     """Options of the IBC messaging queue; ``docs/protocols/ibc.md`` says what each does."""
 
-    profile: Literal["seed", "deployed"] = "seed"
     key_codec: Annotated[Literal["plain"], only("plain", "the other cannot be a store's format (D-5)")] = "plain"
     value_codec: Annotated[Literal["plain"], only("plain", "the other has unprovable values (D-5)")] = "plain"
     proof: Annotated[Literal["simple"], only("simple", "the zones' stores are simple trees")] = "simple"
@@ -134,13 +133,10 @@ class IbcOptions(Section):
             raise wrong("rotation", "is for validators that are drawn; with validator_keys, leave it out")
         return self
 
-    @model_validator(mode="before")
     @classmethod
-    def _with_profile(cls, data: Any) -> Any:
-        """Take the defaults of the profile; keys that are given win."""
-        if isinstance(data, Mapping) and data.get("profile") == "deployed":
-            return {**DEPLOYED, **data}
-        return data
+    def deployed(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what ``profile = deployed`` changes."""
+        return DEPLOYED
 
     @field_validator("types")
     @classmethod

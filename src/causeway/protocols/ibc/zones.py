@@ -14,12 +14,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.model.order import U64, positions_in
-from causeway.model.topology import Topology
+from causeway.model.order import U64
 from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.merkle import LEAF_PREFIX
 from causeway.proofs.varints import uvarint
-from causeway.protocols.contract import NO_HOST, Hosts
+from causeway.protocols.hosting import Hosting
 from causeway.protocols.ibc.keys import HEAD_KEY, INDEX_BYTES, TAIL_KEY, Purpose, queue_name, valid_identifier
 from causeway.protocols.ibc.options import CALL_TYPE, IbcOptions
 
@@ -30,12 +29,11 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Zones:
+class Zones(Hosting):
     """The zones of a topology under the protocol's options. Raises ``InvalidInput`` when a name is no chain id, when
     programs move, or when the options name what is not there.
     """
 
-    topology: Topology
     options: IbcOptions
 
     def __post_init__(self) -> None:
@@ -48,26 +46,8 @@ class Zones:
         if self.topology.moves.num_rows:
             raise InvalidInput("moves: under ibc programs stay on their zone; leave them out")
 
-    @cached_property
-    def _order(self) -> list[tuple[str, int]]:
-        rows = zip(self.topology.chains["name"].to_pylist(), self.topology.chains["number"].to_pylist(), strict=True)
-        return sorted(rows, key=lambda row: row[0].encode() + b":")
-
-    @cached_property
-    def names(self) -> list[str]:
-        """Return the chain ids by position."""
-        return [name for name, _ in self._order]
-
-    @cached_property
-    def numbers(self) -> U64:
-        """Return the zones' numbers in the topology by position."""
-        return np.array([number for _, number in self._order], dtype=np.uint64)
-
-    def positions_of(self, numbers: U64) -> npt.NDArray[np.uint32]:
-        """Return the position of each zone, given by its number."""
-        order = np.argsort(self.numbers, kind="stable")
-        positions: npt.NDArray[np.uint32] = order[np.searchsorted(self.numbers[order], numbers)].astype(np.uint32)
-        return positions
+    def _rank(self, name: str, number: int) -> bytes:
+        return name.encode() + b":"
 
     @cached_property
     def own(self) -> npt.NDArray[np.uint32]:
@@ -79,29 +59,6 @@ class Zones:
     def positions(self) -> dict[str, int]:
         """Return the position of each chain id."""
         return {name: position for position, name in enumerate(self.names)}
-
-    @cached_property
-    def _programs(self) -> tuple[U64, Hosts]:
-        numbers: U64 = self.topology.programs["number"].to_numpy().astype(np.uint64)
-        by_number = {int(number): position for position, number in enumerate(self.numbers)}
-        hosts = [
-            NO_HOST if chain is None else by_number[chain] for chain in self.topology.programs["chain"].to_pylist()
-        ]
-        order = np.argsort(numbers, kind="stable")
-        return numbers[order], np.array(hosts, dtype=np.int32)[order]
-
-    @property
-    def programs(self) -> U64:
-        """Return the numbers of all programs, ascending."""
-        return self._programs[0]
-
-    def host_of(self, programs: U64) -> Hosts:
-        """Return the zone of each program, ``NO_HOST`` for one that is on none."""
-        known, hosts = self._programs
-        if len(known) == 0:
-            return np.full(len(programs), NO_HOST, dtype=np.int32)
-        rows = positions_in(known, programs)
-        return np.where(rows >= 0, hosts[rows], np.int32(NO_HOST))
 
     @cached_property
     def connections(self) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint32]]:

@@ -14,6 +14,7 @@ from causeway.model.frame import Frame, empty_frame
 from causeway.model.joins import lookup
 from causeway.model.ledger import EVENTS_SCHEMA, Event, Kind
 from causeway.model.order import groups_of
+from causeway.protocols.checks import first_failed
 from causeway.protocols.contract import View
 from causeway.protocols.events import event_rows, names_column
 from causeway.protocols.ic.context import Context
@@ -80,9 +81,7 @@ def check_slices(
         checks.append((SliceError.TooManySignals, ~empty & (stop - begin > np.uint64(limit.max_signals))))
     if options.validate_signals == "on":
         checks.append((SliceError.UnexpectedSignals, _unexpected_signals(state, slices, signal, rejects, context)))
-    failed = np.full(len(slices), len(checks), dtype=np.int64)
-    for rank in reversed(range(len(checks))):
-        failed[checks[rank][1]] = rank
+    failed = first_failed([wrong for _, wrong in checks], len(slices))
     # The first check that fails in any substream is the slice's error.
     errors = np.array([*(error for error, _ in checks), SliceError.ACCEPTED], dtype=np.uint8)
     found: np.ndarray = errors[_whole_stream(slices, failed, np.minimum)]

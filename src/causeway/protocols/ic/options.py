@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, Strict, model_validator
 from causeway.model.membership import MOST_NODES
 from causeway.model.section import Section
 from causeway.proofs.ic.versions import CertificationVersion
-from causeway.protocols.option_values import LARGEST, only, wrong
+from causeway.protocols.option_values import LARGEST, ProfiledOptions, only, wrong
 
 MAX_AHEAD = 100
 """Certification lags, and blocks run ahead, by so many heights at most."""
@@ -87,10 +87,9 @@ class RemoteSubnet(Section):
     endpoints: Annotated[tuple[NodeAddress, ...], Strict(False)] = Field(default=(), max_length=MOST_NODES)
 
 
-class IcOptions(Section):
+class IcOptions(ProfiledOptions):
     """Options of the Internet Computer protocol; ``docs/protocols/ic.md`` says what each does."""
 
-    profile: Literal["seed", "deployed"] = "seed"
     index_base: int = Field(default=1, ge=0, le=1)
     signal_form: Literal["explicit", "compact"] = "explicit"
     substreams: Literal["flat", "per_destination"] = "flat"
@@ -123,16 +122,11 @@ class IcOptions(Section):
     listen: Mapping[str, Annotated[tuple[ListenAddress, ...], Strict(False)]] = Field(default_factory=dict)
     chain_keys: Mapping[str, PublicKeyDigits] = Field(default_factory=dict)
 
-    @model_validator(mode="before")
     @classmethod
-    def _with_profile(cls, data: Any) -> Any:
-        """Take the defaults of the profile; keys that are given win."""
-        if isinstance(data, Mapping) and data.get("profile") == "deployed":
-            defaults = dict(DEPLOYED)
-            if data.get("certification") == "off":
-                del defaults["payload_bytes"]  # there are no payloads in bytes
-            return {**defaults, **data}
-        return data
+    def deployed(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what ``profile = deployed`` changes; without certificates there are no payloads in bytes."""
+        left_out = {"payload_bytes"} if given.get("certification") == "off" else set()
+        return {name: value for name, value in DEPLOYED.items() if name not in left_out}
 
     @model_validator(mode="after")
     def _what_needs_certificates(self) -> Self:

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.model.order import U64, positions_in
 from causeway.model.topology import CHAINS_SCHEMA, Topology
-from causeway.protocols.contract import NO_HOST, Chains, Hosts
+from causeway.protocols.contract import Chains
+from causeway.protocols.hosting import Hosting
 
 CONSENSUS = "consensus"
 """The role of the consensus chain, and the name of one that the scenario does not name."""
@@ -44,10 +44,8 @@ def complete(topology: Topology) -> Topology:
 
 
 @dataclass(frozen=True)
-class Network:
+class Network(Hosting):
     """The chains of a completed topology. Raises ``InvalidInput`` where programs move, or a chain is another lake's."""
-
-    topology: Topology
 
     def __post_init__(self) -> None:
         if self.topology.moves.num_rows:
@@ -55,54 +53,13 @@ class Network:
         if self.topology.external:
             raise InvalidInput("chains: external: under xdm all chains are in one lake in this version; leave it out")
 
-    @cached_property
-    def _order(self) -> list[tuple[str, int]]:
-        rows = zip(self.topology.chains["name"].to_pylist(), self.topology.chains["number"].to_pylist(), strict=True)
-        roles = self.topology.roles
-        return sorted(rows, key=lambda row: (roles.get(row[1]) != CONSENSUS, row[1]))
-
-    @cached_property
-    def names(self) -> list[str]:
-        """Return the chains' names by position."""
-        return [name for name, _ in self._order]
-
-    @cached_property
-    def numbers(self) -> U64:
-        """Return the chains' numbers in the topology by position."""
-        return np.array([number for _, number in self._order], dtype=np.uint64)
-
-    def positions_of(self, numbers: U64) -> Chains:
-        """Return the position of each chain, given by its number."""
-        order = np.argsort(self.numbers, kind="stable")
-        positions: Chains = order[np.searchsorted(self.numbers[order], numbers)].astype(np.uint32)
-        return positions
-
-    @cached_property
-    def _programs(self) -> tuple[U64, Hosts]:
-        numbers: U64 = self.topology.programs["number"].to_numpy().astype(np.uint64)
-        by_number = {int(number): position for position, number in enumerate(self.numbers)}
-        chains = self.topology.programs["chain"].to_pylist()
-        hosts = [NO_HOST if chain is None else by_number[chain] for chain in chains]
-        order = np.argsort(numbers, kind="stable")
-        return numbers[order], np.array(hosts, dtype=np.int32)[order]
-
-    @property
-    def programs(self) -> U64:
-        """Return the numbers of all programs, ascending."""
-        return self._programs[0]
-
-    def host_of(self, programs: U64) -> Hosts:
-        """Return the chain of each program, ``NO_HOST`` for one that is on none."""
-        known, hosts = self._programs
-        if len(known) == 0:
-            return np.full(len(programs), NO_HOST, dtype=np.int32)
-        rows = positions_in(known, programs)
-        return np.where(rows >= 0, hosts[rows], np.int32(NO_HOST))
+    def _rank(self, name: str, number: int) -> tuple[bool, int]:
+        return self.topology.roles.get(number) != CONSENSUS, number
 
     @cached_property
     def pairs(self) -> tuple[Chains, Chains]:
         """Return both ends of every pair of different chains that host programs, ascending: (chain, foreign)."""
-        hosts = np.unique(self._programs[1][self._programs[1] >= 0]).astype(np.uint32)
+        hosts = self.hosting_chains
         chain, foreign = hosts.repeat(len(hosts)), np.tile(hosts, len(hosts))
         apart = chain != foreign
         return chain[apart], foreign[apart]

@@ -8,18 +8,15 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.faults import FOR_EVER, Faults
 from causeway.model.frame import Frame, empty_frame
-from causeway.model.order import U64
 from causeway.model.topology import Topology
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
     RANGES_SCHEMA,
     Chains,
-    Hosts,
     Inputs,
     Plan,
     Reads,
@@ -30,6 +27,7 @@ from causeway.protocols.contract import (
 )
 from causeway.protocols.events import LEDGER_LOGS, EventLog
 from causeway.protocols.execution import ProgramRunner
+from causeway.protocols.hosting import HostedForGood
 from causeway.protocols.interference import HALT
 from causeway.protocols.messages import OUTBOUND_SCHEMA
 from causeway.protocols.partition import part, union
@@ -86,7 +84,7 @@ class XdmPlan:
 
 
 @dataclass(frozen=True)
-class XdmKernel:
+class XdmKernel(HostedForGood):
     """The state machine of a consensus chain and its domains.
 
     ``programs``: what runs on the chains; ``faults``: what goes wrong on purpose.
@@ -142,30 +140,14 @@ class XdmKernel:
         """Return what requests cost."""
         return Fees.of(self.options, self.network.names)
 
-    def chains(self) -> Sequence[str]:
-        """Return the chains' names by position."""
-        return self.network.names
-
-    def numbers(self) -> U64:
-        """Return the chains' numbers in the topology by position."""
-        return self.network.numbers
-
-    def weights(self) -> npt.NDArray[np.float64]:
-        """Return how much work each chain is: one more than it has programs."""
-        hosts = self.network.host_of(self.network.programs)
-        return np.bincount(hosts[hosts >= 0], minlength=len(self.network.names)).astype(np.float64) + 1
+    @property
+    def hosting(self) -> Network:
+        """Return the chains, and where programs live."""
+        return self.network
 
     def tables(self) -> Mapping[str, StateTable]:
         """Return every table that a state has, those of the programs in use included, by name."""
         return state_tables(self.programs.schemas())
-
-    def registry_version(self, tick: int) -> int:
-        """Return 0: programs stay on their chains."""
-        return 0
-
-    def hosts(self, programs: U64, tick: int) -> Hosts:
-        """Return the chain of each program, at any tick."""
-        return self.network.host_of(programs)
 
     def state(self, frames: Mapping[str, Frame]) -> State:
         """Return the state that has these tables; one that is absent is empty."""
@@ -173,7 +155,7 @@ class XdmKernel:
 
     def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
         """Return the state of ``chains`` at height 0, in which the channels between all that host programs are open."""
-        own = self.network.programs[np.isin(self.network.host_of(self.network.programs), chains.astype(np.int32))]
+        own = self.network.programs_on(chains)
         accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
         context = replace(self.context(chains, Tick(0, -1)), height=0)
         state = replace(self.state(genesis_tables(chains, accounts, context)), programs=programs)

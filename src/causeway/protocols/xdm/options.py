@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, Strict, model_validator
+from pydantic import Field, Strict
 
 from causeway.model.section import ProgramReference, Section, TickNumber
-from causeway.protocols.option_values import LARGEST, only
+from causeway.protocols.option_values import LARGEST, ProfiledOptions, only
 
 MOST_BLOCKS = 2**31
 """No distance in blocks is longer: numbers of blocks have 32 bits on the wire."""
@@ -72,13 +72,10 @@ class ChainWeights(Section):
     response: int | None = Field(default=None, ge=0, le=LARGEST)
 
 
-class XdmOptions(BaseModel):
+class XdmOptions(ProfiledOptions):
     """Options of cross-domain messaging; ``docs/protocols/xdm.md`` says what each does. Distances are in blocks of the
     consensus chain, amounts in units of the asset."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    profile: Literal["seed", "deployed"] = "seed"
     fee_model: Literal["v0", "v1"] = "v0"
     v0_mint: Literal["collected", "recomputed"] = "collected"
     initiate_by: Literal["root", "signed"] = "root"
@@ -113,10 +110,7 @@ class XdmOptions(BaseModel):
     allowlist_calls: Annotated[tuple[AllowlistCall, ...], Strict(False)] = Field(default=(), max_length=MOST_CALLS)
     domain_owners: Mapping[str, ProgramReference] = Field(default_factory=dict)
 
-    @model_validator(mode="before")
     @classmethod
-    def _with_profile(cls, data: Any) -> Any:
-        """Take the defaults of the profile; keys that are given win."""
-        if isinstance(data, Mapping) and data.get("profile") == "deployed":
-            return {**DEPLOYED, **data}
-        return data
+    def deployed(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return what ``profile = deployed`` changes."""
+        return DEPLOYED

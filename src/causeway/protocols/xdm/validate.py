@@ -8,10 +8,8 @@ the envelope, which names its lane and nonce and is compared with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +22,7 @@ from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_values
 from causeway.proofs.mmr.many import LeafProofs, verify_leaf_proofs
 from causeway.proofs.substrate import StorageProofs, read_values
 from causeway.proofs.xdm import LEAVES, RECEIPTS, receipt_storage_key
+from causeway.protocols.checks import Check, refusals
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import Validity
@@ -165,14 +164,6 @@ class Envelopes:
         return found
 
 
-class Check(NamedTuple):
-    """A step: for which envelopes it holds; the others are refused for ``refusal``."""
-
-    refusal: Validity
-    section: str
-    holds: Callable[[Envelopes], Mask]
-
-
 def _is_known(found: Envelopes) -> Mask:
     following = Frame({"chain": found.rows["destination"], "foreign": found.rows["source"]}, len(found.rows))
     rows = lookup(found.next_channels, following, CHANNEL[:2])
@@ -211,7 +202,7 @@ def _is_of_kind(found: Envelopes) -> Mask:
     return np.asarray(found.bodies.response == found.is_response)
 
 
-CHECKS = (
+CHECKS: tuple[Check[Validity, Envelopes], ...] = (
     Check(Validity.BadProof, "3.4, 1", lambda found: found.base_holds),
     Check(Validity.InvalidCall, "3.5", _is_there),
     Check(Validity.INVALID_CHANNEL, "3.4, 4", _is_known),
@@ -286,7 +277,4 @@ def _column(rows: npt.NDArray[np.uint8]) -> pa.LargeBinaryArray:
 
 def validate(found: Envelopes) -> npt.NDArray[np.int64]:
     """Return the first refusal of each envelope (``Validity``), ``VALID`` for none."""
-    refusal = np.full(len(found.rows), Validity.VALID, dtype=np.int64)
-    for check in reversed(CHECKS):  # the first of those that do not hold stays
-        refusal[~check.holds(found)] = check.refusal
-    return refusal
+    return refusals(CHECKS, found, len(found.rows), Validity.VALID)

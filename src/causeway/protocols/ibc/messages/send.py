@@ -6,10 +6,9 @@ refused, and then its program gets a reject at the next block.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.ledger import Event, Kind
 from causeway.model.order import Rows
+from causeway.protocols.checks import Check, refusals
 from causeway.protocols.contract import NO_HOST, Hosts
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.ibc.client import expired_clients
@@ -69,14 +69,6 @@ class Requests:
         return spread
 
 
-class Check(NamedTuple):
-    """A step of the call: for which requests it holds; the others are refused for ``refusal``."""
-
-    refusal: Refusal
-    section: str
-    holds: Callable[[Requests], Mask]
-
-
 def _is_connected(requests: Requests) -> Mask:
     return requests.connection >= 0
 
@@ -111,7 +103,7 @@ def _is_short(requests: Requests) -> Mask:
     return short
 
 
-CHECKS = (
+CHECKS: tuple[Check[Refusal, Requests], ...] = (
     Check(Refusal.UnregisteredDestination, "3.2, 1", _is_connected),
     Check(Refusal.ConnectionFrozen, "3.2, 2", _is_open),
     Check(Refusal.ClientExpired, "X-11", _is_fresh),
@@ -123,9 +115,7 @@ CHECKS = (
 
 def validate(requests: Requests) -> npt.NDArray[np.int64]:
     """Return the first ``Refusal`` of each request, ``ACCEPTED`` for none and for what stays on its zone."""
-    refusal = np.full(len(requests.rows), Refusal.ACCEPTED, dtype=np.int64)
-    for check in reversed(CHECKS):  # the first of those that do not hold stays
-        refusal[~check.holds(requests)] = check.refusal
+    refusal = refusals(CHECKS, requests, len(requests.rows), Refusal.ACCEPTED)
     refusal[requests.source == requests.destination] = Refusal.ACCEPTED
     return refusal
 

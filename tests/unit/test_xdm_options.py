@@ -1,0 +1,36 @@
+"""The options of the xdm protocol: what is refused and how, and the profile."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from causeway.model.errors import InvalidInput
+from causeway.network.document import validated
+from causeway.protocols.xdm.options import DEPLOYED, XdmOptions
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"archiving_dept": 3}, "options.archiving_dept: unknown key; did you mean archiving_depth? "),
+        ({"archiving_depth": "3"}, "options.archiving_depth: "),
+        ({"relay_fee": 1.0}, "options.relay_fee: "),
+        ({"operators": True}, "options.operators: "),
+        ({"profile": "other"}, "options.profile: "),
+        ({"weights": {"left": {"mesage": 1}}}, "unknown key; did you mean message? "),
+    ],
+)
+def test_what_is_refused(options: dict[str, Any], text: str) -> None:
+    with pytest.raises(InvalidInput) as found:
+        validated(XdmOptions, options, "s.toml", ("options",))
+    assert str(found.value).startswith("s.toml: ") and text in str(found.value)
+
+
+def test_a_profile_sets_the_defaults_and_what_is_given_wins() -> None:
+    assert XdmOptions(profile="seed") == XdmOptions()
+    deployed = XdmOptions(profile="deployed")
+    assert {name: getattr(deployed, name) for name in DEPLOYED} == DEPLOYED
+    given = XdmOptions(profile="deployed", inbox="stored")
+    assert (given.inbox, given.fee_model) == ("stored", DEPLOYED["fee_model"])
