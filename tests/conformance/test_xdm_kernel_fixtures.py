@@ -16,7 +16,8 @@ from causeway.protocols.xdm.envelopes import decode_envelopes, encode_envelopes
 from causeway.protocols.xdm.errors import Validity
 from causeway.protocols.xdm.kernel import XdmKernel
 from causeway.protocols.xdm.options import XdmOptions
-from causeway.protocols.xdm.state import BLOCKS_SCHEMA, CHANNELS_SCHEMA, NEXT_CHANNELS_SCHEMA, ChannelState
+from causeway.protocols.xdm.state import ChannelState
+from causeway.protocols.xdm.tables import BLOCKS_SCHEMA, CHANNELS_SCHEMA, NEXT_CHANNELS_SCHEMA
 from causeway.protocols.xdm.validate import Envelopes, read_envelopes, validate
 from tests.conformance.test_xdm_confirmation import BLOCKS, cases, confirmed  # noqa: F401 - a fixture
 

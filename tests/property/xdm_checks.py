@@ -20,7 +20,8 @@ from causeway.protocols.xdm.calls import ANSWER, decode_contents
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.errors import OK
 from causeway.protocols.xdm.money import joined
-from causeway.protocols.xdm.state import CHANNEL, INDEXED, ChannelState, State, channel_of
+from causeway.protocols.xdm.state import ChannelState, State, channel_of
+from causeway.protocols.xdm.tables import CHANNEL, INDEXED
 from tests.unit.xdm_network import Network
 
 

@@ -16,7 +16,8 @@ from causeway.protocols.messages import blank_messages
 from causeway.protocols.xdm.books import Book, BookError, Books, Moved
 from causeway.protocols.xdm.consensus import confirm, genesis_range
 from causeway.protocols.xdm.errors import TransporterError
-from causeway.protocols.xdm.state import BOOKS_SCHEMA, state_of_frames
+from causeway.protocols.xdm.state import state_of_frames
+from causeway.protocols.xdm.tables import BOOKS_SCHEMA
 from causeway.protocols.xdm.transporter import METHOD, TRANSFERS, encode_transfers
 
 SCENARIO = """

@@ -21,7 +21,8 @@ from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import CallError, MessengerError
 from causeway.protocols.xdm.notices import Notice, log_notices
 from causeway.protocols.xdm.planned import AllowlistPlan
-from causeway.protocols.xdm.state import ALLOW_UPDATES_SCHEMA, ALLOWLIST_SCHEMA, State, chain_set, chains_of_set
+from causeway.protocols.xdm.state import State, chain_set, chains_of_set
+from causeway.protocols.xdm.tables import ALLOW_UPDATES_SCHEMA, ALLOWLIST_SCHEMA
 
 _SETS = ("allow", "remove")
 

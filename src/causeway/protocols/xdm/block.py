@@ -15,17 +15,19 @@ from causeway.protocols.contract import Inputs, View
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, NO_QUEUE, blank_messages
 from causeway.protocols.xdm.allowlists import apply_allowlists
+from causeway.protocols.xdm.arrivals import ARRIVALS
 from causeway.protocols.xdm.calls import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.channels import call_channels
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.errors import OK, Validity
-from causeway.protocols.xdm.inbox import ARRIVALS, Taken, take
+from causeway.protocols.xdm.errors import OK, Validity, error_names
+from causeway.protocols.xdm.inbox import Taken, take
 from causeway.protocols.xdm.ingress import ingress_arrivals
 from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.notices import log_notices
-from causeway.protocols.xdm.outgoing import acknowledge, error_names, send, store_responses
+from causeway.protocols.xdm.outgoing import send
 from causeway.protocols.xdm.pool import pooled
 from causeway.protocols.xdm.prepare import Accepted, prepare
+from causeway.protocols.xdm.responses import acknowledge, store_responses
 from causeway.protocols.xdm.state import Asked, State
 from causeway.protocols.xdm.validate import Brought, read_envelopes, validate
 

@@ -13,7 +13,7 @@ import numpy as np
 from causeway.model.frame import Frame
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.errors import TransporterError
-from causeway.protocols.xdm.state import BOOKS_SCHEMA
+from causeway.protocols.xdm.tables import BOOKS_SCHEMA
 
 MAX_BALANCE = 2**128 - 1
 _WORD = 2**64

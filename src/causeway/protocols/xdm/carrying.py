@@ -22,13 +22,8 @@ from causeway.protocols.interference import DROP, HALT, PASSIVE, REPLAY, TAMPER,
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.fault_kinds import BLOCKS, DELAY, EVERY, OF, REORDER, WHAT
-from causeway.protocols.xdm.state import (
-    BASE,
-    LATE_BASES_SCHEMA,
-    LATE_NODES_SCHEMA,
-    LATE_SCHEMA,
-    State,
-)
+from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.tables import BASE, LATE_BASES_SCHEMA, LATE_NODES_SCHEMA, LATE_SCHEMA
 from causeway.protocols.xdm.tags import Tag
 from causeway.protocols.xdm.validate import Brought
 

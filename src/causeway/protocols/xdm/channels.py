@@ -24,20 +24,8 @@ from causeway.protocols.xdm.errors import CallError, MessengerError
 from causeway.protocols.xdm.money import Money, joined, split
 from causeway.protocols.xdm.notices import Notice, log_notices
 from causeway.protocols.xdm.planned import ChannelPlan
-from causeway.protocols.xdm.state import (
-    CHANNEL,
-    CHANNELS_SCHEMA,
-    INDEXED,
-    MAX_CHANNEL,
-    MAX_NONCE,
-    NEXT_CHANNELS_SCHEMA,
-    NOBODY,
-    OUTBOX_SCHEMA,
-    Asked,
-    ChannelState,
-    State,
-    channel_rows,
-)
+from causeway.protocols.xdm.state import MAX_CHANNEL, MAX_NONCE, NOBODY, Asked, ChannelState, State, channel_rows
+from causeway.protocols.xdm.tables import CHANNEL, CHANNELS_SCHEMA, INDEXED, NEXT_CHANNELS_SCHEMA, OUTBOX_SCHEMA
 
 INITIATED, OPENED, CLOSED = "ChannelInitiated", "ChannelOpen", "ChannelClosed"
 """What a notice says of a channel."""

@@ -19,15 +19,9 @@ from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus import Ranges, add_block, anchor_number, block_hash, digests
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.proof_lists import encode_lists
-from causeway.protocols.xdm.state import (
-    ANCHOR_SCHEMA,
-    ANCHORED_SCHEMA,
-    HISTORY_SCHEMA,
-    TIPS_SCHEMA,
-    KeptTries,
-    State,
-)
+from causeway.protocols.xdm.state import KeptTries, State
 from causeway.protocols.xdm.storage import changes
+from causeway.protocols.xdm.tables import ANCHOR_SCHEMA, ANCHORED_SCHEMA, HISTORY_SCHEMA, TIPS_SCHEMA
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from causeway.protocols.xdm.books import BookError, Books, Moved
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids, positions_of_ids
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.notices import Notice
-from causeway.protocols.xdm.state import BLOCKS_SCHEMA, CONFIRMED_SCHEMA, RANGE_SCHEMA, RECEIPTED_SCHEMA, State
+from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.tables import BLOCKS_SCHEMA, CONFIRMED_SCHEMA, RANGE_SCHEMA, RECEIPTED_SCHEMA
 from causeway.protocols.xdm.wire import U128_BYTES
 
 TAKEN_SCHEMA = pa.schema(

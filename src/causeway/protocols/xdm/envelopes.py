@@ -23,18 +23,8 @@ from causeway.proofs.substrate import limbs_of, numbers_column
 from causeway.proofs.xdm import ENVELOPES
 from causeway.protocols.xdm.chains import chain_ids, positions_of_ids
 from causeway.protocols.xdm.proof_lists import decode_lists, encode_lists
-from causeway.protocols.xdm.state import (
-    BASE,
-    BASES_SCHEMA,
-    ENDS,
-    LATE_BASES_SCHEMA,
-    LATE_NODES_SCHEMA,
-    LATE_SCHEMA,
-    MAX_CHANNEL,
-    MAX_NONCE,
-    channel_of,
-    substream,
-)
+from causeway.protocols.xdm.state import MAX_CHANNEL, MAX_NONCE, channel_of, substream
+from causeway.protocols.xdm.tables import BASE, BASES_SCHEMA, ENDS, LATE_BASES_SCHEMA, LATE_NODES_SCHEMA, LATE_SCHEMA
 from causeway.protocols.xdm.tags import TAG_BITS, Tag
 from causeway.protocols.xdm.validate import Brought, Mask
 from causeway.protocols.xdm.wire import U256_BYTES

@@ -1,8 +1,8 @@
-"""``relay_message`` and ``relay_message_response``: what accepted messages do (XDM reference 3.4, 3.5, 3.6).
+"""``relay_message``: what accepted messages do, and what requests are answered with (XDM reference 3.4, 3.6).
 
 Outcomes for a request: a channel opened or closed; a call or a late answer for a program; an error that its response
-carries. For a response: a channel opened; an answer for the program that asked. Whatever comes of it, its nonce is used
-up, and a request has its response in the same block.
+carries. What responses do is in ``settling``. Whatever comes of a message, its nonce is used up, and a request has its
+response in the same block.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.joins import lookup
-from causeway.model.ledger import Kind, Via
+from causeway.model.ledger import Via
 from causeway.model.order import groups_of, positions_in, stable_order
-from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
+from causeway.protocols.messages import LANE
+from causeway.protocols.xdm.arrivals import ARRIVALS, OPEN_CALL, value_in
 from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.calls import (
     ANSWER,
@@ -29,36 +30,17 @@ from causeway.protocols.xdm.calls import (
 )
 from causeway.protocols.xdm.channels import INITIATED, OPENED, close_for_peer
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, name_of, of_messenger
+from causeway.protocols.xdm.errors import OK, MessengerError, of_messenger
 from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.prechecks import request_errors
 from causeway.protocols.xdm.prepare import Accepted, bodies_at
-from causeway.protocols.xdm.state import (
-    CHANNELS_SCHEMA,
-    INDEXED,
-    NEXT_CHANNELS_SCHEMA,
-    NOBODY,
-    OPEN_CALLS_SCHEMA,
-    Asked,
-    ChannelState,
-    State,
-    channel_of,
-    channel_rows,
-    is_response,
-)
+from causeway.protocols.xdm.settling import settle
+from causeway.protocols.xdm.state import Asked, ChannelState, State, channel_of, channel_rows, is_response
 from causeway.protocols.xdm.sums import sums
-from causeway.protocols.xdm.tags import Tag, response_tags
+from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, NEXT_CHANNELS_SCHEMA
 from causeway.protocols.xdm.transporter import note_rejected, receive
 from causeway.protocols.xdm.wire import Bodies
-
-ARRIVALS = [*LANE, "index", *MESSAGE_COLUMNS, "via"]
-"""What a program is given, and how it came."""
-
-REJECTED = 16
-"""The code of an answer that the protocol itself made, because the request was refused."""
-
-_OPEN_CALL = ("chain", "sender", "callback")
 
 
 @dataclass(frozen=True)
@@ -99,7 +81,7 @@ def take(state: State, accepted_now: Accepted, money: Money, context: Context) -
     errors = request_errors(now.rows, now.bodies, now.state, state["allowlist"], context)
     state, notices = _advanced(state, now, errors, money, context)
     requests, arrivals, state = _requests(state, now, asking, errors[asking], money, context)
-    answers, settled, state, opened = _responses(state, now, answering, money, context)
+    answers, settled, state, opened = settle(state, now, answering, money, context)
     return Taken(state, requests, concat([arrivals, answers]), settled, notices + opened)
 
 
@@ -222,7 +204,7 @@ def _requests(
     arrivals = messages.take(given).with_columns(
         **{name: rows[name][given] for name in (*LANE, "index")}, via=repeated(np.uint8(Via.LANE), len(given))
     )
-    _value_in(arrivals, money)
+    value_in(arrivals, money)
     refused = of_endpoint & ~transfer & (error != OK) & (variant == CALL)
     note_rejected(rows.filter(refused), messages["amount_low"][refused], messages["amount_high"][refused], money)
     content = pa.compute.if_else(pa.array(transfer), pa.scalar(b"", pa.large_binary()), accepted(count))
@@ -255,14 +237,6 @@ def _mint(rows: Frame, held: npt.NDArray[np.uint64], money: Money) -> None:
         money.move(chain, Moved.IN, foreign, amount)
 
 
-def _value_in(arrivals: Frame, money: Money) -> None:
-    """Note the value that calls and answers bring."""
-    ends = arrivals["destination"], arrivals["source"]
-    for chain, foreign, amount in sums(*ends, arrivals["amount_low"], arrivals["amount_high"]):
-        money.add(chain, "issuance", amount)
-        money.move(chain, Moved.IN, foreign, amount)
-
-
 def _late_answers(
     state: State, messages: Frame, rows: Frame, at: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.int64], State, npt.NDArray[np.int64]]:
@@ -278,7 +252,7 @@ def _late_answers(
         },
         len(at),
     )
-    found = lookup(calls, asked, _OPEN_CALL)
+    found = lookup(calls, asked, OPEN_CALL)
     known = found >= 0
     if len(calls):
         known &= calls["receiver"][found] == messages["sender"][at]
@@ -288,126 +262,3 @@ def _late_answers(
     keep = np.ones(len(calls), dtype=bool)
     keep[found[known]] = False
     return at[known], state.with_tables(open_calls=calls.filter(keep)), at[~known]
-
-
-def _responses(
-    state: State, now: Accepted, at: npt.NDArray[np.int64], money: Money, context: Context
-) -> tuple[Frame, Frame, State, list[Notice]]:
-    """Return the answers for programs, what is settled, the state without the requests that have theirs, and what
-    became of the channels that they asked for."""
-    rows, bodies = now.rows.take(at), bodies_at(now.bodies, at)
-    asked = Frame(
-        {
-            "source": rows["destination"],
-            "destination": rows["source"],
-            "substream": rows["substream"] & ~np.uint64(1),
-            "index": rows["index"],
-        },
-        len(rows),
-    )
-    outbox = state["outbox"]
-    own = lookup(outbox, asked, INDEXED)
-    # A response to what is not in the outbox cannot be proved by a chain that keeps the rules: MissingMessage.
-    there = own >= 0
-    rows, bodies, own = rows.filter(there), bodies_at(bodies, np.flatnonzero(there)), own[there]
-    settled = outbox.take(own)
-    due = response_tags(bodies.layer, bodies.error, settled["asked"], settled["dst_endpoint"])
-    wrong = (rows["tag"] != due) & (due != Tag.NONE) & (context.options.trust_tag == "on")
-    state, notices = _without(state, settled, own, bodies.error, wrong)
-    for chain, _, amount in sums(settled["source"], settled["source"], settled["src_fee"]):
-        money.add(chain, "outbox_held", -amount)
-        money.pay(chain, amount)
-    of_endpoint = (settled["asked"] == Asked.ENDPOINT) & (settled["dst_endpoint"] == PROGRAMS_ENDPOINT)
-    variant, messages = decode_contents(
-        pa.compute.if_else(pa.array(of_endpoint), bodies.payload, pa.scalar(b"", pa.large_binary()))
-    )
-    failed = bodies.error != OK
-    # Under a tag that does not match nobody is told of the response, and what would come back is lost.
-    transfer = (settled["asked"] == Asked.ENDPOINT) & (settled["src_endpoint"] == TRANSPORTER_ENDPOINT)
-    is_call = (of_endpoint | transfer) & (settled["sender"] != NOBODY) & ~wrong
-    answered = is_call & ~failed & (transfer | (variant == ANSWER))
-    unreadable = ~failed & ~transfer & ((variant == CALL) | (variant < 0))
-    refused = is_call & (failed | unreadable | (answered & ~_within(messages, settled)))
-    answered &= ~refused
-    waits = is_call & ~refused & ~answered
-    state = _with_open_calls(state, settled.filter(waits))
-    given = np.flatnonzero(answered | refused)
-    back = refused[given]
-    texts = error_texts(bodies.error[given])
-    arrivals = messages.take(given).with_columns(
-        kind=repeated(np.uint8(Kind.RESPONSE), len(given)),
-        sender=settled["receiver"][given],
-        receiver=settled["sender"][given],
-        callback=settled["callback"][given],
-        code=np.where(back, np.uint8(REJECTED), messages["code"][given]).astype(np.uint8),
-        payload=pa.compute.if_else(pa.array(back), texts, messages["payload"].take(pa.array(given))),
-        amount_high=np.where(back, settled["amount_high"][given], messages["amount_high"][given]),
-        amount_low=np.where(back, settled["amount_low"][given], messages["amount_low"][given]),
-        **{name: rows[name][given] for name in (*LANE, "index")},
-        via=repeated(np.uint8(Via.LANE), len(given)),
-    )
-    _value_in(arrivals.filter(~back), money)
-    for chain, foreign, amount in sums(
-        arrivals["destination"][back],
-        arrivals["source"][back],
-        arrivals["amount_low"][back],
-        arrivals["amount_high"][back],
-    ):
-        money.add(chain, "issuance", amount)
-        money.move(chain, Moved.CLAIMED, foreign, amount)
-    return arrivals.select(ARRIVALS), settled.with_columns(error=bodies.error), state, notices
-
-
-def _within(messages: Frame, settled: Frame) -> npt.NDArray[np.bool_]:
-    """Return which answers give back no more than was attached."""
-    high, low = messages["amount_high"], messages["amount_low"]
-    return np.asarray(
-        (high < settled["amount_high"]) | ((high == settled["amount_high"]) & (low <= settled["amount_low"]))
-    )
-
-
-def _without(
-    state: State,
-    settled: Frame,
-    own: npt.NDArray[np.int64],
-    error: npt.NDArray[np.uint8],
-    wrong: npt.NDArray[np.bool_],
-) -> tuple[State, list[Notice]]:
-    """Return the state without requests that have their responses; a channel that the other side has opened is open.
-
-    ``error``: of each response; ``wrong``: those whose weight tag does not match.
-    """
-    if len(settled) == 0:
-        return state, []
-    keep = np.ones(len(state["outbox"]), dtype=bool)
-    keep[own] = False
-    channels = state["channels"]
-    at = channel_rows(channels, settled["source"], settled["destination"], channel_of(settled["substream"]))
-    counts = channels["count"].copy()
-    np.subtract.at(counts, at, np.uint64(1))
-    states = channels["state"].copy()
-    opened = (settled["asked"] == Asked.CHANNEL_OPEN) & (error == OK) & ~wrong
-    opened &= states[at] == ChannelState.INITIATED
-    states[at[opened]] = ChannelState.OPEN
-    changed = channels.with_columns(count=counts, state=states).select(CHANNELS_SCHEMA.names)
-    state = state.with_tables(outbox=state["outbox"].filter(keep), channels=changed)
-    told = opened | wrong | ((settled["asked"] != Asked.ENDPOINT) & (error != OK))
-    return state, [_result(settled, row, int(error[row]), bool(wrong[row])) for row in np.flatnonzero(told).tolist()]
-
-
-def _result(settled: Frame, row: int, error: int, wrong: bool) -> Notice:
-    """Return the notice of a response that opens a channel, is refused, or is refused to be looked at."""
-    chain, foreign, index = (int(settled[name][row]) for name in ("source", "destination", "index"))
-    number = int(channel_of(settled["substream"][row : row + 1])[0])
-    if wrong:
-        return Notice(chain, foreign, MessengerError.WeightTagNotMatch.name, number, index, refused=True)
-    what = name_of(error) if error != OK else OPENED
-    return Notice(chain, foreign, what, number, index, refused=error != OK)
-
-
-def _with_open_calls(state: State, settled: Frame) -> State:
-    if len(settled) == 0:
-        return state
-    added = settled.with_columns(chain=settled["source"]).select(OPEN_CALLS_SCHEMA.names)
-    calls = concat([state["open_calls"], added])
-    return state.with_tables(open_calls=calls.take(stable_order(*(calls[name] for name in _OPEN_CALL))))

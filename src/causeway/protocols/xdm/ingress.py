@@ -10,8 +10,8 @@ from causeway.model.ledger import NO_CHAIN, Event, Kind, Via
 from causeway.model.order import U64, groups_of, positions_in, stable_order
 from causeway.protocols.events import EventLog, event_rows
 from causeway.protocols.messages import blank_messages
+from causeway.protocols.xdm.arrivals import ARRIVALS
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.inbox import ARRIVALS
 from causeway.protocols.xdm.state import State
 
 NO_PROGRAM = "NO_PROGRAM"

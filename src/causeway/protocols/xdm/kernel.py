@@ -39,13 +39,7 @@ from causeway.protocols.xdm.carrying import CarrierInterference, Load, bring
 from causeway.protocols.xdm.chain_tries import NOWHERE, ChainTries, tries_of
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, Network
 from causeway.protocols.xdm.committing import Made, commit_block
-from causeway.protocols.xdm.consensus import (
-    TAKEN_SCHEMA,
-    anchor_number,
-    confirm,
-    due_heights,
-    receipts,
-)
+from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, anchor_number, confirm, due_heights, receipts
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.fees import Fees
 from causeway.protocols.xdm.genesis import genesis_tables
@@ -55,13 +49,9 @@ from causeway.protocols.xdm.notices import log_notices
 from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.planned import Planned
 from causeway.protocols.xdm.relay import Proved, next_move, provable_number, prove
-from causeway.protocols.xdm.state import (
-    HISTORY_SCHEMA,
-    State,
-    state_of_frames,
-    state_tables,
-)
+from causeway.protocols.xdm.state import State, state_of_frames, state_tables
 from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
+from causeway.protocols.xdm.tables import HISTORY_SCHEMA
 
 BETWEEN = 8
 """Blocks that a message waits for besides, at most: for its receipt, its leaf, and to be seen."""

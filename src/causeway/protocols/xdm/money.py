@@ -9,7 +9,8 @@ import numpy as np
 from causeway.model.frame import Frame
 from causeway.protocols.xdm.books import BookError, Books, Moved
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
-from causeway.protocols.xdm.state import MADE_SCHEMA, MONEY_SCHEMA, OPERATORS_SCHEMA, State
+from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.tables import MADE_SCHEMA, MONEY_SCHEMA, OPERATORS_SCHEMA
 
 WORD = 2**64
 SUMS = tuple(name.removesuffix("_high") for name in MONEY_SCHEMA.names if name.endswith("_high"))

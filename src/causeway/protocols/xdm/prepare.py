@@ -19,15 +19,8 @@ from causeway.model.order import groups_of, stable_order
 from causeway.protocols.messages import LANE
 from causeway.protocols.xdm.errors import OK, Validity
 from causeway.protocols.xdm.prechecks import request_errors
-from causeway.protocols.xdm.state import (
-    EARLY_SCHEMA,
-    Asked,
-    ChannelState,
-    State,
-    channel_of,
-    channel_rows,
-    is_response,
-)
+from causeway.protocols.xdm.state import Asked, ChannelState, State, channel_of, channel_rows, is_response
+from causeway.protocols.xdm.tables import EARLY_SCHEMA
 from causeway.protocols.xdm.validate import Envelopes, kind_is_due
 from causeway.protocols.xdm.wire import Bodies, decode_bodies
 

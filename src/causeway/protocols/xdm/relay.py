@@ -23,17 +23,8 @@ from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus import digests
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.notices import Notice
-from causeway.protocols.xdm.state import (
-    BASES_SCHEMA,
-    ENVELOPES_SCHEMA,
-    NODES_SCHEMA,
-    RELAYING_SCHEMA,
-    ChannelState,
-    State,
-    channel_of,
-    channel_rows,
-    is_response,
-)
+from causeway.protocols.xdm.state import ChannelState, State, channel_of, channel_rows, is_response
+from causeway.protocols.xdm.tables import BASES_SCHEMA, ENVELOPES_SCHEMA, NODES_SCHEMA, RELAYING_SCHEMA
 from causeway.protocols.xdm.tags import Tag, tags_of
 from causeway.protocols.xdm.wire import message_keys
 

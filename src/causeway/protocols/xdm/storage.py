@@ -30,15 +30,8 @@ from causeway.protocols.sections import hashed_rows
 from causeway.protocols.xdm.calls import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.chains import chain_ids
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.state import (
-    CHANNEL,
-    INDEXED,
-    STATE_TABLES,
-    UNCOMMITTED,
-    Asked,
-    State,
-    chains_of_set,
-)
+from causeway.protocols.xdm.state import Asked, State, chains_of_set
+from causeway.protocols.xdm.tables import CHANNEL, INDEXED, STATE_TABLES, UNCOMMITTED
 from causeway.protocols.xdm.transporter import OUTGOING_TRANSFERS, PALLET
 from causeway.protocols.xdm.wire import (
     ACCOUNT_BYTES,

@@ -27,15 +27,8 @@ from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import Validity
 from causeway.protocols.xdm.proof_lists import decode_lists
-from causeway.protocols.xdm.state import (
-    BASE,
-    CHANNEL,
-    MAX_CHANNEL,
-    Asked,
-    ChannelState,
-    channel_of,
-    is_response,
-)
+from causeway.protocols.xdm.state import MAX_CHANNEL, Asked, ChannelState, channel_of, is_response
+from causeway.protocols.xdm.tables import BASE, CHANNEL
 from causeway.protocols.xdm.wire import Bodies, decode_bodies, message_keys
 
 Mask = npt.NDArray[np.bool_]

@@ -1,0 +1,124 @@
+"""The responses of a block to requests, and those that requests acknowledge (XDM reference 3.4 step 15, 3.6)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.frame import Frame, concat, repeated
+from causeway.model.joins import lookup
+from causeway.model.ledger import Kind
+from causeway.model.order import groups_of, stable_order
+from causeway.protocols.messages import LANE, MESSAGE_COLUMNS, blank_messages
+from causeway.protocols.xdm.arrivals import REJECTED
+from causeway.protocols.xdm.books import Moved
+from causeway.protocols.xdm.calls import encode_contents, shortened
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.errors import OK
+from causeway.protocols.xdm.inbox import Requests
+from causeway.protocols.xdm.money import Money
+from causeway.protocols.xdm.state import NOBODY, RESPONSE, Asked, State, channel_of, substream
+from causeway.protocols.xdm.sums import sums
+from causeway.protocols.xdm.tables import INDEXED, RESPONSES_SCHEMA
+from causeway.protocols.xdm.wire import ENDPOINT, PROTOCOL
+
+
+def store_responses(
+    state: State, requests: Requests, produced: Frame, money: Money, context: Context
+) -> tuple[State, Frame, Frame]:
+    """Return the state with the response of every request of the block, what is outbound of them (columns of
+    ``OUTBOUND_SCHEMA``), and which of ``produced`` are no answers to them.
+
+    ``produced``: what programs made, in the order of production.
+    """
+    rows = requests.rows
+    count = len(rows)
+    content = requests.content
+    answers = np.flatnonzero(produced["kind"] == Kind.RESPONSE)
+    asked = Frame(
+        {
+            "sender": produced["receiver"][answers],
+            "receiver": produced["sender"][answers],
+            "callback": produced["callback"][answers],
+        },
+        len(answers),
+    )
+    found = lookup(requests.calls, asked, ("sender", "receiver", "callback"), ordered=False)
+    own = found >= 0
+    at, given = requests.call_rows[found[own]], answers[own]
+    shown = blank_messages(count, kind=np.full(count, Kind.CONTROL, dtype=np.uint8))
+    ends = {"sender": repeated(np.uint64(NOBODY), count), "receiver": repeated(np.uint64(NOBODY), count)}
+    shown = shown.with_columns(**ends)
+    if count:
+        pick = np.full(count, -1, dtype=np.int64)
+        pick[at] = given
+        taken = pick >= 0
+        if taken.any():
+            back = shortened(produced.take(pick[taken]), REJECTED)
+            content = pa.compute.replace_with_mask(content, pa.array(taken), encode_contents(back))
+            for chain, foreign, amount in sums(
+                rows["source"][taken], rows["destination"][taken], back["amount_low"], back["amount_high"]
+            ):
+                # What goes back leaves the chain that answers.
+                money.add(foreign, "issuance", -amount)
+                money.move(foreign, Moved.OUT, chain, amount)
+            merged = concat([shown.filter(~taken), back.select(MESSAGE_COLUMNS)])
+            order = np.argsort(np.concatenate([np.flatnonzero(~taken), np.flatnonzero(taken)]), kind="stable")
+            shown = merged.take(order)
+    of_endpoint = requests.asked == Asked.ENDPOINT
+    channel = channel_of(rows["substream"])
+    responses = Frame(
+        {
+            "source": rows["destination"],
+            "destination": rows["source"],
+            "substream": substream(channel, RESPONSE),
+            "index": rows["index"],
+            "sent": np.full(count, context.number, dtype=np.uint64),
+            "layer": np.where(of_endpoint, ENDPOINT, PROTOCOL).astype(np.uint8),
+            "asked": requests.asked,
+            "error": requests.error,
+            "endpoint": requests.endpoint,
+            "payload": pa.compute.if_else(
+                pa.array(of_endpoint & (requests.error == OK)), content, pa.scalar(b"", pa.large_binary())
+            ).cast(pa.binary()),
+            "fee": requests.held,
+        },
+        count,
+    )
+    outbound = shown.with_columns(
+        **{name: responses[name] for name in (*LANE, "index")}, queue_index=responses["index"]
+    )
+    stored = concat([state["responses"], responses.select(RESPONSES_SCHEMA.names)])
+    stored = stored.take(stable_order(*(stored[name] for name in INDEXED)))
+    rest = np.ones(len(produced), dtype=bool)
+    rest[given] = False
+    after = state.with_tables(responses=stored) if count else state
+    return after, outbound, produced.filter(rest)
+
+
+def acknowledge(state: State, requests: Requests, money: Money) -> State:
+    """Return the state without responses that requests acknowledge (3.6); their fees go to the operators."""
+    some = requests.acknowledges > 0
+    if not some.any() or not len(state["responses"]):
+        return state
+    rows = requests.rows.filter(some)
+    to = Frame(
+        {
+            "source": rows["destination"],
+            "destination": rows["source"],
+            "substream": rows["substream"] | np.uint64(RESPONSE),
+            "to": requests.acknowledges[some],
+        },
+        len(rows),
+    )
+    to = to.take(stable_order(*(to[name] for name in (*LANE, "to"))))
+    groups = groups_of(*(to[name] for name in LANE))
+    to = to.take(groups.starts + groups.counts - 1)
+    responses = state["responses"]
+    at = lookup(to, responses, LANE)
+    done = (at >= 0) & (responses["index"] < np.where(at >= 0, to["to"][at], np.uint64(0)))
+    gone = responses.filter(done)
+    for chain, _, amount in sums(gone["source"], gone["source"], gone["fee"]):
+        money.add(chain, "inbox_held", -amount)
+        money.pay(chain, amount)
+    return state.with_tables(responses=responses.filter(~done)) if len(gone) else state

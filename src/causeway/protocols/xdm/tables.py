@@ -1,0 +1,337 @@
+"""The state tables: the columns of each, whose its rows are, who is shown them (XDM reference 2.5; ``state`` says how
+lanes are named)."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from causeway.protocols.contract import Shown, StateTable
+from causeway.protocols.execution import ACCOUNTS
+from causeway.protocols.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS
+
+
+def _field(name: str, kind: pa.DataType) -> pa.Field:
+    return pa.field(name, kind, nullable=False)
+
+
+U32, UINT64, BYTES, DIGEST = pa.uint32(), pa.uint64(), pa.binary(), pa.binary(32)
+
+CHANNELS_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("foreign", U32),
+        _field("channel", UINT64),
+        _field("state", pa.uint8()),
+        _field("next_inbox", UINT64),
+        _field("next_outbox", UINT64),
+        _field("next_response", UINT64),
+        _field("max_outgoing", U32),
+        _field("count", UINT64),
+        _field("has_owner", pa.uint8()),
+        _field("owner", UINT64),
+        _field("reserve", UINT64),
+        _field("relay_fee", UINT64),
+    ]
+)
+"""One row a channel of ``chain`` with ``foreign`` (2.2). ``next_response``: one more than the nonce of the last request
+whose response was received, 0 where none was. ``count``: requests without a response (``OutboxMessageCount``)."""
+
+NEXT_CHANNELS_SCHEMA = pa.schema([_field("chain", U32), _field("foreign", U32), _field("next_channel", UINT64)])
+
+OUTBOX_SCHEMA = pa.schema(
+    [
+        *LANE_FIELDS,
+        _field("index", UINT64),
+        _field("sent", UINT64),
+        _field("asked", pa.uint8()),
+        _field("max_outgoing", U32),
+        _field("src_endpoint", UINT64),
+        _field("dst_endpoint", UINT64),
+        _field("payload", BYTES),
+        _field("src_fee", UINT64),
+        _field("dst_fee", UINT64),
+        _field("next_response", UINT64),
+        _field("sender", UINT64),
+        _field("receiver", UINT64),
+        _field("callback", UINT64),
+        _field("amount_high", UINT64),
+        _field("amount_low", UINT64),
+    ]
+)
+"""One row a request without a response. ``sent``: the number of the block that made it; ``asked``: ``Asked``;
+``max_outgoing``: what an open request carries; ``payload``: that of an endpoint's request; ``next_response``: one more
+than the nonce that it acknowledges, 0 for none. The last columns say for whom the response is, and what comes back to
+it if it is refused; they are not taken from any response."""
+
+RESPONSES_SCHEMA = pa.schema(
+    [
+        *LANE_FIELDS,
+        _field("index", UINT64),
+        _field("sent", UINT64),
+        _field("layer", pa.uint8()),
+        _field("asked", pa.uint8()),
+        _field("error", pa.uint8()),
+        _field("endpoint", UINT64),
+        _field("payload", BYTES),
+        _field("fee", UINT64),
+    ]
+)
+"""One row a response that the other chain has not acknowledged (``InboxResponses``). ``layer``: 0 of the protocol, 1 of
+an endpoint; ``asked``, ``endpoint``: what the request asked, and of which endpoint; ``error``: 0 where it is Ok
+(``payload``), else what ``errors`` numbers; ``fee``: what was minted for the request, which is held until the
+acknowledgement (``InboxFee``)."""
+
+EARLY_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", UINT64), _field("body", BYTES), _field("tag", UINT64)])
+"""One row a message that came before its predecessors, proved: ``body`` is what stood in the other chain's state, and
+``tag`` the weight tag of its envelope (``tags``)."""
+
+WAITING_SCHEMA = pa.schema(
+    [_field("source", U32), _field("destination", U32), _field("index", UINT64), *MESSAGE_FIELDS]
+)
+"""One row a call of a program for which no open channel has had room, in the order in which they were made."""
+
+OPEN_CALLS_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("sender", UINT64),
+        _field("receiver", UINT64),
+        _field("callback", UINT64),
+        _field("amount_high", UINT64),
+        _field("amount_low", UINT64),
+    ]
+)
+"""One row a call of ``sender`` on ``chain`` that the other chain has taken and whose answer comes later."""
+
+ALLOWLIST_SCHEMA = pa.schema([_field("chain", U32), _field("foreign", U32)])
+"""One row a chain ``foreign`` with which ``chain`` exchanges messages (``ChainAllowlist``)."""
+
+ALLOW_UPDATES_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("domain", U32),
+        _field("height", UINT64),
+        _field("allow", BYTES),
+        _field("remove", BYTES),
+    ]
+)
+"""One row a domain whose allow list was ever to be changed (``DomainChainAllowlistUpdate``): the sets (``chain_set``)
+of chains that it is to add and to remove in its next block, and the ``height`` of the last call about them. The row
+stays when there are none."""
+
+RUNS_SCHEMA = pa.schema([*LANE_FIELDS, _field("height", UINT64), _field("first", UINT64), _field("count", UINT64)])
+"""One row a run of local messages that were appended at one height, where they lie in the lake."""
+
+QUEUES_SCHEMA = pa.schema([*LANE_FIELDS, _field("begin", UINT64), _field("next_index", UINT64)])
+"""One row a local lane: its head and tail."""
+
+HISTORY_SCHEMA = pa.schema([_field("chain", U32), _field("number", UINT64), _field("height", UINT64)])
+"""One row a block of a chain whose storage changes may still be asked for: its number and the height that has it."""
+
+RELAYING_SCHEMA = pa.schema(
+    [*LANE_FIELDS, _field("proved", UINT64), _field("expected", UINT64), _field("since", UINT64)]
+)
+"""What the operators of ``source`` remember of a lane: messages below ``proved`` were proved to its destination, which
+has said since block ``since`` that it expects the nonce ``expected`` next. No root depends on it."""
+
+ENVELOPES_SCHEMA = pa.schema([*LANE_FIELDS, _field("index", UINT64), _field("tag", UINT64), _field("members", BYTES)])
+"""One row a message that operators of ``source`` prove to ``destination`` at this height. ``tag``: the weight tag;
+``members``: the nodes of its storage proof, as numbers of ``nodes``, 4 bytes each, little-endian."""
+
+NODES_SCHEMA = pa.schema(
+    [_field("source", U32), _field("destination", U32), _field("number", U32), _field("node", BYTES)]
+)
+"""The nodes of the storage proofs of ``envelopes``, each once a destination, numbered from 0."""
+
+BASES_SCHEMA = pa.schema(
+    [
+        _field("source", U32),
+        _field("destination", U32),
+        _field("block", UINT64),
+        _field("block_hash", DIGEST),
+        _field("leaf", BYTES),
+        _field("leaf_index", UINT64),
+        _field("leaf_count", UINT64),
+        _field("items", BYTES),
+        _field("domain_proof", BYTES),
+    ]
+)
+"""What all envelopes from ``source`` to ``destination`` of this height have in common: the proof, under the mountain
+range of the consensus chain at ``block``, of the ``leaf`` that has the state root, with its ``items`` of 32 bytes one
+after the other; and the nodes of the proof of the domain's confirmed receipt under it, ``Vec<Vec<u8>>`` in SCALE, empty
+where the consensus chain itself is the source."""
+
+_BASE_FIELD = _field("base", UINT64)
+
+LATE_SCHEMA = pa.schema([*ENVELOPES_SCHEMA, _BASE_FIELD, _field("due", UINT64)])
+"""One row a message that carriers bring to ``destination`` late, on purpose: not before its block ``due``, with the
+base and nodes of the number ``base`` between the two chains. No root depends on these tables."""
+
+LATE_NODES_SCHEMA = pa.schema([*NODES_SCHEMA, _BASE_FIELD])
+
+LATE_BASES_SCHEMA = pa.schema([*BASES_SCHEMA, _BASE_FIELD])
+
+BLOCKS_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("number", UINT64),
+        _field("hash", DIGEST),
+        _field("state_root", DIGEST),
+        _field("extrinsics_root", DIGEST),
+        _field("leaf_count", UINT64),
+        _field("mmr_root", DIGEST),
+    ]
+)
+"""The last blocks of the consensus chain. ``leaf_count``, ``mmr_root``: of the mountain range with the leaves of all
+blocks before this one (``MmrRootHashes``); the leaf that describes a block enters in the next."""
+
+RANGE_SCHEMA = pa.schema([_field("chain", U32), _field("range", BYTES), _field("confirmed_to", UINT64)])
+"""The mountain range of the consensus chain as it was before the first of ``blocks`` entered (``RangeState``), and the
+number of the block below which all receipts are confirmed."""
+
+TIPS_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("number", UINT64),
+        _field("hash", DIGEST),
+        _field("root", DIGEST),
+        _field("extrinsics_root", DIGEST),
+        _field("consensus_number", UINT64),
+        _field("consensus_hash", DIGEST),
+    ]
+)
+"""The last block of each chain, the root of its storage, and the consensus block that it was derived from: what a
+receipt says of it."""
+
+RECEIPTED_SCHEMA = pa.schema(
+    [_field("chain", U32), _field("domain", U32), _field("number", UINT64), _field("hash", DIGEST)]
+)
+"""The last receipt of each domain that the consensus chain has taken in: the number of its block, and its hash."""
+
+CONFIRMED_SCHEMA = pa.schema(
+    [_field("chain", U32), _field("domain", U32), _field("number", UINT64), _field("receipt", BYTES)]
+)
+"""The latest confirmed receipt of each domain on the consensus chain: the domain's position, and the number of its
+block."""
+
+ANCHOR_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("number", UINT64),
+        _field("best", UINT64),
+        _field("final", UINT64),
+        _field("block_hash", DIGEST),
+        _field("leaf", BYTES),
+        _field("leaf_index", UINT64),
+        _field("best_hash", DIGEST),
+        _field("best_leaves", UINT64),
+        _field("best_items", BYTES),
+        _field("final_leaves", UINT64),
+        _field("final_items", BYTES),
+    ]
+)
+"""What operators prove under from the next block on (X-5): the consensus block ``number``, which is final, and its leaf
+under the mountain range of ``best``, the newest block, and of ``final``, the newest that is final, and the hash of each
+of the two. No row as long as no block is final."""
+
+ANCHORED_SCHEMA = pa.schema(
+    [_field("chain", U32), _field("domain", U32), _field("number", UINT64), _field("domain_proof", BYTES)]
+)
+"""The receipt that is confirmed in the state of the anchor's block, of each domain: the number of its block, and the
+proof of it."""
+
+MONEY_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        *(
+            _field(f"{name}_{half}", UINT64)
+            for name in ("issuance", "inbox_held", "outbox_held", "reserved", "burned")
+            for half in ("high", "low")
+        ),
+    ]
+)
+"""Sums of a chain: everything issued; fees held until an acknowledgement, and until a response; reserves of channels;
+and what was burned for good."""
+
+OPERATORS_SCHEMA = pa.schema(
+    [_field("chain", U32), _field("operator", U32), _field("balance_high", UINT64), _field("balance_low", UINT64)]
+)
+
+MADE_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("destination", U32),
+        _field("what", pa.uint8()),
+        _field("foreign", U32),
+        _field("amount_high", UINT64),
+        _field("amount_low", UINT64),
+    ]
+)
+"""What the receipt of a domain's block says of transfers (2.4): ``what`` 0 in, 1 out, 2 rejected and claimed,
+3 rejected, 4 burnt; ``destination``: the consensus chain, which reads it."""
+
+BOOKS_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("what", pa.uint8()),
+        _field("source", U32),
+        _field("foreign", U32),
+        _field("amount_high", UINT64),
+        _field("amount_low", UINT64),
+    ]
+)
+"""The books of the consensus chain (X-3): ``what`` 0 the balance of the domain ``source``; 1 unconfirmed and 2
+cancelled transfers from ``source`` to ``foreign``."""
+
+CHANNEL = ("chain", "foreign", "channel")
+ENDS = ("source", "destination")
+INDEXED = (*LANE, "index")
+BASE = (*ENDS, "base")
+
+STATE_TABLES: dict[str, StateTable] = {
+    "channels": StateTable(CHANNELS_SCHEMA, "chain", CHANNEL, CHANNEL[:2], ("owner",), Shown.DESTINATION, "foreign"),
+    "next_channels": StateTable(NEXT_CHANNELS_SCHEMA, "chain", CHANNEL[:2], CHANNEL[:2]),
+    "outbox": StateTable(OUTBOX_SCHEMA, "source", INDEXED, ENDS, ("sender", "receiver")),
+    "responses": StateTable(RESPONSES_SCHEMA, "source", INDEXED, ENDS),
+    "early": StateTable(EARLY_SCHEMA, "destination", ("destination", "source", "substream", "index"), ENDS),
+    "waiting": StateTable(WAITING_SCHEMA, "source", (*ENDS, "index"), ENDS, ("sender", "receiver")),
+    "open_calls": StateTable(
+        OPEN_CALLS_SCHEMA, "chain", ("chain", "sender", "callback"), ("chain",), ("sender", "receiver")
+    ),
+    "allowlist": StateTable(ALLOWLIST_SCHEMA, "chain", CHANNEL[:2], CHANNEL[:2]),
+    "allow_updates": StateTable(
+        ALLOW_UPDATES_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE
+    ),
+    "queues": StateTable(QUEUES_SCHEMA, "source", LANE, ENDS),
+    "runs": StateTable(RUNS_SCHEMA, "source", (*LANE, "first"), ENDS),
+    "history": StateTable(HISTORY_SCHEMA, "chain", ("chain", "number"), ("chain",)),
+    "relaying": StateTable(RELAYING_SCHEMA, "source", LANE, ENDS),
+    "envelopes": StateTable(ENVELOPES_SCHEMA, "source", INDEXED, ENDS, shown=Shown.DESTINATION),
+    "nodes": StateTable(NODES_SCHEMA, "source", (*ENDS, "number"), ENDS, shown=Shown.DESTINATION),
+    "bases": StateTable(BASES_SCHEMA, "source", ENDS, ENDS, shown=Shown.DESTINATION),
+    "late": StateTable(
+        LATE_SCHEMA, "destination", ("destination", "source", "substream", "index", "base", "due"), ENDS
+    ),
+    "late_nodes": StateTable(LATE_NODES_SCHEMA, "destination", (*BASE, "number"), ENDS),
+    "late_bases": StateTable(LATE_BASES_SCHEMA, "destination", BASE, ENDS),
+    "blocks": StateTable(BLOCKS_SCHEMA, "chain", ("chain", "number"), ("chain",), shown=Shown.EVERYONE),
+    "range": StateTable(RANGE_SCHEMA, "chain", ("chain",), ("chain",)),
+    "tips": StateTable(TIPS_SCHEMA, "chain", ("chain",), ("chain",), shown=Shown.EVERYONE),
+    "receipted": StateTable(RECEIPTED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain")),
+    "confirmed": StateTable(CONFIRMED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain")),
+    "anchor": StateTable(ANCHOR_SCHEMA, "chain", ("chain",), ("chain",), shown=Shown.EVERYONE),
+    "anchored": StateTable(ANCHORED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE),
+    "money": StateTable(MONEY_SCHEMA, "chain", ("chain",), ("chain",)),
+    "operators": StateTable(OPERATORS_SCHEMA, "chain", ("chain", "operator"), ("chain",)),
+    "made": StateTable(
+        MADE_SCHEMA, "chain", ("chain", "what", "foreign"), ("chain", "foreign"), shown=Shown.DESTINATION
+    ),
+    "books": StateTable(BOOKS_SCHEMA, "chain", ("chain", "what", "source", "foreign"), ("chain", "source", "foreign")),
+    "accounts": ACCOUNTS,
+}
+"""Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
+
+UNCOMMITTED = (
+    *("runs", "history", "relaying", "envelopes", "nodes", "bases", "late", "late_nodes", "late_bases"),
+    *("anchor", "anchored", "tips", "range"),
+)
+"""Tables that no root commits to: what operators know and bring, and where things lie."""
