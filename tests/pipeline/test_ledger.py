@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +15,8 @@ from causeway.model.frame import Frame
 from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
 from causeway.network.network import Network
 from causeway.pipeline import calls
-from causeway.pipeline.ledger import ledger
+from causeway.pipeline.ledger import ledger, taken_back
+from causeway.pipeline.reverted import Reverted
 from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, stamped_schema
 from causeway.pipeline.spark_types import spark_schema
 from causeway.pipeline.tables import query_spark
@@ -183,7 +185,7 @@ def test_a_loss_after_one_of_the_two_programs_ended(spark: SparkSession, removed
 # ---- the ledger over rows made up for the purpose --------------------------------------------------
 
 
-def of_two_chains(spark: SparkSession, logs: dict[str, DataFrame]) -> DataFrame:
+def of_two_chains(spark: SparkSession, logs: dict[str, DataFrame], forks: Reverted | None = None) -> DataFrame:
     named = [(0, Decimal(5), "A"), (1, Decimal(6), "B")]
     chains = spark.createDataFrame(named, "position long, number decimal(20,0), name string")
     return ledger(
@@ -194,6 +196,7 @@ def of_two_chains(spark: SparkSession, logs: dict[str, DataFrame]) -> DataFrame:
         spark.createDataFrame([], spark_schema(TOPOLOGY_SCHEMAS["programs"])),
         logs,
         logs["outbound"],
+        forks,
     )
 
 
@@ -230,6 +233,57 @@ def test_refused_messages_from_users_have_names_of_their_own(spark: SparkSession
     ends = f"{HUGE}>7"
     assert sorted(row["message_id"] for row in found) == [f"ic:{ends}/i!4.{n}" for n in (1, 2, 3)] + [f"ic:{ends}/i#6"]
     assert {row["index"] for row in found} == {None}
+
+
+# ---- what forks took back --------------------------------------------------------------------------
+
+
+def undone(*rows: tuple[int, int, int]) -> Reverted:
+    """Return heights (chain, first, last) that were abandoned."""
+    return Reverted.of(pa.Table.from_pylist([dict(zip(("chain", "first", "last"), row, strict=True)) for row in rows]))
+
+
+def test_which_rows_forks_took_back(spark: SparkSession) -> None:
+    forks = undone((0, 3, 5), (2, 9, 9), (0, 5, 6), (0, 8, 8))
+    assert len(forks) == 3 and forks.heights() == 6
+    rows = [{**sent(place), "chain": chain, "height": place} for chain in range(4) for place in range(1, 11)]
+    taken = {(0, height) for height in (3, 4, 5, 6, 8)} | {(2, 9)}
+    table = pa.Table.from_pylist(rows, schema=LOGS["events"])
+    hit = table.filter(pa.array(forks.hits(table, "chain"))).to_pylist()
+    assert {(row["chain"], row["height"]) for row in hit} == taken and len(hit) == len(taken)
+    left = taken_back(logged(spark, rows, LOGS["events"]), "events", forks, "leftanti").collect()
+    assert {(row["chain"], row["height"]) for row in left} == {(r["chain"], r["height"]) for r in rows} - taken
+    assert len(left) == len(rows) - len(taken)
+
+
+def test_the_ledger_calls_reverted_what_a_fork_took_back(spark: SparkSession) -> None:
+    """A message was made at height 3, again at 7, when the fork had gone back to 2, and was delivered at 4 and at 8."""
+    lane = {"source": 0, "destination": 1, "substream": 0, "index": 1}
+    message = {**lane, "kind": int(Kind.REQUEST), "sent_tick": 9, "queue_index": 1}
+    streamed = [{**message, "height": height, "payload": b"%d" % height} for height in (3, 7)]
+    arrived = [{**delivered(1, 1), **lane, "chain": 1, "height": height} for height in (4, 8)]
+    refused = {**REFUSED, **NO_LANE, "chain": 1, "height": 5}
+    taken = {**lane, "what": COLLECTED_MESSAGES, "begin": 1, "end": 2, "chain": 0}
+    logs = {
+        "outbound": logged(spark, streamed, OUTBOUND),
+        "events": logged(spark, [*arrived, refused], LOGS["events"]),
+        "collected": logged(spark, [{**taken, "height": 9}], LOGS["collected"]),
+    }
+    rows = of_two_chains(spark, logs, undone((0, 3, 6), (1, 3, 6))).collect()
+    found = sorted((row["height"], row["event"], row["detail"], row["payload_hash"]) for row in rows)
+    old, new = (hashlib.sha256(payload).hexdigest() for payload in (b"3", b"7"))
+    assert [row[:3] for row in found] == [
+        (3, "reverted", "committed"),
+        (4, "reverted", "executed"),
+        (4, "reverted", "received"),
+        (5, "reverted", "rejected CanisterNotFound"),
+        (7, "committed", ""),
+        (8, "executed", ""),
+        (8, "received", ""),
+        (9, "acknowledged", ""),
+        (9, "collected", ""),
+    ]
+    assert [row[3] for row in found] == [old, old, old, None, new, new, new, new, new]
 
 
 # ---- what becomes of calls in networks --------------------------------------------------------------

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 import causeway as cw
+from causeway.model.ledger import REVERTED, REVERTED_SCHEMA
 from causeway.pipeline.ledger import LEDGER_COLUMNS
 from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, stamped_schema
 from causeway.programs.scalar_runner import SCALAR_SCHEMA
@@ -24,7 +25,7 @@ from causeway.protocols.messages import OUTBOUND_SCHEMA
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LAKE = (ROOT / "docs" / "lake.md").read_text()
-LOGS = {"outbound": OUTBOUND_SCHEMA, **LEDGER_LOGS, "headers": HEADERS_SCHEMA}
+LOGS = {"outbound": OUTBOUND_SCHEMA, **LEDGER_LOGS, REVERTED: REVERTED_SCHEMA, "headers": HEADERS_SCHEMA}
 LOG_TABLES = {name: stamped_schema(schema) for name, schema in LOGS.items()}
 STATE = {name: table.schema for name, table in IC_TABLES.items()}
 DECLARED = {**TOPOLOGY_SCHEMAS, **LOG_TABLES, **STATE, "program_<class>": SCALAR_SCHEMA}

@@ -68,13 +68,13 @@ def look(network: Network) -> Findings:
             troubles[row["outcome"], row["reason"] or "", int(row["code"] or 0)] += int(row["count"])
     lanes: Counter[tuple[str, str]] = Counter()
     load: Counter[int] = Counter()
-    for row in tables.log("outbound").groupBy("source", "destination", "tick").count().collect():
+    for row in tables.remaining("outbound").groupBy("source", "destination", "tick").count().collect():
         lanes[names[row["source"]], names[row["destination"]]] += int(row["count"])
         load[int(row["tick"])] += int(row["count"])
     refused: Counter[tuple[str, str]] = Counter()
     beside = F.col("kind").isin(int(Kind.INGRESS), int(Kind.CONTROL)) & (F.col("reason") != "")
     beside &= F.col("events").bitwiseAND(F.lit(int(Event.REJECTED))) > 0
-    for row in tables.log("events").where(beside).groupBy("kind", "reason").count().collect():
+    for row in tables.remaining("events").where(beside).groupBy("kind", "reason").count().collect():
         refused["slice" if row["kind"] == Kind.CONTROL else "ingress", row["reason"]] += int(row["count"])
     return Findings(delays, lanes, load, troubles, refused)
 

@@ -161,10 +161,12 @@ COUNTS = {
     "duplicates": "delivered or answered again",
     "out_of_order": "executed after a later call between the same two programs",
     "ingress_refused": "messages from users that were refused",
+    "reverted_heights": "heights at which forks took blocks back",
+    "reverted_messages": "messages between chains that were taken back with them",
 }
 """The counts of a summary and what they mean."""
 
-SELDOM = ("lost", "ingress_refused")
+SELDOM = ("lost", "ingress_refused", "reverted_heights", "reverted_messages")
 """Counts that are shown where there is something to count."""
 
 BROKEN = {
@@ -230,7 +232,7 @@ def moved(outcome: Outcome) -> str:
     if not outcome.routed:
         return f"{total:,} messages between chains, none in this run."
     rate = f"in {outcome.seconds['run']:.1f} s, {outcome.messages_per_second:,.0f} per second"
-    if outcome.routed == total:
+    if outcome.routed == total + outcome.counts.get("reverted_messages", 0):
         return f"{total:,} messages between chains {rate}."
     return f"{total:,} messages between chains, {outcome.routed:,} in this run {rate}."
 
@@ -247,7 +249,7 @@ def counts_table(outcome: Outcome) -> Padding:
     table.add_column(justify="right")
     table.add_column()
     for name, meaning in COUNTS.items():
-        count = outcome.counts[name]
+        count = outcome.counts.get(name, 0)
         if name in SELDOM and not count:
             continue
         if name == "lost":

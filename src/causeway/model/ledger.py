@@ -112,5 +112,19 @@ COLLECTED_SCHEMA = pa.schema(
 """One row a run of indices that ``chain`` collected: ``what`` 0 = messages of a lane (acknowledged and removed from it,
 by their source), 1 = signals about messages of a lane (by their destination); indices ``begin`` to ``end`` - 1."""
 
+REVERTED_SCHEMA = pa.schema(
+    [
+        pa.field("chain", pa.uint32(), nullable=False),
+        pa.field("first", pa.uint64(), nullable=False),
+        pa.field("last", pa.uint64(), nullable=False),
+    ]
+)
+"""One row a fork of ``chain`` that took blocks back, at the height of the row: those that it made at heights ``first``
+to ``last``, both included. What it logged there, and in the lanes that it is the source of, counts for nothing."""
+
+REVERTED = "reverted"
+"""The log table with these rows, of protocols whose chains have forks; and what the ledger calls an event that was
+taken back."""
+
 COLLECTED_MESSAGES = 0
 COLLECTED_SIGNALS = 1

@@ -37,22 +37,39 @@ class Failures:
 
 
 def failures(lake: Lake, topology: Topology, shown: int = SHOWN) -> Failures:
-    """Return how many handler calls raised in a lake so far, and the ``shown`` first ones by tick.
+    """Return how many handler calls raised in a lake so far, and the ``shown`` first ones by tick; what forks took back
+    does not count.
 
     Of a long log only the first files are read: the manifest knows how many rows there are.
     """
-    from causeway.pipeline.layout import whole_before
+    import pyarrow as pa
 
-    count = lake.last_manifest().totals.get(FAILURES, 0)
+    from causeway.pipeline.layout import whole_before
+    from causeway.pipeline.reverted import reverted
+
+    manifest = lake.last_manifest()
+    count = manifest.totals.get(FAILURES, 0)
     first: list[dict[str, Any]] = []
+    undone = reverted(lake, manifest) if count else None
     for path, seal in lake.log_files(FAILURES).items() if count else ():
+        if undone is not None:
+            rows = lake.sealed_table(path, seal)
+            hit = undone.hits(rows, "chain")
+            count -= int(hit.sum())
+            first.extend(rows.filter(pa.array(~hit)).slice(0, shown).to_pylist())
+            continue
         # Files ascend by their first height, and one holds heights that follow each other.
         if len(first) == shown and whole_before(path) >= first[-1]["height"]:
             break
         first.extend(lake.sealed_table(path, seal).slice(0, shown).to_pylist())
-        first = sorted(first, key=lambda row: (row["tick"], row["chain"], row["program"]))[:shown]
+        first = _first(first, shown)
+    first = _first(first, shown)
     chains = [item["name"] for item in lake.about()["chains"]]
     return Failures(count, tuple(_failure(row, chains, topology) for row in first))
+
+
+def _first(rows: list[dict[str, Any]], shown: int) -> list[dict[str, Any]]:
+    return sorted(rows, key=lambda row: (row["tick"], row["chain"], row["program"]))[:shown]
 
 
 def _failure(row: dict[str, Any], chains: list[str], topology: Topology) -> Failure:

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.window import Window
 
-from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, Event, Kind, Via
+from causeway.model.ledger import COLLECTED_MESSAGES, NO_CHAIN, REVERTED, Event, Kind, Via
 from causeway.pipeline.calls import REFUSED_INGRESS, SENT_NOW
+from causeway.pipeline.reverted import Reverted, owner_of
 
 KIND_NAMES = {int(kind): kind.name.lower() for kind in Kind}
 VIA_NAMES = {int(via): via.name.lower() for via in Via if via}
@@ -46,7 +49,8 @@ LEDGER_COLUMNS: Mapping[str, str] = {
     "below 10^38",
     "asset": "what `amount` counts: the unit of the protocol",
     "code": "the reject code, 0 when there is none",
-    "detail": "the stable name of the reason, cause or error, empty when there is none",
+    "detail": "the stable name of the reason, cause or error, empty when there is none; of what a fork took back, the "
+    "event that it was, and its reason",
     "via": "how it reached its receiver's queue: `lane`, `loopback`, `synthetic`, `ingress`, `timeout`; else null",
     "queue_index": "its index in the queue: the input queue when received or executed, the output queue when sent",
 }
@@ -61,16 +65,20 @@ def ledger(
     programs: DataFrame,
     logs: Mapping[str, DataFrame],
     entries: DataFrame,
+    undone: Reverted | None = None,
 ) -> DataFrame:
     """Return the ledger over ``logs`` (``outbound``, ``events``, ``collected``).
 
-    ``entries``: the outbound entries in which the messages of ``logs`` are.
+    ``entries``: the outbound entries in which the messages of ``logs`` are. ``undone``: what forks took back.
     """
     outbound = logs["outbound"]
-    collected = _collected(entries, logs["collected"], logs["events"])
+    messages = _Messages(entries, forks=undone is not None)
+    collected = _collected(messages, logs["collected"], logs["events"])
     rows = _committed(outbound).union(_happened(logs["events"])).union(collected)
-    rows = rows.join(_content(entries), list(_LANE), "left")
+    rows = messages.beside(rows, _content(messages.entries, messages.forks), "left")
     rows = rows.withColumn("event", F.explode(_event_names())).where(F.col("event").isNotNull())
+    if undone is not None:
+        rows = _marked(rows, undone)
     named = chains.select("position", "name")
     for column in ("source", "destination", "chain"):
         name = named.select(F.col("position").alias(column), F.col("name").alias(f"{column}_name"))
@@ -130,7 +138,53 @@ def _happened(events: DataFrame) -> DataFrame:
     )
 
 
-def _collected(outbound: DataFrame, collected: DataFrame, events: DataFrame) -> DataFrame:
+class _Messages:
+    """The outbound entries in which messages are. Where chains have forks, there may be several of one index in a lane:
+    a row is about the last that was made up to its height."""
+
+    def __init__(self, entries: DataFrame, *, forks: bool) -> None:
+        self.forks, self.entries = forks, entries
+        if forks:
+            later = F.lead("height").over(Window.partitionBy(*_LANE).orderBy("height"))
+            self.entries = entries.withColumns({"made": F.col("height"), "until": later})
+
+    def beside(self, rows: DataFrame, content: DataFrame, how: str) -> DataFrame:
+        """Return rows (lane, ``index``, ``height``) with columns of the messages that they are about."""
+        if not self.forks:
+            return rows.join(content, list(_LANE), how)
+        named = content
+        same = F.col("height") >= F.col("made")
+        same &= F.col("until").isNull() | (F.col("height") < F.col("until"))
+        for name in _LANE:
+            named = named.withColumnRenamed(name, f"of_{name}")
+            same &= F.col(name) == F.col(f"of_{name}")
+        return rows.join(named, same, how).drop("made", "until", *(f"of_{name}" for name in _LANE))
+
+
+def spans(session: SparkSession, undone: Reverted) -> DataFrame:
+    """Return what forks took back as a small DataFrame: ``of``, ``from_height``, ``to_height``."""
+    columns = [pa.array(column) for column in (undone.chains, undone.first, undone.last)]
+    return F.broadcast(session.createDataFrame(pa.Table.from_arrays(columns, names=["of", "from_height", "to_height"])))
+
+
+def taken_back(rows: DataFrame, table: str, undone: Reverted, how: str) -> DataFrame:
+    """Return rows of a log joined with what forks took back: ``leftanti`` for those that were not, ``leftsemi`` for
+    those that were, ``left`` for all of them."""
+    hit = (F.col(owner_of(table)) == F.col("of")) & F.col("height").between(F.col("from_height"), F.col("to_height"))
+    return rows.join(spans(rows.sparkSession, undone), hit, how)
+
+
+def _marked(rows: DataFrame, undone: Reverted) -> DataFrame:
+    """Return rows of the ledger with what forks took back called so, whatever it was."""
+    rows = taken_back(rows, "events", undone, "left")
+    was = F.concat_ws(" ", F.col("event"), F.when(F.col("reason") != "", F.col("reason")))
+    hit = F.col("of").isNotNull()
+    rows = rows.withColumn("reason", F.when(hit, was).otherwise(F.col("reason")))
+    rows = rows.withColumn("event", F.when(hit, F.lit(REVERTED)).otherwise(F.col("event")))
+    return rows.drop("of", "from_height", "to_height")
+
+
+def _collected(messages: _Messages, collected: DataFrame, events: DataFrame) -> DataFrame:
     """Return a row a message that its chain removed from the stream, because the other side has signalled it.
 
     A message that was rejected has its reason and code in a row of ``events``; the others were accepted.
@@ -143,7 +197,8 @@ def _collected(outbound: DataFrame, collected: DataFrame, events: DataFrame) -> 
     place = ("height", *lane)
     signals = events.where(_bit(Event.ACKNOWLEDGED))
     signals = signals.select(*place, F.col("reason").alias("signal"), F.col("code").alias("signal_code"))
-    known = taken.join(outbound.drop("height", "tick"), list(lane)).join(signals, list(place), "left")
+    known = messages.beside(taken, messages.entries.drop("height", "tick"), "inner")
+    known = known.join(signals, list(place), "left")
     return _rows(
         known,
         chain=F.col("source"),
@@ -159,15 +214,10 @@ def _rows(frame: DataFrame, **given: Column) -> DataFrame:
     return frame.select(*(given.get(name, F.col(name)).alias(name) for name in _ROW))
 
 
-def _content(outbound: DataFrame) -> DataFrame:
+def _content(entries: DataFrame, forks: bool) -> DataFrame:
     """Return what messages in streams carry, by lane and index."""
-    return outbound.select(
-        "source",
-        "destination",
-        "substream",
-        "index",
-        F.sha2("payload", 256).alias("payload_hash"),
-    )
+    when = ("made", "until") if forks else ()
+    return entries.select(*_LANE, *when, F.sha2("payload", 256).alias("payload_hash"))
 
 
 def digits(high: str, low: str) -> Column:

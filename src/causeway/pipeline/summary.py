@@ -7,14 +7,17 @@ sums over segments add up to the counts. So they are counted at the end, from th
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 import psutil
 import pyarrow as pa
 
+from causeway.model.ledger import REVERTED
 from causeway.pipeline import calls
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.places import workers
+from causeway.pipeline.reverted import COUNTS, Reverted, owner_of, reverted
 from causeway.pipeline.schemas import TableSchemas
 from causeway.pipeline.sealed import Seal
 
@@ -48,14 +51,31 @@ def summary_in_process(lake: Lake, manifest: Manifest) -> dict[str, Any]:
     Raises ``LakeDamaged``.
     """
     schemas = TableSchemas.decoded(lake.about()["tables"]).logs
+    undone = reverted(lake, manifest)
 
-    def log(table: str) -> pa.Table:
-        schema = pa.schema([schemas[table].field(name) for name in _READ[table]])
+    def log(table: str) -> tuple[pa.Table, int]:
+        """Return the rows of a log that count, and how many there are besides."""
+        also = () if undone is None or "height" in _READ[table] else ("height",)
+        schema = pa.schema([schemas[table].field(name) for name in (*_READ[table], *also)])
 
         def read(file: tuple[str, Seal]) -> pa.Table:
             return lake.sealed_table(*file, columns=schema.names).cast(schema)
 
-        return pa.concat_tables([schema.empty_table(), *workers(os.getpid()).map(read, lake.log_files(table).items())])
+        rows = pa.concat_tables([schema.empty_table(), *workers(os.getpid()).map(read, lake.log_files(table).items())])
+        if undone is None:
+            return rows, 0
+        hit = undone.hits(rows, owner_of(table))
+        return rows.filter(pa.array(~hit)), int(hit.sum())
 
-    found = calls.query_arrow(calls.summary_query(removed_programs(lake, manifest)), log("outbound"), log("events"))
-    return calls.summary_of(found.to_pylist())
+    (outbound, gone), (events, _) = log("outbound"), log("events")
+    found = calls.query_arrow(calls.summary_query(removed_programs(lake, manifest)), outbound, events)
+    return {**calls.summary_of(found.to_pylist()), **of_forks(schemas, undone, gone)}
+
+
+def of_forks(logs: Mapping[str, pa.Schema], undone: Reverted | None, messages: int) -> dict[str, int]:
+    """Return what is counted of forks (``reverted.COUNTS``); nothing where the chains of a lake with such ``logs`` have
+    none. ``messages``: how many between chains were taken back."""
+    if REVERTED not in logs:
+        return {}
+    heights = 0 if undone is None else undone.heights()
+    return dict(zip(COUNTS, (heights, messages), strict=True))

@@ -15,13 +15,14 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from causeway.model.text import unknown
 from causeway.pipeline import calls
 from causeway.pipeline.lake import Lake, LakeError, Manifest, root_of
-from causeway.pipeline.ledger import ledger
+from causeway.pipeline.ledger import ledger, taken_back
 from causeway.pipeline.places import workers
 from causeway.pipeline.reach import check_readable
+from causeway.pipeline.reverted import reverted
 from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, StateAt, StateTable, TableSchemas, between, chain_position
 from causeway.pipeline.sealed import Seal, seal_from
 from causeway.pipeline.spark_types import as_spark, spark_schema
-from causeway.pipeline.summary import removed_programs
+from causeway.pipeline.summary import of_forks, removed_programs
 
 _CHAINS = pa.schema([("position", pa.int64()), ("number", pa.decimal128(20, 0)), ("name", pa.string())])
 
@@ -75,6 +76,12 @@ class LakeTables:
         known = self._checked(heights)
         rows = self._read(self._lake.log_files(table, known), schemas[table])
         return rows.where(F.col("height").between(known.start, known.stop - 1))
+
+    def remaining(self, table: str, heights: range | None = None) -> DataFrame:
+        """Return what ``log`` does without the rows that forks have taken back by the last of these heights."""
+        rows = self.log(table, heights)
+        undone = reverted(self._lake, self.manifest(), None if heights is None else heights.stop - 1)
+        return rows if undone is None else taken_back(rows, table, undone, "leftanti")
 
     def _checked(self, heights: range) -> range:
         """Return the heights of a range that are committed. Raises ``LakeError`` if they do not follow each other."""
@@ -182,6 +189,7 @@ class LakeTables:
             self.programs(),
             {table: self.log(table, heights) for table in ("outbound", "events", "collected")},
             self.log("outbound", until),
+            reverted(self._lake, self.manifest()),
         )
 
     def calls(self, as_of: int | None = None) -> DataFrame:
@@ -226,12 +234,14 @@ class LakeTables:
         Counted from the rows of the ledger by one query.
         """
         query = calls.summary_query(removed_programs(self._lake, self.manifest()))
-        rows = query_spark(query, self.log("outbound"), self.log("events")).collect()
-        return calls.summary_of(row.asDict() for row in rows)
+        undone = reverted(self._lake, self.manifest())
+        rows = query_spark(query, self.remaining("outbound"), self.remaining("events")).collect()
+        gone = 0 if undone is None else taken_back(self.log("outbound"), "outbound", undone, "leftsemi").count()
+        return {**calls.summary_of(row.asDict() for row in rows), **of_forks(self._schemas.logs, undone, gone)}
 
     def _calls(self, as_of: int | None = None) -> DataFrame:
         heights = None if as_of is None else range(self.manifest(as_of).height + 1)
-        return query_spark(calls.CALLS, self.log("outbound", heights), self.log("events", heights))
+        return query_spark(calls.CALLS, self.remaining("outbound", heights), self.remaining("events", heights))
 
     def root(self) -> str:
         """Return one digest over the last roots of all chains (``lake.root_of``)."""

@@ -1,0 +1,96 @@
+"""What forks took back: rows of logs that count for nothing any more, since their chain has abandoned its block.
+
+A protocol whose chains can have forks has the log table ``reverted`` (``model.ledger.REVERTED_SCHEMA``). A lake without
+such rows is read as if there were no such table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from causeway.model.intervals import Intervals
+from causeway.model.ledger import REVERTED
+from causeway.pipeline.lake import Lake, Manifest
+
+OWNERS = {"outbound": "source"}
+"""The column with the chain whose a row of a log is, where it is not ``chain``."""
+
+COUNTS = {
+    "reverted_heights": "heights at which forks took blocks back",
+    "reverted_messages": "messages between chains that went with them",
+}
+"""What is counted of forks, in a lake whose chains can have any."""
+
+_HEIGHT_BITS = np.int64(40)
+
+
+def owner_of(table: str) -> str:
+    """Return the column of a log table with the chain whose a row is."""
+    return OWNERS.get(table, "chain")
+
+
+@dataclass(frozen=True)
+class Reverted:
+    """The heights that chains have abandoned: rows (chain, first, last), none of which touch, ascending."""
+
+    chains: npt.NDArray[np.int64]
+    first: npt.NDArray[np.int64]
+    last: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: pa.Table) -> Reverted:
+        """Return what rows of the log table say together."""
+        found: dict[int, Intervals] = {}
+        columns = (rows[name].to_pylist() for name in ("chain", "first", "last"))
+        for chain, first, last in zip(*columns, strict=True):
+            found.setdefault(chain, Intervals()).add(first, last + 1)
+        spans = [
+            (chain, first, stop - 1)
+            for chain, heights in sorted(found.items())
+            for first, stop in zip(heights.starts, heights.stops, strict=True)
+        ]
+        chains, first, last = np.array(spans, dtype=np.int64).reshape(-1, 3).T
+        return cls(chains, first, last)
+
+    def __len__(self) -> int:
+        return len(self.chains)
+
+    def heights(self) -> int:
+        """Return at how many heights any chain has abandoned a block."""
+        every = Intervals()
+        for first, last in zip(self.first.tolist(), self.last.tolist(), strict=True):
+            every.add(first, last + 1)
+        return sum(stop - start for start, stop in zip(every.starts, every.stops, strict=True))
+
+    def hits(self, rows: pa.Table, owner: str) -> npt.NDArray[np.bool_]:
+        """Return which rows of a log, which has ``height`` and the column ``owner``, were taken back."""
+        starts = (self.chains << _HEIGHT_BITS) | self.first
+        height = rows["height"].to_numpy().astype(np.int64)
+        asked = (rows[owner].to_numpy().astype(np.int64) << _HEIGHT_BITS) | height
+        at = np.searchsorted(starts, asked, side="right") - 1
+        ends = (self.chains << _HEIGHT_BITS) | self.last
+        found: npt.NDArray[np.bool_] = (at >= 0) & (asked <= ends[np.maximum(at, 0)])
+        return found
+
+
+def reverted(lake: Lake, manifest: Manifest, until: int | None = None) -> Reverted | None:
+    """Return what forks took back in a lake, None where none did. ``until``: as it was known at that height.
+
+    Raises ``LakeDamaged``.
+    """
+    if not manifest.totals.get(REVERTED, 0):
+        return None
+    tables = [lake.sealed_table(path, seal) for path, seal in lake.log_files(REVERTED).items()]
+    rows = pa.concat_tables(tables)
+    if until is not None:
+        rows = rows.filter(pc.field("height") <= until)
+    found = Reverted.of(rows)
+    return found if len(found) else None
+
+
+__all__ = ["COUNTS", "Reverted", "owner_of", "reverted"]
