@@ -21,9 +21,9 @@ ROOTS = {
     ("tokens", "ibc"): (15, "db1cee1e52026d2b7911c4a7f48cedc552496a469c36f15b46fd7a5d4ad8c231"),
     ("zones", "ibc"): (26, "72302647bfab516d160c50129c616e14d60c6945f0a1d4f88b583b65f1ed8a31"),
     ("clients", "ibc"): (27, "01c0e39fe50effd43dee6e691444380dd0239dd1c9c15c0d5b2ac897182c7d34"),
-    ("domains", "xdm"): (38, "8e46cb9c43d66a49f7147dbdb1b5a04e0339319e0e1a6c26c6bd3f0b67b953fe"),
-    ("two_subnets", "xdm"): (25, "92addc0f3efe05b9c768550bd94000d8efef071f8d5bdbb58c1189367a2e5696"),
-    ("auction", "xdm"): (26, "3058a308c627b276385567f13b5bda05c64d9cd587fe5f48958e906c853cbb67"),
+    ("domains", "xdm"): (38, "ff664bbb75e47bbb7316980de9e00348855454785d61b37426910c4a1a8348bc"),
+    ("two_subnets", "xdm"): (25, "3908029583ddb540aa74e7d825698b2fed8972acfe8934c5202e5f20446af5bc"),
+    ("auction", "xdm"): (26, "924dd701ebd58363cafbf415b5a9718da1ad44684999d9aeb8aee115a9eae00d"),
     ("relay_left", "ibc"): (1, "78c90ffb5484704fd0c122119706b36eecacf4c1a4fadab9ebad09635cbcd48b"),
     ("relay_right", "ibc"): (1, "87b034de978ceccca5f7368658e4b3e84880438795783521d4f0f8fa14275050"),
 }

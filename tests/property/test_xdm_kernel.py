@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.property.xdm_checks import Record, Sums
+from tests.property.xdm_kernel_log import KernelLog
+from tests.spec.xdm.guarantees import violations
 from tests.unit.xdm_network import Network
 
 BLOCKS = 14
@@ -96,8 +98,10 @@ def test_random_networks_keep_the_guarantees_however_they_are_cut(seed: int) -> 
     keywords, calls = scenario(seed)
     net = Network(**keywords)
     record = Record(net)
-    roots = play(net, calls, Sums(net), record)
+    log = KernelLog(net)
+    roots = play(net, calls, Sums(net), record, log)
     assert record.requests, "something was sent"
+    assert violations(log.record()) == []
     # Every other network loses its tries in every block, the others are cut into buckets.
     other = Network(**keywords, forgetful=True) if seed % 2 else Network(**keywords, cuts=2 + seed // 2 % 3)
     assert play(other, calls) == roots

@@ -75,8 +75,8 @@ def _next(channels: Frame, rows: Frame, name: str) -> list[int]:
 
 
 def supply(state: State) -> int:
-    """Return all value that there is: a constant (G7)."""
-    return sum(issued(state).values()) + on_its_way(state)
+    """Return all value that there is, and what was burned of it: a constant (G7)."""
+    return sum(issued(state).values()) + on_its_way(state) + sum(joined(state["money"], "burned"))
 
 
 class Sums:
@@ -127,7 +127,7 @@ class Sums:
             for chain, amount in zip(state[table][owner].tolist(), joined(state[table], column), strict=True):
                 parts[chain] += amount
         money = state["money"]
-        for name in ("inbox_held", "outbox_held", "reserved"):
+        for name in ("inbox_held", "outbox_held", "reserved", "root"):
             for chain, amount in zip(money["chain"].tolist(), joined(money, name), strict=True):
                 parts[chain] += amount
         for chain, amount in issued(state).items():

@@ -187,14 +187,30 @@ def test_a_channel_that_the_other_side_closes_gives_the_whole_deposit_back() -> 
     assert money(net, A, "reserved") == 0
 
 
-def test_a_channel_closed_before_it_is_open_loses_a_fifth_rounded_up_and_the_books_say_so() -> None:
-    net = run(network(initiate(0, by="p1"), close(1, by="p1"), channel_reserve_fee=101, **SIGNED), 40)
-    assert balance(net, 1) == 1_000 - 21
-    assert [money(net, A, name) for name in ("reserved", "burned")] == [0, 21]
-    assert money(net, A, "issuance") == 1_000 - 21
+@pytest.mark.parametrize(("reserve", "percent", "burnt"), [(101, 20, 20), (103, 20, 21), (10, 25, 2), (10, 26, 3)])
+def test_a_channel_closed_before_it_is_open_loses_a_share_to_the_nearest_unit_and_the_books_say_so(
+    reserve: int, percent: int, burnt: int
+) -> None:
+    """A half goes down: 2.5 of 10."""
+    options: dict[str, Any] = {"channel_reserve_fee": reserve, "reserve_portion_percent": percent, "root_balance": 0}
+    net = run(network(initiate(0, by="p1"), close(1, by="p1"), **options, **SIGNED), 40)
+    assert balance(net, 1) == 1_000 - burnt
+    assert [money(net, A, name) for name in ("reserved", "burned")] == [0, burnt]
+    assert money(net, A, "issuance") == 1_000 - burnt
     books = net.state["books"]
     (row,) = np.flatnonzero((books["what"] == 0) & (books["source"] == A)).tolist()
-    assert int(books["amount_low"][row]) == 1_000 - 21
+    assert int(books["amount_low"][row]) == 1_000 - burnt
+
+
+def test_root_leaves_a_deposit_from_its_own_account() -> None:
+    net = network(initiate(0), initiate(1, max_outgoing=3), close(2, channel=1), root_balance=2 * RESERVE)
+    run(net, 3)
+    assert [money(net, A, name) for name in ("root", "reserved", "burned")] == [RESERVE, RESERVE, 0]
+    assert [name for _, name in notices(net)] == ["ChannelInitiated", "InsufficientBalance", "MissingChannel"]
+    net = settled(network(initiate(0), close(40), root_balance=2 * RESERVE))
+    assert [money(net, A, name) for name in ("root", "reserved", "burned")] == [2 * RESERVE, 0, 0]
+    net = settled(network(initiate(0), close(1), root_balance=2 * RESERVE))
+    assert [money(net, A, name) for name in ("root", "reserved", "burned")] == [2 * RESERVE - 20, 0, 20]
 
 
 @pytest.mark.parametrize(

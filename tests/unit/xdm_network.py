@@ -7,7 +7,8 @@
     net.refusals(), net.events(), net.roots(), net.state
 
 Chains are given by name, the consensus chain is added where none is called ``consensus``. ``cuts``: into how many
-buckets the chains are cut, none of which sees another's state.
+buckets the chains are cut, none of which sees another's state. ``brought``: what carriers brought in the last block, by
+bucket.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,13 +30,14 @@ from causeway.model.ledger import EVENTS_SCHEMA, Event
 from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.programs.runner import Programs
-from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, RoundResult, Shown, Tick, View
+from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, Plan, RoundResult, Shown, Tick, View
 from causeway.protocols.messages import LANE, OUTBOUND_SCHEMA
 from causeway.protocols.partition import in_order, part, union
 from causeway.protocols.xdm.chains import complete
-from causeway.protocols.xdm.kernel import XdmKernel
+from causeway.protocols.xdm.kernel import XdmKernel, XdmPlan
 from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.state import Asked, KeptTries, State
+from causeway.protocols.xdm.validate import Brought
 from tests.property.caller_payloads import caller_payload
 
 Placed = Mapping[int, str | tuple[str, Mapping[str, Any]] | None]
@@ -43,13 +46,17 @@ Placed = Mapping[int, str | tuple[str, Mapping[str, Any]] | None]
 QUICK = {"archiving_depth": 2, "challenge_period": 3}
 
 
-def topology_of(chains: Mapping[str, Placed], balance: int = 0) -> Topology:
-    """Return the topology of chains, numbered in the order given, and the programs on them."""
+def topology_of(
+    chains: Mapping[str, Placed], balance: int = 0, balances: Mapping[int, int] = MappingProxyType({})
+) -> Topology:
+    """Return the topology of chains, numbered in the order given, and the programs on them. ``balances``: of programs,
+    where they are not ``balance``."""
     rows = []
     for chain, programs in enumerate(chains.values()):
         for number, placed in programs.items():
             name, options = placed if isinstance(placed, tuple) else (placed, {})
-            rows.append((number, f"p{number}", chain, name, json.dumps(options), Decimal(balance)))
+            has = Decimal(balances.get(number, balance))
+            rows.append((number, f"p{number}", chain, name, json.dumps(options), has))
     records = [dict(zip(PROGRAMS_SCHEMA.names, row, strict=True)) for row in rows]
     table = pa.table({"number": pa.array(range(len(chains)), pa.uint64()), "name": list(chains)}, schema=CHAINS_SCHEMA)
     roles = {number: "consensus" for number, name in enumerate(chains) if name == "consensus"}
@@ -65,12 +72,13 @@ class Network:
         *,
         options: Mapping[str, Any] | None = None,
         balance: int = 0,
+        balances: Mapping[int, int] = MappingProxyType({}),
         seed: int = 0,
         faults: Sequence[tuple[str, str | None, str | None, int, int, Mapping[str, Any]]] = (),
         cuts: int = 1,
         forgetful: bool = False,
     ) -> None:
-        topology = topology_of(chains, balance)
+        topology = topology_of(chains, balance, balances)
         number = dict(zip(topology.chains["name"].to_pylist(), topology.chains["number"].to_pylist(), strict=True))
         of: dict[str | None, int | None] = {None: None, **number}
         told = [
@@ -94,6 +102,7 @@ class Network:
         self.outbound: list[Frame] = []
         self.height, self.tick = 0, -1
         self._told: list[tuple[int, int, int, str, bytes]] = []
+        self.brought: list[Brought] = []
         self._keep_logs(results)
 
     # ---- play
@@ -136,12 +145,14 @@ class Network:
         columns = [list(column) for column in zip(*self._told, strict=True)] if self._told else [[]] * 5
         ingress, self._told = pa.table(columns, schema=INGRESS_SCHEMA), []
         results = []
+        self.brought = []
         for group, state in zip(self.groups, self.states, strict=True):
             if self.forgetful:
                 state = replace(state, kept=KeptTries())
             mine = np.isin(ingress["chain"].to_numpy(), self.kernel.numbers()[group])
             told, carried = ingress.filter(pa.array(mine)), CARRIED_SCHEMA.empty_table()
-            plan = self.kernel.plan(state, group, self.shown_to(group), told, carried, tick)
+            plan = self.carry(self.kernel.plan(state, group, self.shown_to(group), told, carried, tick))
+            self.brought.append(plan.content.load.brought)
             reads = plan.reads
             past = {
                 height: part(self.kernel, self.past[height], reads.past["chain"][reads.past["height"] == height], at)
@@ -158,6 +169,10 @@ class Network:
         self.outbound += [result.outbound for result in results]
         self.past.append(self.state)
         self._keep_logs(results)
+
+    def carry(self, plan: Plan[XdmPlan]) -> Plan[XdmPlan]:
+        """Return the plan of a group's block: a subclass may change what carriers bring to its chains."""
+        return plan
 
     def _keep_logs(self, results: Sequence[RoundResult[State]]) -> None:
         for result in results:

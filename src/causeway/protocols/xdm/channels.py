@@ -1,7 +1,7 @@
 """Channels: opened and closed by root or by programs of their chain (XDM reference 3.1, 3.7, X-2).
 
-A program that opens a channel leaves a deposit, which is held until the channel is closed: it gets it back whole from
-one that was open, and less the protocol's share from one that never was. Root has no account and leaves none.
+Who opens a channel, a program or root, leaves a deposit, which is held until the channel is closed: it gets it back
+whole from one that was open, and less the protocol's share from one that never was.
 """
 
 from __future__ import annotations
@@ -24,7 +24,16 @@ from causeway.protocols.xdm.errors import CallError, MessengerError
 from causeway.protocols.xdm.money import Money, joined, split
 from causeway.protocols.xdm.notices import Notice, log_notices
 from causeway.protocols.xdm.planned import ChannelPlan
-from causeway.protocols.xdm.state import MAX_CHANNEL, MAX_NONCE, NOBODY, Asked, ChannelState, State, channel_rows
+from causeway.protocols.xdm.state import (
+    MAX_CHANNEL,
+    MAX_NONCE,
+    NOBODY,
+    ROOT_ACCOUNT,
+    Asked,
+    ChannelState,
+    State,
+    channel_rows,
+)
 from causeway.protocols.xdm.tables import CHANNEL, CHANNELS_SCHEMA, INDEXED, NEXT_CHANNELS_SCHEMA, OUTBOX_SCHEMA
 
 INITIATED, OPENED, CLOSED = "ChannelInitiated", "ChannelOpen", "ChannelClosed"
@@ -37,8 +46,9 @@ Key = tuple[int, int, int]
 
 
 def burnt_share(reserve: int, percent: int) -> int:
-    """Return what is burnt of the deposit of a channel that is closed before it was open, rounded up."""
-    return -(-reserve * percent // 100)
+    """Return what is burnt of the deposit of a channel that is closed before it was open, rounded to the nearest unit,
+    a half down."""
+    return (reserve * percent + 49) // 100
 
 
 @dataclass
@@ -109,29 +119,28 @@ class _Calls:
         options, money = self._context.options, self._money
         if (call.by is None) != (options.initiate_by == "root"):
             raise CallError("BadOrigin")
-        reserve = 0 if call.by is None else options.channel_reserve_fee
+        reserve = options.channel_reserve_fee
         # Who pays stays alive; of a program on another chain nothing is here.
-        if call.by is not None and self._free(call.chain, call.by) < reserve:
+        if self._free(call.chain, call.by) < reserve:
             raise CallError(MessengerError.InsufficientBalance.name)
         if call.foreign == call.chain:
             raise CallError(MessengerError.InvalidChain.name)
         if call.max_outgoing < 1:
             raise CallError(MessengerError.InvalidMaxOutgoingMessages.name)
-        if call.by is not None and reserve == 0:
+        if reserve == 0:
             raise CallError(MessengerError.InvalidChannelReserveFee.name)
         if options.allowlist == "on" and (call.chain, call.foreign) not in self._allowed:
             raise CallError(MessengerError.ChainNotAllowed.name)
         number = self._next.get((call.chain, call.foreign), 0)
         if number > MAX_CHANNEL - 1:
             raise CallError(MessengerError.Overflow.name)
-        if call.by is not None:
-            self._balances.add(call.by, -reserve)
-            money.add(call.chain, "reserved", reserve)
+        owner = ROOT_ACCOUNT if call.by is None else call.by
+        _credit(owner, -reserve, call.chain, self._balances, money)
+        money.add(call.chain, "reserved", reserve)
         key = call.chain, call.foreign, number
-        owned = call.by is not None
         self._next[call.chain, call.foreign] = number + 1
         self._channels[key] = _Channel(
-            ChannelState.INITIATED, 0, 0, 0, call.max_outgoing, 0, int(owned), call.by or 0, reserve, options.relay_fee
+            ChannelState.INITIATED, 0, 0, 0, call.max_outgoing, 0, 1, owner, reserve, options.relay_fee
         )
         self.notices.append(Notice(call.chain, call.foreign, INITIATED, number, by=call.by, amount=reserve))
         self._request(key, Asked.CHANNEL_OPEN)
@@ -158,7 +167,7 @@ class _Calls:
         back = 0
         if channel.has_owner:
             back = _released(channel.reserve, channel.state, call.chain, self._money, self._context)
-            self._balances.add(channel.owner, back)
+            _credit(channel.owner, back, call.chain, self._balances, self._money)
         channel.state = ChannelState.CLOSED
         self.notices.append(
             Notice(call.chain, call.foreign, CLOSED, call.channel, channel.next_outbox, call.by, amount=back)
@@ -166,7 +175,9 @@ class _Calls:
         if not full:
             self._request(key, Asked.CHANNEL_CLOSE)
 
-    def _free(self, chain: int, program: int) -> int:
+    def _free(self, chain: int, program: int | None) -> int:
+        if program is None:
+            return self._money.of(chain, "root") - 1
         host = self._context.network.host_of(np.array([program], dtype=np.uint64))[0]
         return self._balances[program] - 1 if int(host) == chain else -1
 
@@ -294,6 +305,14 @@ class Balances:
         return self._accounts.with_columns(balance_high=high, balance_low=low).select(ACCOUNTS_SCHEMA.names)
 
 
+def _credit(owner: int, amount: int, chain: int, balances: Balances, money: Money) -> None:
+    """Change what the owner of a channel of ``chain`` has."""
+    if owner == ROOT_ACCOUNT:
+        money.add(chain, "root", amount)
+    else:
+        balances.add(owner, amount)
+
+
 def _released(reserve: int, state: int, chain: int, money: Money, context: Context) -> int:
     """Return what the owner of a channel gets of its deposit when it is closed; the rest is burnt."""
     burnt = 0 if state == ChannelState.OPEN else burnt_share(reserve, context.options.reserve_portion_percent)
@@ -315,7 +334,7 @@ def close_for_peer(
         was, chain, foreign, number, index, has_owner, owner, reserve = row
         back = _released(reserve, was, chain, money, context) if has_owner else 0
         if has_owner:
-            balances.add(owner, back)
+            _credit(owner, back, chain, balances, money)
         notices.append(Notice(chain, foreign, CLOSED, number, index - 1, amount=back))
     after = channels["state"].copy()
     after[closing] = ChannelState.CLOSED

@@ -59,7 +59,7 @@ def genesis_tables(chains: Chains, accounts: Frame, context: Context) -> dict[st
 
 def _issued(chains: Chains, accounts: Frame, context: Context) -> list[int]:
     hosts = context.network.host_of(accounts["program"])
-    totals = dict.fromkeys(chains.tolist(), 0)
+    totals = dict.fromkeys(chains.tolist(), context.options.root_balance)
     for host, balance in zip(hosts.tolist(), joined(accounts, "balance"), strict=True):
         totals[host] += balance
     return [totals[chain] for chain in chains.tolist()]
@@ -69,6 +69,7 @@ def _money(chains: Chains, accounts: Frame, context: Context) -> Frame:
     zero = np.zeros(len(chains), dtype=np.uint64)
     columns = {f"{name}_{half}": zero for name in SUMS for half in ("high", "low")}
     columns["issuance_high"], columns["issuance_low"] = split(_issued(chains, accounts, context))
+    columns["root_low"] = zero + np.uint64(context.options.root_balance)
     return Frame({"chain": chains, **columns}, len(chains))
 
 

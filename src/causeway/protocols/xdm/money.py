@@ -38,15 +38,21 @@ class Money:
     def __init__(self, state: State) -> None:
         money, operators = state["money"], state["operators"]
         self._chains = money["chain"].tolist()
-        self._sums = {name: dict(zip(self._chains, joined(money, name), strict=True)) for name in SUMS}
+        self._sums: dict[str, dict[int, int]] = {
+            name: dict(zip(self._chains, joined(money, name), strict=True)) for name in SUMS
+        }
         pairs = zip(operators["chain"].tolist(), operators["operator"].tolist(), strict=True)
         self._operators = dict(zip(pairs, joined(operators, "balance"), strict=True))
         self._made: dict[tuple[int, int, int], int] = {}
         self.books = Books(state["books"])
         self._paid = False
 
+    def of(self, chain: int, name: str) -> int:
+        """Return a sum of a chain."""
+        return self._sums[name][chain]
+
     def add(self, chain: int, name: str, amount: int) -> None:
-        """Change a sum of a chain (``issuance``, ``inbox_held``, ``outbox_held``, ``reserved``, ``burned``)."""
+        """Change a sum of a chain (``SUMS``)."""
         self._sums[name][chain] += amount
 
     def pay(self, chain: int, amount: int) -> None:

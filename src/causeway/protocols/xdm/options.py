@@ -29,7 +29,7 @@ DEPLOYED: Mapping[str, Any] = {
 
 
 ROOT = "root"
-"""Who is meant by ``by = "root"``: the governance of a chain, which has no account."""
+"""Who is meant by ``by = "root"``: the governance of a chain, which has an account beside those of programs."""
 
 DomainNumber = Annotated[int, Field(ge=0, le=2**32 - 2)]
 
@@ -104,6 +104,7 @@ class XdmOptions(ProfiledOptions):
     weights: Mapping[str, ChainWeights] = Field(default_factory=dict)
     minimum_transfer: int = Field(default=1, ge=0, le=LARGEST)
     endowment: int = Field(default=1_000_000_000, ge=0, le=LARGEST)
+    root_balance: int = Field(default=1_000_000_000, ge=0, le=LARGEST)
     operators: int = Field(default=4, ge=1, le=1_000)
     channels: Literal["open", "initiate"] = "open"
     channel_calls: Annotated[tuple[ChannelCall, ...], Strict(False)] = Field(default=(), max_length=MOST_CALLS)

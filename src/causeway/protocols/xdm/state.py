@@ -34,6 +34,9 @@ RESPONSE = 1
 NOBODY = 2**64 - 1
 """The sender of a request that no program waits for: an answer that came later, a request of the protocol."""
 
+ROOT_ACCOUNT = NOBODY
+"""The owner of channels that root has opened: the number in the first 8 bytes of its account."""
+
 MAX_CHANNEL = 2**63 - 1
 MAX_NONCE = 2**64 - 2
 """Numbers of channels and messages inside; on the wire they have 256 bits. What would pass them is refused."""

@@ -34,7 +34,9 @@ CHANNELS_SCHEMA = pa.schema(
     ]
 )
 """One row a channel of ``chain`` with ``foreign`` (2.2). ``next_response``: one more than the nonce of the last request
-whose response was received, 0 where none was. ``count``: requests without a response (``OutboxMessageCount``)."""
+whose response was received, 0 where none was. ``count``: requests without a response (``OutboxMessageCount``).
+``owner``: who initiated it, a program or root (``ROOT_ACCOUNT``); ``reserve``: what was left for it, also after it was
+closed."""
 
 NEXT_CHANNELS_SCHEMA = pa.schema([_field("chain", U32), _field("foreign", U32), _field("next_channel", UINT64)])
 
@@ -244,13 +246,13 @@ MONEY_SCHEMA = pa.schema(
         _field("chain", U32),
         *(
             _field(f"{name}_{half}", UINT64)
-            for name in ("issuance", "inbox_held", "outbox_held", "reserved", "burned")
+            for name in ("issuance", "inbox_held", "outbox_held", "reserved", "burned", "root")
             for half in ("high", "low")
         ),
     ]
 )
 """Sums of a chain: everything issued; fees held until an acknowledgement, and until a response; reserves of channels;
-and what was burned for good."""
+what was burned for good; and what root's account has."""
 
 OPERATORS_SCHEMA = pa.schema(
     [_field("chain", U32), _field("operator", U32), _field("balance_high", UINT64), _field("balance_low", UINT64)]

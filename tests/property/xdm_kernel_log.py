@@ -1,0 +1,490 @@
+"""The events of 1.1 and the record of 1.2, made of what the kernel leaves: its tables before and after each block, its
+log of storage changes, its events. So the oracle's checkers of G1 to G10 judge the kernel.
+
+What is processed is read out of the envelopes that were brought, by the oracle's code, under state roots that headers
+have: G2 compares bytes that the kernel has not touched. Value that travels with a response goes out and comes in under
+the number ``-1 - channel``, so that it is not taken for that of the request with the same nonce.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from causeway.model.errors import InvalidInput
+from causeway.model.frame import Frame
+from causeway.model.joins import lookup
+from causeway.model.ledger import Event as Bit
+from causeway.model.ledger import Kind, Via
+from causeway.protocols.xdm.books import Book
+from causeway.protocols.xdm.envelopes import encode_envelopes
+from causeway.protocols.xdm.errors import OK, name_of
+from causeway.protocols.xdm.money import joined
+from causeway.protocols.xdm.state import Asked, ChannelState, State
+from causeway.protocols.xdm.tables import INDEXED
+from tests.property.xdm_programs import answered_amount
+from tests.spec.xdm.errors import XdmError
+from tests.spec.xdm.events import Event
+from tests.spec.xdm.guarantees import Record
+from tests.spec.xdm.keys import blake2b, outbox_key, responses_key
+from tests.spec.xdm.proofs import message_root, read_message
+from tests.spec.xdm.relay import result_of
+from tests.spec.xdm.trie import read_storage
+from tests.spec.xdm.values import (
+    CONSENSUS,
+    Chain,
+    ChannelClose,
+    ChannelOpen,
+    EndpointCall,
+    EndpointResponse,
+    Message,
+    decode_leaf,
+    decode_xdm,
+)
+from tests.unit.xdm_network import Network
+
+NUMBERED = {
+    "INVALID_NONCE": "Custom(201)",
+    "XDM_NONCE_OVERFLOW": "Custom(202)",
+    "INVALID_CHANNEL": "Custom(203)",
+    "IN_FUTURE_NONCE": "Custom(204)",
+    "INVALID_RESPONSE_NONCE": "Custom(205)",
+    "AlreadyImported": "Stale",
+    "HandlerFault": "Other",
+}
+"""What the oracle calls refusals that the reference numbers, and the pool's."""
+KINDS = {Asked.CHANNEL_OPEN: "open", Asked.CHANNEL_CLOSE: "close", Asked.ENDPOINT: "endpoint"}
+CLOSED, TAG = "ChannelClosed", "WeightTagNotMatch"
+
+Lane = tuple[str, Chain, Chain, int, int]
+"""(request or response, from, to, channel, nonce)."""
+
+
+def chain_of(position: int) -> Chain:
+    """The oracle's number of the chain at a position."""
+    return position - 1
+
+
+def row_dicts(frame: Frame, *names: str) -> Iterator[dict[str, Any]]:
+    columns = {name: frame[name] for name in names or frame.names}
+    lists = [c.tolist() if isinstance(c, np.ndarray) else c.to_pylist() for c in columns.values()]
+    for values in zip(*lists, strict=True):
+        yield dict(zip(columns, values, strict=True))
+
+
+class Proved(NamedTuple):
+    message: Message
+    payload: bytes
+    block: int
+
+
+class Table(dict[tuple[int, ...], dict[str, Any]]):
+    """Rows by key."""
+
+    def __init__(self, frame: Frame, *keys: str) -> None:
+        super().__init__((tuple(row[k] for k in keys), row) for row in row_dicts(frame))
+
+
+LANE_KEYS = INDEXED
+MONEY = ("issuance", "inbox_held", "outbox_held", "reserved", "burned")
+
+
+class KernelLog:
+    """``check`` is called after every block; ``events`` and ``record`` are what a run has left so far."""
+
+    def __init__(self, net: Network, *, lax: bool = False) -> None:
+        self.net, self.lax = net, lax
+        self.events: list[Event] = []
+        self.supply: dict[int, dict[Chain, int]] = {}
+        self.issuance: dict[tuple[Chain, int], int] = {}
+        self.roots: dict[int, bytes] = {}
+        self.hashes: dict[int, bytes] = {}
+        self.bodies: dict[Lane, Proved] = {}
+        self._unfinal: list[tuple[Chain, int]] = []
+        self._last_final = 0
+        self._sent: dict[tuple[int, ...], int] = {}
+        self._back: dict[tuple[int, ...], int] = {}
+        self._operators: dict[int, int] = {}
+        self.before = net.state
+        for row in row_dicts(net.state["channels"]):
+            where = {"foreign": chain_of(row["foreign"]), "channel_id": row["channel"], "limit": row["max_outgoing"]}
+            for name in ("ChannelInitiated", "ChannelOpen"):
+                self.events.append(Event(name, chain_of(row["chain"]), 0, 0, **where))
+        self._sample(0)
+        self._headers()
+
+    # ---- after each block
+
+    def check(self) -> None:
+        net, state = self.net, self.net.state
+        at = net.tick + 1
+        self._made = {row["chain"]: row["number"] for row in row_dicts(net.headers, "chain", "number")}
+        self._at = at
+        self._values = self._storage_values()
+        self._read_brought()
+        self._headers()
+        before, self.before = self.before, state
+        rows = _Rows(before, state)
+        if 0 in self._made:
+            self._refused_receipts()
+            self._finals(before, state)
+        for chain in sorted(self._made):
+            self._chain(chain, rows)
+        self._sample(at)
+
+    def log(self, event: str, chain: int, **columns: Any) -> None:
+        self.events.append(Event(event, chain_of(chain), self._made[chain], self._at, **columns))
+
+    def _storage_values(self) -> dict[tuple[int, bytes], bytes]:
+        found: dict[tuple[int, bytes], bytes] = {}
+        for height, _, frame in self.net.logs["storage"][::-1]:
+            if height != self.net.height:
+                break
+            for row in row_dicts(frame):
+                if row["present"]:
+                    found.setdefault((row["chain"], row["key"]), row["value"])
+        return found
+
+    def _headers(self) -> None:
+        for row in row_dicts(self.net.headers, "chain", "number", "root", "hash"):
+            if row["chain"] == 0:
+                self.roots[row["number"]] = bytes(row["root"])
+                self.hashes[row["number"]] = row["hash"]
+
+    def _read_brought(self) -> None:
+        """Remember what was shown to be in a chain's state: by proofs that the oracle's code finds sound."""
+        for brought in self.net.brought:
+            if not len(brought.envelopes):
+                continue
+            response = (brought.envelopes["substream"] & np.uint64(1)).tolist()
+            try:
+                encoded = encode_envelopes(brought).to_pylist()
+            except InvalidInput:  # one that was altered into none of the wire: the others one by one
+                encoded = [_encoded(brought, row) for row in range(len(brought.envelopes))]
+            for data, answers in zip(encoded, response, strict=True):
+                if data is None:
+                    continue
+                x = decode_xdm(data)
+                kind = "response" if answers else "request"
+                try:
+                    leaf = decode_leaf(x.proof.consensus.opaque_mmr_leaf)
+                    if self.roots.get(leaf.block_number) != leaf.state_root:
+                        continue
+                    root = message_root(leaf.state_root, x, not self.lax)
+                    m = read_message(x.dst, root, x, kind, not self.lax)  # type: ignore[arg-type]
+                except XdmError:
+                    continue
+                where = (kind, x.src, x.dst, x.channel_id, x.nonce)
+                payload = _shown(x.proof.message_proof, root, x, kind)
+                self.bodies.setdefault(where, Proved(m, payload, x.proof.consensus.consensus_block_number))
+
+    def _sample(self, at: int) -> None:
+        money = self.net.state["money"]
+        issued = dict(zip(money["chain"].tolist(), joined(money, "issuance"), strict=True))
+        tips = self.net.state["tips"]
+        for chain, number in zip(tips["chain"].tolist(), tips["number"].tolist(), strict=True):
+            self.issuance[chain_of(chain), number] = issued[chain]
+        self.supply[at] = {chain_of(chain): amount for chain, amount in issued.items()}
+
+    # ---- the consensus chain
+
+    def _refused_receipts(self) -> None:
+        for row in self._refusals():
+            if (
+                row["chain"] == 0
+                and row["kind"] == Kind.CONTROL
+                and row["reason"] in ("LowBalanceOnDomain", "BalanceUnderflow")
+            ):
+                self.log("Refused", 0, foreign=chain_of(row["destination"]), call="submit_receipt", error=row["reason"])
+
+    def _refusals(self) -> list[dict[str, Any]]:
+        events = self.net.events(last=True)
+        return list(row_dicts(events.filter((events["events"] & np.uint16(Bit.REJECTED)) > 0)))
+
+    def _finals(self, before: State, state: State) -> None:
+        depth = self.net.kernel.options.archiving_depth
+        final = [n for n in self.roots if self._last_final < n <= self._at - depth or n == 0 == self._last_final]
+        for number in sorted(final):
+            if number == 0 and any(e.event == "Final" and e.chain == CONSENSUS for e in self.events[-40:]):
+                continue
+            root = self.roots[number]
+            self.events.append(Event("Final", CONSENSUS, number, self._at, root=root, confirmed_at=self._at))
+            self._last_final = max(self._last_final, number)
+        books = state["books"]
+        balances = books.filter(books["what"] == Book.BALANCE)
+        booked = dict(zip(balances["source"].tolist(), joined(balances, "amount"), strict=True))
+        known = {row["domain"]: row["number"] for row in row_dicts(before["confirmed"], "domain", "number")}
+        now = {row["domain"]: row["number"] for row in row_dicts(state["confirmed"], "domain", "number")}
+        rest = []
+        for domain, number in self._unfinal:
+            if number > now.get(domain, -1):
+                rest.append((domain, number))
+                continue
+            last = number == now[domain] and number != known.get(domain)
+            chain = chain_of(domain)
+            amount = booked.get(domain, 0) if last else self.issuance[chain, number]
+            self.events.append(Event("Final", chain, number, self._at, confirmed_at=self._at, amount=amount))
+        self._unfinal = rest
+        for height, _, frame in self.net.logs["receipts"][::-1]:
+            if height != self.net.height:
+                break
+            self._unfinal += [(row["domain"], row["number"]) for row in row_dicts(frame, "domain", "number")]
+
+    # ---- any chain
+
+    def _chain(self, chain: int, rows: _Rows) -> None:
+        notices, tags = self._notices(chain)
+        sent = [row for row in rows.new_requests if row["source"] == chain]
+        self._initiated(chain, rows)
+        early = [row for row in sent if row["asked"] != Asked.ENDPOINT]
+        closed = Counter[tuple[int, int]]()
+        for row in sorted(early, key=lambda row: row["asked"]):
+            foreign, channel = row["destination"], row["substream"] >> 1
+            if row["asked"] == Asked.CHANNEL_CLOSE:
+                self._closed(chain, foreign, channel, notices, rows)
+                closed[foreign, channel] += 1
+            self._outbox(row)
+        for (foreign, channel), released in sorted(notices.items()):
+            # Closed by force: no request was sent.
+            ours = [row for row in released if row["by_call"]]
+            for _ in ours[closed[foreign, channel] :]:
+                self._closed(chain, foreign, channel, notices, rows)
+        for (own, foreign, channel), old, new in rows.inbox:
+            if own == chain:
+                for nonce in range(old, new):
+                    self._processed(chain, foreign, channel, nonce, notices, rows)
+        for (own, foreign, channel), old, new in rows.answers:
+            if own == chain:
+                for nonce in range(old, new):
+                    self._settled(chain, foreign, channel, nonce, tags, rows)
+        self._paid(chain, rows)
+        for row in sent:
+            if row["asked"] == Asked.ENDPOINT:
+                self._outbox(row)
+        self._log_refused(chain)
+
+    def _notices(self, chain: int) -> tuple[dict[tuple[int, int], list[dict[str, Any]]], set[tuple[int, int, int]]]:
+        """What the log says of closed channels, by (foreign, channel), and of tags that do not match."""
+        events = self.net.events(last=True)
+        closed: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
+        tags = set()
+        for row in row_dicts(events):
+            where = (row["destination"], row["substream"] >> 1)
+            if row["chain"] != chain or row["kind"] != Kind.CONTROL or row["source"] != chain:
+                continue
+            if row["reason"] == CLOSED:
+                # A close of our own has the nonce that it takes, one for the peer that of the peer's request.
+                amount = row["amount_low"]
+                closed[where].append({"amount": amount, "by_call": self._closed_by_call(chain, *where, row["index"])})
+            elif row["reason"] == TAG:
+                tags.add((*where, row["index"]))
+        return closed, tags
+
+    def _closed_by_call(self, chain: int, foreign: int, channel: int, index: int) -> bool:
+        body = self.bodies.get(("request", chain_of(foreign), chain_of(chain), channel, index))
+        return body is None or not isinstance(body.message.payload, ChannelClose)
+
+    def _initiated(self, chain: int, rows: _Rows) -> None:
+        for row in rows.new_channels:
+            if row["chain"] == chain and row["has_owner"]:
+                deposit = (row["reserve"], 0, 0)
+                where = {"foreign": chain_of(row["foreign"]), "channel_id": row["channel"]}
+                by = int(row["owner"]).to_bytes(8, "little")
+                self.log("ChannelInitiated", chain, **where, by=by, deposit=deposit, limit=row["max_outgoing"])
+
+    def _closed(self, chain: int, foreign: int, channel: int, notices: dict[Any, Any], rows: _Rows) -> None:
+        told = notices.get((foreign, channel), [])
+        released = told.pop(0)["amount"] if told else -1
+        row = rows.channels[chain, foreign, channel]
+        held = row["reserve"] if row["has_owner"] else 0
+        where = {"foreign": chain_of(foreign), "channel_id": channel}
+        self.log(CLOSED, chain, **where, deposit=(0, released, held - released))
+
+    def _outbox(self, row: dict[str, Any]) -> None:
+        chain, foreign, channel, nonce = row["source"], row["destination"], row["substream"] >> 1, row["index"]
+        value = self._values.get((chain, outbox_key(chain_of(foreign), channel, nonce)))
+        where = {"foreign": chain_of(foreign), "channel_id": channel, "nonce": nonce}
+        last = row["next_response"] - 1 if row["next_response"] else None
+        fees = {"src_fee": row["src_fee"], "dst_fee": row["dst_fee"]}
+        hashed = b"not stored" if value is None else blake2b(value)
+        kind = KINDS[row["asked"]]
+        self.log("OutboxMessage", chain, **where, payload_hash=hashed, kind=kind, **fees, last_delivered=last)
+        if kind == "endpoint":
+            self.log("FeeBurn", chain, **where, amount=row["dst_fee"])
+        amount = row["amount_high"] << 64 | row["amount_low"]
+        self._sent[chain, foreign, channel, nonce] = amount
+        if amount:
+            self.log("Transfer", chain, **where, kind="out", amount=amount)
+
+    def _processed(
+        self, chain: int, foreign: int, channel: int, nonce: int, notices: dict[Any, Any], rows: _Rows
+    ) -> None:
+        body = self.bodies.get(("request", chain_of(foreign), chain_of(chain), channel, nonce))
+        hashed = b"not shown" if body is None else blake2b(body.payload)
+        where = {"foreign": chain_of(foreign), "channel_id": channel, "nonce": nonce}
+        self.log("InboxMessage", chain, **where, payload_hash=hashed, proof_block=body.block if body else None)
+        answer = rows.responses.get((chain, foreign, 2 * channel + 1, nonce))
+        if answer is None:
+            return
+        ok = answer["error"] == OK
+        payload = body.message.payload if body else None
+        if isinstance(payload, ChannelOpen) and ok:
+            limit = rows.channels[chain, foreign, channel]["max_outgoing"]
+            self.log("ChannelOpen", chain, foreign=chain_of(foreign), channel_id=channel, limit=limit)
+        if isinstance(payload, ChannelClose) and ok:
+            self._closed(chain, foreign, channel, notices, rows)
+        amount = self._sent.get((foreign, chain, channel, nonce), 0)
+        if isinstance(payload, EndpointCall):
+            self.log("FeeMint", chain, **where, amount=answer["fee"])
+            if ok and amount:
+                self.log("Transfer", chain, **where, kind="in", amount=amount)
+        value = self._values.get((chain, responses_key(chain_of(foreign), channel, nonce)))
+        hashed = b"not stored" if value is None else blake2b(value)
+        result = NUMBERED.get(name_of(answer["error"]), name_of(answer["error"])) or "Ok"
+        self.log("InboxMessageResponse", chain, **where, payload_hash=hashed, result=result)
+        back = answered_amount(answer["payload"]) if ok and isinstance(payload, EndpointCall) else 0
+        self._back[chain, foreign, channel, nonce] = back
+        if back:
+            self.log("Transfer", chain, **{**where, "channel_id": -1 - channel}, kind="out", amount=back)
+
+    def _settled(self, chain: int, foreign: int, channel: int, nonce: int, tags: set[Any], rows: _Rows) -> None:
+        body = self.bodies.get(("response", chain_of(foreign), chain_of(chain), channel, nonce))
+        hashed = b"not shown" if body is None else blake2b(body.payload)
+        result = "" if body is None else result_of(body.message.payload)
+        where = {"foreign": chain_of(foreign), "channel_id": channel, "nonce": nonce}
+        self.log("OutboxMessageResponse", chain, **where, payload_hash=hashed, result=result)
+        own = rows.gone_requests.get((chain, foreign, 2 * channel, nonce))
+        if own is None:
+            return
+        state = rows.channels[chain, foreign, channel]["state"]
+        was = rows.old_channels[chain, foreign, channel]["state"]
+        if own["asked"] == Asked.CHANNEL_OPEN and was == ChannelState.INITIATED and state == ChannelState.OPEN:
+            limit = rows.channels[chain, foreign, channel]["max_outgoing"]
+            self.log("ChannelOpen", chain, foreign=chain_of(foreign), channel_id=channel, limit=limit)
+        wrong = (foreign, channel, nonce) in tags
+        self.log("OutboxMessageResult", chain, **where, result=TAG if wrong else "Ok")
+        if wrong or body is None or not isinstance(body.message.payload, EndpointResponse):
+            return
+        amount = self._sent.get((chain, foreign, channel, nonce), 0)
+        if result != "Ok" and amount:
+            self.log("Transfer", chain, **where, kind="back", amount=amount)
+        back = self._back.get((foreign, chain, channel, nonce), 0)
+        if result == "Ok" and back:
+            self.log("Transfer", chain, **{**where, "channel_id": -1 - channel}, kind="in", amount=back)
+
+    def _paid(self, chain: int, rows: _Rows) -> None:
+        """What operators have more than before is told per channel as it is due; what is left over, of the first."""
+        due: dict[tuple[int, int], int] = defaultdict(int)
+        deleted = [row for row in rows.gone_responses if row["source"] == chain]
+        deleted.sort(key=lambda row: (row["destination"], row["substream"], -row["index"]))
+        for row in deleted:
+            where = {"foreign": chain_of(row["destination"]), "channel_id": row["substream"] >> 1}
+            self.log("ResponseDeleted", chain, **where, nonce=row["index"])
+            due[row["destination"], row["substream"] >> 1] += row["fee"]
+        for (source, foreign, lane, _), row in rows.gone_requests.items():
+            if source == chain:
+                due[foreign, lane >> 1] += row["src_fee"]
+        operators = self.net.state["operators"]
+        mine = operators.filter(operators["chain"] == chain)
+        total = sum(joined(mine, "balance"))
+        left = total - self._operators.get(chain, 0)
+        self._operators[chain] = total
+        left -= sum(due.values())
+        for (foreign, channel), amount in due.items():
+            amount, left = amount + left, 0
+            self.log("FeePay", chain, foreign=chain_of(foreign), channel_id=channel, nonce=0, amount=amount)
+        if left:
+            self.log("FeePay", chain, foreign=chain, channel_id=0, nonce=0, amount=left)
+
+    def _log_refused(self, chain: int) -> None:
+        for row in self._refusals():
+            if (
+                row["chain"] == chain == row["destination"]
+                and row["via"] == Via.LANE
+                and not row["events"] & Bit.RECEIVED
+            ):
+                kind = "relay_message_response" if row["substream"] & 1 else "relay_message"
+                where = {"foreign": chain_of(row["source"]), "channel_id": row["substream"] >> 1, "nonce": row["index"]}
+                error = NUMBERED.get(row["reason"], row["reason"])
+                self.log("Refused", chain, **where, call=kind, error=error, relayer="carrier")
+
+    # ---- the record
+
+    def record(self) -> Record:
+        state = self.net.state
+        options = self.net.kernel.options
+        books = state["books"]
+        in_flight: Counter[tuple[Chain, Chain]] = Counter()
+        for row, amount in zip(row_dicts(books, "what", "source", "foreign"), joined(books, "amount"), strict=True):
+            if row["what"] != Book.BALANCE:
+                in_flight[chain_of(row["source"]), chain_of(row["foreign"])] += amount
+        outbox = {
+            (chain_of(row["source"]), chain_of(row["destination"]), row["substream"] >> 1, row["index"])
+            for row in row_dicts(state["outbox"], *INDEXED)
+        }
+        return Record(
+            list(self.events),
+            dict(self.supply),
+            dict(self.issuance),
+            options.archiving_depth,
+            options.challenge_period,
+            options.reserve_portion_percent,
+            in_flight=dict(in_flight),
+            outbox=outbox,
+            deposits=deposits(state),
+        )
+
+
+class _Rows:
+    """What changed in a block."""
+
+    def __init__(self, before: State, state: State) -> None:
+        self.channels = Table(state["channels"], "chain", "foreign", "channel")
+        self.old_channels = Table(before["channels"], "chain", "foreign", "channel")
+        old_responses, responses = before["responses"], state["responses"]
+        self.new_requests = list(row_dicts(_without(state["outbox"], before["outbox"])))
+        self.gone_requests = Table(_without(before["outbox"], state["outbox"]), *LANE_KEYS)
+        self.responses = Table(_without(responses, old_responses), *LANE_KEYS)
+        self.gone_responses = list(row_dicts(_without(old_responses, responses)))
+        self.new_channels = [row for key, row in self.channels.items() if key not in self.old_channels]
+        self.inbox: list[tuple[tuple[int, int, int], int, int]] = []
+        self.answers: list[tuple[tuple[int, int, int], int, int]] = []
+        for (chain, foreign, channel), row in sorted(self.channels.items()):
+            old = self.old_channels.get((chain, foreign, channel), {"next_inbox": 0, "next_response": 0})
+            self.inbox.append(((chain, foreign, channel), old["next_inbox"], row["next_inbox"]))
+            self.answers.append(((chain, foreign, channel), old["next_response"], row["next_response"]))
+
+
+def _without(rows: Frame, others: Frame) -> Frame:
+    return rows.slice(0, 0) if rows is others else rows.filter(lookup(others, rows, INDEXED) < 0)
+
+
+def _encoded(brought: Any, row: int) -> bytes | None:
+    try:
+        one = replace(brought, envelopes=brought.envelopes.slice(row, row + 1))
+        return bytes(encode_envelopes(one).to_pylist()[0])
+    except InvalidInput:  # it is none of the wire
+        return None
+
+
+def _shown(proof: tuple[bytes, ...], root: bytes, x: Any, kind: str) -> bytes:
+    key = (outbox_key if kind == "request" else responses_key)(x.dst, x.channel_id, x.nonce)
+    return read_storage(root, proof, key)
+
+
+def deposits(state: State) -> dict[tuple[Chain, Chain, int], int]:
+    """What is held by channel; together it is what chains say that they have reserved."""
+    held = {}
+    total: Counter[int] = Counter()
+    for row in row_dicts(state["channels"]):
+        if row["has_owner"] and row["state"] != ChannelState.CLOSED and row["reserve"]:
+            held[chain_of(row["chain"]), chain_of(row["foreign"]), row["channel"]] = row["reserve"]
+            total[row["chain"]] += row["reserve"]
+    money = state["money"]
+    for chain, amount in zip(money["chain"].tolist(), joined(money, "reserved"), strict=True):
+        assert amount == total[chain], "what is reserved is not what channels hold (G9)"
+    return held
