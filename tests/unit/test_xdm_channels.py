@@ -475,3 +475,41 @@ def test_roots_do_not_depend_on_cuts_or_kept_tries() -> None:
         net.call(1, 2, amount=5)
         made.append(run(net, 20).roots())
     assert made[0] == made[1] == made[2]
+
+
+def test_an_acknowledgement_ends_the_responses_below_it_up_to_a_gap() -> None:
+    """Hazard 21: one of a response that is not there ends none; what a gap leaves behind is told."""
+    net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, options={"resubmit_after": 1_000}, balance=1_000)
+    for _ in range(4):
+        net.call(1, 2)
+    net.block(10)
+    left, right = net.names.index("A"), net.names.index("B")
+
+    def stored() -> list[int]:
+        responses = net.state["responses"]
+        return sorted(responses["index"][responses["source"] == right].tolist())
+
+    def acknowledging(following: int) -> None:
+        """Send a call whose message acknowledges ``following`` - 1, and let it arrive; no response comes meanwhile."""
+        state = net.states[0]
+        channels = state["channels"]
+        mine = (channels["chain"] == left) & (channels["foreign"] == right)
+        claimed = np.where(mine, np.uint64(following), channels["next_response"])
+        net.states[0] = state.with_tables(channels=channels.with_columns(next_response=claimed))
+        net.call(1, 2)
+        net.block()
+        state = net.states[0]
+        back = state["channels"].with_columns(next_response=channels["next_response"])
+        net.states[0] = state.with_tables(channels=back)
+        net.block(9)
+
+    assert stored() == [0, 1, 2, 3]
+    held = money(net, right, "inbox_held")
+    acknowledging(78)
+    assert stored() == [0, 1, 2, 3, 4] and money(net, right, "inbox_held") > held
+    responses = net.states[0]["responses"]
+    gap = (responses["source"] == right) & (responses["index"] == 1)
+    net.states[0] = net.states[0].with_tables(responses=responses.filter(~gap))
+    acknowledging(4)
+    assert stored() == [0, 4, 5]
+    assert [text for _, text in notices(net)].count("ResponsesLeft") == 1

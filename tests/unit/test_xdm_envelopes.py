@@ -173,6 +173,36 @@ def believed(item: Shown, value: bytes, response: bool) -> bool:
     return True
 
 
+def test_the_first_error_in_the_order_of_the_reference_is_told(shown: list[Shown]) -> None:
+    """Channel and nonce are judged after the leaf of the consensus block, and before the receipt and the message."""
+    item = next(item for item in shown if (item.brought.envelopes["source"] > 0).any())
+    rows = item.brought.envelopes
+    chosen = (rows["source"] > 0) & ~is_response(rows["substream"])
+    encoded = encode_envelopes(item.brought).filter(pa.array(chosen))
+    value = CrossDomainMessage.decode(encoded[0].as_py())
+    of_receipt = value.proof.domain_proof
+    assert of_receipt is not None
+    bare = replace(value, proof=replace(value.proof, domain_proof=of_receipt[:-1]))
+    mmr = replace(value.proof.consensus_chain_mmr_proof, opaque_mmr_leaf=b"")
+    leafless = replace(bare, proof=replace(bare.proof, consensus_chain_mmr_proof=mmr))
+    row = rows.filter(chosen).slice(0, 1)
+    channels = item.channels
+    come = (channels["chain"] == row["destination"]) & (channels["foreign"] == row["source"])
+    after = channels.with_columns(next_inbox=np.where(come, row["index"] + np.uint64(1), channels["next_inbox"]))
+
+    def told(envelope: CrossDomainMessage, channels: Frame = item.channels) -> int:
+        brought, refused = decode_envelopes(pa.array([envelope.encode()], pa.large_binary()), np.zeros(1, dtype=bool))
+        assert not refused.any()
+        found = replace(item, channels=channels).read(brought)
+        return int(validate(found)[0])
+
+    assert told(value) == Validity.VALID
+    assert told(bare) == Validity.BadProof
+    assert told(bare, after) == Validity.INVALID_NONCE
+    assert told(replace(bare, channel_id=9)) == Validity.INVALID_CHANNEL
+    assert told(replace(leafless, channel_id=9), after) == Validity.BadProof
+
+
 def test_what_no_chain_can_read_is_told(shown: list[Shown]) -> None:
     value = CrossDomainMessage.decode(encode_envelopes(shown[0].brought)[0].as_py())
     mmr = value.proof.consensus_chain_mmr_proof

@@ -9,6 +9,7 @@ import pytest
 from causeway.model.errors import InvalidInput
 from causeway.network.document import validated
 from causeway.protocols.xdm.options import DEPLOYED, XdmOptions
+from tests.unit.xdm_network import Network
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,10 @@ from causeway.protocols.xdm.options import DEPLOYED, XdmOptions
         ({"relay_fee": 1.0}, "options.relay_fee: "),
         ({"operators": True}, "options.operators: "),
         ({"profile": "other"}, "options.profile: "),
+        (
+            {"archiving_depth": 20, "mmr_roots": 20},
+            "options.mmr_roots: 20: a block is final after ",
+        ),
         ({"weights": {"left": {"mesage": 1}}}, "unknown key; did you mean message? "),
     ],
 )
@@ -34,3 +39,11 @@ def test_a_profile_sets_the_defaults_and_what_is_given_wins() -> None:
     assert {name: getattr(deployed, name) for name in DEPLOYED} == DEPLOYED
     given = XdmOptions(profile="deployed", inbox="stored")
     assert (given.inbox, given.fee_model) == ("stored", DEPLOYED["fee_model"])
+
+
+def test_all_value_of_a_network_has_128_bits() -> None:
+    most, options = 10**38 - 1, {"endowment": 0}
+    programs = dict.fromkeys(range(1, 4), "caller")
+    Network({"A": programs, "B": {5: "caller"}}, balance=2**126 - 2**50, options=options).block()
+    with pytest.raises(InvalidInput, match="programs: balances, .* come to 4[0-9]{38} in all; allowed: at most 2"):
+        Network({"A": programs, "B": {5: "caller"}}, balance=most, options=options)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame
 from causeway.protocols.contract import Chains
 from causeway.protocols.execution import credited
-from causeway.protocols.xdm.books import Book
+from causeway.protocols.xdm.books import MAX_BALANCE, Book
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus import genesis_range
 from causeway.protocols.xdm.context import Context
@@ -18,9 +19,7 @@ from causeway.protocols.xdm.state import ChannelState
 def genesis_tables(chains: Chains, accounts: Frame, context: Context) -> dict[str, Frame]:
     """Return the tables of ``chains`` at genesis; ``accounts``: as their programs begin, before endowments."""
     options, network = context.options, context.network
-    count = len(accounts)
-    given = np.full(count, options.endowment, dtype=np.uint64)
-    accounts = credited(accounts, np.arange(count), np.zeros(count, dtype=np.uint64), given)
+    accounts = _with_endowments(accounts, context)
     chain, foreign = network.pairs
     mine = np.isin(chain, chains) & (options.channels == "open")
     chain, foreign = chain[mine], foreign[mine]
@@ -57,6 +56,32 @@ def genesis_tables(chains: Chains, accounts: Frame, context: Context) -> dict[st
     return tables
 
 
+def check_issued(context: Context) -> None:
+    """Check that the value of all chains together has 128 bits at most, so that no sum of any chain can pass them.
+    Raises ``InvalidInput``."""
+    everywhere = np.arange(len(context.network.names), dtype=np.uint32)
+    total = sum(_issued(everywhere, _endowed(context), context))
+    if total > MAX_BALANCE:
+        raise InvalidInput(
+            f"programs: balances, with options.endowment for each program, come to {total} in all; allowed: at most "
+            f"2**128 - 1 = {MAX_BALANCE}"
+        )
+
+
+def _endowed(context: Context) -> Frame:
+    """Return the accounts of all programs of the network at genesis, with endowments."""
+    network = context.network
+    programs = network.programs[context.programs.installed(network.programs)]
+    accounts, _ = context.programs.genesis(programs)
+    return _with_endowments(accounts, context)
+
+
+def _with_endowments(accounts: Frame, context: Context) -> Frame:
+    count = len(accounts)
+    given = np.full(count, context.options.endowment, dtype=np.uint64)
+    return credited(accounts, np.arange(count), np.zeros(count, dtype=np.uint64), given)
+
+
 def _issued(chains: Chains, accounts: Frame, context: Context) -> list[int]:
     hosts = context.network.host_of(accounts["program"])
     totals = dict.fromkeys(chains.tolist(), context.options.root_balance)
@@ -83,11 +108,7 @@ def _books(context: Context) -> Frame:
     """Return the balance of every domain: what is issued there at genesis."""
     network = context.network
     everywhere = np.arange(len(network.names), dtype=np.uint32)
-    programs = network.programs[context.programs.installed(network.programs)]
-    accounts, _ = context.programs.genesis(programs)
-    given = np.full(len(accounts), context.options.endowment, dtype=np.uint64)
-    accounts = credited(accounts, np.arange(len(accounts)), np.zeros(len(accounts), dtype=np.uint64), given)
-    issued = _issued(everywhere, accounts, context)
+    issued = _issued(everywhere, _endowed(context), context)
     rows = [(chain, amount) for chain, amount in enumerate(issued) if chain != CONSENSUS_POSITION and amount]
     high, low = split(amount for _, amount in rows)
     domains = np.array([chain for chain, _ in rows], dtype=np.uint32)

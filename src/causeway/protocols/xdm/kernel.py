@@ -42,7 +42,7 @@ from causeway.protocols.xdm.committing import Made, commit_block
 from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, anchor_number, confirm, due_heights, receipts
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.fees import Fees
-from causeway.protocols.xdm.genesis import genesis_tables
+from causeway.protocols.xdm.genesis import check_issued, genesis_tables
 from causeway.protocols.xdm.ingress import ingress_arrivals
 from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.notices import log_notices
@@ -93,8 +93,8 @@ class XdmKernel(HostedForGood):
     header_heights: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        """Check what the options plan against the chains and programs. Raises ``InvalidInput``."""
-        _ = self.planned
+        """Check what the options plan against the chains and programs, and what is issued. Raises ``InvalidInput``."""
+        check_issued(self.context(np.arange(len(self.network.names), dtype=np.uint32), Tick(0, 0)))
 
     @cached_property
     def network(self) -> Network:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, Strict
+from pydantic import Field, Strict, model_validator
 
 from causeway.model.section import ProgramReference, Section, TickNumber
-from causeway.protocols.option_values import LARGEST, ProfiledOptions, only
+from causeway.protocols.option_values import LARGEST, ProfiledOptions, only, wrong
 
 MOST_BLOCKS = 2**31
 """No distance in blocks is longer: numbers of blocks have 32 bits on the wire."""
@@ -110,6 +110,16 @@ class XdmOptions(ProfiledOptions):
     channel_calls: Annotated[tuple[ChannelCall, ...], Strict(False)] = Field(default=(), max_length=MOST_CALLS)
     allowlist_calls: Annotated[tuple[AllowlistCall, ...], Strict(False)] = Field(default=(), max_length=MOST_CALLS)
     domain_owners: Mapping[str, ProgramReference] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _final_blocks_are_known(self) -> Self:
+        if self.mmr_roots <= self.archiving_depth:
+            raise wrong(
+                "mmr_roots",
+                f"{self.mmr_roots}: a block is final after archiving_depth = {self.archiving_depth} blocks, "
+                f"and nothing is proved under a root that is forgotten; allowed: at least {self.archiving_depth + 1}",
+            )
+        return self
 
     @classmethod
     def deployed(cls, given: Mapping[str, Any]) -> Mapping[str, Any]:

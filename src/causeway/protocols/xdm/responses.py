@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, repeated
-from causeway.model.joins import lookup
+from causeway.model.joins import lookup, stretches
 from causeway.model.ledger import Kind
-from causeway.model.order import groups_of, stable_order
+from causeway.model.order import Rows, stable_order
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS, blank_messages
 from causeway.protocols.xdm.arrivals import REJECTED
 from causeway.protocols.xdm.books import Moved
@@ -17,10 +17,14 @@ from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK
 from causeway.protocols.xdm.inbox import Requests
 from causeway.protocols.xdm.money import Money
+from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.state import NOBODY, RESPONSE, Asked, State, channel_of, substream
 from causeway.protocols.xdm.sums import sums
 from causeway.protocols.xdm.tables import INDEXED, RESPONSES_SCHEMA
 from causeway.protocols.xdm.wire import ENDPOINT, PROTOCOL
+
+LEFT_BEHIND = "ResponsesLeft"
+"""What a notice says of responses that stay because the acknowledged ones have a gap below them (hazard 21)."""
 
 
 def store_responses(
@@ -96,29 +100,43 @@ def store_responses(
     return after, outbound, produced.filter(rest)
 
 
-def acknowledge(state: State, requests: Requests, money: Money) -> State:
-    """Return the state without responses that requests acknowledge (3.6); their fees go to the operators."""
+def acknowledge(state: State, requests: Requests, money: Money) -> tuple[State, list[Notice]]:
+    """Return the state without responses that requests acknowledge; their fees go to the operators (3.6).
+
+    A request that acknowledges a nonce ends the responses up to it that lie without a gap, and none where that of the
+    nonce itself is not there, or came later than the request. What a gap leaves behind is told.
+    """
     some = requests.acknowledges > 0
-    if not some.any() or not len(state["responses"]):
-        return state
-    rows = requests.rows.filter(some)
-    to = Frame(
-        {
-            "source": rows["destination"],
-            "destination": rows["source"],
-            "substream": rows["substream"] | np.uint64(RESPONSE),
-            "to": requests.acknowledges[some],
-        },
-        len(rows),
-    )
-    to = to.take(stable_order(*(to[name] for name in (*LANE, "to"))))
-    groups = groups_of(*(to[name] for name in LANE))
-    to = to.take(groups.starts + groups.counts - 1)
     responses = state["responses"]
-    at = lookup(to, responses, LANE)
-    done = (at >= 0) & (responses["index"] < np.where(at >= 0, to["to"][at], np.uint64(0)))
+    if not some.any() or not len(responses):
+        return state, []
+    rows, nonce = requests.rows.filter(some), requests.acknowledges[some] - np.uint64(1)
+    named = {"source": rows["destination"], "destination": rows["source"]}
+    named |= {"substream": rows["substream"] | np.uint64(RESPONSE), "index": nonce}
+    at = lookup(responses, Frame(named, len(rows)), INDEXED)
+    at = at[(at >= 0) & (nonce <= rows["index"])]
+    if len(at) == 0:
+        return state, []
+    starts, _, _ = stretches(responses["index"], *(responses[name] for name in LANE))
+    stretch = np.searchsorted(starts, at, side="right") - 1
+    last = np.full(len(starts), -1, dtype=np.int64)
+    np.maximum.at(last, stretch, at)
+    done = np.arange(len(responses)) <= np.repeat(last, np.diff(starts, append=len(responses)))
     gone = responses.filter(done)
     for chain, _, amount in sums(gone["source"], gone["source"], gone["fee"]):
         money.add(chain, "inbox_held", -amount)
         money.pay(chain, amount)
-    return state.with_tables(responses=responses.filter(~done)) if len(gone) else state
+    ended = last >= 0
+    return state.with_tables(responses=responses.filter(~done)), _left_behind(responses, starts[ended], last[ended])
+
+
+def _left_behind(responses: Frame, starts: Rows, last: Rows) -> list[Notice]:
+    """Return a notice for each stretch of responses that was acknowledged and has others of its lane below it."""
+    before = starts - 1
+    same = np.logical_and.reduce([responses[name][before] == responses[name][starts] for name in LANE])
+    found = []
+    for row in last[(before >= 0) & same].tolist():
+        chain, foreign, index = (int(responses[name][row]) for name in ("source", "destination", "index"))
+        channel = int(channel_of(responses["substream"][row : row + 1])[0])
+        found.append(Notice(chain, foreign, LEFT_BEHIND, channel, index))
+    return found

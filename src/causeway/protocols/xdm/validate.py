@@ -48,16 +48,16 @@ class Brought:
     bases: Frame
 
 
-def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDArray[np.uint8], Mask]:
-    """Return the state root under which the messages of each base lie, shape (n, 32), and which bases hold
-    (steps 1 and 6).
+def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDArray[np.uint8], Mask, Mask]:
+    """Return the state root under which the messages of each base lie, shape (n, 32), of which bases the leaf holds
+    (step 1), and of which all holds (step 6, too).
 
     ``blocks``: what the destinations know of the consensus chain.
     """
     count = len(bases)
     roots, holds = np.zeros((count, DIGEST_BYTES), dtype=np.uint8), np.zeros(count, dtype=bool)
     if count == 0 or len(blocks) == 0:
-        return roots, holds
+        return roots, holds, holds
     best = int(blocks["number"][-1])
     named = lookup(blocks, Frame({"number": bases["block"]}, count), ["number"])
     known = named >= 0
@@ -78,6 +78,7 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
     decoded = LEAVES.decode(leaves)
     holds &= decoded.verdicts.codes == 0
     roots = _digests(decoded.columns["state_root"])
+    of_leaf = holds.copy()
     # The form of the proof fits the source: one of a domain has the proof of its receipt, the others have none. What is
     # deployed takes one of a domain without it, too: the message is then read under the consensus chain's own root.
     bare = bases["domain_proof"].cast(pa.large_binary())
@@ -93,7 +94,7 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
         good = listed & (reads.codes == 0) & (receipts.verdicts.codes == 0)
         holds[of_domain] &= good
         roots[of_domain] = _digests(receipts.columns["final_state_root"])
-    return roots, holds
+    return roots, of_leaf, holds
 
 
 def _items(packed: pa.BinaryArray) -> pa.LargeListArray:
@@ -117,6 +118,7 @@ class Envelopes:
     """Envelopes and what they are judged by: row by row."""
 
     rows: Frame
+    leaf_holds: Mask
     base_holds: Mask
     proved: Mask
     bodies: Bodies
@@ -176,8 +178,8 @@ def _is_new(found: Envelopes) -> Mask:
 
 
 def _is_near(found: Envelopes) -> Mask:
-    limit = found.expected + np.uint64(found.context.options.max_future_nonces)
-    return np.asarray(found.rows["index"] <= limit)
+    # What is below the nonce that comes next is refused before.
+    return np.asarray(found.rows["index"] - found.expected <= np.uint64(found.context.options.max_future_nonces))
 
 
 def _is_read(found: Envelopes) -> Mask:
@@ -196,7 +198,7 @@ def _is_of_kind(found: Envelopes) -> Mask:
 
 
 CHECKS: tuple[Check[Validity, Envelopes], ...] = (
-    Check(Validity.BadProof, "3.4, 1", lambda found: found.base_holds),
+    Check(Validity.BadProof, "3.4, 1", lambda found: found.leaf_holds),
     Check(Validity.InvalidCall, "3.5", _is_there),
     Check(Validity.INVALID_CHANNEL, "3.4, 4", _is_known),
     Check(Validity.INVALID_NONCE, "3.4, 5", _is_new),
@@ -221,15 +223,17 @@ def read_envelopes(
 ) -> Envelopes:
     """Return what envelopes prove, and the channels that they are judged by."""
     rows, bases = brought.envelopes, brought.bases
-    roots, holds = proved_roots(bases, blocks, context)
+    roots, of_leaf, whole_base = proved_roots(bases, blocks, context)
     base = lookup(bases, rows, BASE)
-    base_holds = np.where(base >= 0, holds[base] if len(bases) else False, False)
+    leaf_holds, base_holds = (
+        np.asarray(np.where(base >= 0, holds[base] if len(bases) else False, False)) for holds in (of_leaf, whole_base)
+    )
     proofs, whole = _storage_proofs(rows, brought.nodes, roots, base)
     verdicts = read_values(proofs, message_keys(rows))
     raw = verdicts.reads.values()
     proved = np.asarray((verdicts.codes == 0) & base_holds & whole)
     bodies = decode_bodies(raw.fill_null(b""))
-    return Envelopes(rows, np.asarray(base_holds), proved, bodies, raw, channels, next_channels, context)
+    return Envelopes(rows, leaf_holds, base_holds, proved, bodies, raw, channels, next_channels, context)
 
 
 def _storage_proofs(rows: Frame, nodes: Frame, roots: npt.NDArray[np.uint8], base: Rows) -> tuple[StorageProofs, Mask]:
