@@ -45,5 +45,5 @@ def test_all_value_of_a_network_has_128_bits() -> None:
     most, options = 10**38 - 1, {"endowment": 0}
     programs = dict.fromkeys(range(1, 4), "caller")
     Network({"A": programs, "B": {5: "caller"}}, balance=2**126 - 2**50, options=options).block()
-    with pytest.raises(InvalidInput, match="programs: balances, .* come to 4[0-9]{38} in all; allowed: at most 2"):
+    with pytest.raises(InvalidInput, match=r"programs: balances, .* come to 4[0-9]{38} in all; allowed: at most 2"):
         Network({"A": programs, "B": {5: "caller"}}, balance=most, options=options)

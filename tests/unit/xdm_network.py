@@ -16,7 +16,6 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
@@ -32,11 +31,11 @@ from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.programs.runner import Programs
 from causeway.protocols.contract import HEADERS_SCHEMA, Inputs, Plan, RoundResult, Shown, Tick, View
 from causeway.protocols.messages import LANE, OUTBOUND_SCHEMA
-from causeway.protocols.partition import in_order, part, union
+from causeway.protocols.partition import in_order, part, state_of, union
 from causeway.protocols.xdm.chains import complete
 from causeway.protocols.xdm.kernel import XdmKernel, XdmPlan
 from causeway.protocols.xdm.options import XdmOptions
-from causeway.protocols.xdm.state import Asked, KeptTries, State
+from causeway.protocols.xdm.state import Asked, State
 from causeway.protocols.xdm.validate import Brought
 from tests.property.caller_payloads import caller_payload
 
@@ -148,7 +147,10 @@ class Network:
         self.brought = []
         for group, state in zip(self.groups, self.states, strict=True):
             if self.forgetful:
-                state = replace(state, kept=KeptTries())
+                tables, frames = self.kernel.tables(), state.frames()
+                state = state_of(
+                    self.kernel, {name: frames[name].to_table(table.schema) for name, table in tables.items()}
+                )
             mine = np.isin(ingress["chain"].to_numpy(), self.kernel.numbers()[group])
             told, carried = ingress.filter(pa.array(mine)), CARRIED_SCHEMA.empty_table()
             plan = self.carry(self.kernel.plan(state, group, self.shown_to(group), told, carried, tick))

@@ -21,6 +21,7 @@ from causeway.protocols.execution import ACCOUNTS_SCHEMA
 from causeway.protocols.messages import MESSAGE_COLUMNS, OUTBOUND_SCHEMA, blank_messages
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import CallError, MessengerError
+from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.money import Money, joined, split
 from causeway.protocols.xdm.notices import Notice, log_notices
 from causeway.protocols.xdm.planned import ChannelPlan
@@ -34,7 +35,7 @@ from causeway.protocols.xdm.state import (
     State,
     channel_rows,
 )
-from causeway.protocols.xdm.tables import CHANNEL, CHANNELS_SCHEMA, INDEXED, NEXT_CHANNELS_SCHEMA, OUTBOX_SCHEMA
+from causeway.protocols.xdm.tables import CHANNEL, CHANNELS_SCHEMA, NEXT_CHANNELS_SCHEMA, OUTBOX_SCHEMA
 
 INITIATED, OPENED, CLOSED = "ChannelInitiated", "ChannelOpen", "ChannelClosed"
 """What a notice says of a channel."""
@@ -199,8 +200,7 @@ class _Calls:
             NEXT_CHANNELS_SCHEMA.names
         )
         if self._requests:
-            stored = concat([self._state["outbox"], self._outbox()])
-            tables["outbox"] = stored.take(stable_order(*(stored[name] for name in INDEXED)))
+            tables["outbox"] = LaneTable.of(self._state["outbox"]).with_rows(self._outbox())
         return self._state.with_tables(**tables)
 
     def _channels_after(self) -> Frame:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from causeway.model.frame import Frame, concat
+from causeway.model.frame import Frame
 from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.substrate import EMPTY_ROOT, ordered_root, prove_storage
 from causeway.proofs.xdm import receipt_storage_key
@@ -18,6 +18,7 @@ from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus import Ranges, add_block, anchor_number, block_hash, digests
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.lane_tables import settled
 from causeway.protocols.xdm.proof_lists import encode_lists
 from causeway.protocols.xdm.state import KeptTries, State
 from causeway.protocols.xdm.storage import changes
@@ -49,6 +50,7 @@ def commit_block(
     """
     chains = context.chains
     storage = changes(before, state, context)
+    state = settled(state)
     tries.change(storage)
     roots = tries.roots(chains)
     number = context.number
@@ -181,5 +183,5 @@ def _history(state: State, tries: ChainTries, context: Context) -> Frame:
     if context.has_consensus:
         least[CONSENSUS_POSITION] = min(least[CONSENSUS_POSITION], int(state["range"]["confirmed_to"][0]) + 1)
     kept = history.filter(history["number"].astype(np.int64) >= least[history["chain"]])
-    joined = concat([kept, added]).select(HISTORY_SCHEMA.names)
-    return joined.take(np.lexsort((joined["number"], joined["chain"])))
+    at = np.searchsorted(kept["chain"], context.chains, side="right")
+    return Frame({name: np.insert(kept[name], at, added[name]) for name in HISTORY_SCHEMA.names}, len(kept) + count)

@@ -44,6 +44,7 @@ from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.fees import Fees
 from causeway.protocols.xdm.genesis import check_issued, genesis_tables
 from causeway.protocols.xdm.ingress import ingress_arrivals
+from causeway.protocols.xdm.lane_tables import indexed
 from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.notices import log_notices
 from causeway.protocols.xdm.options import XdmOptions
@@ -51,7 +52,6 @@ from causeway.protocols.xdm.planned import Planned
 from causeway.protocols.xdm.relay import Proved, next_move, provable_number, prove
 from causeway.protocols.xdm.state import State, state_of_frames, state_tables
 from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
-from causeway.protocols.xdm.tables import HISTORY_SCHEMA
 
 BETWEEN = 8
 """Blocks that a message waits for besides, at most: for its receipt, its leaf, and to be seen."""
@@ -171,11 +171,6 @@ class XdmKernel(HostedForGood):
         chains = self.interference.running(chains, tick.tick)
         context = self.context(chains, tick)
         provable, due, rows, past = {}, None, {}, []
-        history = state["history"]
-        heights = {
-            (chain, number): height
-            for chain, number, height in zip(*(history[name].tolist() for name in HISTORY_SCHEMA.names), strict=True)
-        }
         tries = tries_of(state, context)
         rebuilt: dict[int, int] = {}
         spans = []
@@ -188,13 +183,13 @@ class XdmKernel(HostedForGood):
                 continue
             known = -1 if tries is None else tries.number[chain]
             if known < 0:
-                rebuilt[chain] = heights[(chain, first)]
-                past.append((chain, heights[(chain, first)]))
+                rebuilt[chain] = height_of(state, chain, first)
+                past.append((chain, rebuilt[chain]))
                 known = first
             provable[chain] = first
             last = first if then is None else then
             if last > known:
-                spans.append((chain, heights[(chain, known)] + 1, heights[(chain, last)]))
+                spans.append((chain, height_of(state, chain, known) + 1, height_of(state, chain, last)))
         if spans:
             rows["storage"] = _heights(spans)
         if context.has_consensus:
@@ -248,7 +243,8 @@ class XdmKernel(HostedForGood):
             return RoundResult(
                 state, empty_frame(OUTBOUND_SCHEMA), logs, empty_frame(HEADERS_SCHEMA), gives_up=self._gives_up(tick)
             )
-        before, tables = state, dict[str, Frame]()
+        state = before = indexed(state)
+        tables = dict[str, Frame]()
         state = state.with_tables(**content.load.late)
         if context.has_consensus:
             tables["receipts"], known = receipts(content.view, state)
@@ -322,6 +318,15 @@ class XdmKernel(HostedForGood):
         again = None if proved.again is None else max(proved.again - 1, tick.tick + 1)
         late = int(state["late"]["due"].min()) - 1 if len(state["late"]) else None
         return earliest(planned, next_move(state, context), again, late)
+
+
+def height_of(state: State, chain: int, number: int) -> int:
+    """Return the height that has a block of a chain, by its number."""
+    history = state["history"]
+    first, end = np.searchsorted(history["chain"], (chain, chain + 1))
+    row = int(first) + int(np.searchsorted(history["number"][first:end], number))
+    assert row < end and int(history["number"][row]) == number, f"chain {chain}, block {number}: not remembered"
+    return int(history["height"][row])
 
 
 def _heights(spans: Sequence[tuple[int, int, int]]) -> Frame:

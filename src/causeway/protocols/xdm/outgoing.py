@@ -25,6 +25,7 @@ from causeway.protocols.xdm.arrivals import REJECTED
 from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.calls import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT, encode_contents, fits, shortened
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.money import Money, joined, split
 from causeway.protocols.xdm.state import NOBODY, Asked, ChannelState, State, substream
 from causeway.protocols.xdm.sums import sums
@@ -279,10 +280,9 @@ def _stored(state: State, sent: Frame, money: Money, context: Context) -> tuple[
     ):
         money.add(chain, "issuance", -amount)
         money.move(chain, Moved.OUT, foreign, amount)
-    stored = concat([state["outbox"], outbox.select(OUTBOX_SCHEMA.names)])
-    stored = stored.take(stable_order(*(stored[name] for name in INDEXED)))
     state = state.with_tables(
-        outbox=stored, channels=channels.with_columns(next_outbox=following, count=counts).select(CHANNELS_SCHEMA.names)
+        outbox=LaneTable.of(state["outbox"]).with_rows(outbox.select(OUTBOX_SCHEMA.names)),
+        channels=channels.with_columns(next_outbox=following, count=counts).select(CHANNELS_SCHEMA.names),
     )
     return state, _outbound(sent.with_columns(**lanes, queue_index=index), context)
 

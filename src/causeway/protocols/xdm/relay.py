@@ -6,7 +6,7 @@ prove what the other side has not received: at most so many nonces of a channel,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus import digests
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.state import ChannelState, State, channel_of, channel_rows, is_response
 from causeway.protocols.xdm.tables import BASES_SCHEMA, ENVELOPES_SCHEMA, NODES_SCHEMA, RELAYING_SCHEMA
@@ -111,19 +112,8 @@ def _wanted(
     """Return the messages (lane, ``index``, ``tag``) that are proved now, what operators remember after, whether
     more could be, in which block they prove again what has not arrived, and what they give up."""
     options = context.options
-    parts = []
-    for name in ("outbox", "responses"):
-        rows = state[name]
-        provable = np.array(
-            [tries.number.get(chain, -1) for chain in range(len(context.network.names))], dtype=np.int64
-        )
-        here = np.isin(rows["source"], context.chains) & (rows["sent"].astype(np.int64) <= provable[rows["source"]])
-        rows = rows.filter(here)
-        parts.append(rows.select([*LANE, "index"]).with_columns(tag=tags_of(name, rows)))
-    messages = concat(parts)
-    messages = messages.take(stable_order(*(messages[key] for key in (*LANE, "index"))))
-    groups = groups_of(*(messages[key] for key in LANE))
-    lanes = messages.select(LANE).take(groups.starts)
+    waits = _waiting(state, tries, context)
+    lanes = waits.lanes
     known = lookup(state["relaying"], lanes, LANE)
     proved, before, since = _remembered(state["relaying"], known)
     expected = _expected(lanes, view)
@@ -132,7 +122,7 @@ def _wanted(
     stays = (known >= 0) & (expected == before) & (proved > expected)
     since = np.where(stays, since, number)
     again = stays & (since + np.uint64(options.resubmit_after) <= number)
-    stuck = again & _is_refused_for_ever(lanes, messages, expected, view)
+    stuck = again & _is_refused_for_ever(waits, again, expected, view)
     since = np.where(stuck, np.uint64(NEVER), since)
     again &= ~stuck
     # What was proved so long ago and has not arrived is proved again, from what the other side says it expects.
@@ -141,36 +131,85 @@ def _wanted(
     # As long as the other side does not go on, what is proved beyond what it may keep is for nothing.
     most = expected + np.uint64(2 * (options.max_future_nonces + 1))
     stop = np.where(stays, np.minimum(stop, most), stop)
-    inside = (messages["index"] >= groups.spread(first)) & (messages["index"] < groups.spread(stop))
-    some = np.logical_or.reduceat(inside, groups.starts) if len(groups) else np.zeros(0, dtype=bool)
+    counts, messages = waits.between(first, stop)
+    some = counts > 0
     fresh = _are_fresh(lanes, view, context)
     stale, some, again = some & ~fresh, some & fresh, again & fresh
     chosen = some & _chosen(lanes, some, context)
-    taken = messages.filter(inside & groups.spread(chosen))
-    after_groups = groups_of(*(taken[key] for key in LANE))
-    ends = taken["index"][after_groups.starts + after_groups.counts - 1] + np.uint64(1) if len(taken) else proved[:0]
-    moved = lookup(lanes, taken.select(LANE).take(after_groups.starts), LANE)
+    taken = messages.filter(chosen.repeat(counts))
     since = np.where(again & chosen, number, since)
     proved = proved.copy()
-    proved[moved] = ends
+    proved[chosen] = taken["index"][counts[chosen].cumsum() - 1] + np.uint64(1)
     relaying = lanes.with_columns(proved=proved, expected=expected, since=since).filter(proved > 0)
     due = since[(proved > expected) & (since < NEVER)] + np.uint64(options.resubmit_after)
-    more = bool(stale.any() or (some & ~chosen).any() or (inside & ~groups.spread(chosen)).any() or len(taken))
+    more = bool(stale.any() or (some & ~chosen).any() or len(taken))
     after = int(due.min()) if len(due) else None
     return taken, relaying.select(RELAYING_SCHEMA.names), more, after, _abandoned(lanes.filter(stuck), expected[stuck])
 
 
-def _is_refused_for_ever(lanes: Frame, messages: Frame, expected: U64, view: View) -> np.ndarray:
-    """Return the lanes of which the message that comes next opens a channel that is there, or closes one that is
-    closed: both sides have asked at once, and neither can be answered."""
-    at = lookup(messages, lanes.with_columns(index=expected), (*LANE, "index"))
+@dataclass(frozen=True)
+class _Waiting:
+    """The lanes with messages that can be proved. ``tables``: of messages; ``of_table``: the lanes of each, and their
+    numbers in it; ``latest``: the number of the last block whose messages can be proved, of each lane's chain."""
+
+    lanes: Frame
+    tables: Mapping[str, LaneTable]
+    of_table: Mapping[str, tuple[Rows, Rows]]
+    latest: Rows
+
+    def between(self, first: U64, stop: U64) -> tuple[Rows, Frame]:
+        """Return how many messages of each lane can be proved from one index to another, exclusive, and these (lane,
+        ``index``, ``tag``), lane by lane."""
+        counts, parts, places = np.zeros(len(self.lanes), dtype=np.int64), [], []
+        for name, (own, numbers) in self.of_table.items():
+            table = self.tables[name]
+            place, rows = table.window(numbers, first[own], stop[own])
+            place = own[place]
+            provable = table.column_at("sent", rows).astype(np.int64) <= self.latest[place]
+            place, rows = place[provable], rows[provable]
+            found = table.rows_at(rows)
+            parts.append(found.select([*LANE, "index"]).with_columns(tag=tags_of(name, found)))
+            places.append(place)
+            counts += np.bincount(place, minlength=len(counts))
+        return counts, concat(parts).take(np.argsort(np.concatenate(places), kind="stable"))
+
+
+def _waiting(state: State, tries: ChainTries, context: Context) -> _Waiting:
+    """Return what can be proved now. The messages of a lane lie in the order of the blocks that made them."""
+    provable = np.array([tries.number.get(chain, -1) for chain in range(len(context.network.names))], dtype=np.int64)
+    tables, numbers, lanes = {}, {}, []
+    for name in ("outbox", "responses"):
+        table = tables[name] = LaneTable.of(state[name])
+        own = np.flatnonzero(np.isin(table.lanes["source"], context.chains))
+        heads = table.first_from(own, np.zeros(len(own), dtype=np.uint64))
+        own, heads = own[heads >= 0], heads[heads >= 0]
+        sent = table.column_at("sent", heads).astype(np.int64)
+        numbers[name] = own[sent <= provable[table.lanes["source"][own]]]
+        lanes.append(table.lanes.take(numbers[name]))
+    every = concat(lanes)
+    order = stable_order(*(every[key] for key in LANE))
+    every = every.take(order)
+    place = np.empty(len(order), dtype=np.int64)
+    place[order] = np.arange(len(order))
+    parts = np.split(place, [len(lanes[0])])
+    of_table = {name: (part, numbers[name]) for name, part in zip(tables, parts, strict=True)}
+    return _Waiting(every, tables, of_table, provable[every["source"]])
+
+
+def _is_refused_for_ever(waits: _Waiting, again: np.ndarray, expected: U64, view: View) -> np.ndarray:
+    """Return which of the lanes ``again`` have as the message that comes next one that opens a channel that is there,
+    or closes one that is closed: both sides have asked at once, and neither can be answered."""
     channels = view.tables["channels"]
-    theirs = _theirs(lanes, channels)
-    if len(channels) == 0 or len(messages) == 0:
-        return np.zeros(len(lanes), dtype=bool)
-    request = (at >= 0) & (theirs >= 0) & ~is_response(lanes["substream"])
+    found = np.zeros(len(again), dtype=bool)
+    if len(channels) == 0 or not again.any():
+        return found
+    theirs = _theirs(waits.lanes, channels)
+    counts, messages = waits.between(expected, np.where(again, expected + np.uint64(1), expected))
+    request = (counts > 0) & (theirs >= 0) & ~is_response(waits.lanes["substream"])
     closed = channels["state"][theirs] == ChannelState.CLOSED
-    tag = messages["tag"][at]
+    tag = (
+        messages["tag"][np.maximum(counts.cumsum() - 1, 0)] if len(messages) else np.zeros(len(again), dtype=np.uint64)
+    )
     return np.asarray(request & ((tag == Tag.CHANNEL_OPEN) | ((tag == Tag.CHANNEL_CLOSE) & closed)))
 
 
@@ -274,7 +313,8 @@ def next_move(state: State, context: Context) -> int | None:
     found: int | None = None
     history = state["history"]
     for chain, sent in _first_unproved(state, context).items():
-        numbers = history["number"][history["chain"] == chain].tolist()
+        first, end = np.searchsorted(history["chain"], (chain, chain + 1))
+        numbers = history["number"][first:end]
         depth, period = context.options.archiving_depth, context.options.challenge_period
         step = sent if chain == CONSENSUS_POSITION else _after(numbers, sent)
         if step is not None and chain != CONSENSUS_POSITION:
@@ -294,17 +334,19 @@ def _first_unproved(state: State, context: Context) -> dict[int, int]:
     first = np.full(len(context.network.names), NEVER, dtype=np.uint64)
     relaying = state["relaying"]
     for name in ("outbox", "responses"):
-        rows = state[name]
-        known = lookup(relaying, rows, LANE)
-        proved = np.where(known >= 0, relaying["proved"][known] if len(relaying) else 0, 0)
-        mine = np.flatnonzero((rows["index"] >= proved) & np.isin(rows["source"], context.chains))
-        np.minimum.at(first, rows["source"][mine], rows["sent"][mine])
+        table = LaneTable.of(state[name])
+        own = np.flatnonzero(np.isin(table.lanes["source"], context.chains))
+        known = lookup(relaying, table.lanes.take(own), LANE)
+        rows = table.first_from(own, _remembered(relaying, known)[0])
+        own, rows = own[rows >= 0], rows[rows >= 0]
+        np.minimum.at(first, table.lanes["source"][own], table.column_at("sent", rows))
     return {chain: int(first[chain]) for chain in np.flatnonzero(first < NEVER).tolist()}
 
 
-def _after(numbers: list[int], number: int) -> int | None:
+def _after(numbers: U64, number: int) -> int | None:
     """Return the first of the numbers of blocks, ascending, that is above a number; None where there is none yet."""
-    return next((later for later in numbers if later > number), None)
+    at = int(np.searchsorted(numbers, number, side="right"))
+    return int(numbers[at]) if at < len(numbers) else None
 
 
 def _least(first: int | None, second: int) -> int:

@@ -8,7 +8,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.joins import lookup, stretches
 from causeway.model.ledger import Kind
-from causeway.model.order import Rows, stable_order
+from causeway.model.order import Rows
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS, blank_messages
 from causeway.protocols.xdm.arrivals import REJECTED
 from causeway.protocols.xdm.books import Moved
@@ -16,6 +16,7 @@ from causeway.protocols.xdm.calls import encode_contents, shortened
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK
 from causeway.protocols.xdm.inbox import Requests
+from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.state import NOBODY, RESPONSE, Asked, State, channel_of, substream
@@ -92,8 +93,7 @@ def store_responses(
     outbound = shown.with_columns(
         **{name: responses[name] for name in (*LANE, "index")}, queue_index=responses["index"]
     )
-    stored = concat([state["responses"], responses.select(RESPONSES_SCHEMA.names)])
-    stored = stored.take(stable_order(*(stored[name] for name in INDEXED)))
+    stored = LaneTable.of(state["responses"]).with_rows(responses.select(RESPONSES_SCHEMA.names))
     rest = np.ones(len(produced), dtype=bool)
     rest[given] = False
     after = state.with_tables(responses=stored) if count else state
@@ -107,16 +107,22 @@ def acknowledge(state: State, requests: Requests, money: Money) -> tuple[State, 
     nonce itself is not there, or came later than the request. What a gap leaves behind is told.
     """
     some = requests.acknowledges > 0
-    responses = state["responses"]
-    if not some.any() or not len(responses):
+    table = LaneTable.of(state["responses"])
+    if not some.any() or not len(table):
         return state, []
     rows, nonce = requests.rows.filter(some), requests.acknowledges[some] - np.uint64(1)
     named = {"source": rows["destination"], "destination": rows["source"]}
     named |= {"substream": rows["substream"] | np.uint64(RESPONSE), "index": nonce}
-    at = lookup(responses, Frame(named, len(rows)), INDEXED)
-    at = at[(at >= 0) & (nonce <= rows["index"])]
-    if len(at) == 0:
+    ends = Frame(named, len(rows))
+    ends = ends.filter((table.find(ends) >= 0) & (nonce <= rows["index"]))
+    if len(ends) == 0:
         return state, []
+    lanes, lane = np.unique(table.number_of(ends), return_inverse=True)
+    stop = np.zeros(len(lanes), dtype=np.uint64)
+    np.maximum.at(stop, lane, ends["index"] + np.uint64(1))
+    _, near = table.window(lanes, np.zeros(len(lanes), dtype=np.uint64), stop)
+    responses = table.rows_at(near)
+    at = lookup(responses, ends, INDEXED)
     starts, _, _ = stretches(responses["index"], *(responses[name] for name in LANE))
     stretch = np.searchsorted(starts, at, side="right") - 1
     last = np.full(len(starts), -1, dtype=np.int64)
@@ -127,7 +133,8 @@ def acknowledge(state: State, requests: Requests, money: Money) -> tuple[State, 
         money.add(chain, "inbox_held", -amount)
         money.pay(chain, amount)
     ended = last >= 0
-    return state.with_tables(responses=responses.filter(~done)), _left_behind(responses, starts[ended], last[ended])
+    left = _left_behind(responses, starts[ended], last[ended])
+    return state.with_tables(responses=table.without(near[done])), left
 
 
 def _left_behind(responses: Frame, starts: Rows, last: Rows) -> list[Notice]:

@@ -11,7 +11,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, repeated
-from causeway.model.joins import lookup
 from causeway.model.ledger import Kind, Via
 from causeway.model.order import stable_order
 from causeway.protocols.messages import LANE
@@ -21,12 +20,13 @@ from causeway.protocols.xdm.calls import ANSWER, CALL, PROGRAMS_ENDPOINT, TRANSP
 from causeway.protocols.xdm.channels import OPENED
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, name_of
+from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.prepare import Accepted, bodies_at
 from causeway.protocols.xdm.state import NOBODY, Asked, ChannelState, State, channel_of, channel_rows
 from causeway.protocols.xdm.sums import sums
-from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, INDEXED, OPEN_CALLS_SCHEMA
+from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, OPEN_CALLS_SCHEMA
 from causeway.protocols.xdm.tags import Tag, response_tags
 
 
@@ -45,15 +45,15 @@ def settle(
         },
         len(rows),
     )
-    outbox = state["outbox"]
-    own = lookup(outbox, asked, INDEXED)
+    outbox = LaneTable.of(state["outbox"])
+    own = outbox.find(asked)
     # A response to what is not in the outbox cannot be proved by a chain that keeps the rules: MissingMessage.
     there = own >= 0
     rows, bodies, own = rows.filter(there), bodies_at(bodies, np.flatnonzero(there)), own[there]
-    settled = outbox.take(own)
+    settled = outbox.rows_at(own)
     due = response_tags(bodies.layer, bodies.error, settled["asked"], settled["dst_endpoint"])
     wrong = (rows["tag"] != due) & (due != Tag.NONE) & (context.options.trust_tag == "on")
-    state, notices = _without(state, settled, own, bodies.error, wrong)
+    state, notices = _counted_off(state.with_tables(outbox=outbox.without(own)), settled, bodies.error, wrong)
     for chain, _, amount in sums(settled["source"], settled["source"], settled["src_fee"]):
         money.add(chain, "outbox_held", -amount)
         money.pay(chain, amount)
@@ -106,21 +106,18 @@ def _within(messages: Frame, settled: Frame) -> npt.NDArray[np.bool_]:
     )
 
 
-def _without(
+def _counted_off(
     state: State,
     settled: Frame,
-    own: npt.NDArray[np.int64],
     error: npt.NDArray[np.uint8],
     wrong: npt.NDArray[np.bool_],
 ) -> tuple[State, list[Notice]]:
-    """Return the state without requests that have their responses; a channel that the other side has opened is open.
+    """Return the state after requests have their responses; a channel that the other side has opened is open.
 
     ``error``: of each response; ``wrong``: those whose weight tag does not match.
     """
     if len(settled) == 0:
         return state, []
-    keep = np.ones(len(state["outbox"]), dtype=bool)
-    keep[own] = False
     channels = state["channels"]
     at = channel_rows(channels, settled["source"], settled["destination"], channel_of(settled["substream"]))
     counts = channels["count"].copy()
@@ -130,7 +127,7 @@ def _without(
     opened &= states[at] == ChannelState.INITIATED
     states[at[opened]] = ChannelState.OPEN
     changed = channels.with_columns(count=counts, state=states).select(CHANNELS_SCHEMA.names)
-    state = state.with_tables(outbox=state["outbox"].filter(keep), channels=changed)
+    state = state.with_tables(channels=changed)
     told = opened | wrong | ((settled["asked"] != Asked.ENDPOINT) & (error != OK))
     return state, [_result(settled, row, int(error[row]), bool(wrong[row])) for row in np.flatnonzero(told).tolist()]
 

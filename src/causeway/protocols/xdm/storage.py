@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
-from causeway.model.order import Rows
+from causeway.model.order import Rows, stable_order
 from causeway.proofs.substrate import encode_compact, numbers_column, storage_key_column, storage_prefix
 from causeway.proofs.xdm import (
     INBOX_RESPONSES,
@@ -30,6 +30,7 @@ from causeway.protocols.sections import hashed_rows
 from causeway.protocols.xdm.calls import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.chains import chain_ids
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.state import Asked, State, chains_of_set
 from causeway.protocols.xdm.tables import CHANNEL, INDEXED, STATE_TABLES, UNCOMMITTED
 from causeway.protocols.xdm.transporter import OUTGOING_TRANSFERS, PALLET
@@ -101,10 +102,21 @@ def _differing(before: Frame, after: Frame, keys: Sequence[str]) -> tuple[Rows, 
     return np.flatnonzero(~same), np.flatnonzero(gone)
 
 
+def _in_order(parts: Sequence[Frame]) -> Frame:
+    rows = concat(parts)
+    return rows.take(stable_order(*(rows[name] for name in INDEXED)))
+
+
 def _added_and_gone(before: Frame, after: Frame) -> tuple[Frame, Frame]:
     """Return the messages (lane, ``index``) that came and that went; one that stays does not change."""
     if before is after:
         return after.slice(0, 0), before.slice(0, 0)
+    if isinstance(after, LaneTable) and after.delta is not None and after.delta.since is before:
+        came, went = (_in_order([before.slice(0, 0), *parts]) for parts in (after.delta.added, after.delta.gone))
+        stays = lookup(came, went, INDEXED)
+        new = np.ones(len(came), dtype=bool)
+        new[stays[stays >= 0]] = False
+        return came.filter(new), went.filter(stays < 0)
     then = lookup(before, after, INDEXED)
     gone = np.ones(len(before), dtype=bool)
     gone[then[then >= 0]] = False
