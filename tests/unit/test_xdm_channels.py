@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from causeway.model.errors import InvalidInput
-from causeway.protocols.xdm.state import ChannelState, chains_of_set
+from causeway.protocols.xdm.state import MAX_NONCE, ChannelState, chains_of_set
 from tests.unit.xdm_network import Network, Placed
 
 CHAINS: dict[str, Placed] = {"consensus": {9: "caller"}, "A": {1: "caller"}, "B": {2: "echo", 3: "caller", 4: None}}
@@ -513,3 +513,38 @@ def test_an_acknowledgement_ends_the_responses_below_it_up_to_a_gap() -> None:
     acknowledging(4)
     assert stored() == [0, 4, 5]
     assert [text for _, text in notices(net)].count("ResponsesLeft") == 1
+
+
+def test_calls_past_the_last_nonce_are_refused_by_name() -> None:
+    net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, balance=1_000)
+    left, right = net.names.index("A"), net.names.index("B")
+    state = net.states[0]
+    channels = state["channels"]
+    mine = (channels["chain"] == left) & (channels["foreign"] == right)
+    theirs = (channels["chain"] == right) & (channels["foreign"] == left)
+    first = np.uint64(MAX_NONCE - 2)
+    claimed = {name: np.where(mine, first, channels[name]) for name in ("next_outbox", "next_response")}
+    claimed["next_inbox"] = np.where(theirs, first, channels["next_inbox"])
+    net.states[0] = state.with_tables(channels=channels.with_columns(**claimed))
+    for _ in range(5):
+        net.call(1, 2)
+    net.settle()
+    assert [text for _, text in notices(net)] == ["Overflow"] * 2
+    assert outcome(net) == (3, 2)
+    net.call(1, 2)
+    net.block()
+    assert [text for _, text in notices(net)] == ["Overflow"] * 3
+
+
+def test_a_call_of_what_is_not_installed_is_refused_whatever_runs_beside_it() -> None:
+    """Within a chain as between chains, and value comes back."""
+    net = Network({"A": {1: "caller", 4: None, 5: "faulty"}, "B": {2: "echo", 3: None}}, balance=1_000)
+    before = balance(net, 1)
+    net.call(1, 4, amount=5)
+    net.call(1, 3, amount=5)
+    net.settle()
+    assert sorted(text for _, text in notices(net)) == ["NoMessageHandler"] * 2
+    assert outcome(net) == (0, 2)
+    fees = net.kernel.fees
+    left = net.names.index("A")
+    assert before - balance(net, 1) == int(fees.src[left]) + int(fees.dst[left])

@@ -15,7 +15,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.joins import stretches
 from causeway.model.ledger import Event, Kind
-from causeway.model.order import U64, groups_of, stable_order
+from causeway.model.order import U64, Rows, groups_of, positions_in, stable_order
 from causeway.protocols.contract import NO_HOST
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.execution import ACCOUNTS_SCHEMA
@@ -27,7 +27,7 @@ from causeway.protocols.xdm.calls import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.money import Money, joined, split
-from causeway.protocols.xdm.state import NOBODY, Asked, ChannelState, State, substream
+from causeway.protocols.xdm.state import MAX_NONCE, NOBODY, Asked, ChannelState, State, substream
 from causeway.protocols.xdm.sums import sums
 from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, INDEXED, OUTBOX_SCHEMA, RUNS_SCHEMA, WAITING_SCHEMA
 from causeway.protocols.xdm.transporter import REFUSALS, encode_transfers, is_transfer, refusals
@@ -36,11 +36,14 @@ NO_OPEN_CHANNEL = "NoOpenChannel"
 NO_FUNDS = "FundsUnavailable"
 NO_DESTINATION = "InvalidMessageDestination"
 FEES_OVERFLOW = "BalanceOverflow"
+NONCE_OVERFLOW = "Overflow"
+NO_HANDLER = "NoMessageHandler"
 TOO_LARGE = "InvalidMessagePayload"
 NOT_ALLOWED = "ChainNotAllowed"
 """Why a call of a program is refused."""
 
 _REASONS = ["", NO_OPEN_CHANNEL, NO_FUNDS, NO_DESTINATION, FEES_OVERFLOW, TOO_LARGE, NOT_ALLOWED]
+_REASONS += [NONCE_OVERFLOW, NO_HANDLER]
 _REASONS += [error.name for error in REFUSALS]
 
 
@@ -72,6 +75,9 @@ def send(
     unfit = refusals(rows, transfer, state["accounts"], context.options.minimum_transfer)
     # A transfer to the chain itself is none.
     nowhere = (nowhere | (transfer & local)) & (unfit < 0)
+    # Nothing is installed under the number of some programs of the chain.
+    missing = local & ~nowhere & (unfit < 0) & (produced["kind"] == Kind.REQUEST)
+    missing &= positions_in(state["accounts"]["program"], produced["receiver"]) < 0
     large = ~local & (produced["kind"] == Kind.REQUEST) & ~fits(produced) & (unfit < 0)
     away = rows.filter(~local & ~large & (unfit < 0))
     away = shortened(away, REJECTED)
@@ -83,12 +89,12 @@ def send(
         kept = kept.with_columns(index=groups.ranks().astype(np.uint64)).select(WAITING_SCHEMA.names)
         state = state.with_tables(waiting=kept)
     failed, reasons = refused
-    lost = [(nowhere, NO_DESTINATION), (large, TOO_LARGE)]
+    lost = [(nowhere, NO_DESTINATION), (missing, NO_HANDLER), (large, TOO_LARGE)]
     for mask, reason in [*lost, *((unfit == error, error.name) for error in REFUSALS)]:
         failed = concat([failed, rows.filter(mask).select(failed.names)])
         reasons = np.concatenate([reasons, np.full(int(mask.sum()), _REASONS.index(reason))])
     rejects = _rejects(failed, reasons, log)
-    inside = concat([rows.filter(local & ~nowhere & (unfit < 0)), rejects.select(rows.names)])
+    inside = concat([rows.filter(local & ~nowhere & ~missing & (unfit < 0)), rejects.select(rows.names)])
     state, own = _into_local(state, inside, np.arange(len(inside)) < len(inside) - len(rejects), context)
     return state, concat([sent.select(OUTBOUND_SCHEMA.names), own.select(OUTBOUND_SCHEMA.names)])
 
@@ -143,6 +149,9 @@ def _into_channels(
     costly = placed & of_call & context.fees.over[queued["source"]]
     reasons[costly] = _REASONS.index(FEES_OVERFLOW)
     placed &= ~costly
+    over = placed & _is_past_the_last(row_of, placed, channels)
+    reasons[over & of_call] = _REASONS.index(NONCE_OVERFLOW)
+    placed &= ~over
     chain = queued["source"]
     src_fee = np.where(of_call, context.fees.src[chain], np.uint64(0))
     dst_fee = np.where(of_call, context.fees.dst[chain], np.uint64(0))
@@ -156,6 +165,17 @@ def _into_channels(
     kept = ~placed & (reasons == 0)
     failed = reasons > 0
     return state, outbound, queued.filter(kept), (queued.filter(failed), reasons[failed])
+
+
+def _is_past_the_last(row_of: Rows, placed: npt.NDArray[np.bool_], channels: Frame) -> npt.NDArray[np.bool_]:
+    """Return which messages would have a nonce above the last one that their channels give out (3.2, 4; D-11)."""
+    past = np.zeros(len(row_of), dtype=bool)
+    rows = np.flatnonzero(placed)
+    rows = rows[stable_order(row_of[rows].astype(np.uint64))]
+    groups = groups_of(row_of[rows])
+    left = np.uint64(MAX_NONCE + 1) - np.minimum(channels["next_outbox"], np.uint64(MAX_NONCE + 1))
+    past[rows] = groups.ranks().astype(np.uint64) >= left[row_of[rows]]
+    return past
 
 
 def _may_open(chain: int, foreign: int, own: Frame, shown: Frame, context: Context) -> bool:

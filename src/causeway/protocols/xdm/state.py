@@ -38,8 +38,9 @@ ROOT_ACCOUNT = NOBODY
 """The owner of channels that root has opened: the number in the first 8 bytes of its account."""
 
 MAX_CHANNEL = 2**63 - 1
-MAX_NONCE = 2**64 - 2
-"""Numbers of channels and messages inside; on the wire they have 256 bits. What would pass them is refused."""
+MAX_NONCE = 2**64 - 2**22
+"""Numbers of channels and messages inside; on the wire they have 256 bits. What would pass them is refused. A nonce has
+room above it, so that no window of ``max_future_nonces`` after it passes 64 bits."""
 
 
 class ChannelState(IntEnum):
