@@ -364,6 +364,18 @@ def test_calls_are_refused_when_no_channel_is_to_come() -> None:
     assert notices(net) == [("A", "NoOpenChannel")]
 
 
+def test_calls_are_refused_when_operators_give_the_opening_up() -> None:
+    """Both sides initiate at once (hazard 9), and no call waits for ever for what can never open."""
+    both = initiate(0, by="p1"), initiate(0, chain="B", foreign="A", by="p3")
+    net = network(*both, **SIGNED)
+    net.call(1, 2)
+    run(net, 9)
+    assert outcome(net) == (0, 0) and len(net.state["waiting"]) == 1
+    run(net, 60)
+    assert outcome(net) == (0, 1) and len(net.state["waiting"]) == 0
+    assert ("A", "NoOpenChannel") in notices(net)
+
+
 # ---- allow lists (X-1)
 
 

@@ -312,6 +312,7 @@ class XdmKernel(HostedForGood):
             proved.more
             or bool((queues["next_index"] > queues["begin"]).any())
             or len(state["envelopes"])
+            or (proved.abandoned and len(state["waiting"]))
             or is_pending(state["allow_updates"])
         ):
             return tick.tick + 1

@@ -27,6 +27,7 @@ from causeway.protocols.xdm.calls import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.money import Money, joined, split
+from causeway.protocols.xdm.relay import given_up
 from causeway.protocols.xdm.state import MAX_NONCE, NOBODY, Asked, ChannelState, State, substream
 from causeway.protocols.xdm.sums import sums
 from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, INDEXED, OUTBOX_SCHEMA, RUNS_SCHEMA, WAITING_SCHEMA
@@ -130,10 +131,14 @@ def _into_channels(
     row_of = np.full(len(queued), -1, dtype=np.int64)
     hopeless = np.zeros(len(queued), dtype=bool)
     room_left = channels["max_outgoing"].astype(np.int64) - channels["count"].astype(np.int64)
+    never = given_up(state["relaying"])
     for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
         chain, foreign = int(queued["source"][start]), int(queued["destination"][start])
         own = np.flatnonzero((channels["chain"] == chain) & (channels["foreign"] == foreign))
-        hopeless[start : start + count] = not _may_open(chain, foreign, channels.take(own), shown, context)
+        asked = _is_asked(channels.take(own)) & ~_is_given_up(chain, foreign, channels["channel"][own], never)
+        hopeless[start : start + count] = not (
+            bool(asked.any()) or _may_open(chain, foreign, channels.take(own), shown, context)
+        )
         is_open = own[(channels["state"][own] == ChannelState.OPEN)][::-1]
         place = np.repeat(is_open, np.maximum(room_left[is_open], 0))[:count]
         row_of[start : start + len(place)] = place
@@ -179,11 +184,12 @@ def _is_past_the_last(row_of: Rows, placed: npt.NDArray[np.bool_], channels: Fra
 
 
 def _may_open(chain: int, foreign: int, own: Frame, shown: Frame, context: Context) -> bool:
-    """Return whether there is a channel from ``chain`` to ``foreign`` that is open, or that may still be opened.
+    """Return whether there is a channel from ``chain`` to ``foreign`` that is open, or that may still be opened by what
+    ``foreign`` asked for, or by a call that is planned.
 
     ``own``: the channels of ``chain``; ``shown``: those that others showed at the height before.
     """
-    if (own["state"] == ChannelState.OPEN).any() or _is_asked(own).any():
+    if (own["state"] == ChannelState.OPEN).any():
         return True
     theirs = shown.filter((shown["chain"] == foreign) & (shown["foreign"] == chain))
     theirs = theirs.filter(_is_asked(theirs))
@@ -191,6 +197,12 @@ def _may_open(chain: int, foreign: int, own: Frame, shown: Frame, context: Conte
         return True
     planned = context.planned
     return planned.initiates(chain, foreign, context.tick + 1) or planned.initiates(foreign, chain, context.tick)
+
+
+def _is_given_up(chain: int, foreign: int, channels: U64, never: Frame) -> npt.NDArray[np.bool_]:
+    """Return of which channels operators have given up the request to open: both sides asked at once (hazard 9)."""
+    mine = (never["source"] == chain) & (never["destination"] == foreign)
+    return np.isin(substream(channels, 0), never["substream"][mine])
 
 
 def _is_asked(channels: Frame) -> npt.NDArray[np.bool_]:

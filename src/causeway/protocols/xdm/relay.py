@@ -47,6 +47,11 @@ def provable_number(chain: int, view: View) -> int | None:
     return int(anchored["number"][rows[0]]) if len(rows) else None
 
 
+def given_up(relaying: Frame) -> Frame:
+    """Return the lanes (``LANE``) of requests that operators have given up (``RELAYING_SCHEMA``)."""
+    return relaying.filter(relaying["since"] >= np.uint64(NEVER)).select(LANE)
+
+
 @dataclass(frozen=True)
 class Proved:
     """What operators prove in a block: the tables ``envelopes``, ``nodes``, ``bases`` and ``relaying``, whether
