@@ -24,6 +24,21 @@ challenge_period = 3
 count = 5
 prefix = "d"
 
+[[faults]]
+kind = "fraud"
+chain = "d1"
+destination = "d2"
+tick = 3
+until = 5
+found_after = 3
+
+[[faults]]
+kind = "fraud"
+chain = "d3"
+tick = 6
+what = "transfers"
+found_after = 2
+
 [traffic]
 source = "generated"
 messages_per_tick = 60

@@ -26,7 +26,7 @@ def scenario(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, 
         names = names[1:] + names[:1]
     programs = {name: [10 * place + 1, 10 * place + 2] for place, name in enumerate(names)}
     chains = {name: {one: "caller", other: "echo"} for name, (one, other) in programs.items()}
-    options = {
+    options: dict[str, Any] = {
         "archiving_depth": rng.choice([1, 2, 5]),
         "challenge_period": rng.choice([1, 3, 8]),
         "inbox": rng.choice(["stored", "pool"]),
@@ -38,7 +38,7 @@ def scenario(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, 
     }
     faults = []
     for _ in range(rng.randrange(5)):
-        kind = rng.choice(["drop", "delay", "reorder", "replay", "tamper", "tamper", "halt"])
+        kind = rng.choice(["drop", "delay", "reorder", "replay", "tamper", "tamper", "halt", "fraud", "fraud"])
         source, destination = rng.sample(names, 2) if rng.random() < 0.5 else (None, None)
         first = rng.randrange(BLOCKS)
         last = first + rng.randrange(20)
@@ -51,6 +51,11 @@ def scenario(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, 
             args["what"] = rng.choice(["node", "tag", "nonce", "source", "base"])
         if kind == "halt":
             source, destination, args = rng.choice(names), None, {}
+        if kind == "fraud":
+            source = rng.choice([name for name in names if name != "consensus"])
+            destination = rng.choice([name for name in names if name != source])
+            args = {"what": rng.choice(["message", "root", "transfers"]), "amount": 5, "chance": rng.choice([0.3, 1.0])}
+            args["found_after"] = rng.randrange(options["challenge_period"]) + 1
         faults.append((kind, source, destination, first, last, args))
     if rng.random() < 0.5:
         options["channel_calls"] = [_channel_call(rng, names) for _ in range(rng.randrange(1, 5))]

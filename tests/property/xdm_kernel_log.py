@@ -232,7 +232,9 @@ class KernelLog:
         for height, _, frame in self.net.logs["receipts"][::-1]:
             if height != self.net.height:
                 break
-            self._unfinal += [(row["domain"], row["number"]) for row in row_dicts(frame, "domain", "number")]
+            taken = [(row["domain"], row["number"]) for row in row_dicts(frame, "domain", "number")]
+            # What is taken in anew was pruned.
+            self._unfinal = [*(block for block in self._unfinal if block not in taken), *taken]
 
     # ---- any chain
 

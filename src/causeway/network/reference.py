@@ -105,6 +105,7 @@ def _one_type(schema: dict[str, Any]) -> str:
         "string": "text",
         "integer": "whole number",
         "number": "number",
+        "boolean": "true or false",
         "array": "list of tables",
         "object": "table",
     }

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from causeway.model.errors import InvalidInput
 from causeway.model.faults import FOR_EVER, Fault
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
@@ -21,7 +22,18 @@ from causeway.protocols.contract import Chains, View
 from causeway.protocols.interference import DROP, HALT, PASSIVE, REPLAY, TAMPER, Interference
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.fault_kinds import BLOCKS, DELAY, EVERY, OF, REORDER, WHAT
+from causeway.protocols.xdm.envelopes import decode_envelopes
+from causeway.protocols.xdm.fault_kinds import (
+    BLOCKS,
+    CHANCE,
+    DELAY,
+    EVERY,
+    FOUND_AFTER,
+    FRAUD,
+    OF,
+    REORDER,
+    WHAT,
+)
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import BASE, LATE_BASES_SCHEMA, LATE_NODES_SCHEMA, LATE_SCHEMA
 from causeway.protocols.xdm.tags import Tag
@@ -30,6 +42,9 @@ from causeway.protocols.xdm.validate import Brought
 _TABLES = ("late", "late_nodes", "late_bases")
 _ROWS = ("destination", "source", "substream", "index")
 _SALT = 3
+_FRAUD_SALT = 4
+_FORGED = 2**62
+"""Bases of forged envelopes have numbers from here on."""
 
 
 class CarrierInterference(Interference):
@@ -49,6 +64,37 @@ class CarrierInterference(Interference):
         """Return the first tick after ``tick`` at which one of ``chains``, which are halted, may go on."""
         ends = [fault.last + 1 for fault in self.acting(tick, HALT) if fault.last < FOR_EVER]
         return min(ends, default=None) if len(chains) else None
+
+    def check(self, challenge_period: int) -> None:
+        """Check that frauds are of domains, and found while they can be. Raises ``InvalidInput``."""
+        for fault in self._faults.rows:
+            if fault.kind != FRAUD or fault.source is None:
+                continue
+            if self.positions[fault.source] == CONSENSUS_POSITION:
+                raise InvalidInput('faults: kind = "fraud": chain: the consensus chain has no receipts; name a domain')
+            after = fault.args.get(FOUND_AFTER, 0)
+            if after > challenge_period:
+                text = f"must be at most options.challenge_period = {challenge_period}, when receipts are confirmed"
+                raise InvalidInput(f'faults: kind = "fraud": found_after = {after}: {text}')
+
+    @property
+    def longest_fraud(self) -> int:
+        """Return after how many blocks the last fraud is found, at most."""
+        return max((fault.args.get(FOUND_AFTER, 0) for fault in self._faults.rows if fault.kind == FRAUD), default=0)
+
+    def frauds(self, chains: Chains, tick: int, height: int) -> list[tuple[int, Fault]]:
+        """Return the frauds that begin with a block of ``chains``, with the position of the chain, in the order of the
+        scenario."""
+        found = []
+        for number, fault in enumerate(self._faults.rows):
+            if fault.kind != FRAUD or not fault.acts(tick) or fault.source is None:
+                continue
+            position = self.positions[fault.source]
+            key = np.array([self._seed, fault.source], dtype=np.uint64)
+            generator = np.random.Generator(np.random.Philox(key=key, counter=[height, _FRAUD_SALT, number, 0]))
+            if position in chains and generator.random() < fault.args[CHANCE]:
+                found.append((position, fault))
+        return found
 
     def picked(self, fault: Fault, rows: Frame, height: int) -> npt.NDArray[np.bool_]:
         """Return which envelopes a fault happens to: of those that it is about, at each destination every n-th, from
@@ -128,7 +174,24 @@ def _proved(view: View, interference: CarrierInterference, context: Context) -> 
         comes &= ~interference.skipped(frame["destination"], frame["source"], context.height)
         frame = frame if bool(comes.all()) else frame.filter(comes)
         found.append(frame.with_columns(base=np.full(len(frame), 2 * context.number, dtype=np.uint64)))
-    return found[0], found[1], found[2]
+    forged = _forged(view.tables["forged"], made, context)
+    if not len(forged.envelopes):
+        return found[0], found[1], found[2]
+    return (
+        concat([found[0], forged.envelopes.select(found[0].names)]),
+        _ordered(concat([found[1], forged.nodes.select(found[1].names)]), (*BASE, "number")),
+        _ordered(concat([found[2], forged.bases.select(found[2].names)]), BASE),
+    )
+
+
+def _forged(forged: Frame, made: npt.NDArray[np.uint32], context: Context) -> Brought:
+    """Return what bad operators bring, as it is on the wire: requests."""
+    comes = forged.filter(np.isin(forged["source"], made) & np.isin(forged["destination"], context.chains))
+    brought, _ = decode_envelopes(comes["envelope"].cast(pa.large_binary()), np.zeros(len(comes), dtype=bool))
+    # An odd number of their own: what honest operators prove has even ones.
+    base = np.uint64(_FORGED + 2 * context.number + 1)
+    frames = (brought.envelopes, brought.nodes, brought.bases)
+    return Brought(*(frame.with_columns(base=np.full(len(frame), base)) for frame in frames))
 
 
 def _of_destinations(frame: Frame, chains: Chains) -> Frame:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +20,7 @@ from causeway.proofs.xdm import LEAVES, RECEIPTS
 from causeway.protocols.contract import View
 from causeway.protocols.xdm.books import BookError, Books, Moved
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids, positions_of_ids
+from causeway.protocols.xdm.claims import claimed
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.state import State
@@ -30,9 +33,12 @@ TAKEN_SCHEMA = pa.schema(
         pa.field("domain", pa.uint32(), nullable=False),
         pa.field("number", pa.uint64(), nullable=False),
         pa.field("receipt", pa.binary(), nullable=False),
+        pa.field("executed", pa.binary(), nullable=False),
     ]
 )
-"""One row a receipt that the consensus chain took in: of the block ``number`` of the domain at a position."""
+"""One row a receipt that the consensus chain took in: of the block ``number`` of the domain at a position.
+``executed``: of a false one, what honest operators have instead; the consensus chain does not know it before a fraud
+proof shows it."""
 
 _LISTS = ("transfers_in", "transfers_out", "rejected_transfers_claimed", "transfers_rejected")
 """Of a receipt, by ``Moved``."""
@@ -88,10 +94,11 @@ class Ranges:
         return cls(blocks, RangeWindow(start, digest_values(HashFunction.KECCAK_256, leaves)), leaves)
 
 
-def receipts(view: View, state: State) -> tuple[Frame, Frame]:
+def receipts(view: View, state: State, claims: Mapping[int, Mapping[str, Any]]) -> tuple[Frame, Frame]:
     """Return the receipts of the blocks of domains that the consensus chain has none of (``TAKEN_SCHEMA``), and of
     which it knows after them (``RECEIPTED_SCHEMA``): of each domain at most its last block, since none makes a block
-    that the consensus chain does not."""
+    that the consensus chain does not. ``claims``: by domain, what bad operators submit instead (``claims.standing``).
+    """
     tips, known = view.tables["tips"], state["receipted"]
     taken_to = dict(zip(known["domain"].tolist(), known["number"].tolist(), strict=True))
     rows = zip(tips["chain"].tolist(), tips["number"].tolist(), strict=True)
@@ -134,13 +141,20 @@ def receipts(view: View, state: State) -> tuple[Frame, Frame]:
         "chain_rewards": pa.array([[]] * count, RECEIPTS.schema.field("chain_rewards").type),
         **_transfers(tips["chain"].tolist(), view.tables["made"]),
     }
-    encoded = RECEIPTS.encode(columns)
+    honest = RECEIPTS.encode(columns)
+    of_row = {row: claims[chain] for row, chain in enumerate(tips["chain"].tolist()) if chain in claims}
+    false = {row: said for row, said in claimed(columns, of_row).items() if said != honest[row].as_py()}
+    encoded, executed = honest, pa.repeat(pa.scalar(b"", pa.binary()), count)
+    if false:
+        encoded = pa.array([false.get(row, said) for row, said in enumerate(honest.to_pylist())], pa.large_binary())
+        executed = pa.array([honest[row].as_py() if row in false else b"" for row in range(count)], pa.binary())
     taken = Frame(
         {
             "chain": np.zeros(count, dtype=np.uint32),
             "domain": tips["chain"],
             "number": tips["number"],
             "receipt": encoded.cast(pa.binary()),
+            "executed": executed,
         },
         count,
     )
@@ -220,17 +234,20 @@ def _apply(books: Books, refused: list[Notice], what: int, domain: int, other: i
 
 
 def due_heights(state: State, context: Context) -> tuple[int, list[tuple[int, int]]]:
-    """Return up to which block receipts are confirmed now, and the heights (first, last) that took them in."""
-    due = context.number - context.options.challenge_period
-    before = int(state["range"]["confirmed_to"][0])
-    if due <= before:
-        return before, []
-    history = state["history"]
-    mine = (history["chain"] == CONSENSUS_POSITION) & (history["number"] > before) & (history["number"] <= due)
-    heights = history["height"][mine].tolist()
+    """Return up to which block receipts are confirmed now, and the heights (first, last) of the blocks whose receipts
+    are wanted for it, and for the frauds that are proved now."""
+    history, before = state["history"], int(state["range"]["confirmed_to"][0])
+    due = max(before, context.number - context.options.challenge_period)
+    mine, numbers = history["chain"] == CONSENSUS_POSITION, history["number"].astype(np.int64)
+    wanted = (numbers > before) & (numbers <= due)
+    frauds = state["frauds"]
+    found = frauds["taken"][frauds["found"] <= np.uint64(context.number)]
+    if len(found):
+        wanted |= numbers >= int(found.min())
+    heights = history["height"][mine & wanted].tolist()
     runs = groupby(enumerate(heights), lambda item: item[1] - item[0])
-    found = [[height for _, height in run] for _, run in runs]
-    return due, [(run[0], run[-1]) for run in found]
+    spans = [[height for _, height in run] for _, run in runs]
+    return due, [(run[0], run[-1]) for run in spans]
 
 
 def add_block(

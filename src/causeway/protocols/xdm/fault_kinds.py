@@ -1,19 +1,26 @@
-"""The kinds of faults in a network of domains: chains that make no blocks, and carriers that misbehave."""
+"""The kinds of faults in a network of domains: chains that make no blocks, carriers and operators that misbehave."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from causeway.protocols.faults import DropSection, FaultSection, HaltSection
+from causeway.model.faults import Fault
+from causeway.model.section import TickNumber
+from causeway.protocols.faults import EVERY as ANY
+from causeway.protocols.faults import DropSection, FaultSection, HaltSection, Names, ensure_forward
 
+FRAUD = "fraud"
 DELAY = "delay"
 REORDER = "reorder"
 WHAT = "what"
 EVERY = "every"
 BLOCKS = "blocks"
 OF = "of"
+AMOUNT = "amount"
+CHANCE = "chance"
+FOUND_AFTER = "found_after"
 """What faults are called, and their arguments."""
 
 MOST_KEPT = 100_000
@@ -78,6 +85,44 @@ class CarrierTamperSection(DropSection):
         return {WHAT: self.what, EVERY: self.every}
 
 
+class FraudSection(FaultSection):
+    """``kind = "fraud"``: a bad operator of a domain submits a receipt that is false, and others that build on it.
+
+    A message that nobody sent is in the storage that it says, and is brought under it; or the storage is another
+    otherwise; or value left that did not.
+    """
+
+    kind: Literal["fraud"] = Field(..., description="This fault.")
+    tick: TickNumber = Field(..., description="The tick of the block whose receipt is false.")
+    until: TickNumber | None = Field(None, description="The last tick of such blocks; without it, `tick` alone.")
+    chain: str = Field(..., description="Name of the domain.")
+    what: Literal["message", "root", "transfers"] = Field("message", description="What is false.")
+    destination: str = Field(ANY, description='Name of the chain that is robbed, `"*"` for the consensus chain.')
+    amount: int = Field(1_000, ge=1, le=2**63 - 1, description="What the message or the transfer brings.")
+    chance: float = Field(1.0, gt=0, le=1, description="In how many of these ticks it happens.")
+    found_after: int = Field(
+        1,
+        ge=1,
+        le=2**31,
+        description="How many blocks after it was taken in a fraud proof comes; at most the challenge period.",
+    )
+    found: bool = Field(True, description="Whether a fraud proof ever comes.")
+
+    @model_validator(mode="after")
+    def _forward(self) -> Self:
+        return ensure_forward(self, self.until, "tick", self.tick)
+
+    def fault(self, names: Names, key: str) -> Fault:
+        """Return the fault, its names resolved."""
+        chain = names.chain(self.chain, f"{key}.chain")
+        robbed = None if self.destination == ANY else names.chain(self.destination, f"{key}.destination")
+        if robbed == chain:
+            raise names.fail(f"{key}.destination", f'"{self.destination}": must differ from chain')
+        found = {FOUND_AFTER: self.found_after} if self.found else {}
+        args = {WHAT: self.what, AMOUNT: self.amount, CHANCE: self.chance, **found}
+        return Fault(self.kind, chain, robbed, self.tick, self.tick if self.until is None else self.until, args)
+
+
 FAULT_KINDS: tuple[type[FaultSection], ...] = (
     HaltSection,
     CarrierDropSection,
@@ -85,4 +130,5 @@ FAULT_KINDS: tuple[type[FaultSection], ...] = (
     CarrierReorderSection,
     CarrierReplaySection,
     CarrierTamperSection,
+    FraudSection,
 )

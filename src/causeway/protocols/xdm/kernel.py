@@ -38,10 +38,13 @@ from causeway.protocols.xdm.block import process_block
 from causeway.protocols.xdm.carrying import CarrierInterference, Load, bring
 from causeway.protocols.xdm.chain_tries import NOWHERE, ChainTries, tries_of
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, Network
+from causeway.protocols.xdm.challenges import settle_receipts
 from causeway.protocols.xdm.committing import Made, commit_block
-from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, anchor_number, confirm, due_heights, receipts
+from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, anchor_number, due_heights
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.fees import Fees
+from causeway.protocols.xdm.forging import forge
+from causeway.protocols.xdm.fraud_tables import NEVER_FOUND
 from causeway.protocols.xdm.genesis import check_issued, genesis_tables
 from causeway.protocols.xdm.ingress import ingress_arrivals
 from causeway.protocols.xdm.lane_tables import indexed
@@ -93,8 +96,10 @@ class XdmKernel(HostedForGood):
     header_heights: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        """Check what the options plan against the chains and programs, and what is issued. Raises ``InvalidInput``."""
+        """Check what the options plan against the chains and programs, what is issued, and the frauds of the scenario.
+        Raises ``InvalidInput``."""
         check_issued(self.context(np.arange(len(self.network.names), dtype=np.uint32), Tick(0, 0)))
+        self.interference.check(self.options.challenge_period)
 
     @cached_property
     def network(self) -> Network:
@@ -114,11 +119,12 @@ class XdmKernel(HostedForGood):
     @property
     def past_heights(self) -> int:
         """Return how old the state is that operators prove under, at most: of a chain that is halted, as old as it was
-        and as long as it was halted."""
+        and as long as it was halted; of one with false receipts, until those of honest operators are confirmed."""
         halted = sum(
             fault.last - fault.first + 1 for fault in self.faults.rows if fault.kind == HALT and fault.last < FOR_EVER
         )
-        return self.options.archiving_depth + self.options.challenge_period + BETWEEN + halted
+        waits = self.options.archiving_depth + self.options.challenge_period + self.interference.longest_fraud
+        return waits + BETWEEN + halted
 
     def context(self, chains: Chains, tick: Tick) -> Context:
         """Return what a block of ``chains`` at ``tick`` may know."""
@@ -247,10 +253,10 @@ class XdmKernel(HostedForGood):
         tables = dict[str, Frame]()
         state = state.with_tables(**content.load.late)
         if context.has_consensus:
-            tables["receipts"], known = receipts(content.view, state)
             assert content.due is not None
-            state, refused = confirm(state.with_tables(receipted=known), inputs.rows["receipts"], content.due)
-            log_notices(refused, len(self.network.names), log)
+            settled = settle_receipts(state, content.view, inputs.rows["receipts"], content.due, context)
+            state, tables["receipts"], notices = settled
+            log_notices(notices, len(self.network.names), log)
         tries = self._tries(before, chains, content, inputs, context)
         money = Money(state)
         state, outbound = process_block(state, content.load.brought, content.view, inputs, money, context, log)
@@ -259,7 +265,8 @@ class XdmKernel(HostedForGood):
         state = state.with_tables(**proved.tables)
         self._anchor(tries, content.following, inputs)
         made = commit_block(before, state, tries, tables, content.view, context)
-        wake = self._wake(made.state, context, tick, proved)
+        made = replace(made, state=forge(made.state, tries, content.view, self.interference, context))
+        wake = self._wake(made.state, content.view, context, tick, proved)
         return self._result(made, outbound, {**log.logs(), **tables}, wake, self._gives_up(tick))
 
     def _tries(
@@ -304,7 +311,7 @@ class XdmKernel(HostedForGood):
         settled = max(self.interference.last_change, self.planned.last_tick)
         return gives_up(tick, settled=settled, idle_limit=limit)
 
-    def _wake(self, state: State, context: Context, tick: Tick, proved: Proved) -> int | None:
+    def _wake(self, state: State, view: View, context: Context, tick: Tick, proved: Proved) -> int | None:
         """Return the next tick at which something happens of itself."""
         planned = earliest(self.interference.next_planned(tick.tick + 1), self.planned.next_tick(tick.tick + 1))
         queues = state["queues"]
@@ -314,11 +321,14 @@ class XdmKernel(HostedForGood):
             or len(state["envelopes"])
             or (proved.abandoned and len(state["waiting"]))
             or is_pending(state["allow_updates"])
+            or bool((state["claims"]["origin"] == np.uint64(context.number)).any())
         ):
             return tick.tick + 1
         again = None if proved.again is None else max(proved.again - 1, tick.tick + 1)
         late = int(state["late"]["due"].min()) - 1 if len(state["late"]) else None
-        return earliest(planned, next_move(state, context), again, late)
+        frauds = state["frauds"]["found"][state["frauds"]["found"] < np.uint64(NEVER_FOUND)]
+        found = int(frauds.min()) - 1 if len(frauds) else None
+        return earliest(planned, next_move(state, view.tables["pruned"], context), again, late, found)
 
 
 def height_of(state: State, chain: int, number: int) -> int:

@@ -102,7 +102,7 @@ def prove(state: State, tries: ChainTries, view: View, context: Context) -> Prov
         {
             "envelopes": envelopes.select(ENVELOPES_SCHEMA.names),
             "nodes": nodes.select(NODES_SCHEMA.names),
-            "bases": _bases(pairs, view),
+            "bases": bases_between(pairs, view),
             "relaying": relaying,
         },
         more,
@@ -284,7 +284,7 @@ def _chosen(lanes: Frame, some: np.ndarray, context: Context) -> np.ndarray:
     return chosen
 
 
-def _bases(pairs: Frame, view: View) -> Frame:
+def bases_between(pairs: Frame, view: View) -> Frame:
     """Return what the proofs of each pair of chains have in common."""
     anchor, anchored = view.tables["anchor"], view.tables["anchored"]
     to_consensus = pairs["destination"] == CONSENSUS_POSITION
@@ -308,12 +308,13 @@ def _bases(pairs: Frame, view: View) -> Frame:
     ).select(BASES_SCHEMA.names)
 
 
-def next_move(state: State, context: Context) -> int | None:
+def next_move(state: State, pruned: Frame, context: Context) -> int | None:
     """Return the next tick at which operators can prove something that they could not, or prove again what has not
     arrived; None where nothing waits for them.
 
     Every chain makes a block in every tick that is run, so that the numbers of a chain's own blocks are those of the
-    consensus chain's.
+    consensus chain's. ``pruned``: the receipts that were taken in anew, in a later block than the next
+    (``PRUNED_SCHEMA``).
     """
     found: int | None = None
     history = state["history"]
@@ -321,7 +322,7 @@ def next_move(state: State, context: Context) -> int | None:
         first, end = np.searchsorted(history["chain"], (chain, chain + 1))
         numbers = history["number"][first:end]
         depth, period = context.options.archiving_depth, context.options.challenge_period
-        step = sent if chain == CONSENSUS_POSITION else _after(numbers, sent)
+        step = sent if chain == CONSENSUS_POSITION else _taken_again(pruned, chain, sent) or _after(numbers, sent)
         if step is not None and chain != CONSENSUS_POSITION:
             if context.number < step + period:
                 found = _least(found, step + period)
@@ -346,6 +347,13 @@ def _first_unproved(state: State, context: Context) -> dict[int, int]:
         own, rows = own[rows >= 0], rows[rows >= 0]
         np.minimum.at(first, table.lanes["source"][own], table.column_at("sent", rows))
     return {chain: int(first[chain]) for chain in np.flatnonzero(first < NEVER).tolist()}
+
+
+def _taken_again(pruned: Frame, chain: int, number: int) -> int | None:
+    """Return the block that has the receipt of a domain's block after a fraud; None where the first one stands."""
+    mine = (pruned["domain"] == chain) & (pruned["first"] <= number) & (pruned["last"] >= number)
+    found = pruned["found"][mine]
+    return int(found.max()) if len(found) else None
 
 
 def _after(numbers: U64, number: int) -> int | None:

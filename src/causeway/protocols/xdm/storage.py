@@ -30,6 +30,7 @@ from causeway.protocols.sections import hashed_rows
 from causeway.protocols.xdm.calls import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.chains import chain_ids
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.fraud_tables import PRUNED
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.state import Asked, State, chains_of_set
 from causeway.protocols.xdm.tables import CHANNEL, INDEXED, STATE_TABLES, UNCOMMITTED
@@ -55,13 +56,14 @@ STORAGE_SCHEMA = pa.schema(
 """One row a change of a chain's storage in a block: the value under a key, or that there is none any more."""
 
 OWN_PALLET = "Causeway"
+PRUNED_ITEM = "PrunedReceipts"
 ALLOWLIST_ITEM, ALLOW_UPDATES_ITEM = "ChainAllowlist", "DomainChainAllowlistUpdate"
 _COUNT_BYTES = 4
 
 _ITEMS = {"outbox": (OUTBOX, "src_fee", "OutboxFee"), "responses": (INBOX_RESPONSES, "fee", "InboxFee")}
 """Of the tables of messages: their own item, the column with the fee that is kept for each, and its item."""
 
-KEYED = ("channels", "next_channels", "outbox", "responses", "confirmed", "allowlist", "allow_updates")
+KEYED = ("channels", "next_channels", "outbox", "responses", "confirmed", "allowlist", "allow_updates", "pruned")
 """Tables whose rows have entries of their own."""
 
 HEADS = ("blocks",)
@@ -183,8 +185,30 @@ def changes(before: State | None, after: State, context: Context) -> Frame:
     rows, _ = _differing(earlier("allow_updates"), after["allow_updates"], ("chain", "domain"))
     if len(rows):
         parts.append(_pending(after["allow_updates"].take(rows)))
+    parts.append(_pruned(earlier("pruned"), after["pruned"]))
     parts.append(_sections(before, after, context))
     return concat(parts)
+
+
+def _pruned(before: Frame, after: Frame) -> Frame:
+    """Return the changes of what the consensus chain keeps of frauds that were proved."""
+    if before is after:
+        return empty_frame(STORAGE_SCHEMA)
+    came, went = _differing(before, after, PRUNED)
+    parts = [empty_frame(STORAGE_SCHEMA)]
+    for frame, there in ((before.take(went), False), (after.take(came), True)):
+        domains = [(domain - 1).to_bytes(4, "little") for domain in frame["domain"].tolist()]
+        first, *rest = (_words(frame[name]) for name in ("first", "last", "taken", "found"))
+        ends = pa.array([domain + word for domain, word in zip(domains, first, strict=True)], _LARGE)
+        values = pa.array([b"".join(words) for words in zip(*rest, strict=True)], pa.binary())
+        keys = storage_key_column(storage_prefix(OWN_PALLET, PRUNED_ITEM), ends)
+        parts.append(_changes(frame["chain"], keys, values if there else None))
+    return concat(parts)
+
+
+def _words(numbers: npt.NDArray[np.uint64]) -> list[bytes]:
+    """Return numbers as 8 bytes each, little-endian."""
+    return [number.to_bytes(8, "little") for number in numbers.tolist()]
 
 
 def _allowlists(before: Frame, after: Frame) -> Frame:

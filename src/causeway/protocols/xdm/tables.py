@@ -8,6 +8,7 @@ import pyarrow as pa
 from causeway.protocols.contract import Shown, StateTable
 from causeway.protocols.execution import ACCOUNTS
 from causeway.protocols.messages import LANE, LANE_FIELDS, MESSAGE_FIELDS
+from causeway.protocols.xdm.fraud_tables import FRAUD_TABLES, UNKNOWN
 
 
 def _field(name: str, kind: pa.DataType) -> pa.Field:
@@ -318,7 +319,7 @@ STATE_TABLES: dict[str, StateTable] = {
     "blocks": StateTable(BLOCKS_SCHEMA, "chain", ("chain", "number"), ("chain",), shown=Shown.EVERYONE),
     "range": StateTable(RANGE_SCHEMA, "chain", ("chain",), ("chain",)),
     "tips": StateTable(TIPS_SCHEMA, "chain", ("chain",), ("chain",), shown=Shown.EVERYONE),
-    "receipted": StateTable(RECEIPTED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain")),
+    "receipted": StateTable(RECEIPTED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE),
     "confirmed": StateTable(CONFIRMED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain")),
     "anchor": StateTable(ANCHOR_SCHEMA, "chain", ("chain",), ("chain",), shown=Shown.EVERYONE),
     "anchored": StateTable(ANCHORED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE),
@@ -329,11 +330,13 @@ STATE_TABLES: dict[str, StateTable] = {
     ),
     "books": StateTable(BOOKS_SCHEMA, "chain", ("chain", "what", "source", "foreign"), ("chain", "source", "foreign")),
     "accounts": ACCOUNTS,
+    **FRAUD_TABLES,
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
 
 UNCOMMITTED = (
     *("runs", "history", "relaying", "envelopes", "nodes", "bases", "late", "late_nodes", "late_bases"),
     *("anchor", "anchored", "tips", "range"),
+    *UNKNOWN,
 )
 """Tables that no root commits to: what operators know and bring, and where things lie."""

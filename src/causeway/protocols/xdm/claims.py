@@ -1,0 +1,92 @@
+"""What bad operators' receipts say instead of what honest ones do (XDM reference 1.4, X-6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.frame import Frame
+from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_rows
+from causeway.proofs.xdm import RECEIPTS
+from causeway.protocols.xdm.chains import chain_ids
+from causeway.protocols.xdm.wire import U128_BYTES
+
+
+class Lie(IntEnum):
+    """What is false in the first receipt of a fraud; in those built on it the storage is."""
+
+    MESSAGE = 0
+    ROOT = 1
+    TRANSFERS = 2
+
+
+def standing(claims: Frame, receipted: Frame, frauds: Frame) -> dict[int, dict[str, Any]]:
+    """Return the claims about blocks of domains of which the consensus chain has no receipts (``receipted``), by
+    domain: those that begin with the block, and those that go on from a receipt that it has (``frauds``). What is built
+    on a receipt that was pruned has no parent any more."""
+    taken_to = dict(zip(receipted["domain"].tolist(), receipted["number"].tolist(), strict=True))
+    known = set(zip(frauds["domain"].tolist(), frauds["number"].tolist(), strict=True))
+    found = {}
+    for row in rows_of(claims):
+        begins = row["origin"] == row["number"]
+        if row["number"] > taken_to.get(row["chain"], -1) and (begins or (row["chain"], row["origin"]) in known):
+            found[row["chain"]] = row
+    return found
+
+
+def rows_of(frame: Frame) -> list[dict[str, Any]]:
+    """Return the rows of a small table; digests are bytes."""
+    columns = []
+    for name in frame.names:
+        column = frame[name]
+        if isinstance(column, np.ndarray):
+            columns.append([row.tobytes() for row in column] if column.ndim == 2 else column.tolist())
+        else:
+            columns.append(column.to_pylist())
+    return [dict(zip(frame.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+def claimed(columns: Mapping[str, Any], rows: Mapping[int, Mapping[str, Any]]) -> dict[int, bytes]:
+    """Return the receipts that are submitted instead of the honest ones, by row.
+
+    Args:
+        columns: what the honest receipts say (``RECEIPTS``).
+        rows: the claim about the block of each row that has one.
+    """
+    if not rows:
+        return {}
+    at = pa.array(sorted(rows))
+    claims = [rows[row] for row in sorted(rows)]
+    said = {name: column.take(at) for name, column in columns.items()}
+    schema = RECEIPTS.schema
+    roots = [claim["root"] for claim in claims]
+    said["final_state_root"] = pa.array(roots, schema.field("final_state_root").type)
+    said["execution_trace"] = pa.array([[root] for root in roots], schema.field("execution_trace").type)
+    traced = np.frombuffer(b"".join(roots), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
+    digests = digest_rows(HashFunction.BLAKE2B_256, np.ascontiguousarray(traced))
+    said["execution_trace_root"] = pa.array(
+        [row.tobytes() for row in digests], schema.field("execution_trace_root").type
+    )
+    out = [
+        _more(given, claim) if _begins(claim, Lie.TRANSFERS) else given
+        for given, claim in zip(said["transfers_out"].to_pylist(), claims, strict=True)
+    ]
+    said["transfers_out"] = pa.array(out, schema.field("transfers_out").type)
+    return dict(zip(sorted(rows), RECEIPTS.encode(said).to_pylist(), strict=True))
+
+
+def _begins(claim: Mapping[str, Any], lie: Lie) -> bool:
+    return bool(claim["what"] == lie and claim["origin"] == claim["number"])
+
+
+def _more(given: list[dict[str, Any]], claim: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return transfers of a block with the one that never was."""
+    foreign = chain_ids(np.array([claim["foreign"]], dtype=np.uint32))[0].as_py()
+    amounts = {item["chain_id"]: int.from_bytes(item["amount"], "little") for item in given}
+    amounts[foreign] = amounts.get(foreign, 0) + claim["amount"]
+    order = sorted(amounts, key=lambda chain: -1 if chain is None else chain)
+    return [{"chain_id": chain, "amount": amounts[chain].to_bytes(U128_BYTES, "little")} for chain in order]
