@@ -86,3 +86,46 @@ def test_a_run_that_is_broken_off_goes_on_to_the_same_roots(
     broken.run()
     assert roots(broken.lake) == roots(whole.lake)
     assert whole.summary()["pending"] == 0
+
+
+PLANNED = """
+[network]
+protocol = "xdm"
+
+[options]
+archiving_depth = 2
+challenge_period = 3
+channels = "initiate"
+channel_calls = [{ tick = 2, chain = "a", foreign = "b" }]
+
+[[chains]]
+name = "a"
+
+[[chains]]
+name = "b"
+
+[[programs]]
+name = "asks"
+chain = "a"
+program = "caller"
+
+[[programs]]
+name = "answers"
+chain = "b"
+program = "echo"
+
+[traffic]
+source = "script"
+
+[[traffic.send]]
+tick = 40
+to = "asks"
+call = { receiver = "answers", method = "get", hex = "01" }
+"""
+
+
+def test_what_is_planned_before_all_traffic_is_done(tmp_path: Path) -> None:
+    net = network(tmp_path, PLANNED, "in_process", 1)
+    net.run()
+    assert net.lake.manifest(1).tick == 2
+    assert net.summary()["answered"] == 1

@@ -156,7 +156,7 @@ class XdmKernel(HostedForGood):
         context = replace(self.context(chains, Tick(0, -1)), height=0)
         state = replace(self.state(genesis_tables(chains, accounts, context)), programs=programs)
         made = commit_block(None, state, ChainTries.of(chains), {}, None, context)
-        return self._result(made, empty_frame(OUTBOUND_SCHEMA), {}, None, None)
+        return self._result(made, empty_frame(OUTBOUND_SCHEMA), {}, self.planned.next_tick(0), None)
 
     def committed(self, state: State) -> Frame:
         """Return no entries: all that is committed to is in tables."""
