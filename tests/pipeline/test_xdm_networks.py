@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
 from causeway.network.network import Network
 from tests.pipeline.test_run import network, roots, uncompacted
@@ -129,3 +130,25 @@ def test_what_is_planned_before_all_traffic_is_done(tmp_path: Path) -> None:
     net.run()
     assert net.lake.manifest(1).tick == 2
     assert net.summary()["answered"] == 1
+
+
+def test_the_movements_of_value_have_names_and_add_up(tmp_path: Path, spark: SparkSession) -> None:
+    net = network(tmp_path, BUSY_DOMAINS, "in_process", 2)
+    net.run(ticks=TICKS)
+    moved = net.tables.movements()
+    found = moved.selectExpr("*", "cast(amount as decimal(38,0)) as units")
+    found.createOrReplaceTempView("moved")
+    shares = spark.sql("select chain, to_name, sum(units) units from moved where why = 'fee_shared' group by all")
+    got = {(row["chain"], int(row["to_name"])): int(row["units"]) for row in shares.collect()}
+    state = net.state("operators").join(net.tables.chains(), F.col("chain") == F.col("position")).collect()
+    assert got == {(row["name"], row["operator"]): int(row["balance_low"]) for row in state if row["balance_low"]}
+    burned = found.where("why = 'fee_burned' and chain = 'd0'").orderBy("source", "destination", "lane", "index")
+    first = burned.first()
+    assert first is not None
+    assert first["asset"] == "units"
+    assert (first["from"], first["to"], first["to_name"]) == ("account", "abroad", first["destination"])
+    assert first["from_name"] in {row["name"] for row in net.tables.programs().collect()}
+    booked = found.where("asset = 'booked' and why = 'noted'").first()
+    assert booked is not None
+    assert booked["to_name"] == f"{booked['source']}>{booked['destination']}"
+    assert (booked["lane"], booked["index"]) == (None, None)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.property.xdm_checks import Record, Sums
 from tests.property.xdm_kernel_log import KernelLog
+from tests.property.xdm_value import Replay
 from tests.spec.xdm.guarantees import violations
 from tests.unit.xdm_network import Network
 
@@ -104,7 +105,7 @@ def test_random_networks_keep_the_guarantees_however_they_are_cut(seed: int) -> 
     net = Network(**keywords)
     record = Record(net)
     log = KernelLog(net)
-    roots = play(net, calls, Sums(net), record, log)
+    roots = play(net, calls, Sums(net), record, log, Replay(net))
     assert record.requests, "something was sent"
     assert violations(log.record()) == []
     # Every other network loses its tries in every block, the others are cut into buckets.

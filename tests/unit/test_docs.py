@@ -13,8 +13,10 @@ import pytest
 
 import causeway as cw
 from causeway.model.ledger import REVERTED, REVERTED_SCHEMA
+from causeway.model.value import VALUE_SCHEMA, Holder, Why
 from causeway.pipeline.ledger import LEDGER_COLUMNS
 from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, stamped_schema
+from causeway.pipeline.value import MOVEMENT_COLUMNS
 from causeway.programs.scalar_runner import SCALAR_SCHEMA
 from causeway.protocols.contract import HEADERS_SCHEMA
 from causeway.protocols.events import LEDGER_LOGS
@@ -26,6 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LAKE = (ROOT / "docs" / "lake.md").read_text()
 LOGS = {"outbound": OUTBOUND_SCHEMA, **LEDGER_LOGS, REVERTED: REVERTED_SCHEMA, "headers": HEADERS_SCHEMA}
+LOGS["value"] = VALUE_SCHEMA
 LOG_TABLES = {name: stamped_schema(schema) for name, schema in LOGS.items()}
 STATE = {name: table.schema for name, table in IC_TABLES.items()}
 DECLARED = {**TOPOLOGY_SCHEMAS, **LOG_TABLES, **STATE, "program_<class>": SCALAR_SCHEMA}
@@ -69,11 +72,23 @@ def test_the_page_of_zones_has_no_other_tables() -> None:
 
 
 def test_the_lake_page_has_no_other_tables() -> None:
-    assert set(re.findall(r"^### `(.+)`$", LAKE, re.M)) == {*DECLARED, "ledger", "calls"}
+    assert set(re.findall(r"^### `(.+)`$", LAKE, re.M)) == {*DECLARED, "ledger", "calls", "movements"}
 
 
 def test_the_ledgers_columns_mean_what_the_code_says() -> None:
     assert {name: meaning for name, _, meaning in documented("ledger")} == dict(LEDGER_COLUMNS)
+
+
+def test_the_movements_columns_mean_what_the_code_says() -> None:
+    assert {name: meaning for name, _, meaning in documented("movements")} == dict(MOVEMENT_COLUMNS)
+
+
+@pytest.mark.parametrize("names", [Why, Holder], ids=lambda names: names.__name__)
+def test_the_lake_page_numbers_and_names_whoever_has_value_and_why_it_moves(names: type[Why] | type[Holder]) -> None:
+    section = LAKE.split("\n### `value`\n", 1)[1].split("\n#", 1)[0]
+    listed = section.split(f"| {names.__name__.lower()} | name |", 1)[1]
+    found = re.findall(r"^\| (\d+) \| `(\w+)` \|", listed.split("\n\n", 1)[0], re.M)
+    assert found == [(str(int(item)), item.name.lower()) for item in names]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())

@@ -179,11 +179,11 @@ def test_what_the_books_refuse_when_a_receipt_is_confirmed_is_told() -> None:
     books.apply(0, Moved.OUT, 1, 100)
     books.apply(1, Moved.IN, 0, 100)
     state = state_of_frames({"books": books.frame(), "range": genesis_range()}, {})
-    after, refused = confirm(state, taken, 4)
+    booked = Books(state["books"])
+    _, refused = confirm(state, taken, 4, booked)
     assert [(notice.foreign, notice.what, notice.amount, notice.refused) for notice in refused] == [
         (1, "LowBalanceOnDomain", 101, True)
     ]
-    booked = Books(after["books"])
     assert [booked[(Book.BALANCE, 1, 0)], booked[(Book.UNCONFIRMED, 1, 0)], booked[(Book.UNCONFIRMED, 1, 2)]] == [
         40,
         60,

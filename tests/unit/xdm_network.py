@@ -106,9 +106,11 @@ class Network:
 
     # ---- play
 
-    def call(self, caller: int, receiver: int, body: bytes = b"", *, amount: int = 0, user: int = 0) -> None:
-        """A user tells a program to call another, in the next block."""
-        payload = caller_payload(receiver, amount, "call", body)
+    def call(
+        self, caller: int, receiver: int, body: bytes = b"", *, amount: int = 0, user: int = 0, method: str = "call"
+    ) -> None:
+        """A user tells a program to call another, in the next block; ``method``: of that one."""
+        payload = caller_payload(receiver, amount, method, body)
         self._told.append((self._number[self._host[caller]], caller, user, "call", payload))
 
     def block(self, count: int = 1) -> None:

@@ -23,6 +23,7 @@ from causeway.pipeline.schemas import TOPOLOGY_SCHEMAS, StateAt, StateTable, Tab
 from causeway.pipeline.sealed import Seal, seal_from
 from causeway.pipeline.spark_types import as_spark, spark_schema
 from causeway.pipeline.summary import of_forks, removed_programs
+from causeway.pipeline.value import movements
 
 _CHAINS = pa.schema([("position", pa.int64()), ("number", pa.decimal128(20, 0)), ("name", pa.string())])
 
@@ -191,6 +192,14 @@ class LakeTables:
             self.log("outbound", until),
             reverted(self._lake, self.manifest()),
         )
+
+    def movements(self, heights: range | None = None) -> DataFrame:
+        """Return one row a movement of value (``docs/lake.md``), with names, without those that forks have taken back.
+
+        Raises ``LakeError`` for a lake whose protocol has no log of value.
+        """
+        rows = self.remaining("value", heights)
+        return movements(self.about["asset"], rows, self.chains(), self.programs())
 
     def calls(self, as_of: int | None = None) -> DataFrame:
         """Return one row a call: what became of it, and when (``docs/lake.md``). Names instead of numbers, ticks of

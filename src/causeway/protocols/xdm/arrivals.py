@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from causeway.model.frame import Frame
+from causeway.model.ledger import Kind
+from causeway.model.value import Holder, Why
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS
-from causeway.protocols.xdm.books import Moved
-from causeway.protocols.xdm.money import Money
-from causeway.protocols.xdm.sums import sums
+from causeway.protocols.xdm.money import Money, Purse
 
 ARRIVALS = [*LANE, "index", *MESSAGE_COLUMNS, "via"]
 """What a program is given, and how it came."""
@@ -19,8 +19,9 @@ OPEN_CALL = ("chain", "sender", "callback")
 
 
 def value_in(arrivals: Frame, money: Money) -> None:
-    """Note the value that calls and answers bring."""
-    ends = arrivals["destination"], arrivals["source"]
-    for chain, foreign, amount in sums(*ends, arrivals["amount_low"], arrivals["amount_high"]):
-        money.add(chain, "issuance", amount)
-        money.move(chain, Moved.IN, foreign, amount)
+    """Issue the value that calls and answers bring: a program has it in hand with a call, on its account with an
+    answer."""
+    for kind, holder in ((Kind.REQUEST, Holder.REQUESTS), (Kind.RESPONSE, Holder.ACCOUNT)):
+        rows = arrivals.filter(arrivals["kind"] == kind)
+        giver, taker = Purse(Holder.ABROAD, rows["source"]), Purse(holder, rows["receiver"])
+        money.move(Why.RECEIVED, rows["destination"], giver, taker, rows["amount_low"], rows["amount_high"], rows)

@@ -27,6 +27,7 @@ from causeway.protocols.xdm.notices import log_notices
 from causeway.protocols.xdm.outgoing import send
 from causeway.protocols.xdm.pool import pooled
 from causeway.protocols.xdm.prepare import Accepted, prepare
+from causeway.protocols.xdm.program_value import log_handled, log_local
 from causeway.protocols.xdm.responses import acknowledge, store_responses
 from causeway.protocols.xdm.state import Asked, State
 from causeway.protocols.xdm.validate import Brought, read_envelopes, validate
@@ -54,8 +55,9 @@ def process_block(
     log_notices(taken.notices, len(context.network.names), log)
     _log_settled(taken.settled, log)
     local, state = _local(inputs.offered, taken.state)
+    log_local(local, money)
     users = ingress_arrivals(inputs.ingress, state, context, log)
-    state, produced = _run(state, concat([taken.arrivals, local, users]), context, log)
+    state, produced = _run(state, concat([taken.arrivals, local, users]), money, context, log)
     state, responses, rest = store_responses(state, taken.requests, produced, money, context)
     state, left = acknowledge(state, taken.requests, money)
     log_notices(left, len(context.network.names), log)
@@ -63,6 +65,7 @@ def process_block(
     tick = np.full(len(responses), context.tick, dtype=np.uint64)
     outbound = concat([called, sent, responses.with_columns(sent_tick=tick).select(sent.names)])
     order = stable_order(*(outbound[name] for name in ("destination", "source", "substream", "index")))
+    log_notices(money.refused, len(context.network.names), log)
     return money.into(state), outbound.take(order)
 
 
@@ -81,11 +84,12 @@ def _local(offered: Frame, state: State) -> tuple[Frame, State]:
     return rows.with_columns(via=via).select(ARRIVALS), state
 
 
-def _run(state: State, arrivals: Frame, context: Context, log: EventLog) -> tuple[State, Frame]:
+def _run(state: State, arrivals: Frame, money: Money, context: Context, log: EventLog) -> tuple[State, Frame]:
     """Return the state after programs handled what arrived, in its order, and what they made."""
     order = stable_order(arrivals["receiver"])
     inputs = arrivals.take(order)
     outcome = context.programs.run(inputs.select(MESSAGE_COLUMNS), state["accounts"], state.programs)
+    log_handled(inputs, outcome, money, context)
     bits = np.full(len(arrivals), int(Event.RECEIVED | Event.EXECUTED), dtype=np.uint16)
     bits[arrivals["kind"] == Kind.RESPONSE] |= int(Event.ANSWERED)
     of_user = arrivals["source"] == NO_CHAIN

@@ -5,18 +5,18 @@ Amounts are whole numbers of at most 128 bits; a change that would pass them, or
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import IntEnum
 
 import numpy as np
 
-from causeway.model.frame import Frame
+from causeway.model.frame import Frame, empty_frame, repeated
+from causeway.model.value import NO_INDEX, VALUE_SCHEMA, Asset, Holder, Why
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.errors import TransporterError
 from causeway.protocols.xdm.tables import BOOKS_SCHEMA
 
 MAX_BALANCE = 2**128 - 1
-_WORD = 2**64
+WORD = 2**64
 
 
 class Book(IntEnum):
@@ -48,60 +48,85 @@ class BookError(Exception):
 Key = tuple[int, int, int]
 """A book, the chain ``source``, and the chain ``foreign`` (0 for balances)."""
 
+_HOLDERS = {Book.BALANCE: Holder.BALANCE, Book.UNCONFIRMED: Holder.UNCONFIRMED, Book.CANCELLED: Holder.CANCELLED}
+
 
 class Books:
-    """The books as numbers by key; ``changed`` says whether any was changed."""
+    """The books as numbers by key; ``changed`` says whether any was changed.
+
+    ``_move`` is the one place where a book changes: every change is a row of the value log.
+    """
 
     def __init__(self, rows: Frame) -> None:
         columns = (rows[name].tolist() for name in BOOKS_SCHEMA.names[1:])
         self._sums: dict[Key, int] = {
-            (what, source, foreign): high * _WORD + low
+            (what, source, foreign): high * WORD + low
             for what, source, foreign, high, low in zip(*columns, strict=True)
         }
-        self.changed = False
+        self._rows: list[tuple[Why, Holder, int, Holder, int, int, int, int]] = []
+
+    @property
+    def changed(self) -> bool:
+        """Return whether any book was changed."""
+        return bool(self._rows)
 
     def __getitem__(self, key: Key) -> int:
         return self._sums.get(key, 0)
 
-    def _change(self, changes: Mapping[Key, int], low: TransporterError) -> None:
-        after = {key: self[key] + amount for key, amount in changes.items()}
-        if any(value < 0 for value in after.values()):
+    def _move(
+        self, why: Why, giver: Key | None, taker: Key | None, ends: tuple[int, int], amount: int, low: TransporterError
+    ) -> None:
+        """Move an amount from a book to another, None: from or to outside the books. Raises ``BookError``: ``low``
+        where there is less, BalanceOverflow where there would be too much."""
+        if amount == 0:
+            return
+        if giver is not None and self[giver] < amount:
             raise BookError(low)
-        if any(value > MAX_BALANCE for value in after.values()):
+        if taker is not None and self[taker] + amount > MAX_BALANCE:
             raise BookError(TransporterError.BalanceOverflow)
-        self._sums |= after
-        self.changed = True
+        if giver is not None:
+            self._sums[giver] = self[giver] - amount
+        if taker is not None:
+            self._sums[taker] = self[taker] + amount
+        self._rows.append((why, *_holder(giver), *_holder(taker), *ends, amount))
 
     def note(self, source: int, destination: int, amount: int) -> None:
         """A transfer has left ``source``. Raises ``BookError`` (LowBalanceOnDomain, BalanceOverflow)."""
-        changes: dict[Key, int] = {(Book.UNCONFIRMED, source, destination): amount}
-        if source != CONSENSUS_POSITION:
-            changes[(Book.BALANCE, source, 0)] = -amount
-        self._change(changes, TransporterError.LowBalanceOnDomain)
+        taker = Book.UNCONFIRMED, source, destination
+        low = TransporterError.LowBalanceOnDomain
+        self._move(Why.NOTED, _balance(source), taker, (source, destination), amount, low)
 
     def confirm(self, source: int, destination: int, amount: int) -> None:
         """A transfer has come to ``destination``. Raises ``BookError`` (BalanceUnderflow, BalanceOverflow)."""
-        changes: dict[Key, int] = {(Book.UNCONFIRMED, source, destination): -amount}
-        if destination != CONSENSUS_POSITION:
-            changes[(Book.BALANCE, destination, 0)] = amount
-        self._change(changes, TransporterError.BalanceUnderflow)
+        giver = Book.UNCONFIRMED, source, destination
+        low = TransporterError.BalanceUnderflow
+        self._move(Why.CONFIRMED, giver, _balance(destination), (source, destination), amount, low)
 
     def reject(self, source: int, destination: int, amount: int) -> None:
         """``destination`` has refused a transfer. Raises ``BookError`` (BalanceUnderflow, BalanceOverflow)."""
         ends = source, destination
-        changes: dict[Key, int] = {(Book.UNCONFIRMED, *ends): -amount, (Book.CANCELLED, *ends): amount}
-        self._change(changes, TransporterError.BalanceUnderflow)
+        giver, taker = (Book.UNCONFIRMED, *ends), (Book.CANCELLED, *ends)
+        self._move(Why.REFUSED, giver, taker, ends, amount, TransporterError.BalanceUnderflow)
 
     def claim(self, source: int, destination: int, amount: int) -> None:
         """``source`` has given a refused transfer back. Raises ``BookError`` (BalanceUnderflow, BalanceOverflow)."""
-        changes: dict[Key, int] = {(Book.CANCELLED, source, destination): -amount}
-        if source != CONSENSUS_POSITION:
-            changes[(Book.BALANCE, source, 0)] = amount
-        self._change(changes, TransporterError.BalanceUnderflow)
+        ends = source, destination
+        giver = (Book.CANCELLED, *ends)
+        self._move(Why.RECLAIMED, giver, _balance(source), ends, amount, TransporterError.BalanceUnderflow)
 
     def burn(self, domain: int, amount: int) -> None:
         """``domain`` has burnt an amount. Raises ``BookError`` (LowBalanceOnDomain)."""
-        self._change({(Book.BALANCE, domain, 0): -amount}, TransporterError.LowBalanceOnDomain)
+        ends = domain, CONSENSUS_POSITION
+        self._move(Why.WRITTEN_OFF, _balance(domain), None, ends, amount, TransporterError.LowBalanceOnDomain)
+
+    def room(self, what: Moved, foreign: int) -> int:
+        """Return how much the consensus chain itself can still book of a kind with ``foreign``."""
+        own = CONSENSUS_POSITION
+        if what == Moved.OUT:
+            return MAX_BALANCE - self[Book.UNCONFIRMED, own, foreign]
+        if what == Moved.CLAIMED:
+            return self[Book.CANCELLED, own, foreign]
+        return self[Book.UNCONFIRMED, foreign, own]
 
     def apply(self, chain: int, what: int, foreign: int, amount: int) -> None:
         """Apply what a block of ``chain`` did with transfers from or to ``foreign``. Raises ``BookError``."""
@@ -116,6 +141,31 @@ class Books:
         else:
             self.reject(foreign, chain, amount)
 
+    def log(self) -> Frame:
+        """Return all changes so far as rows of the value log (``VALUE_SCHEMA``)."""
+        if not self._rows:
+            return empty_frame(VALUE_SCHEMA)
+        why, giver, giver_number, taker, taker_number, source, foreign, amounts = zip(*self._rows, strict=True)
+        count = len(self._rows)
+        return Frame(
+            {
+                "chain": repeated(np.uint32(CONSENSUS_POSITION), count),
+                "asset": repeated(np.uint8(Asset.BOOKED), count),
+                "why": np.array(why, dtype=np.uint8),
+                "from_holder": np.array(giver, dtype=np.uint8),
+                "from_number": np.array(giver_number, dtype=np.uint64),
+                "to_holder": np.array(taker, dtype=np.uint8),
+                "to_number": np.array(taker_number, dtype=np.uint64),
+                "amount_high": np.array([amount // WORD for amount in amounts], dtype=np.uint64),
+                "amount_low": np.array([amount % WORD for amount in amounts], dtype=np.uint64),
+                "source": np.array(source, dtype=np.uint32),
+                "destination": np.array(foreign, dtype=np.uint32),
+                "substream": repeated(np.uint64(0), count),
+                "index": repeated(np.uint64(NO_INDEX), count),
+            },
+            count,
+        )
+
     def frame(self) -> Frame:
         """Return the rows (``BOOKS_SCHEMA``) of all that is not zero."""
         keys = sorted(key for key, amount in self._sums.items() if amount)
@@ -127,8 +177,21 @@ class Books:
                 "what": columns[:, 0].astype(np.uint8),
                 "source": columns[:, 1].astype(np.uint32),
                 "foreign": columns[:, 2].astype(np.uint32),
-                "amount_high": np.array([amount // _WORD for amount in sums], dtype=np.uint64),
-                "amount_low": np.array([amount % _WORD for amount in sums], dtype=np.uint64),
+                "amount_high": np.array([amount // WORD for amount in sums], dtype=np.uint64),
+                "amount_low": np.array([amount % WORD for amount in sums], dtype=np.uint64),
             },
             len(keys),
         )
+
+
+def _balance(chain: int) -> Key | None:
+    """Return the book of what a domain has; of the consensus chain there is none."""
+    return None if chain == CONSENSUS_POSITION else (Book.BALANCE, chain, 0)
+
+
+def _holder(key: Key | None) -> tuple[Holder, int]:
+    """Return who has what is in a book, as the value log names it."""
+    if key is None:
+        return Holder.NOWHERE, 0
+    what, source, foreign = key
+    return _HOLDERS[Book(what)], source if what == Book.BALANCE else source << 32 | foreign

@@ -22,6 +22,7 @@ from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.substrate.hashing import blake2_256
 from causeway.proofs.xdm import RECEIPTS
 from causeway.protocols.contract import View
+from causeway.protocols.xdm.books import Books
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.claims import rows_of, standing
 from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, confirm, digests, receipts
@@ -68,12 +69,12 @@ def fraud_of(receipt: bytes, executed: bytes) -> str | None:
 
 
 def settle_receipts(
-    state: State, view: View, logged: Frame, due: int, context: Context
+    state: State, view: View, logged: Frame, due: int, books: Books, context: Context
 ) -> tuple[State, Frame, list[Notice]]:
     """Return the state of the consensus chain after fraud proofs, new receipts, and confirmations up to those that
     block ``due`` took in; what was taken in (``TAKEN_SCHEMA``), and what is to be said of it.
 
-    ``logged``: the rows that the plan asked for (``wanted_heights``).
+    ``logged``: the rows that the plan asked for (``wanted_heights``); ``books``: change with what is confirmed.
     """
     blocks = block_numbers(logged)
     state, again, notices = _find(state, logged, blocks, context)
@@ -82,7 +83,8 @@ def settle_receipts(
     begun = [claim for claim in claims.values() if claim["origin"] == claim["number"]]
     state = _with_frauds(state.with_tables(receipted=known), begun, context)
     confirmed = (blocks > int(state["range"]["confirmed_to"][0])) & (blocks <= due)
-    state, refused = confirm(state, logged.filter(confirmed & ~is_pruned(logged, blocks, state["pruned"])), due)
+    holding = logged.filter(confirmed & ~is_pruned(logged, blocks, state["pruned"]))
+    state, refused = confirm(state, holding, due, books)
     return _forget(state), concat([again, taken]), [*notices, *refused]
 
 

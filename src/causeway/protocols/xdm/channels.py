@@ -16,13 +16,14 @@ import pyarrow as pa
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.ledger import Kind
 from causeway.model.order import positions_in, stable_order
+from causeway.model.value import Holder, Why
 from causeway.protocols.events import EventLog
 from causeway.protocols.execution import ACCOUNTS_SCHEMA
 from causeway.protocols.messages import MESSAGE_COLUMNS, OUTBOUND_SCHEMA, blank_messages
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import CallError, MessengerError
 from causeway.protocols.xdm.lane_tables import LaneTable
-from causeway.protocols.xdm.money import Money, joined, split
+from causeway.protocols.xdm.money import BURNED, Money, Purse, joined, split
 from causeway.protocols.xdm.notices import Notice, log_notices
 from causeway.protocols.xdm.planned import ChannelPlan
 from causeway.protocols.xdm.state import (
@@ -44,6 +45,9 @@ _METHODS = {Asked.CHANNEL_OPEN: "ChannelOpen", Asked.CHANNEL_CLOSE: "ChannelClos
 
 Key = tuple[int, int, int]
 """A chain, the one at the other end, the channel's number."""
+
+Request = tuple[int, int, int, int]
+"""The lane of a request, and its index."""
 
 
 def burnt_share(reserve: int, percent: int) -> int:
@@ -136,8 +140,9 @@ class _Calls:
         if number > MAX_CHANNEL - 1:
             raise CallError(MessengerError.Overflow.name)
         owner = ROOT_ACCOUNT if call.by is None else call.by
-        _credit(owner, -reserve, call.chain, self._balances, money)
-        money.add(call.chain, "reserved", reserve)
+        request = call.chain, call.foreign, number << 1, 0
+        self._balances.add(owner, -reserve)
+        money.move_one(Why.DEPOSIT_HELD, call.chain, _account(owner), Purse(Holder.DEPOSITS, owner), reserve, request)
         key = call.chain, call.foreign, number
         self._next[call.chain, call.foreign] = number + 1
         self._channels[key] = _Channel(
@@ -167,8 +172,10 @@ class _Calls:
             raise CallError(MessengerError.Overflow.name)
         back = 0
         if channel.has_owner:
-            back = _released(channel.reserve, channel.state, call.chain, self._money, self._context)
-            _credit(channel.owner, back, call.chain, self._balances, self._money)
+            request = call.chain, call.foreign, call.channel << 1, channel.next_outbox
+            owned = channel.owner, channel.reserve, channel.state
+            back = _released(*owned, call.chain, request, self._money, self._context)
+            self._balances.add(channel.owner, back)
         channel.state = ChannelState.CLOSED
         self.notices.append(
             Notice(call.chain, call.foreign, CLOSED, call.channel, channel.next_outbox, call.by, amount=back)
@@ -291,8 +298,8 @@ class Balances:
         return joined(self._accounts.slice(row, row + 1), "balance")[0]
 
     def add(self, program: int, amount: int) -> None:
-        """Change the balance of a program that has an account."""
-        if amount:
+        """Change the balance of a program that has an account; that of root is among the sums of its chain."""
+        if amount and program != ROOT_ACCOUNT:
             self._changed[self._row(program)] = self[program] + amount
 
     def frame(self) -> Frame:
@@ -305,19 +312,19 @@ class Balances:
         return self._accounts.with_columns(balance_high=high, balance_low=low).select(ACCOUNTS_SCHEMA.names)
 
 
-def _credit(owner: int, amount: int, chain: int, balances: Balances, money: Money) -> None:
-    """Change what the owner of a channel of ``chain`` has."""
-    if owner == ROOT_ACCOUNT:
-        money.add(chain, "root", amount)
-    else:
-        balances.add(owner, amount)
+def _account(owner: int) -> Purse:
+    """Return the purse of the owner of a channel."""
+    return Purse(Holder.ROOT) if owner == ROOT_ACCOUNT else Purse(Holder.ACCOUNT, owner)
 
 
-def _released(reserve: int, state: int, chain: int, money: Money, context: Context) -> int:
-    """Return what the owner of a channel gets of its deposit when it is closed; the rest is burnt."""
+def _released(
+    owner: int, reserve: int, state: int, chain: int, request: Request, money: Money, context: Context
+) -> int:
+    """Return what the owner of a channel gets of its deposit when a request closes it; the rest is burnt."""
     burnt = 0 if state == ChannelState.OPEN else burnt_share(reserve, context.options.reserve_portion_percent)
-    money.add(chain, "reserved", -reserve)
-    money.burn(chain, burnt)
+    held = Purse(Holder.DEPOSITS, owner)
+    money.move_one(Why.DEPOSIT_RELEASED, chain, held, _account(owner), reserve - burnt, request)
+    money.move_one(Why.DEPOSIT_BURNED, chain, held, BURNED, burnt, request)
     return reserve - burnt
 
 
@@ -332,9 +339,11 @@ def close_for_peer(
     columns = (channels[name][closing].tolist() for name in (*CHANNEL, "next_inbox", "has_owner", "owner", "reserve"))
     for row in zip(states.tolist(), *columns, strict=True):
         was, chain, foreign, number, index, has_owner, owner, reserve = row
-        back = _released(reserve, was, chain, money, context) if has_owner else 0
+        back = 0
         if has_owner:
-            _credit(owner, back, chain, balances, money)
+            request = foreign, chain, number << 1, index - 1
+            back = _released(owner, reserve, was, chain, request, money, context)
+            balances.add(owner, back)
         notices.append(Notice(chain, foreign, CLOSED, number, index - 1, amount=back))
     after = channels["state"].copy()
     after[closing] = ChannelState.CLOSED

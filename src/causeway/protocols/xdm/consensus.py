@@ -190,13 +190,13 @@ def _transfers(domains: list[int], made: Frame) -> dict[str, pa.Array]:
     }
 
 
-def confirm(state: State, taken: Frame, due: int) -> tuple[State, list[Notice]]:
+def confirm(state: State, taken: Frame, due: int, books: Books) -> tuple[State, list[Notice]]:
     """Return the state with the receipts of ``taken`` (rows of the log, in its order) confirmed, all that were taken in
-    by block ``due``, and what the books refused: nothing else comes of that (X-3)."""
+    by block ``due``, and what the ``books``, which change, refused: nothing else comes of that (X-3)."""
     ranges = state["range"].with_columns(confirmed_to=np.array([due], dtype=np.uint64))
     if len(taken) == 0:
         return state.with_tables(range=ranges), []
-    books, refused = Books(state["books"]), list[Notice]()
+    refused = list[Notice]()
     rows = RECEIPTS.decode(taken["receipt"].cast(pa.large_binary())).require_all()
     for what, name in enumerate(_LISTS):
         _book(books, refused, what, taken["domain"], rows[name])
@@ -208,10 +208,7 @@ def confirm(state: State, taken: Frame, due: int) -> tuple[State, list[Notice]]:
     rest = state["confirmed"].filter(~np.isin(state["confirmed"]["domain"], newest["domain"]))
     confirmed = concat([rest, newest])
     confirmed = confirmed.take(np.argsort(confirmed["domain"], kind="stable"))
-    tables = {"confirmed": confirmed, "range": ranges}
-    if books.changed:
-        tables["books"] = books.frame()
-    return state.with_tables(**tables), refused
+    return state.with_tables(confirmed=confirmed, range=ranges), refused
 
 
 def _book(books: Books, refused: list[Notice], what: int, domains: np.ndarray, lists: pa.LargeListArray) -> None:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from causeway.model.errors import InvalidInput
-from causeway.model.frame import Frame
+from causeway.model.frame import Frame, concat, repeated
+from causeway.model.value import Asset, Holder, Why
 from causeway.protocols.contract import Chains
 from causeway.protocols.execution import credited
 from causeway.protocols.xdm.books import MAX_BALANCE, Book
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus import genesis_range
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.money import SUMS, joined, split
-from causeway.protocols.xdm.state import ChannelState
+from causeway.protocols.xdm.money import NOWHERE, SUMS, Purse, joined, split, value_rows
+from causeway.protocols.xdm.state import ChannelState, State
 
 
 def genesis_tables(chains: Chains, accounts: Frame, context: Context) -> dict[str, Frame]:
@@ -80,6 +81,21 @@ def _with_endowments(accounts: Frame, context: Context) -> Frame:
     count = len(accounts)
     given = np.full(count, context.options.endowment, dtype=np.uint64)
     return credited(accounts, np.arange(count), np.zeros(count, dtype=np.uint64), given)
+
+
+def genesis_value(state: State, context: Context) -> Frame:
+    """Return what is issued, and booked, at genesis (``VALUE_SCHEMA``)."""
+    accounts = state["accounts"]
+    chain = context.network.host_of(accounts["program"]).view(np.uint32)
+    held = Purse(Holder.ACCOUNT, accounts["program"])
+    rows = value_rows(Why.ISSUED, chain, NOWHERE, held, accounts["balance_low"], accounts["balance_high"])
+    money = state["money"]
+    root = value_rows(Why.ISSUED, money["chain"], NOWHERE, Purse(Holder.ROOT), money["root_low"], money["root_high"])
+    books = state["books"]
+    booked = Purse(Holder.BALANCE, books["source"])
+    more = value_rows(Why.ISSUED, books["chain"], NOWHERE, booked, books["amount_low"], books["amount_high"])
+    rows = concat([rows, root, more.with_columns(asset=repeated(np.uint8(Asset.BOOKED), len(more)))])
+    return rows.filter((rows["amount_low"] | rows["amount_high"]) > 0)
 
 
 def _issued(chains: Chains, accounts: Frame, context: Context) -> list[int]:

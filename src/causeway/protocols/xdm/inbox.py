@@ -17,6 +17,7 @@ from causeway.model.frame import Frame, concat, repeated
 from causeway.model.joins import lookup
 from causeway.model.ledger import Via
 from causeway.model.order import groups_of, positions_in, stable_order
+from causeway.model.value import Holder, Why
 from causeway.protocols.messages import LANE
 from causeway.protocols.xdm.arrivals import ARRIVALS, OPEN_CALL, value_in
 from causeway.protocols.xdm.books import Moved
@@ -31,15 +32,14 @@ from causeway.protocols.xdm.calls import (
 from causeway.protocols.xdm.channels import INITIATED, OPENED, close_for_peer
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK, MessengerError, of_messenger
-from causeway.protocols.xdm.money import Money
+from causeway.protocols.xdm.money import INBOX_FEES, Money, Purse
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.prechecks import request_errors
 from causeway.protocols.xdm.prepare import Accepted, bodies_at
 from causeway.protocols.xdm.settling import settle
 from causeway.protocols.xdm.state import Asked, ChannelState, State, channel_of, channel_rows, is_response
-from causeway.protocols.xdm.sums import sums
 from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, NEXT_CHANNELS_SCHEMA
-from causeway.protocols.xdm.transporter import note_rejected, receive
+from causeway.protocols.xdm.transporter import read_transfers, receive
 from causeway.protocols.xdm.wire import Bodies
 
 
@@ -80,9 +80,9 @@ def take(state: State, accepted_now: Accepted, money: Money, context: Context) -
     now = accepted_now
     errors = request_errors(now.rows, now.bodies, now.state, state["allowlist"], context)
     state, notices = _advanced(state, now, errors, money, context)
-    requests, arrivals, state = _requests(state, now, asking, errors[asking], money, context)
+    requests, arrivals, state, failed = _requests(state, now, asking, errors[asking], money, context)
     answers, settled, state, opened = settle(state, now, answering, money, context)
-    return Taken(state, requests, concat([arrivals, answers]), settled, notices + opened)
+    return Taken(state, requests, concat([arrivals, answers]), settled, notices + failed + opened)
 
 
 def _advanced(
@@ -175,17 +175,33 @@ def _requests(
     error: npt.NDArray[np.uint8],
     money: Money,
     context: Context,
-) -> tuple[Requests, Frame, State]:
+) -> tuple[Requests, Frame, State, list[Notice]]:
+    """Return the requests that are answered, what programs are given, the state, and of which requests the call failed
+    (FailedToNoteTransferIn): nothing comes of these but that their nonces are used up, so that nobody ever answers
+    them (hazard 20)."""
     rows, bodies = now.rows.take(at), bodies_at(now.bodies, at)
     count = len(rows)
     of_endpoint = bodies.asked == Asked.ENDPOINT
     transfer = of_endpoint & (bodies.dst_endpoint == TRANSPORTER_ENDPOINT)
     variant, messages = decode_contents(bodies.payload)
     held = np.where(of_endpoint, _minted(rows, bodies, variant, context), np.uint64(0))
-    _mint(rows, held, money)
     moving = np.flatnonzero(transfer)
+    transfers = read_transfers(bodies_at(bodies, moving))
+    valued = of_endpoint & ~transfer & ((variant == CALL) | (variant == ANSWER))
+    low, high = (np.where(valued, messages[name], np.uint64(0)) for name in ("amount_low", "amount_high"))
+    low[moving], high[moving] = transfers.low, transfers.high
+    ends = rows["destination"], rows["source"]
+    parts = [(held, np.zeros(count, dtype=np.uint64)), (low, high)]
+    unnoted = money.unnoted(Moved.IN, *ends, parts, whole=False)
+    if (unnoted == 0).any():
+        good = unnoted != 0
+        answered, arrivals, state, _ = _requests(state, now, at[good], error[good], money, context)
+        return answered, arrivals, state, _failed(rows.filter(~good), held[~good])
+    short = unnoted > 0
+    money.move(Why.FEE_MINTED, ends[0], Purse(Holder.ABROAD, ends[1]), INBOX_FEES, held, message=rows)
     if len(moving):
-        received = receive(state, rows.take(moving), bodies_at(bodies, moving), error[moving], money, context)
+        bodies_of, before = bodies_at(bodies, moving), error[moving]
+        received = receive(state, rows.take(moving), bodies_of, transfers, before, short[moving], money, context)
         state, error[moving] = received.state, received.error
     here = context.network.host_of(messages["receiver"]) == rows["destination"].view(np.int32)
     theirs = context.network.host_of(messages["sender"]) == rows["source"].view(np.int32)
@@ -196,6 +212,8 @@ def _requests(
     installed = positions_in(state["accounts"]["program"], messages["receiver"]) >= 0
     error[good & (variant == CALL) & ~installed] = of_messenger(MessengerError.NoMessageHandler)
     good &= installed | (variant != CALL)
+    error[good & short] = of_messenger(MessengerError.BalanceUnderflow)
+    good &= ~short
     late, state, unknown = _late_answers(state, messages, rows, np.flatnonzero(good & (variant == ANSWER)))
     error[unknown] = of_messenger(MessengerError.InvalidMessagePayload)
     good[unknown] = False
@@ -205,8 +223,8 @@ def _requests(
         **{name: rows[name][given] for name in (*LANE, "index")}, via=repeated(np.uint8(Via.LANE), len(given))
     )
     value_in(arrivals, money)
-    refused = of_endpoint & ~transfer & (error != OK) & (variant == CALL)
-    note_rejected(rows.filter(refused), messages["amount_low"][refused], messages["amount_high"][refused], money)
+    refused = valued & (error != OK) & ~short
+    money.note_rejected(ends[0][refused], ends[1][refused], low[refused], high[refused])
     content = pa.compute.if_else(pa.array(transfer), pa.scalar(b"", pa.large_binary()), accepted(count))
     return (
         Requests(
@@ -215,7 +233,18 @@ def _requests(
         ),
         arrivals.select(ARRIVALS),
         state,
+        [],
     )  # fmt: skip
+
+
+def _failed(rows: Frame, fees: npt.NDArray[np.uint64]) -> list[Notice]:
+    """Return the notices of requests whose fees the books do not have."""
+    name = MessengerError.FailedToNoteTransferIn.name
+    columns = (rows[key].tolist() for key in ("destination", "source", "substream", "index"))
+    return [
+        Notice(chain, foreign, name, substream >> 1, index, amount=fee, refused=True)
+        for chain, foreign, substream, index, fee in zip(*columns, fees.tolist(), strict=True)
+    ]
 
 
 def _minted(rows: Frame, bodies: Bodies, variant: npt.NDArray[np.int8], context: Context) -> npt.NDArray[np.uint64]:
@@ -227,14 +256,6 @@ def _minted(rows: Frame, bodies: Bodies, variant: npt.NDArray[np.int8], context:
     handled = of_programs | (bodies.dst_endpoint == TRANSPORTER_ENDPOINT)
     found = np.where(handled, context.fees.dst[rows["destination"]], np.uint64(context.fees.relay))
     return np.where((variant == ANSWER) & of_programs, np.uint64(0), found)
-
-
-def _mint(rows: Frame, held: npt.NDArray[np.uint64], money: Money) -> None:
-    """Mint the fees of requests (``InboxFee``): held, and noted as a transfer that has come."""
-    for chain, foreign, amount in sums(rows["destination"], rows["source"], held):
-        money.add(chain, "issuance", amount)
-        money.add(chain, "inbox_held", amount)
-        money.move(chain, Moved.IN, foreign, amount)
 
 
 def _late_answers(

@@ -13,6 +13,7 @@ import pyarrow as pa
 from causeway.model.faults import FOR_EVER, Faults
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.topology import Topology
+from causeway.model.value import VALUE_SCHEMA
 from causeway.protocols.contract import (
     HEADERS_SCHEMA,
     RANGES_SCHEMA,
@@ -45,7 +46,7 @@ from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.fees import Fees
 from causeway.protocols.xdm.forging import forge
 from causeway.protocols.xdm.fraud_tables import NEVER_FOUND
-from causeway.protocols.xdm.genesis import check_issued, genesis_tables
+from causeway.protocols.xdm.genesis import check_issued, genesis_tables, genesis_value
 from causeway.protocols.xdm.ingress import ingress_arrivals
 from causeway.protocols.xdm.lane_tables import indexed
 from causeway.protocols.xdm.money import Money
@@ -92,7 +93,12 @@ class XdmKernel(HostedForGood):
 
     name: ClassVar[str] = "xdm"
     outbound: ClassVar[pa.Schema] = OUTBOUND_SCHEMA
-    logs: ClassVar[Mapping[str, pa.Schema]] = {**LEDGER_LOGS, "storage": STORAGE_SCHEMA, "receipts": TAKEN_SCHEMA}
+    logs: ClassVar[Mapping[str, pa.Schema]] = {
+        **LEDGER_LOGS,
+        "storage": STORAGE_SCHEMA,
+        "receipts": TAKEN_SCHEMA,
+        "value": VALUE_SCHEMA,
+    }
     header_heights: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
@@ -156,7 +162,8 @@ class XdmKernel(HostedForGood):
         context = replace(self.context(chains, Tick(0, -1)), height=0)
         state = replace(self.state(genesis_tables(chains, accounts, context)), programs=programs)
         made = commit_block(None, state, ChainTries.of(chains), {}, None, context)
-        return self._result(made, empty_frame(OUTBOUND_SCHEMA), {}, self.planned.next_tick(0), None)
+        issued = {"value": genesis_value(state, context)}
+        return self._result(made, empty_frame(OUTBOUND_SCHEMA), issued, self.planned.next_tick(0), None)
 
     def committed(self, state: State) -> Frame:
         """Return no entries: all that is committed to is in tables."""
@@ -245,21 +252,25 @@ class XdmKernel(HostedForGood):
         log, context = EventLog(), self.context(chains, tick)
         if len(chains) == 0:
             ingress_arrivals(inputs.ingress, state, context, log)
-            logs = {**log.logs(), "storage": empty_frame(STORAGE_SCHEMA), "receipts": empty_frame(TAKEN_SCHEMA)}
+            logs = {name: empty_frame(schema) for name, schema in self.logs.items()}
             return RoundResult(
-                state, empty_frame(OUTBOUND_SCHEMA), logs, empty_frame(HEADERS_SCHEMA), gives_up=self._gives_up(tick)
+                state,
+                empty_frame(OUTBOUND_SCHEMA),
+                {**logs, **log.logs()},
+                empty_frame(HEADERS_SCHEMA),
+                gives_up=self._gives_up(tick),
             )
         state = before = indexed(state)
-        tables = dict[str, Frame]()
+        tables, money = dict[str, Frame](), Money(state)
         state = state.with_tables(**content.load.late)
         if context.has_consensus:
             assert content.due is not None
-            settled = settle_receipts(state, content.view, inputs.rows["receipts"], content.due, context)
+            settled = settle_receipts(state, content.view, inputs.rows["receipts"], content.due, money.books, context)
             state, tables["receipts"], notices = settled
             log_notices(notices, len(self.network.names), log)
         tries = self._tries(before, chains, content, inputs, context)
-        money = Money(state)
         state, outbound = process_block(state, content.load.brought, content.view, inputs, money, context, log)
+        tables["value"] = money.log()
         proved = prove(state, tries, content.view, context)
         log_notices(proved.abandoned, len(self.network.names), log)
         state = state.with_tables(**proved.tables)
@@ -302,7 +313,8 @@ class XdmKernel(HostedForGood):
     def _result(
         self, made: Made, outbound: Frame, logs: Mapping[str, Frame], wake: int | None, end: int | None
     ) -> RoundResult[State]:
-        every = {**EventLog().logs(), "receipts": empty_frame(TAKEN_SCHEMA), **logs, "storage": made.storage}
+        empty = {name: empty_frame(schema) for name, schema in self.logs.items()}
+        every = {**empty, **logs, "storage": made.storage}
         return RoundResult(made.state, outbound, every, made.headers, wake, oldest(made.state["runs"]), end)
 
     def _gives_up(self, tick: Tick) -> int:

@@ -1,22 +1,43 @@
-"""The sums of chains (XDM reference 3.8, G7, G8): what is issued, held, burned, paid, and moved between chains."""
+"""The sums of chains (XDM reference 3.8, G7, G8): what is issued, held, burned, paid, and moved between chains.
+
+``Money.move`` is the one place where a sum changes: the rows of the value log that it adds say all of the change.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from causeway.model.frame import Frame
-from causeway.protocols.xdm.books import BookError, Books, Moved
+from causeway.model.frame import Frame, concat, empty_frame, repeated
+from causeway.model.ledger import NO_CHAIN
+from causeway.model.order import U64
+from causeway.model.value import ISSUED, NO_INDEX, VALUE_SCHEMA, Asset, Holder, Why
+from causeway.protocols.messages import LANE_COLUMNS
+from causeway.protocols.xdm.books import MAX_BALANCE, WORD, BookError, Books, Moved
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
+from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.sums import sums
 from causeway.protocols.xdm.tables import MADE_SCHEMA, MONEY_SCHEMA, OPERATORS_SCHEMA
 
-WORD = 2**64
 SUMS = tuple(name.removesuffix("_high") for name in MONEY_SCHEMA.names if name.endswith("_high"))
 
+_SUM_OF = {
+    Holder.INBOX_FEES: "inbox_held",
+    Holder.OUTBOX_FEES: "outbox_held",
+    Holder.DEPOSITS: "reserved",
+    Holder.BURNED: "burned",
+    Holder.ROOT: "root",
+}
+"""Holders whose sums a chain keeps; besides, the issuance is that of all of ``ISSUED``."""
 
-def split(amounts: Iterable[int]) -> tuple[np.ndarray, np.ndarray]:
+U32 = npt.NDArray[np.uint32]
+
+
+def split(amounts: Iterable[int]) -> tuple[U64, U64]:
     """Return the upper and the lower words of amounts."""
     listed = list(amounts)
     high = np.array([amount // WORD for amount in listed], dtype=np.uint64)
@@ -29,10 +50,28 @@ def joined(frame: Frame, name: str) -> list[int]:
     return [upper * WORD + lower for upper, lower in zip(high, low, strict=True)]
 
 
+class Purse(NamedTuple):
+    """Who has value: a holder, and a number for all rows, or of each row."""
+
+    holder: Holder
+    number: U64 | U32 | int = 0
+
+    def column(self, length: int) -> U64:
+        """Return the number of each row."""
+        if isinstance(self.number, int):
+            return repeated(np.uint64(self.number), length)
+        return self.number.astype(np.uint64, copy=False)
+
+
+OUTBOX_FEES, INBOX_FEES, MESSAGES = Purse(Holder.OUTBOX_FEES), Purse(Holder.INBOX_FEES), Purse(Holder.MESSAGES)
+NOWHERE, BURNED = Purse(Holder.NOWHERE), Purse(Holder.BURNED)
+
+
 class Money:
     """The sums of the chains of a state while a block changes them.
 
     Transfers of the consensus chain itself go into its books at once; those of a domain are what its receipt will say.
+    ``refused``: what the books did not take.
     """
 
     def __init__(self, state: State) -> None:
@@ -43,48 +82,135 @@ class Money:
         }
         pairs = zip(operators["chain"].tolist(), operators["operator"].tolist(), strict=True)
         self._operators = dict(zip(pairs, joined(operators, "balance"), strict=True))
+        self._of_chain: dict[int, list[int]] = {}
+        for chain, operator in sorted(self._operators):
+            self._of_chain.setdefault(chain, []).append(operator)
         self._made: dict[tuple[int, int, int], int] = {}
+        self._rows: list[Frame] = []
         self.books = Books(state["books"])
-        self._paid = False
+        self.refused: list[Notice] = []
 
     def of(self, chain: int, name: str) -> int:
         """Return a sum of a chain."""
         return self._sums[name][chain]
 
-    def add(self, chain: int, name: str, amount: int) -> None:
-        """Change a sum of a chain (``SUMS``)."""
-        self._sums[name][chain] += amount
+    def move(
+        self,
+        why: Why,
+        chain: U32,
+        giver: Purse,
+        taker: Purse,
+        low: U64,
+        high: U64 | None = None,
+        message: Frame | None = None,
+    ) -> None:
+        """Move an amount of each row on its ``chain`` from a purse to another; rows of amount 0 are left out.
 
-    def pay(self, chain: int, amount: int) -> None:
-        """Pay an amount to the operators of a chain equally; what cannot be divided goes to the first."""
-        if amount == 0:
+        ``message``: the message of each row (``LANE_COLUMNS``). What goes to or comes from another chain is noted, and
+        what is burned.
+        """
+        some = low > 0 if high is None else (low | high) > 0
+        if not some.any():
             return
-        own = sorted(key for key in self._operators if key[0] == chain)
-        share, rest = divmod(amount, len(own))
-        for position, key in enumerate(own):
-            self._operators[key] += share + (rest if position == 0 else 0)
-        self._paid = True
+        rows = value_rows(why, chain, giver, taker, low, high, message)
+        if not some.all():
+            rows = rows.filter(some)
+        self._rows.append(rows)
+        out = taker.holder == Holder.ABROAD
+        foreign = rows["to_number" if out else "from_number"] if out or giver.holder == Holder.ABROAD else None
+        other = repeated(np.uint32(0), len(rows)) if foreign is None else foreign.astype(np.uint32)
+        for one, second, amount in sums(rows["chain"], other, rows["amount_low"], rows["amount_high"]):
+            for holder, change in ((giver.holder, -amount), (taker.holder, amount)):
+                if holder in _SUM_OF:
+                    self._sums[_SUM_OF[holder]][one] += change
+                if holder in ISSUED:
+                    self._sums["issuance"][one] += change
+            if foreign is not None:
+                self._note(one, Moved.OUT if out else Moved.CLAIMED if why == Why.CLAIMED else Moved.IN, second, amount)
+            elif taker.holder == Holder.BURNED and one != CONSENSUS_POSITION:
+                self._note(one, Moved.BURNT, CONSENSUS_POSITION, amount)
 
-    def burn(self, chain: int, amount: int) -> None:
-        """Burn an amount of a chain for good; the receipt of a domain says it."""
-        self.add(chain, "issuance", -amount)
-        self.add(chain, "burned", amount)
-        if chain != CONSENSUS_POSITION:
-            self.move(chain, Moved.BURNT, CONSENSUS_POSITION, amount)
+    def move_one(
+        self, why: Why, chain: int, giver: Purse, taker: Purse, amount: int, message: tuple[int, int, int, int]
+    ) -> None:
+        """Move one amount. ``message``: source, destination, substream, index."""
+        high, low = split([amount])
+        kinds = (np.uint32, np.uint32, np.uint64, np.uint64)
+        named = {name: np.array([part], kind) for name, part, kind in zip(LANE_COLUMNS, message, kinds, strict=True)}
+        self.move(why, np.array([chain], np.uint32), giver, taker, low, high, Frame(named, 1))
 
-    def move(self, chain: int, what: Moved, foreign: int, amount: int) -> BookError | None:
-        """Note what a chain does with value that leaves or comes; returns why the books refuse it, None if not."""
-        if amount == 0:
-            return None
+    def pay(self, chain: U32, held: Purse, fees: U64, message: Frame) -> None:
+        """Pay held fees to the operators of each chain equally; what cannot be divided goes to the first."""
+        self.move(Why.FEE_PAID, chain, held, Purse(Holder.REWARDS), fees, message=message)
+        shares: list[tuple[int, int, int]] = []
+        for one, _, amount in sums(chain, repeated(np.uint32(0), len(chain)), fees):
+            own = self._of_chain[one]
+            share, rest = divmod(amount, len(own))
+            for position, operator in enumerate(own):
+                part = share + (rest if position == 0 else 0)
+                self._operators[one, operator] += part
+                shares.append((one, operator, part))
+        if shares:
+            chains, operators, parts = zip(*shares, strict=True)
+            high, low = split(parts)
+            taker = Purse(Holder.OPERATOR, np.array(operators, np.uint64))
+            self.move(Why.FEE_SHARED, np.array(chains, np.uint32), Purse(Holder.REWARDS), taker, low, high)
+
+    def note_rejected(self, chain: U32, foreign: U32, low: U64, high: U64) -> None:
+        """Note value that requests from ``foreign`` brought and that ``chain`` refuses: its source claims it."""
+        for one, other, amount in sums(chain, foreign, low, high):
+            self._note(one, Moved.REJECTED, other, amount)
+
+    def _note(self, chain: int, what: Moved, foreign: int, amount: int) -> None:
+        """Note what a chain does with value that leaves or comes; what the books refuse is told of."""
         if chain == CONSENSUS_POSITION:
             try:
                 self.books.apply(chain, what, foreign, amount)
             except BookError as error:
-                return error
-            return None
+                seen = min(amount, WORD - 1)
+                self.refused.append(Notice(chain, foreign, error.error.name, amount=seen, refused=True))
+            return
         key = chain, int(what), foreign
         self._made[key] = self._made.get(key, 0) + amount
-        return None
+
+    def _room(self, chain: int, what: Moved, foreign: int) -> int:
+        """Return how much of a kind can still be noted of a chain and another."""
+        if chain == CONSENSUS_POSITION:
+            return self.books.room(what, foreign)
+        return MAX_BALANCE - self._made.get((chain, int(what), foreign), 0)
+
+    def unnoted(
+        self, what: Moved, chain: U32, foreign: U32, parts: Sequence[tuple[U64, U64]], *, whole: bool
+    ) -> npt.NDArray[np.int64]:
+        """Return which of its parts cannot be noted of each row any more, -1 where all can, when rows and their parts
+        are noted in order up to it. ``whole``: of a row that fails nothing is noted.
+
+        ``parts``: of each part the lower and the upper words.
+        """
+        failed = np.full(len(chain), -1, dtype=np.int64)
+        wanted: dict[tuple[int, int], int] = {}
+        for words in parts:
+            for one, other, amount in sums(chain, foreign, *words):
+                wanted[one, other] = wanted.get((one, other), 0) + amount
+        for (one, other), total in wanted.items():
+            room = self._room(one, what, other)
+            if total <= room:
+                continue
+            for row in np.flatnonzero((chain == one) & (foreign == other)).tolist():
+                left = room
+                for place, (low, high) in enumerate(parts):
+                    amount = int(high[row]) * WORD + int(low[row])
+                    if amount > left:
+                        failed[row] = place
+                        left = room if whole else left
+                        break
+                    left -= amount
+                room = left
+        return failed
+
+    def log(self) -> Frame:
+        """Return all movements so far (``VALUE_SCHEMA``), those in the books last."""
+        return concat([empty_frame(VALUE_SCHEMA), *self._rows, self.books.log()])
 
     def into(self, state: State) -> State:
         """Return the state with the sums after the block."""
@@ -94,9 +220,10 @@ class Money:
         before = state["money"]
         if any(not np.array_equal(before[name], column) for name, column in columns.items()):
             state = state.with_tables(money=before.with_columns(**columns).select(MONEY_SCHEMA.names))
-        if self._paid:
-            high, low = split(self._operators[key] for key in sorted(self._operators))
-            after = state["operators"].with_columns(balance_high=high, balance_low=low)
+        high, low = split(self._operators[key] for key in sorted(self._operators))
+        known = state["operators"]
+        if not (np.array_equal(known["balance_low"], low) and np.array_equal(known["balance_high"], high)):
+            after = known.with_columns(balance_high=high, balance_low=low)
             state = state.with_tables(operators=after.select(OPERATORS_SCHEMA.names))
         if self.books.changed:
             state = state.with_tables(books=self.books.frame())
@@ -116,3 +243,33 @@ class Money:
         if len(made) or len(state["made"]):
             state = state.with_tables(made=made.select(MADE_SCHEMA.names))
         return state
+
+
+def value_rows(
+    why: Why, chain: U32, giver: Purse, taker: Purse, low: U64, high: U64 | None = None, message: Frame | None = None
+) -> Frame:
+    """Return a row of the value log (``VALUE_SCHEMA``) for each movement of units; the arguments are those of
+    ``Money.move``."""
+    count = len(low)
+    no_message = {
+        "source": repeated(np.uint32(NO_CHAIN), count),
+        "destination": repeated(np.uint32(NO_CHAIN), count),
+        "substream": repeated(np.uint64(0), count),
+        "index": repeated(np.uint64(NO_INDEX), count),
+    }
+    named = no_message if message is None else {name: message[name] for name in LANE_COLUMNS}
+    return Frame(
+        {
+            "chain": chain,
+            "asset": repeated(np.uint8(Asset.UNITS), count),
+            "why": repeated(np.uint8(why), count),
+            "from_holder": repeated(np.uint8(giver.holder), count),
+            "from_number": giver.column(count),
+            "to_holder": repeated(np.uint8(taker.holder), count),
+            "to_number": taker.column(count),
+            "amount_high": repeated(np.uint64(0), count) if high is None else high,
+            "amount_low": low,
+            **named,
+        },
+        count,
+    )

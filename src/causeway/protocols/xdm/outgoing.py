@@ -16,9 +16,10 @@ from causeway.model.frame import Frame, concat, empty_frame, repeated
 from causeway.model.joins import stretches
 from causeway.model.ledger import Event, Kind
 from causeway.model.order import U64, Rows, groups_of, positions_in, stable_order
+from causeway.model.value import Holder, Why
 from causeway.protocols.contract import NO_HOST
 from causeway.protocols.events import EventLog, event_rows, names_column
-from causeway.protocols.execution import ACCOUNTS_SCHEMA
+from causeway.protocols.execution import ACCOUNTS_SCHEMA, credited
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS, NO_QUEUE, OUTBOUND_SCHEMA
 from causeway.protocols.xdm.allowlists import allows
 from causeway.protocols.xdm.arrivals import REJECTED
@@ -26,10 +27,9 @@ from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.calls import PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT, encode_contents, fits, shortened
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.lane_tables import LaneTable
-from causeway.protocols.xdm.money import Money, joined, split
+from causeway.protocols.xdm.money import MESSAGES, OUTBOX_FEES, Money, Purse, joined, split
 from causeway.protocols.xdm.relay import given_up
 from causeway.protocols.xdm.state import MAX_NONCE, NOBODY, Asked, ChannelState, State, substream
-from causeway.protocols.xdm.sums import sums
 from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, INDEXED, OUTBOX_SCHEMA, RUNS_SCHEMA, WAITING_SCHEMA
 from causeway.protocols.xdm.transporter import REFUSALS, encode_transfers, is_transfer, refusals
 
@@ -41,10 +41,11 @@ NONCE_OVERFLOW = "Overflow"
 NO_HANDLER = "NoMessageHandler"
 TOO_LARGE = "InvalidMessagePayload"
 NOT_ALLOWED = "ChainNotAllowed"
+NOT_NOTED = "FailedToNoteTransferOut"
 """Why a call of a program is refused."""
 
 _REASONS = ["", NO_OPEN_CHANNEL, NO_FUNDS, NO_DESTINATION, FEES_OVERFLOW, TOO_LARGE, NOT_ALLOWED]
-_REASONS += [NONCE_OVERFLOW, NO_HANDLER]
+_REASONS += [NONCE_OVERFLOW, NO_HANDLER, NOT_NOTED]
 _REASONS += [error.name for error in REFUSALS]
 
 
@@ -163,6 +164,10 @@ def _into_channels(
     state, poor = _charged(state, queued, placed & of_call, src_fee + dst_fee)
     reasons[poor] = _REASONS.index(NO_FUNDS)
     placed[poor] = False
+    state, unnoted = _unnoted(state, queued, placed, src_fee, dst_fee, money)
+    reasons[of_call & (unnoted == 0)] = _REASONS.index(NOT_NOTED)
+    reasons[of_call & (unnoted > 0)] = _REASONS.index(FEES_OVERFLOW)
+    placed &= unnoted < 0
     # Those behind one that could not pay move up.
     row_of = _moved_up(row_of, placed, groups)
     sent = queued.with_columns(row=row_of, src_fee=src_fee, dst_fee=dst_fee).filter(placed)
@@ -253,6 +258,24 @@ def _charged(
     return state.with_tables(accounts=after), poor
 
 
+def _unnoted(
+    state: State, queued: Frame, placed: npt.NDArray[np.bool_], src_fee: U64, dst_fee: U64, money: Money
+) -> tuple[State, npt.NDArray[np.int64]]:
+    """Return the state in which who could not send has the fees back, and what cannot be noted of each message that is
+    ``placed`` (3.3, 6; X-3): 0 its fee, 1 its amount, -1 nothing."""
+    zero = np.zeros(len(queued), dtype=np.uint64)
+    amounts = tuple(np.where(placed, queued[name], np.uint64(0)) for name in ("amount_low", "amount_high"))
+    parts = [(np.where(placed, dst_fee, zero), zero), (amounts[0], amounts[1])]
+    found = money.unnoted(Moved.OUT, queued["source"], queued["destination"], parts, whole=True)
+    back = np.flatnonzero((found >= 0) & (queued["kind"] == Kind.REQUEST))
+    if len(back):
+        accounts = state["accounts"]
+        at = positions_in(accounts["program"], queued["sender"][back])
+        after = credited(accounts, at, zero[back], src_fee[back] + dst_fee[back])
+        state = state.with_tables(accounts=after)
+    return state, found
+
+
 def _stored(state: State, sent: Frame, money: Money, context: Context) -> tuple[State, Frame]:
     """Return the state with requests in the outbox (``new_outbox_message``), and what is outbound."""
     if len(sent) == 0:
@@ -302,16 +325,11 @@ def _stored(state: State, sent: Frame, money: Money, context: Context) -> tuple[
         },
         len(sent),
     )
-    for name, take, total in (("src_fee", "outbox_held", 0), ("dst_fee", "issuance", -1)):
-        for chain, foreign, amount in sums(outbox["source"], outbox["destination"], outbox[name]):
-            money.add(chain, take, amount if total == 0 else -amount)
-            if name == "dst_fee":
-                money.move(chain, Moved.OUT, foreign, amount)
-    for chain, foreign, amount in sums(
-        outbox["source"], outbox["destination"], sent["amount_low"], sent["amount_high"]
-    ):
-        money.add(chain, "issuance", -amount)
-        money.move(chain, Moved.OUT, foreign, amount)
+    chain, away = outbox["source"], Purse(Holder.ABROAD, outbox["destination"])
+    payer = Purse(Holder.ACCOUNT, sent["sender"])
+    money.move(Why.FEE_HELD, chain, payer, OUTBOX_FEES, outbox["src_fee"], message=outbox)
+    money.move(Why.FEE_BURNED, chain, payer, away, outbox["dst_fee"], message=outbox)
+    money.move(Why.SENT, chain, MESSAGES, away, outbox["amount_low"], outbox["amount_high"], outbox)
     state = state.with_tables(
         outbox=LaneTable.of(state["outbox"]).with_rows(outbox.select(OUTBOX_SCHEMA.names)),
         channels=channels.with_columns(next_outbox=following, count=counts).select(CHANNELS_SCHEMA.names),

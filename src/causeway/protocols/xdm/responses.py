@@ -9,18 +9,17 @@ from causeway.model.frame import Frame, concat, repeated
 from causeway.model.joins import lookup, stretches
 from causeway.model.ledger import Kind
 from causeway.model.order import Rows
+from causeway.model.value import Holder, Why
 from causeway.protocols.messages import LANE, MESSAGE_COLUMNS, blank_messages
 from causeway.protocols.xdm.arrivals import REJECTED
-from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.calls import encode_contents, shortened
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK
 from causeway.protocols.xdm.inbox import Requests
 from causeway.protocols.xdm.lane_tables import LaneTable
-from causeway.protocols.xdm.money import Money
+from causeway.protocols.xdm.money import INBOX_FEES, MESSAGES, Money, Purse
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.state import NOBODY, RESPONSE, Asked, State, channel_of, substream
-from causeway.protocols.xdm.sums import sums
 from causeway.protocols.xdm.tables import INDEXED, RESPONSES_SCHEMA
 from causeway.protocols.xdm.wire import ENDPOINT, PROTOCOL
 
@@ -61,12 +60,16 @@ def store_responses(
         if taken.any():
             back = shortened(produced.take(pick[taken]), REJECTED)
             content = pa.compute.replace_with_mask(content, pa.array(taken), encode_contents(back))
-            for chain, foreign, amount in sums(
-                rows["source"][taken], rows["destination"][taken], back["amount_low"], back["amount_high"]
-            ):
-                # What goes back leaves the chain that answers.
-                money.add(foreign, "issuance", -amount)
-                money.move(foreign, Moved.OUT, chain, amount)
+            # What goes back leaves the chain that answers.
+            asking = rows.filter(taken)
+            lanes = {
+                "source": asking["destination"],
+                "destination": asking["source"],
+                "substream": asking["substream"] | np.uint64(RESPONSE),
+                "index": asking["index"],
+            }
+            gone = back["amount_low"], back["amount_high"], Frame(lanes, len(asking))
+            money.move(Why.SENT, lanes["source"], MESSAGES, Purse(Holder.ABROAD, lanes["destination"]), *gone)
             merged = concat([shown.filter(~taken), back.select(MESSAGE_COLUMNS)])
             order = np.argsort(np.concatenate([np.flatnonzero(~taken), np.flatnonzero(taken)]), kind="stable")
             shown = merged.take(order)
@@ -129,9 +132,7 @@ def acknowledge(state: State, requests: Requests, money: Money) -> tuple[State, 
     np.maximum.at(last, stretch, at)
     done = np.arange(len(responses)) <= np.repeat(last, np.diff(starts, append=len(responses)))
     gone = responses.filter(done)
-    for chain, _, amount in sums(gone["source"], gone["source"], gone["fee"]):
-        money.add(chain, "inbox_held", -amount)
-        money.pay(chain, amount)
+    money.pay(gone["source"], INBOX_FEES, gone["fee"], gone)
     ended = last >= 0
     left = _left_behind(responses, starts[ended], last[ended])
     return state.with_tables(responses=table.without(near[done])), left

@@ -12,20 +12,21 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, repeated
 from causeway.model.ledger import Kind, Via
-from causeway.model.order import stable_order
+from causeway.model.order import positions_in, stable_order
+from causeway.model.value import Holder, Why
+from causeway.protocols.execution import credited
 from causeway.protocols.messages import LANE
 from causeway.protocols.xdm.arrivals import ARRIVALS, OPEN_CALL, REJECTED, value_in
-from causeway.protocols.xdm.books import Moved
+from causeway.protocols.xdm.books import WORD, Moved
 from causeway.protocols.xdm.calls import ANSWER, CALL, PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT, decode_contents
 from causeway.protocols.xdm.channels import OPENED
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, name_of
 from causeway.protocols.xdm.lane_tables import LaneTable
-from causeway.protocols.xdm.money import Money
+from causeway.protocols.xdm.money import OUTBOX_FEES, Money, Purse, joined
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.prepare import Accepted, bodies_at
 from causeway.protocols.xdm.state import NOBODY, Asked, ChannelState, State, channel_of, channel_rows
-from causeway.protocols.xdm.sums import sums
 from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, OPEN_CALLS_SCHEMA
 from causeway.protocols.xdm.tags import Tag, response_tags
 
@@ -54,9 +55,7 @@ def settle(
     due = response_tags(bodies.layer, bodies.error, settled["asked"], settled["dst_endpoint"])
     wrong = (rows["tag"] != due) & (due != Tag.NONE) & (context.options.trust_tag == "on")
     state, notices = _counted_off(state.with_tables(outbox=outbox.without(own)), settled, bodies.error, wrong)
-    for chain, _, amount in sums(settled["source"], settled["source"], settled["src_fee"]):
-        money.add(chain, "outbox_held", -amount)
-        money.pay(chain, amount)
+    money.pay(settled["source"], OUTBOX_FEES, settled["src_fee"], settled)
     of_endpoint = (settled["asked"] == Asked.ENDPOINT) & (settled["dst_endpoint"] == PROGRAMS_ENDPOINT)
     variant, messages = decode_contents(
         pa.compute.if_else(pa.array(of_endpoint), bodies.payload, pa.scalar(b"", pa.large_binary()))
@@ -86,16 +85,68 @@ def settle(
         **{name: rows[name][given] for name in (*LANE, "index")},
         via=repeated(np.uint8(Via.LANE), len(given)),
     )
+    arrivals, more = _booked(arrivals, back, money)
     value_in(arrivals.filter(~back), money)
-    for chain, foreign, amount in sums(
-        arrivals["destination"][back],
-        arrivals["source"][back],
-        arrivals["amount_low"][back],
-        arrivals["amount_high"][back],
-    ):
-        money.add(chain, "issuance", amount)
-        money.move(chain, Moved.CLAIMED, foreign, amount)
-    return arrivals.select(ARRIVALS), settled.with_columns(error=bodies.error), state, notices
+    claimed = arrivals.filter(back)
+    giver, taker = Purse(Holder.ABROAD, claimed["source"]), Purse(Holder.ACCOUNT, claimed["receiver"])
+    amounts = claimed["amount_low"], claimed["amount_high"]
+    money.move(Why.CLAIMED, claimed["destination"], giver, taker, *amounts, claimed)
+    # Nobody waits for what becomes of an answer that came late: who gave it has back what was refused.
+    unheard = failed & ~wrong & of_endpoint & (settled["sender"] == NOBODY)
+    state, returned = _returned(state, settled.filter(unheard), bodies.error[unheard], money)
+    told = notices + more + returned
+    return arrivals.select(ARRIVALS), settled.with_columns(error=bodies.error), state, told
+
+
+def _booked(arrivals: Frame, back: npt.NDArray[np.bool_], money: Money) -> tuple[Frame, list[Notice]]:
+    """Return answers with what they give back as far as the books have it: a program gets its answer in any case. And
+    what is not given back. ``back``: of which answers it is what the request took along."""
+    ends = arrivals["destination"], arrivals["source"]
+    short = np.zeros(len(arrivals), dtype=bool)
+    for what, some in ((Moved.IN, ~back), (Moved.CLAIMED, back)):
+        amounts = [np.where(some, arrivals[name], np.uint64(0)) for name in ("amount_low", "amount_high")]
+        short |= money.unnoted(what, *ends, [(amounts[0], amounts[1])], whole=True) >= 0
+    if not short.any():
+        return arrivals, []
+    lost = arrivals.filter(short)
+    columns = (lost[name].tolist() for name in ("destination", "source", "substream", "index", "receiver"))
+    name = MessengerError.BalanceUnderflow.name
+    notices = [
+        Notice(chain, foreign, name, substream >> 1, index, receiver, min(amount, WORD - 1), refused=True)
+        for chain, foreign, substream, index, receiver, amount in zip(*columns, joined(lost, "amount"), strict=True)
+    ]
+    kept = {name: np.where(short, np.uint64(0), arrivals[name]) for name in ("amount_high", "amount_low")}
+    return arrivals.with_columns(**kept), notices
+
+
+def _returned(state: State, settled: Frame, error: npt.NDArray[np.uint8], money: Money) -> tuple[State, list[Notice]]:
+    """Return the state in which programs have back what they gave with late answers that were refused (X-3: a response
+    that is Err claims what was rejected, for who sent it), and what they were refused for. ``settled``: these answers
+    (``OUTBOX_SCHEMA``)."""
+    if len(settled) == 0:
+        return state, []
+    _, messages = decode_contents(settled["payload"].cast(pa.large_binary()))
+    programs = messages["sender"]
+    chains = settled["source"], settled["destination"]
+    low, high = settled["amount_low"], settled["amount_high"]
+    booked = money.unnoted(Moved.CLAIMED, *chains, [(low, high)], whole=True) < 0
+    low, high = np.where(booked, low, np.uint64(0)), np.where(booked, high, np.uint64(0))
+    accounts = state["accounts"]
+    after = credited(accounts, positions_in(accounts["program"], programs), high, low)
+    giver, taker = Purse(Holder.ABROAD, chains[1]), Purse(Holder.ACCOUNT, programs)
+    money.move(Why.CLAIMED, chains[0], giver, taker, low, high, settled)
+    columns = (settled[name].tolist() for name in ("source", "destination", "substream", "index"))
+    names = [
+        name_of(code) if has else MessengerError.BalanceUnderflow.name
+        for code, has in zip(error.tolist(), booked.tolist(), strict=True)
+    ]
+    notices = [
+        Notice(chain, foreign, name, substream >> 1, index, program, min(amount, WORD - 1), refused=True)
+        for chain, foreign, substream, index, name, program, amount in zip(
+            *columns, names, programs.tolist(), joined(settled, "amount"), strict=True
+        )
+    ]
+    return state.with_tables(accounts=after), notices
 
 
 def _within(messages: Frame, settled: Frame) -> npt.NDArray[np.bool_]:

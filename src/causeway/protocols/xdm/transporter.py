@@ -12,6 +12,7 @@ the request in the outbox, and equal to what the response settles.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,17 +22,16 @@ import pyarrow.compute as pc
 from causeway.model.frame import Frame
 from causeway.model.ledger import Kind
 from causeway.model.order import U64, positions_in
+from causeway.model.value import Holder, Why
 from causeway.proofs.substrate import ScaleColumns, ScaleTypes, enum, limbs_column, limbs_of, numbers_column, struct
 from causeway.protocols.execution import credited
 from causeway.protocols.limits import MAX_DATA_BYTES
-from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.calls import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.chains import chain_ids
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import OK, TransporterError, of_transporter
-from causeway.protocols.xdm.money import Money
+from causeway.protocols.xdm.money import Money, Purse
 from causeway.protocols.xdm.state import State
-from causeway.protocols.xdm.sums import sums
 from causeway.protocols.xdm.wire import ACCOUNT_BYTES, Bodies
 
 METHOD = "transporter.transfer"
@@ -114,18 +114,39 @@ def encode_transfers(messages: Frame) -> pa.LargeBinaryArray:
     )
 
 
+class Transfers(NamedTuple):
+    """Transfers as they were proved: which are any, their columns, the lower and the upper words of their amounts."""
+
+    readable: npt.NDArray[np.bool_]
+    columns: pa.RecordBatch
+    low: U64
+    high: U64
+
+
+def read_transfers(bodies: Bodies) -> Transfers:
+    """Return the transfers that requests ask for; the amount of one that is none is 0."""
+    decoded = TRANSFERS.decode(bodies.payload)
+    amounts = limbs_of(decoded.columns["amount"].fill_null(bytes(16)))
+    return Transfers(decoded.verdicts.codes == 0, decoded.columns, amounts[:, 0].copy(), amounts[:, 1].copy())
+
+
 def receive(
-    state: State, rows: Frame, bodies: Bodies, before: npt.NDArray[np.uint8], money: Money, context: Context
+    state: State,
+    rows: Frame,
+    bodies: Bodies,
+    transfers: Transfers,
+    before: npt.NDArray[np.uint8],
+    short: npt.NDArray[np.bool_],
+    money: Money,
+    context: Context,
 ) -> Received:
     """Credit transfers that were proved to their destination, and note in the books what came and what is refused.
 
-    ``rows``: lane and ``index`` of each; ``before``: what the messenger found (the pre-check). The first of:
-    InvalidPayload (nothing is noted: the amount is not known), InvalidTransferRequest, UnexpectedMessage, what the
-    messenger found, InvalidAccountId.
+    ``rows``: lane and ``index`` of each; ``before``: what the messenger found (the pre-check); ``short``: amounts that
+    the books do not have. The first of: InvalidPayload (nothing is noted: the amount is not known),
+    InvalidTransferRequest, UnexpectedMessage, what the messenger found, InvalidAccountId, BalanceUnderflow.
     """
-    decoded = TRANSFERS.decode(bodies.payload)
-    readable = decoded.verdicts.codes == 0
-    columns = decoded.columns
+    readable, columns, low, high = transfers
     program, formed = _program_of(columns, "receiver_account_id")
     accounts = state["accounts"]
     at = positions_in(accounts["program"], program)
@@ -138,6 +159,7 @@ def receive(
             bodies.src_endpoint != TRANSPORTER_ENDPOINT,
             before != OK,
             ~known,
+            short,
         ],
         [
             of_transporter(TransporterError.InvalidPayload),
@@ -145,26 +167,18 @@ def receive(
             of_transporter(TransporterError.UnexpectedMessage),
             before.astype(np.int64),
             of_transporter(TransporterError.InvalidAccountId),
+            of_transporter(TransporterError.BalanceUnderflow),
         ],
         OK,
     ).astype(np.uint8)
-    amounts = limbs_of(columns["amount"].fill_null(bytes(16)))
-    low, high = amounts[:, 0].copy(), amounts[:, 1].copy()
-    taken, back = error == OK, (error != OK) & readable
+    taken, back = error == OK, (error != OK) & readable & ~short
     if taken.any():
         state = state.with_tables(accounts=credited(accounts, at[taken], high[taken], low[taken]))
-    ends = rows["destination"], rows["source"]
-    for chain, foreign, amount in sums(*(end[taken] for end in ends), low[taken], high[taken]):
-        money.add(chain, "issuance", amount)
-        money.move(chain, Moved.IN, foreign, amount)
-    note_rejected(rows.filter(back), low[back], high[back], money)
+    came = rows.filter(taken)
+    giver, taker = Purse(Holder.ABROAD, came["source"]), Purse(Holder.ACCOUNT, program[taken])
+    money.move(Why.RECEIVED, came["destination"], giver, taker, low[taken], high[taken], came)
+    money.note_rejected(rows["destination"][back], rows["source"][back], low[back], high[back])
     return Received(state, error)
-
-
-def note_rejected(rows: Frame, low: U64, high: U64, money: Money) -> None:
-    """Note value that requests brought and that their destination refuses: the source claims it."""
-    for chain, foreign, amount in sums(rows["destination"], rows["source"], low, high):
-        money.move(chain, Moved.REJECTED, foreign, amount)
 
 
 @dataclass(frozen=True)
