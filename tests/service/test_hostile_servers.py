@@ -17,8 +17,9 @@ import pytest
 from causeway.protocols.limits import MAX_SMALL_ANSWER_BYTES
 from causeway.service.http_client import ServiceError, Unreachable
 from causeway.service.ibc.client import LakeClient
-from causeway.service.ibc.relaying import Pacing, Progress, Relaying
+from causeway.service.ibc.relaying import Progress, Relaying
 from causeway.service.ibc.steps import ReadLane, ReadProofs
+from causeway.service.passes import Pacing
 from tests.service.hostile import Behaviour, answers, drip, endless, hostile, slow_head
 from tests.service.lakes import ENDS, Lakes, both
 from tests.service.test_processes import SECONDS, ended, served, start

@@ -159,6 +159,10 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
                 "causeway.proofs.mmr.many_loops",
             ),
             kinds="causeway.protocols.xdm.fault_kinds:FAULT_KINDS",
+            external=True,
+            signs=True,
+            endpoint="causeway.service.xdm.endpoint:XdmEndpoint",
+            relay="causeway.service.xdm.relay_process:RELAY",
         ),
     )
 }

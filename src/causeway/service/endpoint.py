@@ -104,6 +104,11 @@ class Endpoint(Protocol):
         ...
 
     @property
+    def followed(self) -> frozenset[str]:
+        """Return the chains of other lakes to which something may be carried here: this lake follows them."""
+        ...
+
+    @property
     def max_transaction_bytes(self) -> int:
         """Return how many bytes a transaction has at most."""
         ...

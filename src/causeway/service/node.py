@@ -258,14 +258,14 @@ class Node:
         return {"sender": key.hex(), "number": sender_number(key), "carrier": carrier_number(key), "nonce": last}
 
     def number_of(self, chain: str) -> int:
-        """Return the number of a chain that this lake runs.
+        """Return the number of a chain that this lake runs or follows.
 
         Raises:
             InvalidInput: there is none of this name, or another lake runs it.
         """
         if chain not in self.chains:
             raise InvalidInput(f"chain: {unknown('chain', chain, list(self.chains))}")
-        if self.chains[chain] in self.external:
+        if self.chains[chain] in self.external and chain not in self.endpoint.followed:
             raise InvalidInput(f"chain: another lake runs {chain}")
         return self.chains[chain]
 

@@ -5,6 +5,7 @@ Amounts are whole numbers of at most 128 bits; a change that would pass them, or
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
 
 import numpy as np
@@ -127,6 +128,18 @@ class Books:
         if what == Moved.CLAIMED:
             return self[Book.CANCELLED, own, foreign]
         return self[Book.UNCONFIRMED, foreign, own]
+
+    def apply_all(self, chain: int, movements: Iterable[tuple[int, int, int]]) -> None:
+        """Apply all that a block of ``chain`` did (``Moved``, the other chain, amount), or nothing. Raises
+        ``BookError``."""
+        sums, rows = dict(self._sums), len(self._rows)
+        try:
+            for what, foreign, amount in movements:
+                self.apply(chain, what, foreign, amount)
+        except BookError:
+            self._sums = sums
+            del self._rows[rows:]
+            raise
 
     def apply(self, chain: int, what: int, foreign: int, amount: int) -> None:
         """Apply what a block of ``chain`` did with transfers from or to ``foreign``. Raises ``BookError``."""

@@ -34,6 +34,9 @@ def complete(topology: Topology) -> Topology:
         raise InvalidInput(f"chains: {both} have the role {CONSENSUS!r}; allowed: one chain")
     if having:
         return topology
+    if topology.external:
+        text = "a network in several lakes has one consensus chain"
+        raise InvalidInput(f"chains: {text}: name it in every scenario, with role = {CONSENSUS!r}")
     if CONSENSUS in names:
         text = f"say role = {CONSENSUS!r} if it is the consensus chain, or call it otherwise"
         raise InvalidInput(f"chains: {CONSENSUS!r} is a chain without a role; {text}")
@@ -45,16 +48,33 @@ def complete(topology: Topology) -> Topology:
 
 @dataclass(frozen=True)
 class Network(Hosting):
-    """The chains of a completed topology. Raises ``InvalidInput`` where programs move, or a chain is another lake's."""
+    """The chains of a completed topology. Raises ``InvalidInput`` where programs move.
+
+    Some may be run by other lakes. A lake that does not run the consensus chain follows it: what others would see of it
+    is at its position, as far as it was carried here.
+    """
 
     def __post_init__(self) -> None:
         if self.topology.moves.num_rows:
             raise InvalidInput("moves: under xdm programs stay on their chain; leave them out")
-        if self.topology.external:
-            raise InvalidInput("chains: external: under xdm all chains are in one lake in this version; leave it out")
 
     def _rank(self, name: str, number: int) -> tuple[bool, int]:
         return self.topology.roles.get(number) != CONSENSUS, number
+
+    @cached_property
+    def external(self) -> Chains:
+        """Return the positions of the chains that other lakes run, ascending."""
+        mask = np.isin(self.numbers, np.array(self.topology.external, dtype=np.uint64))
+        return np.flatnonzero(mask).astype(np.uint32)
+
+    @property
+    def follows(self) -> bool:
+        """Return whether another lake runs the consensus chain."""
+        return bool(len(self.external)) and int(self.external[0]) == CONSENSUS_POSITION
+
+    def own(self, chains: Chains) -> Chains:
+        """Return which of ``chains`` are run here."""
+        return chains[~np.isin(chains, self.external)] if len(self.external) else chains
 
     @cached_property
     def pairs(self) -> tuple[Chains, Chains]:

@@ -8,7 +8,7 @@ the challenge period of these begins with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,10 +23,12 @@ from causeway.proofs.substrate.hashing import blake2_256
 from causeway.proofs.xdm import RECEIPTS
 from causeway.protocols.contract import View
 from causeway.protocols.xdm.books import Books
+from causeway.protocols.xdm.carried import Receipts
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.claims import rows_of, standing
 from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, confirm, digests, receipts
 from causeway.protocols.xdm.context import Context, block_number
+from causeway.protocols.xdm.foreign_receipts import confirm_receipts, take_receipts
 from causeway.protocols.xdm.fraud_tables import FRAUDS_SCHEMA, NEVER_FOUND, PRUNED_SCHEMA
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.state import State
@@ -69,23 +71,33 @@ def fraud_of(receipt: bytes, executed: bytes) -> str | None:
 
 
 def settle_receipts(
-    state: State, view: View, logged: Frame, due: int, books: Books, context: Context
+    state: State,
+    view: View,
+    logged: Frame,
+    due: int,
+    books: Books,
+    brought: Iterable[Receipts],
+    context: Context,
 ) -> tuple[State, Frame, list[Notice]]:
     """Return the state of the consensus chain after fraud proofs, new receipts, and confirmations up to those that
     block ``due`` took in; what was taken in (``TAKEN_SCHEMA``), and what is to be said of it.
 
-    ``logged``: the rows that the plan asked for (``wanted_heights``); ``books``: change with what is confirmed.
+    ``logged``: the rows that the plan asked for (``wanted_heights``); ``books``: change with what is confirmed;
+    ``brought``: receipts of domains that other lakes run, as they were carried.
     """
     blocks = block_numbers(logged)
     state, again, notices = _find(state, logged, blocks, context)
     claims = standing(view.tables["claims"], state["receipted"], state["frauds"])
     taken, known = receipts(view, state, claims)
+    taken, known, others = take_receipts(state, taken, known, brought, context)
     begun = [claim for claim in claims.values() if claim["origin"] == claim["number"]]
     state = _with_frauds(state.with_tables(receipted=known), begun, context)
     confirmed = (blocks > int(state["range"]["confirmed_to"][0])) & (blocks <= due)
-    holding = logged.filter(confirmed & ~is_pruned(logged, blocks, state["pruned"]))
-    state, refused = confirm(state, holding, due, books)
-    return _forget(state), concat([again, taken]), [*notices, *refused]
+    confirmed &= ~is_pruned(logged, blocks, state["pruned"])
+    foreign = np.isin(logged["domain"], context.network.external)
+    state, refused = confirm(state, logged.filter(confirmed & ~foreign), due, books)
+    state, beyond = confirm_receipts(state, logged.filter(confirmed & foreign), books)
+    return _forget(state), concat([again, taken]), [*notices, *others, *refused, *beyond]
 
 
 def block_numbers(logged: Frame) -> npt.NDArray[np.int64]:

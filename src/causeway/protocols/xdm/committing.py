@@ -87,7 +87,7 @@ def commit_block(
             "hash": pa.array(own, pa.binary()),
             "parent": pa.array(parents, pa.binary()),
             "root": roots,
-            "certification": pa.array([b""] * count, pa.binary()),
+            "certification": pa.array(_signed(chains, own, extrinsics, context), pa.binary()),
         },
         count,
     )
@@ -102,26 +102,7 @@ def _anchored(state: State, tries: ChainTries, context: Context) -> State:
         return state
     final, at = found
     ranges = Ranges.of(state)
-    blocks = ranges.blocks
-    leaf_index = int(blocks["leaf_count"][at])
-    final_leaves, best_leaves = int(blocks["leaf_count"][final]), int(blocks["leaf_count"][-1])
-    anchor = Frame(
-        {
-            "chain": np.zeros(1, dtype=np.uint32),
-            "number": blocks["number"][at : at + 1],
-            "best": blocks["number"][-1:],
-            "final": blocks["number"][final : final + 1],
-            "block_hash": blocks["hash"][final : final + 1],
-            "leaf": pa.array([ranges.leaves[at].as_py()], pa.binary()),
-            "leaf_index": np.array([leaf_index], dtype=np.uint64),
-            "best_hash": blocks["hash"][-1:],
-            "best_leaves": np.array([best_leaves], dtype=np.uint64),
-            "best_items": pa.array([b"".join(ranges.window.prove(leaf_index, best_leaves).items)], pa.binary()),
-            "final_leaves": np.array([final_leaves], dtype=np.uint64),
-            "final_items": pa.array([b"".join(ranges.window.prove(leaf_index, final_leaves).items)], pa.binary()),
-        },
-        1,
-    )
+    anchor = anchor_of(ranges, at, len(ranges.blocks) - 1, final)
     domains = list(range(1, len(context.network.names)))
     keys = [receipt_storage_key(domain - 1) for domain in domains]
     trie = tries.provable[CONSENSUS_POSITION]
@@ -139,7 +120,38 @@ def _anchored(state: State, tries: ChainTries, context: Context) -> State:
         },
         len(there),
     )
-    return state.with_tables(anchor=anchor.select(ANCHOR_SCHEMA.names), anchored=anchored.select(ANCHORED_SCHEMA.names))
+    return state.with_tables(anchor=anchor, anchored=anchored.select(ANCHORED_SCHEMA.names))
+
+
+def anchor_of(ranges: Ranges, at: int, best: int, final: int) -> Frame:
+    """Return what operators prove under (``ANCHOR_SCHEMA``), from rows of blocks: the one whose leaf they show, the
+    newest, and the newest that is final."""
+    blocks = ranges.blocks
+    leaf_index = int(blocks["leaf_count"][at])
+    final_leaves, best_leaves = int(blocks["leaf_count"][final]), int(blocks["leaf_count"][best])
+    return Frame(
+        {
+            "chain": np.zeros(1, dtype=np.uint32),
+            "number": blocks["number"][at : at + 1],
+            "best": blocks["number"][best : best + 1],
+            "final": blocks["number"][final : final + 1],
+            "block_hash": blocks["hash"][final : final + 1],
+            "leaf": pa.array([ranges.leaves[at].as_py()], pa.binary()),
+            "leaf_index": np.array([leaf_index], dtype=np.uint64),
+            "best_hash": blocks["hash"][best : best + 1],
+            "best_leaves": np.array([best_leaves], dtype=np.uint64),
+            "best_items": pa.array([b"".join(ranges.window.prove(leaf_index, best_leaves).items)], pa.binary()),
+            "final_leaves": np.array([final_leaves], dtype=np.uint64),
+            "final_items": pa.array([b"".join(ranges.window.prove(leaf_index, final_leaves).items)], pa.binary()),
+        },
+        1,
+    ).select(ANCHOR_SCHEMA.names)
+
+
+def _signed(chains: Chains, own: list[bytes], extrinsics: list[bytes], context: Context) -> list[bytes]:
+    """Return what certifies the blocks of chains to lakes that follow them."""
+    names = [context.network.names[chain] for chain in chains.tolist()]
+    return [context.signers.block(*row) for row in zip(names, own, extrinsics, strict=True)]
 
 
 def _parents(before: State | None, chains: Chains) -> list[bytes]:
@@ -153,6 +165,8 @@ def _consensus_tip(view: View | None) -> tuple[int, bytes]:
     if view is None:
         return 0, bytes(DIGEST_BYTES)
     blocks = view.tables["blocks"]
+    if len(blocks) == 0:
+        return 0, bytes(DIGEST_BYTES)
     return int(blocks["number"][-1]), blocks["hash"][-1].tobytes()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -23,6 +23,7 @@ from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids, positio
 from causeway.protocols.xdm.claims import claimed
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.notices import Notice
+from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import BLOCKS_SCHEMA, CONFIRMED_SCHEMA, RANGE_SCHEMA, RECEIPTED_SCHEMA
 from causeway.protocols.xdm.wire import U128_BYTES
@@ -198,11 +199,8 @@ def confirm(state: State, taken: Frame, due: int, books: Books) -> tuple[State, 
         return state.with_tables(range=ranges), []
     refused = list[Notice]()
     rows = RECEIPTS.decode(taken["receipt"].cast(pa.large_binary())).require_all()
-    for what, name in enumerate(_LISTS):
-        _book(books, refused, what, taken["domain"], rows[name])
-    for domain, (low, high) in zip(taken["domain"].tolist(), limbs_of(rows["burned_balance"]).tolist(), strict=True):
-        if low or high:
-            _apply(books, refused, Moved.BURNT, domain, CONSENSUS_POSITION, high << 64 | low)
+    for domain, what, other, amount in transfers_of(rows, taken["domain"]):
+        _apply(books, refused, what, domain, other, amount)
     latest = dict(zip(taken["domain"].tolist(), range(len(taken)), strict=True))  # the last of each stays
     newest = taken.take(np.array(sorted(latest.values()), dtype=np.int64)).select(CONFIRMED_SCHEMA.names)
     rest = state["confirmed"].filter(~np.isin(state["confirmed"]["domain"], newest["domain"]))
@@ -211,15 +209,22 @@ def confirm(state: State, taken: Frame, due: int, books: Books) -> tuple[State, 
     return state.with_tables(confirmed=confirmed, range=ranges), refused
 
 
-def _book(books: Books, refused: list[Notice], what: int, domains: np.ndarray, lists: pa.LargeListArray) -> None:
-    counts = lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
-    items = lists.flatten()
-    if len(items) == 0:
-        return
-    words = limbs_of(items.field("amount")).tolist()
-    foreign = positions_of_ids(items.field("chain_id")).tolist()
-    for domain, other, (low, high) in zip(domains.repeat(counts).tolist(), foreign, words, strict=True):
-        _apply(books, refused, what, domain, other, high << 64 | low)
+def transfers_of(rows: pa.RecordBatch, domains: np.ndarray) -> Iterator[tuple[int, int, int, int]]:
+    """Yield what receipts say of value: domain, ``Moved``, the other chain's position, amount. ``rows``: receipts as
+    columns; ``domains``: whose each is."""
+    for what, name in enumerate(_LISTS):
+        lists = rows[name]
+        counts = lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
+        items = lists.flatten()
+        if len(items) == 0:
+            continue
+        words = limbs_of(items.field("amount")).tolist()
+        foreign = positions_of_ids(items.field("chain_id")).tolist()
+        for domain, other, (low, high) in zip(domains.repeat(counts).tolist(), foreign, words, strict=True):
+            yield domain, what, other, high << 64 | low
+    for domain, (low, high) in zip(domains.tolist(), limbs_of(rows["burned_balance"]).tolist(), strict=True):
+        if low or high:
+            yield domain, Moved.BURNT, CONSENSUS_POSITION, high << 64 | low
 
 
 def _apply(books: Books, refused: list[Notice], what: int, domain: int, other: int, amount: int) -> None:
@@ -269,16 +274,22 @@ def add_block(
     if ranges is None:
         return state.with_tables(blocks=row)
     blocks = concat([state["blocks"], row]).select(BLOCKS_SCHEMA.names)
-    keep = context.options.mmr_roots + context.options.archiving_depth
-    # The anchor's block stays however long ago the network made it.
-    final = np.flatnonzero(blocks["number"] + np.uint64(context.options.archiving_depth) <= number)
-    oldest = int(final[-2]) if len(final) > 1 else 0
-    first = min(oldest, int(np.searchsorted(blocks["number"] + np.uint64(keep), number)))
+    first = first_kept(blocks, context.options)
     if first == 0:
         return state.with_tables(blocks=blocks)
     start = ranges.window.state(int(blocks["leaf_count"][first])).encode()
     changed = state["range"].with_columns(range=pa.array([start], pa.binary()))
     return state.with_tables(blocks=blocks.slice(first, len(blocks)), range=changed.select(RANGE_SCHEMA.names))
+
+
+def first_kept(blocks: Frame, options: XdmOptions) -> int:
+    """Return the row of the oldest of the consensus chain's blocks that are still wanted when the last one is made."""
+    number = blocks["number"][-1]
+    keep = np.uint64(options.mmr_roots + options.archiving_depth)
+    # The anchor's block stays however long ago the network made it.
+    final = np.flatnonzero(blocks["number"] + np.uint64(options.archiving_depth) <= number)
+    oldest = int(final[-2]) if len(final) > 1 else 0
+    return min(oldest, int(np.searchsorted(blocks["number"] + keep, number)))
 
 
 def anchor_number(blocks: Frame, number: int, depth: int) -> tuple[int, int] | None:

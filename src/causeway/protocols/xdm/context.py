@@ -12,6 +12,7 @@ from causeway.protocols.xdm.chains import CONSENSUS_POSITION, Network
 from causeway.protocols.xdm.fees import Fees
 from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.planned import Planned
+from causeway.protocols.xdm.signing import ChainSigners
 
 
 def block_number(tick: int) -> int:
@@ -22,7 +23,7 @@ def block_number(tick: int) -> int:
 @dataclass(frozen=True)
 class Context:
     """A block's height and tick, the chains that make it (positions, ascending), the network, its programs, what
-    the scenario plans, and what requests cost."""
+    the scenario plans, what requests cost, and who signs for chains."""
 
     height: int
     tick: int
@@ -33,6 +34,7 @@ class Context:
     programs: ProgramRunner
     planned: Planned
     fees: Fees
+    signers: ChainSigners
 
     @property
     def number(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.faults import FOR_EVER, Faults
-from causeway.model.frame import Frame, empty_frame
+from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.topology import Topology
 from causeway.model.value import VALUE_SCHEMA
 from causeway.protocols.contract import (
@@ -32,9 +32,11 @@ from causeway.protocols.hosting import HostedForGood
 from causeway.protocols.interference import HALT
 from causeway.protocols.messages import OUTBOUND_SCHEMA
 from causeway.protocols.partition import part, union
+from causeway.protocols.secrets import NONE, Secrets
 from causeway.protocols.segments import located, oldest
 from causeway.protocols.waking import earliest, gives_up
 from causeway.protocols.xdm.allowlists import is_pending
+from causeway.protocols.xdm.apart import require_served, to_own, waits_outside
 from causeway.protocols.xdm.block import process_block
 from causeway.protocols.xdm.carrying import CarrierInterference, Load, bring
 from causeway.protocols.xdm.chain_tries import NOWHERE, ChainTries, tries_of
@@ -44,16 +46,20 @@ from causeway.protocols.xdm.committing import Made, commit_block
 from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, anchor_number, due_heights
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.fees import Fees
+from causeway.protocols.xdm.following import follow, genesis_following
 from causeway.protocols.xdm.forging import forge
 from causeway.protocols.xdm.fraud_tables import NEVER_FOUND
 from causeway.protocols.xdm.genesis import check_issued, genesis_tables, genesis_value
+from causeway.protocols.xdm.history import height_of, heights_frame, remembers
 from causeway.protocols.xdm.ingress import ingress_arrivals
 from causeway.protocols.xdm.lane_tables import indexed
 from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.notices import log_notices
 from causeway.protocols.xdm.options import XdmOptions
+from causeway.protocols.xdm.outside import Outside, joined, read_carried
 from causeway.protocols.xdm.planned import Planned
 from causeway.protocols.xdm.relay import Proved, next_move, provable_number, prove
+from causeway.protocols.xdm.signing import ChainSigners
 from causeway.protocols.xdm.state import State, state_of_frames, state_tables
 from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
 
@@ -66,10 +72,11 @@ class XdmPlan:
     """What a round of the chains begins with: what is brought to those that make a block (``running``), and the blocks
     that they prove under now. ``following``: the block of the consensus chain that is shown as final from this one on,
     whose storage has the receipts that are shown with it; what operators prove of the chain itself is under the one
-    that was shown before."""
+    that was shown before. ``outside``: what was carried here from other lakes."""
 
     running: Chains
     load: Load
+    outside: Outside
     view: View
     provable: Mapping[int, int]
     following: int | None
@@ -81,7 +88,8 @@ class XdmPlan:
 class XdmKernel(HostedForGood):
     """The state machine of a consensus chain and its domains.
 
-    ``programs``: what runs on the chains; ``faults``: what goes wrong on purpose.
+    ``programs``: what runs on the chains; ``faults``: what goes wrong on purpose; ``secrets``: keys of chains that are
+    not drawn from the seed. Some chains may be run by other lakes; without the consensus chain, a lake follows it.
     """
 
     topology: Topology
@@ -90,6 +98,7 @@ class XdmKernel(HostedForGood):
     seed: int = 0
     tick_ns: int = 1_000_000_000
     faults: Faults = field(default_factory=Faults)
+    secrets: Secrets = NONE
 
     name: ClassVar[str] = "xdm"
     outbound: ClassVar[pa.Schema] = OUTBOUND_SCHEMA
@@ -104,8 +113,21 @@ class XdmKernel(HostedForGood):
     def __post_init__(self) -> None:
         """Check what the options plan against the chains and programs, what is issued, and the frauds of the scenario.
         Raises ``InvalidInput``."""
-        check_issued(self.context(np.arange(len(self.network.names), dtype=np.uint32), Tick(0, 0)))
+        check_issued(self.context(self._everywhere, Tick(0, 0)))
         self.interference.check(self.options.challenge_period)
+        require_served(self.network, self.options, self.planned, self.faults)
+        for chain in self.network.own(self._everywhere).tolist():
+            self.signers.require(self.network.names[chain])
+
+    @property
+    def _everywhere(self) -> Chains:
+        return np.arange(len(self.network.names), dtype=np.uint32)
+
+    @cached_property
+    def signers(self) -> ChainSigners:
+        """Return the keys that chains sign with, for lakes that follow them."""
+        needed = bool(len(self.network.external)) or bool(self.options.validator_keys)
+        return ChainSigners(self.seed, self.options.validator_keys, self.secrets, needed)
 
     @cached_property
     def network(self) -> Network:
@@ -129,12 +151,14 @@ class XdmKernel(HostedForGood):
         halted = sum(
             fault.last - fault.first + 1 for fault in self.faults.rows if fault.kind == HALT and fault.last < FOR_EVER
         )
+        # What follows the consensus chain waits for relay processes, too, as long as its blocks are remembered there.
+        carried = self.options.mmr_roots if self.network.follows else 0
         waits = self.options.archiving_depth + self.options.challenge_period + self.interference.longest_fraud
-        return waits + BETWEEN + halted
+        return waits + BETWEEN + halted + carried
 
     def context(self, chains: Chains, tick: Tick) -> Context:
         """Return what a block of ``chains`` at ``tick`` may know."""
-        fixed = (self.network, self.options, self.programs, self.planned, self.fees)
+        fixed = (self.network, self.options, self.programs, self.planned, self.fees, self.signers)
         return Context(tick.height, tick.tick, self.seed, chains, *fixed)
 
     @cached_property
@@ -157,12 +181,21 @@ class XdmKernel(HostedForGood):
 
     def genesis(self, chains: Chains, coming: int | None = None) -> RoundResult[State]:
         """Return the state of ``chains`` at height 0, in which the channels between all that host programs are open."""
+        follows = self.network.follows and CONSENSUS_POSITION in chains
+        chains = self.network.own(chains)
         own = self.network.programs_on(chains)
         accounts, programs = self.programs.genesis(own[self.programs.installed(own)])
         context = replace(self.context(chains, Tick(0, -1)), height=0)
+        if len(chains) == 0:
+            nothing = self.state({})
+            made = Made(nothing, empty_frame(HEADERS_SCHEMA), empty_frame(STORAGE_SCHEMA))
+            made = replace(made, state=genesis_following(nothing) if follows else nothing)
+            return self._result(made, empty_frame(OUTBOUND_SCHEMA), {}, None, None)
         state = replace(self.state(genesis_tables(chains, accounts, context)), programs=programs)
         made = commit_block(None, state, ChainTries.of(chains), {}, None, context)
         issued = {"value": genesis_value(state, context)}
+        if follows:
+            made = replace(made, state=genesis_following(made.state))
         return self._result(made, empty_frame(OUTBOUND_SCHEMA), issued, self.planned.next_tick(0), None)
 
     def committed(self, state: State) -> Frame:
@@ -171,6 +204,9 @@ class XdmKernel(HostedForGood):
 
     def roots(self, state: State, chains: Chains, tick: Tick, committed: Frame) -> Frame:
         """Return the root of each chain's storage (``chain``, ``root``)."""
+        if len(self.network.external):
+            chains = self.network.own(chains)
+            state = part(self, state, chains, tick.tick)
         if len(chains) == 0:
             return empty_frame(HEADERS_SCHEMA).select(["chain", "root"])
         tries = ChainTries.of(chains)
@@ -181,8 +217,9 @@ class XdmKernel(HostedForGood):
         self, state: State, chains: Chains, view: View, ingress: pa.Table, carried: pa.Table, tick: Tick
     ) -> Plan[XdmPlan]:
         """Let operators look at what is proved to their chains, and say under which blocks they prove now."""
-        chains = self.interference.running(chains, tick.tick)
+        every, chains = chains, self.interference.running(self.network.own(chains), tick.tick)
         context = self.context(chains, tick)
+        outside = read_carried(carried, every, chains, context)
         provable, due, rows, past = {}, None, {}, []
         tries = tries_of(state, context)
         rebuilt: dict[int, int] = {}
@@ -195,6 +232,8 @@ class XdmKernel(HostedForGood):
             if first is None:
                 continue
             known = -1 if tries is None else tries.number[chain]
+            if self.network.follows and (first < known or not remembers(state, chain, first)):
+                continue  # another lake's consensus chain says of this one what it has not said
             if known < 0:
                 rebuilt[chain] = height_of(state, chain, first)
                 past.append((chain, rebuilt[chain]))
@@ -204,18 +243,21 @@ class XdmKernel(HostedForGood):
             if last > known:
                 spans.append((chain, height_of(state, chain, known) + 1, height_of(state, chain, last)))
         if spans:
-            rows["storage"] = _heights(spans)
+            rows["storage"] = heights_frame(spans)
         if context.has_consensus:
             due, taken = due_heights(state, context)
-            rows["receipts"] = _heights([(CONSENSUS_POSITION, first, last) for first, last in taken])
+            rows["receipts"] = heights_frame([(CONSENSUS_POSITION, first, last) for first, last in taken])
         load = bring(state, view, self.interference, context)
+        load = replace(load, brought=joined(load.brought, outside.brought))
         queues = state["queues"]
         local = queues.filter((queues["next_index"] > queues["begin"]) & np.isin(queues["source"], chains))
         ranges = local.with_columns(end=local["next_index"])
         columns = np.array(past, dtype=np.int64).reshape(-1, 2)
         wanted = Frame({"chain": columns[:, 0].astype(np.uint32), "height": columns[:, 1].astype(np.uint64)}, len(past))
         reads = Reads(offered=located(ranges, state["runs"]), rows=rows, past=wanted)
-        return Plan(reads, XdmPlan(chains, load, view, provable, following, due, rebuilt), EventLog().logs()["events"])
+        return Plan(
+            reads, XdmPlan(chains, load, outside, view, provable, following, due, rebuilt), EventLog().logs()["events"]
+        )
 
     def _next_anchor(self, state: State, context: Context) -> int | None:
         """Return the number of the consensus block that is shown as final from this block on, None as long as there is
@@ -228,28 +270,44 @@ class XdmKernel(HostedForGood):
     def round(
         self, state: State, chains: Chains, plan: Plan[XdmPlan], inputs: Inputs[State], tick: Tick
     ) -> RoundResult[State]:
-        """Run one block of ``chains`` and commit their storage; a halted chain makes none and keeps its state."""
+        """Run one block of ``chains`` and commit their storage; a halted chain makes none and keeps its state, and of
+        those that other lakes run there is what was carried here."""
         running, everything = plan.content.running, state
+        inputs = replace(inputs, ingress=to_own(inputs.ingress, self.network))
         if len(running) == len(chains):
             return self._block(state, chains, plan.content, inputs, tick)
         resting = np.setdiff1d(chains, running)
         if len(running):
             state = replace(part(self, state, running, tick.tick), kept=state.kept)
         result = self._block(state, running, plan.content, inputs, tick)
-        if len(running):
-            halted = part(self, everything, resting, tick.tick)
-            result = replace(result, state=replace(union(self, [result.state, halted]), kept=result.state.kept))
-        return replace(
-            result,
-            wake=earliest(result.wake, self.interference.resumes(resting, tick.tick)),
-            needs=oldest(result.state["runs"]),
-        )
+        others = part(self, everything, resting, tick.tick) if len(running) else result.state
+        if self.network.follows and CONSENSUS_POSITION in resting:
+            result, others = self._follow(result, others, plan.content, tick)
+        state = replace(union(self, [result.state, others]), kept=result.state.kept) if len(running) else others
+        halted = self.network.own(resting)
+        wake = earliest(result.wake, self.interference.resumes(halted, tick.tick))
+        return replace(result, state=state, wake=wake, needs=oldest(state["runs"]))
+
+    def _follow(
+        self, result: RoundResult[State], state: State, content: XdmPlan, tick: Tick
+    ) -> tuple[RoundResult[State], State]:
+        """Return the result of a round with what is now known of the consensus chain, and that chain's rows."""
+        log = EventLog()
+        context = self.context(content.running, tick)
+        found = follow(state, content.outside.followed, content.view, context)
+        log_notices(found.notices, len(self.network.names), log)
+        logs = {**result.logs, "receipts": found.receipts}
+        for name, frame in log.logs().items():
+            logs[name] = concat([logs[name], frame])
+        wake = earliest(result.wake, tick.tick + 1 if found.moved else None)
+        return replace(result, logs=logs, wake=wake), found.state
 
     def _block(
         self, state: State, chains: Chains, content: XdmPlan, inputs: Inputs[State], tick: Tick
     ) -> RoundResult[State]:
         """Run one block of chains none of which is halted."""
         log, context = EventLog(), self.context(chains, tick)
+        log_notices(content.outside.notices, len(self.network.names), log)
         if len(chains) == 0:
             ingress_arrivals(inputs.ingress, state, context, log)
             logs = {name: empty_frame(schema) for name, schema in self.logs.items()}
@@ -265,7 +323,8 @@ class XdmKernel(HostedForGood):
         state = state.with_tables(**content.load.late)
         if context.has_consensus:
             assert content.due is not None
-            settled = settle_receipts(state, content.view, inputs.rows["receipts"], content.due, money.books, context)
+            taken_in = inputs.rows["receipts"], content.due, money.books, content.outside.receipts
+            settled = settle_receipts(state, content.view, *taken_in, context)
             state, tables["receipts"], notices = settled
             log_notices(notices, len(self.network.names), log)
         tries = self._tries(before, chains, content, inputs, context)
@@ -323,9 +382,13 @@ class XdmKernel(HostedForGood):
         settled = max(self.interference.last_change, self.planned.last_tick)
         return gives_up(tick, settled=settled, idle_limit=limit)
 
+    def next_planned(self, tick: int) -> int | None:
+        """Return the first tick at or after ``tick`` at which the scenario has planned something, None if none is."""
+        return earliest(self.interference.next_planned(tick), self.planned.next_tick(tick))
+
     def _wake(self, state: State, view: View, context: Context, tick: Tick, proved: Proved) -> int | None:
         """Return the next tick at which something happens of itself."""
-        planned = earliest(self.interference.next_planned(tick.tick + 1), self.planned.next_tick(tick.tick + 1))
+        planned = self.next_planned(tick.tick + 1)
         queues = state["queues"]
         if (
             proved.more
@@ -334,6 +397,7 @@ class XdmKernel(HostedForGood):
             or (proved.abandoned and len(state["waiting"]))
             or is_pending(state["allow_updates"])
             or bool((state["claims"]["origin"] == np.uint64(context.number)).any())
+            or waits_outside(state, self.network)
         ):
             return tick.tick + 1
         again = None if proved.again is None else max(proved.again - 1, tick.tick + 1)
@@ -341,18 +405,3 @@ class XdmKernel(HostedForGood):
         frauds = state["frauds"]["found"][state["frauds"]["found"] < np.uint64(NEVER_FOUND)]
         found = int(frauds.min()) - 1 if len(frauds) else None
         return earliest(planned, next_move(state, view.tables["pruned"], context), again, late, found)
-
-
-def height_of(state: State, chain: int, number: int) -> int:
-    """Return the height that has a block of a chain, by its number."""
-    history = state["history"]
-    first, end = np.searchsorted(history["chain"], (chain, chain + 1))
-    row = int(first) + int(np.searchsorted(history["number"][first:end], number))
-    assert row < end and int(history["number"][row]) == number, f"chain {chain}, block {number}: not remembered"
-    return int(history["height"][row])
-
-
-def _heights(spans: Sequence[tuple[int, int, int]]) -> Frame:
-    columns = np.array(spans, dtype=np.int64).reshape(-1, 3)
-    frame = {"chain": columns[:, 0].astype(np.uint32), "first": columns[:, 1].astype(np.uint64)}
-    return Frame({**frame, "last": columns[:, 2].astype(np.uint64)}, len(spans))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, Strict, model_validator
+from pydantic import Field, Strict, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from causeway.model.section import ProgramReference, Section, TickNumber
-from causeway.protocols.option_values import LARGEST, ProfiledOptions, only, wrong
+from causeway.protocols.option_values import LARGEST, ProfiledOptions, Texts, only, wrong
 
 MOST_BLOCKS = 2**31
 """No distance in blocks is longer: numbers of blocks have 32 bits on the wire."""
@@ -110,6 +112,16 @@ class XdmOptions(ProfiledOptions):
     channel_calls: Annotated[tuple[ChannelCall, ...], Strict(False)] = Field(default=(), max_length=MOST_CALLS)
     allowlist_calls: Annotated[tuple[AllowlistCall, ...], Strict(False)] = Field(default=(), max_length=MOST_CALLS)
     domain_owners: Mapping[str, ProgramReference] = Field(default_factory=dict)
+    validator_keys: Mapping[str, Texts] = Field(default_factory=dict)
+
+    @field_validator("validator_keys")
+    @classmethod
+    def _public_keys(cls, keys: Mapping[str, tuple[str, ...]]) -> Mapping[str, tuple[str, ...]]:
+        for chain, listed in keys.items():
+            if len(listed) != 1 or not re.fullmatch(r"[0-9a-f]{64}", listed[0]):
+                text = "allowed: one public key of 64 hexadecimal digits (lower case), who signs for the chain"
+                raise PydanticCustomError("keys", "{text}", {"text": f"{chain}: {text}"})
+        return keys
 
     @model_validator(mode="after")
     def _final_blocks_are_known(self) -> Self:

@@ -185,7 +185,7 @@ def _waiting(state: State, tries: ChainTries, context: Context) -> _Waiting:
     tables, numbers, lanes = {}, {}, []
     for name in ("outbox", "responses"):
         table = tables[name] = LaneTable.of(state[name])
-        own = np.flatnonzero(np.isin(table.lanes["source"], context.chains))
+        own = np.flatnonzero(_are_here(table.lanes, context))
         heads = table.first_from(own, np.zeros(len(own), dtype=np.uint64))
         own, heads = own[heads >= 0], heads[heads >= 0]
         sent = table.column_at("sent", heads).astype(np.int64)
@@ -239,7 +239,15 @@ def _are_fresh(lanes: Frame, view: View, context: Context) -> np.ndarray:
     """Return whose destinations will know the block that is proved under now: after a pause it may be too old."""
     best, final = (int(view.tables["anchor"][name][0]) for name in ("best", "final"))
     under = np.where(lanes["destination"] == CONSENSUS_POSITION, best, final)
-    return np.asarray(context.number - under <= context.options.mmr_roots)
+    now = best + 1 if context.network.follows else context.number
+    return np.asarray(now - under <= context.options.mmr_roots)
+
+
+def _are_here(lanes: Frame, context: Context) -> np.ndarray:
+    """Return which lanes are from chains of the block to chains of this lake; what is for another lake's, relay
+    processes prove and carry."""
+    from_here = np.isin(lanes["source"], context.chains)
+    return np.asarray(from_here & ~np.isin(lanes["destination"], context.network.external))
 
 
 def _expected(lanes: Frame, view: View) -> U64:
@@ -317,6 +325,8 @@ def next_move(state: State, pruned: Frame, context: Context) -> int | None:
     (``PRUNED_SCHEMA``).
     """
     found: int | None = None
+    if context.network.follows:
+        return None  # nothing can, before more is known of the consensus chain
     history = state["history"]
     for chain, sent in _first_unproved(state, context).items():
         first, end = np.searchsorted(history["chain"], (chain, chain + 1))
@@ -341,7 +351,7 @@ def _first_unproved(state: State, context: Context) -> dict[int, int]:
     relaying = state["relaying"]
     for name in ("outbox", "responses"):
         table = LaneTable.of(state[name])
-        own = np.flatnonzero(np.isin(table.lanes["source"], context.chains))
+        own = np.flatnonzero(_are_here(table.lanes, context))
         known = lookup(relaying, table.lanes.take(own), LANE)
         rows = table.first_from(own, _remembered(relaying, known)[0])
         own, rows = own[rows >= 0], rows[rows >= 0]

@@ -24,6 +24,7 @@ class IbcEndpoint:
 
     max_transaction_bytes = MAX_TRANSACTION_BYTES
     status_answer = StatusAnswer
+    followed: frozenset[str] = frozenset()
     exchange = None
     """Relay processes carry what goes to other lakes and comes from there."""
 

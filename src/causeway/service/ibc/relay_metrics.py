@@ -6,14 +6,11 @@ chain: neither is lost with the process. What only the process itself did is cou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
-from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from causeway.model.errors import InvalidInput
 from causeway.service.ibc.relaying import Relaying
 
 GAUGES = {
@@ -69,27 +66,3 @@ class RelayCollector(Collector):
             for what, count in item.account.items():
                 account.add_metric([way, self._relaying.account(item.direction), what], count)
         yield account
-
-
-@contextmanager
-def serve_metrics(relaying: Relaying, port: int | None) -> Iterator[None]:
-    """Serve a relay process's metrics at a port of this machine while the body runs; nothing without a port.
-
-    Raises:
-        InvalidInput: the port cannot be had.
-    """
-    if port is None:
-        yield
-        return
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(RelayCollector(relaying))
-    try:
-        server, thread = start_http_server(port, addr="127.0.0.1", registry=registry)
-    except OSError as error:
-        raise InvalidInput(f"--metrics-port: {port} cannot be had: {error.strerror or error}") from None
-    try:
-        yield
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

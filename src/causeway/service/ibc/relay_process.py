@@ -53,10 +53,12 @@ class IbcRelay:
         """Give the process between two lakes, as ``service.relay.Relay`` says."""
         from causeway.service.http_client import ServiceError
         from causeway.service.ibc.client import LakeClient
-        from causeway.service.ibc.relay_metrics import serve_metrics
+        from causeway.service.ibc.relay_metrics import RelayCollector
         from causeway.service.ibc.relay_plan import RelaySettings
-        from causeway.service.ibc.relaying import Pacing, Relaying, directions_between
+        from causeway.service.ibc.relaying import Relaying, directions_between
+        from causeway.service.passes import Pacing
         from causeway.service.relay import LakeDown
+        from causeway.service.relay_metrics import serving
 
         settings = RelaySettings(**{option.name: wanted.options[option.name] for option in self.options})
         async with (
@@ -85,7 +87,7 @@ class IbcRelay:
             )
             ways = ",".join(str(direction) for direction in directions)
             journal.info("connected", a=at_a.url, b=at_b.url, directions=ways)
-            with serve_metrics(relaying, wanted.metrics_port):
+            with serving(RelayCollector(relaying), wanted.metrics_port):
                 yield relaying
 
 

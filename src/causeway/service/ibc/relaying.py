@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import random
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from causeway.model.errors import InvalidInput
-from causeway.proofs.errors import ProofError
 from causeway.proofs.tendermint.trust import time_left
 from causeway.service.faults import Faults, FaultSettings
-from causeway.service.http_client import ServiceError, Unreachable
 from causeway.service.ibc.client import LakeClient
 from causeway.service.ibc.lanes import QueueView, Rules, rules_of
 from causeway.service.ibc.memory import Memory
@@ -21,42 +17,16 @@ from causeway.service.ibc.relay_plan import RelaySettings
 from causeway.service.ibc.relayer import Passed, State, relay
 from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadPackets, ReadProofs, Step, Submit
 from causeway.service.journal import SILENT, Journal
+from causeway.service.passes import MOST_CHARACTERS, Pacing, Passes
 
 HOPELESS = (State.FROZEN, State.EXPIRED, State.REFUSED)
 """States in which nothing that a process can do moves a direction."""
 
-WAIT = 20
-"""Seconds that a request waits for a block."""
-
 MOST_NAMED = 64
 """Names that a lake gives of which count is kept; further ones are counted together."""
 
-MOST_CHARACTERS = 500
-"""Of why something was refused, so many are kept."""
-
 Position = tuple[QueueView, QueueView, int, str]
 """What a target has come to: its receipts and packets, the newest header that it trusts, the state of its client."""
-
-
-@dataclass(frozen=True)
-class Pacing:
-    """When passes are made, in seconds.
-
-    Attributes:
-        poll: between two of a direction.
-        longest_pause: at most between two after errors, refusals, or passes that moved nothing.
-        longest_wait: a transaction is waited for so long before the next pass looks for itself.
-        longest_pass: a pass takes no longer; the next one finds out by itself what is left.
-        grace: passes that are being made when the process is told to end have so long.
-        tries: passes without an effect, one after the other, after which ``until_idle`` gives a direction up.
-    """
-
-    poll: float = 0.5
-    longest_pause: float = 30.0
-    longest_wait: float = 60.0
-    longest_pass: float = 300.0
-    grace: float = 5.0
-    tries: int = 20
 
 
 @dataclass
@@ -144,13 +114,10 @@ async def directions_between(
     return [direction for direction in found if side in ("both", direction.other)], rules
 
 
-class Relaying:
+class Relaying(Passes[Progress, Submit]):
     """A relay process over its directions. The clients' keys decide the fee accounts.
 
     ``report`` is called after every pass.
-
-    Every direction is supervised: whatever goes wrong in a pass, its own direction pauses, longer each time, and starts
-    again; no other notices.
     """
 
     def __init__(
@@ -165,10 +132,10 @@ class Relaying:
         report: Report | None = None,
         journal: Journal = SILENT,
     ) -> None:
+        super().__init__(pacing or Pacing(), journal)
         self._clients, self._rules = clients, rules
-        self._settings, self._pacing = settings or RelaySettings(), pacing or Pacing()
+        self._settings = settings or RelaySettings()
         self._report = report or (lambda progress: None)
-        self._journal = journal
         self.progress = [Progress(direction) for direction in directions]
         made = faults or FaultSettings()
         self._faults: dict[str, Faults[Submit]] = {str(way): Faults(made, f"{seed}/{way}") for way in directions}
@@ -176,89 +143,23 @@ class Relaying:
         self._seen: dict[str, Position] = {}
         self._waited: dict[str, int] = {}
         """The target's clock when a direction last waited for a delay: one that stands still is waited for in vain."""
-        self._random = random.Random()
-        self._stopping = asyncio.Event()
 
     def account(self, direction: Direction) -> str:
         """Return the number of the fee account on a direction's target."""
         return str(self._clients[direction.other].number)
 
-    def stop(self) -> None:
-        """Let every direction end after the pass that it makes, or soon if that takes long (``Pacing.grace``)."""
-        self._stopping.set()
+    def _marks(self) -> tuple[int, int]:
+        handed_over = sum(progress.transactions for progress in self.progress)
+        return handed_over, sum(faults.lost + len(faults.late) for faults in self._faults.values())
 
-    async def forever(self) -> None:
-        """Make passes in all directions until ``stop``."""
-        await self._until_stopped([self._direction(progress) for progress in self.progress])
+    def _waits(self, progress: Progress) -> bool:
+        return progress.state == State.DELAYED.value
 
-    async def until_idle(self) -> None:
-        """Make passes in all directions until none finds anything to do, or can do anything."""
-        await self._until_stopped([self._idle()])
+    def _is_hopeless(self, passed: Passed) -> bool:
+        return passed.state in HOPELESS
 
-    async def _until_stopped(self, work: Sequence[Coroutine[Any, Any, None]]) -> None:
-        """Do all the work to its end; after ``stop`` it has a while, then it is cancelled wherever it is.
-
-        What no pass is to blame for, such as an output that nobody reads any more, ends all and is raised.
-        """
-        tasks = [asyncio.create_task(item) for item in work]
-        stop = asyncio.create_task(self._stopping.wait())
-        left = set(tasks)
-        try:
-            while left and not self._stopping.is_set():
-                done, _ = await asyncio.wait({*left, stop}, return_when=asyncio.FIRST_COMPLETED)
-                left -= done
-                if any(task.exception() is not None for task in done):
-                    break
-            if left and self._stopping.is_set():
-                await asyncio.wait(left, timeout=self._pacing.grace)
-        finally:
-            for task in (*tasks, stop):
-                task.cancel()
-            ended = await asyncio.gather(*tasks, return_exceptions=True)
-        failed = [error for error in ended if isinstance(error, Exception)]
-        if failed:
-            raise failed[0]
-
-    async def _idle(self) -> None:
-        while not self._stopping.is_set():
-            before, lost = self._handed_over(), self._lost_or_late()
-            running = [progress for progress in self.progress if not progress.given_up]
-            for progress in running:
-                await self._supervised(progress)
-            fruitless = [progress for progress in running if progress.fruitless]
-            for progress in fruitless:
-                if progress.fruitless >= self._pacing.tries:
-                    progress.given_up = True
-                    self._journal.error("given-up", direction=progress.direction, why=progress.why or "nothing moves")
-            delayed = any(progress.state == State.DELAYED.value for progress in running if not progress.given_up)
-            if not (fruitless or delayed) and (before, lost) == (self._handed_over(), self._lost_or_late()):
-                return
-            if fruitless or delayed:
-                await self._pause(max((progress.fruitless for progress in fruitless), default=0))
-
-    def _handed_over(self) -> int:
-        return sum(progress.transactions for progress in self.progress)
-
-    def _lost_or_late(self) -> int:
-        return sum(faults.lost + len(faults.late) for faults in self._faults.values())
-
-    async def _direction(self, progress: Progress) -> None:
-        refused = 0
-        while not self._stopping.is_set():
-            passed = await self._supervised(progress)
-            refused = refused + 1 if passed is not None and passed.state in HOPELESS else 0
-            await self._pause(progress.fruitless + refused, progress)
-
-    async def _pause(self, fruitless: int, progress: Progress | None = None) -> None:
-        """Wait until the next pass is due, or ``stop``: twice as long after every pass that had no effect."""
-        # Those who fail together shall not come again together.
-        longest = self._pacing.longest_pause
-        pause = min(self._pacing.poll * 2 ** min(fruitless, 30), max(longest, self._pacing.poll))
-        pause *= self._random.uniform(0.8, 1.2)
-        if fruitless and progress is not None:
-            self._journal.debug("back-off", direction=progress.direction, seconds=round(pause, 2))
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._stopping.wait(), pause)
+    def _report_failure(self, progress: Progress) -> None:
+        self._report(progress)
 
     async def _supervised(self, progress: Progress) -> Passed | None:
         """Make one pass in one direction, and take notice of whatever came of it; None if it failed."""
@@ -293,17 +194,6 @@ class Relaying:
         self._report(progress)
         return passed
 
-    def _failed(self, progress: Progress, error: Exception) -> None:
-        name = type(error).__name__
-        expected = isinstance(error, ServiceError | ProofError | TimeoutError)
-        progress.errors[name] = progress.errors.get(name, 0) + 1
-        progress.state, progress.why = "error", (str(error) or name)[:MOST_CHARACTERS]
-        progress.failures += 1
-        note = self._journal.warning if expected else self._journal.error
-        event = "lost" if isinstance(error, Unreachable) else "failed"
-        note(event, direction=progress.direction, error=name, failures=progress.failures, why=progress.why)
-        self._report(progress)
-
     async def _pass(self, progress: Progress) -> Passed:
         """Make one pass in one direction, and note what came of it."""
         direction = progress.direction
@@ -317,7 +207,7 @@ class Relaying:
                 passed: Passed = end.value
                 break
             if isinstance(step, Submit):
-                height = await self._submitted(direction, step)
+                height = await self._handed_over(self._clients[step.end], step, self._faults[str(direction)])
                 committed, answer = height if height is not None else committed, None
             else:
                 answer = await self._answered(step)
@@ -340,21 +230,6 @@ class Relaying:
                 return client.packets(step.chain, step.counterparty, step.height, step.first, step.count)
             case Submit():
                 raise AssertionError("a transaction is submitted, not asked for")
-
-    async def _submitted(self, direction: Direction, step: Submit) -> int | None:
-        """Submit a transaction, as the faults leave it; for the last one wait until a block has it. Returns its
-        height."""
-        client = self._clients[step.end]
-        name, height = "", None
-        for submit in self._faults[str(direction)].applied(step):
-            name, height = await client.submit(submit.chain, submit.transaction, 0)
-        if not step.last or not name:
-            return height
-        waited = 0.0
-        while height is None and waited < self._pacing.longest_wait and not self._stopping.is_set():
-            height = await client.height_of(name, WAIT)
-            waited += WAIT
-        return height
 
     async def _note(self, progress: Progress, passed: Passed, committed: int | None) -> None:
         direction, work = progress.direction, passed.work

@@ -44,6 +44,7 @@ class IcEndpoint:
 
     max_transaction_bytes = MAX_TRANSACTION_BYTES
     status_answer = StatusAnswer
+    followed: frozenset[str] = frozenset()
 
     def __init__(self, opened: OpenedLake, kernel: IcKernel) -> None:
         self.views, self._kernel = SubnetViews(opened, kernel), kernel

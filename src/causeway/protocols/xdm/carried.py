@@ -1,0 +1,220 @@
+"""What relay processes carry between lakes (XDM reference 3.10): transactions, in SCALE.
+
+A transaction is bytes from a stranger: its length and the number of its items are looked at before anything is made of
+it, and what it says is believed only after it was verified by the chain that it is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from causeway.model.errors import InvalidInput
+from causeway.proofs.errors import ProofError
+from causeway.proofs.substrate.compact import encode_compact
+from causeway.proofs.substrate.hashing import blake2_256
+from causeway.proofs.substrate.scale import ScaleTypes, enum, struct
+from causeway.proofs.tendermint.keys import SIGNATURE_BYTES
+from causeway.protocols.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
+
+MAX_BLOCKS = 1_000
+"""Headers in a transaction."""
+
+MAX_RECEIPT_BYTES = 64 << 10
+"""Longest execution receipt that is carried: the consensus chain keeps it."""
+
+BLOCKS_A_CALL = 50
+"""So many headers are as much work as a message with its proofs, or a receipt."""
+
+WIRE = ScaleTypes(
+    {
+        "Header": struct(("parent", "H256"), ("number", "u32"), ("state_root", "H256"), ("extrinsics_root", "H256")),
+        "Blocks": struct(("headers", "LimitedVec<Header>"), ("signature", "[u8; 64]")),
+        "DomainReceipt": struct(("domain", "u32"), ("proof", "SortedStrings")),
+        "Confirmed": struct(("block", "u32"), ("proofs", "LimitedVec<DomainReceipt>")),
+        "SignedReceipt": struct(("domain", "u32"), ("receipt", "HexBytes"), ("signature", "[u8; 64]")),
+        "Relayed": struct(("response", "bool"), ("envelope", "HexBytes")),
+        "Transaction": enum(
+            ("Blocks", "Blocks"),
+            ("Confirmed", "Confirmed"),
+            ("Receipts", "LimitedVec<SignedReceipt>"),
+            ("Messages", "LimitedVec<Relayed>"),
+        ),
+    },
+    composed=(
+        "[u8; 64]",
+        "LimitedVec<Header>",
+        "LimitedVec<DomainReceipt>",
+        "LimitedVec<SignedReceipt>",
+        "LimitedVec<Relayed>",
+    ),
+)
+"""Transactions as they are carried and recorded."""
+
+
+@dataclass(frozen=True)
+class BlockHeader:
+    """A header of the consensus chain; its hash follows from it."""
+
+    parent: bytes
+    number: int
+    state_root: bytes
+    extrinsics_root: bytes
+
+    @property
+    def hash(self) -> bytes:
+        """Return the hash of the block, whose header has an empty digest."""
+        number = encode_compact(self.number)
+        return blake2_256(self.parent + number + self.state_root + self.extrinsics_root + encode_compact(0))
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Headers of the consensus chain that follow each other, with its author's signature on the last."""
+
+    headers: tuple[BlockHeader, ...]
+    signature: bytes
+
+    @property
+    def calls(self) -> int:
+        """Return how much work it is, in calls."""
+        return 1 + len(self.headers) // BLOCKS_A_CALL
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """The receipts that are confirmed in the state of the consensus block of a number: domains with the nodes of their
+    proofs."""
+
+    block: int
+    proofs: tuple[tuple[int, tuple[bytes, ...]], ...]
+
+    @property
+    def calls(self) -> int:
+        """Return how much work it is, in calls."""
+        return len(self.proofs)
+
+
+@dataclass(frozen=True)
+class SignedReceipt:
+    """A receipt of a domain's block with its operator's signature."""
+
+    domain: int
+    receipt: bytes
+    signature: bytes
+
+
+@dataclass(frozen=True)
+class Receipts:
+    """Receipts of domains, in the order of their blocks."""
+
+    receipts: tuple[SignedReceipt, ...]
+
+    @property
+    def calls(self) -> int:
+        """Return how much work it is, in calls."""
+        return len(self.receipts)
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Envelopes (``CrossDomainMessage``), and which of them bring responses."""
+
+    envelopes: tuple[bytes, ...]
+    responses: tuple[bool, ...]
+
+    @property
+    def calls(self) -> int:
+        """Return how much work it is, in calls."""
+        return len(self.envelopes)
+
+
+Transaction = Blocks | Confirmed | Receipts | Messages
+
+
+def encode_transaction(transaction: Transaction) -> bytes:
+    """Return the encoding of a transaction."""
+    return WIRE.encode("Transaction", _plain(transaction))
+
+
+def _plain(transaction: Transaction) -> Any:
+    match transaction:
+        case Blocks():
+            headers = [
+                {
+                    "parent": _hex(header.parent),
+                    "number": header.number,
+                    "state_root": _hex(header.state_root),
+                    "extrinsics_root": _hex(header.extrinsics_root),
+                }
+                for header in transaction.headers
+            ]
+            return {"Blocks": {"headers": headers, "signature": _hex(transaction.signature)}}
+        case Confirmed():
+            proofs = [{"domain": domain, "proof": list(nodes)} for domain, nodes in transaction.proofs]
+            return {"Confirmed": {"block": transaction.block, "proofs": proofs}}
+        case Receipts():
+            receipts = [
+                {"domain": one.domain, "receipt": _hex(one.receipt), "signature": _hex(one.signature)}
+                for one in transaction.receipts
+            ]
+            return {"Receipts": receipts}
+        case Messages():
+            pairs = zip(transaction.responses, transaction.envelopes, strict=True)
+            return {"Messages": [{"response": response, "envelope": _hex(data)} for response, data in pairs]}
+
+
+def decode_transaction(data: bytes) -> Transaction:
+    """Return the transaction that ``data`` is the canonical encoding of.
+
+    Raises:
+        InvalidInput: it is longer than transactions are, has too many items or none, or is none.
+    """
+    if len(data) > MAX_TRANSACTION_BYTES:
+        raise InvalidInput(f"transaction: {len(data)} bytes; at most {MAX_TRANSACTION_BYTES} are allowed")
+    try:
+        plain = WIRE.decode("Transaction", data, "transaction", MAX_TRANSACTION_BYTES)
+    except ProofError as error:
+        raise InvalidInput(f"transaction: {error}") from None
+    ((kind, content),) = plain.items()
+    if kind == "Blocks":
+        _require_count(content["headers"], MAX_BLOCKS)
+        headers = tuple(
+            BlockHeader(
+                _bytes(header["parent"]),
+                header["number"],
+                _bytes(header["state_root"]),
+                _bytes(header["extrinsics_root"]),
+            )
+            for header in content["headers"]
+        )
+        return Blocks(headers, _signature(content["signature"]))
+    if kind == "Confirmed":
+        _require_count(content["proofs"], MAX_CALLS)
+        return Confirmed(content["block"], tuple((one["domain"], tuple(one["proof"])) for one in content["proofs"]))
+    _require_count(content, MAX_CALLS)
+    if kind == "Receipts":
+        return Receipts(
+            tuple(SignedReceipt(one["domain"], _bytes(one["receipt"]), _signature(one["signature"])) for one in content)
+        )
+    return Messages(tuple(_bytes(one["envelope"]) for one in content), tuple(one["response"] for one in content))
+
+
+def _require_count(items: Sequence[Any], most: int) -> None:
+    if not 0 < len(items) <= most:
+        raise InvalidInput(f"transaction: {len(items)} items; allowed: 1 to {most}")
+
+
+def _hex(data: bytes) -> str:
+    return "0x" + data.hex()
+
+
+def _bytes(text: str) -> bytes:
+    return bytes.fromhex(text[2:])
+
+
+def _signature(value: Any) -> bytes:
+    data = _bytes(value) if isinstance(value, str) else bytes(value)
+    assert len(data) == SIGNATURE_BYTES
+    return data

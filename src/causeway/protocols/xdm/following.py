@@ -1,0 +1,239 @@
+"""The consensus chain of another lake, as far as it was carried here (XDM reference 2.4, 3.10, X-4, X-5).
+
+A lake that runs domains only follows the consensus chain. It believes of it what its author has signed, in one chain
+of parents from block 0 on; the leaves of the mountain range, and its roots, it computes from the headers. Which
+receipts are confirmed it reads out of storage proofs under the state root of a final block. What is so known stands in
+the tables that the consensus chain itself would show, at its position: ``blocks``, ``anchor``, ``anchored``. So all
+that judges, proves and derives from it is the same as where all chains are in one lake.
+
+The receipts of the domains' blocks are made here, too, each with the hash of the one before it; relay processes bring
+them to the consensus chain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.frame import Frame, concat
+from causeway.model.joins import lookup
+from causeway.proofs.errors import ProofError
+from causeway.proofs.hashing import HashFunction, digest_values
+from causeway.proofs.mmr.range_state import RangeState
+from causeway.proofs.mmr.window import RangeWindow
+from causeway.proofs.substrate.proof import read_value
+from causeway.proofs.xdm.envelope import ExecutionReceipt, receipt_storage_key
+from causeway.protocols.contract import View
+from causeway.protocols.xdm.carried import BlockHeader, Blocks, Confirmed, Transaction
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION
+from causeway.protocols.xdm.committing import anchor_of
+from causeway.protocols.xdm.consensus import (
+    Ranges,
+    anchor_number,
+    digests,
+    first_kept,
+    genesis_range,
+    hashes,
+    leaves_of,
+    receipts,
+)
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.notices import Notice
+from causeway.protocols.xdm.options import XdmOptions
+from causeway.protocols.xdm.proof_lists import encode_lists
+from causeway.protocols.xdm.signing import signed_block
+from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.tables import ANCHORED_SCHEMA, BLOCKS_SCHEMA, RANGE_SCHEMA
+
+FOLLOWED, PROVED = "BlocksFollowed", "ReceiptsFollowed"
+"""What notices say of headers, and of confirmed receipts, that were taken."""
+
+_NO_CHAIN = 2**32 - 1
+
+
+class Refused(Exception):
+    """What was carried is not taken; ``name``: why."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What is known of the consensus chain after a round. ``receipts``: those that were made of domains' blocks
+    (``TAKEN_SCHEMA``); ``moved``: whether there is more to prove under than before."""
+
+    state: State
+    receipts: Frame
+    notices: list[Notice]
+    moved: bool
+
+
+def genesis_following(state: State) -> State:
+    """Return the state of a consensus chain of which nothing is known yet."""
+    return state.with_tables(range=genesis_range())
+
+
+def follow(state: State, brought: Iterable[Transaction], view: View, context: Context) -> Followed:
+    """Return what is known of the consensus chain after a round.
+
+    ``state``: its rows; ``brought``: what was carried to it, in the order in which it came; ``context``: of the chains
+    that make a block here.
+    """
+    taken, known = receipts(view, state, {})
+    state = state.with_tables(receipted=known)
+    before, notices = state, list[Notice]()
+    for transaction in brought:
+        try:
+            state, notice = _taken(state, transaction, context)
+            notices.append(notice)
+        except Refused as refused:
+            notices.append(Notice(CONSENSUS_POSITION, _NO_CHAIN, refused.name, refused=True))
+    moved = state["blocks"] is not before["blocks"] or state["anchored"] is not before["anchored"]
+    return Followed(_proved_under(state, context) if moved else state, taken, notices, moved)
+
+
+def _taken(state: State, transaction: Transaction, context: Context) -> tuple[State, Notice]:
+    match transaction:
+        case Blocks():
+            state = take_blocks(state, transaction, context)
+            number = int(state["blocks"]["number"][-1])
+            return state, Notice(CONSENSUS_POSITION, _NO_CHAIN, FOLLOWED, index=number)
+        case Confirmed():
+            state = take_confirmed(state, transaction, context)
+            return state, Notice(CONSENSUS_POSITION, _NO_CHAIN, PROVED, index=transaction.block)
+    raise Refused("InvalidCall")
+
+
+def take_blocks(state: State, brought: Blocks, context: Context) -> State:
+    """Return the state with further blocks; those that are known already are passed over.
+
+    Raises ``Refused``: BadSignature, UnknownParent, NumberNotAscending, ConsensusForked (the author has signed other
+    blocks than those that are known), Stale (nothing of it is new).
+    """
+    headers = brought.headers
+    own = [header.hash for header in headers]
+    author = context.signers.public(context.network.names[CONSENSUS_POSITION])
+    if not author.accepts(brought.signature, signed_block(context.network.names[CONSENSUS_POSITION], own[-1])):
+        raise Refused("BadSignature")
+    for place in range(1, len(headers)):
+        if headers[place].parent != own[place - 1]:
+            raise Refused("UnknownParent")
+        if headers[place].number <= headers[place - 1].number:
+            raise Refused("NumberNotAscending")
+    known = state["blocks"]
+    first = 0
+    if len(known):
+        best = int(known["number"][-1])
+        there = dict(zip(known["number"].tolist(), hashes(known["hash"]), strict=True))
+        oldest = int(known["number"][0])
+        while first < len(headers) and headers[first].number <= best:
+            number = headers[first].number
+            if number >= oldest and there.get(number) != own[first]:
+                raise Refused("ConsensusForked")
+            first += 1
+        if first == len(headers):
+            raise Refused("Stale")
+        if headers[first].parent != there[best]:
+            raise Refused("UnknownParent")
+    elif headers[0].number or any(headers[0].parent):
+        raise Refused("UnknownParent")  # the first block is number 0 and has none
+    return _extended(state, headers[first:], own[first:], context)
+
+
+def _extended(state: State, headers: tuple[BlockHeader, ...], own: list[bytes], context: Context) -> State:
+    """Return the state with blocks that follow on those that are known."""
+    known, count = state["blocks"], len(headers)
+    following = int(known["leaf_count"][-1]) + 1 if len(known) else 0
+    leaf_count = np.arange(following, following + count, dtype=np.uint64)
+    added = Frame(
+        {
+            "chain": np.full(count, CONSENSUS_POSITION, dtype=np.uint32),
+            "number": np.array([header.number for header in headers], dtype=np.uint64),
+            "hash": digests(own),
+            "state_root": digests([header.state_root for header in headers]),
+            "extrinsics_root": digests([header.extrinsics_root for header in headers]),
+            "leaf_count": leaf_count,
+            "mmr_root": np.zeros((count, 32), dtype=np.uint8),
+        },
+        count,
+    )
+    blocks = concat([known, added]).select(BLOCKS_SCHEMA.names)
+    start = RangeState.decode(state["range"]["range"][0].as_py())
+    window = RangeWindow(start, digest_values(HashFunction.KECCAK_256, leaves_of(blocks)))
+    # The leaf of a block enters in the next; the first block has a range without leaves.
+    roots = digests([window.root(leaves) if leaves else bytes(32) for leaves in leaf_count.tolist()])
+    blocks = blocks.with_columns(mmr_root=np.concatenate([known["mmr_root"], roots]) if len(known) else roots)
+    blocks = blocks.select(BLOCKS_SCHEMA.names)
+    first = first_kept(blocks, context.options)
+    if first == 0:
+        return state.with_tables(blocks=blocks)
+    before = window.state(int(blocks["leaf_count"][first])).encode()
+    changed = state["range"].with_columns(range=pa.array([before], pa.binary()))
+    return state.with_tables(blocks=blocks.slice(first, len(blocks)), range=changed.select(RANGE_SCHEMA.names))
+
+
+def take_confirmed(state: State, brought: Confirmed, context: Context) -> State:
+    """Return the state in which operators prove under another block of the consensus chain, one that is final.
+
+    Raises ``Refused``: Stale (it is none later than before), BlockNotFinal (nor known), InvalidChain (a domain that is
+    none of here, or is named twice), BadProof (of the receipts).
+    """
+    found = provable_row(state["blocks"], context.options)
+    if found is None:
+        raise Refused("BlockNotFinal")
+    blocks, anchored = state["blocks"], state["anchored"]
+    rows = np.flatnonzero(blocks["number"][: found + 1] == brought.block)
+    if not len(rows):
+        raise Refused("BlockNotFinal")
+    if len(state["anchor"]) and brought.block <= int(state["anchor"]["number"][0]):
+        raise Refused("Stale")
+    root = blocks["state_root"][rows[0]].tobytes()
+    own = {int(chain) for chain in context.network.own(np.arange(len(context.network.names), dtype=np.uint32))}
+    numbers: dict[int, int] = {}
+    proofs: dict[int, tuple[bytes, ...]] = {}
+    for domain, nodes in brought.proofs:
+        if domain + 1 not in own or domain + 1 in numbers:
+            raise Refused("InvalidChain")
+        try:
+            receipt = ExecutionReceipt.decode(read_value(root, nodes, receipt_storage_key(domain))[0])
+        except ProofError:
+            raise Refused("BadProof") from None
+        numbers[domain + 1], proofs[domain + 1] = receipt.domain_block_number, nodes
+    domains = sorted(numbers)
+    anchored = Frame(
+        {
+            "chain": np.full(len(domains), CONSENSUS_POSITION, dtype=np.uint32),
+            "domain": np.array(domains, dtype=np.uint32),
+            "number": np.array([numbers[domain] for domain in domains], dtype=np.uint64),
+            "domain_proof": encode_lists([proofs[domain] for domain in domains]).cast(pa.binary()),
+        },
+        len(domains),
+    ).select(ANCHORED_SCHEMA.names)
+    # The row that operators prove under is made whole with what the newest block says.
+    anchor = anchor_of(Ranges.of(state), int(rows[0]), len(blocks) - 1, found + 1)
+    return state.with_tables(anchor=anchor, anchored=anchored)
+
+
+def provable_row(blocks: Frame, options: XdmOptions) -> int | None:
+    """Return the row of the newest block whose leaf the newest final one has, None as long as there is none."""
+    if len(blocks) == 0:
+        return None
+    found = anchor_number(blocks, int(blocks["number"][-1]), options.archiving_depth)
+    return None if found is None else found[1]
+
+
+def _proved_under(state: State, context: Context) -> State:
+    """Return the state with the anchor under the newest blocks; without one whose block is not remembered any more."""
+    anchor, blocks = state["anchor"], state["blocks"]
+    if len(anchor) == 0:
+        return state
+    row = lookup(blocks, anchor.select(["number"]), ["number"])
+    found = provable_row(blocks, context.options)
+    if row[0] < 0 or found is None:
+        return state.with_tables(anchor=anchor.slice(0, 0), anchored=state["anchored"].slice(0, 0))
+    return state.with_tables(anchor=anchor_of(Ranges.of(state), int(row[0]), len(blocks) - 1, found + 1))

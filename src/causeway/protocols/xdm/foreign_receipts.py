@@ -1,0 +1,171 @@
+"""Receipts of domains that other lakes run, on the consensus chain (XDM reference 2.4, X-3).
+
+Nobody here executes those domains. Their operators' keys sign the receipts, each follows on the one before it, and what
+one says of transfers must be covered by the books when it is confirmed: no domain takes out more than it was given. One
+that is not covered is never confirmed, and so none is that follows on it: nothing more of that domain can be proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pyarrow as pa
+
+from causeway.model.frame import Frame, concat
+from causeway.model.joins import lookup
+from causeway.proofs.errors import ProofError
+from causeway.proofs.hashing import DIGEST_BYTES
+from causeway.proofs.substrate.hashing import blake2_256
+from causeway.proofs.xdm import RECEIPTS
+from causeway.proofs.xdm.envelope import ExecutionReceipt
+from causeway.protocols.xdm.books import BookError, Books, Moved
+from causeway.protocols.xdm.carried import MAX_RECEIPT_BYTES, Receipts, SignedReceipt
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION
+from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, digests, hashes, transfers_of
+from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.notices import Notice
+from causeway.protocols.xdm.signing import signed_receipt
+from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.tables import CONFIRMED_SCHEMA, RECEIPTED_SCHEMA
+
+
+class _Refused(Exception):
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+
+def take_receipts(
+    state: State, taken: Frame, known: Frame, brought: Iterable[Receipts], context: Context
+) -> tuple[Frame, Frame, list[Notice]]:
+    """Return the receipts that the consensus chain takes in (``TAKEN_SCHEMA``), and of which it knows after them
+    (``RECEIPTED_SCHEMA``), with those that were carried; and what was refused.
+
+    ``taken``, ``known``: those of the domains of this lake. A receipt that is refused leaves an event with the name:
+    InvalidChain (the domain is none of another lake), BadSignature, InvalidReceipt, Stale (that block, or a later one,
+    is known), UnknownParent (it does not follow on the last one that is), UnknownConsensusBlock.
+    """
+    ends = zip(known["number"].tolist(), hashes(known["hash"]), strict=True)
+    last = dict(zip(known["domain"].tolist(), ends, strict=True))
+    rows: list[tuple[int, int, bytes]] = []
+    notices = []
+    for one in (receipt for transaction in brought for receipt in transaction.receipts):
+        position = one.domain + 1
+        try:
+            number = _checked(one, last.get(position), state, context)
+        except _Refused as refused:
+            foreign = position if position < len(context.network.names) else CONSENSUS_POSITION
+            notices.append(Notice(CONSENSUS_POSITION, foreign, refused.name, refused=True))
+            continue
+        last[position] = number, blake2_256(one.receipt)
+        rows.append((position, number, one.receipt))
+    if not rows:
+        return taken, known, notices
+    added = Frame(
+        {
+            "chain": np.full(len(rows), CONSENSUS_POSITION, dtype=np.uint32),
+            "domain": np.array([row[0] for row in rows], dtype=np.uint32),
+            "number": np.array([row[1] for row in rows], dtype=np.uint64),
+            "receipt": pa.array([row[2] for row in rows], pa.binary()),
+            "executed": pa.array([b""] * len(rows), pa.binary()),
+        },
+        len(rows),
+    )
+    domains = sorted(last)
+    after = Frame(
+        {
+            "chain": np.full(len(domains), CONSENSUS_POSITION, dtype=np.uint32),
+            "domain": np.array(domains, dtype=np.uint32),
+            "number": np.array([last[domain][0] for domain in domains], dtype=np.uint64),
+            "hash": digests([last[domain][1] for domain in domains]),
+        },
+        len(domains),
+    )
+    return concat([taken, added]).select(TAKEN_SCHEMA.names), after.select(RECEIPTED_SCHEMA.names), notices
+
+
+def _checked(one: SignedReceipt, last: tuple[int, bytes] | None, state: State, context: Context) -> int:
+    """Return the number of the block that a receipt is of, if it may be taken in. Raises ``_Refused``."""
+    position = one.domain + 1
+    if position not in context.network.external:
+        raise _Refused("InvalidChain")
+    name = context.network.names[position]
+    if not context.signers.public(name).accepts(one.signature, signed_receipt(name, one.receipt)):
+        raise _Refused("BadSignature")
+    if len(one.receipt) > MAX_RECEIPT_BYTES:
+        raise _Refused("InvalidReceipt")
+    try:
+        receipt = ExecutionReceipt.decode(one.receipt)
+    except ProofError:
+        raise _Refused("InvalidReceipt") from None
+    others = [other for what, other, _ in movements_of(one.receipt, position) if what != Moved.BURNT]
+    if any(other >= len(context.network.names) or other == position for other in others):
+        raise _Refused("InvalidReceipt")
+    if last is not None and receipt.domain_block_number <= last[0]:
+        raise _Refused("Stale")
+    parent = bytes(DIGEST_BYTES) if last is None else last[1]
+    if _parent(receipt) != parent:
+        raise _Refused("UnknownParent")
+    _require_block(receipt, state, context)
+    return receipt.domain_block_number
+
+
+def parent_of(receipt: bytes) -> bytes:
+    """Return the hash of the receipt that one, which is known to be one, follows on."""
+    return _parent(ExecutionReceipt.decode(receipt))
+
+
+def _parent(receipt: ExecutionReceipt) -> bytes:
+    return bytes.fromhex(receipt.fields["parent_domain_block_receipt_hash"][2:])
+
+
+def _require_block(receipt: ExecutionReceipt, state: State, context: Context) -> None:
+    """Refuse a receipt that was derived from a block which this chain has not made; those that are no longer
+    remembered cannot be told."""
+    number, blocks = receipt.consensus_block_number, state["blocks"]
+    if number == 0 and not any(receipt.consensus_block_hash):
+        return  # derived before anything of the consensus chain was known
+    if len(blocks) and number < int(blocks["number"][0]):
+        return
+    row = lookup(blocks, Frame({"number": np.array([number], dtype=np.uint64)}, 1), ["number"])
+    if row[0] < 0 or blocks["hash"][row[0]].tobytes() != receipt.consensus_block_hash:
+        raise _Refused("UnknownConsensusBlock")
+
+
+def movements_of(receipt: bytes, domain: int) -> list[tuple[int, int, int]]:
+    """Return what a receipt, which is known to be one, says of value: (``Moved``, the other chain, amount)."""
+    rows = RECEIPTS.decode(pa.array([receipt], pa.large_binary())).require_all()
+    return [(what, other, amount) for _, what, other, amount in transfers_of(rows, np.array([domain]))]
+
+
+def confirm_receipts(state: State, taken: Frame, books: Books) -> tuple[State, list[Notice]]:
+    """Return the state with receipts of other lakes' domains confirmed (rows of the log, in its order), and what the
+    ``books``, which change, refused. A receipt is confirmed whole or not at all, on top of the last one that is."""
+    if len(taken) == 0:
+        return state, []
+    notices = list[Notice]()
+    before = state["confirmed"]
+    ends = zip(before["number"].tolist(), before["receipt"].to_pylist(), strict=True)
+    last = dict(zip(before["domain"].tolist(), ends, strict=True))
+    columns = (taken[name].tolist() for name in ("domain", "number"))
+    for domain, number, receipt in zip(*columns, taken["receipt"].to_pylist(), strict=True):
+        if parent_of(receipt) != (blake2_256(last[domain][1]) if domain in last else bytes(DIGEST_BYTES)):
+            continue  # one before it was not confirmed
+        try:
+            books.apply_all(domain, movements_of(receipt, domain))
+        except BookError as error:
+            notices.append(Notice(CONSENSUS_POSITION, domain, error.error.name, index=number, refused=True))
+            continue
+        last[domain] = number, receipt
+    domains = sorted(last)
+    confirmed = Frame(
+        {
+            "chain": np.full(len(domains), CONSENSUS_POSITION, dtype=np.uint32),
+            "domain": np.array(domains, dtype=np.uint32),
+            "number": np.array([last[domain][0] for domain in domains], dtype=np.uint64),
+            "receipt": pa.array([last[domain][1] for domain in domains], pa.binary()),
+        },
+        len(domains),
+    )
+    return state.with_tables(confirmed=confirmed.select(CONFIRMED_SCHEMA.names)), notices

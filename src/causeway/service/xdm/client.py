@@ -1,0 +1,79 @@
+"""The client of a served lake of domains: each question of a relay process as a request."""
+
+from __future__ import annotations
+
+import json
+
+from causeway.protocols.limits import MAX_ANSWER_BYTES
+from causeway.service.http_client import ServiceClient, ServiceError, path_part
+from causeway.service.xdm.answers import (
+    AnchorAnswer,
+    BlocksAnswer,
+    ChannelsAnswer,
+    FollowedAnswer,
+    MessagesAnswer,
+    ReceiptedAnswer,
+    ReceiptsAnswer,
+    StatusAnswer,
+)
+from causeway.service.xdm.steps import (
+    ReadAnchor,
+    ReadBlocks,
+    ReadChannels,
+    ReadFollowed,
+    ReadMessages,
+    ReadReceipted,
+    ReadReceipts,
+)
+
+
+class LakeClient(ServiceClient):
+    """The addresses of one served lake of domains. All raise what ``ServiceClient.ask`` does."""
+
+    async def status(self) -> StatusAnswer:
+        """Return the chains and options of the network."""
+        return await self.ask(StatusAnswer, "GET", "/v1/status")
+
+    async def followed(self, step: ReadFollowed) -> FollowedAnswer:
+        """Return what is known of the consensus chain."""
+        return await self.ask(FollowedAnswer, "GET", f"{_chain(step.chain)}/followed")
+
+    async def blocks(self, step: ReadBlocks) -> BlocksAnswer:
+        """Return headers of the consensus chain."""
+        query = {} if step.after is None else {"after": step.after}
+        return await self.ask(BlocksAnswer, "GET", f"{_chain(step.chain)}/blocks", query)
+
+    async def anchor(self, step: ReadAnchor) -> AnchorAnswer:
+        """Return a leaf of the mountain range, and a confirmed receipt."""
+        path = f"{_chain(step.chain)}/anchor?under={step.under}"
+        if step.domain is not None:
+            path += f"&domain={path_part(step.domain)}"
+        return await self.ask(AnchorAnswer, "GET", path, most=MAX_ANSWER_BYTES)
+
+    async def receipted(self, step: ReadReceipted) -> ReceiptedAnswer:
+        """Return the last receipt of a domain that was taken in."""
+        return await self.ask(ReceiptedAnswer, "GET", f"{_chain(step.chain)}/receipted/{path_part(step.domain)}")
+
+    async def receipts(self, step: ReadReceipts) -> ReceiptsAnswer:
+        """Return receipts of a domain."""
+        query = {} if step.after is None else {"after": step.after}
+        return await self.ask(ReceiptsAnswer, "GET", f"{_chain(step.chain)}/receipts", query, most=MAX_ANSWER_BYTES)
+
+    async def channels(self, step: ReadChannels) -> ChannelsAnswer:
+        """Return the channels of a chain with another."""
+        path = f"{_chain(step.chain)}/channels/{path_part(step.counterparty)}"
+        found = await self.ask(ChannelsAnswer, "GET", path)
+        if (found.chain, found.counterparty) != (step.chain, step.counterparty):
+            raise ServiceError(f"{self.url}{path}: other channels than those asked for")
+        return found
+
+    async def messages(self, step: ReadMessages) -> MessagesAnswer:
+        """Return messages with their proofs."""
+        lanes = [{"channel": lane.channel, "response": lane.response, "first": lane.first} for lane in step.lanes]
+        asked = {"counterparty": step.counterparty, "block": step.block, "lanes": lanes, "most": step.most}
+        path, body = f"{_chain(step.chain)}/messages", json.dumps(asked).encode()
+        return await self.ask(MessagesAnswer, "POST", path, body=body, most=MAX_ANSWER_BYTES, again=True)
+
+
+def _chain(name: str) -> str:
+    return f"/v1/chains/{path_part(name)}"

@@ -1,0 +1,101 @@
+"""What a node needs to know of cross-domain messaging: what is carried to its chains, its addresses, its metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from causeway.model.errors import InvalidInput
+from causeway.network.opened import OpenedLake
+from causeway.protocols.limits import MAX_TRANSACTION_BYTES
+from causeway.protocols.xdm.carried import Blocks, Confirmed, Messages, Receipts, Transaction, decode_transaction
+from causeway.protocols.xdm.kernel import XdmKernel
+from causeway.service.mempool import Message
+from causeway.service.requests import Address
+from causeway.service.xdm.routes import Routes
+from causeway.service.xdm.schemas import StatusAnswer
+from causeway.service.xdm.views import Views
+
+
+@dataclass(frozen=True)
+class CarriedTransaction:
+    """A transaction that somebody brings (``service.endpoint.Submission``)."""
+
+    carrier: int
+    encoded: bytes
+    content: Transaction
+
+    def nothing_left(self) -> bool:
+        """Return False: whether anything in it is left to do, the block says."""
+        return False
+
+    def message(self, chain: int) -> Message:
+        """Return the transaction as what waits for a block of the chain with a number."""
+        return Message(chain, self.carrier, self.encoded, calls=self.content.calls)
+
+
+class XdmEndpoint:
+    """A served lake of domains (``service.endpoint.Endpoint``)."""
+
+    max_transaction_bytes = MAX_TRANSACTION_BYTES
+    status_answer = StatusAnswer
+    exchange = None
+    """Relay processes carry what goes to other lakes and comes from there."""
+
+    def __init__(self, opened: OpenedLake, kernel: XdmKernel) -> None:
+        self.views, self._kernel = Views(opened, kernel), kernel
+        self.followed = frozenset({self.views.consensus} if kernel.network.follows else ())
+
+    def submission(self, chain: str, user: int, transaction: bytes) -> CarriedTransaction:
+        """Return a transaction (SCALE, ``protocols.xdm.carried``).
+
+        Raises:
+            InvalidInput: it is none, or of a kind that the chain does not take.
+        """
+        content = decode_transaction(transaction)
+        takes: tuple[type, ...] = (Messages,)
+        if chain == self.views.consensus:
+            takes = (Blocks, Confirmed) if chain in self.followed else (Messages, Receipts)
+        if not isinstance(content, takes):
+            allowed = " and ".join(kind.__name__ for kind in takes)
+            raise InvalidInput(f"transaction: {type(content).__name__}; {chain} takes {allowed}")
+        return CarriedTransaction(user, transaction, content)
+
+    def require_possible(self, row: Mapping[str, Any]) -> None:
+        """Raise ``InvalidInput`` for a user's message that no block could carry out; it names the field."""
+        network = self._kernel.network
+        program = np.array([row["receiver"]], dtype=np.uint64)
+        chain = int(network.positions_of(np.array([row["chain"]], dtype=np.uint64))[0])
+        if int(network.host_of(program)[0]) != chain:
+            raise InvalidInput(f"content: to: no program {row['receiver']} is on {network.names[chain]}")
+        if not self._kernel.programs.installed(program)[0]:
+            raise InvalidInput(f"content: to: nothing is installed as program {row['receiver']}: nobody takes it")
+
+    def next_planned(self, tick: int) -> int | None:
+        """Return the first tick at or after ``tick`` for which the scenario has planned something, None when none."""
+        return self._kernel.next_planned(tick)
+
+    def addresses(self) -> list[Address]:
+        """Return channels, messages with proofs, receipts, and what there is of the consensus chain."""
+        return Routes(self.views).all()
+
+    def metrics(self, height: int) -> Iterable[Metric]:
+        """Yield what Prometheus is told of channels and of the consensus chain at a height."""
+        waiting = GaugeMetricFamily(
+            "causeway_channel_waiting", "Requests without a response.", labels=("chain", "counterparty", "channel")
+        )
+        best = GaugeMetricFamily("causeway_consensus_block", "The newest consensus block known.", labels=("chain",))
+        for chain in self.views.own():
+            for counterparty in self.views.opened.names:
+                if counterparty == chain:
+                    continue
+                found = self.views.channels(chain, counterparty, height)
+                for row in found["channels"]:
+                    waiting.add_metric([chain, counterparty, str(row["channel"])], row["count"])
+            if found["best"] is not None:
+                best.add_metric([chain], found["best"])
+        yield from (waiting, best)

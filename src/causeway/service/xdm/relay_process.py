@@ -1,0 +1,65 @@
+"""``causeway relay`` between lakes of domains: what a person reads of it, and how it is put together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from causeway.model.errors import InvalidInput
+from causeway.protocols.command_options import CommandOption
+
+if TYPE_CHECKING:
+    from causeway.service.journal import Journal
+    from causeway.service.relay import RelayOptions
+    from causeway.service.xdm.relaying import Relaying
+
+
+class XdmRelay:
+    """Carries between a lake with the consensus chain and one with domains (``service.relay.Relay``)."""
+
+    about = """Carry the consensus chain's blocks, receipts of domains, and messages between two served lakes, proved.
+
+    It keeps no state of its own: it can be killed and restarted at any time, and several can run side by side.
+
+    [bold]Example[/bold]: causeway relay http://127.0.0.1:8421 http://127.0.0.1:8422 --once
+    """
+    options: tuple[CommandOption, ...] = ()
+    columns = ("direction", "state", "left", "transactions", "carried")
+
+    @asynccontextmanager
+    async def between(
+        self, a: str, b: str, wanted: RelayOptions, report: Callable[[Any], None], journal: Journal
+    ) -> AsyncIterator[Relaying]:
+        """Give the process between two lakes, as ``service.relay.Relay`` says."""
+        from causeway.service.http_client import ServiceError
+        from causeway.service.passes import Pacing
+        from causeway.service.relay import LakeDown
+        from causeway.service.relay_metrics import serving
+        from causeway.service.xdm.client import LakeClient
+        from causeway.service.xdm.relay_metrics import RelayCollector
+        from causeway.service.xdm.relaying import Relaying, ends_between
+
+        async with (
+            LakeClient(a, key=wanted.key_a, ca=wanted.ca) as at_a,
+            LakeClient(b, key=wanted.key_b, ca=wanted.ca) as at_b,
+        ):
+            try:
+                ends = await ends_between(at_a, at_b, wanted.only, wanted.to)
+                identity, other = await at_a.identity(), await at_b.identity()
+            except ServiceError as error:
+                raise LakeDown(str(error)) from None
+            if identity == other:
+                # What is signed for one of them would be good at the other.
+                text = f"{a} and {b} say that they are one lake, {identity}"
+                raise InvalidInput(f"{text}: nothing is signed for them")
+            clients = {"a": at_a, "b": at_b}
+            pacing = Pacing(poll=wanted.poll)
+            relaying = Relaying(clients, ends, pacing, wanted.faults, wanted.seed, report=report, journal=journal)
+            ways = ",".join(str(direction) for direction in ends.directions)
+            journal.info("connected", a=at_a.url, b=at_b.url, directions=ways)
+            with serving(RelayCollector(relaying), wanted.metrics_port):
+                yield relaying
+
+
+RELAY = XdmRelay()

@@ -1,0 +1,331 @@
+"""The relay loop as state machines: they ask questions and hand over transactions, and know no socket and no clock
+(XDM reference 3.10, X-5).
+
+    steps = messages(Direction("a", "left", "right"), "main", "a", limits, Memory())
+    step = next(steps)
+    ... step = steps.send(answer to step) ... until StopIteration, whose value is a ``Passed``
+
+Three kinds of things are carried. The consensus chain's blocks, and what is confirmed in them, to the lake that follows
+it; receipts of that lake's domains to the consensus chain; messages and responses between chains of the two. Whoever
+runs a pass may stop at any step and never come back: the next one finds out by itself what is left. What a lake says is
+verified before it is handed over, as its target will.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from causeway.model.errors import InvalidInput
+from causeway.proofs.errors import ProofError
+from causeway.proofs.substrate.proof import read_value
+from causeway.proofs.xdm.confirmation import verify_consensus_leaf, verify_cross_domain_message
+from causeway.proofs.xdm.envelope import (
+    ConsensusChainMmrProof,
+    CrossDomainMessage,
+    MmrLeaf,
+    Proof,
+    receipt_storage_key,
+)
+from causeway.proofs.xdm.messages import ChainId, WeightTag
+from causeway.protocols.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
+from causeway.protocols.xdm.carried import (
+    BlockHeader,
+    Blocks,
+    Confirmed,
+    Messages,
+    Receipts,
+    SignedReceipt,
+    encode_transaction,
+)
+from causeway.protocols.xdm.tags import TAG_BITS
+from causeway.service.http_client import ServiceError
+from causeway.service.xdm.answers import (
+    AnchorAnswer,
+    BlocksAnswer,
+    ChannelsAnswer,
+    FollowedAnswer,
+    MessageAnswer,
+    MessagesAnswer,
+    ReceiptedAnswer,
+    ReceiptsAnswer,
+    UnderAnswer,
+)
+from causeway.service.xdm.memory import Key, Limits, Memory
+from causeway.service.xdm.steps import (
+    Direction,
+    ReadAnchor,
+    ReadBlocks,
+    ReadChannels,
+    ReadFollowed,
+    ReadMessages,
+    ReadReceipted,
+    ReadReceipts,
+    Step,
+    Submit,
+)
+
+TAGS = ("ProtocolChannelOpen", "ProtocolChannelClose", "EndpointRequest", "EndpointResponse", "None")
+"""Variants of weight tags by the numbers of the wire."""
+
+TRANSACTION_MARGIN = 1 << 10
+ITEM_MARGIN = 16
+"""Bytes beside the items of a transaction, and beside each item."""
+
+
+class State(Enum):
+    """How a pass ended."""
+
+    IDLE = "idle"
+    """There was nothing to do."""
+    WAITING = "waiting for confirmation"
+    """There is something that cannot be proved to the target yet."""
+    BROUGHT = "brought"
+    """All that there is was brought, and is not taken yet."""
+    SUBMITTED = "submitted"
+    REFUSED = "refused"
+    """What the source says is not what the target would take."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where what is needed of all directions is. ``consensus``: the consensus chain; ``home``: the end that runs it;
+    ``chains``: all chains in the order of their positions; ``limits``: of the options."""
+
+    consensus: str
+    home: str
+    chains: tuple[str, ...]
+    limits: Limits
+
+    def id_of(self, chain: str) -> ChainId:
+        """Return a chain as messages name it."""
+        return ChainId(None if chain == self.consensus else self.domain(chain))
+
+    def domain(self, chain: str) -> int:
+        """Return the number of a domain."""
+        return self.chains.index(chain) - 1
+
+
+@dataclass(frozen=True)
+class Passed:
+    """What a pass found and did. ``left``: how much there was to bring; ``mark``: changes whenever the target, or what
+    it waits for, goes on; ``why``: of what could not be done."""
+
+    state: State
+    left: int = 0
+    messages: int = 0
+    transactions: int = 0
+    mark: Any = None
+    why: str = ""
+
+
+Pass = Generator[Step, Any, Passed]
+
+
+def relay(direction: Direction, place: Place, memory: Memory, beside: Sequence[str] = ()) -> Pass:
+    """Make one pass in a direction. ``beside``: for blocks, the domains of the lake that follows."""
+    if direction.what == "blocks":
+        return blocks(direction, place, beside)
+    if direction.what == "receipts":
+        return receipts(direction, place)
+    return messages(direction, place, memory)
+
+
+def blocks(direction: Direction, place: Place, domains: Sequence[str]) -> Pass:
+    """Bring blocks of the consensus chain to the lake that follows it, and which receipts of its domains are confirmed
+    in the newest final one: where it has more than one domain, they prove their messages to each other under it."""
+    followed: FollowedAnswer = yield ReadFollowed(direction.other, place.consensus)
+    found: BlocksAnswer = yield ReadBlocks(direction.end, place.consensus, followed.best)
+    mark = followed.best, followed.anchor
+    ready: list[tuple[bytes, int]] = []
+    if found.headers:
+        headers = tuple(
+            BlockHeader(one.parent, one.number, one.state_root, one.extrinsics_root) for one in found.headers
+        )
+        if len(found.signature) != 64:
+            raise ServiceError(f"{place.consensus}: headers without a signature")
+        ready.append((encode_transaction(Blocks(headers, found.signature)), len(headers)))
+    if len(domains) > 1 and followed.final is not None:
+        confirmed = yield from _confirmed(direction, place, followed, domains)
+        if isinstance(confirmed, str):
+            return Passed(State.REFUSED, mark=mark, why=confirmed)
+        if confirmed is not None:
+            ready.append((encode_transaction(confirmed), len(confirmed.proofs)))
+    for row, (transaction, count) in enumerate(ready):
+        yield Submit(direction.other, place.consensus, transaction, count, last=row == len(ready) - 1)
+    state = State.SUBMITTED if ready else State.IDLE
+    return Passed(state, len(found.headers), sum(count for _, count in ready), len(ready), mark)
+
+
+def _confirmed(
+    direction: Direction, place: Place, followed: FollowedAnswer, domains: Sequence[str]
+) -> Generator[Step, Any, Confirmed | str | None]:
+    """Return what is confirmed in the block before the newest final one, None where the lake has that; a text says why
+    it is not to be believed."""
+    assert followed.final is not None
+    proofs = []
+    block = None
+    for domain in domains:
+        anchor: AnchorAnswer = yield ReadAnchor(direction.end, place.consensus, followed.final, domain)
+        if followed.anchor is not None and anchor.block <= followed.anchor:
+            return None
+        if block is not None and anchor.block != block:
+            raise ServiceError(f"{place.consensus}: two blocks are before {followed.final}")
+        block = anchor.block
+        if anchor.receipt is not None:
+            try:
+                leaf = MmrLeaf.decode(anchor.leaf)
+                read_value(leaf.state_root, tuple(anchor.receipt.proof), receipt_storage_key(place.domain(domain)))
+            except ProofError as error:
+                return f"a proof of {place.consensus} is none: {error}"
+            proofs.append((place.domain(domain), tuple(anchor.receipt.proof)))
+    return Confirmed(block, tuple(proofs)) if block is not None and proofs else None
+
+
+def receipts(direction: Direction, place: Place) -> Pass:
+    """Bring receipts of a domain to the consensus chain, each after the one before it."""
+    known: ReceiptedAnswer = yield ReadReceipted(direction.other, place.consensus, direction.source)
+    found: ReceiptsAnswer = yield ReadReceipts(direction.end, direction.source, known.number)
+    domain = place.domain(direction.source)
+    items = [SignedReceipt(domain, one.receipt, one.signature) for one in found.receipts]
+    sizes = [len(one.receipt) + len(one.signature) for one in items]
+    batches = _batches(items, sizes)
+    for row, batch in enumerate(batches):
+        data = encode_transaction(Receipts(tuple(batch)))
+        yield Submit(direction.other, place.consensus, data, len(batch), last=row == len(batches) - 1)
+    state = State.SUBMITTED if items else State.IDLE
+    return Passed(state, len(items), len(items), len(batches), (known.number, known.confirmed))
+
+
+def messages(direction: Direction, place: Place, memory: Memory) -> Pass:
+    """Bring messages and responses of a chain to another: what the target has not taken, as far as it is confirmed."""
+    theirs: ChannelsAnswer = yield ReadChannels(direction.other, direction.target, direction.source)
+    ours: ChannelsAnswer = yield ReadChannels(direction.end, direction.source, direction.target)
+    due = due_between(ours, theirs)
+    left = sum(end - expected for expected, end in due.values())
+    mark = theirs.height, theirs.best, tuple(sorted(due.items()))
+    if not due:
+        memory.lanes.clear()
+        return Passed(State.IDLE, mark=mark)
+    under = theirs.under
+    if under is None:
+        return Passed(State.WAITING, left, mark=mark)
+    wanted = memory.wanted(due, theirs.height, place.limits)
+    if not wanted:
+        return Passed(State.BROUGHT, left, mark=mark)
+    domain = None if direction.source == place.consensus else direction.source
+    anchor: AnchorAnswer = yield ReadAnchor(place.home, place.consensus, under.number, domain)
+    if domain is None:
+        block = anchor.block
+    elif anchor.receipt is None:
+        return Passed(State.WAITING, left, mark=mark)
+    else:
+        block = anchor.receipt.number
+    step = ReadMessages(direction.end, direction.source, direction.target, block, tuple(wanted), place.limits.nonces)
+    found: MessagesAnswer = yield step
+    try:
+        envelopes = _envelopes(direction, place, under, anchor, found, step)
+    except (ProofError, InvalidInput) as error:
+        return Passed(State.REFUSED, left, mark=mark, why=f"a proof of {direction.source} is none: {error}")
+    if not envelopes:
+        return Passed(State.WAITING, left, mark=mark)
+    items = [(envelope, one.response) for envelope, one in zip(envelopes, found.messages, strict=True)]
+    batches = _batches(items, [len(envelope) for envelope in envelopes])
+    for row, batch in enumerate(batches):
+        data = encode_transaction(Messages(tuple(one for one, _ in batch), tuple(response for _, response in batch)))
+        yield Submit(direction.other, direction.target, data, len(batch), last=row == len(batches) - 1)
+    ends: dict[Key, int] = {}
+    for one in found.messages:
+        key = one.channel, one.response
+        ends[key] = max(ends.get(key, 0), one.nonce + 1)
+    for key, until in ends.items():
+        memory.handed_over(key, until, due[key][0], theirs.height)
+    return Passed(State.SUBMITTED, left, len(items), len(batches), mark)
+
+
+def due_between(ours: ChannelsAnswer, theirs: ChannelsAnswer) -> dict[Key, tuple[int, int]]:
+    """Return the lanes of a chain that have something for the other: the nonce that it expects, and the end of what
+    there is, as both sides' channels say.
+
+    A chain has answered the requests below its ``next_inbox``; a channel that the other side does not know yet has
+    nothing there.
+    """
+    known = {one.channel: one for one in theirs.channels}
+    found: dict[Key, tuple[int, int]] = {}
+    for one in ours.channels:
+        other = known.get(one.channel)
+        expected = 0 if other is None else other.next_inbox
+        if one.next_outbox > expected:
+            found[one.channel, False] = expected, one.next_outbox
+        if other is not None and one.next_inbox > other.next_response:
+            found[one.channel, True] = other.next_response, one.next_inbox
+    return found
+
+
+def _envelopes(
+    direction: Direction,
+    place: Place,
+    under: UnderAnswer,
+    anchor: AnchorAnswer,
+    found: MessagesAnswer,
+    asked: ReadMessages,
+) -> list[bytes]:
+    """Return an envelope for each message, composed of both lakes' parts and verified as the target will.
+
+    Raises:
+        ProofError: it proves nothing under what the target knows of the consensus chain.
+        InvalidInput: it is about something else than what was asked for.
+    """
+    mmr = ConsensusChainMmrProof(
+        anchor.under, anchor.hash, anchor.leaf, (anchor.leaf_index,), anchor.leaf_count, tuple(anchor.items)
+    )
+    if (anchor.under, anchor.hash, anchor.leaf_count) != (under.number, under.hash, under.leaf_count):
+        raise InvalidInput(f"{place.consensus}: another block {under.number} than {direction.target} knows")
+    verify_consensus_leaf(under.root, mmr, under.leaf_count)
+    receipt = None if anchor.receipt is None else tuple(anchor.receipt.proof)
+    lanes = {(lane.channel, lane.response): lane.first for lane in asked.lanes}
+    made = []
+    for one in found.messages:
+        first = lanes.get((one.channel, one.response))
+        if first is None or not first <= one.nonce < first + asked.most:
+            raise InvalidInput(f"channel {one.channel}: a message with nonce {one.nonce} was not asked for")
+        envelope = CrossDomainMessage(
+            place.id_of(direction.source),
+            place.id_of(direction.target),
+            one.channel,
+            one.nonce,
+            Proof(mmr, _nodes(one, found.nodes), receipt),
+            _tag(one.tag),
+        )
+        verify_cross_domain_message(under.root, envelope, response=one.response, leaf_count=under.leaf_count)
+        made.append(envelope.encode())
+    return made
+
+
+def _nodes(message: MessageAnswer, nodes: Sequence[bytes]) -> tuple[bytes, ...]:
+    if any(member >= len(nodes) for member in message.members):
+        raise InvalidInput("a proof names a node that there is not")
+    return tuple(sorted({nodes[member] for member in message.members}))
+
+
+def _tag(number: int) -> WeightTag:
+    kind = number & (1 << TAG_BITS) - 1
+    if kind >= len(TAGS):
+        raise InvalidInput(f"{number} is no weight tag")
+    return WeightTag(TAGS[kind], number >> TAG_BITS if TAGS[kind].startswith("Endpoint") else None)
+
+
+def _batches(items: Sequence[Any], sizes: Sequence[int]) -> list[list[Any]]:
+    """Return items cut into transactions."""
+    found: list[list[Any]] = []
+    room = 0
+    for item, size in zip(items, sizes, strict=True):
+        size += ITEM_MARGIN
+        if not found or size > room or len(found[-1]) == MAX_CALLS:
+            found.append([])
+            room = MAX_TRANSACTION_BYTES - TRANSACTION_MARGIN
+        found[-1].append(item)
+        room -= size
+    return found

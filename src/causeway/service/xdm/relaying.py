@@ -1,0 +1,255 @@
+"""A relay process: passes of the relay loop over HTTP, each direction at its own pace."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from causeway.model.errors import InvalidInput
+from causeway.service.faults import Faults, FaultSettings
+from causeway.service.journal import SILENT, Journal
+from causeway.service.passes import MOST_CHARACTERS, Pacing, Passes
+from causeway.service.xdm.answers import StatusAnswer
+from causeway.service.xdm.client import LakeClient
+from causeway.service.xdm.memory import Limits, Memory
+from causeway.service.xdm.relayer import Passed, Place, State, relay
+from causeway.service.xdm.steps import (
+    Direction,
+    ReadAnchor,
+    ReadBlocks,
+    ReadChannels,
+    ReadFollowed,
+    ReadMessages,
+    ReadReceipted,
+    ReadReceipts,
+    Step,
+    Submit,
+)
+
+MOST_NAMED = 8
+"""So many chains are named in an error."""
+
+
+@dataclass
+class Progress:
+    """What a process did in one direction, and what it last saw there.
+
+    ``left``: messages, blocks or receipts that were to be brought; ``moved_at``: the height that took the last
+    transaction; ``failures``: passes that failed, one after the other, up to the last; ``stalled``: passes that found
+    what they wait for as it was at the one before; ``given_up``: whether no more are made.
+    """
+
+    direction: Direction
+    state: str = "starting"
+    passes: int = 0
+    transactions: int = 0
+    messages: int = 0
+    left: int = 0
+    moved_at: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+    why: str = ""
+    failures: int = 0
+    stalled: int = 0
+    given_up: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that ``--json`` prints."""
+        content = {name: value for name, value in self.__dict__.items() if name not in ("direction", "given_up")}
+        return {"direction": str(self.direction), **content}
+
+    @property
+    def hopeless(self) -> bool:
+        """Return whether the target takes nothing from this process any more, or it was given up."""
+        return self.given_up or self.state == State.REFUSED.value
+
+    @property
+    def fruitless(self) -> int:
+        """Return how many passes one after the other, up to the last, failed or moved nothing."""
+        return self.failures + self.stalled
+
+    def cells(self) -> tuple[str, ...]:
+        """Return what the table for a person says of it: the columns of ``relay_process``."""
+        return str(self.direction), self.state, *map(str, (self.left, self.transactions, self.messages))
+
+
+Report = Callable[[Progress], None]
+
+
+@dataclass(frozen=True)
+class Ends:
+    """The directions between two lakes. ``domains``: of the one that follows the consensus chain."""
+
+    directions: tuple[Direction, ...]
+    place: Place
+    domains: tuple[str, ...]
+
+
+async def ends_between(a: LakeClient, b: LakeClient, only: Collection[str] = (), side: str = "both") -> Ends:
+    """Return the directions in which two lakes can be relayed.
+
+    ``only``: pairs of chains as ``CHAIN/COUNTERPARTY``, either way round, whose messages are carried; without any, all.
+    ``side``: ``both``, or what goes to ``a`` or to ``b`` alone.
+
+    Raises:
+        InvalidInput: they are not two parts of one network, or neither runs the consensus chain.
+        ServiceError: a lake does not answer.
+    """
+    status = {"a": await a.status(), "b": await b.status()}
+    return directions_of(status, {"a": a.url, "b": b.url}, only, side)
+
+
+def directions_of(
+    status: Mapping[str, StatusAnswer], urls: Mapping[str, str], only: Collection[str] = (), side: str = "both"
+) -> Ends:
+    """Return the directions between two lakes by what they say of themselves; arguments and errors as of
+    ``ends_between``."""
+    one, two = status["a"], status["b"]
+    names = {end: tuple(chain.name for chain in content.chains) for end, content in status.items()}
+    own = {end: {chain.name for chain in content.chains if not chain.external} for end, content in status.items()}
+    where = f"{urls['a']} and {urls['b']}"
+    if own["a"] & own["b"]:
+        shared = ", ".join(sorted(own["a"] & own["b"])[:MOST_NAMED])
+        raise InvalidInput(f"both lakes run {shared}: it must be external in one of them")
+    if names["a"] != names["b"] or one.consensus != two.consensus or one.consensus not in names["a"]:
+        raise InvalidInput(f"{where} do not have the same chains: the scenarios declare them in the same order")
+    if one.agreed != two.agreed or one.options != two.options:
+        raise InvalidInput(f"{where} differ in their options, seed or programs: both scenarios declare the same")
+    home = next((end for end in ("a", "b") if one.consensus in own[end]), None)
+    if home is None:
+        text = "neither runs the consensus chain: a relay process carries between the lake that does and another"
+        raise InvalidInput(f"{where}: {text}")
+    far = "b" if home == "a" else "a"
+    domains = tuple(name for name in names["a"] if name in own[far])
+    if not domains:
+        raise InvalidInput(f"{urls[far]} runs no chain")
+    pairs = [(near, other) for near in names["a"] if near in own[home] for other in domains]
+    if only:
+        pairs = [(near, other) for near, other in pairs if f"{near}/{other}" in only or f"{other}/{near}" in only]
+        if not pairs:
+            raise InvalidInput(f"{where} have no such pair of chains: {', '.join(only)}")
+    found = [Direction(home, one.consensus, one.consensus, "blocks")]
+    found += [Direction(far, domain, one.consensus, "receipts") for domain in domains]
+    for near, other in pairs:
+        found += [Direction(home, near, other), Direction(far, other, near)]
+    limits = Limits(one.options.max_future_nonces + 1, one.options.channels_per_block, one.options.resubmit_after)
+    place = Place(one.consensus, home, names["a"], limits)
+    return Ends(tuple(way for way in found if side in ("both", way.other)), place, domains)
+
+
+class Relaying(Passes[Progress, Submit]):
+    """A relay process over its directions. ``report`` is called after every pass."""
+
+    def __init__(
+        self,
+        clients: Mapping[str, LakeClient],
+        ends: Ends,
+        pacing: Pacing | None = None,
+        faults: FaultSettings | None = None,
+        seed: int = 0,
+        report: Report | None = None,
+        journal: Journal = SILENT,
+    ) -> None:
+        super().__init__(pacing or Pacing(), journal)
+        self._clients, self._ends = clients, ends
+        self._report = report or (lambda progress: None)
+        self.progress = [Progress(direction) for direction in ends.directions]
+        made = faults or FaultSettings()
+        self._faults: dict[str, Faults[Submit]] = {str(way): Faults(made, f"{seed}/{way}") for way in ends.directions}
+        self._memories = {str(way): Memory() for way in ends.directions}
+        self._seen: dict[str, Any] = {}
+
+    def _marks(self) -> tuple[int, int]:
+        mine = [progress for progress in self.progress if progress.direction.what == "messages"]
+        held = [self._faults[str(progress.direction)] for progress in mine]
+        handed_over = sum(progress.transactions for progress in mine)
+        return handed_over, sum(faults.lost + len(faults.late) for faults in held)
+
+    def _waits(self, progress: Progress) -> bool:
+        """Return whether messages wait: blocks and receipts there are as long as chains make blocks."""
+        waiting = progress.state in (State.WAITING.value, State.BROUGHT.value)
+        return waiting and progress.direction.what == "messages"
+
+    def _is_hopeless(self, passed: Passed) -> bool:
+        return passed.state is State.REFUSED
+
+    def _report_failure(self, progress: Progress) -> None:
+        self._report(progress)
+
+    async def _supervised(self, progress: Progress) -> Passed | None:
+        """Make one pass in one direction, and take notice of whatever came of it; None if it failed."""
+        state, why = progress.state, progress.why
+        try:
+            async with asyncio.timeout(self._pacing.longest_pass):
+                passed = await self._pass(progress)
+        except Exception as error:
+            self._failed(progress, error)
+            return None
+        if progress.failures:
+            self._journal.info("recovered", direction=progress.direction, failures=progress.failures)
+        progress.failures = 0
+        if passed.transactions:
+            note = self._journal.info if progress.direction.what == "messages" else self._journal.debug
+            note(
+                "delivered",
+                direction=progress.direction,
+                messages=passed.messages,
+                transactions=passed.transactions,
+                left=max(passed.left - passed.messages, 0),
+                height=progress.moved_at,
+            )
+        if passed.state is State.REFUSED and (progress.state, progress.why) != (state, why):
+            self._journal.warning("refused", direction=progress.direction, state=progress.state, why=progress.why)
+        if progress.stalled > 1:
+            self._journal.debug("no-progress", direction=progress.direction, passes=progress.stalled)
+        self._report(progress)
+        return passed
+
+    async def _pass(self, progress: Progress) -> Passed:
+        """Make one pass in one direction, and note what came of it."""
+        direction = progress.direction
+        steps = relay(direction, self._ends.place, self._memories[str(direction)], self._ends.domains)
+        answer: Any = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                passed: Passed = end.value
+                break
+            if isinstance(step, Submit):
+                faults = self._faults[str(direction)]
+                height = await self._handed_over(self._clients[step.end], step, faults)
+                progress.moved_at, answer = progress.moved_at if height is None else height, None
+            else:
+                answer = await self._answered(step)
+        progress.state, progress.why = passed.state.value, passed.why[:MOST_CHARACTERS]
+        progress.passes += 1
+        progress.transactions += passed.transactions
+        progress.messages += passed.messages
+        progress.left = passed.left
+        # Something is to be done, and nothing has changed since the pass before.
+        stands = passed.state is not State.IDLE and self._seen.get(str(direction)) == passed.mark
+        progress.stalled = progress.stalled + 1 if stands else 0
+        self._seen[str(direction)] = passed.mark
+        return passed
+
+    def _answered(self, step: Step) -> Awaitable[Any]:
+        client = self._clients[step.end]
+        match step:
+            case ReadFollowed():
+                return client.followed(step)
+            case ReadBlocks():
+                return client.blocks(step)
+            case ReadAnchor():
+                return client.anchor(step)
+            case ReadReceipted():
+                return client.receipted(step)
+            case ReadReceipts():
+                return client.receipts(step)
+            case ReadChannels():
+                return client.channels(step)
+            case ReadMessages():
+                return client.messages(step)
+            case Submit():
+                raise AssertionError("a transaction is submitted, not asked for")

@@ -1,0 +1,163 @@
+"""Two lakes of one network of domains, with a relay process between them: what goes over comes over, once, and what
+each holds is a function of its record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.model.errors import InvalidInput
+from causeway.model.ledger import Event, Kind
+from causeway.network.opened import open_lake
+from causeway.network.recheck import Recheck
+from causeway.network.scenario import load_scenario
+from causeway.protocols.xdm.books import Book
+from causeway.service.node import Node, Pace
+from causeway.service.xdm.relayer import State
+from tests.service.domain_lakes import BALANCE, HOME, DomainLakes, both, scenario_text, sending
+
+SENDS = {
+    "near": sending("alice", "echo-right", 5)
+    + sending("treasury", "echo-third", 2)
+    + sending("alice", "bob", method="transporter.transfer", amount=700),
+    "far": sending("bob", "echo-left", 4)
+    + sending("carol", "echo-right", 3)
+    + sending("bob", "treasury", method="transporter.transfer", amount=900),
+}
+
+
+def requests_taken(lakes: DomainLakes, lake: str) -> list[tuple[int, int, int, int]]:
+    """Return (destination, source, substream, index) of the calls that programs of a lake executed."""
+    rows = [row for row in lakes.events(lake) if row["kind"] == Kind.REQUEST and row["events"] & Event.EXECUTED]
+    return [(row["destination"], row["source"], row["substream"], row["index"]) for row in rows]
+
+
+def total(row: dict[str, Any], name: str) -> int:
+    return int(row[f"{name}_high"]) << 64 | int(row[f"{name}_low"])
+
+
+def issued(lakes: DomainLakes, chain: str) -> int:
+    """Return what is issued on a chain."""
+    node = lakes.nodes[HOME[chain]]
+    position = node.opened.position(chain)
+    rows = node.opened.state_rows(node.network.manifest, "money", position, lakes.views["near"].network.host_of)
+    return total({name: rows[name][0] for name in rows.names}, "issuance")
+
+
+def balances(lakes: DomainLakes) -> dict[str, int]:
+    """Return the balances of domains in the books, by name; nothing else stands there once all is settled."""
+    node = lakes.nodes["near"]
+    rows = node.opened.state_rows(node.network.manifest, "books", 0, lakes.views["near"].network.host_of)
+    assert set(rows["what"].tolist()) == {Book.BALANCE}
+    words = zip(rows["source"].tolist(), rows["amount_high"].tolist(), rows["amount_low"].tolist(), strict=True)
+    return {node.opened.names[chain]: high << 64 | low for chain, high, low in words}
+
+
+def executed_again(lakes: DomainLakes) -> None:
+    """Execute both lakes again from what they hold."""
+    for node in lakes.nodes.values():
+        opened = open_lake(node.opened.lake.storage.uri)
+        assert Recheck(opened).execute(0, opened.last_height()) is None
+
+
+def test_calls_and_transfers_go_both_ways(tmp_path: Path) -> None:
+    with both(tmp_path, SENDS) as lakes:
+        lakes.until_idle()
+        assert lakes.program("alice")["answered"] == 6
+        assert lakes.program("treasury")["answered"] == 2
+        assert lakes.program("bob")["answered"] == 5
+        assert lakes.program("carol")["answered"] == 3
+        for lake, count in (("near", 4), ("far", 5 + 2 + 3)):
+            taken = requests_taken(lakes, lake)
+            assert len(taken) == len(set(taken)) == count
+        refused = {*lakes.refusals("near"), *lakes.refusals("far")}
+        assert refused == {"BlocksFollowed", "ReceiptsFollowed"}
+        # What is on no way any more stands in the books as it is issued there, once the last receipts are confirmed.
+        for _ in range(5):
+            lakes.around()
+        found = balances(lakes)
+        assert found == {domain: issued(lakes, domain) for domain in ("left", "right", "third")}
+        assert found["right"] != 2 * 1_000 + BALANCE
+        executed_again(lakes)
+
+
+@pytest.mark.slow
+def test_a_channel_is_opened_and_closed_from_lake_to_lake(tmp_path: Path) -> None:
+    calls = """
+    channels = "initiate"
+    [[options.channel_calls]]
+    tick = 1
+    chain = "left"
+    foreign = "right"
+    [[options.channel_calls]]
+    tick = 34
+    chain = "right"
+    foreign = "left"
+    do = "close"
+    """
+    with both(tmp_path, {"near": sending("alice", "echo-right", 3)}, options=calls) as lakes:
+        lakes.until_idle()
+        assert lakes.program("alice")["answered"] == 3
+        while lakes.nodes["far"].network.tick < 34:
+            lakes.around()
+        lakes.until_idle()
+        for lake, one, other in (("near", "left", "right"), ("far", "right", "left")):
+            (row,) = lakes.views[lake].channels(one, other, None)["channels"]
+            assert row["state"] == 2
+        assert lakes.refusals("near")["ChannelClosed"] == lakes.refusals("far")["ChannelClosed"] == 1
+
+
+@pytest.mark.slow
+def test_a_lake_that_was_away_comes_after(tmp_path: Path) -> None:
+    """The consensus chain goes on without the other lake, and the other way round; then all is brought."""
+    with both(tmp_path, {"near": sending("alice", "echo-right", 2), "far": sending("bob", "echo-left", 2)}) as lakes:
+        for _ in range(12):
+            lakes.nodes["near"].produce()
+        for _ in range(30):
+            lakes.nodes["far"].produce()
+        lakes.until_idle()
+        assert lakes.program("alice")["answered"] == lakes.program("bob")["answered"] == 2
+        executed_again(lakes)
+
+
+@pytest.mark.slow
+def test_a_process_started_again_brings_nothing_twice(tmp_path: Path) -> None:
+    with both(tmp_path, SENDS) as lakes:
+        for number in range(100):
+            if number % 3 == 0:
+                for memory in lakes.memories.values():
+                    memory.lanes.clear()
+            passed = lakes.around()
+            if number > 12 and all(one.state is State.IDLE for one in passed):
+                break
+        lakes.until_idle()
+        for lake, count in (("near", 4), ("far", 10)):
+            taken = requests_taken(lakes, lake)
+            assert len(taken) == len(set(taken)) == count
+
+
+@pytest.mark.parametrize(
+    ("options", "more", "text"),
+    [
+        ('[[options.allowlist_calls]]\ntick = 0\nchain = "right"\nforeign = "left"', "", "allowlist_calls.0: right"),
+        ("", '[[faults]]\nkind = "drop"\nsource = "left"\ndestination = "right"', "right is external"),
+        ("", '[[faults]]\nkind = "halt"\nchain = "right"', "right is external"),
+        ("", '[options.validator_keys]\nnone = ["' + 64 * "0" + '"]', 'validator_keys: "none"'),
+        ("", '[options.validator_keys]\nleft = ["' + 64 * "0" + '"]', "left: its secret key is not here"),
+        ("", '[options.validator_keys]\nleft = ["0"]', "64 hexadecimal digits"),
+    ],
+)
+def test_what_cannot_reach_other_lakes_is_refused(tmp_path: Path, options: str, more: str, text: str) -> None:
+    path = tmp_path / "near.toml"
+    path.write_text(scenario_text("near", "", options, more))
+    with pytest.raises(InvalidInput, match=text):
+        Node(load_scenario(path), str(tmp_path / "near"), Pace(0, on_demand=True))
+
+
+def test_the_consensus_chain_is_named_by_every_lake(tmp_path: Path) -> None:
+    path = tmp_path / "near.toml"
+    path.write_text(scenario_text("near").replace('role = "consensus"', ""))
+    with pytest.raises(InvalidInput, match="one consensus chain: name it in every scenario"):
+        Node(load_scenario(path), str(tmp_path / "near"), Pace(0, on_demand=True))
