@@ -39,7 +39,7 @@ def scenario(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, 
     }
     faults = []
     for _ in range(rng.randrange(5)):
-        kind = rng.choice(["drop", "delay", "reorder", "replay", "tamper", "tamper", "halt", "fraud", "fraud"])
+        kind = rng.choice(["drop", "delay", "reorder", "replay", "tamper", "tamper", "halt", "bundle", "fraud"])
         source, destination = rng.sample(names, 2) if rng.random() < 0.5 else (None, None)
         first = rng.randrange(BLOCKS)
         last = first + rng.randrange(20)
@@ -52,10 +52,17 @@ def scenario(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, 
             args["what"] = rng.choice(["node", "tag", "nonce", "source", "base"])
         if kind == "halt":
             source, destination, args = rng.choice(names), None, {}
+        if kind == "bundle":
+            source = rng.choice([name for name in names if name != "consensus"])
+            destination, args = None, {"what": rng.choice(["base", "node", "nonce"])}
         if kind == "fraud":
             source = rng.choice([name for name in names if name != "consensus"])
             destination = rng.choice([name for name in names if name != source])
-            args = {"what": rng.choice(["message", "root", "transfers"]), "amount": 5, "chance": rng.choice([0.3, 1.0])}
+            args = {
+                "what": rng.choice(["message", "root", "transfers", "bundle"]),
+                "amount": 5,
+                "chance": rng.choice([0.3, 1.0]),
+            }
             args["found_after"] = rng.randrange(options["challenge_period"]) + 1
         faults.append((kind, source, destination, first, last, args))
     if rng.random() < 0.5:

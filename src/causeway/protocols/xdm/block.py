@@ -16,6 +16,7 @@ from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.messages import LANE, LANE_COLUMNS, MESSAGE_COLUMNS, NO_QUEUE, blank_messages
 from causeway.protocols.xdm.allowlists import apply_allowlists
 from causeway.protocols.xdm.arrivals import ARRIVALS
+from causeway.protocols.xdm.bundles import judge
 from causeway.protocols.xdm.calls import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.channels import call_channels
 from causeway.protocols.xdm.context import Context
@@ -48,6 +49,10 @@ def process_block(
     blocks = view.tables["blocks"]
     found = read_envelopes(brought, blocks, state["channels"], state["next_channels"], context)
     verdicts = pooled(found.rows, validate(found), context.options.pool_tag)
+    verdicts, bundles, invalid = judge(found, verdicts, brought, context)
+    log_notices(invalid, len(context.network.names), log)
+    if len(bundles) or len(state["bundles"]):
+        state = state.with_tables(bundles=bundles)
     now = prepare(state, found, verdicts, context.options.inbox == "stored")
     _log_refused(now, log)
     taken = take(state, now, money, context)

@@ -25,6 +25,7 @@ from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.envelopes import decode_envelopes
 from causeway.protocols.xdm.fault_kinds import (
     BLOCKS,
+    BUNDLE,
     CHANCE,
     DELAY,
     EVERY,
@@ -43,14 +44,19 @@ _TABLES = ("late", "late_nodes", "late_bases")
 _ROWS = ("destination", "source", "substream", "index")
 _SALT = 3
 _FRAUD_SALT = 4
+_BUNDLE_SALT = 5
 _FORGED = 2**62
 """Bases of forged envelopes have numbers from here on."""
+_TAMPERED, _BUNDLED = 1, 2**61 + 1
+"""How far bases of what carriers alter, and of what operators alter in bundles, are from those that they had."""
+_CHANGING = (DROP, REPLAY, DELAY, REORDER, TAMPER)
+"""Kinds of faults that change what is brought to anybody."""
 
 
 class CarrierInterference(Interference):
     """The faults of a network of domains."""
 
-    passive: ClassVar[tuple[str, ...]] = (*PASSIVE, DELAY, REORDER, REPLAY, TAMPER)
+    passive: ClassVar[tuple[str, ...]] = (*PASSIVE, DELAY, REORDER, REPLAY, TAMPER, BUNDLE)
 
     def running(self, chains: Chains, tick: int) -> Chains:
         """Return the chains that make a block at ``tick``: none without the consensus chain, whose blocks domains are
@@ -68,10 +74,11 @@ class CarrierInterference(Interference):
     def check(self, challenge_period: int) -> None:
         """Check that frauds are of domains, and found while they can be. Raises ``InvalidInput``."""
         for fault in self._faults.rows:
-            if fault.kind != FRAUD or fault.source is None:
+            if fault.kind not in (FRAUD, BUNDLE) or fault.source is None:
                 continue
             if self.positions[fault.source] == CONSENSUS_POSITION:
-                raise InvalidInput('faults: kind = "fraud": chain: the consensus chain has no receipts; name a domain')
+                text = "chain: the consensus chain has no receipts and bundles of its own; name a domain"
+                raise InvalidInput(f'faults: kind = "{fault.kind}": {text}')
             after = fault.args.get(FOUND_AFTER, 0)
             if after > challenge_period:
                 text = f"must be at most options.challenge_period = {challenge_period}, when receipts are confirmed"
@@ -95,6 +102,19 @@ class CarrierInterference(Interference):
             if position in chains and generator.random() < fault.args[CHANCE]:
                 found.append((position, fault))
         return found
+
+    def bundled(self, fault: Fault, rows: Frame, context: Context) -> tuple[int, npt.NDArray[np.bool_]]:
+        """Return the position of the chain whose operator makes a bundle unchecked, and the one envelope that is
+        altered in it, drawn of those that nobody altered; none where nothing is brought."""
+        assert fault.source is not None
+        chain = self.positions[fault.source]
+        picked = np.zeros(len(rows), dtype=bool)
+        at = np.flatnonzero((rows["destination"] == chain) & (rows["base"] % np.uint64(2) == 0))
+        if len(at) and chain in context.chains:
+            key = np.array([self._seed, fault.source], dtype=np.uint64)
+            draw = np.random.Generator(np.random.Philox(key=key, counter=[context.height, _BUNDLE_SALT, 0, 0]))
+            picked[at[draw.integers(len(at))]] = True
+        return chain, picked
 
     def picked(self, fault: Fault, rows: Frame, height: int) -> npt.NDArray[np.bool_]:
         """Return which envelopes a fault happens to: of those that it is about, at each destination every n-th, from
@@ -131,7 +151,7 @@ def bring(state: State, view: View, interference: CarrierInterference, context: 
     was altered.
     """
     rows, nodes, bases = _proved(view, interference, context)
-    acting = {kind: interference.acting(context.tick, kind) for kind in (DROP, REPLAY, DELAY, REORDER, TAMPER)}
+    acting = {kind: interference.acting(context.tick, kind) for kind in (*_CHANGING, BUNDLE)}
     held = tuple(_of_destinations(state[name], context.chains) for name in _TABLES)
     if not any(acting.values()) and not len(held[0]):
         return Load(Brought(rows, nodes, bases), {})
@@ -159,8 +179,15 @@ def bring(state: State, view: View, interference: CarrierInterference, context: 
     late, rows = rows.filter(~comes), rows.filter(comes)
     kept = _kept(late, nodes, bases)
     for fault in acting[TAMPER]:
-        rows, nodes, bases = _tampered(fault, rows, nodes, bases, interference, context)
-    return Load(Brought(rows, nodes, bases), kept)
+        picked = interference.picked(fault, rows, context.height) & (rows["base"] % np.uint64(2) == 0)
+        rows, nodes, bases = _altered(fault.args[WHAT], picked, _TAMPERED, (rows, nodes, bases), context)
+    unchecked = []
+    for fault in acting[BUNDLE]:
+        chain, picked = interference.bundled(fault, rows, context)
+        if picked.any():
+            unchecked.append(chain)
+            rows, nodes, bases = _altered(fault.args[WHAT], picked, _BUNDLED, (rows, nodes, bases), context)
+    return Load(Brought(rows, nodes, bases, unchecked=np.unique(np.array(unchecked, dtype=np.uint32))), kept)
 
 
 def _proved(view: View, interference: CarrierInterference, context: Context) -> tuple[Frame, Frame, Frame]:
@@ -174,9 +201,9 @@ def _proved(view: View, interference: CarrierInterference, context: Context) -> 
         comes &= ~interference.skipped(frame["destination"], frame["source"], context.height)
         frame = frame if bool(comes.all()) else frame.filter(comes)
         found.append(frame.with_columns(base=np.full(len(frame), 2 * context.number, dtype=np.uint64)))
-    forged = _forged(view.tables["forged"], made, context)
-    if not len(forged.envelopes):
+    if not len(view.tables["forged"]):
         return found[0], found[1], found[2]
+    forged = _forged(view.tables["forged"], made, context)
     return (
         concat([found[0], forged.envelopes.select(found[0].names)]),
         _ordered(concat([found[1], forged.nodes.select(found[1].names)]), (*BASE, "number")),
@@ -218,14 +245,16 @@ def _distinct(rows: Frame) -> Frame:
     return keys.take(groups_of(*(keys[key] for key in BASE)).starts)
 
 
-def _tampered(
-    fault: Fault, rows: Frame, nodes: Frame, bases: Frame, interference: CarrierInterference, context: Context
+def _altered(
+    what: str, picked: npt.NDArray[np.bool_], shift: int, brought: tuple[Frame, Frame, Frame], context: Context
 ) -> tuple[Frame, Frame, Frame]:
-    """Return what is brought with some of it altered, as a fault says."""
-    picked = interference.picked(fault, rows, context.height) & (rows["base"] % np.uint64(2) == 0)
+    """Return what is brought (envelopes, nodes, bases) with those of some rows altered, as a fault says.
+
+    ``shift``: how far the numbers of their bases, if they get others, are from those that they had.
+    """
+    rows, nodes, bases = brought
     if not picked.any():
-        return rows, nodes, bases
-    what = fault.args[WHAT]
+        return brought
     honest, bad = rows.filter(~picked), rows.filter(picked)
     if what == "tag":
         changed = np.where(bad["tag"] == np.uint64(Tag.NONE), np.uint64(Tag.CHANNEL_OPEN), np.uint64(Tag.NONE))
@@ -243,7 +272,7 @@ def _tampered(
     else:
         more_bases = more_bases.with_columns(leaf=_flipped(more_bases["leaf"]))
     bad, more_bases, more_nodes = (
-        frame.with_columns(base=frame["base"] + np.uint64(1)) for frame in (bad, more_bases, more_nodes)
+        frame.with_columns(base=frame["base"] + np.uint64(shift)) for frame in (bad, more_bases, more_nodes)
     )
     return (
         concat([honest, bad]),

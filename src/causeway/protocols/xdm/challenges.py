@@ -30,13 +30,12 @@ from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, confirm, digests, rec
 from causeway.protocols.xdm.context import Context, block_number
 from causeway.protocols.xdm.foreign_receipts import confirm_receipts, take_receipts
 from causeway.protocols.xdm.fraud_tables import FRAUDS_SCHEMA, NEVER_FOUND, PRUNED_SCHEMA
-from causeway.protocols.xdm.notices import Notice
+from causeway.protocols.xdm.notices import OPERATOR_SLASHED, Notice
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import RECEIPTED_SCHEMA
 
-FRAUD_PROVED, RECEIPT_PRUNED, OPERATOR_SLASHED = "FraudProved", "ReceiptPruned", "OperatorSlashed"
-"""What notices say of a fraud: that it was proved, of which domain and block; of each receipt that goes; and that who
-submitted it loses the stake (of which the reference says no amount)."""
+FRAUD_PROVED, RECEIPT_PRUNED = "FraudProved", "ReceiptPruned"
+"""What notices say of a fraud: that it was proved, of which domain and block; and of each receipt that goes."""
 
 PARENT_AT = 1 + 4 + 2 * DIGEST_BYTES
 """Where a receipt has the hash of its parent: behind the version, the number, the block's hash and extrinsics root."""

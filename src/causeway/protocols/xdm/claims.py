@@ -12,6 +12,7 @@ import pyarrow as pa
 from causeway.model.frame import Frame
 from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_rows
 from causeway.proofs.xdm import RECEIPTS
+from causeway.protocols.xdm.bundles import other
 from causeway.protocols.xdm.chains import chain_ids
 from causeway.protocols.xdm.wire import U128_BYTES
 
@@ -22,6 +23,7 @@ class Lie(IntEnum):
     MESSAGE = 0
     ROOT = 1
     TRANSFERS = 2
+    BUNDLE = 3
 
 
 def standing(claims: Frame, receipted: Frame, frauds: Frame) -> dict[int, dict[str, Any]]:
@@ -76,6 +78,11 @@ def claimed(columns: Mapping[str, Any], rows: Mapping[int, Mapping[str, Any]]) -
         for given, claim in zip(said["transfers_out"].to_pylist(), claims, strict=True)
     ]
     said["transfers_out"] = pa.array(out, schema.field("transfers_out").type)
+    bundles = [
+        [*given[:-1], other(given[-1])] if _begins(claim, Lie.BUNDLE) else given
+        for given, claim in zip(said["inboxed_bundles"].to_pylist(), claims, strict=True)
+    ]
+    said["inboxed_bundles"] = pa.array(bundles, schema.field("inboxed_bundles").type)
     return dict(zip(sorted(rows), RECEIPTS.encode(said).to_pylist(), strict=True))
 
 

@@ -19,10 +19,11 @@ from causeway.proofs.substrate.hashing import blake2_256
 from causeway.proofs.xdm import LEAVES, RECEIPTS
 from causeway.protocols.contract import View
 from causeway.protocols.xdm.books import BookError, Books, Moved
+from causeway.protocols.xdm.bundles import inboxed, invalid_ones
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids, positions_of_ids
 from causeway.protocols.xdm.claims import claimed
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.notices import Notice
+from causeway.protocols.xdm.notices import OPERATOR_SLASHED, Notice
 from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import BLOCKS_SCHEMA, CONFIRMED_SCHEMA, RANGE_SCHEMA, RECEIPTED_SCHEMA
@@ -111,18 +112,7 @@ def receipts(view: View, state: State, claims: Mapping[int, Mapping[str, Any]]) 
     parents = dict(zip(known["domain"].tolist(), hashes(known["hash"]), strict=True))
     parent = [parents.get(chain, bytes(DIGEST_BYTES)) for chain in tips["chain"].tolist()]
     zero = numbers_column(np.zeros(count, dtype=np.uint64), U128_BYTES)
-    bundles = [
-        [
-            {
-                "bundle": 1,
-                "bundle_invalid": None,
-                "bundle_invalid_extrinsic": None,
-                "bundle_valid": root,
-                "extrinsics_root": root,
-            }
-        ]
-        for root in hashes(tips["extrinsics_root"])
-    ]
+    bundles = inboxed(tips["chain"].tolist(), view.tables["bundles"])
     roots = _fixed(tips["root"])
     columns = {
         "domain_block_number": pa.array(tips["number"].astype(np.uint32)),
@@ -201,6 +191,9 @@ def confirm(state: State, taken: Frame, due: int, books: Books) -> tuple[State, 
     rows = RECEIPTS.decode(taken["receipt"].cast(pa.large_binary())).require_all()
     for domain, what, other, amount in transfers_of(rows, taken["domain"]):
         _apply(books, refused, what, domain, other, amount)
+    for row in np.flatnonzero(invalid_ones(rows["inboxed_bundles"])).tolist():
+        number = int(taken["number"][row])
+        refused.append(Notice(CONSENSUS_POSITION, int(taken["domain"][row]), OPERATOR_SLASHED, index=number))
     latest = dict(zip(taken["domain"].tolist(), range(len(taken)), strict=True))  # the last of each stays
     newest = taken.take(np.array(sorted(latest.values()), dtype=np.int64)).select(CONFIRMED_SCHEMA.names)
     rest = state["confirmed"].filter(~np.isin(state["confirmed"]["domain"], newest["domain"]))

@@ -79,7 +79,8 @@ class TransporterError(IntEnum):
 class Validity(IntEnum):
     """Why a relayed message is refused before it is called; 0: it is not.
 
-    ``AlreadyImported``: the pool takes it for another one that it has."""
+    ``AlreadyImported``: the pool takes it for another one that it has; ``InvalidBundle``: it is valid, and its bundle
+    is not."""
 
     VALID = 0
     BadProof = 1
@@ -88,6 +89,7 @@ class Validity(IntEnum):
     Future = 4
     CannotLookup = 5
     AlreadyImported = 6
+    InvalidBundle = 7
     INVALID_NONCE = 201
     XDM_NONCE_OVERFLOW = 202
     INVALID_CHANNEL = 203

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -12,6 +13,7 @@ from causeway.protocols.faults import EVERY as ANY
 from causeway.protocols.faults import DropSection, FaultSection, HaltSection, Names, ensure_forward
 
 FRAUD = "fraud"
+BUNDLE = "bundle"
 DELAY = "delay"
 REORDER = "reorder"
 WHAT = "what"
@@ -85,18 +87,32 @@ class CarrierTamperSection(DropSection):
         return {WHAT: self.what, EVERY: self.every}
 
 
+class BundleSection(HaltSection):
+    """``kind = "bundle"``: an operator of a domain puts all that is brought into a bundle, unchecked, with one message
+    altered."""
+
+    kind: Literal["bundle"] = Field(..., description="This fault.")  # type: ignore[assignment]
+    chain: str = Field(..., description="Name of the domain.")
+    what: Literal["base", "node", "nonce"] = Field("base", description="What is altered, as by `tamper`.")
+
+    def fault(self, names: Names, key: str) -> Fault:
+        """Return the fault, its names resolved."""
+        return replace(super().fault(names, key), args={WHAT: self.what})
+
+
 class FraudSection(FaultSection):
     """``kind = "fraud"``: a bad operator of a domain submits a receipt that is false, and others that build on it.
 
     A message that nobody sent is in the storage that it says, and is brought under it; or the storage is another
-    otherwise; or value left that did not.
+    otherwise; or value left that did not; or an
+    invalid bundle is called valid, or the other way round.
     """
 
     kind: Literal["fraud"] = Field(..., description="This fault.")
     tick: TickNumber = Field(..., description="The tick of the block whose receipt is false.")
     until: TickNumber | None = Field(None, description="The last tick of such blocks; without it, `tick` alone.")
     chain: str = Field(..., description="Name of the domain.")
-    what: Literal["message", "root", "transfers"] = Field("message", description="What is false.")
+    what: Literal["message", "root", "transfers", "bundle"] = Field("message", description="What is false.")
     destination: str = Field(ANY, description='Name of the chain that is robbed, `"*"` for the consensus chain.')
     amount: int = Field(1_000, ge=1, le=2**63 - 1, description="What the message or the transfer brings.")
     chance: float = Field(1.0, gt=0, le=1, description="In how many of these ticks it happens.")
@@ -130,5 +146,6 @@ FAULT_KINDS: tuple[type[FaultSection], ...] = (
     CarrierReorderSection,
     CarrierReplaySection,
     CarrierTamperSection,
+    BundleSection,
     FraudSection,
 )

@@ -107,7 +107,7 @@ def _begun(
     }
     if lie == Lie.MESSAGE:
         entry = {"key": message_keys(lane)[0].as_py(), "value": _message(lane, claim, context)}
-    elif lie == Lie.ROOT:
+    elif lie in (Lie.ROOT, Lie.BUNDLE):
         key = storage_prefix(OWN_PALLET, "money")
         now = tries.tries.get(np.array([tries.present[chain]]), [key])[0].as_py()
         entry = {"key": key, "value": now[:-1] + bytes([now[-1] ^ 1])}

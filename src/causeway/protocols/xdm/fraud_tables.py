@@ -1,4 +1,5 @@
-"""The tables of false receipts: what bad operators claim, what honest ones have found, what was pruned (1.4, G4)."""
+"""The tables of receipts that may be false: what bad operators claim, what honest ones have found, what was pruned, and
+what bundles there were (1.4, G4, X-6)."""
 
 from __future__ import annotations
 
@@ -68,6 +69,19 @@ PRUNED_SCHEMA = pa.schema(
 """One row a fraud that was proved: the receipts of the domain's blocks ``first`` to ``last`` that blocks from ``taken``
 to before ``found`` took in are pruned; block ``found`` has those that hold. The row stays until they are final."""
 
+BUNDLES_SCHEMA = pa.schema(
+    [
+        _field("chain", _U32),
+        _field("destination", _U32),
+        _field("invalid", pa.uint8()),
+        _field("extrinsic", _U32),
+        _field("root", _DIGEST),
+    ]
+)
+"""One row a domain whose last block has a bundle with anything in it, as its receipt to ``destination``, the consensus
+chain, is to say it: why it is ``invalid`` (``bundles.InvalidBundle``) and for which of its messages, and its root: a
+digest of the messages, by lane, nonce and tag."""
+
 PRUNED = ("chain", "domain", "first")
 
 FRAUD_TABLES: dict[str, StateTable] = {
@@ -77,10 +91,11 @@ FRAUD_TABLES: dict[str, StateTable] = {
     "forged": StateTable(
         FORGED_SCHEMA, "source", ("source", "destination"), ("source", "destination"), shown=Shown.DESTINATION
     ),
+    "bundles": StateTable(BUNDLES_SCHEMA, "chain", ("chain",), ("chain", "destination"), shown=Shown.DESTINATION),
     "frauds": StateTable(FRAUDS_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE),
     "pruned": StateTable(PRUNED_SCHEMA, "chain", PRUNED, ("chain", "domain"), shown=Shown.EVERYONE),
 }
 """Tables of a state by name, as ``state.STATE_TABLES``."""
 
-UNKNOWN = ("claims", "forged", "frauds")
-"""Those that no root commits to."""
+UNKNOWN = ("claims", "forged", "frauds", "bundles")
+"""Those that no root commits to: that of ``bundles`` stands in receipts."""

@@ -12,6 +12,9 @@ from causeway.model.ledger import NO_CHAIN, Event, Kind
 from causeway.protocols.events import EventLog, event_rows, names_column
 from causeway.protocols.xdm.state import NOBODY
 
+OPERATOR_SLASHED = "OperatorSlashed"
+"""What a notice says of an operator who loses the stake (of which the reference says no amount)."""
+
 
 @dataclass(frozen=True)
 class Notice:

@@ -8,7 +8,7 @@ the envelope, which names its lane and nonce and is compared with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -40,12 +40,14 @@ class Brought:
 
     ``envelopes`` (``ENVELOPES_SCHEMA``), ``nodes`` (``NODES_SCHEMA``), ``bases`` (``BASES_SCHEMA``), each with a number
     ``base``: between two chains an envelope has the base and nodes of the same number. ``nodes`` and ``bases`` ascend
-    by the chains, ``base`` and ``number``.
+    by the chains, ``base`` and ``number``. ``unchecked``: the chains whose operator puts all of it into the block
+    without looking (X-6).
     """
 
     envelopes: Frame
     nodes: Frame
     bases: Frame
+    unchecked: npt.NDArray[np.uint32] = field(default_factory=lambda: np.empty(0, dtype=np.uint32), kw_only=True)
 
 
 def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDArray[np.uint8], Mask, Mask]:
