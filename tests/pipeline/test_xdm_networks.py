@@ -9,6 +9,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from causeway.network.network import Network
+from causeway.network.opened import open_lake
+from causeway.network.recheck import Recheck
 from tests.pipeline.test_run import network, roots, uncompacted
 
 BUSY_DOMAINS = """
@@ -152,3 +154,77 @@ def test_the_movements_of_value_have_names_and_add_up(tmp_path: Path, spark: Spa
     assert booked is not None
     assert booked["to_name"] == f"{booked['source']}>{booked['destination']}"
     assert (booked["lane"], booked["index"]) == (None, None)
+
+
+FORKS = (
+    BUSY_DOMAINS.replace("archiving_depth = 2", "archiving_depth = 5")
+    + """
+[[faults]]
+kind = "reorg"
+tick = 6
+depth = 4
+
+[[faults]]
+kind = "reorg"
+tick = 9
+depth = 1
+
+[[faults]]
+kind = "reorg"
+tick = 20
+depth = 3
+
+[[faults]]
+kind = "halt"
+from = 8
+until = 11
+chain = "d1"
+"""
+)
+ABANDONED = 4 + 1 + 3
+
+
+def test_the_same_roots_and_counts_after_forks_however_the_chains_are_cut_and_broken_off(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uncompacted(monkeypatch)
+    whole, cut = (network(tmp_path, FORKS, "in_process", partitions) for partitions in (1, 3))
+    whole.run()
+    cut.run()
+    first = roots(whole.lake)
+    assert roots(cut.lake) == first
+    # Opened anew before, in and after a fork.
+    (tmp_path / "broken").mkdir()
+    broken = network(tmp_path / "broken", FORKS, "in_process", 1)
+    for ticks in (6, 7, 8, 9, 20, 21, 22):
+        broken.run(ticks=ticks)
+        place = broken.lake.storage.uri
+        broken.close()
+        overrides = {"network.executor": '"in_process"', "network.partitions": "1"}
+        broken = Network.from_scenario(tmp_path / "broken" / "scenario.toml", overrides, lake=place, resume=True)
+    broken.run()
+    assert roots(broken.lake) == first
+    summary = whole.summary()
+    assert summary == cut.summary() == broken.summary()
+    assert summary["reverted_heights"] == ABANDONED and summary["reverted_messages"] > 100
+    assert summary["pending"] == summary["duplicates"] == summary["out_of_order"] == summary["lost"] == 0
+    assert summary["sent"] == summary["answered"] + summary["rejected"] > 200
+    for net in (whole, cut):
+        assert Recheck(open_lake(net.lake.storage.uri)).execute(0, net.height) is None
+
+
+def test_spark_runs_and_reads_forks_as_this_process_does(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    uncompacted(monkeypatch)
+    here, there = network(tmp_path, FORKS, "in_process", 1), network(tmp_path, FORKS, "spark", 4)
+    for net in (here, there):
+        net.run(ticks=24)
+    assert roots(here.lake) == roots(there.lake)
+    summary = there.tables.summary()
+    assert summary == here.summary()
+    ledger = here.ledger
+    sent = ledger.where("event = 'sent' and kind = 'request'")
+    assert sent.count() == sent.select("message_id").distinct().count() == summary["sent"]
+    assert ledger.where("event = 'reverted' and detail = 'sent'").count() > 0
+    assert here.calls.where("delivered > 1 or ended > 1").count() == 0

@@ -146,13 +146,25 @@ class Record:
         self.acknowledged: dict[tuple[int, ...], int] = {}
         self._last: dict[tuple[int, ...], int] = {}
         self.requests, self.responses = 0, 0
+        self._at: dict[int, tuple[Any, ...]] = {}
+        self._keep()
 
     def check(self) -> None:
-        """Judge the last block."""
-        state = self.net.state
-        self._keep_sent(state)
-        self._channels(state)
+        """Judge the last block; what was known of blocks that a fork has taken back is forgotten."""
+        state, back = self.net.state, self.net.gone_back_to()
+        if back is None:
+            self._keep_sent(state)
+            self._channels(state)
+        else:
+            known = self._at[back]
+            self.sent, self.acknowledged, self._last = (dict(one) for one in known[:3])
+            self.requests, self.responses = known[3:]
         self.before = state
+        self._keep()
+
+    def _keep(self) -> None:
+        known = (dict(self.sent), dict(self.acknowledged), dict(self._last), self.requests, self.responses)
+        self._at[self.net.height] = known
 
     def _keep_sent(self, state: State) -> None:
         for name in ("outbox", "responses"):

@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
@@ -25,7 +26,7 @@ import pyarrow as pa
 
 from causeway.model.faults import Fault, Faults
 from causeway.model.frame import Frame, concat, empty_frame
-from causeway.model.ledger import EVENTS_SCHEMA, Event
+from causeway.model.ledger import EVENTS_SCHEMA, REVERTED, Event
 from causeway.model.topology import CHAINS_SCHEMA, PROGRAMS_SCHEMA, Topology
 from causeway.model.traffic import CARRIED_SCHEMA, INGRESS_SCHEMA
 from causeway.programs.runner import Programs
@@ -98,7 +99,8 @@ class Network:
         self.headers = concat([result.headers for result in results])
         self.past: list[State] = [self.state]
         self.logs: dict[str, list[tuple[int, int, Frame]]] = defaultdict(list)
-        self.outbound: list[Frame] = []
+        self.outbound: list[tuple[int, Frame]] = []
+        self.told: dict[int, pa.Table] = {}
         self.height, self.tick = 0, -1
         self._told: list[tuple[int, int, int, str, bytes]] = []
         self.brought: list[Brought] = []
@@ -135,7 +137,7 @@ class Network:
         """Return whether no call waits for its answer."""
         state = self.state
         queues = state["queues"]
-        waits = len(state["waiting"]) + len(state["open_calls"])
+        waits = len(state["waiting"]) + len(state["open_calls"]) + len(state["pool"])
         # Requests to open or close a channel may never be answered (hazards 9 and 14).
         waits += int((state["outbox"]["asked"] == Asked.ENDPOINT).sum())
         return not waits and not bool((queues["next_index"] > queues["begin"]).any())
@@ -145,6 +147,7 @@ class Network:
         tick = Tick(self.height, at)
         columns = [list(column) for column in zip(*self._told, strict=True)] if self._told else [[]] * 5
         ingress, self._told = pa.table(columns, schema=INGRESS_SCHEMA), []
+        self.told[self.height] = ingress
         results = []
         self.brought = []
         for group, state in zip(self.groups, self.states, strict=True):
@@ -163,14 +166,14 @@ class Network:
                 for height in np.unique(reads.past["height"]).tolist()
             }
             rows = {name: self._rows(name, spans) for name, spans in reads.rows.items()}
-            inputs: Inputs[State] = Inputs(
-                told, carried, self._offered(reads.offered), empty_frame(OUTBOUND_SCHEMA), rows, past
-            )
+            again = self._told_again(reads.ingress)
+            offered, own = self._offered(reads.offered), empty_frame(OUTBOUND_SCHEMA)
+            inputs: Inputs[State] = Inputs(told, carried, offered, own, rows, past, again=again)
             results.append(self.kernel.round(state, group, plan, inputs, tick))
         self.results = results
         self.states = [result.state for result in results]
         self.headers = concat([result.headers for result in results])
-        self.outbound += [result.outbound for result in results]
+        self.outbound += [(self.height, result.outbound) for result in results]
         self.past.append(self.state)
         self._keep_logs(results)
 
@@ -200,13 +203,28 @@ class Network:
 
     def _offered(self, ranges: Frame) -> Frame:
         found = [empty_frame(OUTBOUND_SCHEMA)]
-        for *lane, begin, end in zip(*(ranges[key].tolist() for key in (*LANE, "begin", "end")), strict=True):
-            for frame in self.outbound:
+        columns = (ranges[key].tolist() for key in (*LANE, "height", "begin", "end"))
+        for *lane, height, begin, end in zip(*columns, strict=True):
+            for frame in (made for at, made in self.outbound if at == height):
                 mine = (frame["index"] >= begin) & (frame["index"] < end)
                 for key, value in zip(LANE, lane, strict=True):
                     mine &= frame[key] == value
                 found.append(frame.filter(mine))
         return concat(found)
+
+    def _told_again(self, spans: Frame) -> pa.Table:
+        found = [INGRESS_SCHEMA.empty_table()]
+        rows = list(zip(*(spans[key].tolist() for key in ("chain", "first", "last")), strict=True))
+        for height, told in self.told.items():
+            asked = [self.kernel.numbers()[chain] for chain, first, last in rows if first <= height <= last]
+            found.append(told.filter(pa.array(np.isin(told["chain"].to_numpy(), asked))))
+        return pa.concat_tables(found)
+
+    def reorganise(self, depth: int) -> None:
+        """Let another fork of the consensus chain become the best in the next block: the last ``depth`` go."""
+        fork = Fault("reorg", None, None, self.tick + 1, self.tick + 1, {"depth": depth})
+        self.kernel = replace(self.kernel, faults=Faults.of(*self.kernel.faults.rows, fork))
+        self.block()
 
     # ---- look
 
@@ -229,6 +247,19 @@ class Network:
     def state(self) -> State:
         """Return the state of all chains as one."""
         return self.states[0] if len(self.states) == 1 else union(self.kernel, self.states)
+
+    def gone_back_to(self) -> int | None:
+        """Return the height that the last one put the network back to, None where it did not."""
+        rows = [frame for height, _, frame in self.logs[REVERTED] if height == self.height]
+        return int(rows[0]["first"][0]) - 1 if rows else None
+
+    def surviving_events(self) -> Frame:
+        """Return the events that no fork has taken back (``EVENTS_SCHEMA``)."""
+        gone: set[int] = set()
+        for _, _, frame in self.logs[REVERTED]:
+            gone |= set(range(int(frame["first"][0]), int(frame["last"][0]) + 1))
+        found = [frame for height, _, frame in self.logs["events"] if height not in gone]
+        return concat([empty_frame(EVENTS_SCHEMA), *found])
 
     def roots(self) -> dict[str, bytes]:
         """Return the root of each chain that made a block, by name."""

@@ -14,10 +14,12 @@ import pyarrow as pa
 from causeway.model.frame import Frame, concat, empty_frame, from_table
 from causeway.model.joins import codes, over
 from causeway.model.order import groups_of, stable_order
+from causeway.model.traffic import INGRESS_SCHEMA
 from causeway.pipeline.deployment import Deployment
 from causeway.pipeline.lake import Lake, Manifest
 from causeway.pipeline.layout import manifest_path
 from causeway.pipeline.offers import EVERYONE, HEADERS, Taken
+from causeway.pipeline.record import NOTHING, Outside
 from causeway.pipeline.schemas import stamped_schema
 from causeway.pipeline.storage import row_groups_with
 from causeway.protocols.contract import (
@@ -38,23 +40,24 @@ from causeway.protocols.partition import in_order, part, state_of
 @dataclass(frozen=True)
 class Made:
     """What all buckets made at a height: headers, outbound entries, rows of log tables. ``held``: its bytes in
-    memory."""
+    memory. ``outside``: what was recorded for its tick."""
 
     tick: Tick
     headers: Frame
     outbound: Frame
     logs: Mapping[str, Frame]
     held: int
+    outside: Outside = field(default_factory=lambda: NOTHING)
 
     @classmethod
-    def of(cls, tick: Tick, results: Sequence[RoundResult[Any]]) -> Made:
+    def of(cls, tick: Tick, results: Sequence[RoundResult[Any]], outside: Outside = NOTHING) -> Made:
         """Return what the buckets gave for a tick."""
         names = sorted({name for result in results for name in result.logs})
         logs = {name: concat([result.logs[name] for result in results if name in result.logs]) for name in names}
         headers, outbound = (concat([getattr(result, name) for result in results]) for name in ("headers", "outbound"))
         frames = (headers, outbound, *logs.values())
         held = sum(frame[name].nbytes for frame in frames if len(frame) for name in frame.names)
-        return cls(tick, headers, outbound, logs, held)
+        return cls(tick, headers, outbound, logs, held, outside)
 
 
 @dataclass(frozen=True)
@@ -251,6 +254,20 @@ class Reader:
             return rows.with_columns(**stamps).select(schema.names)
         tables = self.lake.log_rows(table, self._manifest(height), self.bucket)
         return _as_seen(pa.concat_tables([schema.empty_table(), *(rows.select(schema.names) for rows in tables)]))
+
+    def ingress(self, asked: Frame) -> pa.Table:
+        """Return the messages from users that came at earlier heights (``HEIGHTS_SCHEMA``), by height."""
+        row, height = over(asked["first"], asked["last"] + np.uint64(1))
+        found = [INGRESS_SCHEMA.empty_table()]
+        for one in np.unique(height).tolist():
+            chains = np.unique(asked["chain"][row[height == one]])
+            if (made := self.made.get(one)) is not None:
+                tick, outside = made.tick.tick, made.outside
+            else:
+                manifest = self._manifest(one)
+                tick, outside = manifest.tick, self.lake.outside(manifest)
+            found.append(self.deployment.ingress(tick, outside, chains))
+        return pa.concat_tables(found)
 
     def past(self, asked: Frame) -> dict[int, Any]:
         """Return, by height, the states of the chains for which it is asked (``PAST_SCHEMA``)."""

@@ -34,8 +34,9 @@ def executed(reader: Reader, state: Any, tick: Tick, outside: Outside) -> RoundR
     plan = kernel.plan(state, chains, reader.view(state.frames()), ingress, carried, tick)
     offered, again = reader.entries(plan.reads)
     rows, past = reader.rows(plan.reads.rows), reader.past(plan.reads.past)
-    headers = reader.headers(plan.reads.headers)
-    return kernel.round(state, chains, plan, Inputs(ingress, carried, offered, again, rows, past, headers), tick)
+    headers, before = reader.headers(plan.reads.headers), reader.ingress(plan.reads.ingress)
+    inputs = Inputs(ingress, carried, offered, again, rows, past, headers, before)
+    return kernel.round(state, chains, plan, inputs, tick)
 
 
 def moved_state(reader: Reader, tick: Tick) -> Any:
@@ -98,7 +99,7 @@ class Rounds:
             reader = self._reader(bucket)
             moved = moved_state(reader, tick)
             results.append(executed(reader, self.states[bucket] if moved is None else moved, tick, outside))
-        self._take(tick, results)
+        self._take(tick, results, outside)
         return results
 
     def _reader(self, bucket: int) -> Reader:
@@ -113,13 +114,13 @@ class Rounds:
             self.past[height] = manifest.tick, replayed(self.deployment, self.lake, manifest)
         return self.past[height]
 
-    def _take(self, tick: Tick, results: Sequence[RoundResult[Any]]) -> None:
+    def _take(self, tick: Tick, results: Sequence[RoundResult[Any]], outside: Outside) -> None:
         back = self.deployment.kernel.past_heights
         if back:
             self.past[self.line.height] = self.line.tick, self.states
             self.past = {height: found for height, found in self.past.items() if height + back >= tick.height}
         self.states = {bucket: result.state for bucket, result in enumerate(results)}
-        made = self.made[tick.height] = Made.of(tick, results)
+        made = self.made[tick.height] = Made.of(tick, results, outside)
         self.held += made.held
         self.said = [said_of(result) for result in results]
         # No manifest need name it yet: all of it is in memory.

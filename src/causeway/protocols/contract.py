@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.order import U64
+from causeway.model.traffic import INGRESS_SCHEMA
 
 Chains = npt.NDArray[np.uint32]
 """Positions of chains: rows in the kernel's list of chains, ascending."""
@@ -138,7 +139,9 @@ class Reads:
     ``offered``: outbound entries of any chain to them (``RANGES_SCHEMA``). ``own``: outbound entries of their own, that
     the round must see again. ``rows``: of log tables, the rows of the chains at heights (``HEIGHTS_SCHEMA``).
     ``past``: the heights at which a chain's own state is wanted (``PAST_SCHEMA``). ``headers``: the heights at which
-    the headers of any chain are wanted, those of which the view does not show (``PAST_SCHEMA``).
+    the headers of any chain are wanted, those of which the view does not show (``PAST_SCHEMA``). ``ingress``: the
+    earlier heights of which the messages from users are wanted again, because a chain has abandoned them
+    (``HEIGHTS_SCHEMA``).
     """
 
     offered: Frame = field(default_factory=lambda: empty_frame(RANGES_SCHEMA))
@@ -146,6 +149,7 @@ class Reads:
     rows: Mapping[str, Frame] = field(default_factory=dict)
     past: Frame = field(default_factory=lambda: empty_frame(PAST_SCHEMA))
     headers: Frame = field(default_factory=lambda: empty_frame(PAST_SCHEMA))
+    ingress: Frame = field(default_factory=lambda: empty_frame(HEIGHTS_SCHEMA))
 
 
 State_co = TypeVar("State_co", covariant=True)
@@ -183,7 +187,8 @@ class Inputs(Generic[State]):
     (``CARRIED_SCHEMA``), in the order in which they came. Then what the plan asked for: ``offered`` and ``own``, rows
     of the kernel's ``outbound`` columns, in an order that depends on how chains are cut into buckets; ``rows``, by log
     table, with their ``height`` and ``tick``, those of one chain in the order in which it logged them; ``past``, by
-    height, the states of the chains for which that height was asked; ``headers`` (``SEEN_HEADERS_SCHEMA``).
+    height, the states of the chains for which that height was asked; ``headers`` (``SEEN_HEADERS_SCHEMA``); ``again``,
+    messages from users that came to the chains at earlier heights (``INGRESS_SCHEMA``), by height.
     """
 
     ingress: pa.Table
@@ -193,6 +198,7 @@ class Inputs(Generic[State]):
     rows: Mapping[str, Frame] = field(default_factory=dict)
     past: Mapping[int, State] = field(default_factory=dict)
     headers: Frame = field(default_factory=lambda: empty_frame(SEEN_HEADERS_SCHEMA))
+    again: pa.Table = field(default_factory=INGRESS_SCHEMA.empty_table)
 
 
 @dataclass(frozen=True)

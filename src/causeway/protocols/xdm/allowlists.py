@@ -43,7 +43,7 @@ def apply_allowlists(state: State, view: View, context: Context, log: EventLog) 
     showed to a block of the domain that it knows of as applied; then come the calls of this tick.
     """
     pending = view.tables["allow_updates"]
-    calls = context.planned.allowlists_at(context.tick, context.chains.tolist())
+    calls = context.planned.allowlists_at(context.tick, context.chains.tolist(), context.again)
     some = is_pending(pending)
     if not calls and not some:
         return state

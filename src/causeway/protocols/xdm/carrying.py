@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
-from causeway.model.faults import FOR_EVER, Fault
+from causeway.model.faults import FOR_EVER, Fault, Faults
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
 from causeway.model.order import groups_of, stable_order
@@ -33,6 +33,7 @@ from causeway.protocols.xdm.fault_kinds import (
     FRAUD,
     OF,
     REORDER,
+    REORG,
     WHAT,
 )
 from causeway.protocols.xdm.state import State
@@ -40,7 +41,9 @@ from causeway.protocols.xdm.tables import BASE, LATE_BASES_SCHEMA, LATE_NODES_SC
 from causeway.protocols.xdm.tags import Tag
 from causeway.protocols.xdm.validate import Brought
 
-_TABLES = ("late", "late_nodes", "late_bases")
+LATE = ("late", "late_nodes", "late_bases")
+"""The tables of what carriers bring later."""
+
 _ROWS = ("destination", "source", "substream", "index")
 _SALT = 3
 _FRAUD_SALT = 4
@@ -57,6 +60,20 @@ class CarrierInterference(Interference):
     """The faults of a network of domains."""
 
     passive: ClassVar[tuple[str, ...]] = (*PASSIVE, DELAY, REORDER, REPLAY, TAMPER, BUNDLE)
+
+    def next_planned(self, tick: int) -> int | None:
+        """Return the first tick from ``tick`` on at which a fault acts of itself; a fork that comes by chance does not,
+        but in ticks that are run anyway."""
+        by_chance = [fault for fault in self._faults.rows if fault.kind == REORG and CHANCE in fault.args]
+        if not by_chance:
+            return super().next_planned(tick)
+        others = Faults.of(*(fault for fault in self._faults.rows if fault not in by_chance))
+        return CarrierInterference(others, self._numbers, self._seed).next_planned(tick)
+
+    @property
+    def has_forks(self) -> bool:
+        """Return whether the scenario has forks of the consensus chain."""
+        return any(fault.kind == REORG for fault in self._faults.rows)
 
     def running(self, chains: Chains, tick: int) -> Chains:
         """Return the chains that make a block at ``tick``: none without the consensus chain, whose blocks domains are
@@ -152,7 +169,7 @@ def bring(state: State, view: View, interference: CarrierInterference, context: 
     """
     rows, nodes, bases = _proved(view, interference, context)
     acting = {kind: interference.acting(context.tick, kind) for kind in (*_CHANGING, BUNDLE)}
-    held = tuple(_of_destinations(state[name], context.chains) for name in _TABLES)
+    held = tuple(_of_destinations(state[name], context.chains) for name in LATE)
     if not any(acting.values()) and not len(held[0]):
         return Load(Brought(rows, nodes, bases), {})
     for fault in acting[DROP]:

@@ -80,7 +80,7 @@ def call_channels(state: State, money: Money, context: Context, log: EventLog) -
 
     Each call is made whole or not at all; one that fails leaves a row with the name of its error.
     """
-    calls = context.planned.channels_at(context.tick, context.chains.tolist())
+    calls = context.planned.channels_at(context.tick, context.chains.tolist(), context.again)
     if not calls:
         return state, empty_frame(OUTBOUND_SCHEMA)
     block = _Calls(state, money, context, calls)

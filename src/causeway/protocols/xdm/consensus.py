@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from causeway.protocols.xdm.bundles import inboxed, invalid_ones
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, chain_ids, positions_of_ids
 from causeway.protocols.xdm.claims import claimed
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.history import runs_of
 from causeway.protocols.xdm.notices import OPERATOR_SLASHED, Notice
 from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.state import State
@@ -239,10 +239,7 @@ def due_heights(state: State, context: Context) -> tuple[int, list[tuple[int, in
     found = frauds["taken"][frauds["found"] <= np.uint64(context.number)]
     if len(found):
         wanted |= numbers >= int(found.min())
-    heights = history["height"][mine & wanted].tolist()
-    runs = groupby(enumerate(heights), lambda item: item[1] - item[0])
-    spans = [[height for _, height in run] for _, run in runs]
-    return due, [(run[0], run[-1]) for run in spans]
+    return due, runs_of(history["height"][mine & wanted].tolist())
 
 
 def add_block(
@@ -261,6 +258,7 @@ def add_block(
             "extrinsics_root": digests([extrinsics]),
             "leaf_count": np.array([count], dtype=np.uint64),
             "mmr_root": digests([mmr_root]),
+            "height": np.array([context.height], dtype=np.uint64),
         },
         1,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +11,7 @@ from causeway.protocols.execution import ProgramRunner
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, Network
 from causeway.protocols.xdm.fees import Fees
 from causeway.protocols.xdm.options import XdmOptions
-from causeway.protocols.xdm.planned import Planned
+from causeway.protocols.xdm.planned import NONE_AGAIN, Again, Planned
 from causeway.protocols.xdm.signing import ChainSigners
 
 
@@ -23,7 +23,8 @@ def block_number(tick: int) -> int:
 @dataclass(frozen=True)
 class Context:
     """A block's height and tick, the chains that make it (positions, ascending), the network, its programs, what
-    the scenario plans, what requests cost, and who signs for chains."""
+    the scenario plans, what requests cost, and who signs for chains. ``again``: of chains the earlier ticks whose
+    planned calls a fork took back, and their next block makes."""
 
     height: int
     tick: int
@@ -35,6 +36,7 @@ class Context:
     planned: Planned
     fees: Fees
     signers: ChainSigners
+    again: Again = field(default_factory=lambda: NONE_AGAIN)
 
     @property
     def number(self) -> int:

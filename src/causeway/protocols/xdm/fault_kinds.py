@@ -1,4 +1,5 @@
-"""The kinds of faults in a network of domains: chains that make no blocks, carriers and operators that misbehave."""
+"""The kinds of faults in a network of domains: chains that make no blocks, forks, carriers and operators that
+misbehave."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from causeway.model.faults import Fault
-from causeway.model.section import TickNumber
+from causeway.model.section import U64_MAX, TickNumber
 from causeway.protocols.faults import EVERY as ANY
 from causeway.protocols.faults import DropSection, FaultSection, HaltSection, Names, ensure_forward
 
@@ -23,6 +24,9 @@ OF = "of"
 AMOUNT = "amount"
 CHANCE = "chance"
 FOUND_AFTER = "found_after"
+REORG = "reorg"
+DEPTH = "depth"
+MOST = "most"
 """What faults are called, and their arguments."""
 
 MOST_KEPT = 100_000
@@ -139,6 +143,37 @@ class FraudSection(FaultSection):
         return Fault(self.kind, chain, robbed, self.tick, self.tick if self.until is None else self.until, args)
 
 
+class ReorgSection(FaultSection):
+    """``kind = "reorg"``: another fork of the consensus chain becomes the best one, and the network goes back to the
+    block where the two part: in one tick, or, with ``chance``, in some of those that are run."""
+
+    kind: Literal["reorg"] = Field(..., description="This fault.")
+    tick: TickNumber | None = Field(None, description="The tick of it.")
+    depth: int | None = Field(None, ge=1, le=2**31, description="By how many blocks; less than the archiving depth.")
+    chance: float | None = Field(None, gt=0, le=0.5, description="In how many of the ticks that are run it happens.")
+    from_tick: TickNumber = Field(0, alias="from", description="With `chance`: its first tick.")
+    until: TickNumber | None = Field(None, description="With `chance`: its last tick; without it, it lasts for ever.")
+    most: int | None = Field(
+        None, ge=1, le=2**31, description="With `chance`: by how many blocks at most; less than the archiving depth."
+    )
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        of_one, of_some = (self.tick, self.depth), (self.chance, self.most)
+        planned = None not in of_one and of_some == (None, None) and (self.from_tick, self.until) == (0, None)
+        drawn = None not in of_some and of_one == (None, None)
+        if not (planned or drawn):
+            raise ValueError("give tick and depth, or chance and most (with from and until)")
+        return ensure_forward(self, self.until, "from", self.from_tick)
+
+    def fault(self, names: Names, key: str) -> Fault:
+        """Return the fault."""
+        if self.tick is not None:
+            return Fault(self.kind, None, None, self.tick, self.tick, {DEPTH: self.depth})
+        last = U64_MAX if self.until is None else self.until
+        return Fault(self.kind, None, None, self.from_tick, last, {CHANCE: self.chance, MOST: self.most})
+
+
 FAULT_KINDS: tuple[type[FaultSection], ...] = (
     HaltSection,
     CarrierDropSection,
@@ -148,4 +183,5 @@ FAULT_KINDS: tuple[type[FaultSection], ...] = (
     CarrierTamperSection,
     BundleSection,
     FraudSection,
+    ReorgSection,
 )

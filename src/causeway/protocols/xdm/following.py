@@ -159,6 +159,7 @@ def _extended(state: State, headers: tuple[BlockHeader, ...], own: list[bytes], 
             "extrinsics_root": digests([header.extrinsics_root for header in headers]),
             "leaf_count": leaf_count,
             "mmr_root": np.zeros((count, 32), dtype=np.uint8),
+            "height": np.full(count, context.height, dtype=np.uint64),
         },
         count,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 
 import numpy as np
 
@@ -28,6 +29,26 @@ def _numbers(state: State, chain: int) -> tuple[int, np.ndarray]:
     history = state["history"]
     first, end = np.searchsorted(history["chain"], (chain, chain + 1))
     return int(first), history["number"][first:end]
+
+
+def spans_between(state: State, chain: int, after: int, last: int, *, forks: bool) -> list[tuple[int, int, int]]:
+    """Return the heights of a chain's blocks above the number ``after`` up to ``last``, as spans of the chain.
+
+    ``forks``: between the two there may be heights that were abandoned; else all of them are in one span.
+    """
+    since, until = height_of(state, chain, after) + 1, height_of(state, chain, last)
+    if not forks:
+        return [(chain, since, until)]
+    history = state["history"]
+    own = history["height"][history["chain"] == chain]
+    return [(chain, *run) for run in runs_of(own[(own >= since) & (own <= until)].tolist())]
+
+
+def runs_of(heights: Iterable[int]) -> list[tuple[int, int]]:
+    """Return heights, ascending, as runs without gaps: the first and the last of each."""
+    runs = groupby(enumerate(heights), lambda item: item[1] - item[0])
+    found = [[height for _, height in run] for _, run in runs]
+    return [(run[0], run[-1]) for run in found]
 
 
 def heights_frame(spans: Sequence[tuple[int, int, int]]) -> Frame:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from causeway.model.faults import FOR_EVER, Faults
 from causeway.model.frame import Frame, concat, empty_frame
+from causeway.model.ledger import REVERTED, REVERTED_SCHEMA
 from causeway.model.topology import Topology
 from causeway.model.value import VALUE_SCHEMA
 from causeway.protocols.contract import (
@@ -48,9 +49,20 @@ from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.fees import Fees
 from causeway.protocols.xdm.following import follow, genesis_following
 from causeway.protocols.xdm.forging import forge
+from causeway.protocols.xdm.forks import (
+    Fork,
+    check_depths,
+    fork_at,
+    gone_back,
+    reach,
+    reads_of,
+    recalls,
+    reverted_rows,
+    taken_from_pool,
+)
 from causeway.protocols.xdm.fraud_tables import NEVER_FOUND
 from causeway.protocols.xdm.genesis import check_issued, genesis_tables, genesis_value
-from causeway.protocols.xdm.history import height_of, heights_frame, remembers
+from causeway.protocols.xdm.history import height_of, heights_frame, remembers, spans_between
 from causeway.protocols.xdm.ingress import ingress_arrivals
 from causeway.protocols.xdm.lane_tables import indexed
 from causeway.protocols.xdm.money import Money
@@ -62,6 +74,7 @@ from causeway.protocols.xdm.relay import Proved, next_move, provable_number, pro
 from causeway.protocols.xdm.signing import ChainSigners
 from causeway.protocols.xdm.state import State, state_of_frames, state_tables
 from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
+from causeway.protocols.xdm.tables import RECALLED_SCHEMA
 
 BETWEEN = 8
 """Blocks that a message waits for besides, at most: for its receipt, its leaf, and to be seen."""
@@ -72,7 +85,8 @@ class XdmPlan:
     """What a round of the chains begins with: what is brought to those that make a block (``running``), and the blocks
     that they prove under now. ``following``: the block of the consensus chain that is shown as final from this one on,
     whose storage has the receipts that are shown with it; what operators prove of the chain itself is under the one
-    that was shown before. ``outside``: what was carried here from other lakes."""
+    that was shown before. ``outside``: what was carried here from other lakes. ``fork``: the block that the network
+    goes back to instead of all that."""
 
     running: Chains
     load: Load
@@ -82,6 +96,7 @@ class XdmPlan:
     following: int | None
     due: int | None
     rebuilt: Mapping[int, int]
+    fork: Fork | None = None
 
 
 @dataclass(frozen=True)
@@ -107,6 +122,7 @@ class XdmKernel(HostedForGood):
         "storage": STORAGE_SCHEMA,
         "receipts": TAKEN_SCHEMA,
         "value": VALUE_SCHEMA,
+        REVERTED: REVERTED_SCHEMA,
     }
     header_heights: ClassVar[int] = 1
 
@@ -115,6 +131,7 @@ class XdmKernel(HostedForGood):
         Raises ``InvalidInput``."""
         check_issued(self.context(self._everywhere, Tick(0, 0)))
         self.interference.check(self.options.challenge_period)
+        check_depths(self.faults.rows, self.options)
         require_served(self.network, self.options, self.planned, self.faults)
         for chain in self.network.own(self._everywhere).tolist():
             self.signers.require(self.network.names[chain])
@@ -147,14 +164,25 @@ class XdmKernel(HostedForGood):
     @property
     def past_heights(self) -> int:
         """Return how old the state is that operators prove under, at most: of a chain that is halted, as old as it was
-        and as long as it was halted; of one with false receipts, until those of honest operators are confirmed."""
-        halted = sum(
-            fault.last - fault.first + 1 for fault in self.faults.rows if fault.kind == HALT and fault.last < FOR_EVER
-        )
+        and as long as it was halted; of one with false receipts, until those of honest operators are confirmed; with
+        forks, also of one that has gone back."""
         # What follows the consensus chain waits for relay processes, too, as long as its blocks are remembered there.
         carried = self.options.mmr_roots if self.network.follows else 0
         waits = self.options.archiving_depth + self.options.challenge_period + self.interference.longest_fraud
-        return waits + BETWEEN + halted + carried
+        return waits + BETWEEN + carried + self._halted + self._reach
+
+    @property
+    def _reach(self) -> int:
+        """Return over how many heights the network may go back."""
+        return reach(self.options) + self._halted if self.interference.has_forks else 0
+
+    @property
+    def _halted(self) -> int:
+        """Return for how many ticks chains are halted together."""
+        halted = sum(
+            fault.last - fault.first + 1 for fault in self.faults.rows if fault.kind == HALT and fault.last < FOR_EVER
+        )
+        return halted
 
     def context(self, chains: Chains, tick: Tick) -> Context:
         """Return what a block of ``chains`` at ``tick`` may know."""
@@ -220,6 +248,11 @@ class XdmKernel(HostedForGood):
         every, chains = chains, self.interference.running(self.network.own(chains), tick.tick)
         context = self.context(chains, tick)
         outside = read_carried(carried, every, chains, context)
+        load = bring(state, view, self.interference, context)
+        fork = fork_at(view, self.interference, context, self._reach)
+        if fork is not None:
+            content = XdmPlan(chains, load, outside, view, {}, None, None, {}, fork)
+            return Plan(reads_of(fork, every, context), content, EventLog().logs()["events"])
         provable, due, rows, past = {}, None, {}, []
         tries = tries_of(state, context)
         rebuilt: dict[int, int] = {}
@@ -241,13 +274,12 @@ class XdmKernel(HostedForGood):
             provable[chain] = first
             last = first if then is None else then
             if last > known:
-                spans.append((chain, height_of(state, chain, known) + 1, height_of(state, chain, last)))
+                spans += spans_between(state, chain, known, last, forks=self.interference.has_forks)
         if spans:
             rows["storage"] = heights_frame(spans)
         if context.has_consensus:
             due, taken = due_heights(state, context)
             rows["receipts"] = heights_frame([(CONSENSUS_POSITION, first, last) for first, last in taken])
-        load = bring(state, view, self.interference, context)
         load = replace(load, brought=joined(load.brought, outside.brought))
         queues = state["queues"]
         local = queues.filter((queues["next_index"] > queues["begin"]) & np.isin(queues["source"], chains))
@@ -274,6 +306,8 @@ class XdmKernel(HostedForGood):
         those that other lakes run there is what was carried here."""
         running, everything = plan.content.running, state
         inputs = replace(inputs, ingress=to_own(inputs.ingress, self.network))
+        if plan.content.fork is not None:
+            return self._go_back(state, chains, plan.content, plan.content.fork, inputs, tick)
         if len(running) == len(chains):
             return self._block(state, chains, plan.content, inputs, tick)
         resting = np.setdiff1d(chains, running)
@@ -302,6 +336,20 @@ class XdmKernel(HostedForGood):
         wake = earliest(result.wake, tick.tick + 1 if found.moved else None)
         return replace(result, logs=logs, wake=wake), found.state
 
+    def _go_back(
+        self, state: State, chains: Chains, content: XdmPlan, fork: Fork, inputs: Inputs[State], tick: Tick
+    ) -> RoundResult[State]:
+        """Put chains back to what they were at an earlier height; none makes a block."""
+        log, context = EventLog(), self.context(content.running, tick)
+        to_running = np.isin(self.network.positions_of(inputs.ingress["chain"].to_numpy()), content.running)
+        ingress_arrivals(inputs.ingress.filter(pa.array(~to_running)), state, context, log)
+        again = pa.concat_tables([inputs.again, inputs.ingress.filter(pa.array(to_running))])
+        then = inputs.past[fork.height]
+        state = gone_back(state, then, again, content.load, fork, self.interference, chains, context)
+        logs = {**log.logs(), REVERTED: reverted_rows(fork, chains, context)}
+        made = Made(state, empty_frame(HEADERS_SCHEMA), empty_frame(STORAGE_SCHEMA))
+        return self._result(made, empty_frame(OUTBOUND_SCHEMA), logs, tick.tick + 1, self._gives_up(tick))
+
     def _block(
         self, state: State, chains: Chains, content: XdmPlan, inputs: Inputs[State], tick: Tick
     ) -> RoundResult[State]:
@@ -310,17 +358,15 @@ class XdmKernel(HostedForGood):
         log_notices(content.outside.notices, len(self.network.names), log)
         if len(chains) == 0:
             ingress_arrivals(inputs.ingress, state, context, log)
-            logs = {name: empty_frame(schema) for name, schema in self.logs.items()}
-            return RoundResult(
-                state,
-                empty_frame(OUTBOUND_SCHEMA),
-                {**logs, **log.logs()},
-                empty_frame(HEADERS_SCHEMA),
-                gives_up=self._gives_up(tick),
-            )
+            made = Made(state, empty_frame(HEADERS_SCHEMA), empty_frame(STORAGE_SCHEMA))
+            return self._result(made, empty_frame(OUTBOUND_SCHEMA), log.logs(), None, self._gives_up(tick))
+        context = replace(context, again=recalls(content.view))
         state = before = indexed(state)
         tables, money = dict[str, Frame](), Money(state)
-        state = state.with_tables(**content.load.late)
+        state, ingress = taken_from_pool(state.with_tables(**content.load.late), inputs.ingress, context)
+        if len(state["recalled"]):
+            state = state.with_tables(recalled=empty_frame(RECALLED_SCHEMA))
+        inputs = replace(inputs, ingress=ingress)
         if context.has_consensus:
             assert content.due is not None
             taken_in = inputs.rows["receipts"], content.due, money.books, content.outside.receipts

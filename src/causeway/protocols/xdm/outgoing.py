@@ -201,7 +201,8 @@ def _may_open(chain: int, foreign: int, own: Frame, shown: Frame, context: Conte
     if not np.isin(theirs["channel"], own["channel"]).all():
         return True
     planned = context.planned
-    return planned.initiates(chain, foreign, context.tick + 1) or planned.initiates(foreign, chain, context.tick)
+    since = min(context.again.get(foreign, ()), default=context.tick)
+    return planned.initiates(chain, foreign, context.tick + 1) or planned.initiates(foreign, chain, since)
 
 
 def _is_given_up(chain: int, foreign: int, channels: U64, never: Frame) -> npt.NDArray[np.bool_]:

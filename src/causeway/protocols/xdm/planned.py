@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
+from typing import TypeAlias
 
 from causeway.model.errors import InvalidInput
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, Network
@@ -37,6 +39,17 @@ class AllowlistPlan:
     foreign: int
     add: bool
     by: int | None
+
+
+Again: TypeAlias = Mapping[int, Sequence[int]]
+NONE_AGAIN: Again = MappingProxyType({})
+
+
+def _due(tick: int, chains: Iterable[int], again: Again) -> list[tuple[int, set[int]]]:
+    """Return for which ticks calls are made in a tick, ascending, each with the chains that make them."""
+    mine = set(chains)
+    earlier = sorted({at for chain in mine for at in again.get(chain, ()) if at < tick})
+    return [*((at, {chain for chain in mine if at in again.get(chain, ())}) for at in earlier), (tick, mine)]
 
 
 class Planned:
@@ -124,15 +137,20 @@ class Planned:
                 last[call.chain, call.foreign] = max(call.tick, last.get((call.chain, call.foreign), 0))
         return last
 
-    def channels_at(self, tick: int, chains: Iterable[int]) -> list[ChannelPlan]:
-        """Return the calls about channels that are made in a tick on some chains, in the order of the scenario."""
-        some = set(chains)
-        return [call for call in self._by_tick[0].get(tick, []) if call.chain in some]
+    def channels_at(self, tick: int, chains: Iterable[int], again: Again = NONE_AGAIN) -> list[ChannelPlan]:
+        """Return the calls about channels that are made in a tick on some chains, by the ticks that they were planned
+        for, then in the order of the scenario. ``again``: of chains the earlier ticks whose calls are made again."""
+        due = _due(tick, chains, again)
+        return [call for at, some in due for call in self._by_tick[0].get(at, []) if call.chain in some]
 
-    def allowlists_at(self, tick: int, chains: Iterable[int]) -> list[AllowlistPlan]:
-        """Return the calls about allow lists that are made in a tick on some chains, in the order of the scenario."""
-        some = set(chains)
-        return [call for call in self._by_tick[1].get(tick, []) if call.at in some]
+    def allowlists_at(self, tick: int, chains: Iterable[int], again: Again = NONE_AGAIN) -> list[AllowlistPlan]:
+        """Return the calls about allow lists that are made in a tick on some chains; as ``channels_at``."""
+        due = _due(tick, chains, again)
+        return [call for at, some in due for call in self._by_tick[1].get(at, []) if call.at in some]
+
+    def ticks_between(self, first: int, last: int) -> list[int]:
+        """Return the ticks from ``first`` to ``last`` for which calls are planned."""
+        return self._ticks[bisect_left(self._ticks, first) : bisect_right(self._ticks, last)]
 
     def next_tick(self, tick: int) -> int | None:
         """Return the first tick from ``tick`` on in which a call is made, None if there is none."""

@@ -182,10 +182,11 @@ BLOCKS_SCHEMA = pa.schema(
         _field("extrinsics_root", DIGEST),
         _field("leaf_count", UINT64),
         _field("mmr_root", DIGEST),
+        _field("height", UINT64),
     ]
 )
-"""The last blocks of the consensus chain. ``leaf_count``, ``mmr_root``: of the mountain range with the leaves of all
-blocks before this one (``MmrRootHashes``); the leaf that describes a block enters in the next."""
+"""The last blocks of the consensus chain, and the heights that made them. ``leaf_count``, ``mmr_root``: of the mountain
+range with the leaves of all blocks before this one (``MmrRootHashes``); the leaf of a block enters in the next."""
 
 RANGE_SCHEMA = pa.schema([_field("chain", U32), _field("range", BYTES), _field("confirmed_to", UINT64)])
 """The mountain range of the consensus chain as it was before the first of ``blocks`` entered (``RangeState``), and the
@@ -285,6 +286,22 @@ BOOKS_SCHEMA = pa.schema(
 """The books of the consensus chain (X-3): ``what`` 0 the balance of the domain ``source``; 1 unconfirmed and 2
 cancelled transfers from ``source`` to ``foreign``."""
 
+POOL_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("position", UINT64),
+        _field("sender", UINT64),
+        _field("receiver", UINT64),
+        _field("method", pa.dictionary(pa.int32(), pa.string())),
+        _field("payload", BYTES),
+    ]
+)
+"""One row a message from a user that a fork gave back to the pool of ``chain``, whose next block takes it. No root
+depends on it."""
+
+RECALLED_SCHEMA = pa.schema([_field("chain", U32), _field("tick", UINT64)])
+"""One row a tick for which calls of ``chain`` are planned, that a fork took back: its next block makes them again."""
+
 CHANNEL = ("chain", "foreign", "channel")
 ENDS = ("source", "destination")
 INDEXED = (*LANE, "index")
@@ -329,6 +346,8 @@ STATE_TABLES: dict[str, StateTable] = {
         MADE_SCHEMA, "chain", ("chain", "what", "foreign"), ("chain", "foreign"), shown=Shown.DESTINATION
     ),
     "books": StateTable(BOOKS_SCHEMA, "chain", ("chain", "what", "source", "foreign"), ("chain", "source", "foreign")),
+    "pool": StateTable(POOL_SCHEMA, "chain", ("chain", "position"), ("chain",), ("receiver",)),
+    "recalled": StateTable(RECALLED_SCHEMA, "chain", ("chain", "tick"), ("chain",), shown=Shown.EVERYONE),
     "accounts": ACCOUNTS,
     **FRAUD_TABLES,
 }
@@ -336,7 +355,7 @@ STATE_TABLES: dict[str, StateTable] = {
 
 UNCOMMITTED = (
     *("runs", "history", "relaying", "envelopes", "nodes", "bases", "late", "late_nodes", "late_bases"),
-    *("anchor", "anchored", "tips", "range"),
+    *("anchor", "anchored", "tips", "range", "pool", "recalled"),
     *UNKNOWN,
 )
-"""Tables that no root commits to: what operators know and bring, and where things lie."""
+"""Tables that no root commits to: what operators know and bring, what waits in pools, and where things lie."""

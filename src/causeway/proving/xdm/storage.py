@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import Frame, from_table
+from causeway.model.ledger import REVERTED
 from causeway.network.opened import Mask, OpenedLake
 from causeway.pipeline.lake import LakeError, Manifest
 from causeway.programs.runner import Programs
@@ -69,20 +70,26 @@ def state_at(opened: OpenedLake, manifest: Manifest, position: int, names: Seque
 
 @lru_cache(maxsize=KEPT)
 def storage_at(opened: OpenedLake, position: int, height: int) -> Storage:
-    """Return the storage of the chain at a position after the block of a height.
+    """Return the storage of the chain at a position after the block of a height: that of an earlier state in a file,
+    moved on by what changed since, but for what forks took back in between.
 
     Raises:
         LakeError: the height is not committed, its state was freed, or it is not that of the header.
     """
     kernel, lake = kernel_of(opened), opened.lake
-    manifest = lake.manifest(height)
-    if height < manifest.last:
-        manifest = lake.numbered(manifest.number - 1)
+    manifest, path = lake.manifest(height), list[int]()
+    forks = _forks(opened, position, height)
+    # Back along the fork, to the next height whose state is in a file.
+    while manifest.height < manifest.last:
+        path.append(manifest.height)
+        before = forks.get(manifest.height, manifest.height - 1)
+        inside = manifest.first <= before
+        manifest = manifest.at(before) if inside else lake.manifest(before)
     chains = np.array([position], dtype=np.uint32)
     tries = ChainTries.of(chains)
     state = state_at(opened, manifest, position)
     tries.change(changes(None, state, kernel.context(chains, Tick(manifest.height, manifest.tick))))
-    for later in range(manifest.height + 1, height + 1):
+    for later in reversed(path):
         tries.change(_rows(opened, "storage", later, position, STORAGE_SCHEMA.names))
     root = tries.roots(chains)[0].tobytes()
     shown = _rows(opened, "headers", height, position, ["chain", "root"])
@@ -92,6 +99,16 @@ def storage_at(opened: OpenedLake, position: int, height: int) -> Storage:
             f"{root.hex()}; its header has another"
         )
     return Storage(tries, position, root)
+
+
+def _forks(opened: OpenedLake, position: int, last: int) -> dict[int, int]:
+    """Return the heights up to ``last`` at which forks put a chain back, each with the height that it was put back
+    to."""
+    lake = opened.lake
+    if not lake.manifest(last).totals.get(REVERTED, 0):
+        return {}
+    rows = [row for path, seal in lake.log_files(REVERTED).items() for row in lake.sealed_table(path, seal).to_pylist()]
+    return {row["height"]: row["first"] - 1 for row in rows if row["chain"] == position and row["height"] <= last}
 
 
 def height_of(opened: OpenedLake, number: int, last: int) -> int:
