@@ -19,6 +19,7 @@ from causeway.protocols.xdm.errors import TransporterError
 from causeway.protocols.xdm.state import state_of_frames
 from causeway.protocols.xdm.tables import BOOKS_SCHEMA
 from causeway.protocols.xdm.transporter import METHOD, TRANSFERS, encode_transfers
+from tests.unit import xdm_network as domains
 
 SCENARIO = """
 [network]
@@ -180,15 +181,38 @@ def test_what_the_books_refuse_when_a_receipt_is_confirmed_is_told() -> None:
     books.apply(1, Moved.IN, 0, 100)
     state = state_of_frames({"books": books.frame(), "range": genesis_range()}, {})
     booked = Books(state["books"])
-    _, refused = confirm(state, taken, 4, booked)
-    assert [(notice.foreign, notice.what, notice.amount, notice.refused) for notice in refused] == [
-        (1, "LowBalanceOnDomain", 101, True)
+    after, refused = confirm(state, taken, 4, booked)
+    assert [(notice.foreign, notice.what, notice.index, notice.refused) for notice in refused] == [
+        (1, "LowBalanceOnDomain", 4, True)
     ]
-    assert [booked[(Book.BALANCE, 1, 0)], booked[(Book.UNCONFIRMED, 1, 0)], booked[(Book.UNCONFIRMED, 1, 2)]] == [
-        40,
-        60,
-        0,
-    ]
+    assert (booked[(Book.BALANCE, 1, 0)], booked[(Book.UNCONFIRMED, 1, 0)]) == (100, 0), "all of it or nothing"
+    assert not booked.changed
+    assert len(after["confirmed"]) == 0 and after["unbooked"]["domain"].tolist() == [1]
+    again, refused = confirm(after, taken.with_columns(number=np.array([5], dtype=np.uint64)), 5, booked)
+    assert len(again["confirmed"]) == 0 and refused == []
+
+
+def test_what_a_domain_does_not_have_is_minted_nowhere() -> None:
+    """Hazard 28: a domain that makes value exports none of it; who waits for it is not kept busy."""
+    for receiver in (3, 9):
+        chains: dict[str, domains.Placed] = {"consensus": {9: "caller"}, "A": {1: "caller"}, "B": {3: "caller"}}
+        net = domains.Network(chains, options={"endowment": 0, "root_balance": 0}, balance=1_000)
+        net.block()
+        state = net.states[0]
+        accounts, sums = state["accounts"], state["money"]
+        mine, own = accounts["program"] == 1, sums["chain"] == net.names.index("A")
+        more = np.uint64(10**9)
+        net.states[0] = state.with_tables(
+            accounts=accounts.with_columns(balance_low=accounts["balance_low"] + np.where(mine, more, np.uint64(0))),
+            money=sums.with_columns(issuance_low=sums["issuance_low"] + np.where(own, more, np.uint64(0))),
+        )
+        net.call(1, receiver, amount=10**8, method=METHOD)
+        for _ in range(60):
+            net.block()
+        accounts = net.state["accounts"]
+        assert accounts["balance_low"][accounts["program"] == receiver].tolist() == [1_000]
+        assert net.refusals() == [("consensus", "LowBalanceOnDomain")]
+        assert all(result.wake is None for result in net.results)
 
 
 def test_what_is_refused_is_claimed_once() -> None:

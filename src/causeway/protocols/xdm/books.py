@@ -65,6 +65,7 @@ class Books:
             for what, source, foreign, high, low in zip(*columns, strict=True)
         }
         self._rows: list[tuple[Why, Holder, int, Holder, int, int, int, int]] = []
+        self._steps: list[tuple[Key | None, Key | None, int]] = []
 
     @property
     def changed(self) -> bool:
@@ -90,6 +91,7 @@ class Books:
         if taker is not None:
             self._sums[taker] = self[taker] + amount
         self._rows.append((why, *_holder(giver), *_holder(taker), *ends, amount))
+        self._steps.append((giver, taker, amount))
 
     def note(self, source: int, destination: int, amount: int) -> None:
         """A transfer has left ``source``. Raises ``BookError`` (LowBalanceOnDomain, BalanceOverflow)."""
@@ -129,18 +131,6 @@ class Books:
             return self[Book.CANCELLED, own, foreign]
         return self[Book.UNCONFIRMED, foreign, own]
 
-    def apply_all(self, chain: int, movements: Iterable[tuple[int, int, int]]) -> None:
-        """Apply all that a block of ``chain`` did (``Moved``, the other chain, amount), or nothing. Raises
-        ``BookError``."""
-        sums, rows = dict(self._sums), len(self._rows)
-        try:
-            for what, foreign, amount in movements:
-                self.apply(chain, what, foreign, amount)
-        except BookError:
-            self._sums = sums
-            del self._rows[rows:]
-            raise
-
     def apply(self, chain: int, what: int, foreign: int, amount: int) -> None:
         """Apply what a block of ``chain`` did with transfers from or to ``foreign``. Raises ``BookError``."""
         if what == Moved.IN:
@@ -153,6 +143,22 @@ class Books:
             self.burn(chain, amount)
         else:
             self.reject(foreign, chain, amount)
+
+    def apply_all(self, chain: int, moves: Iterable[tuple[Moved, int, int]]) -> None:
+        """Apply what a block of ``chain`` did, (what, foreign, amount) each in this order, all of it or nothing.
+        Raises ``BookError`` of the first that is refused."""
+        before = len(self._steps)
+        try:
+            for what, foreign, amount in moves:
+                self.apply(chain, what, foreign, amount)
+        except BookError:
+            for giver, taker, amount in reversed(self._steps[before:]):
+                if giver is not None:
+                    self._sums[giver] += amount
+                if taker is not None:
+                    self._sums[taker] -= amount
+            del self._steps[before:], self._rows[before:]
+            raise
 
     def log(self) -> Frame:
         """Return all changes so far as rows of the value log (``VALUE_SCHEMA``)."""

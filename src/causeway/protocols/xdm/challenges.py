@@ -28,7 +28,7 @@ from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.claims import rows_of, standing
 from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, confirm, digests, receipts
 from causeway.protocols.xdm.context import Context, block_number
-from causeway.protocols.xdm.foreign_receipts import confirm_receipts, take_receipts
+from causeway.protocols.xdm.foreign_receipts import take_receipts
 from causeway.protocols.xdm.fraud_tables import FRAUDS_SCHEMA, NEVER_FOUND, PRUNED_SCHEMA
 from causeway.protocols.xdm.notices import OPERATOR_SLASHED, Notice
 from causeway.protocols.xdm.state import State
@@ -93,10 +93,8 @@ def settle_receipts(
     state = _with_frauds(state.with_tables(receipted=known), begun, context)
     confirmed = (blocks > int(state["range"]["confirmed_to"][0])) & (blocks <= due)
     confirmed &= ~is_pruned(logged, blocks, state["pruned"])
-    foreign = np.isin(logged["domain"], context.network.external)
-    state, refused = confirm(state, logged.filter(confirmed & ~foreign), due, books)
-    state, beyond = confirm_receipts(state, logged.filter(confirmed & foreign), books)
-    return _forget(state), concat([again, taken]), [*notices, *others, *refused, *beyond]
+    state, refused = confirm(state, logged.filter(confirmed), due, books)
+    return _forget(state), concat([again, taken]), [*notices, *others, *refused]
 
 
 def block_numbers(logged: Frame) -> npt.NDArray[np.int64]:

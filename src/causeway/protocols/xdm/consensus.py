@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,7 +26,13 @@ from causeway.protocols.xdm.history import runs_of
 from causeway.protocols.xdm.notices import OPERATOR_SLASHED, Notice
 from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.state import State
-from causeway.protocols.xdm.tables import BLOCKS_SCHEMA, CONFIRMED_SCHEMA, RANGE_SCHEMA, RECEIPTED_SCHEMA
+from causeway.protocols.xdm.tables import (
+    BLOCKS_SCHEMA,
+    CONFIRMED_SCHEMA,
+    RANGE_SCHEMA,
+    RECEIPTED_SCHEMA,
+    UNBOOKED_SCHEMA,
+)
 from causeway.protocols.xdm.wire import U128_BYTES
 
 TAKEN_SCHEMA = pa.schema(
@@ -183,49 +189,72 @@ def _transfers(domains: list[int], made: Frame) -> dict[str, pa.Array]:
 
 def confirm(state: State, taken: Frame, due: int, books: Books) -> tuple[State, list[Notice]]:
     """Return the state with the receipts of ``taken`` (rows of the log, in its order) confirmed, all that were taken in
-    by block ``due``, and what the ``books``, which change, refused: nothing else comes of that (X-3)."""
+    by block ``due``, and what the ``books``, which change, refused (X-3).
+
+    What a receipt says is booked whole or not at all. One that the books refuse is not confirmed, nor is any later one
+    of its domain (``unbooked``): nothing of what it exports is ever proved elsewhere.
+    """
     ranges = state["range"].with_columns(confirmed_to=np.array([due], dtype=np.uint64))
+    state = state.with_tables(range=ranges)
+    taken = taken.filter(~np.isin(taken["domain"], state["unbooked"]["domain"]))
     if len(taken) == 0:
-        return state.with_tables(range=ranges), []
-    refused = list[Notice]()
+        return state, []
+    latest: dict[int, int] = {}
+    refused: dict[int, Notice] = {}
+    slashed = list[Notice]()
     rows = RECEIPTS.decode(taken["receipt"].cast(pa.large_binary())).require_all()
-    for domain, what, other, amount in transfers_of(rows, taken["domain"]):
-        _apply(books, refused, what, domain, other, amount)
-    for row in np.flatnonzero(invalid_ones(rows["inboxed_bundles"])).tolist():
-        number = int(taken["number"][row])
-        refused.append(Notice(CONSENSUS_POSITION, int(taken["domain"][row]), OPERATOR_SLASHED, index=number))
-    latest = dict(zip(taken["domain"].tolist(), range(len(taken)), strict=True))  # the last of each stays
-    newest = taken.take(np.array(sorted(latest.values()), dtype=np.int64)).select(CONFIRMED_SCHEMA.names)
-    rest = state["confirmed"].filter(~np.isin(state["confirmed"]["domain"], newest["domain"]))
-    confirmed = concat([rest, newest])
-    confirmed = confirmed.take(np.argsort(confirmed["domain"], kind="stable"))
-    return state.with_tables(confirmed=confirmed, range=ranges), refused
+    invalid = set(np.flatnonzero(invalid_ones(rows["inboxed_bundles"])).tolist())
+    ends = zip(taken["domain"].tolist(), taken["number"].tolist(), moves_of(rows), strict=True)
+    for row, (domain, number, moves) in enumerate(ends):
+        if domain in refused:
+            continue
+        try:
+            books.apply_all(domain, moves)
+        except BookError as error:
+            refused[domain] = Notice(CONSENSUS_POSITION, domain, error.error.name, index=number, refused=True)
+        else:
+            latest[domain] = row
+            if row in invalid:
+                slashed.append(Notice(CONSENSUS_POSITION, domain, OPERATOR_SLASHED, index=number))
+    if refused:
+        more = [(CONSENSUS_POSITION, domain, notice.index) for domain, notice in refused.items()]
+        state = state.with_tables(unbooked=_of_domains(state["unbooked"], _numbers(more, UNBOOKED_SCHEMA)))
+    if latest:
+        newest = taken.take(np.array(sorted(latest.values()), dtype=np.int64)).select(CONFIRMED_SCHEMA.names)
+        state = state.with_tables(confirmed=_of_domains(state["confirmed"], newest))
+    return state, [*refused.values(), *slashed]
 
 
-def transfers_of(rows: pa.RecordBatch, domains: np.ndarray) -> Iterator[tuple[int, int, int, int]]:
-    """Yield what receipts say of value: domain, ``Moved``, the other chain's position, amount. ``rows``: receipts as
-    columns; ``domains``: whose each is."""
-    for what, name in enumerate(_LISTS):
-        lists = rows[name]
+def moves_of(rows: pa.RecordBatch) -> list[list[tuple[Moved, int, int]]]:
+    """Return what the block of each receipt did with value (what, the other chain's position, amount), in the order in
+    which it is booked: what came, what left, what was refused, what was claimed, what was burnt (X-3). ``rows``:
+    receipts as columns."""
+    moves: list[list[tuple[Moved, int, int]]] = [[] for _ in range(rows.num_rows)]
+    for what in (Moved.IN, Moved.OUT, Moved.REJECTED, Moved.CLAIMED):
+        lists = rows[_LISTS[what]]
         counts = lists.value_lengths().to_numpy(zero_copy_only=False).astype(np.int64)
         items = lists.flatten()
-        if len(items) == 0:
-            continue
         words = limbs_of(items.field("amount")).tolist()
         foreign = positions_of_ids(items.field("chain_id")).tolist()
-        for domain, other, (low, high) in zip(domains.repeat(counts).tolist(), foreign, words, strict=True):
-            yield domain, what, other, high << 64 | low
-    for domain, (low, high) in zip(domains.tolist(), limbs_of(rows["burned_balance"]).tolist(), strict=True):
+        of_row = np.repeat(np.arange(len(moves)), counts).tolist()
+        for row, other, (low, high) in zip(of_row, foreign, words, strict=True):
+            moves[row].append((what, other, high << 64 | low))
+    for row, (low, high) in enumerate(limbs_of(rows["burned_balance"]).tolist()):
         if low or high:
-            yield domain, Moved.BURNT, CONSENSUS_POSITION, high << 64 | low
+            moves[row].append((Moved.BURNT, CONSENSUS_POSITION, high << 64 | low))
+    return moves
 
 
-def _apply(books: Books, refused: list[Notice], what: int, domain: int, other: int, amount: int) -> None:
-    try:
-        books.apply(domain, what, other, amount)
-    except BookError as error:
-        seen = min(amount, 2**64 - 1)
-        refused.append(Notice(CONSENSUS_POSITION, domain, error.error.name, amount=seen, refused=True))
+def _of_domains(before: Frame, newest: Frame) -> Frame:
+    """Return rows with those of some domains instead of what these had, by domain."""
+    found = concat([before.filter(~np.isin(before["domain"], newest["domain"])), newest])
+    return found.take(np.argsort(found["domain"], kind="stable"))
+
+
+def _numbers(rows: Sequence[tuple[int, ...]], schema: pa.Schema) -> Frame:
+    columns = np.array(rows, dtype=np.uint64).T
+    names = zip(schema, columns, strict=True)
+    return Frame({field.name: column.astype(field.type.to_pandas_dtype()) for field, column in names}, len(rows))
 
 
 def due_heights(state: State, context: Context) -> tuple[int, list[tuple[int, int]]]:

@@ -19,15 +19,15 @@ from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.substrate.hashing import blake2_256
 from causeway.proofs.xdm import RECEIPTS
 from causeway.proofs.xdm.envelope import ExecutionReceipt
-from causeway.protocols.xdm.books import BookError, Books, Moved
+from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.carried import MAX_RECEIPT_BYTES, Receipts, SignedReceipt
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
-from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, digests, hashes, transfers_of
+from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, digests, hashes, moves_of
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.signing import signed_receipt
 from causeway.protocols.xdm.state import State
-from causeway.protocols.xdm.tables import CONFIRMED_SCHEMA, RECEIPTED_SCHEMA
+from causeway.protocols.xdm.tables import RECEIPTED_SCHEMA
 
 
 class _Refused(Exception):
@@ -99,7 +99,8 @@ def _checked(one: SignedReceipt, last: tuple[int, bytes] | None, state: State, c
         receipt = ExecutionReceipt.decode(one.receipt)
     except ProofError:
         raise _Refused("InvalidReceipt") from None
-    others = [other for what, other, _ in movements_of(one.receipt, position) if what != Moved.BURNT]
+    (moves,) = moves_of(RECEIPTS.decode(pa.array([one.receipt], pa.large_binary())).require_all())
+    others = [other for what, other, _ in moves if what != Moved.BURNT]
     if any(other >= len(context.network.names) or other == position for other in others):
         raise _Refused("InvalidReceipt")
     if last is not None and receipt.domain_block_number <= last[0]:
@@ -109,11 +110,6 @@ def _checked(one: SignedReceipt, last: tuple[int, bytes] | None, state: State, c
         raise _Refused("UnknownParent")
     _require_block(receipt, state, context)
     return receipt.domain_block_number
-
-
-def parent_of(receipt: bytes) -> bytes:
-    """Return the hash of the receipt that one, which is known to be one, follows on."""
-    return _parent(ExecutionReceipt.decode(receipt))
 
 
 def _parent(receipt: ExecutionReceipt) -> bytes:
@@ -131,41 +127,3 @@ def _require_block(receipt: ExecutionReceipt, state: State, context: Context) ->
     row = lookup(blocks, Frame({"number": np.array([number], dtype=np.uint64)}, 1), ["number"])
     if row[0] < 0 or blocks["hash"][row[0]].tobytes() != receipt.consensus_block_hash:
         raise _Refused("UnknownConsensusBlock")
-
-
-def movements_of(receipt: bytes, domain: int) -> list[tuple[int, int, int]]:
-    """Return what a receipt, which is known to be one, says of value: (``Moved``, the other chain, amount)."""
-    rows = RECEIPTS.decode(pa.array([receipt], pa.large_binary())).require_all()
-    return [(what, other, amount) for _, what, other, amount in transfers_of(rows, np.array([domain]))]
-
-
-def confirm_receipts(state: State, taken: Frame, books: Books) -> tuple[State, list[Notice]]:
-    """Return the state with receipts of other lakes' domains confirmed (rows of the log, in its order), and what the
-    ``books``, which change, refused. A receipt is confirmed whole or not at all, on top of the last one that is."""
-    if len(taken) == 0:
-        return state, []
-    notices = list[Notice]()
-    before = state["confirmed"]
-    ends = zip(before["number"].tolist(), before["receipt"].to_pylist(), strict=True)
-    last = dict(zip(before["domain"].tolist(), ends, strict=True))
-    columns = (taken[name].tolist() for name in ("domain", "number"))
-    for domain, number, receipt in zip(*columns, taken["receipt"].to_pylist(), strict=True):
-        if parent_of(receipt) != (blake2_256(last[domain][1]) if domain in last else bytes(DIGEST_BYTES)):
-            continue  # one before it was not confirmed
-        try:
-            books.apply_all(domain, movements_of(receipt, domain))
-        except BookError as error:
-            notices.append(Notice(CONSENSUS_POSITION, domain, error.error.name, index=number, refused=True))
-            continue
-        last[domain] = number, receipt
-    domains = sorted(last)
-    confirmed = Frame(
-        {
-            "chain": np.full(len(domains), CONSENSUS_POSITION, dtype=np.uint32),
-            "domain": np.array(domains, dtype=np.uint32),
-            "number": np.array([last[domain][0] for domain in domains], dtype=np.uint64),
-            "receipt": pa.array([last[domain][1] for domain in domains], pa.binary()),
-        },
-        len(domains),
-    )
-    return state.with_tables(confirmed=confirmed.select(CONFIRMED_SCHEMA.names)), notices

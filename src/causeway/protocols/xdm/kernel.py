@@ -450,4 +450,4 @@ class XdmKernel(HostedForGood):
         late = int(state["late"]["due"].min()) - 1 if len(state["late"]) else None
         frauds = state["frauds"]["found"][state["frauds"]["found"] < np.uint64(NEVER_FOUND)]
         found = int(frauds.min()) - 1 if len(frauds) else None
-        return earliest(planned, next_move(state, view.tables["pruned"], context), again, late, found)
+        return earliest(planned, next_move(state, view, context), again, late, found)

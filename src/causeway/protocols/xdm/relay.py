@@ -316,19 +316,22 @@ def bases_between(pairs: Frame, view: View) -> Frame:
     ).select(BASES_SCHEMA.names)
 
 
-def next_move(state: State, pruned: Frame, context: Context) -> int | None:
+def next_move(state: State, view: View, context: Context) -> int | None:
     """Return the next tick at which operators can prove something that they could not, or prove again what has not
     arrived; None where nothing waits for them.
 
     Every chain makes a block in every tick that is run, so that the numbers of a chain's own blocks are those of the
-    consensus chain's. ``pruned``: the receipts that were taken in anew, in a later block than the next
-    (``PRUNED_SCHEMA``).
+    consensus chain's. Receipts that were taken in anew (``pruned``) are so in a later block than the next; of a domain
+    whose receipts are not confirmed any more (``unbooked``) nothing is ever proved.
     """
     found: int | None = None
     if context.network.follows:
         return None  # nothing can, before more is known of the consensus chain
+    pruned, unbooked = view.tables["pruned"], set(view.tables["unbooked"]["domain"].tolist())
     history = state["history"]
     for chain, sent in _first_unproved(state, context).items():
+        if chain in unbooked:
+            continue
         first, end = np.searchsorted(history["chain"], (chain, chain + 1))
         numbers = history["number"][first:end]
         depth, period = context.options.archiving_depth, context.options.challenge_period

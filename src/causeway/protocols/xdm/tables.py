@@ -217,6 +217,10 @@ CONFIRMED_SCHEMA = pa.schema(
 """The latest confirmed receipt of each domain on the consensus chain: the domain's position, and the number of its
 block."""
 
+UNBOOKED_SCHEMA = pa.schema([_field("chain", U32), _field("domain", U32), _field("number", UINT64)])
+"""One row a domain whose receipt of block ``number`` the books of the consensus chain refused: neither that one nor a
+later one is confirmed."""
+
 ANCHOR_SCHEMA = pa.schema(
     [
         _field("chain", U32),
@@ -338,6 +342,7 @@ STATE_TABLES: dict[str, StateTable] = {
     "tips": StateTable(TIPS_SCHEMA, "chain", ("chain",), ("chain",), shown=Shown.EVERYONE),
     "receipted": StateTable(RECEIPTED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE),
     "confirmed": StateTable(CONFIRMED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain")),
+    "unbooked": StateTable(UNBOOKED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE),
     "anchor": StateTable(ANCHOR_SCHEMA, "chain", ("chain",), ("chain",), shown=Shown.EVERYONE),
     "anchored": StateTable(ANCHORED_SCHEMA, "chain", ("chain", "domain"), ("chain", "domain"), shown=Shown.EVERYONE),
     "money": StateTable(MONEY_SCHEMA, "chain", ("chain",), ("chain",)),
