@@ -7,7 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow.compute as pc
@@ -112,7 +112,7 @@ def _measure(work: Cycles, name: str, repeats: int, master: str, lake_folder: st
         partitions = int(session.sparkContext.defaultParallelism)
         with work_folder(lake_folder) as folder:
             warm_java(session, folder, partitions)
-    made = _maker(session)
+    made = maker(session)
     run_cycles(replace(work, messages=min(work.messages, WARM_UP), ticks=1), partitions, made, lake_folder)
     rows = []
     for shape in SHAPES:
@@ -131,14 +131,29 @@ def _measure(work: Cycles, name: str, repeats: int, master: str, lake_folder: st
     return rows
 
 
-def _maker(session: Any) -> Callable[[Deployment, Lake], Executor]:
+def maker(session: Any) -> Callable[[Deployment, Lake], Executor]:
     if session is None:
         return InProcessExecutor
     return lambda deployment, lake: SparkExecutor(session, deployment, lake)
 
 
+class Calls(Protocol):
+    """Calls, each of which is to be answered."""
+
+    @property
+    def ticks(self) -> int:
+        """Return how many ticks have calls."""
+
+    @property
+    def cycles(self) -> int:
+        """Return how many calls there are in all."""
+
+    def deployment(self, partitions: int) -> Deployment:
+        """Return the network, cut into so many buckets at most."""
+
+
 def run_cycles(
-    work: Cycles, partitions: int, executor: Callable[[Deployment, Lake], Executor], lake_folder: str | None
+    work: Calls, partitions: int, executor: Callable[[Deployment, Lake], Executor], lake_folder: str | None
 ) -> dict[str, Any]:
     """Run a network from its genesis, which is not measured, to its last cycle; return the seconds of its blocks.
 
@@ -163,7 +178,7 @@ def run_cycles(
     return {"blocks": seconds, "processor_seconds": used}
 
 
-def _require_answered(lake: Lake, last: Manifest, work: Cycles) -> None:
+def _require_answered(lake: Lake, last: Manifest, work: Calls) -> None:
     answered = rejected = 0
     for path in last.state["program_caller"].values():
         table = lake.storage.read_table(path, ["answered", "rejected"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 PHASES: dict[str, tuple[str, ...]] = {
@@ -36,8 +36,8 @@ REST = "rest"
 class Clocks:
     """Processor seconds by phase; phases may lie in one another."""
 
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = dict.fromkeys([*PHASES, REST], 0.0)
+    def __init__(self, phases: Mapping[str, tuple[str, ...]] = PHASES) -> None:
+        self.seconds: dict[str, float] = dict.fromkeys([*phases, REST], 0.0)
         self._open = [REST]
         self._since = time.process_time()
 
@@ -73,12 +73,12 @@ class Clocks:
 
 
 @contextlib.contextmanager
-def clocked_phases() -> Iterator[Clocks]:
+def clocked_phases(phases: Mapping[str, tuple[str, ...]] = PHASES) -> Iterator[Clocks]:
     """Put clocks around the phases of this process's blocks while the body of the ``with`` statement runs."""
-    clocks = Clocks()
+    clocks = Clocks(phases)
     before: list[tuple[Any, str, Any]] = []
     try:
-        for phase, functions in PHASES.items():
+        for phase, functions in phases.items():
             for name in functions:
                 holder, attribute = _found(name)
                 function = getattr(holder, attribute)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.model.frame import Frame, concat, empty_frame, from_table, repeated, repeated_bytes, repeated_text
-from causeway.model.order import bits_of, groups_of, pair_codes, positions_in, stable_order
+from causeway.model.order import bits_of, distinct, groups_of, numbered, pair_codes, positions_in, stable_order
 
 QUICK = settings(max_examples=100, deadline=None, derandomize=True)
 NUMBERS = st.sampled_from([0, 1, 2, 3, 2**16, 2**32 - 1, 2**32, 2**40 + 1, 2**63, 2**64 - 1])
@@ -84,6 +84,14 @@ def test_groups_are_runs_of_equal_rows(rows: list[tuple[int, int]]) -> None:
     assert groups.ranks().tolist() == [rank_ for run in runs for rank_ in range(len(run))]
     assert groups.spread(np.arange(len(groups))).tolist() == [at for at, run in enumerate(runs) for _ in run]
     assert groups.total == len(rows)
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 3), max_size=600))
+def test_distinct_and_numbered_are_those_of_unique(values: list[int]) -> None:
+    column = np.array(values, dtype=np.uint64)
+    found, places = np.unique(column, return_inverse=True)
+    assert distinct(column).tolist() == found.tolist() == numbered(column)[0].tolist()
+    assert numbered(column)[1].tolist() == places.tolist()
 
 
 def test_bits_of() -> None:

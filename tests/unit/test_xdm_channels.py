@@ -560,3 +560,10 @@ def test_a_call_of_what_is_not_installed_is_refused_whatever_runs_beside_it() ->
     fees = net.kernel.fees
     left = net.names.index("A")
     assert before - balance(net, 1) == int(fees.src[left]) + int(fees.dst[left])
+
+
+def test_a_channel_with_room_for_anything_takes_no_memory_for_it() -> None:
+    net = Network({"A": {1: "caller"}, "B": {2: "echo"}}, options={"max_outgoing_messages": 2**32 - 1})
+    net.call(1, 2)
+    net.settle()
+    assert outcome(net) == (1, 0)

@@ -138,6 +138,27 @@ def groups_of(*keys: npt.NDArray[np.generic]) -> Groups:
     return Groups(starts, counts, total)
 
 
+def distinct(values: npt.NDArray[Scalar]) -> npt.NDArray[Scalar]:
+    """Return the values, each once, ascending. A sort is several times as fast as the table of ``np.unique``."""
+    if len(values) == 0:
+        return values
+    ordered = np.sort(values)
+    first = np.empty(len(ordered), dtype=bool)
+    first[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    return ordered[first]
+
+
+def numbered(values: U64) -> tuple[U64, Rows]:
+    """Return ``distinct`` values, and the place of each value among them."""
+    order = stable_order(values)
+    ordered = values[order]
+    groups = groups_of(ordered)
+    places = np.empty(len(values), dtype=np.int64)
+    places[order] = groups.spread(np.arange(len(groups), dtype=np.int64))
+    return ordered[groups.starts], places
+
+
 def pair_codes(*pairs: tuple[U64, U64]) -> list[U64]:
     """Return one 64-bit code a row for each pair of columns: codes order like the pairs, also across the arguments."""
     if all(bits_of(first) <= 32 and bits_of(second) <= 32 for first, second in pairs):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from causeway.model.errors import InvalidInput
-from causeway.model.order import Rows
+from causeway.model.order import Rows, distinct, numbered
 from causeway.proofs.arrays import integers
 from causeway.proofs.substrate.byte_columns import LARGE_BINARY, byte_column, digest_column, ends_of
 from causeway.proofs.substrate.byte_order import ascending_order
@@ -62,7 +62,7 @@ def prove_storage(
     visit = tries.visit(trie_of_proof[proofs], column)
     shown = proofs << _PART_BITS
     by_hash, empty = np.flatnonzero(visit.stored_by_hash), np.flatnonzero(visit.counts == 0)
-    parts = np.unique(
+    parts = distinct(
         np.concatenate(
             [
                 np.repeat(shown, visit.counts) | visit.nodes,
@@ -71,13 +71,14 @@ def prove_storage(
             ]
         )
     )
-    distinct, which = np.unique(parts & ((1 << _PART_BITS) - 1), return_inverse=True)
-    values_from, empty_from = np.searchsorted(distinct, [_VALUE, _EMPTY]).tolist()
+    found, which = numbered((parts & ((1 << _PART_BITS) - 1)).view(np.uint64))
+    once = found.view(np.int64)
+    values_from, empty_from = np.searchsorted(once, [_VALUE, _EMPTY]).tolist()
     written = pa.concat_arrays(
         [
-            tries.encodings(distinct[:values_from]),
-            tries.values(distinct[values_from:empty_from] - _VALUE),
-            pa.array([EMPTY_NODE] * (len(distinct) - empty_from), LARGE_BINARY),
+            tries.encodings(once[:values_from]),
+            tries.values(once[values_from:empty_from] - _VALUE),
+            pa.array([EMPTY_NODE] * (len(once) - empty_from), LARGE_BINARY),
         ]
     )
     # Nodes that are the same in two subtrees are one.
@@ -90,7 +91,7 @@ def prove_storage(
         first[1:] = pc.not_equal(written[1:], written[:-1]).to_numpy(zero_copy_only=False)
     rank = np.empty(len(written), dtype=np.int64)
     rank[order] = np.cumsum(first) - 1
-    parts = np.unique(parts >> _PART_BITS << _PART_BITS | rank[which])
+    parts = distinct(parts >> _PART_BITS << _PART_BITS | rank[which])
     sizes = np.bincount(parts >> _PART_BITS, minlength=count)
     nodes, members = written.filter(pa.array(first)), parts & ((1 << _PART_BITS) - 1)
     return StorageProofs(digest_column(roots), nodes, members, ends_of(sizes), np.full(count, -1, dtype=np.int8))

@@ -12,11 +12,13 @@ import numpy as np
 import pyarrow as pa
 
 from causeway.model.frame import Frame
+from causeway.model.order import distinct
 from causeway.proofs.hashing import Digests
 from causeway.proofs.substrate import Tries
 from causeway.protocols.contract import Chains
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.state import State
+from causeway.protocols.xdm.storage import KnownSections
 
 NOWHERE = -1
 """The height of tries that are being changed."""
@@ -26,13 +28,14 @@ NOWHERE = -1
 class ChainTries:
     """The tries of a set of chains. ``present``: the number of each chain's trie; ``provable``: that of the storage
     after the block ``number`` of it, which operators prove under. ``height``: of the state that they belong to; they
-    change on the spot, and in between belong to none."""
+    change on the spot, and in between belong to none. ``sections``: what is known of tables that have digests."""
 
     tries: Tries
     present: dict[int, int]
     provable: dict[int, int]
     number: dict[int, int] = field(default_factory=dict)
     height: int = NOWHERE
+    sections: KnownSections = field(default_factory=KnownSections)
 
     @classmethod
     def of(cls, chains: Chains) -> ChainTries:
@@ -57,7 +60,7 @@ class ChainTries:
             return
         chains = changes["chain"]
         numbers = np.zeros(int(chains.max()) + 1, dtype=np.int64)
-        for chain in np.unique(chains).tolist():
+        for chain in distinct(chains).tolist():
             numbers[chain] = of_chain[chain]
         there = pa.array(changes["present"] == 1)
         values = pa.compute.if_else(there, changes["value"].cast(pa.large_binary()), pa.scalar(None, pa.large_binary()))

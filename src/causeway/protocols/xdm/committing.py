@@ -49,7 +49,7 @@ def commit_block(
     by log table what the block took in.
     """
     chains = context.chains
-    storage = changes(before, state, context)
+    storage = changes(before, state, context, tries.sections)
     state = settled(state)
     tries.change(storage)
     roots = tries.roots(chains)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from causeway.model.deferred import Column
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup, over
-from causeway.model.order import U64, Rows, groups_of, stable_order
+from causeway.model.order import U64, Rows, distinct, groups_of, stable_order
 from causeway.protocols.messages import LANE
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import INDEXED
@@ -98,7 +98,7 @@ class _Level:
         alive = np.ones(len(self.rows), dtype=bool) if self.alive is None else self.alive.copy()
         alive[rows] = False
         heads = self.heads.copy()
-        touched = np.unique(np.searchsorted(self._order[0], rows, side="right") - 1)
+        touched = distinct(np.searchsorted(self._order[0], rows, side="right") - 1)
         lanes = self._order[1][touched]
         left = _Level(self.rows, self.starts, self.ends, heads, alive)
         found = left.first_from(lanes, np.zeros(len(lanes), dtype=np.uint64))

@@ -135,13 +135,13 @@ def _into_channels(
     never = given_up(state["relaying"])
     for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
         chain, foreign = int(queued["source"][start]), int(queued["destination"][start])
-        own = np.flatnonzero((channels["chain"] == chain) & (channels["foreign"] == foreign))
-        asked = _is_asked(channels.take(own)) & ~_is_given_up(chain, foreign, channels["channel"][own], never)
-        hopeless[start : start + count] = not (
-            bool(asked.any()) or _may_open(chain, foreign, channels.take(own), shown, context)
-        )
-        is_open = own[(channels["state"][own] == ChannelState.OPEN)][::-1]
-        place = np.repeat(is_open, np.maximum(room_left[is_open], 0))[:count]
+        own = _between(channels, chain, foreign)
+        is_open = own[channels["state"][own] == ChannelState.OPEN][::-1]
+        if len(is_open) == 0:
+            asked = _is_asked(channels.take(own)) & ~_is_given_up(chain, foreign, channels["channel"][own], never)
+            waits = bool(asked.any()) or _may_open(chain, foreign, channels.take(own), shown, context)
+            hopeless[start : start + count] = not waits
+        place = np.repeat(is_open, np.clip(room_left[is_open], 0, count))[:count]
         row_of[start : start + len(place)] = place
     placed = row_of >= 0
     refused = np.zeros(len(queued), dtype=bool)
@@ -188,14 +188,19 @@ def _is_past_the_last(row_of: Rows, placed: npt.NDArray[np.bool_], channels: Fra
     return past
 
 
+def _between(channels: Frame, chain: int, foreign: int) -> Rows:
+    """Return the rows of the channels of one chain with another."""
+    first, end = np.searchsorted(channels["chain"], (chain, chain + 1))
+    inside = channels["foreign"][first:end]
+    return np.arange(first + inside.searchsorted(foreign), first + inside.searchsorted(foreign, side="right"))
+
+
 def _may_open(chain: int, foreign: int, own: Frame, shown: Frame, context: Context) -> bool:
-    """Return whether there is a channel from ``chain`` to ``foreign`` that is open, or that may still be opened by what
-    ``foreign`` asked for, or by a call that is planned.
+    """Return whether a channel from ``chain`` to ``foreign`` may still be opened by what ``foreign`` asked for, or by a
+    call that is planned.
 
     ``own``: the channels of ``chain``; ``shown``: those that others showed at the height before.
     """
-    if (own["state"] == ChannelState.OPEN).any():
-        return True
     theirs = shown.filter((shown["chain"] == foreign) & (shown["foreign"] == chain))
     theirs = theirs.filter(_is_asked(theirs))
     if not np.isin(theirs["channel"], own["channel"]).all():

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, concat, empty_frame
 from causeway.model.joins import lookup
-from causeway.model.order import U64, Rows, groups_of, stable_order
+from causeway.model.order import U64, Rows, groups_of, numbered, stable_order
 from causeway.proofs.substrate import prove_storage
 from causeway.protocols.contract import View
 from causeway.protocols.messages import LANE
@@ -85,13 +85,13 @@ def prove(state: State, tries: ChainTries, view: View, context: Context) -> Prov
     pair = lookup(pairs, wanted, ("source", "destination"))
     of_node = np.repeat(pair, np.diff(proofs.offsets))
     node_keys = of_node.astype(np.uint64) << np.uint64(32) | proofs.members.astype(np.uint64)
-    distinct, local = np.unique(node_keys, return_inverse=True)
-    owner = (distinct >> np.uint64(32)).astype(np.int64)
+    once, local = numbered(node_keys)
+    owner = (once >> np.uint64(32)).astype(np.int64)
     groups = groups_of(owner)
     number = groups.ranks().astype(np.uint32)
     nodes = pairs.take(owner).with_columns(
         number=number,
-        node=proofs.nodes.take(pa.array((distinct & np.uint64(2**32 - 1)).astype(np.int64))).cast(pa.binary()),
+        node=proofs.nodes.take(pa.array((once & np.uint64(2**32 - 1)).astype(np.int64))).cast(pa.binary()),
     )
     members = number[local].astype("<u4")
     packed = pa.LargeBinaryArray.from_buffers(

@@ -7,6 +7,7 @@ table that is committed has one entry, ``Causeway.<table>``: a digest of the cha
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,9 @@ from causeway.proofs.xdm import (
     messenger_keys,
     receipt_storage_key,
 )
+from causeway.protocols.contract import Chains
 from causeway.protocols.execution import PROGRAM_TABLE
-from causeway.protocols.sections import hashed_rows
+from causeway.protocols.sections import Section, hashed_rows
 from causeway.protocols.xdm.calls import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.chains import chain_ids
 from causeway.protocols.xdm.context import Context
@@ -125,10 +127,10 @@ def _added_and_gone(before: Frame, after: Frame) -> tuple[Frame, Frame]:
     return after.filter(then < 0), before.filter(gone)
 
 
-def changes(before: State | None, after: State, context: Context) -> Frame:
+def changes(before: State | None, after: State, context: Context, known: KnownSections | None = None) -> Frame:
     """Return what changes in the storage of ``context.chains`` from one state to the next (``STORAGE_SCHEMA``).
 
-    ``before`` None: everything is new.
+    ``before`` None: everything is new. ``known``: what is known of the state before, and then of the one after.
     """
     options = context.options
 
@@ -186,7 +188,7 @@ def changes(before: State | None, after: State, context: Context) -> Frame:
     if len(rows):
         parts.append(_pending(after["allow_updates"].take(rows)))
     parts.append(_pruned(earlier("pruned"), after["pruned"]))
-    parts.append(_sections(before, after, context))
+    parts.append(_sections(before, after, context, KnownSections() if known is None else known))
     return concat(parts)
 
 
@@ -254,33 +256,54 @@ def _transfers(outbox: Frame, keys: pa.LargeBinaryArray, there: bool) -> Frame:
     return _changes(outbox["source"][rows], own, outbox["payload"].take(pa.array(rows)) if there else None)
 
 
-def _sections(before: State | None, after: State, context: Context) -> Frame:
+def _sections(before: State | None, after: State, context: Context, known: KnownSections) -> Frame:
     """Return the digests of tables that are others than before."""
     parts = [empty_frame(STORAGE_SCHEMA)]
     then = {} if before is None else before.frames()
     for name, frame in sorted(after.frames().items()):
         if then.get(name) is frame or not (name in SECTIONS or name.startswith(PROGRAM_TABLE)):
             continue
-        digests = _digests(name, frame, context)
-        changed = np.ones(len(digests), dtype=bool)
-        if before is not None:
-            changed = np.array(
-                [new != old for new, old in zip(digests, _digests(name, then[name], context), strict=True)]
-            )
+        old = None if before is None else known.of(name, then[name], context)
+        section = known.digested(name, frame, context, old)
+        changed = np.ones(len(section.digests), dtype=bool)
+        if old is not None:
+            changed = np.array([new != last for new, last in zip(section.digests, old.digests, strict=True)])
         chains = context.chains[changed]
         keys = pa.repeat(pa.scalar(storage_prefix(OWN_PALLET, name), _LARGE), len(chains))
-        parts.append(_changes(chains, keys, pa.array(digests, pa.binary()).filter(pa.array(changed))))
+        parts.append(_changes(chains, keys, pa.array(section.digests, pa.binary()).filter(pa.array(changed))))
     return concat(parts)
 
 
-def _digests(name: str, frame: Frame, context: Context) -> list[bytes]:
+@dataclass
+class KnownSections:
+    """An index: of each table that has one digest a chain, whose chains' and which rows were digested last, and the
+    digests. Without it every digest is the same."""
+
+    last: dict[str, tuple[Chains, Frame, Section]] = field(default_factory=dict)
+
+    def of(self, name: str, frame: Frame, context: Context) -> Section:
+        """Return the digests of a table."""
+        if (last := self.last.get(name)) is not None:
+            chains, rows, section = last
+            if rows is frame and np.array_equal(chains, context.chains):
+                return section
+        return self.digested(name, frame, context, None)
+
+    def digested(self, name: str, frame: Frame, context: Context, before: Section | None) -> Section:
+        """Return the digests of a table. ``before``: those of an earlier one of the same chains."""
+        section = _digests(name, frame, context, before)
+        self.last[name] = context.chains, frame, section
+        return section
+
+
+def _digests(name: str, frame: Frame, context: Context, before: Section | None) -> Section:
     """Return the digest of each chain's rows of a table."""
     table = STATE_TABLES.get(name)
     if table is None or table.owned_by_program:
         own = context.network.host_of(frame["program"]).view(np.uint32)
     else:
         own = frame[table.owner]
-    return hashed_rows(frame, own, context.chains).digests
+    return hashed_rows(frame, own, context.chains, before)
 
 
 def _fixed(rows: npt.NDArray[np.uint8]) -> pa.Array:
