@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from causeway.model.errors import InvalidInput
-from causeway.protocols.xdm.state import MAX_NONCE, ChannelState, chains_of_set
+from causeway.protocols.xdm.state import MAX_NONCE, Asked, ChannelState, KeptTries, chains_of_set
 from tests.unit.xdm_network import Network, Placed
 
 CHAINS: dict[str, Placed] = {"consensus": {9: "caller"}, "A": {1: "caller"}, "B": {2: "echo", 3: "caller", 4: None}}
@@ -567,3 +568,19 @@ def test_a_channel_with_room_for_anything_takes_no_memory_for_it() -> None:
     net.call(1, 2)
     net.settle()
     assert outcome(net) == (1, 0)
+
+
+@pytest.mark.parametrize(("asked", "error"), [(None, "MissingMessage"), (Asked.ENDPOINT, "InvalidMessagePayload")])
+def test_a_response_to_no_request_or_one_of_another_kind_does_nothing(asked: Asked | None, error: str) -> None:
+    """It uses up its nonce, is told by name, and neither opens a channel nor pays a fee (3.5)."""
+    net = run(network(initiate(0)), 12)
+    assert states(net)[0] == ChannelState.INITIATED and len(net.state["responses"]) == 1
+    state = net.states[0]
+    outbox = state["outbox"]
+    one = outbox.with_columns(asked=np.full(len(outbox), asked or 0, dtype=np.uint8))
+    before = replace(state.with_tables(outbox=outbox.slice(0, 0) if asked is None else one), kept=KeptTries())
+    net.states[0] = before
+    run(net, 20)
+    assert notices(net)[-1] == ("A", error)
+    assert states(net)[0] == ChannelState.INITIATED and channel(net, A, B)["next_response"] == 1
+    assert net.state["operators"]["balance_low"].tolist() == before["operators"]["balance_low"].tolist()

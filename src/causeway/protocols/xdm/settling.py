@@ -29,6 +29,7 @@ from causeway.protocols.xdm.prepare import Accepted, bodies_at
 from causeway.protocols.xdm.state import NOBODY, Asked, ChannelState, State, channel_of, channel_rows
 from causeway.protocols.xdm.tables import CHANNELS_SCHEMA, OPEN_CALLS_SCHEMA
 from causeway.protocols.xdm.tags import Tag, response_tags
+from causeway.protocols.xdm.wire import ENDPOINT
 
 
 def settle(
@@ -48,14 +49,21 @@ def settle(
     )
     outbox = LaneTable.of(state["outbox"])
     own = outbox.find(asked)
-    # A response to what is not in the outbox cannot be proved by a chain that keeps the rules: MissingMessage.
+    # Neither a response to what is not in the outbox nor one of another kind can be proved by a chain that keeps the
+    # rules. It uses up its nonce, and does nothing.
     there = own >= 0
+    missing = [_unsettled(rows, row, MessengerError.MissingMessage) for row in np.flatnonzero(~there).tolist()]
     rows, bodies, own = rows.filter(there), bodies_at(bodies, np.flatnonzero(there)), own[there]
     settled = outbox.rows_at(own)
     due = response_tags(bodies.layer, bodies.error, settled["asked"], settled["dst_endpoint"])
-    wrong = (rows["tag"] != due) & (due != Tag.NONE) & (context.options.trust_tag == "on")
+    other = (bodies.layer == ENDPOINT) != (settled["asked"] == Asked.ENDPOINT)
+    unfit = [_unsettled(rows, row, MessengerError.InvalidMessagePayload) for row in np.flatnonzero(other).tolist()]
+    mistagged = (rows["tag"] != due) & (due != Tag.NONE) & (context.options.trust_tag == "on") & ~other
+    tags = [_unsettled(rows, row, MessengerError.WeightTagNotMatch) for row in np.flatnonzero(mistagged).tolist()]
+    wrong = other | mistagged
     state, notices = _counted_off(state.with_tables(outbox=outbox.without(own)), settled, bodies.error, wrong)
-    money.pay(settled["source"], OUTBOX_FEES, settled["src_fee"], settled)
+    paid = settled.filter(~other)
+    money.pay(paid["source"], OUTBOX_FEES, paid["src_fee"], paid)
     of_endpoint = (settled["asked"] == Asked.ENDPOINT) & (settled["dst_endpoint"] == PROGRAMS_ENDPOINT)
     variant, messages = decode_contents(
         pa.compute.if_else(pa.array(of_endpoint), bodies.payload, pa.scalar(b"", pa.large_binary()))
@@ -94,7 +102,7 @@ def settle(
     # Nobody waits for what becomes of an answer that came late: who gave it has back what was refused.
     unheard = failed & ~wrong & of_endpoint & (settled["sender"] == NOBODY)
     state, returned = _returned(state, settled.filter(unheard), bodies.error[unheard], money)
-    told = notices + more + returned
+    told = [*missing, *unfit, *tags, *notices, *more, *returned]
     return arrivals.select(ARRIVALS), settled.with_columns(error=bodies.error), state, told
 
 
@@ -165,7 +173,7 @@ def _counted_off(
 ) -> tuple[State, list[Notice]]:
     """Return the state after requests have their responses; a channel that the other side has opened is open.
 
-    ``error``: of each response; ``wrong``: those whose weight tag does not match.
+    ``error``: of each response; ``wrong``: those that do nothing.
     """
     if len(settled) == 0:
         return state, []
@@ -179,16 +187,20 @@ def _counted_off(
     states[at[opened]] = ChannelState.OPEN
     changed = channels.with_columns(count=counts, state=states).select(CHANNELS_SCHEMA.names)
     state = state.with_tables(channels=changed)
-    told = opened | wrong | ((settled["asked"] != Asked.ENDPOINT) & (error != OK))
-    return state, [_result(settled, row, int(error[row]), bool(wrong[row])) for row in np.flatnonzero(told).tolist()]
+    told = opened | ((settled["asked"] != Asked.ENDPOINT) & (error != OK) & ~wrong)
+    return state, [_result(settled, row, int(error[row])) for row in np.flatnonzero(told).tolist()]
 
 
-def _result(settled: Frame, row: int, error: int, wrong: bool) -> Notice:
-    """Return the notice of a response that opens a channel, is refused, or is refused to be looked at."""
+def _unsettled(rows: Frame, row: int, error: MessengerError) -> Notice:
+    """Return the notice of a response (``LANE_COLUMNS``) that is not looked at, and of why (3.5)."""
+    foreign, chain, index = (int(rows[name][row]) for name in ("source", "destination", "index"))
+    return Notice(chain, foreign, error.name, int(channel_of(rows["substream"][row : row + 1])[0]), index, refused=True)
+
+
+def _result(settled: Frame, row: int, error: int) -> Notice:
+    """Return the notice of a response that opens a channel, or is an error."""
     chain, foreign, index = (int(settled[name][row]) for name in ("source", "destination", "index"))
     number = int(channel_of(settled["substream"][row : row + 1])[0])
-    if wrong:
-        return Notice(chain, foreign, MessengerError.WeightTagNotMatch.name, number, index, refused=True)
     what = name_of(error) if error != OK else OPENED
     return Notice(chain, foreign, what, number, index, refused=error != OK)
 
