@@ -15,6 +15,7 @@ from typing import Any
 
 from causeway.network.instances import program_state
 from causeway.network.scenario import load_scenario
+from causeway.protocols.xdm.carried import BlockHeader, Blocks
 from causeway.service import answers
 from causeway.service.keys import Key
 from causeway.service.node import Node, Pace, Taken
@@ -154,6 +155,12 @@ class DomainLakes:
                 self.submitted.append(step)
                 self.submit(lake, step.chain, step.transaction)
                 return None
+
+    def read_blocks(self, after: int | None) -> Blocks:
+        """Return the blocks of the consensus chain after one, as they are carried."""
+        found = self.read(BlocksAnswer, self.views["near"].blocks(after))
+        headers = [BlockHeader(one.parent, one.number, one.state_root, one.extrinsics_root) for one in found.headers]
+        return Blocks(tuple(headers), found.signature)
 
     def relay(self, direction: Direction, altered: Altered | None = None) -> Passed:
         """Make one pass. ``altered``: returns what a lake answers instead."""

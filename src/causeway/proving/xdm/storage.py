@@ -21,6 +21,7 @@ from causeway.pipeline.lake import LakeError, Manifest
 from causeway.programs.runner import Programs
 from causeway.proofs.substrate import prove_storage
 from causeway.protocols.contract import Tick
+from causeway.protocols.secrets import LISTED
 from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.context import block_number
 from causeway.protocols.xdm.kernel import XdmKernel
@@ -58,7 +59,9 @@ def kernel_of(opened: OpenedLake) -> XdmKernel:
         where = opened.lake.storage.uri
         raise InvalidInput(f"lake: {where} is of the protocol {opened.protocol}; only one of xdm has domains")
     nothing = Programs(replace(opened.topology, programs=opened.topology.programs.slice(0, 0)))
-    return XdmKernel(opened.topology, nothing, XdmOptions(**opened.options), opened.seed, opened.tick_ns)
+    # A reader has no secret keys, and signs nothing.
+    options = {name: value for name, value in opened.options.items() if name != LISTED}
+    return XdmKernel(opened.topology, nothing, XdmOptions(**options), opened.seed, opened.tick_ns)
 
 
 def state_at(opened: OpenedLake, manifest: Manifest, position: int, names: Sequence[str] | None = None) -> State:

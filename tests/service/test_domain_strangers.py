@@ -1,0 +1,356 @@
+"""What strangers bring to lakes of domains, and what lakes say that lie: each is refused by its name, and what is right
+goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from causeway.model.errors import InvalidInput
+from causeway.proofs.tendermint.keys import SigningKey
+from causeway.proofs.xdm.envelope import CrossDomainMessage, ExecutionReceipt
+from causeway.protocols.limits import MAX_CALLS, MAX_TRANSACTION_BYTES
+from causeway.protocols.xdm.carried import (
+    MAX_BLOCKS,
+    Blocks,
+    Confirmed,
+    Messages,
+    Receipts,
+    SignedReceipt,
+    Transaction,
+    decode_transaction,
+    encode_transaction,
+)
+from causeway.protocols.xdm.signing import ChainSigners, signed_block
+from causeway.service.xdm.relayer import State
+from causeway.service.xdm.steps import Direction, ReadAnchor, ReadMessages, Step
+from tests.service.domain_lakes import DomainLakes, both, sending
+
+BOTH_WAYS = {"near": sending("alice", "echo-right", 3, tick=6), "far": sending("bob", "echo-left", 3)}
+STRANGER = SigningKey.from_name("stranger")
+DRAWN = ChainSigners(5, needed=True)
+"""The keys of the scenario's seed: those of the chains themselves."""
+
+
+@pytest.fixture(scope="module")
+def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DomainLakes]:
+    """Lakes in which both have brought each other something, and blocks go on."""
+    with both(tmp_path_factory.mktemp("strangers"), BOTH_WAYS) as found:
+        for _ in range(14):
+            found.around()
+        yield found
+
+
+def direction(lakes: DomainLakes, name: str) -> Direction:
+    return next(way for way in lakes.ends.directions if str(way) == name)
+
+
+def handed_over(lakes: DomainLakes, kind: type[Transaction], chain: str) -> Any:
+    """Return the last transaction of a kind that was handed over for a chain."""
+    read = (decode_transaction(one.transaction) for one in reversed(lakes.submitted) if one.chain == chain)
+    return next(one for one in read if isinstance(one, kind))
+
+
+def refused(lakes: DomainLakes, lake: str, chain: str, *transactions: Transaction) -> dict[str, int]:
+    """Return which reasons a lake's events have after transactions that it had not before."""
+    before = lakes.refusals(lake)
+    for transaction in transactions:
+        lakes.submit(lake, chain, encode_transaction(transaction))
+    lakes.nodes[lake].produce()
+    after = lakes.refusals(lake)
+    return {name: count - before.get(name, 0) for name, count in after.items() if count > before.get(name, 0)}
+
+
+# ---- blocks of the consensus chain
+
+
+def test_blocks_that_the_author_did_not_sign_or_that_do_not_follow(lakes: DomainLakes) -> None:
+    lakes.produce(2)
+    known = lakes.views["far"].followed()["best"]
+    found = lakes.read_blocks(known)
+    assert len(found.headers) > 1
+    last = found.headers[-1]
+
+    def signed(blocks: Blocks) -> Blocks:
+        """Return blocks with the author's own signature: what can only come of a stolen key."""
+        return replace(blocks, signature=DRAWN._key("main").sign(signed_block("main", blocks.headers[-1].hash)))
+
+    stranger = STRANGER.sign(signed_block("main", last.hash))
+    assert refused(lakes, "far", "main", replace(found, signature=stranger)) == {"BadSignature": 1}
+    other = (*found.headers[:-1], replace(last, state_root=bytes(32)))
+    assert refused(lakes, "far", "main", replace(found, headers=other)) == {"BadSignature": 1}
+    # Signed by the author as a domain's block, or with another's blocks before it.
+    wrong = replace(found, signature=DRAWN._key("main").sign(signed_block("left", last.hash)))
+    assert refused(lakes, "far", "main", wrong) == {"BadSignature": 1}
+    gap = signed(Blocks((last,), b""))
+    assert refused(lakes, "far", "main", gap) == {"UnknownParent": 1}
+    broken = signed(Blocks((replace(found.headers[0], state_root=bytes(32)), *found.headers[1:]), b""))
+    assert refused(lakes, "far", "main", broken) == {"UnknownParent": 1}
+    first = found.headers[0]
+    same = signed(Blocks((first, replace(last, parent=first.hash, number=first.number)), b""))
+    assert refused(lakes, "far", "main", same) == {"NumberNotAscending": 1}
+    back = lakes.read_blocks(known - 2)
+    again = signed(Blocks(back.headers[:1], b""))
+    assert refused(lakes, "far", "main", again) == {"Stale": 1}
+    forked = signed(Blocks((replace(back.headers[0], state_root=bytes(32)),), b""))
+    assert refused(lakes, "far", "main", forked) == {"ConsensusForked": 1}
+    assert lakes.views["far"].followed()["best"] == known
+    assert refused(lakes, "far", "main", found) == {"BlocksFollowed": 1}
+    assert lakes.views["far"].followed()["best"] == last.number
+
+
+def test_confirmed_receipts_are_proved(lakes: DomainLakes) -> None:
+    lakes.around()
+    final = lakes.views["far"].followed()["final"]
+    lakes.produce(2)
+    lakes.relay(direction(lakes, "blocks of main"))
+    lakes.nodes["far"].produce()
+    honest = handed_over(lakes, Confirmed, "main")
+    followed = lakes.views["far"].followed()
+    assert followed["final"] > final
+    block = followed["final"]
+    anchor = lakes.views["near"].anchor(block, "right")
+    proof = tuple(bytes.fromhex(node) for node in anchor["receipt"]["proof"])
+    later = Confirmed(anchor["block"], ((1, proof),))
+    if followed["anchor"] == anchor["block"]:
+        assert refused(lakes, "far", "main", honest) == {"Stale": 1}
+        later = replace(later, block=anchor["block"] + 1)
+        assert refused(lakes, "far", "main", later) == {"BlockNotFinal": 1}
+    lakes.produce(2)
+    lakes.relay(direction(lakes, "receipts of right"))
+    blocks = lakes.read_blocks(lakes.views["far"].followed()["best"])
+    assert refused(lakes, "far", "main", blocks) == {"BlocksFollowed": 1}
+    anchor = lakes.views["near"].anchor(lakes.views["far"].followed()["final"], "right")
+    proof = tuple(bytes.fromhex(node) for node in anchor["receipt"]["proof"])
+    good = Confirmed(anchor["block"], ((1, proof),))
+    for row in range(len(proof)):
+        nodes = tuple(sorted((*proof[:row], proof[row][:-1] + bytes([proof[row][-1] ^ 1]), *proof[row + 1 :])))
+        assert refused(lakes, "far", "main", replace(good, proofs=((1, nodes),))) == {"BadProof": 1}
+    assert refused(lakes, "far", "main", replace(good, proofs=((2, proof),))) == {"BadProof": 1}
+    assert refused(lakes, "far", "main", replace(good, proofs=((0, proof),))) == {"InvalidChain": 1}
+    assert refused(lakes, "far", "main", replace(good, proofs=((1, proof), (1, proof)))) == {"InvalidChain": 1}
+    assert refused(lakes, "far", "main", replace(good, block=anchor["block"] - 5)) in ({"Stale": 1}, {"BadProof": 1})
+    assert refused(lakes, "far", "main", good) == {"ReceiptsFollowed": 1}
+
+
+# ---- receipts
+
+
+def test_receipts_that_no_operator_signed_or_that_do_not_follow(lakes: DomainLakes) -> None:
+    lakes.produce(2)
+    known = lakes.views["near"].receipted("right")["number"]
+    rows = lakes.views["far"].receipts("right", known)["receipts"]
+    assert len(rows) > 1
+    first, second = (
+        SignedReceipt(1, bytes.fromhex(row["receipt"]), bytes.fromhex(row["signature"])) for row in rows[:2]
+    )
+
+    def signed(receipt: bytes, chain: str = "right") -> bytes:
+        return DRAWN.receipt(chain, receipt)
+
+    def altered(**fields: Any) -> SignedReceipt:
+        """Return the next receipt with other content, signed by the operator."""
+        decoded = ExecutionReceipt.decode(first.receipt)
+        changed = replace(decoded, fields={**decoded.fields, **fields}).encode()
+        return SignedReceipt(1, changed, signed(changed))
+
+    def one(receipt: SignedReceipt) -> dict[str, int]:
+        return refused(lakes, "near", "main", Receipts((receipt,)))
+
+    assert one(replace(first, signature=bytes(64))) == {"BadSignature": 1}
+    assert one(replace(first, domain=2)) == {"BadSignature": 1}
+    assert one(replace(first, signature=signed(first.receipt, "third"))) == {"BadSignature": 1}
+    assert one(replace(first, domain=0, signature=signed(first.receipt, "left"))) == {"InvalidChain": 1}
+    assert one(replace(first, domain=2**32 - 1)) == {"InvalidChain": 1}
+    assert one(SignedReceipt(1, b"none", signed(b"none"))) == {"InvalidReceipt": 1}
+    assert one(second) == {"UnknownParent": 1}
+    assert one(altered(domain_block_number=known)) == {"Stale": 1}
+    assert one(altered(consensus_block_hash="0x" + 64 * "1")) == {"UnknownConsensusBlock": 1}
+    assert one(altered(consensus_block_number=2**32 - 1)) == {"UnknownConsensusBlock": 1}
+    transfers = ExecutionReceipt.decode(first.receipt).fields["transfers"]
+    for foreign in ({"Domain": 1}, {"Domain": 3}, {"Domain": 2**32 - 1}):
+        out = {**transfers, "transfers_out": [{"chain_id": foreign, "amount": 1}]}
+        assert one(altered(transfers=out)) == {"InvalidReceipt": 1}
+    assert lakes.views["near"].receipted("right")["number"] == known
+    assert refused(lakes, "near", "main", Receipts((first, second))) == {}
+    assert lakes.views["near"].receipted("right")["number"] == rows[1]["number"]
+    assert one(first) == {"Stale": 1}
+
+
+def test_a_domain_takes_out_no_more_than_it_was_given(tmp_path: Path) -> None:
+    """Its operator signs a receipt of a transfer that it has no cover for: none of its receipts is confirmed after."""
+    with both(tmp_path) as lakes:
+        for _ in range(3):
+            lakes.around()
+        lakes.nodes["far"].produce()
+        (row, *_) = lakes.views["far"].receipts("right", lakes.views["near"].receipted("right")["number"])["receipts"]
+        decoded = ExecutionReceipt.decode(bytes.fromhex(row["receipt"]))
+        out = {
+            **decoded.fields["transfers"],
+            "transfers_out": [{"chain_id": {"Domain": 0}, "amount": 10**12}],
+        }
+        false = replace(decoded, fields={**decoded.fields, "transfers": out}).encode()
+        lakes.submit(
+            "near", "main", encode_transaction(Receipts((SignedReceipt(1, false, DRAWN.receipt("right", false)),)))
+        )
+        lakes.produce()
+        assert lakes.views["near"].receipted("right")["number"] == row["number"]
+        for _ in range(6):
+            lakes.around()
+        assert lakes.refusals("near")["LowBalanceOnDomain"] == 1
+        assert lakes.refusals("near")["UnknownParent"] >= 1
+        found = lakes.views["near"].receipted("right")
+        assert found["confirmed"] < row["number"]
+        assert lakes.views["near"].receipted("third")["confirmed"] > row["number"]
+
+
+# ---- envelopes
+
+
+def flipped(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("target", ["left", "right"])
+def test_an_envelope_with_one_altered_byte_is_refused(tmp_path: Path, target: str) -> None:
+    lake = {"left": "near", "right": "far"}[target]
+    source = {"left": "right", "right": "left"}[target]
+    sends = {"far": sending("bob", "echo-left")} if target == "left" else {"near": sending("alice", "echo-right")}
+    with both(tmp_path, sends) as lakes:
+        way = direction(lakes, f"{source}>{target}")
+        taken: list[bytes] = []
+        submit = lakes.submit
+
+        def held_back(lake: str, chain: str, data: bytes, relayer: int = 1) -> Any:
+            return taken.append(data) if chain == target else submit(lake, chain, data, relayer)
+
+        setattr(lakes, "submit", held_back)  # noqa: B010 - what mypy does not let be assigned
+        while not taken:
+            lakes.around()
+        setattr(lakes, "submit", submit)  # noqa: B010
+        (envelope,) = decode_transaction(taken[0]).envelopes  # type: ignore[union-attr]
+        places = range(0, len(envelope), max(1, len(envelope) // 60))
+        bad = tuple(flipped(envelope, at) for at in places)
+        before = lakes.views[lake].channels(target, source, None)["channels"]
+        found = refused(lakes, lake, target, Messages(bad, (False,) * len(bad)))
+        decoded = CrossDomainMessage.decode(envelope)
+        tag = sum(1 for one in bad if _differs_in_tag_alone(one, decoded))
+        assert sum(found.values()) == len(bad) - tag
+        assert set(found) <= {"BadProof", "FailedToDecode", "InvalidChain", "INVALID_CHANNEL", "IN_FUTURE_NONCE"}
+        assert lakes.views[lake].channels(target, source, None)["channels"] == before or tag
+        assert refused(lakes, lake, target, Messages((envelope,), (True,))) == {"BadProof": 1}
+        lakes.memories[str(way)].lanes.clear()
+        lakes.until_idle()
+        (row,) = lakes.views[lake].channels(target, source, None)["channels"]
+        assert row["next_inbox"] == 1
+
+
+def _differs_in_tag_alone(data: bytes, honest: CrossDomainMessage) -> bool:
+    try:
+        return replace(CrossDomainMessage.decode(data), weight_tag=honest.weight_tag) == honest
+    except Exception:
+        return False
+
+
+def test_what_a_chain_does_not_take_is_refused_before_it_waits(lakes: DomainLakes) -> None:
+    blocks = lakes.read_blocks(None)
+    messages = Messages((b"none",), (False,))
+    receipts = Receipts((SignedReceipt(1, b"none", bytes(64)),))
+    for lake, chain, transaction in (
+        ("near", "main", blocks),
+        ("near", "left", blocks),
+        ("near", "left", receipts),
+        ("far", "right", receipts),
+        ("far", "main", receipts),
+        ("far", "main", messages),
+    ):
+        with pytest.raises(InvalidInput, match=f"{chain} takes"):
+            lakes.submit(lake, chain, encode_transaction(transaction))
+    with pytest.raises(InvalidInput, match="another lake runs left"):
+        lakes.submit("far", "left", encode_transaction(messages))
+    for data, text in (
+        (b"", "SCALE"),
+        (b"\xff", "SCALE"),
+        (bytes(MAX_TRANSACTION_BYTES + 1), "at most"),
+        (encode_transaction(Messages((), ())), "0 items"),
+        (encode_transaction(Messages((b"",) * (MAX_CALLS + 1), (False,) * (MAX_CALLS + 1))), "201 items"),
+        (encode_transaction(Blocks(blocks.headers[:1] * (MAX_BLOCKS + 1), blocks.signature)), "items"),
+        (encode_transaction(messages) + b"\0", "SCALE"),
+        (b"\x03\x02\x00\x00\x00\x80", "compact"),
+    ):
+        with pytest.raises(InvalidInput, match=text):
+            lakes.submit("near", "left", data)
+    assert refused(lakes, "near", "left", messages) == {"FailedToDecode": 1}
+
+
+# ---- lakes that lie to the relay process
+
+
+def lying(lakes: DomainLakes, kind: type, change: Callable[[Any], Any]) -> Callable[[Step, Any], Any]:
+    return lambda step, answer: change(answer) if isinstance(step, kind) else answer
+
+
+def test_a_process_hands_over_nothing_of_what_a_lake_says_falsely(tmp_path: Path) -> None:
+    with both(tmp_path, {"near": sending("alice", "echo-right", 2)}) as lakes:
+        way = direction(lakes, "left>right")
+        others = [one for one in lakes.ends.directions if one.what != "messages"]
+        while True:
+            for other in others:
+                lakes.relay(other)
+            lakes.produce()
+            anchor = lakes.views["far"].channels("right", "left", None)["under"]
+            if anchor and lakes.views["near"].anchor(anchor["number"], "left")["receipt"]:
+                steps = lakes.views["near"].anchor(anchor["number"], "left")["receipt"]["number"]
+                if lakes.views["near"].messages("left", "right", steps, [(0, False, 0)], 9)["messages"]:
+                    break
+
+        def with_nodes(answer: Any) -> Any:
+            nodes = [flipped(node, len(node) - 1) for node in answer.nodes]
+            return answer.model_copy(update={"nodes": nodes})
+
+        def with_nonces(answer: Any) -> Any:
+            rows = [row.model_copy(update={"nonce": row.nonce + 7_000}) for row in answer.messages]
+            return answer.model_copy(update={"messages": rows})
+
+        def swapped(answer: Any) -> Any:
+            rows = [row.model_copy(update={"nonce": 1 - row.nonce}) for row in answer.messages]
+            return answer.model_copy(update={"messages": rows})
+
+        def with_members(answer: Any) -> Any:
+            rows = [row.model_copy(update={"members": [*row.members, 60_000]}) for row in answer.messages]
+            return answer.model_copy(update={"messages": rows})
+
+        def with_leaf(answer: Any) -> Any:
+            return answer.model_copy(update={"leaf": flipped(answer.leaf, 20)})
+
+        def with_hash(answer: Any) -> Any:
+            return answer.model_copy(update={"hash": bytes(32)})
+
+        def without_items(answer: Any) -> Any:
+            return answer.model_copy(update={"items": answer.items[:-1]})
+
+        count = len(lakes.submitted)
+        for kind, change in (
+            (ReadMessages, with_nodes),
+            (ReadMessages, with_nonces),
+            (ReadMessages, swapped),
+            (ReadMessages, with_members),
+            (ReadAnchor, with_leaf),
+            (ReadAnchor, with_hash),
+            (ReadAnchor, without_items),
+        ):
+            lakes.memories[str(way)].lanes.clear()
+            passed = lakes.relay(way, lying(lakes, kind, change))
+            assert passed.state is State.REFUSED and passed.why, change
+        assert len(lakes.submitted) == count
+        lakes.memories[str(way)].lanes.clear()
+        assert lakes.relay(way).state is State.SUBMITTED
+        assert refused_names(lakes) <= {"BlocksFollowed", "ReceiptsFollowed"}
+
+
+def refused_names(lakes: DomainLakes) -> set[str]:
+    return {*lakes.refusals("near"), *lakes.refusals("far")}
