@@ -21,9 +21,9 @@ ROOTS = {
     ("tokens", "ibc"): (15, "db1cee1e52026d2b7911c4a7f48cedc552496a469c36f15b46fd7a5d4ad8c231"),
     ("zones", "ibc"): (26, "72302647bfab516d160c50129c616e14d60c6945f0a1d4f88b583b65f1ed8a31"),
     ("clients", "ibc"): (27, "01c0e39fe50effd43dee6e691444380dd0239dd1c9c15c0d5b2ac897182c7d34"),
-    ("domains", "xdm"): (38, "3d550d340bfe34745f373a5e7e01f134c79a38dd37414111350a8a8eeb1fecab"),
-    ("two_subnets", "xdm"): (25, "0279935d0f6fe887fb26e21664671cb4b8d5b9b4ed674b62855fe1de0bd44549"),
-    ("auction", "xdm"): (26, "1f540bb26c69d3128d57f113fb5c3161d512eeafa902676ae25f24b2de85ae54"),
+    ("domains", "xdm"): (38, "38f99cd2db180377137b0e52c2ba91e091d5d2b1fae76c44b646f2b50fb258cb"),
+    ("two_subnets", "xdm"): (25, "b757b7c58062086fde4e452a4cac6b72d757eca36ef525a8eff7f183ecae6e58"),
+    ("auction", "xdm"): (26, "5023dbbaf58288b242b13cb03dc990dde8d7190b5c3b3aa52790dbdad3aca618"),
     ("relay_left", "ibc"): (1, "78c90ffb5484704fd0c122119706b36eecacf4c1a4fadab9ebad09635cbcd48b"),
     ("relay_right", "ibc"): (1, "87b034de978ceccca5f7368658e4b3e84880438795783521d4f0f8fa14275050"),
 }

@@ -253,7 +253,7 @@ def test_an_altered_byte_anywhere_is_refused() -> None:
     x = prove(net, "request", 1, 0, 0, 0, confirmed - 1, confirmed, TAG_OPEN)
     data = encode_xdm(x)
     c = net.chains[0]
-    assert validate(c, x, "request").payload == ChannelOpen(25)
+    assert validate(c, x, "request").payload == ChannelOpen(25, net.options.relay_fee)
     for i in range(len(data) - 1):
         altered = data[:i] + bytes([data[i] ^ 1 << i % 8]) + data[i + 1 :]
         assert error_of(lambda: validate(c, decode_xdm(altered), "request")), i  # noqa: B023

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
+from tests.property.xdm_kernel_engine import Kernel
 from tests.property.xdm_networks import ALICE, ROOT, fraudulent, network
 from tests.spec.xdm.channels import close_channel, initiate_channel, send_message
 from tests.spec.xdm.endpoints import transfer
@@ -27,6 +28,15 @@ class Engine(Protocol):
     relayer; `unconfirmed` ones show the domain's newest block, whatever consensus knows. What begins with `rogue` is
     done by a runtime that does not keep to the rules.
     """
+
+    weighs: bool
+    """Whether handlers have a weight that a message may be too heavy for."""
+    last_nonce: int | None
+    """The last nonce of a channel, None for that of 256 bits."""
+    forks: bool
+    """Whether the consensus chain can be reorganised."""
+    misdelivers: bool
+    """Whether an envelope can come to a chain that it does not name."""
 
     def initiate(self, chain: Chain, dst: Chain, by: bytes = ROOT, limit: int | None = None) -> None: ...
     def close(self, chain: Chain, foreign: Chain, channel: int, by: bytes = ROOT) -> None: ...
@@ -55,6 +65,10 @@ class Engine(Protocol):
 
 class Oracle:
     """The oracle as an engine."""
+
+    weighs, misdelivers = True, True
+    forks = True
+    last_nonce: int | None = None
 
     def __init__(self, options: Options | None = None, domains: int = 2, **rest) -> None:
         self.net = network(options, domains, **rest)
@@ -168,5 +182,5 @@ class Oracle:
         self._rogue(chain, change)
 
 
-ENGINES: dict[str, Callable[..., Engine]] = {"oracle": Oracle}
-"""Engines by name: a kernel joins by standing here."""
+ENGINES: dict[str, Callable[..., Engine]] = {"oracle": Oracle, "kernel": Kernel}
+"""Engines by name."""

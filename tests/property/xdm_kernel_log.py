@@ -26,7 +26,7 @@ from causeway.protocols.xdm.errors import OK, name_of
 from causeway.protocols.xdm.money import joined
 from causeway.protocols.xdm.state import Asked, ChannelState, State
 from causeway.protocols.xdm.tables import INDEXED
-from tests.property.xdm_programs import answered_amount
+from tests.property.xdm_programs import answered_amount, program_failed
 from tests.spec.xdm.errors import XdmError
 from tests.spec.xdm.events import Event
 from tests.spec.xdm.guarantees import Record
@@ -58,7 +58,7 @@ NUMBERED = {
 }
 """What the oracle calls refusals that the reference numbers, and the pool's."""
 KINDS = {Asked.CHANNEL_OPEN: "open", Asked.CHANNEL_CLOSE: "close", Asked.ENDPOINT: "endpoint"}
-CLOSED, TAG = "ChannelClosed", "WeightTagNotMatch"
+CLOSED, TAG, STUCK = "ChannelClosed", "WeightTagNotMatch", "FailedToNoteTransferIn"
 
 Lane = tuple[str, Chain, Chain, int, int]
 """(request or response, from, to, channel, nonce)."""
@@ -241,6 +241,7 @@ class KernelLog:
     def _chain(self, chain: int, rows: _Rows) -> None:
         notices, tags = self._notices(chain)
         sent = [row for row in rows.new_requests if row["source"] == chain]
+        sent.sort(key=lambda row: (row["sender"], row["callback"]))
         self._initiated(chain, rows)
         early = [row for row in sent if row["asked"] != Asked.ENDPOINT]
         closed = Counter[tuple[int, int]]()
@@ -282,6 +283,11 @@ class KernelLog:
                 # A close of our own has the nonce that it takes, one for the peer that of the peer's request.
                 amount = row["amount_low"]
                 closed[where].append({"amount": amount, "by_call": self._closed_by_call(chain, *where, row["index"])})
+            elif row["reason"] == "FraudProved":
+                self.log("FraudProved", chain, foreign=chain_of(row["destination"]), nonce=row["index"])
+            elif row["reason"] == STUCK:
+                lane = {"foreign": chain_of(where[0]), "channel_id": where[1], "nonce": row["index"]}
+                self.log("Refused", chain, **lane, call="relay_message", error=STUCK)
             elif row["reason"] == TAG:
                 tags.add((*where, row["index"]))
         return closed, tags
@@ -347,6 +353,8 @@ class KernelLog:
         value = self._values.get((chain, responses_key(chain_of(foreign), channel, nonce)))
         hashed = b"not stored" if value is None else blake2b(value)
         result = NUMBERED.get(name_of(answer["error"]), name_of(answer["error"])) or "Ok"
+        if ok and isinstance(payload, EndpointCall) and program_failed(answer["payload"]):
+            result = "Other"
         self.log("InboxMessageResponse", chain, **where, payload_hash=hashed, result=result)
         back = answered_amount(answer["payload"]) if ok and isinstance(payload, EndpointCall) else 0
         self._back[chain, foreign, channel, nonce] = back
@@ -356,7 +364,11 @@ class KernelLog:
     def _settled(self, chain: int, foreign: int, channel: int, nonce: int, tags: set[Any], rows: _Rows) -> None:
         body = self.bodies.get(("response", chain_of(foreign), chain_of(chain), channel, nonce))
         hashed = b"not shown" if body is None else blake2b(body.payload)
-        result = "" if body is None else result_of(body.message.payload)
+        reply = None if body is None else body.message.payload
+        result = "" if reply is None else result_of(reply)
+        ok = result == "Ok"
+        if isinstance(reply, EndpointResponse) and isinstance(reply.result, bytes) and program_failed(reply.result):
+            result = "Other"
         where = {"foreign": chain_of(foreign), "channel_id": channel, "nonce": nonce}
         self.log("OutboxMessageResponse", chain, **where, payload_hash=hashed, result=result)
         own = rows.gone_requests.get((chain, foreign, 2 * channel, nonce))
@@ -372,10 +384,10 @@ class KernelLog:
         if wrong or body is None or not isinstance(body.message.payload, EndpointResponse):
             return
         amount = self._sent.get((chain, foreign, channel, nonce), 0)
-        if result != "Ok" and amount:
+        if not ok and amount:
             self.log("Transfer", chain, **where, kind="back", amount=amount)
         back = self._back.get((foreign, chain, channel, nonce), 0)
-        if result == "Ok" and back:
+        if ok and back:
             self.log("Transfer", chain, **{**where, "channel_id": -1 - channel}, kind="in", amount=back)
 
     def _paid(self, chain: int, rows: _Rows) -> None:
@@ -396,8 +408,10 @@ class KernelLog:
         left = total - self._operators.get(chain, 0)
         self._operators[chain] = total
         left -= sum(due.values())
-        for (foreign, channel), amount in due.items():
+        for (foreign, channel), amount in sorted(due.items()):
             amount, left = amount + left, 0
+            if not amount:
+                continue
             self.log("FeePay", chain, foreign=chain_of(foreign), channel_id=channel, nonce=0, amount=amount)
         if left:
             self.log("FeePay", chain, foreign=chain, channel_id=0, nonce=0, amount=left)

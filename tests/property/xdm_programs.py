@@ -79,6 +79,18 @@ def answered_amount(content: bytes) -> int:
     return found.amount if isinstance(found, Answer) else 0
 
 
+def program_failed(content: bytes) -> bool:
+    """Whether a response's content is an answer that says that the program failed. The endpoint of programs contains
+    it: whoever called is told why, which no DispatchError can say."""
+    if not content:
+        return False
+    try:
+        found = decode(content)
+    except XdmError:
+        return False
+    return isinstance(found, Answer) and found.code > 0
+
+
 def account(number: int) -> bytes:
     """The account of a program."""
     return little(number, 32)

@@ -68,14 +68,16 @@ def initiate_channel(c: ChainNode, o: Account, dst: Chain, max_outgoing: int | N
         c.state.channels[dst, channel] = Channel(channel, ChannelState.INITIATED, 0, 0, None, fee, limit, o, amount)
         c.state.deposits[dst, channel] = amount
         c.log("ChannelInitiated", foreign=dst, channel_id=channel, by=o, deposit=(amount, 0, 0), limit=limit)
-        relay_fee = fee if payload_version(c) == 0 else None
-        new_outbox_message(c, dst, channel, ChannelOpen(limit, relay_fee))
+        new_outbox_message(c, dst, channel, ChannelOpen(limit, fee))
         return channel
 
 
-def payload_version(c: ChainNode) -> int:
-    """V0 is written only by the old chain that recomputes fees; collected fees need the layout of V1 (D-4)."""
-    return 0 if (c.options.fee_model, c.options.v0_mint) == ("v0", "recomputed") else 1
+def payload_version(c: ChainNode, payload: Payload) -> int:
+    """Under v0 what opens a channel carries its fee model, which only V0 has a place for (2.3; step 11 creates the
+    channel from it); collected fees need the layout of V1 (D-4), which the old chain that recomputes them had not."""
+    if c.options.fee_model == "v1":
+        return 1
+    return 1 if isinstance(payload, EndpointCall) and c.options.v0_mint == "collected" else 0
 
 
 def new_outbox_message(c: ChainNode, dst: Chain, channel: int, payload: Payload) -> int:
@@ -91,7 +93,7 @@ def new_outbox_message(c: ChainNode, dst: Chain, channel: int, payload: Payload)
     n = ch.next_outbox_nonce
     if n >= c.options.max_messages:
         raise XdmError("Overflow")
-    m = Message(c.chain_id, dst, channel, n, payload, ch.latest_response, payload_version(c))
+    m = Message(c.chain_id, dst, channel, n, payload, ch.latest_response, payload_version(c, payload))
     c.state.outbox[dst, channel, n] = m
     if count + 1 > 2**32 - 1:
         raise XdmError("MessageCountOverflow")
@@ -159,7 +161,7 @@ def send_message(c: ChainNode, sender: Account, dst: Chain, req: EndpointRequest
         except XdmError as error:
             raise XdmError("FailedToNoteTransferOut") from error
         c.log("FeeBurn", foreign=dst, channel_id=channel, nonce=n, amount=fee.dst_chain_fee, by=sender)
-        if payload_version(c) == 0:  # what is collected is not in the message: it stays known here
+        if c.state.outbox[dst, channel, n].version == 0:  # what is collected is not in the message: it stays known here
             forget_fee(c, dst, channel, n)
         return channel, n
 
@@ -190,7 +192,7 @@ def close_channel(c: ChainNode, caller: Account, foreign: Chain, channel: int) -
 
 def close_locally(c: ChainNode, foreign: Chain, channel: int, by: Account | None) -> None:
     """3.7, steps 2 to 4. Decision: the protocol portion is burned, and a receipt of the domain names it (X-3), so that
-    the books follow; it is rounded down."""
+    the books follow; it is rounded to the nearest unit, a half down, as the deployed Perbill does."""
     ch = c.state.channels.get((foreign, channel))
     if ch is None:
         raise XdmError("MissingChannel")
@@ -199,12 +201,12 @@ def close_locally(c: ChainNode, foreign: Chain, channel: int, by: Account | None
     released = burned = 0
     if ch.owner is not None:
         if ch.state == ChannelState.INITIATED:
-            burned = ch.reserve * c.options.reserve_portion // 100
+            burned = (ch.reserve * c.options.reserve_portion + 49) // 100
         released = ch.reserve - burned
         subtract(c.state.deposits, (foreign, channel), ch.reserve, "BalanceUnlock")
         credit(c, ch.owner, released)
         c.state.burned += burned
-    c.state.channels[foreign, channel] = replace(ch, state=ChannelState.CLOSED, reserve=0)
+    c.state.channels[foreign, channel] = replace(ch, state=ChannelState.CLOSED)
     c.log("ChannelClosed", foreign=foreign, channel_id=channel, by=by, deposit=(0, released, burned))
 
 

@@ -1,7 +1,7 @@
 """The errors of 3.11, X-1 and X-3 by name, and how they travel in a response (DispatchError).
 
 Decisions. The reference numbers the messenger's errors and no others, and gives no pallet index: the messenger is
-module 60 and the transporter 61, as deployed; the transporter's errors are numbered in the order of X-3. A handler that
+module 60 and the transporter 61, as deployed; the transporter's errors are numbered as deployed. A handler that
 panics answers Other (index 0), one over its weight Exhausted (index 10). Engines are compared by name.
 """
 
@@ -17,8 +17,9 @@ MESSENGER = (
     "FailedToNoteTransferIn", "FailedToNoteTransferOut",
 )
 TRANSPORTER = (
-    "MinimumTransferAmount", "InvalidAccountId", "LowBalance", "InvalidPayload", "InvalidTransferRequest",
-    "UnexpectedMessage", "MissingTransferRequest", "LowBalanceOnDomain", "InvalidDomainTransfers",
+    "LowBalance", "FailedToEncode", "InvalidPayload", "InvalidTransferRequest", "UnexpectedMessage", "InvalidAccountId",
+    "LowBalanceOnDomain", "BalanceOverflow", "BalanceUnderflow", "MissingTransferRequest", "MinimumTransferAmount",
+    "InvalidDomainTransfers",
 )
 # fmt: on
 MESSENGER_MODULE, TRANSPORTER_MODULE = 60, 61

@@ -315,7 +315,7 @@ def g9_deposits(record: Record) -> list[str]:
             opened.add(where)
         else:
             amount = held.pop(where, 0)
-            burned = 0 if where in opened else amount * record.reserve_portion // 100
+            burned = 0 if where in opened else (amount * record.reserve_portion + 49) // 100
             if e.deposit != (0, amount - burned, burned):
                 violations.append(f"G9: closing {where} with {amount} held moved {e.deposit}")
     if record.deposits is not None:

@@ -26,7 +26,7 @@ from causeway.protocols.xdm.ingress import ingress_arrivals
 from causeway.protocols.xdm.money import Money
 from causeway.protocols.xdm.notices import log_notices
 from causeway.protocols.xdm.outgoing import send
-from causeway.protocols.xdm.pool import pooled
+from causeway.protocols.xdm.pool import pooled, waiting
 from causeway.protocols.xdm.prepare import Accepted, prepare
 from causeway.protocols.xdm.program_value import log_handled, log_local
 from causeway.protocols.xdm.responses import acknowledge, store_responses
@@ -54,6 +54,8 @@ def process_block(
     if len(bundles) or len(state["bundles"]):
         state = state.with_tables(bundles=bundles)
     now = prepare(state, found, verdicts, context.options.inbox == "stored")
+    if context.options.inbox == "pool":
+        state, now = waiting(state, now, brought, verdicts, context)
     _log_refused(now, log)
     taken = take(state, now, money, context)
     _log_requests(taken, log)

@@ -55,6 +55,10 @@ _TAMPERED, _BUNDLED = 1, 2**61 + 1
 _CHANGING = (DROP, REPLAY, DELAY, REORDER, TAMPER)
 """Kinds of faults that change what is brought to anybody."""
 
+BORN = 2**40 - 1
+"""The bits of a base's number that say to which block it was brought first, the lowest whether it was altered; those
+above tell apart what was brought to one block."""
+
 
 class CarrierInterference(Interference):
     """The faults of a network of domains."""
@@ -191,10 +195,10 @@ def bring(state: State, view: View, interference: CarrierInterference, context: 
     rows = concat([held[0], fresh])
     nodes = concat([held[1], nodes.select(LATE_NODES_SCHEMA.names)])
     bases = concat([held[2], bases.select(LATE_BASES_SCHEMA.names)])
-    nodes, bases = (_ordered(frame, keys) for frame, keys in ((nodes, (*BASE, "number")), (bases, BASE)))
+    nodes, bases = (in_order(frame, keys) for frame, keys in ((nodes, (*BASE, "number")), (bases, BASE)))
     comes = rows["due"] <= now
     late, rows = rows.filter(~comes), rows.filter(comes)
-    kept = _kept(late, nodes, bases)
+    kept = kept_late(late, nodes, bases)
     for fault in acting[TAMPER]:
         picked = interference.picked(fault, rows, context.height) & (rows["base"] % np.uint64(2) == 0)
         rows, nodes, bases = _altered(fault.args[WHAT], picked, _TAMPERED, (rows, nodes, bases), context)
@@ -223,8 +227,8 @@ def _proved(view: View, interference: CarrierInterference, context: Context) -> 
     forged = _forged(view.tables["forged"], made, context)
     return (
         concat([found[0], forged.envelopes.select(found[0].names)]),
-        _ordered(concat([found[1], forged.nodes.select(found[1].names)]), (*BASE, "number")),
-        _ordered(concat([found[2], forged.bases.select(found[2].names)]), BASE),
+        in_order(concat([found[1], forged.nodes.select(found[1].names)]), (*BASE, "number")),
+        in_order(concat([found[2], forged.bases.select(found[2].names)]), BASE),
     )
 
 
@@ -242,15 +246,23 @@ def _of_destinations(frame: Frame, chains: Chains) -> Frame:
     return frame.filter(np.isin(frame["destination"], chains)) if len(frame) else frame
 
 
-def _ordered(frame: Frame, keys: tuple[str, ...]) -> Frame:
+def in_order(frame: Frame, keys: tuple[str, ...]) -> Frame:
+    """Return rows by their keys, ascending."""
     return frame.take(stable_order(*(frame[key] for key in keys)))
 
 
-def _kept(late: Frame, nodes: Frame, bases: Frame) -> dict[str, Frame]:
+def since(base: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+    """Return the block to which each base was brought first, as its number says."""
+    found: npt.NDArray[np.int64] = ((base & np.uint64(BORN)) >> np.uint64(1)).astype(np.int64)
+    return found
+
+
+def kept_late(late: Frame, nodes: Frame, bases: Frame) -> dict[str, Frame]:
     """Return the tables of what is brought later: rows, and of the nodes and bases those that rows still need."""
+    nodes, bases = in_order(nodes, (*BASE, "number")), in_order(bases, BASE)
     used = bases.filter(lookup(_distinct(late), bases, BASE) >= 0)
     return {
-        "late": _ordered(late, (*_ROWS, "base", "due")).select(LATE_SCHEMA.names),
+        "late": in_order(late, (*_ROWS, "base", "due")).select(LATE_SCHEMA.names),
         "late_nodes": nodes.filter(lookup(used, nodes, BASE) >= 0).select(LATE_NODES_SCHEMA.names),
         "late_bases": used.select(LATE_BASES_SCHEMA.names),
     }
@@ -258,7 +270,7 @@ def _kept(late: Frame, nodes: Frame, bases: Frame) -> dict[str, Frame]:
 
 def _distinct(rows: Frame) -> Frame:
     """Return which bases rows have, each once."""
-    keys = _ordered(rows.select(BASE), BASE)
+    keys = in_order(rows.select(BASE), BASE)
     return keys.take(groups_of(*(keys[key] for key in BASE)).starts)
 
 
@@ -293,8 +305,8 @@ def _altered(
     )
     return (
         concat([honest, bad]),
-        _ordered(concat([nodes, more_nodes]), (*BASE, "number")),
-        _ordered(concat([bases, more_bases]), BASE),
+        in_order(concat([nodes, more_nodes]), (*BASE, "number")),
+        in_order(concat([bases, more_bases]), BASE),
     )
 
 
@@ -311,7 +323,7 @@ def _other_source(frame: Frame, context: Context) -> Frame:
     if "index" in frame:
         return changed
     keys = (*BASE, "number") if "number" in frame else BASE
-    changed = _ordered(changed, keys)
+    changed = in_order(changed, keys)
     return changed.take(groups_of(*(changed[key] for key in keys)).starts)
 
 

@@ -104,6 +104,7 @@ class XdmOptions(ProfiledOptions):
     message_weight: int = Field(default=11_000_000, ge=0, le=LARGEST)
     response_weight: int = Field(default=15_480_000, ge=0, le=LARGEST)
     weights: Mapping[str, ChainWeights] = Field(default_factory=dict)
+    calls_wait: Literal["on", "off"] = "on"
     minimum_transfer: int = Field(default=1, ge=0, le=LARGEST)
     endowment: int = Field(default=1_000_000_000, ge=0, le=LARGEST)
     root_balance: int = Field(default=1_000_000_000, ge=0, le=LARGEST)

@@ -130,7 +130,7 @@ def _into_channels(
     groups = groups_of(queued["source"], queued["destination"])
     channels = state["channels"]
     row_of = np.full(len(queued), -1, dtype=np.int64)
-    hopeless = np.zeros(len(queued), dtype=bool)
+    hopeless = np.full(len(queued), context.options.calls_wait == "off")
     room_left = channels["max_outgoing"].astype(np.int64) - channels["count"].astype(np.int64)
     never = given_up(state["relaying"])
     for start, count in zip(groups.starts.tolist(), groups.counts.tolist(), strict=True):
@@ -139,8 +139,8 @@ def _into_channels(
         is_open = own[channels["state"][own] == ChannelState.OPEN][::-1]
         if len(is_open) == 0:
             asked = _is_asked(channels.take(own)) & ~_is_given_up(chain, foreign, channels["channel"][own], never)
-            waits = bool(asked.any()) or _may_open(chain, foreign, channels.take(own), shown, context)
-            hopeless[start : start + count] = not waits
+            may_open = bool(asked.any()) or _may_open(chain, foreign, channels.take(own), shown, context)
+            hopeless[start : start + count] |= not may_open
         place = np.repeat(is_open, np.clip(room_left[is_open], 0, count))[:count]
         row_of[start : start + len(place)] = place
     placed = row_of >= 0

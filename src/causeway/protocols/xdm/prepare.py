@@ -1,9 +1,9 @@
 """``prepare``: what arrived goes into its inbox in the order of nonces (XDM reference 3.4, steps 9 to 12; 3.5; D-3).
 
 What comes before its predecessors is kept, its proof verified, until its turn (``inbox = stored``), or refused as
-``Future`` (``pool``). What a request's kind is due for is judged in its turn: one that is not is dropped, and its nonce
-is not used up. A channel is opened and closed by few requests, so channels with such a request are gone through one by
-one, all others at once.
+``Future`` (``pool``; the ``pool`` may still have it wait). What a request's kind is due for is judged in its turn, in a
+pool as it comes, too: one that is not is dropped, and its nonce is not used up. A channel is opened and closed by few
+requests, so channels with such a request are gone through one by one, all others at once.
 """
 
 from __future__ import annotations
@@ -79,6 +79,13 @@ def prepare(state: State, found: Envelopes, verdicts: npt.NDArray[np.int64], sto
         states = np.where(known >= 0, channels["state"][known].astype(np.int64), -1)
     else:
         expected, states = np.zeros(len(messages), dtype=np.uint64), np.full(len(messages), -1, dtype=np.int64)
+    if not stored:
+        wrong = ~response & (messages["index"] > expected) & ~kind_is_due(bodies.asked, states)
+        if wrong.any():
+            rows, right = messages.filter(wrong), np.flatnonzero(~wrong)
+            refused.append((rows.select([*LANE, "index"]), np.full(len(rows), Validity.InvalidCall, dtype=np.int64)))
+            messages, bodies = messages.take(right), bodies_at(bodies, right)
+            response, expected, states = response[right], expected[right], states[right]
     groups = groups_of(*(messages[key] for key in _KEYS[:3]))
     due = messages["index"] == expected + groups.ranks().astype(np.uint64)
     stale = messages["index"] < expected

@@ -240,7 +240,7 @@ def _are_fresh(lanes: Frame, view: View, context: Context) -> np.ndarray:
     best, final = (int(view.tables["anchor"][name][0]) for name in ("best", "final"))
     under = np.where(lanes["destination"] == CONSENSUS_POSITION, best, final)
     now = best + 1 if context.network.follows else context.number
-    return np.asarray(now - under <= context.options.mmr_roots)
+    return np.asarray(now - under < context.options.mmr_roots)
 
 
 def _are_here(lanes: Frame, context: Context) -> np.ndarray:

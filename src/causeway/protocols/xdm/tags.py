@@ -8,7 +8,7 @@ import numpy as np
 
 from causeway.model.frame import Frame
 from causeway.model.order import U64
-from causeway.protocols.xdm.errors import OK
+from causeway.protocols.xdm.errors import OK, MessengerError, of_messenger
 from causeway.protocols.xdm.state import Asked
 from causeway.protocols.xdm.wire import ENDPOINT
 
@@ -48,7 +48,11 @@ def response_tags(layer: np.ndarray, error: np.ndarray, asked: np.ndarray, endpo
 
 
 def tags_of(table: str, rows: Frame) -> U64:
-    """Return the tags of messages in ``outbox`` or ``responses``."""
+    """Return the tags of messages in ``outbox`` or ``responses``. The response to a request that came under a tag that
+    did not match has none: its tag follows from the request's (3.4)."""
     if table == "outbox":
         return request_tags(rows["asked"], rows["dst_endpoint"])
-    return response_tags(rows["layer"], rows["error"], rows["asked"], rows["endpoint"])
+    tags = response_tags(rows["layer"], rows["error"], rows["asked"], rows["endpoint"])
+    unmatched = rows["error"] == of_messenger(MessengerError.WeightTagNotMatch)
+    found: U64 = np.where(unmatched, np.uint64(Tag.NONE), tags)
+    return found

@@ -65,7 +65,7 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
     known = named >= 0
     depth = np.where(bases["destination"] == CONSENSUS_POSITION, 0, context.options.archiving_depth)
     age = best - bases["block"].astype(np.int64)
-    holds = known & (age >= depth) & (age <= context.options.mmr_roots)
+    holds = known & (age >= depth) & (age < context.options.mmr_roots)
     holds &= (blocks["hash"][named] == bases["block_hash"]).all(axis=1)
     holds &= pa.compute.binary_length(bases["items"]).to_numpy(zero_copy_only=False) % DIGEST_BYTES == 0
     proofs = LeafProofs.of_lists(bases["leaf_index"], bases["leaf_count"], _items(bases["items"]))
