@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from causeway.model.errors import InvalidInput
 from causeway.network.opened import open_lake
 from causeway.proofs.documents.reading import document_of
 from causeway.proofs.documents.trust import trust_of
@@ -99,3 +100,41 @@ def test_every_height_of_a_commit_proves_under_its_own_root(lake: str) -> None:
     shown = [prove_message(opened, "left", "right", nonce=3, height=height) for height in range(13, 20)]
     assert len({item.message for item in shown}) == 1
     assert len({item.root for item in shown}) == len(shown)
+
+
+FORKS = """
+[[faults]]
+kind = "reorg"
+tick = 9
+depth = 2
+
+[[faults]]
+kind = "reorg"
+tick = 16
+depth = 2
+
+[[faults]]
+kind = "reorg"
+tick = 18
+depth = 1
+"""
+
+
+def test_proofs_are_of_the_fork_that_a_height_is_on_whatever_a_commit_has(tmp_path: Path) -> None:
+    found = []
+    for commit_every in (1, 7):
+        folder = tmp_path / str(commit_every)
+        folder.mkdir()
+        opened = open_lake(make_lake(folder, ticks=8, commit_every=commit_every, options=FORKS))
+        proofs: dict[tuple[object, ...], bytes] = {}
+        for height in range(7, 28):
+            for source, destination, nonce, _, response in CASES.values():
+                try:
+                    shown = prove_message(opened, source, destination, nonce=nonce, response=response, height=height)
+                except InvalidInput:
+                    continue
+                proofs[height, source, destination, response] = shown.envelope.encode() + shown.root
+        found.append(proofs)
+    assert found[0] == found[1]
+    assert {9, 16, 18} <= {height for height, *_ in found[0]}, "in the height of a fork, as of that it went back to"
+    assert len(found[0]) > 30

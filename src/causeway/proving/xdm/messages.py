@@ -45,7 +45,7 @@ from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus import Ranges, anchor_number
 from causeway.protocols.xdm.context import block_number
 from causeway.protocols.xdm.state import Asked
-from causeway.proving.xdm.storage import Storage, height_of, kernel_of, state_at, storage_at
+from causeway.proving.xdm.storage import Storage, gone_back_to, height_of, kernel_of, state_at, storage_at
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ def prove_message(
     own, foreign = opened.position(source), opened.position(destination)
     if own == foreign:
         raise InvalidInput(f"counterparty: {destination}: messages of a chain to itself are not proved")
-    last = opened.last_height() if height is None else height
+    last = gone_back_to(opened, opened.last_height() if height is None else height)
     anchor = _anchor(opened, last, foreign == CONSENSUS_POSITION)
     storage = storage_at(opened, CONSENSUS_POSITION, height_of(opened, anchor.number, last))
     if storage.root != anchor.state_root:
@@ -135,9 +135,12 @@ def _anchor(opened: OpenedLake, height: int, to_consensus: bool) -> Anchor:
     lake, options = opened.lake, kernel_of(opened).options
     manifest = lake.manifest(height)
     number = block_number(manifest.tick) if height else 0
-    state = state_at(opened, lake.numbered(manifest.number), CONSENSUS_POSITION, ("blocks", "range"))
-    ranges = Ranges.of(state)
-    known = ranges.blocks["number"].tolist()
+    # The last state of the commit knows its earlier blocks, too, but for what a fork has taken back in between.
+    for seen in (lake.numbered(manifest.number), manifest):
+        ranges = Ranges.of(state_at(opened, seen, CONSENSUS_POSITION, ("blocks", "range")))
+        known = ranges.blocks["number"].tolist()
+        if number in known:
+            break
     if number not in known:
         raise LakeError(f"lake: {lake.storage.uri} does not know the consensus block of height {height} any more")
     best = known.index(number)

@@ -23,6 +23,7 @@ from causeway.proofs.substrate import prove_storage
 from causeway.protocols.contract import Tick
 from causeway.protocols.secrets import LISTED
 from causeway.protocols.xdm.chain_tries import ChainTries
+from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.context import block_number
 from causeway.protocols.xdm.kernel import XdmKernel
 from causeway.protocols.xdm.options import XdmOptions
@@ -104,6 +105,11 @@ def storage_at(opened: OpenedLake, position: int, height: int) -> Storage:
     return Storage(tries, position, root)
 
 
+def gone_back_to(opened: OpenedLake, height: int) -> int:
+    """Return the height whose state chains have after a height: an earlier one where a fork put them back to it."""
+    return _forks(opened, CONSENSUS_POSITION, height).get(height, height)
+
+
 def _forks(opened: OpenedLake, position: int, last: int) -> dict[int, int]:
     """Return the heights up to ``last`` at which forks put a chain back, each with the height that it was put back
     to."""
@@ -142,4 +148,4 @@ def _rows(opened: OpenedLake, table: str, height: int, position: int, columns: S
     return from_table(rows)
 
 
-__all__ = ["Storage", "height_of", "kernel_of", "state_at", "storage_at"]
+__all__ = ["Storage", "gone_back_to", "height_of", "kernel_of", "state_at", "storage_at"]
