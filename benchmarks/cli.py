@@ -253,6 +253,58 @@ def cycles(
     return shell.OK
 
 
+@app.command("domains", epilog=shell.EPILOG)
+def domains(
+    messages: Annotated[str, typer.Option(metavar="N", help="Calls a block; each has a response.")] = "2e4",
+    ticks: Annotated[int, typer.Option(min=3, help="Blocks with calls.")] = 20,
+    repeats: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 3,
+    sections: Annotated[
+        str,
+        typer.Option(metavar="NAME,NAME", help="load: many channels; channels, keys: how it scales with their number."),
+    ] = "load,channels,keys",
+    executors: Annotated[
+        str, typer.Option("--executors", metavar="NAME,NAME", help="Who runs the blocks: in_process, spark.")
+    ] = "in_process,spark",
+    others: Annotated[
+        str, typer.Option(metavar="N,N", help="Other entries in the storage of each of two domains.")
+    ] = "1e4,1e5,1e6",
+    chains: Annotated[int, typer.Option("--domains", min=2, help="Domains, with a channel between any two.")] = 15,
+    programs: Annotated[int, typer.Option(min=2, help="Programs on them, as many on each.")] = 15_000,
+    payload_bytes: Payload = 64,
+    master: Master = "local[2]",
+    lake: Folder = None,
+    as_json: Json = False,
+) -> int:
+    """Measure messages between domains with their responses: four proofs each way, all of them checked.
+
+    From the first block to the last, commits included. K and D are short: they decide how much waits.
+
+    [bold]Example[/bold]: python -m benchmarks domains --messages 5000 --sections load --executors in_process
+    """
+    from benchmarks import bench_domains, render
+
+    number, counts = _number(messages, "messages"), [_number(text, "others") for text in _names(others)]
+    result = _watched(
+        "Measuring messages between domains",
+        lambda tell: bench_domains(
+            number,
+            ticks=ticks,
+            domains=chains,
+            programs=programs,
+            payload_bytes=payload_bytes,
+            sections=_names(sections),
+            executors=_names(executors),
+            others=counts,
+            repeats=repeats,
+            master=master,
+            lake_folder=lake,
+            progress=tell,
+        ),
+    )
+    _print(result, render, as_json)
+    return shell.OK
+
+
 @app.command("recorded", epilog=shell.EPILOG)
 def recorded(
     traffic: Annotated[

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from benchmarks.cycles.show import cycles
+from benchmarks.domains.show import domains
 from benchmarks.proofs.show import proofs
 from benchmarks.recorded.show import recorded
 from benchmarks.ticks.show import ticks
@@ -24,6 +25,7 @@ def render(result: dict[str, Any]) -> RenderableType:
         "exchange": _exchange,
         "proofs": proofs,
         "cycles": cycles,
+        "domains": domains,
         "recorded": recorded,
         "ticks": ticks,
         "xnet": _xnet,

@@ -145,7 +145,9 @@ def _wanted(
     since = np.where(again & chosen, number, since)
     proved = proved.copy()
     proved[chosen] = taken["index"][counts[chosen].cumsum() - 1] + np.uint64(1)
-    relaying = lanes.with_columns(proved=proved, expected=expected, since=since).filter(proved > 0)
+    # What the other side does not expect any more it has: nobody need prove it.
+    known_there = np.maximum(proved, expected)
+    relaying = lanes.with_columns(proved=known_there, expected=expected, since=since).filter(known_there > 0)
     due = since[(proved > expected) & (since < NEVER)] + np.uint64(options.resubmit_after)
     more = bool(stale.any() or (some & ~chosen).any() or len(taken))
     after = int(due.min()) if len(due) else None

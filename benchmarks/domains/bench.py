@@ -1,0 +1,187 @@
+"""``domains``: messages with their responses a second, every proof of both checked."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from benchmarks.cycles.bench import EXECUTORS, maker, run_cycles
+from benchmarks.cycles.phases import clocked_phases
+from benchmarks.domains.workload import DEPTH, PERIOD, Domains
+from benchmarks.machine import machine, peaks
+from benchmarks.process import call
+from benchmarks.rounds import Progress, warm_java, work_folder
+from benchmarks.session import open_bench_session
+from causeway.model.errors import InvalidInput
+
+SECTIONS = ("load", "channels", "keys")
+"""A network of many channels; the same traffic over few and many; the same traffic beside more and more entries."""
+
+WARM_UP = 20_000
+"""Messages before all others: what is imported late is there."""
+
+FAR = 2**18
+"""``max_future_nonces`` where few channels carry everything."""
+
+CHANNELS_OF_DOMAINS = {1: 2, 10: 5, 105: 15}
+"""Channels, and how many domains have so many between them."""
+
+PHASES: dict[str, tuple[str, ...]] = {
+    "traffic": ("benchmarks.cycles.workload:CycleTraffic.rows",),
+    "reading": (
+        "causeway.pipeline.reading:Reader.view",
+        "causeway.pipeline.reading:Reader.entries",
+        "causeway.pipeline.reading:Reader.rows",
+        "causeway.pipeline.reading:Reader.past",
+    ),
+    "receipts": ("causeway.protocols.xdm.kernel:settle_receipts",),
+    "four proofs checked": ("causeway.protocols.xdm.block:read_envelopes", "causeway.protocols.xdm.block:validate"),
+    "messages in": ("causeway.protocols.xdm.block:prepare", "causeway.protocols.xdm.block:take"),
+    "programs": ("causeway.protocols.xdm.block:_run",),
+    "responses, requests out": (
+        "causeway.protocols.xdm.block:store_responses",
+        "causeway.protocols.xdm.block:acknowledge",
+        "causeway.protocols.xdm.block:send",
+    ),
+    "proofs made": ("causeway.protocols.xdm.kernel:prove",),
+    "tries of final blocks moved on": ("causeway.protocols.xdm.chain_tries:ChainTries.move",),
+    "entries encoded": ("causeway.protocols.xdm.committing:changes",),
+    "tries": (
+        "causeway.protocols.xdm.chain_tries:ChainTries.change",
+        "causeway.protocols.xdm.chain_tries:ChainTries.roots",
+    ),
+    "consensus blocks": (
+        "causeway.protocols.xdm.committing:add_block",
+        "causeway.protocols.xdm.committing:_anchored",
+    ),
+    "writing": ("causeway.pipeline.bucket:_Writer.write",),
+}
+"""The functions of each phase, as ``benchmarks.cycles.phases`` has them."""
+
+
+def bench_domains(
+    messages: int = 20_000,
+    *,
+    ticks: int = 20,
+    domains: int = 15,
+    programs: int = 15_000,
+    payload_bytes: int = 64,
+    sections: Sequence[str] = SECTIONS,
+    executors: Sequence[str] = EXECUTORS,
+    others: Sequence[int] = (10_000, 100_000, 1_000_000),
+    repeats: int = 3,
+    master: str = "local[2]",
+    lake_folder: str | None = None,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Measure messages with their responses through the whole pipeline; return figures that fit JSON.
+
+    Args:
+        messages: calls a block, in each of ``ticks`` blocks; each is a request and a response.
+        domains, programs, payload_bytes: the network, and the bytes of a call's body.
+        sections: some of ``SECTIONS``.
+        executors: some of ``EXECUTORS``; ``channels`` and ``keys`` are measured in process.
+        others: entries more that each domain's storage has, one after the other (``keys``).
+        repeats: how often each is measured, after a warm-up.
+        master: Spark's; there are as many tasks, and buckets, as it has cores.
+        lake_folder: where lakes are made and removed again.
+        progress: told what is being measured.
+
+    Raises:
+        InvalidInput: a number is out of range, or a name unknown.
+        BenchmarkFailed: a process dies, or not every message is answered.
+    """
+    if repeats < 1 or any(number < 1 for number in others):
+        raise InvalidInput("repeats, others: at least 1 is allowed")
+    for given, known in ((sections, SECTIONS), (executors, EXECUTORS)):
+        for name in given:
+            if name not in known:
+                raise InvalidInput(f'"{name}" is unknown; allowed: {", ".join(known)}')
+    work = Domains(messages, ticks, domains, programs, payload_bytes)
+    about = machine()
+    tell = progress if progress is not None else lambda text: None
+    found: dict[str, list[dict[str, Any]]] = {}
+    if "load" in sections:
+        found["load"] = []
+        for executor in executors:
+            tell(executor.replace("_", " "))
+            # A process of its own for each: what it has in memory at most is its own.
+            found["load"].append(call(_measure, work, executor, repeats, master, lake_folder, True))
+    if "channels" in sections:
+        found["channels"] = []
+        for number, count in CHANNELS_OF_DOMAINS.items():
+            tell(f"{number} channels")
+            few = replace(work, domains=count, programs=programs // count * count, ahead=FAR)
+            found["channels"].append(call(_measure, few, EXECUTORS[0], repeats, master, lake_folder, False))
+    if "keys" in sections:
+        found["keys"] = []
+        for number in others:
+            tell(f"{number:,} other entries")
+            full = replace(work, domains=2, programs=programs // 2 * 2, ahead=FAR, others=number)
+            found["keys"].append(call(_measure, full, EXECUTORS[0], repeats, master, lake_folder, False))
+    return {
+        "benchmark": "domains",
+        "machine": about,
+        "load_after": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+        "master": master,
+        "workload": {
+            "messages": messages,
+            "ticks": ticks,
+            "domains": domains,
+            "programs": programs,
+            "payload_bytes": payload_bytes,
+            "archiving_depth": DEPTH,
+            "challenge_period": PERIOD,
+        },
+        "repeats": repeats,
+        **found,
+    }
+
+
+def _measure(
+    work: Domains, name: str, repeats: int, master: str, lake_folder: str | None, clocked: bool
+) -> dict[str, Any]:
+    """Measure a workload with one executor, in this process."""
+    partitions, session = 1, None
+    if name == "spark":
+        session = open_bench_session(master)
+        partitions = int(session.sparkContext.defaultParallelism)
+        with work_folder(lake_folder) as folder:
+            warm_java(session, folder, partitions)
+    made = maker(session)
+    run_cycles(replace(work, messages=min(work.messages, WARM_UP), ticks=1), partitions, made, lake_folder)
+    runs = [run_cycles(work, partitions, made, lake_folder) for _ in range(repeats)]
+    memory = peaks()
+    row = _figures(work, runs) | {"executor": name, "tasks": partitions}
+    row |= {"peak_bytes": memory["python"], "java_peak_bytes": memory["java"], "phases": None}
+    if session is None and clocked:
+        with clocked_phases(PHASES) as clocks:
+            run_cycles(work, partitions, made, lake_folder)
+            seconds = clocks.stop()
+        row["phases"] = {phase: round(1e6 * value / work.cycles, 3) for phase, value in seconds.items()}
+    return row
+
+
+def _figures(work: Domains, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    seconds = [sum(run["blocks"]) for run in runs]
+    used = statistics.median(run["processor_seconds"] for run in runs)
+    median = statistics.median(seconds)
+    # What is sent in one of these blocks is taken, and answered, in others of them, as many as the calls take.
+    full = [took for run in runs for took in run["blocks"][len(run["blocks"]) - work.ticks : work.ticks]]
+    return {
+        "messages": work.cycles,
+        "channels": work.channels,
+        "others": work.others,
+        "blocks": len(runs[0]["blocks"]),
+        "seconds": [round(value, 3) for value in seconds],
+        "median_seconds": round(median, 3),
+        "min_seconds": round(min(seconds), 3),
+        "median_processor_seconds": round(used, 3),
+        "messages_per_second": round(work.cycles / median),
+        "messages_per_second_at_best": round(work.cycles / min(seconds)),
+        "messages_per_processor_second": round(work.cycles / max(used, 1e-9)),
+        "messages_per_second_of_full_blocks": round(work.messages / statistics.median(full)) if full else None,
+    }
