@@ -35,6 +35,7 @@ from causeway.protocols.xdm.tags import tags_of
 from causeway.protocols.xdm.wire import message_keys
 from causeway.proving.xdm.storage import height_of, storage_at
 from causeway.service.lake_views import LakeViews
+from causeway.service.requests import NotFound
 
 MOST_CHANNELS = 10_000
 """Channels of a pair of chains that are told of."""
@@ -287,13 +288,14 @@ class Views(LakeViews):
         one; and the receipt of a domain that is confirmed in its state, with its proof.
 
         Raises:
-            InvalidInput: the consensus chain is another lake's, or does not remember such a block.
+            InvalidInput: the consensus chain is another lake's.
+            NotFound: it does not remember such a block.
         """
         height = self.known(self.consensus, None)
         ranges = Ranges.of(self._state(height, ("blocks", "range")))
         known = ranges.blocks["number"].tolist()
         if under not in known or known.index(under) == 0:
-            raise InvalidInput(f"under: {under}; {self.consensus} remembers blocks {known[0]} to {known[-1]}")
+            raise NotFound(f"under: {under}; {self.consensus} remembers blocks {known[0]} to {known[-1]}")
         at = known.index(under)
         leaf_count = int(ranges.blocks["leaf_count"][at])
         made = ranges.window.prove(int(ranges.blocks["leaf_count"][at - 1]), leaf_count)
