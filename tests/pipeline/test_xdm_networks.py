@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from causeway.network.carriers import carrier_summary
 from causeway.network.network import Network
 from causeway.network.opened import open_lake
 from causeway.network.recheck import Recheck
+from causeway.protocols.xdm.errors import Validity
 from tests.pipeline.test_run import network, roots, uncompacted
 
 BUSY_DOMAINS = """
@@ -228,3 +232,29 @@ def test_spark_runs_and_reads_forks_as_this_process_does(
     assert sent.count() == sent.select("message_id").distinct().count() == summary["sent"]
     assert ledger.where("event = 'reverted' and detail = 'sent'").count() > 0
     assert here.calls.where("delivered > 1 or ended > 1").count() == 0
+
+
+def test_a_summary_says_what_was_checked_refused_and_proved_again(tmp_path: Path) -> None:
+    chosen = {"network.executor": "in_process", "network.partitions": "2"}
+    scenario = Path(__file__).resolve().parents[2] / "examples" / "faulty_domains.toml"
+    net = Network.from_scenario(scenario, chosen, lake=str(tmp_path / "lake"))
+    net.run()
+    counts = net.summary()
+    assert counts["answered"] == counts["sent"] == counts["delivered"] > 400
+    found = carrier_summary(net.lake, net.manifest)
+    events = pa.concat_tables([net.lake.sealed_table(*file) for file in net.lake.log_files("events").items()])
+    told = Counter(events["reason"].to_pylist())
+    names = {error.name for error in Validity}
+    assert found.content["refused_envelopes"] == {name: told[name] for name in sorted(names) if told[name]}
+    assert found.content["refused_envelopes"].keys() >= {"BadProof", "INVALID_NONCE"}
+    assert (found.content["frauds_proved"], found.content["receipts_pruned"]) == (1, told["ReceiptPruned"])
+    proofs = found.content["proofs"]
+    checked, old = (sum(each[name] for each in proofs.values()) for name in ("checked", "old_root"))
+    assert checked / 2 < old < checked, "most are checked under a root that is not the newest"
+    came = proofs["request"]["checked"] + proofs["response"]["checked"]
+    assert came > counts["messages"], "what was refused came again"
+    assert found.content["kept_early"] > 0
+    assert found.content["proved_again"] > 0
+    assert found.content["never_answered"] == 0
+    assert found.content["not_acknowledged"]["responses"] > 0
+    assert any(line.startswith(f"{checked:,} proofs checked") for line in found.lines)

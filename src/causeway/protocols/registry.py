@@ -163,6 +163,7 @@ _PROTOCOLS: dict[str, ProtocolInfo] = {
             signs=True,
             endpoint="causeway.service.xdm.endpoint:XdmEndpoint",
             relay="causeway.service.xdm.relay_process:RELAY",
+            carriers="causeway.service.xdm.carriers:summary",
         ),
     )
 }

@@ -5,6 +5,8 @@ The steps and their order are those of ``docs/protocols/xdm.md``, "One block of 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from causeway.model.frame import Frame, concat
@@ -20,6 +22,7 @@ from causeway.protocols.xdm.bundles import judge
 from causeway.protocols.xdm.calls import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.channels import call_channels
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.counted import count_brought, count_notices
 from causeway.protocols.xdm.errors import OK, Validity, error_names
 from causeway.protocols.xdm.inbox import Taken, take
 from causeway.protocols.xdm.ingress import ingress_arrivals
@@ -56,9 +59,11 @@ def process_block(
     now = prepare(state, found, verdicts, context.options.inbox == "stored")
     if context.options.inbox == "pool":
         state, now = waiting(state, now, brought, verdicts, context)
+    state = count_brought(state, state["early"], brought, found, now, view)
     _log_refused(now, log)
     taken = take(state, now, money, context)
     _log_requests(taken, log)
+    taken = replace(taken, state=count_notices(taken.state, taken.notices))
     log_notices(taken.notices, len(context.network.names), log)
     _log_settled(taken.settled, log)
     local, state = _local(inputs.offered, taken.state)

@@ -46,6 +46,7 @@ from causeway.protocols.xdm.challenges import settle_receipts
 from causeway.protocols.xdm.committing import Made, commit_block
 from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, anchor_number, due_heights
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.counted import count_notices, count_proved
 from causeway.protocols.xdm.fees import Fees
 from causeway.protocols.xdm.following import follow, genesis_following
 from causeway.protocols.xdm.forging import forge
@@ -372,13 +373,14 @@ class XdmKernel(HostedForGood):
             taken_in = inputs.rows["receipts"], content.due, money.books, content.outside.receipts
             settled = settle_receipts(state, content.view, *taken_in, context)
             state, tables["receipts"], notices = settled
+            state = count_notices(state, notices)
             log_notices(notices, len(self.network.names), log)
         tries = self._tries(before, chains, content, inputs, context)
         state, outbound = process_block(state, content.load.brought, content.view, inputs, money, context, log)
         tables["value"] = money.log()
         proved = prove(state, tries, content.view, context)
         log_notices(proved.abandoned, len(self.network.names), log)
-        state = state.with_tables(**proved.tables)
+        state = count_proved(state, state["relaying"], proved.tables["envelopes"]).with_tables(**proved.tables)
         self._anchor(tries, content.following, inputs)
         made = commit_block(before, state, tries, tables, content.view, context)
         made = replace(made, state=forge(made.state, tries, content.view, self.interference, context))

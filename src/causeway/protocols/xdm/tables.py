@@ -306,6 +306,18 @@ depends on it."""
 RECALLED_SCHEMA = pa.schema([_field("chain", U32), _field("tick", UINT64)])
 """One row a tick for which calls of ``chain`` are planned, that a fork took back: its next block makes them again."""
 
+COUNTED_SCHEMA = pa.schema(
+    [
+        _field("chain", U32),
+        _field("what", pa.uint8()),
+        _field("error", pa.uint16()),
+        _field("count", UINT64),
+        _field("old", UINT64),
+    ]
+)
+"""One row a kind of what was checked on a chain so far (``counted.Counted``). ``error``: for what envelopes were
+refused (``Validity``), 0 for others; ``old``: how many of the proofs were under a root that was not the newest."""
+
 CHANNEL = ("chain", "foreign", "channel")
 ENDS = ("source", "destination")
 INDEXED = (*LANE, "index")
@@ -354,13 +366,14 @@ STATE_TABLES: dict[str, StateTable] = {
     "pool": StateTable(POOL_SCHEMA, "chain", ("chain", "position"), ("chain",), ("receiver",)),
     "recalled": StateTable(RECALLED_SCHEMA, "chain", ("chain", "tick"), ("chain",), shown=Shown.EVERYONE),
     "accounts": ACCOUNTS,
+    "counted": StateTable(COUNTED_SCHEMA, "chain", ("chain", "what", "error"), ("chain",)),
     **FRAUD_TABLES,
 }
 """Tables of a state by name; every program class adds one named ``program_<class>`` with a schema of its own."""
 
 UNCOMMITTED = (
     *("runs", "history", "relaying", "envelopes", "nodes", "bases", "late", "late_nodes", "late_bases"),
-    *("anchor", "anchored", "tips", "range", "pool", "recalled"),
+    *("anchor", "anchored", "tips", "range", "pool", "recalled", "counted"),
     *UNKNOWN,
 )
 """Tables that no root commits to: what operators know and bring, what waits in pools, and where things lie."""

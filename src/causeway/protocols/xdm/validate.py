@@ -99,6 +99,11 @@ def proved_roots(bases: Frame, blocks: Frame, context: Context) -> tuple[npt.NDA
     return roots, of_leaf, holds
 
 
+def leaf_roots(bases: Frame) -> npt.NDArray[np.uint8]:
+    """Return the state root that each base's leaf says, shape (n, 32); zeros for what is no leaf."""
+    return _digests(LEAVES.decode(bases["leaf"].cast(pa.large_binary())).columns["state_root"])
+
+
 def _items(packed: pa.BinaryArray) -> pa.LargeListArray:
     """Return the digests that lie one after the other in each value, as lists; what is left over is refused before."""
     large = packed.cast(pa.large_binary())
@@ -117,9 +122,10 @@ def _digests(column: pa.FixedSizeBinaryArray) -> npt.NDArray[np.uint8]:
 
 @dataclass(frozen=True)
 class Envelopes:
-    """Envelopes and what they are judged by: row by row."""
+    """Envelopes and what they are judged by: row by row. ``roots``: under which each is proved, shape (n, 32)."""
 
     rows: Frame
+    roots: npt.NDArray[np.uint8]
     leaf_holds: Mask
     base_holds: Mask
     proved: Mask
@@ -235,7 +241,8 @@ def read_envelopes(
     raw = verdicts.reads.values()
     proved = np.asarray((verdicts.codes == 0) & base_holds & whole)
     bodies = decode_bodies(raw.fill_null(b""))
-    return Envelopes(rows, leaf_holds, base_holds, proved, bodies, raw, channels, next_channels, context)
+    under = roots[base] if len(bases) else np.zeros((len(rows), DIGEST_BYTES), dtype=np.uint8)
+    return Envelopes(rows, under, leaf_holds, base_holds, proved, bodies, raw, channels, next_channels, context)
 
 
 def _storage_proofs(rows: Frame, nodes: Frame, roots: npt.NDArray[np.uint8], base: Rows) -> tuple[StorageProofs, Mask]:
