@@ -14,6 +14,7 @@ from causeway.protocols.xdm.state import ChannelState
 from causeway.protocols.xdm.tables import STATE_TABLES
 from tests.property.test_xdm_kernel import BLOCKS, play, scenario
 from tests.property.xdm_checks import Record, Sums
+from tests.property.xdm_value import Replay
 from tests.unit.xdm_network import Network
 
 CHAINS = {"consensus": {1: "caller", 2: "echo"}, "a": {11: "caller", 12: "echo"}, "b": {21: "caller", 22: "echo"}}
@@ -70,7 +71,7 @@ def forked(seed: int) -> tuple[dict[str, Any], dict[int, list[tuple[int, int, by
 def test_random_networks_with_forks_keep_the_guarantees_however_they_are_cut(seed: int) -> None:
     keywords, calls = forked(seed)
     net = Network(**keywords)
-    roots = play(net, calls, Sums(net), Record(net))
+    roots = play(net, calls, Sums(net), Record(net), Replay(net))
     assert len(net.logs["reverted"]), "blocks were taken back"
     assert users(net) == sum(map(len, calls.values())), "what users sent was executed, or refused, once"
     other = Network(**keywords, forgetful=True) if seed % 2 else Network(**keywords, cuts=2 + seed // 2 % 3)

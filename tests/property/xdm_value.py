@@ -29,17 +29,30 @@ class Replay:
         self.net = net
         self.sums: dict[tuple[int, Holder, int], int] = defaultdict(int)
         """Chain, holder, number -> what it has."""
-        self._read = 0
+        self._read, self._forks = 0, 0
         self.check()
 
     def check(self) -> None:
-        """Compare every account, sum, operator and book of the state with what the log says."""
-        for _, _, rows in self.net.logs["value"][self._read :]:
+        """Compare every account, sum, operator and book of the state with what the log says, without what forks have
+        taken back."""
+        forks = self.net.logs["reverted"]
+        if len(forks) > self._forks:
+            self._forks, self._read = len(forks), 0
+            self.sums.clear()
+        gone = {
+            (chain, height)
+            for _, _, rows in forks
+            for chain, first, last in zip(*(rows[name].tolist() for name in ("chain", "first", "last")), strict=True)
+            for height in range(first, last + 1)
+        }
+        for height, _, rows in self.net.logs["value"][self._read :]:
             names = ("chain", "asset", "from_holder", "from_number", "to_holder", "to_number")
             columns = (rows[name].tolist() for name in names)
             for chain, asset, giver, giver_number, taker, taker_number, amount in zip(
                 *columns, joined(rows, "amount"), strict=True
             ):
+                if (chain, height) in gone:
+                    continue
                 assert amount > 0, "a row moves something"
                 assert asset == Asset.UNITS or chain == 0, "the consensus chain has the books"
                 self.sums[chain, Holder(giver), giver_number] -= amount
