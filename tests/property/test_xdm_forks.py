@@ -78,8 +78,13 @@ def test_random_networks_with_forks_keep_the_guarantees_however_they_are_cut(see
     assert play(other, calls) == roots
 
 
-@pytest.mark.parametrize("depth", [1, 3, 4])
-@pytest.mark.parametrize("blocks", [1, 4, 9, 11, 14])
+@pytest.mark.parametrize(
+    ("blocks", "depth"),
+    [
+        *[(1, 1), (4, 4), (9, 3), (11, 4)],
+        *(pytest.param(blocks, depth, marks=pytest.mark.slow) for blocks in (2, 7, 12, 14) for depth in (1, 3, 4)),
+    ],
+)
 def test_30_a_fork_below_the_depth_after_relaying_has_no_effect_elsewhere(blocks: int, depth: int) -> None:
     """A call between domains, to and from the consensus chain, and within a chain, whenever the fork comes."""
     net = Checked(options=DEEP)
