@@ -7,13 +7,17 @@ VENV := .venv
 READY := $(VENV)/.ready
 ARGS ?=
 
+# Processes that share the tests, file by file; 0: all in one. Each may have a Spark of its own: some 3.5 GB.
+WORKERS ?= $(shell $(VENV)/bin/python -c \
+	'import os, psutil; print(2 if os.cpu_count() > 1 and psutil.virtual_memory().total > 7 << 30 else 0)')
+
 .PHONY: demo test bench check format proto setup clean
 
 demo: $(READY) ## run a generated network and show the outcome of its calls
 	@$(VENV)/bin/causeway demo $(ARGS)
 
-test: $(READY) ## run the tests; make test ARGS="-m slow" for the heavy ones
-	@$(VENV)/bin/python -m pytest $(ARGS)
+test: $(READY) ## run the tests; make test ARGS="-m slow" for the heavy ones; WORKERS=0 for all in one process
+	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 bench: $(READY) ## measure this machine; make bench ARGS="rounds --messages 1e6", or ARGS="--help"
 	@$(VENV)/bin/python -m benchmarks $(ARGS)

@@ -2,16 +2,52 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import settings
 from pyspark.sql import SparkSession
 
 from causeway.pipeline.session import spark_session
 from causeway.programs.own import BESIDE
+
+settings.register_profile("causeway", deadline=None)  # however busy the machine is
+settings.load_profile("causeway")
+
+TALLIES = ("tests.property.ibc_tally", "tests.property.tried")
+"""Modules that count what the property tests did: ``COUNTS``, and ``summary()`` in lines."""
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the counts of this process to the one that started it to run a part of the tests, where there is one."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        modules = {name: sys.modules[name] for name in TALLIES if name in sys.modules}
+        output["tallies"] = {
+            name: {title: dict(counts) for title, counts in module.COUNTS.items()} for name, module in modules.items()
+        }
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Add up the counts of the processes that ran a part of the tests each."""
+    for name, found in getattr(node, "workeroutput", {}).get("tallies", {}).items():
+        for title, counts in found.items():
+            importlib.import_module(name).COUNTS.setdefault(title, Counter()).update(counts)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show how many networks the property tests played, and what happened in them, where any were."""
+    for name in TALLIES:
+        tally = sys.modules.get(name)
+        for line in tally.summary() if tally is not None else ():
+            terminalreporter.write_line(line)
 
 
 @pytest.fixture(scope="session")

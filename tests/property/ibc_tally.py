@@ -14,6 +14,9 @@ HAPPENED: Counter[str] = Counter()
 STRANGERS: Counter[str] = Counter()
 """Calls of strangers, by call and outcome."""
 
+COUNTS = {"networks": NETWORKS, "rows": HAPPENED, "calls of strangers": STRANGERS}
+"""All of them, by what a run's summary calls them."""
+
 MUST = {
     "updateHeader": ("HeaderAdded", "NoOp", "UnregisteredSender", "ConnectionFrozen", "ClientExpired", "InvalidHeader",
                      "NeedIntermediateHeader", "InvalidPacket"),
@@ -68,7 +71,7 @@ def summary() -> list[str]:
     if not NETWORKS:
         return []
     lines = []
-    for title, counts in (("networks", NETWORKS), ("rows", HAPPENED), ("calls of strangers", STRANGERS)):
+    for title, counts in COUNTS.items():
         parts = ", ".join(f"{name} {number}" for name, number in sorted(counts.items()))
         lines.append(f"IBC kernel against oracle, {title}: {parts}")
     return lines

@@ -16,7 +16,7 @@ from tests.property.ic_harness import Call, Forgery, KernelRun, OracleRun, Scena
 from tests.property.ic_programs import ACTOR, SCALAR_CALLER, ops
 from tests.property.ic_strategies import scenarios
 from tests.property.ic_views import kernel_happened, kernel_view
-from tests.property.tried import TRIED
+from tests.property.tried import COUNTS
 
 COMPARISONS = 7
 """How many tests of this file, by the beginning of their names, compare kernel and oracle in every run."""
@@ -199,4 +199,4 @@ def test_every_feature_occurred_in_some_network(request: pytest.FixtureRequest) 
     comparisons = {item.name for item in request.session.items if item.name.startswith("test_they_agree")}
     if len(comparisons) < COMPARISONS:
         pytest.skip("only some comparisons ran")
-    assert [feature for feature in FEATURES if not TRIED["ic"][feature]] == []
+    assert [feature for feature in FEATURES if not COUNTS["ic"][feature]] == []

@@ -9,13 +9,13 @@ from hypothesis import currently_in_test_context, event
 
 NETWORKS = "networks"
 
-TRIED: dict[str, Counter[str]] = {}
+COUNTS: dict[str, Counter[str]] = {}
 """Comparison -> how many networks, and in how many of them each feature occurred."""
 
 
 def tried(what: str, features: Iterable[str]) -> None:
     """Count one network that was played to its end."""
-    counts = TRIED.setdefault(what, Counter())
+    counts = COUNTS.setdefault(what, Counter())
     counts[NETWORKS] += 1
     for feature in set(features):
         counts[feature] += 1
@@ -28,5 +28,5 @@ def summary() -> list[str]:
     return [
         f"{what}: {counts[NETWORKS]} networks tried; "
         + ", ".join(f"{feature} {count}" for feature, count in sorted(counts.items()) if feature != NETWORKS)
-        for what, counts in sorted(TRIED.items())
+        for what, counts in sorted(COUNTS.items())
     ]
