@@ -111,6 +111,10 @@ def test_what_a_late_answer_gives_back_is_with_who_answered_if_it_is_refused() -
     assert ("B", "InvalidChannelState") in net.refusals()
     assert len(net.state["outbox"]) == 0
     assert balance(net, 1) == 1_000 - 4 - 70
+    callers = net.state.programs["caller"]
+    mine = callers["program"] == 1
+    assert callers["rejected"][mine].tolist() == [1], "who called is told that no answer comes"
+    assert len(net.state["open_calls"]) == 0
     assert balance(net, 2) == 1_000 + 70, "who answered has what it wanted to give back"
     books = net.state["books"]
     assert books["what"].tolist() == [Book.BALANCE] * len(books), "nothing is cancelled or on its way any more"

@@ -93,7 +93,7 @@ def settle_receipts(
     state = _with_frauds(state.with_tables(receipted=known), begun, context)
     confirmed = (blocks > int(state["range"]["confirmed_to"][0])) & (blocks <= due)
     confirmed &= ~is_pruned(logged, blocks, state["pruned"])
-    state, refused = confirm(state, logged.filter(confirmed), due, books)
+    state, refused = confirm(state, logged.filter(confirmed), due, books, set(context.network.external.tolist()))
     return _forget(state), concat([again, taken]), [*notices, *others, *refused]
 
 

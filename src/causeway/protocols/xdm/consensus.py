@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,12 +187,16 @@ def _transfers(domains: list[int], made: Frame) -> dict[str, pa.Array]:
     }
 
 
-def confirm(state: State, taken: Frame, due: int, books: Books) -> tuple[State, list[Notice]]:
+def confirm(
+    state: State, taken: Frame, due: int, books: Books, beyond: Container[int] = ()
+) -> tuple[State, list[Notice]]:
     """Return the state with the receipts of ``taken`` (rows of the log, in its order) confirmed, all that were taken in
     by block ``due``, and what the ``books``, which change, refused (X-3).
 
     What a receipt says is booked whole or not at all. One that the books refuse is not confirmed, nor is any later one
-    of its domain (``unbooked``): nothing of what it exports is ever proved elsewhere.
+    of its domain (``unbooked``): nothing of what it exports is ever proved elsewhere. ``beyond``: domains that other
+    lakes run. What one of them sends without saying so in its own receipts stops nobody else: it is not booked where it
+    came.
     """
     ranges = state["range"].with_columns(confirmed_to=np.array([due], dtype=np.uint64))
     state = state.with_tables(range=ranges)
@@ -201,7 +205,7 @@ def confirm(state: State, taken: Frame, due: int, books: Books) -> tuple[State, 
         return state, []
     latest: dict[int, int] = {}
     refused: dict[int, Notice] = {}
-    slashed = list[Notice]()
+    told = list[Notice]()
     rows = RECEIPTS.decode(taken["receipt"].cast(pa.large_binary())).require_all()
     invalid = set(np.flatnonzero(invalid_ones(rows["inboxed_bundles"])).tolist())
     ends = zip(taken["domain"].tolist(), taken["number"].tolist(), moves_of(rows), strict=True)
@@ -209,20 +213,26 @@ def confirm(state: State, taken: Frame, due: int, books: Books) -> tuple[State, 
         if domain in refused:
             continue
         try:
-            books.apply_all(domain, moves)
+            left = books.apply_all(domain, moves, beyond)
         except BookError as error:
-            refused[domain] = Notice(CONSENSUS_POSITION, domain, error.error.name, index=number, refused=True)
+            refused[domain] = _unbooked(domain, number, 0, error.error.name)
         else:
             latest[domain] = row
+            told += [_unbooked(domain, number, amount, error.name) for _, amount, error in left]
             if row in invalid:
-                slashed.append(Notice(CONSENSUS_POSITION, domain, OPERATOR_SLASHED, index=number))
+                told.append(Notice(CONSENSUS_POSITION, domain, OPERATOR_SLASHED, index=number))
     if refused:
         more = [(CONSENSUS_POSITION, domain, notice.index) for domain, notice in refused.items()]
         state = state.with_tables(unbooked=_of_domains(state["unbooked"], _numbers(more, UNBOOKED_SCHEMA)))
     if latest:
         newest = taken.take(np.array(sorted(latest.values()), dtype=np.int64)).select(CONFIRMED_SCHEMA.names)
         state = state.with_tables(confirmed=_of_domains(state["confirmed"], newest))
-    return state, [*refused.values(), *slashed]
+    return state, [*refused.values(), *told]
+
+
+def _unbooked(domain: int, number: int, amount: int, name: str) -> Notice:
+    """Return the notice of what the books refused of a domain's block; ``amount``: where not all of it was."""
+    return Notice(CONSENSUS_POSITION, domain, name, index=number, amount=min(amount, 2**64 - 1), refused=True)
 
 
 def moves_of(rows: pa.RecordBatch) -> list[list[tuple[Moved, int, int]]]:

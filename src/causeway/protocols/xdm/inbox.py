@@ -19,7 +19,7 @@ from causeway.model.ledger import Via
 from causeway.model.order import groups_of, positions_in, stable_order
 from causeway.model.value import Holder, Why
 from causeway.protocols.messages import LANE
-from causeway.protocols.xdm.arrivals import ARRIVALS, OPEN_CALL, value_in
+from causeway.protocols.xdm.arrivals import ARRIVALS, OPEN_CALL, REJECTED, value_in
 from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.calls import (
     ANSWER,
@@ -31,7 +31,7 @@ from causeway.protocols.xdm.calls import (
 )
 from causeway.protocols.xdm.channels import INITIATED, OPENED, close_for_peer
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.errors import OK, MessengerError, of_messenger
+from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, of_messenger
 from causeway.protocols.xdm.money import INBOX_FEES, Money, Purse
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.prechecks import request_errors
@@ -214,13 +214,22 @@ def _requests(
     good &= installed | (variant != CALL)
     error[good & short] = of_messenger(MessengerError.BalanceUnderflow)
     good &= ~short
-    late, state, unknown = _late_answers(state, messages, rows, np.flatnonzero(good & (variant == ANSWER)))
-    error[unknown] = of_messenger(MessengerError.InvalidMessagePayload)
+    # Who waits for an answer that is refused is told why: it never comes again.
+    answers = np.flatnonzero(of_endpoint & ~transfer & formed & (variant == ANSWER))
+    late, state, unknown = _late_answers(state, messages, rows, answers)
+    error[unknown[good[unknown]]] = of_messenger(MessengerError.InvalidMessagePayload)
     good[unknown] = False
     calls = np.flatnonzero(good & (variant == CALL))
     given = np.sort(np.concatenate([calls, late]))
+    back = ~good[given]
+    payload = messages["payload"].take(pa.array(given))
+    zero = np.uint64(0)
     arrivals = messages.take(given).with_columns(
-        **{name: rows[name][given] for name in (*LANE, "index")}, via=repeated(np.uint8(Via.LANE), len(given))
+        **{name: rows[name][given] for name in (*LANE, "index")},
+        via=repeated(np.uint8(Via.LANE), len(given)),
+        code=np.where(back, np.uint8(REJECTED), messages["code"][given]).astype(np.uint8),
+        payload=pa.compute.if_else(pa.array(back), error_texts(error[given]), payload),
+        **{name: np.where(back, zero, messages[name][given]) for name in ("amount_high", "amount_low")},
     )
     value_in(arrivals, money)
     refused = valued & (error != OK) & ~short
