@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from causeway.network.network import Network
@@ -43,6 +44,10 @@ RECORDED = {
 }
 
 
+RECORDED_START = (89, "3aca39d02bd9ac276cf3b0bc2b181fd7ab4cf236891c898c834d71d6a50e4f95")
+"""Of the first 5,000 recorded packets under ``xdm``, all answered."""
+
+
 def last(scenario: str, protocol: str, folder: Path, **options: str) -> tuple[int, str]:
     chosen = {"network.executor": "in_process", "network.protocol": protocol, **options}
     with Network.from_scenario(EXAMPLES / f"{scenario}.toml", chosen, lake=str(folder / "lake")) as net:
@@ -65,3 +70,16 @@ def test_the_roots_of_uncertified_examples(scenario: str, tmp_path: Path) -> Non
 def test_the_roots_of_the_recorded_packets(protocol: str, tmp_path: Path, shared_folder: Path) -> None:
     packets = shared_folder / "data" / "ibc_packets_cosmoshub.parquet"
     assert last("recorded", protocol, tmp_path, **{"traffic.path": str(packets)}) == RECORDED[protocol]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_the_root_of_the_first_recorded_packets_between_domains(
+    partitions: int, tmp_path: Path, shared_folder: Path
+) -> None:
+    data = shared_folder / "data"
+    packets = pq.read_table(data / "ibc_packets_cosmoshub.parquet").sort_by("send_height").slice(0, 5_000)
+    pq.write_table(packets, tmp_path / "packets.parquet")
+    (tmp_path / "ibc_channels.json").write_bytes((data / "ibc_channels.json").read_bytes())
+    options = {"traffic.path": str(tmp_path / "packets.parquet"), "network.partitions": str(partitions)}
+    assert last("recorded", "xdm", tmp_path, **options) == RECORDED_START
