@@ -521,8 +521,9 @@ class _Driven(Network):
         here = np.isin(found.envelopes["destination"], plan.content.running)
         kept = [*ENVELOPES_SCHEMA.names, "base"]
         all_rows = concat([pooled.select(kept), found.envelopes.filter(here).select(kept)])
-        nodes = concat([brought.nodes, found.nodes.select(brought.nodes.names)])
-        bases = concat([brought.bases, found.bases.select(brought.bases.names)])
+        held = [frame.filter(since(frame["base"]) < now) for frame in (brought.nodes, brought.bases)]
+        nodes = concat([held[0], found.nodes.select(held[0].names)])
+        bases = concat([held[1], found.bases.select(held[1].names)])
         found = Brought(all_rows, in_order(nodes, (*BASE, "number")), in_order(bases, BASE))
         return replace(plan, content=replace(plan.content, load=replace(plan.content.load, brought=found)))
 

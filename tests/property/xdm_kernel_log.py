@@ -59,6 +59,7 @@ NUMBERED = {
 """What the oracle calls refusals that the reference numbers, and the pool's."""
 KINDS = {Asked.CHANNEL_OPEN: "open", Asked.CHANNEL_CLOSE: "close", Asked.ENDPOINT: "endpoint"}
 CLOSED, TAG, STUCK = "ChannelClosed", "WeightTagNotMatch", "FailedToNoteTransferIn"
+UNSETTLED = (TAG, "InvalidChannelState")
 
 Lane = tuple[str, Chain, Chain, int, int]
 """(request or response, from, to, channel, nonce)."""
@@ -180,7 +181,7 @@ class KernelLog:
                     continue
                 where = (kind, x.src, x.dst, x.channel_id, x.nonce)
                 payload = _shown(x.proof.message_proof, root, x, kind)
-                self.bodies.setdefault(where, Proved(m, payload, x.proof.consensus.consensus_block_number))
+                self.bodies[where] = Proved(m, payload, x.proof.consensus.consensus_block_number)
 
     def _sample(self, at: int) -> None:
         money = self.net.state["money"]
@@ -270,11 +271,13 @@ class KernelLog:
                 self._outbox(row)
         self._log_refused(chain)
 
-    def _notices(self, chain: int) -> tuple[dict[tuple[int, int], list[dict[str, Any]]], set[tuple[int, int, int]]]:
-        """What the log says of closed channels, by (foreign, channel), and of tags that do not match."""
+    def _notices(
+        self, chain: int
+    ) -> tuple[dict[tuple[int, int], list[dict[str, Any]]], dict[tuple[int, int, int], str]]:
+        """What the log says of closed channels, by (foreign, channel), and of responses that came to nothing."""
         events = self.net.events(last=True)
         closed: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
-        tags = set()
+        tags: dict[tuple[int, int, int], str] = {}
         for row in row_dicts(events):
             where = (row["destination"], row["substream"] >> 1)
             if row["chain"] != chain or row["kind"] != Kind.CONTROL or row["source"] != chain:
@@ -288,8 +291,8 @@ class KernelLog:
             elif row["reason"] == STUCK:
                 lane = {"foreign": chain_of(where[0]), "channel_id": where[1], "nonce": row["index"]}
                 self.log("Refused", chain, **lane, call="relay_message", error=STUCK)
-            elif row["reason"] == TAG:
-                tags.add((*where, row["index"]))
+            elif row["reason"] in UNSETTLED and row["events"] & Bit.REJECTED:
+                tags[*where, row["index"]] = row["reason"]
         return closed, tags
 
     def _closed_by_call(self, chain: int, foreign: int, channel: int, index: int) -> bool:
@@ -361,7 +364,7 @@ class KernelLog:
         if back:
             self.log("Transfer", chain, **{**where, "channel_id": -1 - channel}, kind="out", amount=back)
 
-    def _settled(self, chain: int, foreign: int, channel: int, nonce: int, tags: set[Any], rows: _Rows) -> None:
+    def _settled(self, chain: int, foreign: int, channel: int, nonce: int, tags: dict[Any, str], rows: _Rows) -> None:
         body = self.bodies.get(("response", chain_of(foreign), chain_of(chain), channel, nonce))
         hashed = b"not shown" if body is None else blake2b(body.payload)
         reply = None if body is None else body.message.payload
@@ -379,8 +382,8 @@ class KernelLog:
         if own["asked"] == Asked.CHANNEL_OPEN and was == ChannelState.INITIATED and state == ChannelState.OPEN:
             limit = rows.channels[chain, foreign, channel]["max_outgoing"]
             self.log("ChannelOpen", chain, foreign=chain_of(foreign), channel_id=channel, limit=limit)
-        wrong = (foreign, channel, nonce) in tags
-        self.log("OutboxMessageResult", chain, **where, result=TAG if wrong else "Ok")
+        wrong = tags.get((foreign, channel, nonce)) if result == "Ok" or own["asked"] == Asked.ENDPOINT else None
+        self.log("OutboxMessageResult", chain, **where, result=wrong or "Ok")
         if wrong or body is None or not isinstance(body.message.payload, EndpointResponse):
             return
         amount = self._sent.get((chain, foreign, channel, nonce), 0)

@@ -265,9 +265,9 @@ class Network:
             c.log("Refused", call="take_in", error=error.name, relayer=relayer)
             return
         try:
+            validate(c, x, kind)  # an identity in the pool has only what is valid
             if any(self._tag(p.x, p.kind) == self._tag(x, kind) for p in pool):
                 raise XdmError("Stale")
-            validate(c, x, kind)
         except XdmError as error:
             refuse(c, kind, x.src, x.channel_id, x.nonce, error.name, relayer)
             return

@@ -184,12 +184,13 @@ def prepare_request(c: ChainNode, item: Early, src: Chain, channel: int) -> None
 
 
 def process_inbox_message(c: ChainNode, item: Early) -> None:
-    """Steps 14 to 16. Steps 12's slot and 13's MissingMessage are the argument here: it cannot be missing."""
+    """Steps 14 to 16. Steps 12's slot and 13's MissingMessage are the argument here: it cannot be missing. Decision: an
+    answer has the layout of V1, whatever its request has."""
     m = item.message
     src, channel = m.src, m.channel_id
     tag = item.tag if c.options.trust_tag == "on" else request_tag(m)
     response = answer(c, m, tag)
-    reply = Message(c.chain_id, src, channel, m.nonce, response, None, m.version)
+    reply = Message(c.chain_id, src, channel, m.nonce, response, None)
     c.state.inbox_responses[src, channel, m.nonce] = reply
     c.state.response_tags[src, channel, m.nonce] = response_tag(tag, response)
     c.state.updated_channels.add((src, channel))

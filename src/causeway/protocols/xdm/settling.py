@@ -21,7 +21,7 @@ from causeway.protocols.xdm.books import WORD, Moved
 from causeway.protocols.xdm.calls import ANSWER, CALL, PROGRAMS_ENDPOINT, TRANSPORTER_ENDPOINT, decode_contents
 from causeway.protocols.xdm.channels import OPENED
 from causeway.protocols.xdm.context import Context
-from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, name_of
+from causeway.protocols.xdm.errors import OK, MessengerError, error_texts, name_of, of_messenger
 from causeway.protocols.xdm.lane_tables import LaneTable
 from causeway.protocols.xdm.money import OUTBOX_FEES, Money, Purse, joined
 from causeway.protocols.xdm.notices import Notice
@@ -188,7 +188,9 @@ def _counted_off(
     changed = channels.with_columns(count=counts, state=states).select(CHANNELS_SCHEMA.names)
     state = state.with_tables(channels=changed)
     told = opened | ((settled["asked"] != Asked.ENDPOINT) & (error != OK) & ~wrong)
-    return state, [_result(settled, row, int(error[row])) for row in np.flatnonzero(told).tolist()]
+    late = np.flatnonzero((settled["asked"] == Asked.CHANNEL_OPEN) & (error == OK) & ~wrong & ~opened)
+    closed = [_result(settled, row, of_messenger(MessengerError.InvalidChannelState)) for row in late.tolist()]
+    return state, [*(_result(settled, row, int(error[row])) for row in np.flatnonzero(told).tolist()), *closed]
 
 
 def _unsettled(rows: Frame, row: int, error: MessengerError) -> Notice:

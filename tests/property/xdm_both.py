@@ -1,0 +1,344 @@
+"""Kernel and oracle side by side: the same calls, the same envelopes on their way with the same faults, and after every
+block the same channels, messages, balances, fees and books.
+
+What operators prove is what the kernel's prove; the oracle makes its own proof of the same message as of the same
+blocks, under its own roots. So every copy that is brought late, twice or altered comes to both in the same block.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from causeway.protocols.xdm.books import Book
+from causeway.protocols.xdm.money import joined
+from tests.property.xdm_kernel_engine import ECHO, WIDTH, Kernel, number_of, position_of
+from tests.property.xdm_kernel_log import row_dicts
+from tests.property.xdm_networks import ALICE, FUNDS, ROOT
+from tests.property.xdm_programs import PROGRAMS_ENDPOINT, Call, Programs, account, encode
+from tests.spec.xdm.channels import close_channel, initiate_channel, send_message
+from tests.spec.xdm.endpoints import transfer
+from tests.spec.xdm.errors import XdmError
+from tests.spec.xdm.events import Event
+from tests.spec.xdm.keys import CHANNELS, INBOX_RESPONSES, OUTBOX, confirmed_key
+from tests.spec.xdm.network import Network
+from tests.spec.xdm.options import Options
+from tests.spec.xdm.proofs import Kind
+from tests.spec.xdm.relayers import prove
+from tests.spec.xdm.state import ChainNode, note_transfer_out, storage, subtract, transaction
+from tests.spec.xdm.values import (
+    CONSENSUS,
+    Chain,
+    CrossDomainMessage,
+    EndpointRequest,
+    Tag,
+    decode_leaf,
+    decode_receipt,
+    decode_xdm,
+    encode_xdm,
+)
+
+ROOT_ACCOUNT = account(2**64 - 1)
+SAME = (OUTBOX, INBOX_RESPONSES, CHANNELS)
+"""What of the storage is compared to the byte."""
+Alter = Callable[[CrossDomainMessage], CrossDomainMessage]
+
+
+class _Oracle(Network):
+    """The oracle with the accounts and endpoints of the kernel; calls about channels come first in a block."""
+
+    def _add(self, chain: Chain) -> None:
+        super()._add(chain)
+        c = self.chains[chain]
+        first = WIDTH * position_of(chain)
+        c.root = ROOT_ACCOUNT
+        c.state.balances = {account(number_of(chain, name)): FUNDS[name] for name in (b"alice", b"bob")}
+        c.state.balances[c.root] = FUNDS[b"root"]
+        weights = self.weights.get(chain, (self.options.message_weight, self.options.response_weight))
+        c.handlers[PROGRAMS_ENDPOINT] = Programs(*weights, here={first + ECHO})
+
+    def _relayed(self, c: ChainNode) -> None:
+        first = [call for call in self.calls[c.chain_id] if call[0] in (initiate_channel, close_channel)]
+        later = [call for call in self.calls[c.chain_id] if call not in first]
+        self.calls[c.chain_id] = first
+        self._called(c)
+        super()._relayed(c)
+        self.calls[c.chain_id] = later
+
+
+class Both:
+    def __init__(self, options: Options, domains: int, allowlists: Mapping[Chain, set[Chain]] | None = None) -> None:
+        self.kernel = Kernel(options, domains, allowlists=allowlists)
+        self.oracle = _Oracle(options, domains, allowlists=allowlists or {})
+        for relayer in self.oracle.relayers:
+            relayer.working = False
+        self.kernel.gossip(self._carried)
+        self.faults: Callable[[CrossDomainMessage], list[tuple[int, Alter]]] = honest
+        self.callbacks: Counter[int] = Counter()
+        self.entries: dict[Chain, dict[bytes, bytes]] = defaultdict(dict)
+        self.burned: Counter[Chain] = Counter()
+        self._logged = 0
+        self.compare()
+
+    # ---- calls
+
+    def initiate(self, chain: Chain, dst: Chain, by: bytes = ROOT, limit: int | None = None) -> None:
+        self.kernel.initiate(chain, dst, by, limit)
+        self.oracle.call(chain, initiate_channel, self._account(chain, by), dst, limit)
+
+    def close(self, chain: Chain, foreign: Chain, channel: int, by: bytes = ROOT) -> None:
+        self.kernel.close(chain, foreign, channel, by)
+        self.oracle.call(chain, close_channel, self._account(chain, by), foreign, channel)
+
+    def call(self, chain: Chain, dst: Chain, payload: bytes, amount: int, by: bytes = ALICE) -> None:
+        self.kernel.call(chain, dst, payload, amount, by)
+        self.oracle.call(chain, self._call, number_of(chain, by), dst, payload, amount)
+
+    def transfer(self, chain: Chain, dst: Chain, receiver: bytes, amount: int, by: bytes = ALICE) -> None:
+        self.kernel.transfer(chain, dst, receiver, amount, by)
+        named = account(number_of(dst, receiver)) if receiver.rstrip() in FUNDS else receiver
+        self.oracle.call(chain, self._transfer, number_of(chain, by), dst, named, amount)
+
+    def _account(self, chain: Chain, by: bytes) -> bytes:
+        return ROOT_ACCOUNT if by == ROOT else account(number_of(chain, by))
+
+    def _attach(self, c: ChainNode, caller: int, amount: int) -> int:
+        """A program makes a call: it has what it attaches, and the call has a number."""
+        if c.state.balances.get(account(caller), 0) < amount:
+            raise XdmError("LowBalance")
+        self.callbacks[caller] += 1
+        return self.callbacks[caller] - 1
+
+    def _call(self, c: ChainNode, caller: int, dst: Chain, payload: bytes, amount: int) -> None:
+        callback, sender = self._attach(c, caller, amount), account(caller)
+        receiver = WIDTH * position_of(dst) + ECHO
+        content = encode(Call(callback, caller, receiver, amount, 0, b"call", payload))
+        with transaction(c):
+            subtract(c.state.balances, sender, amount, "LowBalance")
+            request = EndpointRequest(PROGRAMS_ENDPOINT, PROGRAMS_ENDPOINT, content)
+            channel, nonce = send_message(c, sender, dst, request)
+            if amount:
+                note_transfer_out(c, amount, dst)
+                c.log("Transfer", foreign=dst, channel_id=channel, nonce=nonce, kind="out", amount=amount, by=sender)
+
+    def _transfer(self, c: ChainNode, caller: int, dst: Chain, receiver: bytes, amount: int) -> None:
+        self._attach(c, caller, amount)
+        transfer(c, account(caller), dst, receiver, amount)
+
+    # ---- envelopes
+
+    def _carried(self, data: bytes, kind: Kind, dst: Chain, relayer: str) -> list[tuple[int, bytes]]:
+        x, now = decode_xdm(data), self.oracle.view.best + 1
+        described = decode_leaf(x.proof.consensus.opaque_mmr_leaf).block_number
+        made_at = x.proof.consensus.consensus_block_number
+        own = prove(self.oracle, kind, x.src, dst, x.channel_id, x.nonce, described, made_at, x.tag)
+        found = []
+        for delay, alter in self.faults(x):
+            self.oracle.air.append((now + delay, dst, kind, encode_xdm(alter(own)), "carrier"))
+            found.append((delay, encode_xdm(alter(x))))
+        return found
+
+    # ---- blocks
+
+    def step(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.kernel.step()
+            self.oracle.step()
+            for chain, c in self.oracle.chains.items():
+                self.burned[chain] += c.state.burned
+            self.compare()
+
+    def rests(self) -> bool:
+        return self.kernel.net.idle() and not self.kernel.net.air
+
+    # ---- comparison
+
+    def compare(self) -> None:
+        """Equal after the last block, or an error that says where not."""
+        kernel, net = self.kernel, self.kernel.net
+        logs = net.logs["storage"]
+        for _, _, frame in logs[self._logged :]:
+            for row in row_dicts(frame):
+                entries = self.entries[row["chain"] - 1]
+                if row["present"]:
+                    entries[row["key"]] = row["value"]
+                else:
+                    entries.pop(row["key"], None)
+        self._logged = len(logs)
+        waits = net.state["queues"]
+        busy = set(waits["source"][waits["next_index"] > waits["begin"]].tolist())
+        money = {row["chain"]: row for row in row_dicts(net.state["money"])}
+        for chain, c in self.oracle.chains.items():
+            where = f"block {c.block} of {chain}"
+            same("storage", _messages(storage(c.state)), _messages(self.entries[chain]), where)
+            sums = money[position_of(chain)]
+            same("fees on hold", (c.state.outbox_fees_on_hold, c.state.inbox_fees_on_hold),
+                 (_whole(sums, "outbox_held"), _whole(sums, "inbox_held")), where)  # fmt: skip
+            same("deposits", sum(c.state.deposits.values()), _whole(sums, "reserved"), where)
+            same("burned", self.burned[chain], _whole(sums, "burned"), where)
+            same("allowed", {position_of(f) for f in c.state.allowlist}, self._allowed(chain), where)
+            operators = net.state["operators"]
+            paid = sum(joined(operators.filter(operators["chain"] == position_of(chain)), "balance"))
+            same("paid", sum(c.state.balances.get(o, 0) for o in set(c.operators)), paid, where)
+            if position_of(chain) not in busy:
+                for name in (ALICE, b"bob".ljust(32), ROOT):
+                    own = c.state.balances.get(self._account(chain, name), 0)
+                    same(f"balance of {name!r}", own, kernel.balance(chain, name), where)
+        same("books", self._books(), self._kernel_books(), f"block {self.oracle.consensus.block}")
+        for domain in range(self.oracle.domains):
+            self._compare_receipts(domain)
+
+    def _allowed(self, chain: Chain) -> set[int]:
+        rows = self.kernel.net.state["allowlist"]
+        return set(rows["foreign"][rows["chain"] == position_of(chain)].tolist())
+
+    def _compare_receipts(self, domain: Chain) -> None:
+        own = self.oracle.consensus.state.confirmed[domain]
+        stored = self.entries[CONSENSUS].get(confirmed_key(domain))
+        if stored is None:
+            same("confirmed", own.domain_block_number, 0, f"domain {domain}")
+            return
+        theirs = decode_receipt(stored)
+        names = ("domain_block_number", "burned", "transfers_in", "transfers_out", "claimed", "rejected")
+        for name in names:
+            same(name, getattr(own, name), getattr(theirs, name), f"receipt {own.domain_block_number} of {domain}")
+
+    def _books(self) -> dict[tuple[int, int, int], int]:
+        s = self.oracle.consensus.state
+        found = {(int(Book.BALANCE), position_of(d), 0): amount for d, amount in s.domain_balances.items()}
+        for what, book in ((Book.UNCONFIRMED, s.unconfirmed), (Book.CANCELLED, s.cancelled)):
+            found |= {(int(what), position_of(f), position_of(t)): amount for (f, t), amount in book.items()}
+        return found
+
+    def _kernel_books(self) -> dict[tuple[int, int, int], int]:
+        rows = self.kernel.net.state["books"]
+        keys = zip(*(rows[name].tolist() for name in ("what", "source", "foreign")), strict=True)
+        return dict(zip(keys, joined(rows, "amount"), strict=True))
+
+    def compare_events(self) -> None:
+        """The same happened to every message and channel, in the same blocks and order; refusals by name."""
+        own, theirs = (_told(events) for events in (self.oracle.events(), self.kernel.events()))
+        for key in sorted(own.keys() | theirs.keys(), key=str):
+            same(f"events {key}", own.get(key, []), theirs.get(key, []), "the whole run")
+        refused = [Counter(_refusals(events)) for events in (self.oracle.events(), self.kernel.events())]
+        same("refusals", refused[0] - refused[1], refused[1] - refused[0], "the whole run")
+
+
+def same(what: str, oracle: Any, kernel: Any, where: str) -> None:
+    assert oracle == kernel, f"{what} after {where}: {_differing(oracle, kernel)}"
+
+
+def _differing(oracle: Any, kernel: Any) -> str:
+    if isinstance(oracle, dict) and isinstance(kernel, dict):
+        keys = sorted((k for k in oracle.keys() | kernel.keys() if oracle.get(k) != kernel.get(k)), key=str)
+        return "; ".join(f"{k!r}: oracle {oracle.get(k)!r}, kernel {kernel.get(k)!r}" for k in keys[:4])
+    return f"oracle {oracle!r}, kernel {kernel!r}"
+
+
+def _messages(entries: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    return {key: value for key, value in entries.items() if key[:32] in SAME}
+
+
+def _whole(row: Mapping[str, int], name: str) -> int:
+    return row[f"{name}_high"] << 64 | row[f"{name}_low"]
+
+
+_COLUMNS = {
+    "ChannelInitiated": ("deposit", "limit"),
+    "ChannelOpen": ("limit",),
+    "ChannelClosed": ("deposit",),
+    "OutboxMessage": ("nonce", "kind", "payload_hash", "src_fee", "dst_fee", "last_delivered"),
+    "InboxMessage": ("nonce", "payload_hash"),
+    "InboxMessageResponse": ("nonce", "payload_hash", "result"),
+    "OutboxMessageResponse": ("nonce", "payload_hash", "result"),
+    "OutboxMessageResult": ("nonce", "result"),
+    "FeeBurn": ("nonce", "amount"),
+    "FeeMint": ("nonce", "amount"),
+    "ResponseDeleted": ("nonce",),
+    "Transfer": ("nonce", "kind", "amount"),
+}
+
+
+def _told(events: list[Event]) -> dict[tuple[Any, ...], list[tuple[Any, ...]]]:
+    found: dict[tuple[Any, ...], list[tuple[Any, ...]]] = defaultdict(list)
+    for e in events:
+        if e.event in _COLUMNS:
+            what = tuple(getattr(e, name) for name in _COLUMNS[e.event])
+            found[e.event, e.chain, e.foreign, e.channel_id].append((e.at, *what))
+    # In one block the answers of operators' payments may be told in another order than they were deleted in.
+    return {key: sorted(rows) if key[0] == "ResponseDeleted" else rows for key, rows in found.items()}
+
+
+def _refusals(events: list[Event]) -> list[tuple[Any, ...]]:
+    calls = {"_call": "send_message", "_transfer": "transfer"}
+    found = []
+    for e in events:
+        if e.event == "Refused":
+            error = "Custom(201)" if e.error == "Stale" else e.error
+            found.append((e.at, e.chain, e.foreign, e.channel_id, e.nonce, calls.get(e.call or "", e.call), error))
+    return found
+
+
+# Faults of carriers
+
+
+def honest(x: CrossDomainMessage) -> list[tuple[int, Alter]]:
+    return [(0, as_it_is)]
+
+
+def as_it_is(x: CrossDomainMessage) -> CrossDomainMessage:
+    return x
+
+
+def _proof(x: CrossDomainMessage, **parts: Any) -> CrossDomainMessage:
+    return replace(x, proof=replace(x.proof, **parts))
+
+
+def _head(x: CrossDomainMessage, **parts: Any) -> CrossDomainMessage:
+    return _proof(x, consensus=replace(x.proof.consensus, **parts))
+
+
+def _flip(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+ALTERED: tuple[Alter, ...] = (
+    lambda x: replace(x, nonce=x.nonce + 1),
+    lambda x: replace(x, nonce=x.nonce + 600),
+    lambda x: replace(x, channel_id=x.channel_id + 1),
+    lambda x: replace(x, channel_id=x.channel_id + 9),
+    lambda x: replace(x, src=CONSENSUS if x.src != CONSENSUS else 0),
+    lambda x: _proof(x, domain_proof=None),
+    lambda x: _proof(x, message_proof=x.proof.message_proof[1:]),
+    lambda x: _proof(x, message_proof=tuple(sorted((*x.proof.message_proof, b"\x41\x01\x04\x07")))),
+    lambda x: _proof(x, message_proof=tuple(sorted((*x.proof.message_proof[:-1], _flip(x.proof.message_proof[-1]))))),
+    lambda x: _head(x, opaque_mmr_leaf=_flip(x.proof.consensus.opaque_mmr_leaf)),
+    lambda x: _head(x, consensus_block_number=x.proof.consensus.consensus_block_number + 1),
+    lambda x: _head(x, consensus_block_hash=bytes(32)),
+)
+"""Each makes another envelope of one, which no chain takes."""
+
+
+class Faults:
+    """Carriers that drop, delay, repeat and alter, one in so many times; ``tags``: they alter tags, too."""
+
+    def __init__(self, rng: random.Random, strength: float, tags: bool) -> None:
+        self.rng, self.strength, self.tags = rng, strength, tags
+
+    def __call__(self, x: CrossDomainMessage) -> list[tuple[int, Alter]]:
+        rng = self.rng
+        if rng.random() >= self.strength:
+            return [(0, as_it_is)]
+        fault = rng.randrange(5 + self.tags)
+        if fault == 0:
+            return []
+        if fault == 1:
+            return [(rng.randrange(1, 6), as_it_is)]
+        if fault == 2:
+            return [(0, as_it_is), (rng.randrange(4), as_it_is)]
+        if fault == 5:
+            return [(0, lambda x: replace(x, tag=Tag(4)))]
+        return [(0, rng.choice(ALTERED)), (rng.randrange(3), as_it_is)]
