@@ -79,6 +79,14 @@ def test_all_is_dropped_for_a_while() -> None:
     assert settled(network(fault("drop", last=30))) == Counter()
 
 
+@pytest.mark.slow
+def test_operators_that_are_down_for_2000_blocks_prove_again_what_the_others_expect() -> None:
+    """Hazard 31 in its full size: most of these blocks are slept through."""
+    net = network(fault("drop", last=2_000))
+    assert settled(net) == Counter()
+    assert net.tick > 2_000
+
+
 def test_what_comes_twice_is_taken_once() -> None:
     refused = settled(network(fault("replay", blocks=1), fault("replay", blocks=0)))
     assert set(refused) == {"INVALID_NONCE"}

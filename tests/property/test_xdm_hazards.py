@@ -490,11 +490,9 @@ def test_29_a_rejected_transfer_whose_response_is_late(make: Make) -> None:
     sound(e)
 
 
-@pytest.mark.parametrize("blocks", [1, 5, 7, 9])
+@pytest.mark.parametrize("blocks", [5, 9, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 7))])
 def test_30_a_fork_below_the_depth(make: Make, blocks: int) -> None:
     e = opened(make, replace(FAST, archiving_depth=4), 0, CONSENSUS, domains=1)
-    if not e.forks:
-        pytest.skip("this engine does not fork yet")
     e.step(6)
     e.transfer(0, CONSENSUS, BOB, 100)
     e.step(blocks)
@@ -506,7 +504,7 @@ def test_30_a_fork_below_the_depth(make: Make, blocks: int) -> None:
 
 
 def test_31_a_relayer_that_was_down(make: Make) -> None:
-    """For 100 blocks instead of 2000."""
+    """For 100 blocks; for 2,000 in ``test_xdm_faults``."""
     e = opened(make)
     e.relaying(False)
     for _ in range(5):
@@ -534,7 +532,8 @@ def test_32_every_sixth_gossip_message_is_dropped(make: Make) -> None:
 
 
 def test_33_more_channels_than_a_block_takes(make: Make) -> None:
-    """20 channels with 3 messages each instead of 100 with 200: work in a block is bounded, all is delivered."""
+    """20 channels with 3 messages each: work in a block is bounded, all is delivered. 100 channels with 200 messages
+    each are in ``test_xdm_many_channels``."""
     e = make(replace(FAST, max_outgoing_messages=4), domains=1)
     taken: list[set[tuple[int, int]]] = [set()]
 

@@ -33,8 +33,6 @@ class Engine(Protocol):
     """Whether handlers have a weight that a message may be too heavy for."""
     last_nonce: int | None
     """The last nonce of a channel, None for that of 256 bits."""
-    forks: bool
-    """Whether the consensus chain can be reorganised."""
     misdelivers: bool
     """Whether an envelope can come to a chain that it does not name."""
 
@@ -67,7 +65,6 @@ class Oracle:
     """The oracle as an engine."""
 
     weighs, misdelivers = True, True
-    forks = True
     last_nonce: int | None = None
 
     def __init__(self, options: Options | None = None, domains: int = 2, **rest) -> None:

@@ -117,7 +117,6 @@ class Kernel:
 
     weighs, misdelivers = False, False
     last_nonce: int | None = MAX_NONCE
-    forks = False
 
     def __init__(
         self,
@@ -148,6 +147,7 @@ class Kernel:
             self._rogue(lambda state: state.with_tables(allowlist=rows))
             self.net.apply_rogue()
         self.log = KernelLog(self.net, lax=options.strict_envelope == "off")
+        self._jumps = False
         self._calls: list[tuple[str, dict[str, Any]]] = []
         self._users: dict[int, list[tuple[str, int]]] = defaultdict(list)
 
@@ -196,7 +196,8 @@ class Kernel:
         planned = tuple(ChannelCall(tick=tick, **call) for _, call in self._calls)
         callbacks = self._next_callbacks()
         net.prepare_block(planned)
-        self.log.before = net.state
+        if self._jumps:  # nonces that nobody used are none that were processed
+            self.log.before, self._jumps = net.state, False
         net.unread = []
         net.block()
         self.log.check()
@@ -266,7 +267,9 @@ class Kernel:
         )
 
     def reorganise(self, depth: int) -> None:
-        raise NotImplementedError("forks come as a fault of the scenario")
+        """In the tick in which the best fork changes no chain makes a block; what users called is called again."""
+        self.net.reorganise(depth)
+        self.log.check()
 
     def relaying(self, on: bool) -> None:
         self.net.relaying = on
@@ -371,6 +374,7 @@ class Kernel:
             rows = _changed(s["channels"], _at(src, dst, channel), next_outbox=nonce, next_response=nonce)
             return s.with_tables(channels=_changed(rows, _at(dst, src, channel), next_inbox=nonce))
 
+        self._jumps = True
         self._rogue(change)
 
     def rogue_mint(self, chain: Chain, name: bytes, amount: int) -> None:

@@ -110,6 +110,7 @@ class KernelLog:
         self._sent: dict[tuple[int, ...], int] = {}
         self._back: dict[tuple[int, ...], int] = {}
         self._operators: dict[int, int] = {}
+        self._marks: dict[int, tuple[int, list[tuple[Chain, int]], int, dict[int, int]]] = {}
         self.before = net.state
         for row in row_dicts(net.state["channels"]):
             where = {"foreign": chain_of(row["foreign"]), "channel_id": row["channel"], "limit": row["max_outgoing"]}
@@ -123,6 +124,11 @@ class KernelLog:
     def check(self) -> None:
         net, state = self.net, self.net.state
         at = net.tick + 1
+        self._marks[net.height - 1] = (len(self.events), [*self._unfinal], self._last_final, {**self._operators})
+        back = net.gone_back_to()
+        if back is not None:
+            self._go_back(back)
+            return
         self._made = {row["chain"]: row["number"] for row in row_dicts(net.headers, "chain", "number")}
         self._at = at
         self._values = self._storage_values()
@@ -136,6 +142,16 @@ class KernelLog:
         for chain in sorted(self._made):
             self._chain(chain, rows)
         self._sample(at)
+
+    def _go_back(self, height: int) -> None:
+        """What was told of blocks that a fork has taken back did not happen."""
+        kept, self._unfinal, self._last_final, self._operators = self._marks[height]
+        del self.events[kept:]
+        state = self.before = self.net.state
+        best = int(state["blocks"]["number"][-1])
+        for known in (self.roots, self.hashes, self.supply):
+            for number in [number for number in known if number > best]:
+                del known[number]
 
     def log(self, event: str, chain: int, **columns: Any) -> None:
         self.events.append(Event(event, chain_of(chain), self._made[chain], self._at, **columns))
