@@ -40,11 +40,11 @@ from causeway.protocols.xdm.allowlists import is_pending
 from causeway.protocols.xdm.apart import require_served, to_own, waits_outside
 from causeway.protocols.xdm.block import process_block
 from causeway.protocols.xdm.carrying import CarrierInterference, Load, bring
-from causeway.protocols.xdm.chain_tries import NOWHERE, ChainTries, tries_of
+from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION, Network
 from causeway.protocols.xdm.challenges import settle_receipts
 from causeway.protocols.xdm.committing import Made, commit_block
-from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, anchor_number, due_heights
+from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, due_heights
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.counted import count_notices, count_proved
 from causeway.protocols.xdm.fees import Fees
@@ -63,7 +63,7 @@ from causeway.protocols.xdm.forks import (
 )
 from causeway.protocols.xdm.fraud_tables import NEVER_FOUND
 from causeway.protocols.xdm.genesis import check_issued, genesis_tables, genesis_value
-from causeway.protocols.xdm.history import height_of, heights_frame, remembers, spans_between
+from causeway.protocols.xdm.history import heights_frame
 from causeway.protocols.xdm.ingress import ingress_arrivals
 from causeway.protocols.xdm.lane_tables import indexed
 from causeway.protocols.xdm.money import Money
@@ -71,7 +71,8 @@ from causeway.protocols.xdm.notices import log_notices
 from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.outside import Outside, joined, read_carried
 from causeway.protocols.xdm.planned import Planned
-from causeway.protocols.xdm.relay import Proved, next_move, provable_number, prove
+from causeway.protocols.xdm.provable import NOTHING, Provable, move_anchor, moved_tries, what_is_provable
+from causeway.protocols.xdm.relay import Proved, next_move, prove
 from causeway.protocols.xdm.signing import ChainSigners
 from causeway.protocols.xdm.state import State, state_of_frames, state_tables
 from causeway.protocols.xdm.storage import STORAGE_SCHEMA, changes
@@ -84,19 +85,15 @@ BETWEEN = 8
 @dataclass(frozen=True)
 class XdmPlan:
     """What a round of the chains begins with: what is brought to those that make a block (``running``), and the blocks
-    that they prove under now. ``following``: the block of the consensus chain that is shown as final from this one on,
-    whose storage has the receipts that are shown with it; what operators prove of the chain itself is under the one
-    that was shown before. ``outside``: what was carried here from other lakes. ``fork``: the block that the network
-    goes back to instead of all that."""
+    that they prove under now. ``outside``: what was carried here from other lakes; ``due``: up to which block receipts
+    are confirmed. ``fork``: the block that the network goes back to instead of all that."""
 
     running: Chains
     load: Load
     outside: Outside
     view: View
-    provable: Mapping[int, int]
-    following: int | None
+    provable: Provable
     due: int | None
-    rebuilt: Mapping[int, int]
     fork: Fork | None = None
 
 
@@ -252,32 +249,10 @@ class XdmKernel(HostedForGood):
         load = bring(state, view, self.interference, context)
         fork = fork_at(view, self.interference, context, self._reach)
         if fork is not None:
-            content = XdmPlan(chains, load, outside, view, {}, None, None, {}, fork)
+            content = XdmPlan(chains, load, outside, view, NOTHING, None, fork)
             return Plan(reads_of(fork, every, context), content, EventLog().logs()["events"])
-        provable, due, rows, past = {}, None, {}, []
-        tries = tries_of(state, context)
-        rebuilt: dict[int, int] = {}
-        spans = []
-        following = self._next_anchor(state, context)
-        for chain in chains.tolist():
-            number = provable_number(chain, view)
-            then = following if chain == CONSENSUS_POSITION else None
-            first = then if number is None else number
-            if first is None:
-                continue
-            known = -1 if tries is None else tries.number[chain]
-            if self.network.follows and (first < known or not remembers(state, chain, first)):
-                continue  # another lake's consensus chain says of this one what it has not said
-            if known < 0:
-                rebuilt[chain] = height_of(state, chain, first)
-                past.append((chain, rebuilt[chain]))
-                known = first
-            provable[chain] = first
-            last = first if then is None else then
-            if last > known:
-                spans += spans_between(state, chain, known, last, forks=self.interference.has_forks)
-        if spans:
-            rows["storage"] = heights_frame(spans)
+        provable = what_is_provable(state, chains, view, context, forks=self.interference.has_forks)
+        due, rows = None, provable.rows()
         if context.has_consensus:
             due, taken = due_heights(state, context)
             rows["receipts"] = heights_frame([(CONSENSUS_POSITION, first, last) for first, last in taken])
@@ -285,20 +260,8 @@ class XdmKernel(HostedForGood):
         queues = state["queues"]
         local = queues.filter((queues["next_index"] > queues["begin"]) & np.isin(queues["source"], chains))
         ranges = local.with_columns(end=local["next_index"])
-        columns = np.array(past, dtype=np.int64).reshape(-1, 2)
-        wanted = Frame({"chain": columns[:, 0].astype(np.uint32), "height": columns[:, 1].astype(np.uint64)}, len(past))
-        reads = Reads(offered=located(ranges, state["runs"]), rows=rows, past=wanted)
-        return Plan(
-            reads, XdmPlan(chains, load, outside, view, provable, following, due, rebuilt), EventLog().logs()["events"]
-        )
-
-    def _next_anchor(self, state: State, context: Context) -> int | None:
-        """Return the number of the consensus block that is shown as final from this block on, None as long as there is
-        none."""
-        if not context.has_consensus:
-            return None
-        found = anchor_number(state["blocks"], context.number, self.options.archiving_depth)
-        return None if found is None else int(state["blocks"]["number"][found[1]])
+        reads = Reads(offered=located(ranges, state["runs"]), rows=rows, past=provable.past())
+        return Plan(reads, XdmPlan(chains, load, outside, view, provable, due), EventLog().logs()["events"])
 
     def round(
         self, state: State, chains: Chains, plan: Plan[XdmPlan], inputs: Inputs[State], tick: Tick
@@ -375,47 +338,21 @@ class XdmKernel(HostedForGood):
             state, tables["receipts"], notices = settled
             state = count_notices(state, notices)
             log_notices(notices, len(self.network.names), log)
-        tries = self._tries(before, chains, content, inputs, context)
+        past = {
+            chain: part(self, inputs.past[height], np.array([chain], dtype=np.uint32), 0)
+            for chain, height in content.provable.rebuilt.items()
+        }
+        tries = moved_tries(before, content.provable, past, inputs.rows, context)
         state, outbound = process_block(state, content.load.brought, content.view, inputs, money, context, log)
         tables["value"] = money.log()
         proved = prove(state, tries, content.view, context)
         log_notices(proved.abandoned, len(self.network.names), log)
         state = count_proved(state, state["relaying"], proved.tables["envelopes"]).with_tables(**proved.tables)
-        self._anchor(tries, content.following, inputs)
+        move_anchor(tries, content.provable, inputs.rows)
         made = commit_block(before, state, tries, tables, content.view, context)
         made = replace(made, state=forge(made.state, tries, content.view, self.interference, context))
         wake = self._wake(made.state, content.view, context, tick, proved)
         return self._result(made, outbound, {**log.logs(), **tables}, wake, self._gives_up(tick))
-
-    def _tries(
-        self, state: State, chains: Chains, plan: XdmPlan, inputs: Inputs[State], context: Context
-    ) -> ChainTries:
-        """Return the tries of chains, those that operators prove under moved on to what is provable now."""
-        tries = tries_of(state, context)
-        if tries is None:
-            tries = ChainTries.of(chains)
-            tries.change(changes(None, state, context))
-        tries.height = NOWHERE
-        for chain, height in plan.rebuilt.items():
-            past = inputs.past[height]
-            one = replace(context, chains=np.array([chain], dtype=np.uint32))
-            tries.move(changes(None, self._only(past, chain), one), {})
-        if "storage" in inputs.rows:
-            rows = inputs.rows["storage"]
-            tries.move(rows.filter(rows["chain"] != CONSENSUS_POSITION), {})
-        tries.number |= plan.provable
-        return tries
-
-    def _anchor(self, tries: ChainTries, following: int | None, inputs: Inputs[State]) -> None:
-        """Move the storage of the consensus chain on to that of the block which is shown as final from now on."""
-        if following is None:
-            return
-        rows = inputs.rows.get("storage", empty_frame(STORAGE_SCHEMA))
-        tries.move(rows.filter(rows["chain"] == CONSENSUS_POSITION), {CONSENSUS_POSITION: following})
-
-    def _only(self, state: State, chain: int) -> State:
-        """Return the rows of a state that are one chain's."""
-        return part(self, state, np.array([chain], dtype=np.uint32), 0)
 
     def _result(
         self, made: Made, outbound: Frame, logs: Mapping[str, Frame], wake: int | None, end: int | None
