@@ -46,6 +46,7 @@ def validated(case: dict[str, Any], index: int, strict: Literal["on", "off"]) ->
             **{name: np.zeros((2, 32), dtype=np.uint8) for name in ("hash", "state_root", "extrinsics_root")},
             "leaf_count": np.array([BLOCKS, BLOCKS], dtype=np.uint64),
             "mmr_root": np.frombuffer(2 * root, dtype=np.uint8).reshape(2, 32),
+            "height": np.zeros(2, dtype=np.uint64),
         },
         2,
     ).select(BLOCKS_SCHEMA.names)

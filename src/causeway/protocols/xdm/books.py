@@ -149,8 +149,8 @@ class Books:
     ) -> list[tuple[int, int, TransporterError]]:
         """Apply what a block of ``chain`` did, (what, foreign, amount) each in this order, all of it or nothing.
 
-        Only what came from chains of ``beyond``, of whose blocks nobody here knows more than what their operators say,
-        is left out where the books do not have it: the list of (foreign, amount, error) is returned. Raises
+        Only what came, or came back, from chains of ``beyond``, of whose blocks nobody here knows more than what their
+        operators say, is left out where the books do not have it: the list of (foreign, amount, error) is returned. Raises
         ``BookError`` of the first other that is refused."""
         before = len(self._steps)
         left = []
@@ -158,7 +158,7 @@ class Books:
             try:
                 self.apply(chain, what, foreign, amount)
             except BookError as error:
-                if foreign in beyond and what in (Moved.IN, Moved.REJECTED):
+                if foreign in beyond and what in (Moved.IN, Moved.REJECTED, Moved.CLAIMED):
                     left.append((foreign, amount, error.error))
                     continue
                 for giver, taker, moved in reversed(self._steps[before:]):
