@@ -150,8 +150,8 @@ class Books:
         """Apply what a block of ``chain`` did, (what, foreign, amount) each in this order, all of it or nothing.
 
         Only what came, or came back, from chains of ``beyond``, of whose blocks nobody here knows more than what their
-        operators say, is left out where the books do not have it: the list of (foreign, amount, error) is returned. Raises
-        ``BookError`` of the first other that is refused."""
+        operators say, is left out where the books do not have it: the list of (foreign, amount, error) is returned.
+        Raises ``BookError`` of the first other that is refused."""
         before = len(self._steps)
         left = []
         for what, foreign, amount in moves:
