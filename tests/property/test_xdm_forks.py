@@ -176,7 +176,7 @@ def test_a_fork_by_chance_wakes_no_network() -> None:
     net.settle()
     while (wake := net.results[0].wake) is not None:
         net.sleep(wake)
-        assert net.tick < 300
+        assert net.tick < 1_000, "it comes to rest, however often it goes back"
     assert len(net.logs["reverted"])
 
 
