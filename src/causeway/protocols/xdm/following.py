@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from causeway.model.frame import Frame, concat
 from causeway.model.joins import lookup
+from causeway.model.ledger import NO_CHAIN
 from causeway.proofs.errors import ProofError
 from causeway.proofs.hashing import HashFunction, digest_values
 from causeway.proofs.mmr.range_state import RangeState
@@ -50,8 +51,6 @@ from causeway.protocols.xdm.tables import ANCHORED_SCHEMA, BLOCKS_SCHEMA, RANGE_
 
 FOLLOWED, PROVED = "BlocksFollowed", "ReceiptsFollowed"
 """What notices say of headers, and of confirmed receipts, that were taken."""
-
-_NO_CHAIN = 2**32 - 1
 
 
 class Refused(Exception):
@@ -92,7 +91,7 @@ def follow(state: State, brought: Iterable[Transaction], view: View, context: Co
             state, notice = _taken(state, transaction, context)
             notices.append(notice)
         except Refused as refused:
-            notices.append(Notice(CONSENSUS_POSITION, _NO_CHAIN, refused.name, refused=True))
+            notices.append(Notice(CONSENSUS_POSITION, NO_CHAIN, refused.name, refused=True))
     moved = state["blocks"] is not before["blocks"] or state["anchored"] is not before["anchored"]
     return Followed(_proved_under(state, context) if moved else state, taken, notices, moved)
 
@@ -102,10 +101,10 @@ def _taken(state: State, transaction: Transaction, context: Context) -> tuple[St
         case Blocks():
             state = take_blocks(state, transaction, context)
             number = int(state["blocks"]["number"][-1])
-            return state, Notice(CONSENSUS_POSITION, _NO_CHAIN, FOLLOWED, index=number)
+            return state, Notice(CONSENSUS_POSITION, NO_CHAIN, FOLLOWED, index=number)
         case Confirmed():
             state = take_confirmed(state, transaction, context)
-            return state, Notice(CONSENSUS_POSITION, _NO_CHAIN, PROVED, index=transaction.block)
+            return state, Notice(CONSENSUS_POSITION, NO_CHAIN, PROVED, index=transaction.block)
     raise Refused("InvalidCall")
 
 

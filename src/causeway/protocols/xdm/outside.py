@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from causeway.model.errors import InvalidInput
 from causeway.model.frame import concat
+from causeway.model.ledger import NO_CHAIN
 from causeway.model.order import stable_order
 from causeway.protocols.contract import Chains
 from causeway.protocols.xdm.carried import Blocks, Confirmed, Messages, Receipts, decode_transaction
@@ -26,8 +27,6 @@ from causeway.protocols.xdm.validate import Brought
 FIRST_BASE = 1 << 40
 """The bases of carried envelopes have numbers from here on: those of a lake's own operators follow block numbers, which
 have 32 bits."""
-
-_NO_CHAIN = 2**32 - 1
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ def read_carried(carried: pa.Table, chains: Chains, running: Chains, context: Co
 
 
 def _refused(position: int, name: str) -> Notice:
-    return Notice(position, _NO_CHAIN, name, refused=True)
+    return Notice(position, NO_CHAIN, name, refused=True)
 
 
 def _brought(
