@@ -42,6 +42,7 @@ from causeway.protocols.xdm.consensus import (
     receipts,
 )
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.errors import CallError
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.options import XdmOptions
 from causeway.protocols.xdm.proof_lists import encode_lists
@@ -51,14 +52,6 @@ from causeway.protocols.xdm.tables import ANCHORED_SCHEMA, BLOCKS_SCHEMA, RANGE_
 
 FOLLOWED, PROVED = "BlocksFollowed", "ReceiptsFollowed"
 """What notices say of headers, and of confirmed receipts, that were taken."""
-
-
-class Refused(Exception):
-    """What was carried is not taken; ``name``: why."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
 
 
 @dataclass(frozen=True)
@@ -90,7 +83,7 @@ def follow(state: State, brought: Iterable[Transaction], view: View, context: Co
         try:
             state, notice = _taken(state, transaction, context)
             notices.append(notice)
-        except Refused as refused:
+        except CallError as refused:
             notices.append(Notice(CONSENSUS_POSITION, NO_CHAIN, refused.name, refused=True))
     moved = state["blocks"] is not before["blocks"] or state["anchored"] is not before["anchored"]
     return Followed(_proved_under(state, context) if moved else state, taken, notices, moved)
@@ -105,25 +98,25 @@ def _taken(state: State, transaction: Transaction, context: Context) -> tuple[St
         case Confirmed():
             state = take_confirmed(state, transaction, context)
             return state, Notice(CONSENSUS_POSITION, NO_CHAIN, PROVED, index=transaction.block)
-    raise Refused("InvalidCall")
+    raise CallError("InvalidCall")
 
 
 def take_blocks(state: State, brought: Blocks, context: Context) -> State:
     """Return the state with further blocks; those that are known already are passed over.
 
-    Raises ``Refused``: BadSignature, UnknownParent, NumberNotAscending, ConsensusForked (the author has signed other
+    Raises ``CallError``: BadSignature, UnknownParent, NumberNotAscending, ConsensusForked (the author has signed other
     blocks than those that are known), Stale (nothing of it is new).
     """
     headers = brought.headers
     own = [header.hash for header in headers]
     author = context.signers.public(context.network.names[CONSENSUS_POSITION])
     if not author.accepts(brought.signature, signed_block(context.network.names[CONSENSUS_POSITION], own[-1])):
-        raise Refused("BadSignature")
+        raise CallError("BadSignature")
     for place in range(1, len(headers)):
         if headers[place].parent != own[place - 1]:
-            raise Refused("UnknownParent")
+            raise CallError("UnknownParent")
         if headers[place].number <= headers[place - 1].number:
-            raise Refused("NumberNotAscending")
+            raise CallError("NumberNotAscending")
     known = state["blocks"]
     first = 0
     if len(known):
@@ -133,14 +126,14 @@ def take_blocks(state: State, brought: Blocks, context: Context) -> State:
         while first < len(headers) and headers[first].number <= best:
             number = headers[first].number
             if number >= oldest and there.get(number) != own[first]:
-                raise Refused("ConsensusForked")
+                raise CallError("ConsensusForked")
             first += 1
         if first == len(headers):
-            raise Refused("Stale")
+            raise CallError("Stale")
         if headers[first].parent != there[best]:
-            raise Refused("UnknownParent")
+            raise CallError("UnknownParent")
     elif headers[0].number or any(headers[0].parent):
-        raise Refused("UnknownParent")  # the first block is number 0 and has none
+        raise CallError("UnknownParent")  # the first block is number 0 and has none
     return _extended(state, headers[first:], own[first:], context)
 
 
@@ -180,29 +173,29 @@ def _extended(state: State, headers: tuple[BlockHeader, ...], own: list[bytes], 
 def take_confirmed(state: State, brought: Confirmed, context: Context) -> State:
     """Return the state in which operators prove under another block of the consensus chain, one that is final.
 
-    Raises ``Refused``: Stale (it is none later than before), BlockNotFinal (nor known), InvalidChain (a domain that is
-    none of here, or is named twice), BadProof (of the receipts).
+    Raises ``CallError``: Stale (it is none later than before), BlockNotFinal (nor known), InvalidChain (a domain that
+    is none of here, or is named twice), BadProof (of the receipts).
     """
     found = provable_row(state["blocks"], context.options)
     if found is None:
-        raise Refused("BlockNotFinal")
+        raise CallError("BlockNotFinal")
     blocks, anchored = state["blocks"], state["anchored"]
     rows = np.flatnonzero(blocks["number"][: found + 1] == brought.block)
     if not len(rows):
-        raise Refused("BlockNotFinal")
+        raise CallError("BlockNotFinal")
     if len(state["anchor"]) and brought.block <= int(state["anchor"]["number"][0]):
-        raise Refused("Stale")
+        raise CallError("Stale")
     root = blocks["state_root"][rows[0]].tobytes()
     own = {int(chain) for chain in context.network.own(np.arange(len(context.network.names), dtype=np.uint32))}
     numbers: dict[int, int] = {}
     proofs: dict[int, tuple[bytes, ...]] = {}
     for domain, nodes in brought.proofs:
         if domain + 1 not in own or domain + 1 in numbers:
-            raise Refused("InvalidChain")
+            raise CallError("InvalidChain")
         try:
             receipt = ExecutionReceipt.decode(read_value(root, nodes, receipt_storage_key(domain))[0])
         except ProofError:
-            raise Refused("BadProof") from None
+            raise CallError("BadProof") from None
         numbers[domain + 1], proofs[domain + 1] = receipt.domain_block_number, nodes
     domains = sorted(numbers)
     anchored = Frame(

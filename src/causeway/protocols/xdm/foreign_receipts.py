@@ -24,16 +24,11 @@ from causeway.protocols.xdm.carried import MAX_RECEIPT_BYTES, Receipts, SignedRe
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
 from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, digests, hashes, moves_of
 from causeway.protocols.xdm.context import Context
+from causeway.protocols.xdm.errors import CallError
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.signing import signed_receipt
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import RECEIPTED_SCHEMA
-
-
-class _Refused(Exception):
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
 
 
 def take_receipts(
@@ -54,7 +49,7 @@ def take_receipts(
         position = one.domain + 1
         try:
             number = _checked(one, last.get(position), state, context)
-        except _Refused as refused:
+        except CallError as refused:
             foreign = position if position < len(context.network.names) else CONSENSUS_POSITION
             notices.append(Notice(CONSENSUS_POSITION, foreign, refused.name, refused=True))
             continue
@@ -86,28 +81,28 @@ def take_receipts(
 
 
 def _checked(one: SignedReceipt, last: tuple[int, bytes] | None, state: State, context: Context) -> int:
-    """Return the number of the block that a receipt is of, if it may be taken in. Raises ``_Refused``."""
+    """Return the number of the block that a receipt is of, if it may be taken in. Raises ``CallError``."""
     position = one.domain + 1
     if position not in context.network.external:
-        raise _Refused("InvalidChain")
+        raise CallError("InvalidChain")
     name = context.network.names[position]
     if not context.signers.public(name).accepts(one.signature, signed_receipt(name, one.receipt)):
-        raise _Refused("BadSignature")
+        raise CallError("BadSignature")
     if len(one.receipt) > MAX_RECEIPT_BYTES:
-        raise _Refused("InvalidReceipt")
+        raise CallError("InvalidReceipt")
     try:
         receipt = ExecutionReceipt.decode(one.receipt)
     except ProofError:
-        raise _Refused("InvalidReceipt") from None
+        raise CallError("InvalidReceipt") from None
     (moves,) = moves_of(RECEIPTS.decode(pa.array([one.receipt], pa.large_binary())).require_all())
     others = [other for what, other, _ in moves if what != Moved.BURNT]
     if any(other >= len(context.network.names) or other == position for other in others):
-        raise _Refused("InvalidReceipt")
+        raise CallError("InvalidReceipt")
     if last is not None and receipt.domain_block_number <= last[0]:
-        raise _Refused("Stale")
+        raise CallError("Stale")
     parent = bytes(DIGEST_BYTES) if last is None else last[1]
     if _parent(receipt) != parent:
-        raise _Refused("UnknownParent")
+        raise CallError("UnknownParent")
     _require_block(receipt, state, context)
     return receipt.domain_block_number
 
@@ -126,4 +121,4 @@ def _require_block(receipt: ExecutionReceipt, state: State, context: Context) ->
         return
     row = lookup(blocks, Frame({"number": np.array([number], dtype=np.uint64)}, 1), ["number"])
     if row[0] < 0 or blocks["hash"][row[0]].tobytes() != receipt.consensus_block_hash:
-        raise _Refused("UnknownConsensusBlock")
+        raise CallError("UnknownConsensusBlock")
