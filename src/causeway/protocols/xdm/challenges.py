@@ -25,12 +25,13 @@ from causeway.protocols.contract import View
 from causeway.protocols.xdm.books import Books
 from causeway.protocols.xdm.carried import Receipts
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
-from causeway.protocols.xdm.claims import rows_of, standing
-from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, confirm, digests, receipts
+from causeway.protocols.xdm.claims import standing
+from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, confirm, receipts
 from causeway.protocols.xdm.context import Context, block_number
 from causeway.protocols.xdm.foreign_receipts import take_receipts
 from causeway.protocols.xdm.fraud_tables import FRAUDS_SCHEMA, NEVER_FOUND, PRUNED_SCHEMA
 from causeway.protocols.xdm.notices import OPERATOR_SLASHED, Notice
+from causeway.protocols.xdm.small_tables import of_domains, rows_of, table_of
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import RECEIPTED_SCHEMA
 
@@ -147,16 +148,19 @@ def _find(
                 "found": context.number,
             }
         )
-    known = state["receipted"].filter(~np.isin(state["receipted"]["domain"], [one.domain for one in found]))
-    heads = [(CONSENSUS_POSITION, one.domain, one.numbers[-1], blake2_256(one.receipts[-1])) for one in found]
-    chain, domain, number, head = (list(column) for column in zip(*heads, strict=True))
-    columns = {"chain": np.array(chain, dtype=np.uint32), "domain": np.array(domain, dtype=np.uint32)}
-    after = Frame({**columns, "number": np.array(number, dtype=np.uint64), "hash": digests(head)}, len(heads))
-    known = concat([known, after]).select(RECEIPTED_SCHEMA.names)
-    gone = concat([state["pruned"], _frame(pruned, PRUNED_SCHEMA)])
+    heads = [
+        {
+            "chain": CONSENSUS_POSITION,
+            "domain": one.domain,
+            "number": one.numbers[-1],
+            "hash": blake2_256(one.receipts[-1]),
+        }
+        for one in found
+    ]
+    gone = concat([state["pruned"], table_of(pruned, PRUNED_SCHEMA)])
     state = state.with_tables(
         frauds=frauds.filter(~due),
-        receipted=known.take(np.argsort(known["domain"], kind="stable")),
+        receipted=of_domains(state["receipted"], table_of(heads, RECEIPTED_SCHEMA)),
         pruned=gone.take(np.lexsort((gone["first"], gone["domain"]))),
     )
     return state, _submitted(found), _notices(found)
@@ -181,18 +185,13 @@ def _proved(domain: int, rows: Frame) -> _Pruned:
 
 
 def _submitted(found: Sequence[_Pruned]) -> Frame:
-    numbers = [number for one in found for number in one.numbers]
-    count = len(numbers)
-    return Frame(
-        {
-            "chain": np.full(count, CONSENSUS_POSITION, dtype=np.uint32),
-            "domain": np.array([one.domain for one in found for _ in one.numbers], dtype=np.uint32),
-            "number": np.array(numbers, dtype=np.uint64),
-            "receipt": pa.array([receipt for one in found for receipt in one.receipts], pa.binary()),
-            "executed": pa.array([b""] * count, pa.binary()),
-        },
-        count,
-    )
+    """Return the receipts that come instead of those that are pruned (``TAKEN_SCHEMA``)."""
+    rows = [
+        {"chain": CONSENSUS_POSITION, "domain": one.domain, "number": number, "receipt": receipt, "executed": b""}
+        for one in found
+        for number, receipt in zip(one.numbers, one.receipts, strict=True)
+    ]
+    return table_of(rows, TAKEN_SCHEMA)
 
 
 def _notices(found: Sequence[_Pruned]) -> list[Notice]:
@@ -222,7 +221,7 @@ def _with_frauds(state: State, begun: Sequence[dict[str, Any]], context: Context
         }
         for claim in begun
     ]
-    frauds = concat([state["frauds"], _frame(rows, FRAUDS_SCHEMA)])
+    frauds = concat([state["frauds"], table_of(rows, FRAUDS_SCHEMA)])
     return state.with_tables(frauds=frauds.take(np.argsort(frauds["domain"], kind="stable")))
 
 
@@ -235,11 +234,3 @@ def _forget(state: State) -> State:
     rows = zip(pruned["domain"].tolist(), pruned["last"].tolist(), strict=True)
     kept = np.array([final.get(domain, -1) < last for domain, last in rows], dtype=bool)
     return state if kept.all() else state.with_tables(pruned=pruned.filter(kept))
-
-
-def _frame(rows: Sequence[dict[str, int]], schema: pa.Schema) -> Frame:
-    """Return rows of numbers as a table."""
-    columns = {
-        field.name: np.array([row[field.name] for row in rows], dtype=field.type.to_pandas_dtype()) for field in schema
-    }
-    return Frame(columns, len(rows))

@@ -14,6 +14,7 @@ from causeway.proofs.hashing import DIGEST_BYTES, HashFunction, digest_rows
 from causeway.proofs.xdm import RECEIPTS
 from causeway.protocols.xdm.bundles import other
 from causeway.protocols.xdm.chains import chain_ids
+from causeway.protocols.xdm.small_tables import rows_of
 from causeway.protocols.xdm.wire import U128_BYTES
 
 
@@ -38,18 +39,6 @@ def standing(claims: Frame, receipted: Frame, frauds: Frame) -> dict[int, dict[s
         if row["number"] > taken_to.get(row["chain"], -1) and (begins or (row["chain"], row["origin"]) in known):
             found[row["chain"]] = row
     return found
-
-
-def rows_of(frame: Frame) -> list[dict[str, Any]]:
-    """Return the rows of a small table; digests are bytes."""
-    columns = []
-    for name in frame.names:
-        column = frame[name]
-        if isinstance(column, np.ndarray):
-            columns.append([row.tobytes() for row in column] if column.ndim == 2 else column.tolist())
-        else:
-            columns.append(column.to_pylist())
-    return [dict(zip(frame.names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def claimed(columns: Mapping[str, Any], rows: Mapping[int, Mapping[str, Any]]) -> dict[int, bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,7 @@ from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.history import runs_of
 from causeway.protocols.xdm.notices import OPERATOR_SLASHED, Notice
 from causeway.protocols.xdm.options import XdmOptions
+from causeway.protocols.xdm.small_tables import of_domains, table_of
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import (
     BLOCKS_SCHEMA,
@@ -50,8 +51,6 @@ proof shows it."""
 
 _LISTS = ("transfers_in", "transfers_out", "rejected_transfers_claimed", "transfers_rejected")
 """Of a receipt, by ``Moved``."""
-
-_AMOUNTS = pa.large_list(pa.struct([("chain_id", pa.uint32()), ("amount", pa.binary(U128_BYTES))]))
 
 
 def block_hash(parent: bytes, number: int, state_root: bytes, extrinsics_root: bytes) -> bytes:
@@ -158,9 +157,7 @@ def receipts(view: View, state: State, claims: Mapping[int, Mapping[str, Any]]) 
     after = taken.select(["chain", "domain", "number"]).with_columns(
         hash=digest_values(HashFunction.BLAKE2B_256, encoded)
     )
-    rest = known.filter(~np.isin(known["domain"], after["domain"]))
-    after = concat([rest, after]).select(RECEIPTED_SCHEMA.names)
-    return taken, after.take(np.argsort(after["domain"], kind="stable"))
+    return taken, of_domains(known, after.select(RECEIPTED_SCHEMA.names))
 
 
 def _burnt(domains: list[int], made: Frame) -> pa.FixedSizeBinaryArray:
@@ -222,11 +219,14 @@ def confirm(
             if row in invalid:
                 told.append(Notice(CONSENSUS_POSITION, domain, OPERATOR_SLASHED, index=number))
     if refused:
-        more = [(CONSENSUS_POSITION, domain, notice.index) for domain, notice in refused.items()]
-        state = state.with_tables(unbooked=_of_domains(state["unbooked"], _numbers(more, UNBOOKED_SCHEMA)))
+        more = [
+            {"chain": CONSENSUS_POSITION, "domain": domain, "number": notice.index}
+            for domain, notice in refused.items()
+        ]
+        state = state.with_tables(unbooked=of_domains(state["unbooked"], table_of(more, UNBOOKED_SCHEMA)))
     if latest:
         newest = taken.take(np.array(sorted(latest.values()), dtype=np.int64)).select(CONFIRMED_SCHEMA.names)
-        state = state.with_tables(confirmed=_of_domains(state["confirmed"], newest))
+        state = state.with_tables(confirmed=of_domains(state["confirmed"], newest))
     return state, [*refused.values(), *told]
 
 
@@ -253,18 +253,6 @@ def moves_of(rows: pa.RecordBatch) -> list[list[tuple[Moved, int, int]]]:
         if low or high:
             moves[row].append((Moved.BURNT, CONSENSUS_POSITION, high << 64 | low))
     return moves
-
-
-def _of_domains(before: Frame, newest: Frame) -> Frame:
-    """Return rows with those of some domains instead of what these had, by domain."""
-    found = concat([before.filter(~np.isin(before["domain"], newest["domain"])), newest])
-    return found.take(np.argsort(found["domain"], kind="stable"))
-
-
-def _numbers(rows: Sequence[tuple[int, ...]], schema: pa.Schema) -> Frame:
-    columns = np.array(rows, dtype=np.uint64).T
-    names = zip(schema, columns, strict=True)
-    return Frame({field.name: column.astype(field.type.to_pandas_dtype()) for field, column in names}, len(rows))
 
 
 def due_heights(state: State, context: Context) -> tuple[int, list[tuple[int, int]]]:

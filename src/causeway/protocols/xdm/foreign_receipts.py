@@ -8,6 +8,7 @@ that is not covered is never confirmed, and so none is that follows on it: nothi
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,11 +23,12 @@ from causeway.proofs.xdm.envelope import ExecutionReceipt
 from causeway.protocols.xdm.books import Moved
 from causeway.protocols.xdm.carried import MAX_RECEIPT_BYTES, Receipts, SignedReceipt
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
-from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, digests, hashes, moves_of
+from causeway.protocols.xdm.consensus import TAKEN_SCHEMA, hashes, moves_of
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.errors import CallError
 from causeway.protocols.xdm.notices import Notice
 from causeway.protocols.xdm.signing import signed_receipt
+from causeway.protocols.xdm.small_tables import of_domains, table_of
 from causeway.protocols.xdm.state import State
 from causeway.protocols.xdm.tables import RECEIPTED_SCHEMA
 
@@ -43,7 +45,7 @@ def take_receipts(
     """
     ends = zip(known["number"].tolist(), hashes(known["hash"]), strict=True)
     last = dict(zip(known["domain"].tolist(), ends, strict=True))
-    rows: list[tuple[int, int, bytes]] = []
+    rows: list[dict[str, Any]] = []
     notices = []
     for one in (receipt for transaction in brought for receipt in transaction.receipts):
         position = one.domain + 1
@@ -54,30 +56,23 @@ def take_receipts(
             notices.append(Notice(CONSENSUS_POSITION, foreign, refused.name, refused=True))
             continue
         last[position] = number, blake2_256(one.receipt)
-        rows.append((position, number, one.receipt))
+        rows.append(
+            {
+                "chain": CONSENSUS_POSITION,
+                "domain": position,
+                "number": number,
+                "receipt": one.receipt,
+                "executed": b"",
+            }
+        )
     if not rows:
         return taken, known, notices
-    added = Frame(
-        {
-            "chain": np.full(len(rows), CONSENSUS_POSITION, dtype=np.uint32),
-            "domain": np.array([row[0] for row in rows], dtype=np.uint32),
-            "number": np.array([row[1] for row in rows], dtype=np.uint64),
-            "receipt": pa.array([row[2] for row in rows], pa.binary()),
-            "executed": pa.array([b""] * len(rows), pa.binary()),
-        },
-        len(rows),
-    )
-    domains = sorted(last)
-    after = Frame(
-        {
-            "chain": np.full(len(domains), CONSENSUS_POSITION, dtype=np.uint32),
-            "domain": np.array(domains, dtype=np.uint32),
-            "number": np.array([last[domain][0] for domain in domains], dtype=np.uint64),
-            "hash": digests([last[domain][1] for domain in domains]),
-        },
-        len(domains),
-    )
-    return concat([taken, added]).select(TAKEN_SCHEMA.names), after.select(RECEIPTED_SCHEMA.names), notices
+    after = [
+        {"chain": CONSENSUS_POSITION, "domain": domain, "number": last[domain][0], "hash": last[domain][1]}
+        for domain in sorted({row["domain"] for row in rows})
+    ]
+    added = table_of(rows, TAKEN_SCHEMA)
+    return concat([taken, added]), of_domains(known, table_of(after, RECEIPTED_SCHEMA)), notices
 
 
 def _checked(one: SignedReceipt, last: tuple[int, bytes] | None, state: State, context: Context) -> int:

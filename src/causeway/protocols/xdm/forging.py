@@ -15,7 +15,6 @@ import pyarrow as pa
 from causeway.model.faults import Fault
 from causeway.model.frame import Frame, empty_frame
 from causeway.model.ledger import Kind
-from causeway.proofs.hashing import DIGEST_BYTES
 from causeway.proofs.substrate import prove_storage, storage_prefix
 from causeway.protocols.contract import View
 from causeway.protocols.messages import LANE, blank_messages
@@ -23,12 +22,13 @@ from causeway.protocols.xdm.calls import TRANSPORTER_ENDPOINT
 from causeway.protocols.xdm.carrying import CarrierInterference
 from causeway.protocols.xdm.chain_tries import ChainTries
 from causeway.protocols.xdm.chains import CONSENSUS_POSITION
-from causeway.protocols.xdm.claims import Lie, rows_of
+from causeway.protocols.xdm.claims import Lie
 from causeway.protocols.xdm.context import Context
 from causeway.protocols.xdm.envelopes import encode_envelopes
 from causeway.protocols.xdm.fault_kinds import AMOUNT, FOUND_AFTER, WHAT
 from causeway.protocols.xdm.fraud_tables import CLAIMS_SCHEMA, FORGED_SCHEMA, NEVER_FOUND
 from causeway.protocols.xdm.relay import bases_between
+from causeway.protocols.xdm.small_tables import rows_of, table_of
 from causeway.protocols.xdm.state import REQUEST, Asked, State, channel_rows, substream
 from causeway.protocols.xdm.storage import OWN_PALLET
 from causeway.protocols.xdm.tables import BASE
@@ -66,7 +66,7 @@ def forge(state: State, tries: ChainTries, view: View, interference: CarrierInte
     columns = [list(column) for column in zip(*envelopes, strict=True)] or [[], [], []]
     ends = {name: np.array(columns[at], dtype=np.uint32) for at, name in enumerate(("source", "destination"))}
     forged = Frame({**ends, "envelope": pa.array(columns[2], pa.binary())}, len(envelopes))
-    return state.with_tables(claims=_table(made), forged=forged)
+    return state.with_tables(claims=table_of(made, CLAIMS_SCHEMA), forged=forged)
 
 
 def _stands(claim: Claim, view: View) -> bool:
@@ -190,17 +190,3 @@ def _envelope(tries: ChainTries, trie: np.ndarray, claim: Claim, view: View) -> 
     bases = bases_between(Frame(ends, 1), view).with_columns(base=base)
     encoded: bytes = encode_envelopes(Brought(envelope, of_nodes, bases))[0].as_py()
     return encoded
-
-
-def _table(claims: list[Claim]) -> Frame:
-    """Return claims as a table."""
-    columns: dict[str, Any] = {}
-    for field in CLAIMS_SCHEMA:
-        values = [claim[field.name] for claim in claims]
-        if field.name == "root":
-            columns[field.name] = np.frombuffer(b"".join(values), dtype=np.uint8).reshape(-1, DIGEST_BYTES)
-        elif pa.types.is_integer(field.type):
-            columns[field.name] = np.array(values, dtype=field.type.to_pandas_dtype())
-        else:
-            columns[field.name] = pa.array(values, field.type)
-    return Frame(columns, len(claims))
