@@ -6,8 +6,6 @@ channels are full or not open yet; into the local lane; refused, and then its pr
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -47,14 +45,6 @@ NOT_NOTED = "FailedToNoteTransferOut"
 _REASONS = ["", NO_OPEN_CHANNEL, NO_FUNDS, NO_DESTINATION, FEES_OVERFLOW, TOO_LARGE, NOT_ALLOWED]
 _REASONS += [NONCE_OVERFLOW, NO_HANDLER, NOT_NOTED]
 _REASONS += [error.name for error in REFUSALS]
-
-
-@dataclass(frozen=True)
-class Outgoing:
-    """The state after, and what is outbound (``OUTBOUND_SCHEMA``)."""
-
-    state: State
-    outbound: Frame
 
 
 def send(
