@@ -19,6 +19,7 @@ from causeway.protocols.xdm.carried import BlockHeader, Blocks
 from causeway.service import answers
 from causeway.service.keys import Key
 from causeway.service.node import Node, Pace, Taken
+from causeway.service.relay_steps import Submit
 from causeway.service.signing import MESSAGE, TRANSACTION, signed
 from causeway.service.xdm.answers import (
     AnchorAnswer,
@@ -43,7 +44,6 @@ from causeway.service.xdm.steps import (
     ReadReceipted,
     ReadReceipts,
     Step,
-    Submit,
 )
 from causeway.service.xdm.views import Views
 

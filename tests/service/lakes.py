@@ -25,10 +25,11 @@ from causeway.service.ibc.lanes import lane_view, rules_of
 from causeway.service.ibc.memory import Memory
 from causeway.service.ibc.relay_plan import RelaySettings
 from causeway.service.ibc.relayer import Passed, relay
-from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadPackets, ReadProofs, Step, Submit
+from causeway.service.ibc.steps import ReadHeader, ReadLane, ReadPackets, ReadProofs, Step, Submit
 from causeway.service.ibc.views import Views
 from causeway.service.keys import Key
 from causeway.service.node import Node, Pace, Taken
+from causeway.service.relay_steps import Direction
 from causeway.service.signing import MESSAGE, TRANSACTION, Signed, carrier_number, signed
 
 ENDS = {"left": "a", "right": "b"}

@@ -15,9 +15,10 @@ from causeway.service.ibc.lanes import LaneView, QueueView, Rules
 from causeway.service.ibc.memory import MOST_BLOCKS, Memory
 from causeway.service.ibc.relay_plan import RelaySettings, Work
 from causeway.service.ibc.relayer import State
-from causeway.service.ibc.steps import Direction, ReadHeader, ReadPackets, Step, Submit
+from causeway.service.ibc.steps import ReadHeader, ReadPackets, Step, Submit
 from causeway.service.ibc.time_outs import expired_packets
 from causeway.service.ibc.transactions import RelayTransaction
+from causeway.service.relay_steps import Direction
 from tests.service.lakes import Lakes, both
 
 

@@ -19,8 +19,8 @@ from causeway.service.faults import Faults, FaultSettings
 from causeway.service.http_client import Refused, ServiceClient, ServiceError
 from causeway.service.ibc.client import LakeClient
 from causeway.service.ibc.relaying import directions_between
-from causeway.service.ibc.steps import Submit
 from causeway.service.relay import relay_between
+from causeway.service.relay_steps import Submit
 from causeway.service.signing import TRANSACTION, Signed
 from tests.service.lakes import scenario_text
 
@@ -59,7 +59,7 @@ def test_faults_that_are_none(text: str, error: str) -> None:
 def test_faults_follow_from_the_seed() -> None:
     settings = FaultSettings.parse("loss=0.3,delay=3,duplicate=0.4")
     assert settings == FaultSettings(0.3, 3, 0.4)
-    sent = [Submit("a", "left", bytes([number]), 0, 1, False) for number in range(100)]
+    sent = [Submit("a", "left", bytes([number]), 1, False) for number in range(100)]
 
     def run(seed: str) -> list[list[int]]:
         faults: Faults[Submit] = Faults(settings, seed)

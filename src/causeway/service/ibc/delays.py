@@ -12,8 +12,9 @@ from causeway.proofs.tendermint.trust import TrustedHeader, is_over
 from causeway.service.ibc.lanes import LaneView, Pushed, Rules
 from causeway.service.ibc.memory import Memory
 from causeway.service.ibc.relay_plan import RelaySettings, Work, may_wait, work_between
-from causeway.service.ibc.steps import Direction, ReadLane, Step
+from causeway.service.ibc.steps import ReadLane, Step
 from causeway.service.ibc.time_outs import expired_packets
+from causeway.service.relay_steps import Direction
 
 
 @dataclass(frozen=True)

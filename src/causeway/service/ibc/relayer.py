@@ -31,8 +31,9 @@ from causeway.service.ibc.delays import look_ahead
 from causeway.service.ibc.lanes import LaneView, Rules
 from causeway.service.ibc.memory import Memory
 from causeway.service.ibc.relay_plan import RelaySettings, Work, proving_height, work_between
-from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadProofs, Step, Submit
+from causeway.service.ibc.steps import ReadHeader, ReadLane, ReadProofs, Step, Submit
 from causeway.service.ibc.time_outs import expired_packets
+from causeway.service.relay_steps import Direction
 
 
 class State(Enum):
@@ -317,7 +318,7 @@ class _Batches:
         data = wire.Transaction(calls=self._calls).SerializeToString(deterministic=True)
         messages = len(self._calls) - self._headers
         place = (self._direction.other, self._direction.target)
-        self._kept = Submit(*place, data, self._headers, messages, last=False)
+        self._kept = Submit(*place, data, messages, last=False, headers=self._headers)
         self.headers, self.messages = self.headers + self._headers, self.messages + messages
         self.transactions += 1
         self._calls, self._bytes, self._headers = [], 0, 0

@@ -15,9 +15,10 @@ from causeway.service.ibc.lanes import QueueView, Rules, rules_of
 from causeway.service.ibc.memory import Memory
 from causeway.service.ibc.relay_plan import RelaySettings
 from causeway.service.ibc.relayer import Passed, State, relay
-from causeway.service.ibc.steps import Direction, ReadHeader, ReadLane, ReadPackets, ReadProofs, Step, Submit
+from causeway.service.ibc.steps import ReadHeader, ReadLane, ReadPackets, ReadProofs, Step, Submit
 from causeway.service.journal import SILENT, Journal
 from causeway.service.passes import MOST_CHARACTERS, Pacing, Passes
+from causeway.service.relay_steps import Direction
 
 HOPELESS = (State.FROZEN, State.EXPIRED, State.REFUSED)
 """States in which nothing that a process can do moves a direction."""

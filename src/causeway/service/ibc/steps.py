@@ -4,22 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class Direction:
-    """From chain ``source`` on the lake at one ``end`` ("a" or "b") to chain ``target`` on that at the other."""
-
-    end: str
-    source: str
-    target: str
-
-    @property
-    def other(self) -> str:
-        """Return the end that ``target`` is at."""
-        return "b" if self.end == "a" else "a"
-
-    def __str__(self) -> str:
-        return f"{self.source}>{self.target}"
+from causeway.service import relay_steps
 
 
 @dataclass(frozen=True)
@@ -70,15 +55,10 @@ class ReadPackets:
 
 
 @dataclass(frozen=True)
-class Submit:
-    """Hands over a transaction for a chain. The answer is not looked at; ``last``: no more come in this pass."""
+class Submit(relay_steps.Submit):
+    """Hands over a transaction. ``headers``: the header updates in it."""
 
-    end: str
-    chain: str
-    transaction: bytes
     headers: int
-    messages: int
-    last: bool
 
 
 Step = ReadLane | ReadHeader | ReadProofs | ReadPackets | Submit

@@ -15,7 +15,8 @@ from causeway.protocols.ibc.values import NO_LIMIT, decode_packet
 from causeway.service.ibc.lanes import LaneView, Rules
 from causeway.service.ibc.memory import Limits, Memory
 from causeway.service.ibc.relay_plan import RelaySettings, Work, not_received
-from causeway.service.ibc.steps import Direction, ReadPackets, Step
+from causeway.service.ibc.steps import ReadPackets, Step
+from causeway.service.relay_steps import Direction
 
 
 def expired_packets(

@@ -42,6 +42,7 @@ from causeway.protocols.xdm.carried import (
 )
 from causeway.protocols.xdm.tags import TAG_BITS
 from causeway.service.http_client import ServiceError
+from causeway.service.relay_steps import Submit
 from causeway.service.xdm.answers import (
     AnchorAnswer,
     BlocksAnswer,
@@ -64,7 +65,6 @@ from causeway.service.xdm.steps import (
     ReadReceipted,
     ReadReceipts,
     Step,
-    Submit,
 )
 
 TAGS = ("ProtocolChannelOpen", "ProtocolChannelClose", "EndpointRequest", "EndpointResponse", "None")

@@ -11,6 +11,7 @@ from causeway.model.errors import InvalidInput
 from causeway.service.faults import Faults, FaultSettings
 from causeway.service.journal import SILENT, Journal
 from causeway.service.passes import MOST_CHARACTERS, Pacing, Passes
+from causeway.service.relay_steps import Submit
 from causeway.service.xdm.answers import StatusAnswer
 from causeway.service.xdm.client import LakeClient
 from causeway.service.xdm.memory import Limits, Memory
@@ -25,7 +26,6 @@ from causeway.service.xdm.steps import (
     ReadReceipted,
     ReadReceipts,
     Step,
-    Submit,
 )
 
 MOST_NAMED = 8

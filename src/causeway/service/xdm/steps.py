@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from causeway.service import relay_steps
+from causeway.service.relay_steps import Submit
+
 
 @dataclass(frozen=True)
-class Direction:
-    """From chain ``source`` on the lake at one ``end`` ("a" or "b") to chain ``target`` on that at the other.
+class Direction(relay_steps.Direction):
+    """From chain ``source`` to chain ``target``.
 
     ``what``: "messages" of one to the other; "blocks" of the consensus chain ``source`` to the lake that follows it;
     "receipts" of the domain ``source`` to the consensus chain ``target``.
     """
 
-    end: str
-    source: str
-    target: str
     what: str = "messages"
 
-    @property
-    def other(self) -> str:
-        """Return the end that ``target`` is at."""
-        return "b" if self.end == "a" else "a"
-
     def __str__(self) -> str:
-        return f"{self.source}>{self.target}" if self.what == "messages" else f"{self.what} of {self.source}"
+        return super().__str__() if self.what == "messages" else f"{self.what} of {self.source}"
 
 
 @dataclass(frozen=True)
@@ -102,17 +97,6 @@ class ReadMessages:
     block: int
     lanes: tuple[Lane, ...]
     most: int
-
-
-@dataclass(frozen=True)
-class Submit:
-    """Hands over a transaction for a chain. The answer is not looked at; ``last``: no more come in this pass."""
-
-    end: str
-    chain: str
-    transaction: bytes
-    messages: int
-    last: bool
 
 
 Step = ReadFollowed | ReadBlocks | ReadAnchor | ReadReceipted | ReadReceipts | ReadChannels | ReadMessages | Submit
