@@ -9,14 +9,16 @@ import asyncio
 import contextlib
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from causeway.proofs.errors import ProofError
-from causeway.service.faults import Faults
+from causeway.service.faults import Faults, FaultSettings
 from causeway.service.http_client import ServiceClient, ServiceError, Unreachable
 from causeway.service.journal import Journal
+from causeway.service.relay_steps import Direction, Submit
 
 WAIT = 20
 """Seconds that a request waits for a block."""
@@ -46,75 +48,127 @@ class Pacing:
     tries: int = 20
 
 
-class Supervised(Protocol):
-    """What is known of the passes in one direction. ``failures``: those that failed, one after the other, up to the
-    last; ``given_up``: whether no more are made."""
+@dataclass
+class Progress:
+    """What a process did in one direction, and what it last saw there.
 
-    direction: Any
-    state: str
-    why: str
-    failures: int
-    given_up: bool
-    errors: dict[str, int]
+    ``passes``: those that came to their end; ``transactions``, ``messages``: handed over; ``moved_at``: the height that
+    took the last transaction; ``errors``: passes that failed, by the error's name; ``failures``: those that failed, one
+    after the other, up to the last; ``stalled``: those that found the target as it was before; ``given_up``: whether no
+    more are made. ``hopeless_states``: the states in which nothing that a process can do moves a direction.
+    """
+
+    hopeless_states: ClassVar[frozenset[str]] = frozenset()
+
+    direction: Direction
+    state: str = "starting"
+    why: str = ""
+    passes: int = 0
+    transactions: int = 0
+    messages: int = 0
+    moved_at: int = 0
+    errors: dict[str, int] = field(default_factory=dict)
+    failures: int = 0
+    stalled: int = 0
+    given_up: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that ``--json`` prints."""
+        content = {name: value for name, value in self.__dict__.items() if name not in ("direction", "given_up")}
+        return {"direction": str(self.direction), **content}
+
+    @property
+    def hopeless(self) -> bool:
+        """Return whether the target takes nothing from this process any more, or the direction was given up."""
+        return self.given_up or self.state in self.hopeless_states
 
     @property
     def fruitless(self) -> int:
         """Return how many passes one after the other, up to the last, failed or moved nothing."""
-        ...
+        return self.failures + self.stalled
 
 
-class Submitted(Protocol):
-    """A transaction that a pass hands over; ``last``: no more come in this pass."""
-
-    @property
-    def chain(self) -> str:
-        """Return the chain that it is for."""
-        ...
+class Passed(Protocol):
+    """What a pass found and did."""
 
     @property
-    def transaction(self) -> bytes:
-        """Return it."""
+    def state(self) -> Enum:
+        """Return how it ended."""
         ...
 
     @property
-    def last(self) -> bool:
-        """Return whether no more come in this pass."""
+    def why(self) -> str:
+        """Return what kept it from doing more."""
+        ...
+
+    @property
+    def messages(self) -> int:
+        """Return how many messages it handed over."""
+        ...
+
+    @property
+    def transactions(self) -> int:
+        """Return in how many transactions."""
         ...
 
 
-Way = TypeVar("Way", bound=Supervised)
-Submit = TypeVar("Submit", bound=Submitted)
+Way = TypeVar("Way", bound=Progress)
+Result = TypeVar("Result", bound=Passed)
 
 
-class Passes(ABC, Generic[Way, Submit]):
-    """The passes of a process in all its directions. ``progress``: of each."""
+class Passes(ABC, Generic[Way, Result]):
+    """The passes of a process in all its directions.
 
-    progress: Sequence[Way]
+    Args:
+        progress: of each direction; what came of its passes is noted there.
+        pacing: when passes are made.
+        faults: what happens to the transactions, and with the ``seed`` to which.
+        report: called after every pass.
+        journal: is told what happens.
+    """
 
-    def __init__(self, pacing: Pacing, journal: Journal) -> None:
-        self._pacing, self._journal = pacing, journal
+    def __init__(
+        self,
+        progress: Sequence[Way],
+        pacing: Pacing | None,
+        faults: FaultSettings | None,
+        seed: int,
+        report: Callable[[Way], None] | None,
+        journal: Journal,
+    ) -> None:
+        self.progress = progress
+        self._pacing, self._journal = pacing or Pacing(), journal
+        self._report = report or (lambda progress: None)
+        made = faults or FaultSettings()
+        self._faults: dict[str, Faults[Submit]] = {
+            str(item.direction): Faults(made, f"{seed}/{item.direction}") for item in progress
+        }
         self._random = random.Random()
         self._stopping = asyncio.Event()
 
     @abstractmethod
-    async def _supervised(self, progress: Way) -> Any:
-        """Make one pass in one direction, and take notice of whatever came of it; None if it failed."""
+    async def _pass(self, progress: Way) -> Result:
+        """Make one pass in one direction, and note what came of it."""
 
     @abstractmethod
-    def _is_hopeless(self, passed: Any) -> bool:
-        """Return whether nothing that the process can do moves the direction of a pass."""
+    def _answered(self, step: Any) -> Awaitable[Any]:
+        """Return the answer to what a pass asks for."""
+
+    @abstractmethod
+    def _left(self, passed: Result) -> int:
+        """Return how much there was to bring before a pass."""
 
     @abstractmethod
     def _waits(self, progress: Way) -> bool:
         """Return whether a direction has something to bring that cannot be brought yet."""
 
     @abstractmethod
-    def _marks(self) -> Any:
-        """Return what changes with everything that is handed over."""
+    def _remark(self, progress: Way, passed: Result, why: str) -> None:
+        """Tell the journal what else a pass found; ``why``: what the one before could not do."""
 
-    @abstractmethod
-    def _report_failure(self, progress: Way) -> None:
-        """Tell of a pass that failed."""
+    def _is_counted(self, progress: Way) -> bool:
+        """Return whether a process has something to do as long as this direction has; the journal tells of it."""
+        return True
 
     def stop(self) -> None:
         """Let every direction end after the pass that it makes, or soon if that takes long (``Pacing.grace``)."""
@@ -154,7 +208,7 @@ class Passes(ABC, Generic[Way, Submit]):
 
     async def _idle(self) -> None:
         while not self._stopping.is_set():
-            before = self._marks()
+            before = self._handed_over()
             running = [progress for progress in self.progress if not progress.given_up]
             for progress in running:
                 await self._supervised(progress)
@@ -164,7 +218,7 @@ class Passes(ABC, Generic[Way, Submit]):
                     progress.given_up = True
                     self._journal.error("given-up", direction=progress.direction, why=progress.why or "nothing moves")
             delayed = any(self._waits(progress) for progress in running if not progress.given_up)
-            if not (fruitless or delayed) and before == self._marks():
+            if not (fruitless or delayed) and before == self._handed_over():
                 return
             if fruitless or delayed:
                 await self._pause(max((progress.fruitless for progress in fruitless), default=0))
@@ -172,9 +226,70 @@ class Passes(ABC, Generic[Way, Submit]):
     async def _direction(self, progress: Way) -> None:
         refused = 0
         while not self._stopping.is_set():
-            passed = await self._supervised(progress)
-            refused = refused + 1 if passed is not None and self._is_hopeless(passed) else 0
+            await self._supervised(progress)
+            refused = refused + 1 if progress.hopeless else 0
             await self._pause(progress.fruitless + refused, progress)
+
+    def _handed_over(self) -> tuple[int, int]:
+        """Return what changes with everything that is handed over in the directions that count."""
+        mine = [progress for progress in self.progress if self._is_counted(progress)]
+        held = [self._faults[str(progress.direction)] for progress in mine]
+        handed_over = sum(progress.transactions for progress in mine)
+        return handed_over, sum(faults.lost + len(faults.late) for faults in held)
+
+    async def _supervised(self, progress: Way) -> None:
+        """Make one pass in one direction, and take notice of whatever came of it."""
+        state, why = progress.state, progress.why
+        try:
+            async with asyncio.timeout(self._pacing.longest_pass):
+                passed = await self._pass(progress)
+        except Exception as error:
+            self._failed(progress, error)
+            return
+        if progress.failures:
+            self._journal.info("recovered", direction=progress.direction, failures=progress.failures)
+        progress.failures = 0
+        if passed.transactions:
+            note = self._journal.info if self._is_counted(progress) else self._journal.debug
+            note(
+                "delivered",
+                direction=progress.direction,
+                messages=passed.messages,
+                transactions=passed.transactions,
+                left=max(self._left(passed) - passed.messages, 0),
+                height=progress.moved_at,
+            )
+        if progress.hopeless and (progress.state, progress.why) != (state, why):
+            self._journal.warning("refused", direction=progress.direction, state=progress.state, why=progress.why)
+        self._remark(progress, passed, why)
+        self._report(progress)
+
+    async def _carried_out(
+        self, progress: Way, clients: Mapping[str, ServiceClient], steps: Generator[Any, Any, Result]
+    ) -> tuple[Result, int | None]:
+        """Do what a pass asks for, step by step, and note what every protocol's passes have. Returns what came of it,
+        and the height that took the last of its transactions, None if none is known."""
+        answer: Any = None
+        committed: int | None = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                passed: Result = end.value
+                break
+            if not isinstance(step, Submit):
+                answer = await self._answered(step)
+                continue
+            faults = self._faults[str(progress.direction)]
+            height = await self._submitted(clients[step.end], step, faults)
+            answer = None
+            if height is not None:
+                progress.moved_at = committed = height
+        progress.state, progress.why = passed.state.value, passed.why[:MOST_CHARACTERS]
+        progress.passes += 1
+        progress.transactions += passed.transactions
+        progress.messages += passed.messages
+        return passed, committed
 
     async def _pause(self, fruitless: int, progress: Way | None = None) -> None:
         """Wait until the next pass is due, or ``stop``: twice as long after every pass that had no effect."""
@@ -196,9 +311,9 @@ class Passes(ABC, Generic[Way, Submit]):
         note = self._journal.warning if expected else self._journal.error
         event = "lost" if isinstance(error, Unreachable) else "failed"
         note(event, direction=progress.direction, error=name, failures=progress.failures, why=progress.why)
-        self._report_failure(progress)
+        self._report(progress)
 
-    async def _handed_over(self, client: ServiceClient, submit: Submit, faults: Faults[Submit]) -> int | None:
+    async def _submitted(self, client: ServiceClient, submit: Submit, faults: Faults[Submit]) -> int | None:
         """Submit a transaction, as the faults leave it; for the last one wait until a block has it. Returns its
         height."""
         name, height = "", None

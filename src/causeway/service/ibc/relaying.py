@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from causeway.model.errors import InvalidInput
 from causeway.proofs.tendermint.trust import time_left
-from causeway.service.faults import Faults, FaultSettings
+from causeway.service import passes
+from causeway.service.faults import FaultSettings
 from causeway.service.ibc.client import LakeClient
 from causeway.service.ibc.lanes import QueueView, Rules, rules_of
 from causeway.service.ibc.memory import Memory
@@ -17,11 +17,8 @@ from causeway.service.ibc.relay_plan import RelaySettings
 from causeway.service.ibc.relayer import Passed, State, relay
 from causeway.service.ibc.steps import ReadHeader, ReadLane, ReadPackets, ReadProofs, Step, Submit
 from causeway.service.journal import SILENT, Journal
-from causeway.service.passes import MOST_CHARACTERS, Pacing, Passes
+from causeway.service.passes import Pacing, Passes
 from causeway.service.relay_steps import Direction
-
-HOPELESS = (State.FROZEN, State.EXPIRED, State.REFUSED)
-"""States in which nothing that a process can do moves a direction."""
 
 MOST_NAMED = 64
 """Names that a lake gives of which count is kept; further ones are counted together."""
@@ -31,47 +28,24 @@ Position = tuple[QueueView, QueueView, int, str]
 
 
 @dataclass
-class Progress:
-    """What a process did in one direction, and what it last saw there.
+class Progress(passes.Progress):
+    """What a process did in one direction, and what it last saw there (``passes.Progress``).
 
-    ``failures``: passes that failed, one after the other, up to the last; ``stalled``: passes that found the target as
-    it was before the transactions of the pass before; ``given_up``: whether no more are made.
+    ``headers``: handed over; ``without_header``: passes that needed none; ``backlog``: what was to be brought, with the
+    index of the oldest and its age in blocks; ``refused``: calls that the target refused, by the error's name;
+    ``account``: the fee account there; ``expires_in``: seconds of the target's clock until its client expires.
     """
 
-    direction: Direction
-    state: str = "starting"
-    passes: int = 0
-    transactions: int = 0
-    messages: int = 0
+    hopeless_states = frozenset(state.value for state in (State.FROZEN, State.EXPIRED, State.REFUSED))
+
     headers: int = 0
     without_header: int = 0
     backlog: int = 0
     oldest_index: int | None = None
     oldest_age: int = 0
-    moved_at: int = 0
-    errors: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     account: dict[str, int] = field(default_factory=dict)
     expires_in: float = 0.0
-    why: str = ""
-    failures: int = 0
-    stalled: int = 0
-    given_up: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the object that ``--json`` prints."""
-        content = {name: value for name, value in self.__dict__.items() if name not in ("direction", "given_up")}
-        return {"direction": str(self.direction), **content}
-
-    @property
-    def hopeless(self) -> bool:
-        """Return whether the target's client takes nothing from this process any more, or it was given up."""
-        return self.given_up or self.state in {state.value for state in HOPELESS}
-
-    @property
-    def fruitless(self) -> int:
-        """Return how many passes one after the other, up to the last, failed or moved nothing."""
-        return self.failures + self.stalled
 
     def cells(self) -> tuple[str, ...]:
         """Return what the table for a person says of it: the columns of ``relay_process``."""
@@ -79,9 +53,6 @@ class Progress:
         counts = (self.account.get(name, 0) for name in ("accepted", "redundant", "refused"))
         fees = f"{self.account.get('wasted', 0)} of {self.account.get('fees', 0)}"
         return str(self.direction), self.state, *map(str, (*numbers, *counts)), fees
-
-
-Report = Callable[[Progress], None]
 
 
 async def directions_between(
@@ -115,7 +86,7 @@ async def directions_between(
     return [direction for direction in found if side in ("both", direction.other)], rules
 
 
-class Relaying(Passes[Progress, Submit]):
+class Relaying(Passes[Progress, Passed]):
     """A relay process over its directions. The clients' keys decide the fee accounts.
 
     ``report`` is called after every pass.
@@ -130,16 +101,12 @@ class Relaying(Passes[Progress, Submit]):
         pacing: Pacing | None = None,
         faults: FaultSettings | None = None,
         seed: int = 0,
-        report: Report | None = None,
+        report: Callable[[Progress], None] | None = None,
         journal: Journal = SILENT,
     ) -> None:
-        super().__init__(pacing or Pacing(), journal)
+        super().__init__([Progress(direction) for direction in directions], pacing, faults, seed, report, journal)
         self._clients, self._rules = clients, rules
         self._settings = settings or RelaySettings()
-        self._report = report or (lambda progress: None)
-        self.progress = [Progress(direction) for direction in directions]
-        made = faults or FaultSettings()
-        self._faults: dict[str, Faults[Submit]] = {str(way): Faults(made, f"{seed}/{way}") for way in directions}
         self._memories = {str(way): Memory() for way in directions}
         self._seen: dict[str, Position] = {}
         self._waited: dict[str, int] = {}
@@ -149,69 +116,25 @@ class Relaying(Passes[Progress, Submit]):
         """Return the number of the fee account on a direction's target."""
         return str(self._clients[direction.other].number)
 
-    def _marks(self) -> tuple[int, int]:
-        handed_over = sum(progress.transactions for progress in self.progress)
-        return handed_over, sum(faults.lost + len(faults.late) for faults in self._faults.values())
-
     def _waits(self, progress: Progress) -> bool:
         return progress.state == State.DELAYED.value
 
-    def _is_hopeless(self, passed: Passed) -> bool:
-        return passed.state in HOPELESS
+    def _left(self, passed: Passed) -> int:
+        return passed.work.backlog
 
-    def _report_failure(self, progress: Progress) -> None:
-        self._report(progress)
-
-    async def _supervised(self, progress: Progress) -> Passed | None:
-        """Make one pass in one direction, and take notice of whatever came of it; None if it failed."""
-        state, why = progress.state, progress.why
-        transactions, messages = progress.transactions, progress.messages
-        try:
-            async with asyncio.timeout(self._pacing.longest_pass):
-                passed = await self._pass(progress)
-        except Exception as error:
-            self._failed(progress, error)
-            return None
-        if progress.failures:
-            self._journal.info("recovered", direction=progress.direction, failures=progress.failures)
-        progress.failures = 0
-        if progress.transactions > transactions:
-            self._journal.info(
-                "delivered",
-                direction=progress.direction,
-                messages=progress.messages - messages,
-                transactions=progress.transactions - transactions,
-                left=max(progress.backlog - passed.messages, 0),
-                height=progress.moved_at,
-            )
-        if passed.state in HOPELESS and (progress.state, progress.why) != (state, why):
-            self._journal.warning("refused", direction=progress.direction, state=progress.state, why=progress.why)
+    def _remark(self, progress: Progress, passed: Passed, why: str) -> None:
         if passed.held and progress.why != why:
             self._journal.warning("lane-backs-off", direction=progress.direction, why=progress.why)
         if passed.state is State.ACCUSED:
             self._journal.error("fork", direction=progress.direction, why=progress.why)
         if progress.stalled:
             self._journal.warning("no-progress", direction=progress.direction, passes=progress.stalled)
-        self._report(progress)
-        return passed
 
     async def _pass(self, progress: Progress) -> Passed:
         """Make one pass in one direction, and note what came of it."""
         direction = progress.direction
         steps = relay(direction, self._rules[direction.other], self._settings, self._memories[str(direction)])
-        answer: Any = None
-        committed: int | None = None
-        while True:
-            try:
-                step = steps.send(answer)
-            except StopIteration as end:
-                passed: Passed = end.value
-                break
-            if isinstance(step, Submit):
-                height = await self._handed_over(self._clients[step.end], step, self._faults[str(direction)])
-                committed, answer = height if height is not None else committed, None
-            else:
-                answer = await self._answered(step)
+        passed, committed = await self._carried_out(progress, self._clients, steps)
         await self._note(progress, passed, committed)
         return passed
 
@@ -234,10 +157,6 @@ class Relaying(Passes[Progress, Submit]):
 
     async def _note(self, progress: Progress, passed: Passed, committed: int | None) -> None:
         direction, work = progress.direction, passed.work
-        progress.state, progress.why = passed.state.value, passed.why[:MOST_CHARACTERS]
-        progress.passes += 1
-        progress.transactions += passed.transactions
-        progress.messages += passed.messages
         progress.headers += passed.headers
         progress.without_header += bool(passed.messages and not passed.headers)
         progress.backlog = work.backlog
@@ -249,7 +168,6 @@ class Relaying(Passes[Progress, Submit]):
         progress.expires_in = time_left(latest, period, passed.target.time) / 1e9
         self._note_stall(progress, passed)
         if passed.transactions and committed is not None:
-            progress.moved_at = committed
             client = self._clients[direction.other]
             progress.account = await client.account(direction.target, client.number)
             for name, count in (await client.refusals(direction.target, committed, client.number)).items():

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from causeway.model.errors import InvalidInput
-from causeway.service.faults import Faults, FaultSettings
+from causeway.service import passes
+from causeway.service.faults import FaultSettings
 from causeway.service.journal import SILENT, Journal
-from causeway.service.passes import MOST_CHARACTERS, Pacing, Passes
+from causeway.service.passes import Pacing, Passes
 from causeway.service.relay_steps import Submit
 from causeway.service.xdm.answers import StatusAnswer
 from causeway.service.xdm.client import LakeClient
@@ -33,48 +33,20 @@ MOST_NAMED = 8
 
 
 @dataclass
-class Progress:
-    """What a process did in one direction, and what it last saw there.
+class Progress(passes.Progress):
+    """What a process did in one direction, and what it last saw there (``passes.Progress``).
 
-    ``left``: messages, blocks or receipts that were to be brought; ``moved_at``: the height that took the last
-    transaction; ``failures``: passes that failed, one after the other, up to the last; ``stalled``: passes that found
-    what they wait for as it was at the one before; ``given_up``: whether no more are made.
+    ``left``: messages, blocks or receipts that were to be brought.
     """
 
+    hopeless_states = frozenset((State.REFUSED.value,))
+
     direction: Direction
-    state: str = "starting"
-    passes: int = 0
-    transactions: int = 0
-    messages: int = 0
     left: int = 0
-    moved_at: int = 0
-    errors: dict[str, int] = field(default_factory=dict)
-    why: str = ""
-    failures: int = 0
-    stalled: int = 0
-    given_up: bool = False
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the object that ``--json`` prints."""
-        content = {name: value for name, value in self.__dict__.items() if name not in ("direction", "given_up")}
-        return {"direction": str(self.direction), **content}
-
-    @property
-    def hopeless(self) -> bool:
-        """Return whether the target takes nothing from this process any more, or it was given up."""
-        return self.given_up or self.state == State.REFUSED.value
-
-    @property
-    def fruitless(self) -> int:
-        """Return how many passes one after the other, up to the last, failed or moved nothing."""
-        return self.failures + self.stalled
 
     def cells(self) -> tuple[str, ...]:
         """Return what the table for a person says of it: the columns of ``relay_process``."""
         return str(self.direction), self.state, *map(str, (self.left, self.transactions, self.messages))
-
-
-Report = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -138,7 +110,7 @@ def directions_of(
     return Ends(tuple(way for way in found if side in ("both", way.other)), place, domains)
 
 
-class Relaying(Passes[Progress, Submit]):
+class Relaying(Passes[Progress, Passed]):
     """A relay process over its directions. ``report`` is called after every pass."""
 
     def __init__(
@@ -148,85 +120,33 @@ class Relaying(Passes[Progress, Submit]):
         pacing: Pacing | None = None,
         faults: FaultSettings | None = None,
         seed: int = 0,
-        report: Report | None = None,
+        report: Callable[[Progress], None] | None = None,
         journal: Journal = SILENT,
     ) -> None:
-        super().__init__(pacing or Pacing(), journal)
+        super().__init__([Progress(direction) for direction in ends.directions], pacing, faults, seed, report, journal)
         self._clients, self._ends = clients, ends
-        self._report = report or (lambda progress: None)
-        self.progress = [Progress(direction) for direction in ends.directions]
-        made = faults or FaultSettings()
-        self._faults: dict[str, Faults[Submit]] = {str(way): Faults(made, f"{seed}/{way}") for way in ends.directions}
         self._memories = {str(way): Memory() for way in ends.directions}
         self._seen: dict[str, Any] = {}
 
-    def _marks(self) -> tuple[int, int]:
-        mine = [progress for progress in self.progress if progress.direction.what == "messages"]
-        held = [self._faults[str(progress.direction)] for progress in mine]
-        handed_over = sum(progress.transactions for progress in mine)
-        return handed_over, sum(faults.lost + len(faults.late) for faults in held)
+    def _is_counted(self, progress: Progress) -> bool:
+        """Return whether messages are carried: blocks and receipts there are as long as chains make blocks."""
+        return progress.direction.what == "messages"
 
     def _waits(self, progress: Progress) -> bool:
-        """Return whether messages wait: blocks and receipts there are as long as chains make blocks."""
-        waiting = progress.state in (State.WAITING.value, State.BROUGHT.value)
-        return waiting and progress.direction.what == "messages"
+        return self._is_counted(progress) and progress.state in (State.WAITING.value, State.BROUGHT.value)
 
-    def _is_hopeless(self, passed: Passed) -> bool:
-        return passed.state is State.REFUSED
+    def _left(self, passed: Passed) -> int:
+        return passed.left
 
-    def _report_failure(self, progress: Progress) -> None:
-        self._report(progress)
-
-    async def _supervised(self, progress: Progress) -> Passed | None:
-        """Make one pass in one direction, and take notice of whatever came of it; None if it failed."""
-        state, why = progress.state, progress.why
-        try:
-            async with asyncio.timeout(self._pacing.longest_pass):
-                passed = await self._pass(progress)
-        except Exception as error:
-            self._failed(progress, error)
-            return None
-        if progress.failures:
-            self._journal.info("recovered", direction=progress.direction, failures=progress.failures)
-        progress.failures = 0
-        if passed.transactions:
-            note = self._journal.info if progress.direction.what == "messages" else self._journal.debug
-            note(
-                "delivered",
-                direction=progress.direction,
-                messages=passed.messages,
-                transactions=passed.transactions,
-                left=max(passed.left - passed.messages, 0),
-                height=progress.moved_at,
-            )
-        if passed.state is State.REFUSED and (progress.state, progress.why) != (state, why):
-            self._journal.warning("refused", direction=progress.direction, state=progress.state, why=progress.why)
+    def _remark(self, progress: Progress, passed: Passed, why: str) -> None:
         if progress.stalled > 1:
             self._journal.debug("no-progress", direction=progress.direction, passes=progress.stalled)
-        self._report(progress)
-        return passed
 
     async def _pass(self, progress: Progress) -> Passed:
         """Make one pass in one direction, and note what came of it."""
         direction = progress.direction
         steps = relay(direction, self._ends.place, self._memories[str(direction)], self._ends.domains)
-        answer: Any = None
-        while True:
-            try:
-                step = steps.send(answer)
-            except StopIteration as end:
-                passed: Passed = end.value
-                break
-            if isinstance(step, Submit):
-                faults = self._faults[str(direction)]
-                height = await self._handed_over(self._clients[step.end], step, faults)
-                progress.moved_at, answer = progress.moved_at if height is None else height, None
-            else:
-                answer = await self._answered(step)
-        progress.state, progress.why = passed.state.value, passed.why[:MOST_CHARACTERS]
-        progress.passes += 1
-        progress.transactions += passed.transactions
-        progress.messages += passed.messages
+        passed, _ = await self._carried_out(progress, self._clients, steps)
         progress.left = passed.left
         # Something is to be done, and nothing has changed since the pass before.
         stands = passed.state is not State.IDLE and self._seen.get(str(direction)) == passed.mark
