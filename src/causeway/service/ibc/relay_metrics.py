@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from causeway.service.ibc.relaying import Relaying
+from causeway.service.relay_metrics import ProgressCollector
 
 GAUGES = {
     "backlog": "Packets and receipts that are to be brought, by both chains.",
@@ -29,36 +29,22 @@ COUNTERS = {
 BY_NAME = {"errors": "Errors of requests.", "refused": "Calls that the target refused."}
 
 
-class RelayCollector(Collector):
+class RelayCollector(ProgressCollector):
     """The metrics of a relay process."""
 
     def __init__(self, relaying: Relaying) -> None:
+        super().__init__(relaying.progress, GAUGES, COUNTERS, BY_NAME)
         self._relaying = relaying
 
     def collect(self) -> Iterable[Metric]:
         """Yield the metrics."""
+        yield from super().collect()
         everything = [(str(item.direction), item) for item in self._relaying.progress]
-        for name, text in GAUGES.items():
-            gauge = GaugeMetricFamily(f"causeway_relay_{name}", text, labels=["direction"])
-            for way, item in everything:
-                gauge.add_metric([way], getattr(item, name))
-            yield gauge
         oldest = GaugeMetricFamily("causeway_relay_oldest_index", "Index of the oldest of them.", labels=["direction"])
         for way, item in everything:
             if item.oldest_index is not None:
                 oldest.add_metric([way], item.oldest_index)
         yield oldest
-        for name, text in COUNTERS.items():
-            counter = CounterMetricFamily(f"causeway_relay_{name}", text, labels=["direction"])
-            for way, item in everything:
-                counter.add_metric([way], getattr(item, name))
-            yield counter
-        for name, text in BY_NAME.items():
-            named = CounterMetricFamily(f"causeway_relay_{name}", text, labels=["direction", "error"])
-            for way, item in everything:
-                for error, count in getattr(item, name).items():
-                    named.add_metric([way, error], count)
-            yield named
         account = CounterMetricFamily(
             "causeway_relay_account", "The fee account on the target.", labels=["direction", "relayer", "what"]
         )

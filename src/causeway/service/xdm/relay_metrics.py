@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
-
+from causeway.service.relay_metrics import ProgressCollector
 from causeway.service.xdm.relaying import Relaying
 
 GAUGES = {
@@ -18,29 +14,11 @@ COUNTERS = {
     "transactions": "Transactions handed over.",
     "messages": "Messages, blocks or receipts handed over.",
 }
+BY_NAME = {"errors": "Errors of requests."}
 
 
-class RelayCollector(Collector):
+class RelayCollector(ProgressCollector):
     """The metrics of a relay process."""
 
     def __init__(self, relaying: Relaying) -> None:
-        self._relaying = relaying
-
-    def collect(self) -> Iterable[Metric]:
-        """Yield the metrics."""
-        everything = [(str(item.direction), item) for item in self._relaying.progress]
-        for name, text in GAUGES.items():
-            gauge = GaugeMetricFamily(f"causeway_relay_{name}", text, labels=["direction"])
-            for way, item in everything:
-                gauge.add_metric([way], getattr(item, name))
-            yield gauge
-        for name, text in COUNTERS.items():
-            counter = CounterMetricFamily(f"causeway_relay_{name}", text, labels=["direction"])
-            for way, item in everything:
-                counter.add_metric([way], getattr(item, name))
-            yield counter
-        errors = CounterMetricFamily("causeway_relay_errors", "Errors of requests.", labels=["direction", "error"])
-        for way, item in everything:
-            for error, count in item.errors.items():
-                errors.add_metric([way, error], count)
-        yield errors
+        super().__init__(relaying.progress, GAUGES, COUNTERS, BY_NAME)
