@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from causeway.model.errors import InvalidInput
-from causeway.service.xdm.answers import ChainAnswer, ChannelAnswer, ChannelsAnswer, OptionsAnswer, StatusAnswer
+from causeway.service.answers import ChainAnswer
+from causeway.service.xdm.answers import ChannelAnswer, ChannelsAnswer, OptionsAnswer, StatusAnswer
 from causeway.service.xdm.memory import Limits, Memory
 from causeway.service.xdm.relayer import due_between
 from causeway.service.xdm.relaying import directions_of

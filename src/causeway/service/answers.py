@@ -16,6 +16,7 @@ Model = TypeVar("Model", bound="Answer")
 MAX_NAME_CHARACTERS = 128
 MAX_TEXT_CHARACTERS = 10_000
 MAX_FAULTS = 10_000
+MAX_CHAINS = 10_000
 
 Height = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)]
 """A height, a tick, a count, or a time in nanoseconds."""
@@ -61,6 +62,16 @@ class IdentityAnswer(Answer):
     """What of ``/v1/status`` is part of all that is signed for a lake."""
 
     lake: Annotated[Name, Field(max_length=64)]
+
+
+class ChainAnswer(Answer):
+    """A chain of the network, and whether another lake runs it (``/v1/status``)."""
+
+    name: Name
+    external: bool
+
+
+ChainAnswers = Annotated[list[ChainAnswer], Field(max_length=MAX_CHAINS)]
 
 
 class SenderAnswer(Answer):

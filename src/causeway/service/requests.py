@@ -92,6 +92,24 @@ class Answer(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
+class ChainAnswer(Answer):
+    """A chain of the network."""
+
+    name: str
+    external: bool = Field(..., description="Another lake runs it.")
+
+
+class StatusAnswer(Answer):
+    """What the network is, and how far it has come (``LakeViews.status``); ``chains`` are the protocol's."""
+
+    protocol: str
+    lake: str
+    height: int
+    tick: int
+    time: int
+    tick_ns: int
+
+
 class Body(Section):
     """The body of a request; keys that it does not know are refused."""
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from causeway.protocols.limits import MAX_ITEMS, MAX_PROOF_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES
-from causeway.service.answers import Answer, Digest, Height, Index, Name, hexadecimal_of
+from causeway.service.answers import Answer, ChainAnswers, Digest, Height, Index, Name, hexadecimal_of
 
 MAX_RANGES = 2_000
 """Ranges of entries that are read of one queue."""
@@ -16,7 +16,6 @@ MAX_RANGES = 2_000
 MAX_TRUSTED = 1_000
 """Trusted headers that are read of one client."""
 
-MAX_CHAINS = 10_000
 MAX_CONNECTIONS = 10_000
 MAX_NAMES = 100
 MAX_KEY_BYTES = 1 << 10
@@ -27,13 +26,6 @@ Proof = Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_PROOF_BYTES))]
 KeyBytes = Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_KEY_BYTES))]
 Pushed = Annotated[tuple[Index, Index, Height | None], Field(strict=False)]
 Gap = Annotated[tuple[Index, Index], Field(strict=False)]
-
-
-class ChainAnswer(Answer):
-    """A chain of the network, and whether another lake runs it."""
-
-    name: Name
-    external: bool
 
 
 class OptionsAnswer(Answer):
@@ -50,7 +42,7 @@ class OptionsAnswer(Answer):
 class StatusAnswer(Answer):
     """``/v1/status``."""
 
-    chains: Annotated[list[ChainAnswer], Field(max_length=MAX_CHAINS)]
+    chains: ChainAnswers
     connections: Annotated[list[Annotated[tuple[Name, Name], Field(strict=False)]], Field(max_length=MAX_CONNECTIONS)]
     options: OptionsAnswer
 

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from causeway.service.requests import Answer, Digest, Digits
-
-
-class ChainAnswer(Answer):
-    """A chain of the network; ``external``: another lake runs it."""
-
-    name: str
-    external: bool
+from causeway.service import requests
+from causeway.service.requests import Answer, ChainAnswer, Digest, Digits
 
 
 class OptionsAnswer(Answer):
@@ -28,15 +22,9 @@ class OptionsAnswer(Answer):
     proof_fee: int
 
 
-class StatusAnswer(Answer):
+class StatusAnswer(requests.StatusAnswer):
     """What the network is, and how far it has come."""
 
-    protocol: str
-    lake: str
-    height: int
-    tick: int
-    time: int
-    tick_ns: int
     chains: list[ChainAnswer]
     connections: list[tuple[str, str]]
     options: OptionsAnswer

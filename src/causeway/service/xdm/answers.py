@@ -8,9 +8,8 @@ from pydantic import BeforeValidator, Field
 
 from causeway.protocols.limits import MAX_ITEMS, MAX_PROOF_BYTES
 from causeway.protocols.xdm.carried import MAX_BLOCKS, MAX_RECEIPT_BYTES
-from causeway.service.answers import Answer, Digest, Height, Index, Name, hexadecimal_of
+from causeway.service.answers import Answer, ChainAnswers, Digest, Height, Index, Name, hexadecimal_of
 
-MAX_CHAINS = 10_000
 MAX_CHANNELS = 10_000
 MAX_MESSAGES = 1_000
 MAX_NODES = 64_000
@@ -33,13 +32,6 @@ Leaf = Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_LEAF_BYTES))]
 Receipt = Annotated[bytes, BeforeValidator(hexadecimal_of(MAX_RECEIPT_BYTES))]
 
 
-class ChainAnswer(Answer):
-    """A chain of the network, and whether another lake runs it."""
-
-    name: Name
-    external: bool
-
-
 class OptionsAnswer(Answer):
     """The options that a relay process goes by."""
 
@@ -53,7 +45,7 @@ class OptionsAnswer(Answer):
 class StatusAnswer(Answer):
     """``/v1/status``."""
 
-    chains: Annotated[list[ChainAnswer], Field(max_length=MAX_CHAINS)]
+    chains: ChainAnswers
     consensus: Name
     agreed: Digest
     options: OptionsAnswer

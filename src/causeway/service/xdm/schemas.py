@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from causeway.service.requests import Answer, Digest, Digits
-
-
-class ChainAnswer(Answer):
-    """A chain of the network."""
-
-    name: str
-    external: bool = Field(..., description="Another lake runs it.")
+from causeway.service import requests
+from causeway.service.requests import Answer, ChainAnswer, Digest, Digits
 
 
 class OptionsAnswer(Answer):
@@ -24,15 +18,9 @@ class OptionsAnswer(Answer):
     resubmit_after: int
 
 
-class StatusAnswer(Answer):
+class StatusAnswer(requests.StatusAnswer):
     """What the network is, and how far it has come."""
 
-    protocol: str
-    lake: str
-    height: int
-    tick: int
-    time: int
-    tick_ns: int
     chains: list[ChainAnswer]
     consensus: str
     agreed: Digest = Field(..., description="Of all that lakes of one network have in common.")
