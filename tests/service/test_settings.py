@@ -19,7 +19,7 @@ from causeway.service.faults import Faults, FaultSettings
 from causeway.service.http_client import Refused, ServiceClient, ServiceError
 from causeway.service.ibc.client import LakeClient
 from causeway.service.ibc.relaying import directions_between
-from causeway.service.relay import relay_between
+from causeway.service.relay import relay_between, require_two_lakes
 from causeway.service.relay_steps import Submit
 from causeway.service.signing import TRANSACTION, Signed
 from tests.service.lakes import scenario_text
@@ -84,6 +84,21 @@ def status_of(*chains: tuple[str, bool], **options: Any) -> dict[str, Any]:
     named = [{"name": name, "external": external} for name, external in chains]
     pairs = [[one, other] for one, outside in chains for other, _ in chains if one != other and not outside]
     return {"chains": named, "connections": pairs, "options": {**known, **options}}
+
+
+def test_nothing_is_signed_for_two_addresses_of_one_lake() -> None:
+    async def ask(*lakes: str) -> None:
+        named = dict(zip("ab", lakes, strict=True))
+        transport = httpx.MockTransport(lambda request: httpx.Response(200, json={"lake": named[request.url.host]}))
+        async with (
+            ServiceClient("http://a", transport=transport) as a,
+            ServiceClient("http://b", transport=transport) as b,
+        ):
+            await require_two_lakes(a, b)
+
+    asyncio.run(ask("one", "two"))
+    with pytest.raises(InvalidInput, match="http://a and http://b say that they are one lake, one: nothing is signed"):
+        asyncio.run(ask("one", "one"))
 
 
 def between(a: dict[str, Any], b: dict[str, Any], only: tuple[str, ...] = (), side: str = "both") -> list[str]:

@@ -136,3 +136,15 @@ async def relay_between(a: str, b: str, ca: Path | None = None) -> tuple[str, Re
             f"{a}: the lake is of the protocol {found[0]}; a process carries messages of {' and '.join(names('relay'))}"
         )
     return found[0], relay
+
+
+async def require_two_lakes(a: ServiceClient, b: ServiceClient) -> None:
+    """Refuse to carry between two addresses of one lake: what is signed for one of them would be good at the other.
+
+    Raises:
+        ServiceError: one cannot be reached now, or does not answer as it should.
+        InvalidInput: they are one lake.
+    """
+    identity, other = await a.identity(), await b.identity()
+    if identity == other:
+        raise InvalidInput(f"{a.url} and {b.url} say that they are one lake, {identity}: nothing is signed for them")

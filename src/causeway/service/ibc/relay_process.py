@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from causeway.model.errors import InvalidInput
 from causeway.protocols.command_options import CommandOption
 
 if TYPE_CHECKING:
@@ -57,7 +56,7 @@ class IbcRelay:
         from causeway.service.ibc.relay_plan import RelaySettings
         from causeway.service.ibc.relaying import Relaying, directions_between
         from causeway.service.passes import Pacing
-        from causeway.service.relay import LakeDown
+        from causeway.service.relay import LakeDown, require_two_lakes
         from causeway.service.relay_metrics import serving
 
         settings = RelaySettings(**{option.name: wanted.options[option.name] for option in self.options})
@@ -67,13 +66,9 @@ class IbcRelay:
         ):
             try:
                 directions, rules = await directions_between(at_a, at_b, wanted.only, wanted.to)
-                identity, other = await at_a.identity(), await at_b.identity()
+                await require_two_lakes(at_a, at_b)
             except ServiceError as error:
                 raise LakeDown(str(error)) from None
-            if identity == other:
-                # What is signed for one of them would be good at the other.
-                text = f"{a} and {b} say that they are one lake, {identity}"
-                raise InvalidInput(f"{text}: nothing is signed for them")
             relaying = Relaying(
                 {"a": at_a, "b": at_b},
                 directions,

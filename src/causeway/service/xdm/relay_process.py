@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from causeway.model.errors import InvalidInput
 from causeway.protocols.command_options import CommandOption
 
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ class XdmRelay:
         """Give the process between two lakes, as ``service.relay.Relay`` says."""
         from causeway.service.http_client import ServiceError
         from causeway.service.passes import Pacing
-        from causeway.service.relay import LakeDown
+        from causeway.service.relay import LakeDown, require_two_lakes
         from causeway.service.relay_metrics import serving
         from causeway.service.xdm.client import LakeClient
         from causeway.service.xdm.relay_metrics import RelayCollector
@@ -46,13 +45,9 @@ class XdmRelay:
         ):
             try:
                 ends = await ends_between(at_a, at_b, wanted.only, wanted.to)
-                identity, other = await at_a.identity(), await at_b.identity()
+                await require_two_lakes(at_a, at_b)
             except ServiceError as error:
                 raise LakeDown(str(error)) from None
-            if identity == other:
-                # What is signed for one of them would be good at the other.
-                text = f"{a} and {b} say that they are one lake, {identity}"
-                raise InvalidInput(f"{text}: nothing is signed for them")
             clients = {"a": at_a, "b": at_b}
             pacing = Pacing(poll=wanted.poll)
             relaying = Relaying(clients, ends, pacing, wanted.faults, wanted.seed, report=report, journal=journal)
